@@ -1,0 +1,273 @@
+// Package store is the contract between leasehold and the place where its
+// objects lie: a bucket, a container, a directory, a map in memory.
+//
+// A [Store] has what the protocol uses and nothing more: read one object, write
+// one object on a condition, delete one, list some. The sentences with "must"
+// below are the contract. Package storetest checks each of them, and a failure
+// cites the sentence; a store that passes it can carry a lock.
+//
+// # What a store must promise
+//
+//   - Of all writes that name the same condition on the same key, at most one
+//     must land (compare-and-swap).
+//   - A read that begins after a write was answered must show that write or a
+//     later one (read-after-write), on any connection.
+//   - One call must be one request: no hidden retries. A retried conditional
+//     write can land the first time and be refused the second, and then the
+//     caller is told that it lost what it won.
+//   - A write that may have landed must be reported as [ErrUnknownOutcome],
+//     never as [ErrPrecondition] and never as an error without a kind.
+//   - Two writes of different bodies must give different versions. The same
+//     body may bring an old version back (on S3 an ETag hashes the content
+//     alone); whoever needs to tell such writes apart puts something unique
+//     into every body.
+//
+// All methods must be safe for concurrent use by multiple goroutines.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxBody is the largest body, in bytes, that a store reads or writes: 1 MiB.
+const MaxBody = 1 << 20
+
+// MaxKey is the longest key in bytes. It is below the 1024 bytes of S3 so that
+// a store has room for a prefix of its own.
+const MaxKey = 768
+
+// Version names one state of one object, as the store names it: an ETag on S3,
+// a generation on Google Cloud Storage. It is opaque: compare it for equality
+// and hand it back, nothing else. The zero Version names no state.
+type Version string
+
+// An Object is one object as one answer of the store showed it.
+type Object struct {
+	Key     string
+	Body    []byte // nil in the answer to a Put
+	Version Version
+
+	// LastModified is when the object was written, by the store's own clock,
+	// in the store's resolution (whole seconds on S3). Zero if unknown.
+	LastModified time.Time
+
+	// Date is when the store gave this answer, by the same clock as
+	// LastModified. Zero if the answer did not say, or if it passed a cache on
+	// its way (an Age or Via header), since then it is not the store's word.
+	Date time.Time
+}
+
+// An Entry is one object in a listing.
+type Entry struct {
+	Key          string
+	Version      Version
+	Size         int64
+	LastModified time.Time
+}
+
+// A Condition is what must be true of the object for a Put to land. The zero
+// Condition is refused: an unconditional write is never what a lock means.
+type Condition struct {
+	absent bool
+	match  Version
+}
+
+// IfAbsent lets a write land only where no object exists (If-None-Match: *).
+func IfAbsent() Condition { return Condition{absent: true} }
+
+// IfMatch lets a write land only over exactly the version v (If-Match).
+func IfMatch(v Version) Condition { return Condition{match: v} }
+
+// Absent reports whether the condition is that no object exists.
+func (c Condition) Absent() bool { return c.absent }
+
+// Match returns the version that the condition asks for, or "" if there is none.
+func (c Condition) Match() Version { return c.match }
+
+// Valid reports whether c came from [IfAbsent] or from [IfMatch] with a version.
+func (c Condition) Valid() bool { return c.absent != (c.match != "") }
+
+func (c Condition) String() string {
+	switch {
+	case c.absent:
+		return "if absent"
+	case c.match != "":
+		return "if version " + string(c.match)
+	}
+	return "no condition"
+}
+
+// Store reads and writes small objects on conditions.
+//
+// Every error of a call must be an [*Error] whose kind is one of the sentinels
+// of this package; when the context ended the call, the error must also match
+// the context's error.
+type Store interface {
+	// Get reads the object.
+	//
+	// If there is no object, Get must return ErrNotExist. If unless is not
+	// empty and is the object's current version, Get must return
+	// ErrNotModified and need not transfer the body. If the body is larger
+	// than MaxBody, Get must return ErrTooLarge and must not read it all.
+	// If the bucket or directory itself does not exist, Get must not say
+	// ErrNotExist: it must return ErrNoBucket, or treat the object as absent
+	// only if a Put would create the place as well.
+	Get(ctx context.Context, key string, unless Version) (*Object, error)
+
+	// Put writes the object if the condition holds, and returns it as
+	// written: key, version and times, without the body.
+	//
+	// If the condition does not hold, Put must return ErrPrecondition and the
+	// object must be what it was; where IfMatch names a version and there is
+	// no object at all, Put may return ErrNotExist instead. If the store says
+	// that a rival write was under way and nothing landed, Put must return
+	// ErrConflict. If the write may have landed, whatever the reason (the
+	// context ended, the connection broke, the store answered 5xx), Put must
+	// return ErrUnknownOutcome. If the context has already ended, Put must
+	// send nothing. A body over MaxBody must be refused with ErrTooLarge and
+	// the zero Condition with ErrInvalid, both before anything is sent.
+	// A reader must never see a part of a body.
+	Put(ctx context.Context, key string, body []byte, only Condition) (*Object, error)
+
+	// Delete removes the object; that there was none must not be an error. It
+	// is for cleaning up only: no rule of the protocol rests on it, because
+	// most stores delete whatever is there, condition or not.
+	Delete(ctx context.Context, key string) error
+
+	// List yields the objects whose keys begin with prefix and come after the
+	// key after ("" for all), in ascending byte order of their keys, reading
+	// all pages. It must show every write that was answered before it began.
+	// Stopping the iteration early must stop the requests. An error is
+	// yielded once, as the last element.
+	List(ctx context.Context, prefix, after string) iter.Seq2[Entry, error]
+
+	// String says where the store is, as a URL without secrets; for messages.
+	String() string
+}
+
+// The kinds of error. One sentinel for each decision that a caller can make.
+var (
+	// ErrNotExist: there is no such object.
+	ErrNotExist = errors.New("object does not exist")
+	// ErrNotModified: the object still has the version that was named.
+	ErrNotModified = errors.New("object not modified")
+	// ErrPrecondition: the condition does not hold; this request changed nothing.
+	// Somebody's earlier attempt, one's own included, may be what made it fail.
+	ErrPrecondition = errors.New("precondition failed")
+	// ErrConflict: a rival write was under way (409); nothing landed, try again.
+	ErrConflict = errors.New("conflicting write under way")
+	// ErrThrottled: the store asks for fewer requests (429, 503 Slow Down).
+	// Alone it means that nothing landed; a write that may have landed all the
+	// same matches ErrUnknownOutcome too.
+	ErrThrottled = errors.New("throttled by the store")
+	// ErrDenied: the credentials do not allow it (401, 403); nothing landed.
+	ErrDenied = errors.New("access denied")
+	// ErrUnknownOutcome: the write may have landed, or may yet land. Only a
+	// read that shows it, or another conditional write, can settle it.
+	ErrUnknownOutcome = errors.New("unknown outcome: the write may have landed")
+	// ErrTooLarge: the body is over MaxBody.
+	ErrTooLarge = errors.New("body too large")
+	// ErrInvalid: the key or the condition is not one that any store accepts.
+	ErrInvalid = errors.New("invalid argument")
+	// ErrNoBucket: the bucket or directory that the store points at does not exist.
+	ErrNoBucket = errors.New("bucket does not exist")
+	// ErrUnavailable: the store could not be reached or could not answer, and
+	// nothing landed. Also a read that failed for a reason of no other kind.
+	ErrUnavailable = errors.New("store unavailable")
+)
+
+// Error is an error of a call to a store. It matches, by errors.Is and
+// errors.As, both its Kind and its Cause.
+type Error struct {
+	Op    string    // "get", "put", "delete", "list"
+	Key   string    // the key, or the prefix of a list
+	Kind  error     // one of the sentinels above
+	Cause error     // what the SDK, the file system or the context said; may be nil
+	Date  time.Time // the store's clock in the answer, if there was one and it said
+}
+
+func (e *Error) Error() string {
+	if e.Cause == nil {
+		return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Kind)
+	}
+	return fmt.Sprintf("%s %q: %v: %v", e.Op, e.Key, e.Kind, e.Cause)
+}
+
+// Unwrap gives the kind first, then the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+// DateOf returns the store's own time in the answer that err came with, or the
+// zero time.
+func DateOf(err error) time.Time {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Date
+	}
+	return time.Time{}
+}
+
+// CheckKey reports, as an ErrInvalid, why key is not one that every store can
+// keep: it must be valid UTF-8 of 1 to MaxKey bytes without control characters
+// or backslashes, in segments of 1 to 200 bytes divided by single slashes, none
+// of them "." or "..". Every store must apply it to Get, Put and Delete before
+// it sends anything.
+//
+// A store may also refuse, with ErrInvalid, a key that lies below another
+// object's key ("a/b" where "a" is an object), as a file system must.
+func CheckKey(op, key string) error {
+	var why string
+	switch {
+	case key == "":
+		why = "the key is empty"
+	case len(key) > MaxKey:
+		why = fmt.Sprintf("the key has %d bytes, more than %d", len(key), MaxKey)
+	case !utf8.ValidString(key):
+		why = "the key is not valid UTF-8"
+	case strings.ContainsFunc(key, func(r rune) bool { return unicode.IsControl(r) || r == '\\' }):
+		why = "the key has a control character or a backslash"
+	default:
+		for segment := range strings.SplitSeq(key, "/") {
+			switch {
+			case segment == "":
+				why = "the key begins or ends with a slash, or has two in a row"
+			case segment == "." || segment == "..":
+				why = "the key has a segment \".\" or \"..\""
+			case len(segment) > 200:
+				why = fmt.Sprintf("the key has a segment of %d bytes, more than 200", len(segment))
+			}
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return &Error{Op: op, Key: key, Kind: ErrInvalid, Cause: errors.New(why)}
+}
+
+// CheckPut reports why a Put with these arguments must be refused before
+// anything is sent. Every store calls it first.
+func CheckPut(ctx context.Context, key string, body []byte, only Condition) error {
+	if err := CheckKey("put", key); err != nil {
+		return err
+	}
+	if !only.Valid() {
+		return &Error{Op: "put", Key: key, Kind: ErrInvalid, Cause: errors.New("a write needs a condition: IfAbsent or IfMatch with a version")}
+	}
+	if len(body) > MaxBody {
+		return &Error{Op: "put", Key: key, Kind: ErrTooLarge, Cause: fmt.Errorf("%d bytes, more than %d", len(body), MaxBody)}
+	}
+	if err := ctx.Err(); err != nil {
+		return &Error{Op: "put", Key: key, Kind: ErrUnavailable, Cause: err}
+	}
+	return nil
+}
