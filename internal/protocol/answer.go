@@ -1,0 +1,158 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+)
+
+func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
+	if ev.Err != nil {
+		c.writeFailed(ev, now, out)
+		return
+	}
+	c.contacted, c.readErrs, c.writeErrs = true, 0, 0
+	if c.answered == releasing {
+		c.observe(c.sent.record, ev.Version, now.Clock)
+		c.released(nil, out)
+		return
+	}
+	c.adopt(c.sent, ev.Version, now, out)
+}
+
+// writeFailed: whatever the store said, the write may have landed, and a read
+// must tell (rule A6). That holds for a refusal too: an earlier attempt of our
+// own, or the same request delivered twice, may be what it collided with.
+func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
+	c.writeErrs++
+	c.obs.fresh = false
+	c.due = now.Clock
+	if !ev.Fatal {
+		return
+	}
+	switch c.phase {
+	case clear:
+		c.attempts = nil
+		if c.want != nothing {
+			c.fail(ev.Err, now, out)
+		}
+	case freeing:
+		c.released(ev.Err, out)
+	case held, lost:
+		// No short cut: what forbids the renewal may pass, and until the
+		// deadline the lease is valid whatever the store says.
+	}
+}
+
+func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
+	if ev.Shown == Unread {
+		c.unread(ev, now, out)
+		return
+	}
+	c.contacted, c.readErrs = true, 0
+	c.due = now.Clock
+	switch ev.Shown {
+	case Same:
+		c.same(now)
+	case Found:
+		c.found(ev, now, out)
+	case Absent:
+		c.settle("")
+		if c.vanish(ev.Date, now) {
+			out.add(Vanished{c.obs.record})
+		}
+		if c.phase == held {
+			c.lose(ErrVanished, out)
+		}
+	case Foreign:
+		c.foreign(ev.Err, now, out)
+	}
+}
+
+// unread: the store did not answer. Try again soon, and then less and less often.
+func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
+	c.readErrs++
+	limit := c.cfg.TTL / 6
+	if c.phase == clear {
+		limit = max(Renewal(c.cfg.TTL), time.Second)
+	}
+	c.due = now.Clock + retryDelay(c.readErrs, limit)
+	tired := c.readErrs >= firstContact && (!c.contacted || c.want == atOnce)
+	if c.phase == clear && c.want != nothing && (ev.Fatal || tired) {
+		c.fail(ev.Err, now, out)
+	}
+	if c.phase == freeing && ev.Fatal {
+		c.released(ev.Err, out)
+	}
+}
+
+// same: the object is what it was, and the time until it may be taken goes on
+// (rule A5). A write that was to replace it is still open, and only another one on
+// the same condition can settle it (rule A6).
+func (c *Candidate) same(now Now) {
+	c.obs.fresh = true
+	c.due = now.Clock + retryDelay(c.writeErrs-1, c.cfg.TTL/6)
+}
+
+func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
+	if c.obs.known && ev.Version == c.obs.version {
+		c.same(now) // the store need not know conditional reads
+		return
+	}
+	if a, ok := c.landed(ev.Record); ok {
+		c.adopt(a, ev.Version, now, out)
+		return
+	}
+	c.settle(ev.Version)
+	c.observe(ev.Record, ev.Version, now.Clock)
+	c.writeErrs = 0
+	if c.phase == held {
+		c.lose(fmt.Errorf("%w: holder %q, token %d", ErrTaken, ev.Record.Holder, ev.Record.Token), out)
+	}
+}
+
+// foreign: there is something that we do not understand. We leave it alone.
+func (c *Candidate) foreign(err error, now Now, out *actions) {
+	c.attempts = nil // what they were conditional on is gone
+	c.obs.known, c.obs.fresh = false, false
+	switch {
+	case c.phase == held:
+		c.lose(err, out)
+	case c.phase == freeing:
+		c.released(err, out)
+	case c.want != nothing:
+		c.fail(err, now, out)
+	}
+}
+
+// adopt takes in that the attempt a landed as version v, with that attempt's own
+// t0, however long ago that was (rules A4 and A6). The others can no longer land.
+func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
+	c.attempts = nil
+	c.writeErrs = 0
+	c.observe(a.record, v, now.Clock)
+	if c.phase == lost || c.phase == freeing {
+		return // the record is ours, to be freed; the lease is over
+	}
+	c.lease, c.deadline = a.record, a.t0+Validity(a.record.TTL)
+	switch late := now.Clock > a.t0+a.record.TTL/2; {
+	case c.phase == held:
+		c.due = a.t0 + Renewal(a.record.TTL)
+		out.add(Renewed{})
+	case c.want == nothing:
+		c.orphan = true
+		c.startFreeing(now)
+	case late && c.slow >= firstContact:
+		c.fail(ErrSlowStore, now, out)
+		c.orphan = true
+		c.startFreeing(now)
+	case late:
+		// Too little is left of it to begin work. It was never handed out, so
+		// it may be replaced at once, by an acquisition of its own (rule A3).
+		c.slow++
+		c.due = now.Clock
+	default:
+		c.phase, c.want = held, nothing
+		c.due = a.t0 + Renewal(a.record.TTL)
+		out.add(Granted{})
+	}
+}

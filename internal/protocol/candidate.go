@@ -1,0 +1,268 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Version names one state of the object, as the store names it. The empty
+// Version stands for "no object".
+type Version string
+
+// Now is what the driver's clocks show.
+type Now struct {
+	Clock time.Duration // suspend-aware and monotonic: all decisions rest on it
+	Wall  time.Time     // for the times in a record that are for people, and nothing else
+}
+
+// Config is what makes a candidate. Incarnation must be new for each candidate
+// and each start, 128 random bits in any text form (rule A9): it makes write IDs
+// unique and seeds the jitter.
+type Config struct {
+	Incarnation string
+	TTL         time.Duration
+	Holder      string
+	Address     string
+	Meta        map[string]string
+	Existing    bool // never create the object
+}
+
+// What a candidate may say of an acquisition that failed or of a lease that ended.
+var (
+	ErrAbsent    = errors.New("the lock's object does not exist")
+	ErrCancelled = errors.New("the caller gave up")
+	ErrExpired   = errors.New("no renewal came through in time")
+	ErrTaken     = errors.New("another candidate took the lock")
+	ErrVanished  = errors.New("the lock's object was deleted")
+	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
+	ErrUnsettled = errors.New("no answer from the store said that the release landed")
+)
+
+// phase is what a candidate has to do with the lock.
+type phase int
+
+const (
+	clear   phase = iota // it does not hold it
+	held                 // it holds a lease, as long as Valid says so
+	lost                 // its lease ended, and the user has not stopped the work yet
+	freeing              // the user has stopped the work, and the release is on its way
+)
+
+func (p phase) String() string { return [...]string{"clear", "held", "lost", "freeing"}[p] }
+
+// want is what the user waits for.
+type want int
+
+const (
+	nothing want = iota
+	atOnce       // the lock, or the word that another has it
+	eventually
+)
+
+// inflight is the one request that is under way (one writer).
+type inflight int
+
+const (
+	none inflight = iota
+	reading
+	claiming
+	renewing
+	releasing
+)
+
+// attempt is a write that has landed, or may land, or may yet land. What the
+// record shows later decides which (rule A6).
+type attempt struct {
+	writeID string
+	expect  Version
+	record  Record
+	t0      time.Duration // the clock before the first byte (rule A4)
+}
+
+// maxAttempts bounds the memory of attempts. To forget one is always safe: if it
+// lands after all, it is taken for a rival's.
+const maxAttempts = 8
+
+// observation is what the candidate knows of the object. While it holds a lease,
+// or frees one, that is its own record.
+type observation struct {
+	known    bool    // some answer has shown it
+	fresh    bool    // it may be acted on; if not, look first
+	version  Version // empty: there is no object
+	record   Record  // the last record seen, kept when the object vanishes
+	takeable time.Duration
+	top      int64 // the largest token ever seen
+	base     int64 // where there is no object, the store's time in milliseconds
+}
+
+// A Candidate is one competitor for one lock: its whole memory and all its
+// decisions. It is not safe for concurrent use. See the package documentation
+// for the duties of its driver.
+type Candidate struct {
+	cfg Config
+
+	phase    phase
+	want     want
+	busy     inflight
+	answered inflight // the kind of the last request answered
+	sent     attempt  // the write that is under way
+	attempts []attempt
+	obs      observation
+
+	lease    Record        // the lease held, or held last
+	deadline time.Duration // it is valid before this
+	orphan   bool          // the lease came after its user had gone
+	until    time.Duration // when to give up settling what nobody waits for
+
+	due       time.Duration // the next step, if no request is under way
+	poll      time.Duration
+	told      int64 // the token of the holder that Waiting told of
+	contacted bool  // the store has answered in this acquisition
+	readErrs  int   // in a row
+	writeErrs int   // in a row
+	slow      int   // claims in a row that came too late to be used
+	seq       uint64
+	rng       uint64
+}
+
+// New makes a candidate that knows nothing of the lock.
+func New(cfg Config) *Candidate {
+	c := &Candidate{cfg: cfg, rng: 0xcbf29ce484222325}
+	for _, b := range []byte(cfg.Incarnation) {
+		c.rng = (c.rng ^ uint64(b)) * 0x100000001b3
+	}
+	return c
+}
+
+// Valid reports whether the candidate holds a lease that is valid at the given
+// reading of the clock (rule A10).
+func (c *Candidate) Valid(clock time.Duration) bool {
+	return c.phase == held && clock < c.deadline
+}
+
+// Deadline is the reading of the clock from which on the lease is no longer
+// valid. It is meaningful while a lease is held.
+func (c *Candidate) Deadline() time.Duration { return c.deadline }
+
+// Lease is the record of the lease that is held, or was held last.
+func (c *Candidate) Lease() Record { return c.lease }
+
+// Idle reports that the candidate holds nothing, wants nothing and waits for no
+// answer: until the next Acquire there is nothing to drive.
+func (c *Candidate) Idle() bool {
+	return c.phase == clear && c.want == nothing && c.busy == none && len(c.attempts) == 0
+}
+
+// Wake is the reading of the clock at which the driver must pass in a Tick, and
+// false if nothing but an event can change anything.
+func (c *Candidate) Wake() (time.Duration, bool) {
+	wake := time.Duration(math.MaxInt64)
+	if c.busy == none && (c.phase == held || c.phase == freeing || c.wanting()) {
+		wake = c.due
+	}
+	if c.phase == held {
+		wake = min(wake, c.deadline)
+	}
+	return wake, wake != math.MaxInt64
+}
+
+// wanting reports that the candidate, holding nothing, has something to do: get
+// the lock, or settle a claim that nobody waits for any more.
+func (c *Candidate) wanting() bool {
+	return c.phase == clear && (c.want != nothing || len(c.attempts) > 0)
+}
+
+// mine reports that a record was written by this candidate. That is never
+// ownership (rule A9): it says that nobody else relies on the record.
+func (c *Candidate) mine(r Record) bool {
+	return strings.HasPrefix(r.WriteID, c.cfg.Incarnation+".")
+}
+
+// writeID makes the name of the next attempt to write (rule A2).
+func (c *Candidate) writeID() string {
+	c.seq++
+	return fmt.Sprintf("%s.%d", c.cfg.Incarnation, c.seq)
+}
+
+// jitter gives a time from 0 up to d, by splitmix64.
+func (c *Candidate) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	c.rng += 0x9e3779b97f4a7c15
+	z := c.rng
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	z ^= z >> 31
+	return time.Duration(z % uint64(d))
+}
+
+// remember keeps an attempt that may land.
+func (c *Candidate) remember(a attempt) {
+	if len(c.attempts) == maxAttempts {
+		c.attempts = slices.Delete(c.attempts, 0, 1)
+	}
+	c.attempts = append(c.attempts, a)
+}
+
+// landed finds the attempt that wrote r, if it is remembered.
+func (c *Candidate) landed(r Record) (attempt, bool) {
+	for _, a := range c.attempts {
+		if a.writeID == r.WriteID && r.Held {
+			return a, true
+		}
+	}
+	return attempt{}, false
+}
+
+// settle forgets the attempts that can no longer land, because the version that
+// they were conditional on is gone and write IDs keep it from coming back.
+func (c *Candidate) settle(current Version) {
+	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current })
+}
+
+// observe takes in a version that was not known. The time until the lock may be
+// taken counts from now, the receipt of the answer that first showed it (rule A5).
+func (c *Candidate) observe(r Record, v Version, now time.Duration) {
+	c.obs.known, c.obs.fresh = true, true
+	c.obs.version, c.obs.record, c.obs.takeable = v, r, now
+	c.obs.top = max(c.obs.top, r.Token)
+	if r.Held && !c.mine(r) {
+		// The record's TTL, not ours: its holder counts by that. Of a record of
+		// our own nobody else can hold a lease.
+		c.obs.takeable += Patience(r.TTL) + c.jitter(r.TTL/10)
+	}
+}
+
+// vanish takes in an answer that showed no object, and reports whether there was
+// one before: then its holder may not know yet that it is gone.
+func (c *Candidate) vanish(date time.Time, now Now) bool {
+	was := c.obs.known && c.obs.version != ""
+	if was || !c.obs.known {
+		c.obs.takeable = now.Clock
+	}
+	if was {
+		c.obs.takeable += Patience(c.obs.record.TTL) + c.jitter(c.obs.record.TTL/10)
+	}
+	if date.IsZero() {
+		date = now.Wall
+	}
+	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
+	c.obs.base = date.UnixMilli()
+	return was
+}
+
+// next is the token of the next acquisition: one more than the last one (rule
+// A3). For a lock that is created it is also at least the store's time in
+// milliseconds, so that in practice it is above those of an object that somebody
+// deleted.
+func (c *Candidate) next() int64 {
+	if c.obs.version == "" {
+		return max(c.obs.top+1, c.obs.base)
+	}
+	return c.obs.top + 1
+}

@@ -1,0 +1,28 @@
+// Package protocol decides. It holds the record that lies in the store, the
+// timing that follows from the drift bound, and the whole behaviour of a
+// candidate as a state machine: [Candidate.Step] takes an event and the time
+// and returns what to do. It has no goroutine, no clock, no random source and
+// no store inside, so the same events at the same times always give the same
+// actions, and a simulation can drive thousands of candidates from one queue.
+//
+// # The driver's duties
+//
+// Whoever drives a Candidate must
+//
+//   - call Step from one goroutine at a time, with a suspend-aware monotonic
+//     clock that never goes back;
+//   - carry out each Read and Write once, after Step returned it, and report its
+//     one answer with ReadDone or WriteDone: a write that is given up by its
+//     time-out is reported as failed, since it may yet land;
+//   - call Step with a Tick when the clock reaches Wake;
+//   - ask Valid, with the clock's reading, each time before it relies on the
+//     lease: what Valid said a moment ago says nothing about now;
+//   - have stopped all work under the lease before it passes in Release.
+//
+// # The rules
+//
+// The names A1 to A11 are those of docs/protocol.md. Each stands at the line
+// that keeps it, and each has a scenario in testdata whose header names it. A11,
+// that the resource checks the token, is kept outside, by package fence and by
+// the user.
+package protocol

@@ -1,0 +1,296 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// Format is the format of the records that this version writes and understands.
+	Format = 1
+	// MaxRecord is the largest record in bytes.
+	MaxRecord = 64 << 10
+	// MaxToken is the largest token that can still be followed by another.
+	MaxToken = math.MaxInt64 - 1
+)
+
+// ErrForeign is the kind of every error about an object that is not a record
+// that this version understands. Such an object is never written over.
+var ErrForeign = errors.New("not a lock record that this version understands")
+
+// A Record is what one lock looks like in the store. Its maps and slices are
+// never changed once it is made, so that copies may share them.
+type Record struct {
+	Token   int64  // grows by one with every acquisition, kept by a release
+	Held    bool   // false: free
+	Holder  string // for people; names nobody in the protocol (rule A9)
+	Address string // where the holder can be reached; may be empty
+	TTL     time.Duration
+	WriteID string // unique to the attempt that wrote this (rule A2)
+	Session string
+	Meta    map[string]string
+
+	// For people, by the writer's wall clock. The protocol never reads them.
+	AcquiredAt, RenewedAt, ExpiresAt time.Time
+
+	// Unknown holds the fields that this version does not know, by name. They
+	// are written back as they were.
+	Unknown map[string]json.RawMessage
+}
+
+// wire is the record's form in the store. The order of its fields is the order
+// in which people read them.
+type wire struct {
+	Format     int               `json:"format"`
+	Token      int64             `json:"token"`
+	State      string            `json:"state"`
+	Holder     string            `json:"holder"`
+	Address    string            `json:"address"`
+	TTL        int64             `json:"ttl_ms"`
+	WriteID    string            `json:"write_id"`
+	Session    string            `json:"session"`
+	Meta       map[string]string `json:"meta,omitempty"`
+	AcquiredAt string            `json:"acquired_at,omitempty"`
+	RenewedAt  string            `json:"renewed_at,omitempty"`
+	ExpiresAt  string            `json:"expires_at,omitempty"`
+}
+
+const (
+	stateHeld = "held"
+	stateFree = "free"
+)
+
+// Encode gives the record's bytes. It fails if they would be more than
+// MaxRecord, or if a text in the record is not UTF-8.
+func (r Record) Encode() ([]byte, error) {
+	for _, s := range r.texts() {
+		if !utf8.ValidString(s) {
+			return nil, fmt.Errorf("the text %q is not valid UTF-8", s)
+		}
+	}
+	w := wire{
+		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
+		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta,
+		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
+	}
+	if r.Held {
+		w.State = stateHeld
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(w); err != nil {
+		return nil, err
+	}
+	b.Truncate(b.Len() - len("}\n"))
+	for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
+	}
+	b.WriteString("}\n")
+	if b.Len() > MaxRecord {
+		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", b.Len(), MaxRecord)
+	}
+	return b.Bytes(), nil
+}
+
+func (r Record) texts() []string {
+	texts := []string{r.Holder, r.Address, r.Session, r.WriteID}
+	for k, v := range r.Meta {
+		texts = append(texts, k, v)
+	}
+	return texts
+}
+
+// Decode reads a record. Every error matches ErrForeign.
+func Decode(body []byte) (Record, error) {
+	r, err := decode(body)
+	if err != nil {
+		return Record{}, fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	return r, nil
+}
+
+func decode(body []byte) (Record, error) {
+	if len(body) > MaxRecord {
+		return Record{}, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxRecord)
+	}
+	f, err := splitObject(body)
+	if err != nil {
+		return Record{}, err
+	}
+	format, err := f.integer("format")
+	switch {
+	case err != nil:
+		return Record{}, err
+	case format > Format:
+		return Record{}, fmt.Errorf("it has format %d, and this version knows formats up to %d: upgrade leasehold", format, Format)
+	case format != Format:
+		return Record{}, fmt.Errorf("it has format %d, which does not exist", format)
+	}
+	var r Record
+	if r.Token, err = f.integer("token"); err != nil {
+		return Record{}, err
+	}
+	if r.Token < 1 || r.Token > MaxToken {
+		return Record{}, fmt.Errorf("its token %d is not between 1 and %d", r.Token, int64(MaxToken))
+	}
+	ttl, err := f.integer("ttl_ms")
+	if err != nil {
+		return Record{}, err
+	}
+	if ttl < 1 || ttl > MaxTTL.Milliseconds() {
+		return Record{}, fmt.Errorf("its ttl_ms %d is not between 1 and %d", ttl, MaxTTL.Milliseconds())
+	}
+	r.TTL = time.Duration(ttl) * time.Millisecond
+	if err := f.texts(&r); err != nil {
+		return Record{}, err
+	}
+	r.Unknown = f.rest()
+	return r, nil
+}
+
+// texts moves the record's text fields out of f.
+func (f fields) texts(r *Record) error {
+	var state, acquired, renewed, expires string
+	for _, t := range []struct {
+		name string
+		to   *string
+	}{
+		{"state", &state},
+		{"holder", &r.Holder},
+		{"address", &r.Address},
+		{"write_id", &r.WriteID},
+		{"session", &r.Session},
+		{"acquired_at", &acquired},
+		{"renewed_at", &renewed},
+		{"expires_at", &expires},
+	} {
+		if err := f.take(t.name, t.to); err != nil {
+			return err
+		}
+	}
+	if err := f.take("meta", &r.Meta); err != nil {
+		return err
+	}
+	switch state {
+	case stateHeld:
+		r.Held = true
+	case stateFree:
+	default:
+		return fmt.Errorf("its state is %q, neither %q nor %q", state, stateHeld, stateFree)
+	}
+	if r.WriteID == "" {
+		return errors.New("it has no write_id")
+	}
+	if r.Session != "" {
+		// A lease under a session is not renewed in this record: to wait for
+		// the record's TTL and take it over would take it from a live holder.
+		return errors.New("it belongs to a session, which this version does not know: upgrade leasehold")
+	}
+	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = parseTime(acquired), parseTime(renewed), parseTime(expires)
+	return nil
+}
+
+// fields are the members of a JSON object that have not been understood yet.
+type fields map[string]json.RawMessage
+
+// splitObject reads one JSON object. It is strict where encoding/json is not:
+// names are compared as they are, no name may come twice (which of two tokens
+// would be meant?), and nothing may follow.
+func splitObject(body []byte) (fields, error) {
+	if !utf8.Valid(body) {
+		return nil, errors.New("it is not UTF-8 text")
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("it is not a JSON object")
+	}
+	f := fields{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return nil, fmt.Errorf("its JSON is broken: %w", err)
+		}
+		name, _ := t.(string) // inside an object, More and Token give names
+		if _, twice := f[name]; twice {
+			return nil, fmt.Errorf("it has the field %q twice", name)
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, fmt.Errorf("its JSON is broken: %w", err)
+		}
+		f[name] = value
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, fmt.Errorf("its JSON is broken: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows its JSON object")
+	}
+	return f, nil
+}
+
+// integer moves the member name out of f. The number must be written as an
+// integer: 1e3 and 1000.0 were not written by us.
+func (f fields) integer(name string) (int64, error) {
+	raw, ok := f[name]
+	if !ok {
+		return 0, fmt.Errorf("it has no %s", name)
+	}
+	delete(f, name)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("its %s is not an integer below 2^63: %.40s", name, raw)
+	}
+	return n, nil
+}
+
+// take moves the member name out of f into v, if it is there.
+func (f fields) take(name string, v any) error {
+	raw, ok := f[name]
+	if !ok {
+		return nil
+	}
+	delete(f, name)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("its %s is not what it should be: %w", name, err)
+	}
+	return nil
+}
+
+func (f fields) rest() map[string]json.RawMessage {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// parseTime is lenient, because the times are for people alone: a time that
+// cannot be read must not make a lock unreadable.
+func parseTime(s string) time.Time {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

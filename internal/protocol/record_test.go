@@ -1,0 +1,169 @@
+package protocol_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// plain is a record as any version must be able to read it.
+const plain = `{"format":1,"token":42,"state":"held","holder":"web-1","address":"10.0.1.42:8443","ttl_ms":15000,` +
+	`"write_id":"0f9c.7","session":"","meta":{"version":"1.8.2"},` +
+	`"acquired_at":"2026-11-20T10:30:45.000Z","renewed_at":"2026-11-20T10:30:50.000Z","expires_at":"2026-11-20T10:31:05.000Z"}` + "\n"
+
+func TestRecordIsReadAndWrittenAlike(t *testing.T) {
+	r, err := protocol.Decode([]byte(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 20, 10, 30, 45, 0, time.UTC)
+	want := protocol.Record{
+		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", TTL: 15 * time.Second,
+		WriteID: "0f9c.7", Meta: map[string]string{"version": "1.8.2"},
+		AcquiredAt: at, RenewedAt: at.Add(5 * time.Second), ExpiresAt: at.Add(20 * time.Second),
+	}
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("decoded %+v, want %+v", r, want)
+	}
+	body, err := r.Encode()
+	if err != nil || string(body) != plain {
+		t.Errorf("encoded %s, %v; want %s", body, err, plain)
+	}
+}
+
+func TestUnknownFieldsAreKept(t *testing.T) {
+	text := strings.TrimSuffix(plain, "}\n") + `,"Zone":"a","colour":{"deep":[1,2.50,"<&>"]}}` + "\n"
+	r, err := protocol.Decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := r.Encode()
+	if err != nil || string(body) != text {
+		t.Errorf("encoded %s, %v; want %s", body, err, text)
+	}
+}
+
+func TestForeignObjects(t *testing.T) {
+	replace := func(from, to string) string {
+		if !strings.Contains(plain, from) {
+			t.Fatalf("no %s", from)
+		}
+		return strings.Replace(plain, from, to, 1)
+	}
+	for name, c := range map[string]struct{ body, says string }{
+		"empty":            {"", "not a JSON object"},
+		"garbage":          {"\x00\x01garbage", "not a JSON object"},
+		"not UTF-8":        {"\xff\xfe", "not UTF-8"},
+		"an array":         {"[1,2]", "not a JSON object"},
+		"cut short":        {plain[:60], "broken"},
+		"two objects":      {plain + plain, "something follows"},
+		"no format":        {replace(`"format":1,`, ``), "no format"},
+		"higher format":    {replace(`"format":1`, `"format":2`), "upgrade leasehold"},
+		"format zero":      {replace(`"format":1`, `"format":0`), "does not exist"},
+		"no token":         {replace(`"token":42,`, ``), "no token"},
+		"token zero":       {replace(`:42`, `:0`), "token 0"},
+		"negative token":   {replace(`:42`, `:-1`), "token -1"},
+		"token as text":    {replace(`:42`, `:"42"`), "not an integer"},
+		"token a fraction": {replace(`:42`, `:42.0`), "not an integer"},
+		"the last token":   {replace(`:42`, `:9223372036854775807`), "not between"},
+		"token overflows":  {replace(`:42`, `:9223372036854775808`), "not an integer"},
+		"token twice":      {replace(`"token":42`, `"token":42,"token":43`), "twice"},
+		"other case":       {replace(`"token"`, `"Token"`), "no token"},
+		"no ttl":           {replace(`"ttl_ms":15000,`, ``), "no ttl_ms"},
+		"ttl zero":         {replace(`:15000`, `:0`), "ttl_ms 0"},
+		"ttl overflows":    {replace(`:15000`, `:9223372036854775807`), "ttl_ms"},
+		"other state":      {replace(`"held"`, `"busy"`), `"busy"`},
+		"no write ID":      {replace(`"0f9c.7"`, `""`), "write_id"},
+		"holder a number":  {replace(`"web-1"`, `7`), "holder"},
+		"of a session":     {replace(`"session":""`, `"session":"s1"`), "session"},
+		"too large":        {plain + strings.Repeat(" ", protocol.MaxRecord), "more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := protocol.Decode([]byte(c.body))
+			if !errors.Is(err, protocol.ErrForeign) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v; want ErrForeign that says %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestTimesAreForPeopleOnly(t *testing.T) {
+	body := strings.Replace(plain, "2026-11-20T10:30:45.000Z", "yesterday", 1)
+	if _, err := protocol.Decode([]byte(body)); err != nil {
+		t.Errorf("a time that cannot be read made the lock unreadable: %v", err)
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	for name, r := range map[string]protocol.Record{
+		"large meta data": {Token: 1, Meta: map[string]string{"k": strings.Repeat("x", protocol.MaxRecord)}},
+		"broken text":     {Token: 1, Holder: "web\xff"},
+	} {
+		if body, err := r.Encode(); err == nil {
+			t.Errorf("%s: encoded %d bytes", name, len(body))
+		}
+	}
+}
+
+// FuzzDecode: whatever lies in the store, it is either refused or read, and what
+// is read is written back and read again as the same.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(plain))
+	f.Add([]byte(strings.TrimSuffix(plain, "}\n") + `,"colour":[null,{"a":1e9}],"":0}`))
+	f.Add([]byte(`{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`))
+	f.Add([]byte(`{"format":2}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := protocol.Decode(body)
+		if err != nil {
+			if !errors.Is(err, protocol.ErrForeign) {
+				t.Fatalf("error of another kind: %v", err)
+			}
+			return
+		}
+		if r.Token < 1 || r.Token > protocol.MaxToken || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
+			t.Fatalf("accepted %+v", r)
+		}
+		again, err := r.Encode()
+		if err != nil {
+			if len(body) < protocol.MaxRecord/8 {
+				t.Fatalf("cannot write back what was read: %v", err)
+			}
+			return
+		}
+		r2, err := protocol.Decode(again)
+		if err != nil {
+			t.Fatalf("cannot read back %s: %v", again, err)
+		}
+		if !equal(r, r2) {
+			t.Fatalf("read %+v, then %+v", r, r2)
+		}
+	})
+}
+
+// equal compares records, and unknown fields as JSON rather than as text: white
+// space inside a value need not survive.
+func equal(a, b protocol.Record) bool {
+	if len(a.Unknown) != len(b.Unknown) {
+		return false
+	}
+	for name, x := range a.Unknown {
+		var p, q bytes.Buffer
+		if json.Compact(&p, x) != nil || json.Compact(&q, b.Unknown[name]) != nil || p.String() != q.String() {
+			return false
+		}
+	}
+	a.Unknown, b.Unknown = nil, nil
+	// The times are kept to the millisecond.
+	for _, r := range []*protocol.Record{&a, &b} {
+		for _, at := range []*time.Time{&r.AcquiredAt, &r.RenewedAt, &r.ExpiresAt} {
+			*at = at.Truncate(time.Millisecond).UTC()
+		}
+	}
+	return reflect.DeepEqual(a, b) || len(a.Meta) == 0 && len(b.Meta) == 0
+}

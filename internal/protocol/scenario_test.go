@@ -1,0 +1,276 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+var update = flag.Bool("update", false, "write what the candidate did into the scenarios")
+
+// TestScenarios plays the files of testdata. Each states its claim in its
+// header. A line at the margin is an event, with the clock's reading; the
+// indented lines under it are what the candidate must answer, and the last of
+// them what it must then be.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(text))
+			if got == string(text) {
+				return
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			t.Errorf("%s: the candidate did otherwise.\nwant:\n%s\ngot:\n%s", file, text, got)
+		})
+	}
+}
+
+// TestEveryRuleHasAScenario: a rule without one could be removed unnoticed.
+func TestEveryRuleHasAScenario(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.txt")
+	var headers strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "# ") {
+			t.Errorf("%s does not begin with its claim", file)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "#") {
+				headers.WriteString(line)
+			}
+		}
+	}
+	for n := 1; n <= 10; n++ { // A11 is kept by the resource
+		if !strings.Contains(headers.String(), fmt.Sprintf("A%d:", n)) {
+			t.Errorf("no scenario claims rule A%d", n)
+		}
+	}
+}
+
+// A script plays one scenario.
+type script struct {
+	*testing.T
+	c     *protocol.Candidate
+	cfg   protocol.Config
+	wrote []protocol.Record // by number, from 1
+}
+
+// wall is what wall clocks show when the clock reads zero.
+var wall = time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
+
+func play(t *testing.T, text string) string {
+	s := &script{T: t, cfg: protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			fmt.Fprintln(&out, line)
+		case strings.HasPrefix(line, "  "):
+			// what was expected; replaced by what happens
+		default:
+			fmt.Fprintln(&out, line)
+			s.line(line, &out)
+		}
+	}
+	return out.String()
+}
+
+func (s *script) line(line string, out *strings.Builder) {
+	words := strings.Fields(line)
+	if words[0] == "config" {
+		s.configure(words[1:])
+		return
+	}
+	if s.c == nil {
+		s.c = protocol.New(s.cfg)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			s.Fatalf("%q: %v, after\n%s", line, r, out)
+		}
+	}()
+	at, err := time.ParseDuration(words[0])
+	if err != nil {
+		s.Fatalf("%q: %v", line, err)
+	}
+	now := protocol.Now{Clock: at, Wall: wall.Add(at)}
+	for _, action := range s.c.Step(s.event(words[1], words[2:]), now) {
+		fmt.Fprintf(out, "  %s\n", s.show(action))
+	}
+	state := "nothing held"
+	if s.c.Valid(at) {
+		state = fmt.Sprintf("valid until %v, token %d", s.c.Deadline(), s.c.Lease().Token)
+	}
+	if s.c.Idle() {
+		state += "; idle"
+	}
+	if wake, ok := s.c.Wake(); ok {
+		state += fmt.Sprintf("; wake at %v", wake)
+	}
+	fmt.Fprintf(out, "  => %s\n", state)
+}
+
+func (s *script) configure(words []string) {
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "ttl":
+			s.cfg.TTL = s.duration(value)
+		case "existing":
+			s.cfg.Existing = true
+		case "restart": // a new candidate of the same name
+			s.cfg.Incarnation += "'"
+			s.c = protocol.New(s.cfg)
+		default:
+			s.Fatalf("config %q", word)
+		}
+	}
+}
+
+func (s *script) event(name string, args []string) protocol.Event {
+	switch name {
+	case "acquire":
+		return protocol.Acquire{Wait: slices.Contains(args, "wait")}
+	case "cancel":
+		return protocol.Cancel{}
+	case "release":
+		return protocol.Release{}
+	case "tick":
+		return protocol.Tick{}
+	case "retune":
+		return protocol.Retune{TTL: s.duration(args[0])}
+	case "written": // VERSION
+		return protocol.WriteDone{Version: protocol.Version(args[0])}
+	case "unwritten": // REASON… [fatal]
+		err, fatal := failure(args)
+		return protocol.WriteDone{Err: err, Fatal: fatal}
+	case "unread":
+		err, fatal := failure(args)
+		return protocol.ReadDone{Err: err, Fatal: fatal}
+	case "same":
+		return protocol.ReadDone{Shown: protocol.Same}
+	case "absent": // [the store's time]
+		e := protocol.ReadDone{Shown: protocol.Absent}
+		if len(args) > 0 {
+			e.Date = wall.Add(s.duration(args[0]))
+		}
+		return e
+	case "foreign":
+		return protocol.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", protocol.ErrForeign)}
+	case "found": // VERSION #NUMBER | VERSION held|free by NAME token N ttl D
+		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args)}
+	}
+	s.Fatalf("no event %q", name)
+	return nil
+}
+
+func (s *script) record(args []string) protocol.Record {
+	if number, ours := strings.CutPrefix(args[1], "#"); ours {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > len(s.wrote) {
+			s.Fatalf("no write %s", args[1])
+		}
+		return s.wrote[n-1]
+	}
+	r := protocol.Record{Held: args[1] == "held", TTL: 15 * time.Second, WriteID: "other." + args[0]}
+	for i := 2; i+1 < len(args); i += 2 {
+		switch args[i] {
+		case "by":
+			r.Holder = args[i+1]
+		case "token":
+			r.Token, _ = strconv.ParseInt(args[i+1], 10, 64)
+		case "ttl":
+			r.TTL = s.duration(args[i+1])
+		case "write_id":
+			r.WriteID = args[i+1]
+		case "unknown":
+			r.Unknown = map[string]json.RawMessage{args[i+1]: json.RawMessage("true")}
+		default:
+			s.Fatalf("record field %q", args[i])
+		}
+	}
+	return r
+}
+
+func failure(args []string) (error, bool) {
+	fatal := args[len(args)-1] == "fatal"
+	if fatal {
+		args = args[:len(args)-1]
+	}
+	return errors.New(strings.Join(args, " ")), fatal
+}
+
+func (s *script) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return d
+}
+
+func (s *script) show(action protocol.Action) string {
+	switch a := action.(type) {
+	case protocol.Read:
+		return fmt.Sprintf("read unless %q, for %v at most", a.Unless, a.Timeout)
+	case protocol.Write:
+		s.wrote = append(s.wrote, a.Record)
+		condition := "if absent"
+		if a.Expect != "" {
+			condition = "over " + string(a.Expect)
+		}
+		text := fmt.Sprintf("write #%d %v %s: token %d, ttl %v, id %s, for %v at most",
+			len(s.wrote), a.Op, condition, a.Record.Token, a.Record.TTL, a.Record.WriteID, a.Timeout)
+		for _, name := range slices.Sorted(maps.Keys(a.Record.Unknown)) {
+			text += ", " + name
+		}
+		return text
+	case protocol.Granted:
+		return "granted"
+	case protocol.Renewed:
+		return "renewed"
+	case protocol.Refused:
+		return fmt.Sprintf("refused: held by %s, token %d", a.Record.Holder, a.Record.Token)
+	case protocol.Waiting:
+		return fmt.Sprintf("waiting for %s, token %d", a.Record.Holder, a.Record.Token)
+	case protocol.Vanished:
+		return fmt.Sprintf("vanished: was token %d", a.Record.Token)
+	case protocol.Failed:
+		return "failed: " + a.Err.Error()
+	case protocol.Lost:
+		return "lost: " + a.Err.Error()
+	case protocol.Released:
+		if a.Err != nil {
+			return "released: " + a.Err.Error()
+		}
+		return "released"
+	}
+	return fmt.Sprintf("%T", action)
+}

@@ -1,0 +1,350 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+)
+
+// An Event is something that happened: the user asked, the store answered, time
+// passed.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Acquire: the user wants the lock; with Wait, even if that takes long. The
+	// candidate answers with one Granted, Refused or Failed.
+	Acquire struct{ Wait bool }
+	// Cancel: the user no longer waits for an acquisition.
+	Cancel struct{}
+	// Release: the user has stopped all work under the lease. The candidate
+	// answers with one Released.
+	Release struct{}
+	// ReadDone is the answer to a Read.
+	ReadDone struct {
+		Shown   Shown
+		Version Version   // Found
+		Record  Record    // Found
+		Date    time.Time // Absent: the store's own time, if it said
+		Err     error     // Foreign, Unread
+		Fatal   bool      // Unread: to try again is pointless (access denied)
+	}
+	// WriteDone is the answer to a Write. Only a clean success has no Err: all
+	// else, a refusal included, leaves it open whether the write has landed
+	// (rule A6).
+	WriteDone struct {
+		Version Version
+		Err     error
+		Fatal   bool // nothing landed and to try again is pointless
+	}
+	// Retune: from the next write on, the TTL is this one.
+	Retune struct{ TTL time.Duration }
+	// Tick: the clock has reached Wake.
+	Tick struct{}
+)
+
+func (Acquire) event()   {}
+func (Cancel) event()    {}
+func (Release) event()   {}
+func (ReadDone) event()  {}
+func (WriteDone) event() {}
+func (Retune) event()    {}
+func (Tick) event()      {}
+
+// Shown is what the answer to a Read showed.
+type Shown int
+
+// What a Read can show.
+const (
+	Unread  Shown = iota // nothing: the read failed
+	Found                // a record
+	Same                 // the version that Read.Unless named
+	Absent               // no object
+	Foreign              // an object that is not a record we understand
+)
+
+// An Action is something for the driver to do or to pass on to the user.
+type Action interface{ action() }
+
+// The actions.
+type (
+	// Read asks for the object, unless its version is still Unless.
+	Read struct {
+		Unless  Version
+		Timeout time.Duration
+	}
+	// Write asks for a conditional write of Record over exactly the version
+	// Expect; where Expect is empty, only if there is no object (rule A1).
+	Write struct {
+		Op      Op
+		Record  Record
+		Expect  Version
+		Timeout time.Duration
+	}
+	// Granted: the lease has begun. Lease, Valid and Deadline tell of it.
+	Granted struct{}
+	// Renewed: the lease's deadline has moved.
+	Renewed struct{}
+	// Refused: the lock is another's, and the user did not want to wait.
+	Refused struct{ Record Record }
+	// Failed: the acquisition ended without the lock.
+	Failed struct{ Err error }
+	// Waiting: the acquisition waits for this holder. Once for each holder.
+	Waiting struct{ Record Record }
+	// Vanished: somebody deleted the object of which this was the last record.
+	Vanished struct{ Record Record }
+	// Lost: the lease ended, because of Err. The work must stop now.
+	Lost struct{ Err error }
+	// Released: the release is settled; Err says why the lock may not be free.
+	Released struct{ Err error }
+)
+
+func (Read) action()     {}
+func (Write) action()    {}
+func (Granted) action()  {}
+func (Renewed) action()  {}
+func (Refused) action()  {}
+func (Failed) action()   {}
+func (Waiting) action()  {}
+func (Vanished) action() {}
+func (Lost) action()     {}
+func (Released) action() {}
+
+// Op is what a Write means. All are conditional writes of one record; a layout
+// may carry them out differently.
+type Op int
+
+// The kinds of Write.
+const (
+	Claim Op = iota // acquire: a new token
+	Renew           // the same lease, for another TTL
+	Free            // release, the token kept
+)
+
+func (o Op) String() string { return [...]string{"claim", "renew", "free"}[o] }
+
+// Step takes an event at a time and returns what to do, in order. It panics on
+// an event that cannot be: an answer to nothing, a second Acquire before the
+// first was answered, a Release of no lease.
+func (c *Candidate) Step(ev Event, now Now) []Action {
+	var out actions
+	if c.phase == held && now.Clock >= c.deadline {
+		// Before anything else, even a renewal's good answer: who has been
+		// told "no longer" must not be told "again".
+		c.lose(ErrExpired, &out)
+	}
+	switch ev := ev.(type) {
+	case Acquire:
+		c.acquire(ev)
+	case Cancel:
+		c.cancel(now, &out)
+	case Release:
+		c.release(now, &out)
+	case ReadDone:
+		c.finish(reading)
+		c.readDone(ev, now, &out)
+	case WriteDone:
+		c.finish(claiming, renewing, releasing)
+		c.writeDone(ev, now, &out)
+	case Retune:
+		c.cfg.TTL = ev.TTL
+	case Tick:
+	}
+	c.advance(now, &out)
+	return out
+}
+
+type actions []Action
+
+func (a *actions) add(x Action) { *a = append(*a, x) }
+
+// finish takes note that the request under way, one of these kinds, was answered.
+func (c *Candidate) finish(kinds ...inflight) {
+	if !slices.Contains(kinds, c.busy) {
+		panic("protocol: an answer to nothing")
+	}
+	c.answered, c.busy = c.busy, none
+}
+
+func (c *Candidate) acquire(ev Acquire) {
+	if c.want != nothing || c.phase == held || c.phase == lost {
+		panic("protocol: Acquire while " + c.phase.String())
+	}
+	c.want = atOnce
+	if ev.Wait {
+		c.want = eventually
+	}
+	// What we know of a free lock may be old, but then the write is refused and
+	// tells; so a lock that nobody else uses costs one request. What we know of
+	// a holder may be old too, and it is read again before anybody is told.
+	c.obs.fresh = c.obs.known && c.obs.version != "" && !c.obs.record.Held
+	c.contacted, c.readErrs, c.writeErrs, c.slow = false, 0, 0, 0
+	c.poll, c.told, c.due = firstPoll, 0, 0
+}
+
+func (c *Candidate) cancel(now Now, out *actions) {
+	if c.want != nothing { // else the answer and the cancellation crossed
+		c.fail(ErrCancelled, now, out)
+	}
+}
+
+// fail ends an acquisition. A claim that may have landed, or may yet land, is
+// settled all the same: if it lands, it is released.
+func (c *Candidate) fail(err error, now Now, out *actions) {
+	c.want = nothing
+	c.until = now.Clock + c.cfg.TTL
+	c.due = now.Clock
+	out.add(Failed{err})
+}
+
+func (c *Candidate) release(now Now, out *actions) {
+	if c.phase != held && c.phase != lost {
+		panic("protocol: Release while " + c.phase.String())
+	}
+	// A release promises a TTL of zero, so validity ends first (rule A7), by the
+	// change of phase. A lease that was lost because time ran out may still stand
+	// in the record, and to free it spares the next holder the wait.
+	c.startFreeing(now)
+}
+
+func (c *Candidate) startFreeing(now Now) {
+	c.phase = freeing
+	// From here on no earlier write may be taken for a lease again: the release
+	// may land after we have looked, and the next lease needs a token of its own
+	// (rule A8).
+	c.attempts = nil
+	c.until = now.Clock + c.cfg.TTL
+	c.due = now.Clock
+	c.readErrs, c.writeErrs = 0, 0
+}
+
+func (c *Candidate) lose(cause error, out *actions) {
+	c.phase = lost
+	out.add(Lost{cause})
+}
+
+// advance does what is due, if no request is under way.
+func (c *Candidate) advance(now Now, out *actions) {
+	if c.busy != none || now.Clock < c.due {
+		return
+	}
+	switch {
+	case c.phase == held:
+		c.keep(now, out)
+	case c.phase == freeing:
+		c.free(now, out)
+	case c.wanting():
+		c.seek(now, out)
+	}
+}
+
+// seek takes the next step towards the lock, or towards the certainty that an
+// abandoned claim cannot land any more.
+func (c *Candidate) seek(now Now, out *actions) {
+	switch {
+	case c.want == nothing && now.Clock >= c.until:
+		c.attempts = nil // should it land yet, the others wait out its TTL
+	case !c.obs.fresh:
+		c.read(maxRequest, out)
+	case c.obs.version == "" && c.cfg.Existing:
+		c.fail(ErrAbsent, now, out)
+	case now.Clock >= c.obs.takeable:
+		c.claim(now, out)
+	case c.want == atOnce && c.obs.version == "":
+		c.fail(ErrVanished, now, out)
+	case c.want == atOnce:
+		c.want = nothing
+		out.add(Refused{c.obs.record})
+	default:
+		c.wait(now, out)
+	}
+}
+
+// wait plans the next look at a lock that another holds, soon after it got its
+// holder and then less and less often, and the takeover without a look.
+func (c *Candidate) wait(now Now, out *actions) {
+	r := c.obs.record
+	if c.told != r.Token {
+		c.told, c.poll = r.Token, firstPoll
+		out.add(Waiting{r})
+	}
+	c.due = now.Clock + c.poll*3/4 + c.jitter(c.poll/2)
+	c.poll = min(c.poll*3/2, max(Renewal(r.TTL), firstPoll))
+	if c.due < c.obs.takeable {
+		c.obs.fresh = false
+	} else {
+		c.due = c.obs.takeable
+	}
+}
+
+func (c *Candidate) read(timeout time.Duration, out *actions) {
+	c.busy = reading
+	out.add(Read{Unless: c.obs.version, Timeout: timeout})
+}
+
+// claim writes a record with the next token over exactly what was seen.
+func (c *Candidate) claim(now Now, out *actions) {
+	r := c.record(now)
+	r.Token, r.AcquiredAt, r.Unknown = c.next(), now.Wall, c.obs.record.Unknown
+	// An answer that takes longer than half a TTL is no use: see adopt.
+	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(maxRequest, c.cfg.TTL/2)}, now, out)
+}
+
+// keep takes the next step to keep the lease: a renewal, or the look that tells
+// what became of the last one.
+func (c *Candidate) keep(now Now, out *actions) {
+	left := c.deadline - now.Clock
+	if !c.obs.fresh {
+		c.read(min(maxRequest, c.cfg.TTL/6, left), out)
+		return
+	}
+	r := c.record(now)
+	r.Token, r.AcquiredAt, r.Unknown = c.lease.Token, c.lease.AcquiredAt, c.lease.Unknown
+	// The write may land at once and its answer never come, and from then on the
+	// others count by it. If it promises less, believe it from now on (rule A7).
+	c.deadline = min(c.deadline, now.Clock+Validity(r.TTL))
+	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(maxRequest, Renewal(r.TTL), left)}, now, out)
+}
+
+// free sends the release, or the look that tells what became of the last one.
+func (c *Candidate) free(now Now, out *actions) {
+	switch {
+	case now.Clock >= c.until:
+		c.released(ErrUnsettled, out)
+	case !c.obs.fresh:
+		c.read(maxRequest, out)
+	case c.obs.version == "" || !c.obs.record.Held || !c.mine(c.obs.record):
+		c.released(nil, out) // it is free, or it has passed to another
+	default:
+		r := c.obs.record
+		r.Held, r.WriteID, r.RenewedAt, r.ExpiresAt = false, c.writeID(), now.Wall, now.Wall
+		c.write(releasing, Write{Op: Free, Record: r, Timeout: min(maxRequest, Renewal(r.TTL))}, now, out)
+	}
+}
+
+func (c *Candidate) released(err error, out *actions) {
+	c.phase, c.due = clear, 0
+	if !c.orphan {
+		out.add(Released{err})
+	}
+	c.orphan = false
+}
+
+// record is what every record that is written begins with.
+func (c *Candidate) record(now Now) Record {
+	return Record{
+		Held: true, Holder: c.cfg.Holder, Address: c.cfg.Address, TTL: c.cfg.TTL, Meta: c.cfg.Meta,
+		WriteID: c.writeID(), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
+	}
+}
+
+// write sends w on the condition that the object is what was seen (rule A1).
+func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
+	w.Expect = c.obs.version
+	// This reading of the clock is older than the first byte (rule A4).
+	c.sent = attempt{writeID: w.Record.WriteID, expect: w.Expect, record: w.Record, t0: now.Clock}
+	if kind != releasing { // a free record needs no owner
+		c.remember(c.sent)
+	}
+	c.busy = kind
+	out.add(w)
+}

@@ -1,0 +1,26 @@
+package protocol_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// TestMarginObligation: on the slowest clock that the drift bound allows a lease
+// still ends before, on the fastest, a follower's wait does; and no margin is
+// wasted beyond the slack.
+func TestMarginObligation(t *testing.T) {
+	for ttl := protocol.MinTTL; ttl <= protocol.MaxTTL; ttl += ttl/7 + 1 {
+		// Real time = the clock's time / rate; both scaled by 12.
+		slowest := float64(protocol.Validity(ttl)) / (protocol.Drift - 1)
+		fastest := float64(protocol.Patience(ttl)) / (protocol.Drift + 1)
+		if slowest > fastest {
+			t.Fatalf("ttl %v: a lease can last %v of real time, a follower waits only %v",
+				ttl, time.Duration(slowest*protocol.Drift), time.Duration(fastest*protocol.Drift))
+		}
+		if protocol.Margin(ttl) > ttl/10 {
+			t.Fatalf("ttl %v: margin %v", ttl, protocol.Margin(ttl))
+		}
+	}
+}
