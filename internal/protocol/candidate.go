@@ -248,18 +248,32 @@ func (c *Candidate) vanish(date time.Time, now Now) bool {
 	if was {
 		c.obs.takeable += Patience(c.obs.record.TTL) + c.jitter(c.obs.record.TTL/10)
 	}
-	if date.IsZero() {
-		date = now.Wall
-	}
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
-	c.obs.base = date.UnixMilli()
+	c.obs.base = base(date, now.Wall)
 	return was
 }
 
-// next is the token of the next acquisition: one more than the last one (rule
-// A3). For a lock that is created it is also at least the store's time in
-// milliseconds, so that in practice it is above those of an object that somebody
-// deleted.
+// base is where the tokens of a lock that is created start: at the store's own
+// time in milliseconds, so that in practice they are above those of an object that
+// somebody deleted. Where the store does not tell the time, the wall clock must do.
+func base(date, wall time.Time) int64 {
+	if date.IsZero() {
+		date = wall
+	}
+	return max(date.UnixMilli(), 1)
+}
+
+// First is the record of a lock that is made free, to be acquired later. The write
+// ID must be new.
+func First(cfg Config, writeID string, date, wall time.Time) Record {
+	return Record{
+		Token: base(date, wall), Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
+		RenewedAt: wall, ExpiresAt: wall,
+	}
+}
+
+// next is the token of the next acquisition: one more than the largest one ever
+// seen (rule A3).
 func (c *Candidate) next() int64 {
 	if c.obs.version == "" {
 		return max(c.obs.top+1, c.obs.base)

@@ -1,0 +1,54 @@
+// Package leasehold is leader election and distributed locks on object storage:
+// Amazon S3 and everything that speaks its conditional writes, a local directory,
+// memory. Who already has a bucket needs no etcd, ZooKeeper or Redis to agree on
+// who goes first.
+//
+// # The concept
+//
+// A lock is one small object, the record: who holds it, for how long, and a
+// token. To acquire, a candidate writes the record on the condition that it is
+// still the version that the candidate has read; the store lets exactly one such
+// write land. The holder writes it again every third of the TTL. Whoever sees the
+// record unchanged for the TTL and a margin may take the lock over, again by a
+// conditional write. Nothing is ever deleted.
+//
+// What the holder has is a [Lease]: a context that ends when the lease does, a
+// deadline, and a token that grows with every acquisition.
+//
+// # The guarantee, and its limit
+//
+// Two promises, and they rest on different things.
+//
+// At most one lease is valid at any instant, as long as no clock involved runs
+// more than a twelfth faster or slower than real time and nothing freezes both
+// clocks of a machine. The clocks need not agree on the time: no time in a record
+// is ever read. The holder stops early by the margin and the others wait longer
+// by it; see [Lease.Valid].
+//
+// No lease can stop a request that is already on its way: a process may be
+// paused between looking at its lease and what it does next. So work that a
+// former holder must never overwrite also carries the token, and whatever it
+// writes to refuses a smaller token after a larger one. That promise rests on no
+// clock at all: tokens of acquisitions strictly grow, and each belongs to one
+// lease only. It holds as long as nobody deletes the lock's object: deny that
+// under the prefix, or see [LockOptions.Existing].
+//
+// # Use
+//
+//	st, err := storeurl.Open(ctx, "s3://bucket/prefix")
+//	lock, err := leasehold.NewLock(st, "jobs/backup", nil)
+//	err = lock.Do(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+//		return backup(ctx, lease.Token()) // ctx ends before anybody else can hold the lock
+//	})
+//
+// The duties of the user: stop working when the lease's context ends; pass the
+// token on to whatever can check it; call [Lease.Release] for every lease, also
+// for one that was lost, after the work has stopped.
+//
+// # Where things are
+//
+// Package store is the contract for stores and store/storeurl opens them all by
+// URL. internal/protocol is the state machine that decides, and docs/protocol.md
+// says which rule prevents what. The command leasehold does the same for shell
+// scripts.
+package leasehold

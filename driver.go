@@ -1,0 +1,226 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// A driver gives one candidate of the protocol its clock, its timer and its
+// requests. Whatever happens to the candidate happens in step, one event at a
+// time and whichever goroutine brings it, so an idle driver has no goroutine. The
+// candidate has at most one request under way, so writes of one lease never
+// overtake each other.
+type driver struct {
+	lock *Lock
+	at   layout.Layout
+	cfg  protocol.Config
+	opts LockOptions
+
+	mu        sync.Mutex
+	candidate *protocol.Candidate
+	timer     *time.Timer
+	ctx       context.Context    // of the acquisition; gives requests their values
+	waiter    chan result        // of the acquisition, until it is answered
+	seen      Info               // the last holder that the acquisition waited for
+	quit      context.CancelFunc // ends the read under way
+	shown     layout.Snapshot    // by the last read
+	lease     *Lease             // from its grant until its release is settled
+
+	calls callbacks
+}
+
+// result is the end of an acquisition.
+type result struct {
+	lease *Lease
+	err   error
+}
+
+// maxSleep bounds how long a timer may run without a look at the clock: timers
+// stand still while the machine is suspended, the clock does not.
+const maxSleep = time.Second
+
+func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts LockOptions) *driver {
+	return &driver{lock: lock, at: at, cfg: cfg, opts: opts, candidate: protocol.New(cfg)}
+}
+
+// acquire begins an acquisition. Its one result comes on the channel.
+func (d *driver) acquire(ctx context.Context, ev protocol.Acquire) <-chan result {
+	waiter := make(chan result, 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctx, d.waiter, d.seen = context.WithoutCancel(ctx), waiter, Info{}
+	d.stepLocked(ev)
+	return waiter
+}
+
+// cancel ends the acquisition, unless its result and the end of its context cross.
+func (d *driver) cancel() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waiter != nil && d.quit != nil {
+		d.quit() // nobody waits for what the read would show
+	}
+	d.stepLocked(protocol.Cancel{})
+}
+
+// release ends the lease and sends the release.
+func (d *driver) release(l *Lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l.ctx.Err() == nil && !l.Valid() {
+		d.stepLocked(protocol.Tick{}) // it is lost, and no timer has run since
+	}
+	l.end(ErrReleased)
+	d.stepLocked(protocol.Release{})
+}
+
+// step passes an event to the candidate and carries out what it answers.
+func (d *driver) step(ev protocol.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stepLocked(ev)
+}
+
+func (d *driver) stepLocked(ev protocol.Event) {
+	for _, action := range d.candidate.Step(ev, protocol.Now{Clock: clock.Now(), Wall: time.Now()}) {
+		d.do(action)
+	}
+	d.arm()
+}
+
+// arm sets the timer for the candidate's next step.
+func (d *driver) arm() {
+	wake, ok := d.candidate.Wake()
+	if !ok {
+		if d.timer != nil {
+			d.timer.Stop()
+		}
+		return
+	}
+	sleep := min(max(wake-clock.Now(), 0), maxSleep)
+	if d.timer == nil {
+		d.timer = time.AfterFunc(sleep, func() { d.step(protocol.Tick{}) })
+		return
+	}
+	d.timer.Reset(sleep)
+}
+
+func (d *driver) do(action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.Read:
+		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
+		d.quit = cancel
+		go d.read(ctx, cancel, a)
+	case protocol.Write:
+		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
+		go d.write(ctx, cancel, a)
+	case protocol.Granted:
+		d.lease = newLease(d, d.ctx, d.candidate.Lease())
+		d.lease.deadline.Store(int64(d.candidate.Deadline()))
+		d.answer(result{lease: d.lease})
+	case protocol.Renewed:
+		d.renewed()
+	case protocol.Refused:
+		d.answer(result{err: &HeldError{d.describe(a.Record)}})
+	case protocol.Failed:
+		d.answer(result{err: a.Err})
+	case protocol.Waiting:
+		d.seen = d.describe(a.Record)
+		if d.opts.OnWait != nil {
+			seen := d.seen
+			d.calls.add(func() { d.opts.OnWait(seen) })
+		}
+	case protocol.Vanished:
+		d.opts.Logger.Warn("the lock's object was deleted: from now on its tokens grow only if the store's clock is right",
+			"lock", d.at.String(), "token", a.Record.Token)
+	case protocol.Lost:
+		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
+	case protocol.Released:
+		d.settled(a.Err)
+	}
+}
+
+// answer ends the acquisition.
+func (d *driver) answer(r result) {
+	d.waiter <- r
+	d.waiter = nil
+}
+
+// describe makes an Info of the record last read.
+func (d *driver) describe(r protocol.Record) Info {
+	s := d.shown
+	s.Record = r
+	return describe(d.lock.key, s)
+}
+
+func (d *driver) renewed() {
+	d.lease.deadline.Store(int64(d.candidate.Deadline()))
+	if d.opts.OnRenew != nil {
+		lease := d.lease
+		d.calls.add(func() { d.opts.OnRenew(lease) })
+	}
+}
+
+func (d *driver) lost(cause error) {
+	lease := d.lease
+	lease.end(cause)
+	d.opts.Logger.Warn("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
+	if d.opts.OnLost != nil {
+		d.calls.add(func() { d.opts.OnLost(lease, cause) })
+	}
+}
+
+func (d *driver) settled(err error) {
+	if err != nil {
+		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.cfg.TTL, err)
+	}
+	d.lease.outcome = err
+	close(d.lease.released)
+	d.lease = nil
+	d.lock.queue.leave()
+}
+
+func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol.Read) {
+	s, err := d.at.Look(ctx, a.Unless)
+	cancel()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.quit, d.shown = nil, s
+	d.stepLocked(layout.ReadDone(s, err))
+}
+
+func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protocol.Write) {
+	version, err := d.at.Write(ctx, a)
+	cancel()
+	d.opts.Logger.Debug("write", "lock", d.at.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
+	d.step(layout.WriteDone(version, err))
+}
+
+// heldError says who holds the lock, if that is known, and why the acquisition
+// ended, if it has a reason of its own.
+func (d *driver) heldError(cause error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	held := &HeldError{d.seen}
+	if d.lease != nil { // another goroutine of this process
+		held.Info = describe(d.lock.key, layout.Snapshot{Record: d.candidate.Lease()})
+	}
+	switch {
+	case cause == nil && !held.Info.Exists:
+		// Another goroutine is acquiring it, and does not know more either.
+		held.Info.Key, held.Info.Holder = d.lock.key, d.opts.Holder
+		return held
+	case cause == nil:
+		return held
+	case !held.Info.Exists:
+		return cause
+	}
+	return errors.Join(cause, held)
+}

@@ -1,0 +1,37 @@
+package leasehold
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+var (
+	// ErrHeld: another holds the lock. Every such error is a [*HeldError].
+	ErrHeld = errors.New("the lock is held")
+	// ErrLost: the lease ended before it was released. The cause that goes with
+	// it says why: no renewal came through in time, another took the lock, its
+	// object was deleted or overwritten. The work must stop.
+	ErrLost = errors.New("the lease was lost")
+	// ErrReleased: the lease was released.
+	ErrReleased = errors.New("the lease was released")
+	// ErrForeignObject: what lies in the lock's place is not a record that this
+	// version understands. It is left as it is. Look at it, and move it away or
+	// choose another name for the lock.
+	ErrForeignObject = protocol.ErrForeign
+)
+
+// HeldError says by whom the lock is held. It matches [ErrHeld].
+type HeldError struct{ Info Info }
+
+func (e *HeldError) Error() string {
+	text := fmt.Sprintf("the lock %s is held by %s (token %v)", e.Info.Key, e.Info.Holder, e.Info.Token)
+	if e.Info.Abandoned {
+		text += fmt.Sprintf("; it looks abandoned, and a wait of a little over %v can take it over", e.Info.TTL)
+	}
+	return text
+}
+
+// Is reports whether target is ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }

@@ -1,0 +1,127 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// A Lease is the right to work under a lock until it is released or lost. It is
+// renewed in the background. No other lease of the lock is valid while this one
+// is, provided that no clock involved runs more than a twelfth faster or slower
+// than real time; a request that is on its way when the lease ends is stopped by
+// nothing but a check of the [Token]. A Lease is safe for concurrent use.
+type Lease struct {
+	d      *driver
+	token  Token
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	deadline atomic.Int64 // a reading of clock.Now; 0 once the lease has ended
+	release  sync.Once
+	released chan struct{} // closed when the release is settled
+	outcome  error         // of the release; set before released is closed
+}
+
+func newLease(d *driver, ctx context.Context, record protocol.Record) *Lease {
+	l := &Lease{d: d, token: Token(record.Token), released: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return l
+}
+
+// Context ends when the lease is lost or released; context.Cause then tells
+// which, as [Lease.Err] does. It carries the values of the context that the lock
+// was acquired with.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Done is closed when the lease is lost or released. A process that was
+// suspended sees it up to a second after it wakes up; Valid tells at once.
+func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
+
+// Token is the lease's own number, larger than that of every earlier lease of the
+// lock. It stays what it is after the lease has ended.
+func (l *Lease) Token() Token { return l.token }
+
+// Holder is the name that the lease is held under.
+func (l *Lease) Holder() string { return l.d.opts.Holder }
+
+// Valid looks at the clock and reports whether the lease is valid now: the time
+// since its last renewal was sent is less than TTL − margin, where the margin is
+// TTL/12 + 10 ms. The clock goes on while the machine is suspended. What Valid
+// returned a moment ago says nothing about now.
+func (l *Lease) Valid() bool {
+	return clock.Now() < time.Duration(l.deadline.Load())
+}
+
+// Deadline is when the lease ends unless it is renewed first: a reading of Go's
+// monotonic clock, for timers. It errs early, never late, but like all timers of
+// Go it stands still while the machine is suspended, so ask Valid before acting.
+// Once the lease has ended, it is the zero time.
+func (l *Lease) Deadline() time.Time {
+	now := time.Now() // before the other clock: a pause in between makes it early
+	deadline := time.Duration(l.deadline.Load())
+	if deadline == 0 {
+		return time.Time{}
+	}
+	return now.Add(deadline - clock.Now())
+}
+
+// Err is nil while the lease is held, [ErrReleased] after Release was called, and
+// matches [ErrLost] if the lease was lost before that.
+func (l *Lease) Err() error {
+	if cause := context.Cause(l.ctx); cause != nil {
+		return cause
+	}
+	if !l.Valid() {
+		return fmt.Errorf("%w: %w", ErrLost, protocol.ErrExpired)
+	}
+	return nil
+}
+
+// end ends the lease's validity first and then its context. The driver calls it.
+func (l *Lease) end(cause error) {
+	l.deadline.Store(0)
+	l.cancel(cause)
+}
+
+// letGo begins the release, once.
+func (l *Lease) letGo() { l.release.Do(func() { l.d.release(l) }) }
+
+// patience is how long a release may keep its caller waiting that cannot wait
+// by a context of its own.
+const patience = 5 * time.Second
+
+// Release ends the lease and frees the lock, by one write. All work under the
+// lease must have stopped before. Release must be called for a lease that was
+// lost too: it lets in the next goroutine that waits for this Lock, and what is
+// left of the lease in the store is freed.
+//
+// Release returns nil when the lock is certainly not this lease's any more. If ctx
+// ends first, it returns an error that matches ctx.Err(), and goes on in the
+// background; if ctx has ended before the call, it waits up to 5 s all the same,
+// so that a deferred Release works. If the store does not answer for a TTL, the
+// error says so: then the others wait the lease out. If the lease had been lost,
+// the error matches [ErrLost]. Further calls return what the first one did.
+func (l *Lease) Release(ctx context.Context) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+	}
+	l.letGo()
+	select {
+	case <-l.released:
+	case <-ctx.Done():
+		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, ctx.Err())
+	}
+	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
+		return lost
+	}
+	return l.outcome
+}

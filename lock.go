@@ -1,0 +1,196 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A Lock is one candidate for one lock: an object in a store that at most one
+// candidate at a time holds a valid lease of, as far as the guarantee in the
+// package documentation goes. Goroutines that share a Lock queue in it, in order
+// of arrival, and only the first talks to the store; two Locks of the same key
+// are two candidates, in one process as in two.
+//
+// A Lock has no goroutines and sends no requests unless it is being acquired,
+// held or released, and needs no closing. It is safe for concurrent use.
+type Lock struct {
+	key   string
+	queue queue
+	d     *driver
+}
+
+// NewLock makes a candidate for the lock that lies in st under key. It sends
+// nothing. It fails if the key or an option cannot be used, and says which.
+func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
+	if st == nil {
+		return nil, errors.New("the store of a lock is nil")
+	}
+	if err := store.CheckKey("lock", key); err != nil {
+		return nil, err
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
+	cfg, err := o.config()
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
+	l := &Lock{key: key}
+	l.d = newDriver(l, layout.Object{Store: st, Key: key}, cfg, o)
+	return l, nil
+}
+
+// Key is the name of the lock in its store.
+func (l *Lock) Key() string { return l.key }
+
+// Acquire waits until it holds the lock and returns the lease, which is renewed
+// in the background until it is released. Every lease must be released.
+//
+// When nobody holds the lock and this candidate knows its last version, that
+// costs one write; when it knows nothing, one read and one write. While another
+// holds it Acquire looks again soon, then less and less often, down to the
+// holder's renewal interval; a holder that is gone is waited out for its TTL and a
+// margin.
+//
+// If ctx ends first, Acquire returns an error that matches ctx.Err() and, where
+// that is known, a [*HeldError]. A write that is under way then is followed to its
+// end in the background, and if the lock comes after all it is released. Acquire
+// also fails if the store does not answer three times in a row before it has
+// answered once, if access is denied, and if the object is not a lock
+// ([ErrForeignObject]). Later failures of the store are waited out.
+//
+// The lease outlives ctx: it keeps its values, not its end.
+func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	if err := l.queue.enter(ctx); err != nil {
+		return nil, l.d.heldError(err)
+	}
+	return l.acquire(ctx, protocol.Acquire{Wait: true})
+}
+
+// TryAcquire is Acquire that does not wait: if another holds the lock, this
+// process included, it returns a [*HeldError] that says who. It does not take
+// over from a holder that is gone, unless this Lock has seen its record unchanged
+// for its TTL and margin; see [Info.Abandoned].
+func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	if !l.queue.tryEnter() {
+		return nil, l.d.heldError(nil)
+	}
+	return l.acquire(ctx, protocol.Acquire{})
+}
+
+func (l *Lock) acquire(ctx context.Context, ev protocol.Acquire) (*Lease, error) {
+	if err := ctx.Err(); err != nil {
+		l.queue.leave()
+		return nil, err
+	}
+	done := l.d.acquire(ctx, ev)
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		l.d.cancel()
+		r = <-done
+	}
+	switch {
+	case r.lease != nil && ctx.Err() != nil:
+		// It came as the caller gave up: undo it, as if it had come later.
+		r.lease.letGo()
+		return nil, ctx.Err()
+	case r.lease != nil:
+		return r.lease, nil
+	}
+	l.queue.leave()
+	if errors.Is(r.err, protocol.ErrCancelled) {
+		return nil, l.d.heldError(ctx.Err())
+	}
+	return nil, l.explain(r.err)
+}
+
+// explain adds to an error of the protocol what the user can do.
+func (l *Lock) explain(err error) error {
+	switch {
+	case errors.Is(err, protocol.ErrAbsent):
+		return fmt.Errorf("the lock %v is to exist already, and does not; make it once with `leasehold init`: %w", l.d.at, store.ErrNotExist)
+	case errors.Is(err, protocol.ErrVanished):
+		return fmt.Errorf("the object of the lock %v was deleted, and its last holder may not know; wait a little over its TTL: %w", l.d.at, store.ErrNotExist)
+	case errors.Is(err, protocol.ErrSlowStore):
+		return fmt.Errorf("the lock %v: %w; choose a longer TTL", l.d.at, err)
+	case errors.Is(err, ErrForeignObject):
+		return fmt.Errorf("%w; it was left as it is: look at it, and move it away or give the lock another name", err)
+	}
+	return fmt.Errorf("the lock %v: %w", l.d.at, err)
+}
+
+// Do acquires the lock, calls f and releases the lock when f has returned or
+// panicked. The context that f gets ends with ctx and with the lease, whichever
+// ends first; then f must return.
+//
+// Do returns f's error, joined with one that matches [ErrLost] if the lease was
+// lost before f returned. It returns an error of [Lock.Acquire] without calling f.
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
+	lease, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
+	defer func() {
+		stop()
+		cancel(nil)
+		lost := lease.Err()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if e := lease.Release(ctx); e != nil && lost == nil {
+			l.d.opts.Logger.Warn("lock not released", "lock", l.key, "error", e)
+		}
+		if lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
+	return f(work, lease)
+}
+
+// Inspect reads the lock without taking it, by one read. A lock that does not
+// exist is an Info that says so, not an error.
+func (l *Lock) Inspect(ctx context.Context) (Info, error) {
+	_, info, err := l.look(ctx)
+	return info, err
+}
+
+// Init makes the lock's object, free, if there is none, and returns what is there
+// then. It costs one read, and one write if there was none. It is safe to call it
+// again, and from two processes at once.
+func (l *Lock) Init(ctx context.Context) (Info, error) {
+	s, info, err := l.look(ctx)
+	if err != nil || info.Exists {
+		return info, err
+	}
+	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.cfg, newIncarnation(), s.Date, time.Now())}
+	version, err := l.d.at.Write(ctx, w)
+	if err == nil {
+		return describe(l.key, layout.Snapshot{Record: w.Record, Version: version}), nil
+	}
+	// Another may have made it, or our write have landed all the same: look.
+	if _, info, again := l.look(ctx); again != nil || info.Exists {
+		return info, again
+	}
+	return Info{}, l.explain(err)
+}
+
+func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {
+	s, err := l.d.at.Look(ctx, "")
+	switch {
+	case err != nil:
+		return s, Info{}, l.explain(err)
+	case !s.Exists:
+		return s, Info{Key: l.key, Age: -1}, nil
+	}
+	return s, describe(l.key, s), nil
+}

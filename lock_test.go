@@ -1,0 +1,753 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// slept is how long the machine was suspended: the clock has counted it, and no
+// timer has.
+var slept atomic.Int64
+
+// bubble runs f in virtual time. Whatever it leaves running fails the test.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		slept.Store(0)
+		defer clock.Set(func() time.Duration {
+			return time.Since(start) + time.Duration(slept.Load()) + time.Hour
+		})()
+		f(t)
+	})
+}
+
+// spy is a store that counts requests and lets a test come between.
+type spy struct {
+	store.Store
+	gets, puts atomic.Int64
+	gone       atomic.Bool           // every request fails, and nothing lands
+	after      func(op string) error // may lose an answer
+}
+
+func newSpy() *spy {
+	return &spy{Store: memstore.New(), after: func(string) error { return nil }}
+}
+
+func (s *spy) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	s.gets.Add(1)
+	if s.gone.Load() {
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrUnavailable}
+	}
+	obj, err := s.Store.Get(ctx, key, unless)
+	if lost := s.after("get"); lost != nil {
+		return nil, &store.Error{Op: "get", Key: key, Kind: lost}
+	}
+	return obj, err
+}
+
+func (s *spy) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	s.puts.Add(1)
+	if s.gone.Load() {
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable}
+	}
+	obj, err := s.Store.Put(ctx, key, body, only)
+	if lost := s.after("put"); lost != nil {
+		return nil, &store.Error{Op: "put", Key: key, Kind: lost}
+	}
+	return obj, err
+}
+
+// cost runs f and returns the requests that it made.
+func (s *spy) cost(f func()) string {
+	gets, puts := s.gets.Load(), s.puts.Load()
+	f()
+	return fmt.Sprintf("%d GET, %d PUT", s.gets.Load()-gets, s.puts.Load()-puts)
+}
+
+// away makes every request fail until it is undone.
+func (s *spy) away() (back func()) {
+	s.gone.Store(true)
+	return func() { s.gone.Store(false) }
+}
+
+func newLock(t *testing.T, st store.Store, opts *leasehold.LockOptions) *leasehold.Lock {
+	t.Helper()
+	lock, err := leasehold.NewLock(st, "jobs/backup", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func acquire(t *testing.T, lock *leasehold.Lock) *leasehold.Lease {
+	t.Helper()
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !lease.Valid() || lease.Err() != nil || lease.Context().Err() != nil {
+		t.Fatalf("the lease is not valid: %v", lease.Err())
+	}
+	return lease
+}
+
+func release(t *testing.T, lease *leasehold.Lease) {
+	t.Helper()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrReleased) || lease.Context().Err() == nil {
+		t.Fatalf("the lease goes on after its release: %v", lease.Err())
+	}
+}
+
+// rivals are a holder that cannot reach the store any more, which is how a crash
+// looks from outside, and a second candidate.
+func rivals(t *testing.T, opts *leasehold.LockOptions) (st *spy, lease *leasehold.Lease, other *leasehold.Lock) {
+	t.Helper()
+	st = newSpy()
+	cut := &spy{Store: st.Store, after: st.after}
+	lease = acquire(t, newLock(t, cut, opts))
+	cut.away()
+	return st, lease, newLock(t, st, &leasehold.LockOptions{Holder: "other"})
+}
+
+func TestCostInRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		var lease *leasehold.Lease
+		for _, c := range []struct {
+			what string
+			f    func()
+			want string
+		}{
+			{"acquire a lock that does not exist", func() { lease = acquire(t, lock) }, "1 GET, 1 PUT"},
+			{"hold it for an hour", func() { time.Sleep(time.Hour + time.Second) }, "0 GET, 720 PUT"},
+			{"release", func() { release(t, lease) }, "0 GET, 1 PUT"},
+			{"acquire it again", func() { lease = acquire(t, lock) }, "0 GET, 1 PUT"},
+			{"release it again", func() { release(t, lease) }, "0 GET, 1 PUT"},
+			{"acquire it in a process that knows nothing", func() { lease = acquire(t, newLock(t, st, nil)) }, "1 GET, 1 PUT"},
+			{"find it held", func() {
+				if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
+					t.Fatal(err)
+				}
+			}, "1 GET, 1 PUT"}, // its last version was a free one, so it tries first
+			{"find it held again", func() { _, _ = lock.TryAcquire(t.Context()) }, "1 GET, 0 PUT"},
+			{"inspect", func() { _, _ = lock.Inspect(t.Context()) }, "1 GET, 0 PUT"},
+			{"release it at last", func() { release(t, lease) }, "0 GET, 1 PUT"},
+		} {
+			if got := st.cost(c.f); got != c.want {
+				t.Errorf("%s: %s, want %s", c.what, got, c.want)
+			}
+		}
+	})
+}
+
+func TestWaitingBacksOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lease := acquire(t, newLock(t, st, nil))
+		var waited []string
+		waiter := newLock(t, st, &leasehold.LockOptions{OnWait: func(i leasehold.Info) { waited = append(waited, i.Holder) }})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		puts := st.puts.Load()
+		go func() {
+			_, err := waiter.Acquire(ctx)
+			done <- err
+		}()
+		time.Sleep(time.Hour + time.Second)
+		gets := st.gets.Load()
+		// 14 quick looks, then one for each of the holder's renewals.
+		if gets < 600 || gets > 800 || st.puts.Load()-puts != 720 {
+			t.Errorf("an hour of waiting cost %d GETs and %d PUTs besides the holder's 720", gets, st.puts.Load()-puts-720)
+		}
+		stop()
+		err := <-done
+		synctest.Wait()
+		var held *leasehold.HeldError
+		if !errors.Is(err, context.Canceled) || !errors.As(err, &held) || held.Info.Holder != lease.Holder() {
+			t.Errorf("the wait ended with %v", err)
+		}
+		if !slices.Equal(waited, []string{lease.Holder()}) {
+			t.Errorf("told of the holders %v", waited)
+		}
+		release(t, lease)
+	})
+}
+
+func TestHandsOverInMoments(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		first, second := acquire(t, newLock(t, st, nil)), newLock(t, st, nil)
+		go func() {
+			time.Sleep(300 * time.Millisecond)
+			if err := first.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		start := time.Now()
+		lease := acquire(t, second)
+		if waited := time.Since(start); waited < 300*time.Millisecond || waited > 500*time.Millisecond {
+			t.Errorf("a lock held for 300 ms changed hands after %v", waited)
+		}
+		if lease.Token() != first.Token()+1 {
+			t.Errorf("token %d after %d", lease.Token(), first.Token())
+		}
+		release(t, lease)
+	})
+}
+
+func TestCrashIsWaitedOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, lease, other := rivals(t, &leasehold.LockOptions{TTL: 9 * time.Second})
+		start := time.Now()
+		next := acquire(t, other)
+		waited := time.Since(start)
+		// The record's TTL counts, not the waiter's 15 s.
+		low, high := protocol.Patience(9*time.Second), protocol.Patience(9*time.Second)+9*time.Second/10+time.Second
+		if waited < low || waited > high {
+			t.Errorf("taken over after %v, not between %v and %v", waited, low, high)
+		}
+		if !errors.Is(lease.Err(), leasehold.ErrLost) || next.Token() != lease.Token()+1 {
+			t.Errorf("the former lease: %v, token %d then %d", lease.Err(), lease.Token(), next.Token())
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the release of a lost lease said %v", err)
+		}
+		release(t, next)
+	})
+}
+
+func TestLeaseEndsBeforeAnybodyElseCanHoldIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		told := make(chan error, 1)
+		_, lease, other := rivals(t, &leasehold.LockOptions{OnLost: func(_ *leasehold.Lease, err error) { told <- err }})
+		deadline := lease.Deadline()
+		next := make(chan *leasehold.Lease, 1)
+		go func() {
+			l, err := other.Acquire(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			next <- l
+		}()
+		<-lease.Done()
+		synctest.Wait()
+		if len(next) != 0 {
+			t.Fatal("another had the lock while the lease's context had not ended")
+		}
+		if now := time.Now(); now.Before(deadline) || now.Sub(deadline) > time.Millisecond {
+			t.Errorf("the context ended at %v, the deadline was %v", now, deadline)
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, leasehold.ErrLost) || !errors.Is(<-told, leasehold.ErrLost) {
+			t.Errorf("the cause is %v", cause)
+		}
+		if lease.Valid() || !lease.Deadline().IsZero() {
+			t.Error("the lease is over and still valid")
+		}
+		_ = lease.Release(t.Context())
+		release(t, <-next)
+	})
+}
+
+func TestSuspendEndsTheLeaseAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lease := acquire(t, newLock(t, st, nil))
+		slept.Store(int64(time.Hour))
+		if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrLost) {
+			t.Errorf("after an hour of suspend the lease is still valid: %v", lease.Err())
+		}
+		before := st.puts.Load()
+		woke := time.Now()
+		<-lease.Done()
+		if d := time.Since(woke); d > time.Second {
+			t.Errorf("the context ended %v after the machine woke up", d)
+		}
+		if st.puts.Load() != before {
+			t.Error("a lease that is over was renewed")
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReleaseTellsOfALossThatNoTimerSaw(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lease := acquire(t, newLock(t, newSpy(), nil))
+		slept.Store(int64(time.Hour))
+		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the release of an expired lease said %v", err)
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, leasehold.ErrLost) {
+			t.Errorf("its context ended because: %v", cause)
+		}
+	})
+}
+
+func TestOneProcessQueuesInOrderOfArrival(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		lease := acquire(t, lock)
+		var order []int
+		var token leasehold.Token
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				l, err := lock.Acquire(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				if l.Token() <= token {
+					t.Errorf("token %d after %d", l.Token(), token)
+				}
+				token = l.Token()
+				time.Sleep(time.Second)
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // it has queued
+		}
+		if got := st.cost(func() { time.Sleep(4 * time.Second) }); got != "0 GET, 0 PUT" {
+			t.Errorf("ten goroutines in the queue made %s", got)
+		}
+		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), lease.Holder()) {
+			t.Errorf("TryAcquire behind a queue: %v", err)
+		}
+		got := st.cost(func() {
+			release(t, lease)
+			all.Wait()
+		})
+		if !slices.IsSorted(order) || len(order) != 10 {
+			t.Errorf("served in the order %v", order)
+		}
+		if got != "0 GET, 21 PUT" {
+			t.Errorf("11 releases and 10 acquisitions cost %s", got)
+		}
+	})
+}
+
+func TestGivingUpInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		lock := newLock(t, newSpy(), nil)
+		lease := acquire(t, lock)
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		_, err := lock.Acquire(ctx)
+		var held *leasehold.HeldError
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &held) {
+			t.Errorf("waiting behind a goroutine of this process ended with %v", err)
+		}
+		release(t, lease)
+		release(t, acquire(t, lock)) // the queue goes on
+	})
+}
+
+// The answer to the claim takes 2 s; the caller gives up after one. What landed
+// must not stay.
+func TestAcquireThatWasGivenUpIsUndone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		st.after = func(op string) error {
+			if op == "put" {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		start := time.Now()
+		if _, err := lock.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Fatalf("after %v: %v", time.Since(start), err)
+		}
+		time.Sleep(10 * time.Second)
+		if info, err := lock.Inspect(t.Context()); err != nil || !info.Exists || info.Held {
+			t.Errorf("the lock that nobody holds is %+v, %v", info, err)
+		}
+	})
+}
+
+func TestLostAnswersAreNotRivals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, &leasehold.LockOptions{OnWait: func(i leasehold.Info) { t.Errorf("waited for %v", i.Holder) }})
+		st.after = func(op string) error {
+			if op == "put" {
+				return store.ErrUnknownOutcome // every write lands, and no answer comes
+			}
+			return nil
+		}
+		lease := acquire(t, lock)
+		time.Sleep(time.Minute)
+		if !lease.Valid() {
+			t.Errorf("the holder took its own renewals for a rival's: %v", lease.Err())
+		}
+		release(t, lease)
+		info, err := lock.Inspect(t.Context())
+		if err != nil || info.Held || info.Token != lease.Token() {
+			t.Errorf("after the release: %+v, %v", info, err)
+		}
+	})
+}
+
+func TestStoreComesBackInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lease := acquire(t, newLock(t, st, nil))
+		back := st.away()
+		time.Sleep(10 * time.Second)
+		back()
+		time.Sleep(time.Minute)
+		if !lease.Valid() {
+			t.Errorf("an outage of 10 s ended a lease of 15 s: %v", lease.Err())
+		}
+		release(t, lease)
+	})
+}
+
+func TestReleaseAfterTheContextHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		ctx, stop := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		lease, err := lock.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		if !lease.Valid() || lease.Context().Value(key{}) != "value" {
+			t.Fatal("the lease ended with the context that it was acquired with, or lost its values")
+		}
+		if err := lease.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := lease.Release(ctx); err != nil {
+			t.Errorf("the second release said %v", err)
+		}
+		if info, _ := lock.Inspect(t.Context()); info.Held {
+			t.Error("still held")
+		}
+	})
+}
+
+type key struct{}
+
+func TestReleaseWhileTheStoreIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		lease := acquire(t, lock)
+		back := st.away()
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := lease.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("the release said %v", err)
+		}
+		if lease.Valid() {
+			t.Error("a lease that is being released is still valid")
+		}
+		back()
+		time.Sleep(5 * time.Second) // it goes on in the background
+		if info, _ := lock.Inspect(t.Context()); info.Held {
+			t.Error("the release did not go on")
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("asked again, the release said %v", err)
+		}
+	})
+}
+
+func TestReleaseThatNeverLandsSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lease := acquire(t, newLock(t, st, nil))
+		defer st.away()()
+		start := time.Now()
+		err := lease.Release(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "may still be taken for held") {
+			t.Errorf("the release said %v", err)
+		}
+		if d := time.Since(start); d > 20*time.Second {
+			t.Errorf("the release took %v", d)
+		}
+	})
+}
+
+func TestDo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		broken := errors.New("broken")
+		free := func() {
+			t.Helper()
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+				t.Errorf("after Do: %+v, %v", info, err)
+			}
+		}
+		err := lock.Do(t.Context(), func(ctx context.Context, lease *leasehold.Lease) error {
+			if ctx.Err() != nil || !lease.Valid() || ctx.Value(key{}) != nil {
+				t.Error("not valid inside Do")
+			}
+			return broken
+		})
+		if !errors.Is(err, broken) || errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("Do returned %v", err)
+		}
+		free()
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic did not come through")
+				}
+			}()
+			_ = lock.Do(t.Context(), func(context.Context, *leasehold.Lease) error { panic("boom") })
+		}()
+		free()
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		err = lock.Do(ctx, func(ctx context.Context, _ *leasehold.Lease) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Do returned %v", err)
+		}
+		free()
+		back := st.away // the store goes away while f runs
+		err = lock.Do(t.Context(), func(ctx context.Context, _ *leasehold.Lease) error {
+			defer back()()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("Do returned %v", err)
+		}
+	})
+}
+
+func TestTryAcquireSaysWho(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{
+			Holder: "db-1", Address: "10.0.1.42:8443", Meta: map[string]string{"version": "1.8.2"},
+		}))
+		_, err := newLock(t, st, nil).TryAcquire(t.Context())
+		var held *leasehold.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, leasehold.ErrHeld) {
+			t.Fatalf("got %v", err)
+		}
+		i := held.Info
+		if i.Holder != "db-1" || i.Address != "10.0.1.42:8443" || i.Meta["version"] != "1.8.2" ||
+			i.Token != lease.Token() || i.TTL != 15*time.Second || !i.Held || i.Abandoned {
+			t.Errorf("told %+v", i)
+		}
+		release(t, lease)
+	})
+}
+
+func TestAbandonedIsAHintAndNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, lease, other := rivals(t, nil)
+		time.Sleep(time.Hour)
+		_, err := other.TryAcquire(t.Context())
+		var held *leasehold.HeldError
+		if !errors.As(err, &held) || !held.Info.Abandoned {
+			t.Fatalf("an hour after the last renewal: %v", err)
+		}
+		// Seen unchanged for its TTL and margin, it may be taken over at once.
+		time.Sleep(20 * time.Second)
+		next, err := other.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, next)
+		_ = lease.Release(t.Context())
+	})
+}
+
+func TestExistingNeverCreates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, &leasehold.LockOptions{Existing: true})
+		if _, err := lock.Acquire(t.Context()); !errors.Is(err, store.ErrNotExist) || !strings.Contains(err.Error(), "leasehold init") {
+			t.Fatalf("got %v", err)
+		}
+		if st.puts.Load() != 0 {
+			t.Fatal("it wrote")
+		}
+		made, err := lock.Init(t.Context())
+		if err != nil || made.Held || !made.Exists {
+			t.Fatalf("init: %+v, %v", made, err)
+		}
+		if again, err := newLock(t, st, nil).Init(t.Context()); err != nil || again.Token != made.Token {
+			t.Errorf("init again: %+v, %v", again, err)
+		}
+		lease := acquire(t, lock)
+		if lease.Token() != made.Token+1 {
+			t.Errorf("token %d after init's %d", lease.Token(), made.Token)
+		}
+		if err := st.Delete(t.Context(), "jobs/backup"); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Done()
+		if !errors.Is(lease.Err(), leasehold.ErrLost) {
+			t.Errorf("the object is gone, and the lease says %v", lease.Err())
+		}
+		_ = lease.Release(t.Context())
+		if _, err := lock.Acquire(t.Context()); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestInitWhoseAnswerIsLost(t *testing.T) {
+	st := newSpy()
+	st.after = func(op string) error {
+		if op == "put" {
+			return store.ErrUnknownOutcome
+		}
+		return nil
+	}
+	if info, err := newLock(t, st, nil).Init(t.Context()); err != nil || !info.Exists {
+		t.Errorf("got %+v, %v", info, err)
+	}
+}
+
+func TestCreatedTokensStartAtTheStoresTime(t *testing.T) {
+	st := newSpy()
+	before := time.Now().UnixMilli()
+	lease := acquire(t, newLock(t, st, nil))
+	if after := time.Now().UnixMilli(); int64(lease.Token()) < before || int64(lease.Token()) > after {
+		t.Errorf("token %d, created between %d and %d", lease.Token(), before, after)
+	}
+	release(t, lease)
+}
+
+func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	for name, body := range map[string]string{
+		"garbage":       "not a lock at all",
+		"higher format": `{"format":7,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`,
+		"empty":         "",
+		"100 KB":        strings.Repeat("x", 100<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newSpy()
+			if _, err := st.Store.Put(t.Context(), "jobs/backup", []byte(body), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+			lock := newLock(t, st, nil)
+			_, acquired := lock.Acquire(t.Context())
+			_, tried := lock.TryAcquire(t.Context())
+			_, inspected := lock.Inspect(t.Context())
+			_, inited := lock.Init(t.Context())
+			for _, err := range []error{acquired, tried, inspected, inited} {
+				if !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), "jobs/backup") {
+					t.Errorf("got %v", err)
+				}
+			}
+			obj, err := st.Store.Get(t.Context(), "jobs/backup", "")
+			if err != nil || string(obj.Body) != body || st.puts.Load() != 0 {
+				t.Errorf("the object was touched: %v", err)
+			}
+		})
+	}
+}
+
+func TestUnreachableStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newSpy()
+		lock := newLock(t, st, nil)
+		defer st.away()()
+		for name, acquire := range map[string]func(context.Context) (*leasehold.Lease, error){
+			"Acquire": lock.Acquire, "TryAcquire": lock.TryAcquire,
+		} {
+			start := time.Now()
+			_, err := acquire(t.Context())
+			if took := time.Since(start); !errors.Is(err, store.ErrUnavailable) || took != 1100*time.Millisecond {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+		}
+	})
+}
+
+func TestHangingCallbackDelaysNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		_, lease, _ := rivals(t, &leasehold.LockOptions{
+			OnRenew: func(*leasehold.Lease) { <-hang },
+			OnLost:  func(*leasehold.Lease, error) { <-hang },
+		})
+		start := time.Now()
+		<-lease.Done()
+		if d := time.Since(start); d > 15*time.Second {
+			t.Errorf("the context ended after %v", d)
+		}
+		_ = lease.Release(t.Context())
+		close(hang)
+	})
+}
+
+func TestRenewalsAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var deadlines []time.Time
+		lease := acquire(t, newLock(t, newSpy(), &leasehold.LockOptions{
+			OnRenew: func(l *leasehold.Lease) { deadlines = append(deadlines, l.Deadline()) },
+		}))
+		first := lease.Deadline()
+		time.Sleep(16 * time.Second)
+		release(t, lease)
+		synctest.Wait()
+		if len(deadlines) != 3 || !deadlines[0].Equal(first.Add(5*time.Second)) || !deadlines[2].Equal(first.Add(15*time.Second)) {
+			t.Errorf("first %v, then %v", first, deadlines)
+		}
+	})
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	st := memstore.New()
+	for name, c := range map[string]struct {
+		key  string
+		opts leasehold.LockOptions
+		says string
+	}{
+		"negative TTL":      {"k", leasehold.LockOptions{TTL: -1}, "TTL"},
+		"tiny TTL":          {"k", leasehold.LockOptions{TTL: time.Millisecond}, "1s"},
+		"endless TTL":       {"k", leasehold.LockOptions{TTL: 1000 * time.Hour}, "24h"},
+		"no key":            {"", leasehold.LockOptions{}, "key"},
+		"bad key":           {"a//b", leasehold.LockOptions{}, "slash"},
+		"huge meta data":    {"k", leasehold.LockOptions{Meta: map[string]string{"a": strings.Repeat("x", 1<<17)}}, "meta data"},
+		"holder not a text": {"k", leasehold.LockOptions{Holder: "a\xff"}, "UTF-8"},
+	} {
+		_, err := leasehold.NewLock(st, c.key, &c.opts)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := leasehold.NewLock(nil, "k", nil); err == nil {
+		t.Error("a nil store was accepted")
+	}
+}

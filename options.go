@@ -1,0 +1,170 @@
+package leasehold
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// The TTL of a lock.
+const (
+	DefaultTTL = protocol.DefaultTTL // 15 s
+	MinTTL     = protocol.MinTTL     // 1 s
+	MaxTTL     = protocol.MaxTTL     // 24 h
+)
+
+// LockOptions are the options of [NewLock]. The zero value, like nil, gives the
+// defaults.
+type LockOptions struct {
+	// TTL is how long the lock outlives a holder that is gone: the others take
+	// over between TTL + TTL/12 and TTL + TTL/5 after its last renewal. A holder
+	// renews every TTL/3, one write each. Candidates of one lock may have
+	// different TTLs. Default 15 s; from 1 s to 24 h.
+	TTL time.Duration
+
+	// Holder names this candidate to people. Two candidates may have the same
+	// name; no decision rests on it. Default "HOST/PID".
+	Holder string
+
+	// Address is where the holder can be reached, for whoever reads the record.
+	Address string
+
+	// Meta is kept in the record, for whoever reads it.
+	Meta map[string]string
+
+	// Existing makes the candidate never create the lock's object, and fail
+	// with store.ErrNotExist where there is none. Then tokens grow even if
+	// somebody deletes the object, because nobody starts it anew: make it once,
+	// with Init or `leasehold init`.
+	Existing bool
+
+	// OnWait is called while an acquisition waits: when it begins to, and when
+	// the lock has got another holder.
+	OnWait func(Info)
+	// OnRenew is called after each renewal, when the lease's deadline has moved.
+	OnRenew func(*Lease)
+	// OnLost is called once for a lease that ends before it is released, with
+	// an error that matches ErrLost, after its context has ended.
+	//
+	// The callbacks of one lock run one after the other on a goroutine of their
+	// own: one that hangs delays the others, but never a renewal or the end of
+	// a lease.
+	OnLost func(*Lease, error)
+
+	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.
+	Logger *slog.Logger
+}
+
+// withDefaults returns o, which may be nil, with its defaults, or why it cannot
+// be used.
+func (o *LockOptions) withDefaults() (LockOptions, error) {
+	var opts LockOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.TTL == 0 {
+		opts.TTL = DefaultTTL
+	}
+	if opts.TTL < MinTTL || opts.TTL > MaxTTL {
+		return opts, fmt.Errorf("the TTL %v is not between %v and %v", opts.TTL, MinTTL, MaxTTL)
+	}
+	// The record keeps whole milliseconds, and both sides must count the same.
+	opts.TTL = opts.TTL.Truncate(time.Millisecond)
+	if opts.Holder == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "unknown"
+		}
+		opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return opts, nil
+}
+
+// config makes the protocol's configuration of one new candidate, and finds out
+// now whether its records can be written.
+func (o LockOptions) config() (protocol.Config, error) {
+	cfg := protocol.Config{
+		Incarnation: newIncarnation(),
+		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
+	}
+	trial := protocol.Record{
+		Token: protocol.MaxToken, Holder: o.Holder, Address: o.Address, TTL: o.TTL, Meta: o.Meta,
+		WriteID: cfg.Incarnation,
+	}
+	_, err := trial.Encode()
+	return cfg, err
+}
+
+// newIncarnation makes 128 random bits: the mark of one candidate and one start
+// (rule A9).
+func newIncarnation() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// Token numbers the acquisitions of one lock: it grows with each, and each lease
+// has its own. Whatever must not be overwritten by a former holder refuses a
+// smaller token after a larger one.
+type Token int64
+
+// Info is what the record of a lock said when it was read.
+type Info struct {
+	Key    string
+	Exists bool // there is an object; if not, the rest is zero
+	Held   bool // its record says so: the holder may be gone
+	Holder string
+	// Address, Session and Meta are as the holder wrote them.
+	Address string
+	Session string
+	Meta    map[string]string
+	Token   Token
+	TTL     time.Duration
+
+	// For people, by the holder's wall clock.
+	AcquiredAt, RenewedAt, ExpiresAt time.Time
+
+	// Age is the time since the record was written, by the store's own clock;
+	// -1 if the store does not tell.
+	Age time.Duration
+
+	// Abandoned is a hint that the holder is gone: the record is older than its
+	// TTL and margin by the store's clock, or, where that does not tell, by the
+	// wall clocks. No decision of the protocol rests on it. A waiting Acquire
+	// finds out by watching, in a little over one TTL.
+	Abandoned bool
+
+	Version store.Version
+}
+
+// describe makes an Info of the record that a snapshot shows.
+func describe(key string, s layout.Snapshot) Info {
+	r := s.Record
+	i := Info{
+		Key: key, Exists: true, Held: r.Held, Holder: r.Holder, Address: r.Address, Session: r.Session,
+		Meta: r.Meta, Token: Token(r.Token), TTL: r.TTL,
+		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt, ExpiresAt: r.ExpiresAt,
+		Age: -1, Version: store.Version(s.Version),
+	}
+	if !s.Date.IsZero() && !s.LastModified.IsZero() {
+		i.Age = max(s.Date.Sub(s.LastModified), 0)
+	}
+	age := i.Age
+	if age < 0 && !i.RenewedAt.IsZero() {
+		age = time.Since(i.RenewedAt)
+	}
+	// A store shows both its times in whole seconds, and some let one lag.
+	const resolution = 3 * time.Second
+	i.Abandoned = i.Held && age > protocol.Patience(i.TTL)+resolution
+	return i
+}

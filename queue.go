@@ -1,0 +1,64 @@
+package leasehold
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// queue lets in one goroutine at a time, in the order of arrival.
+type queue struct {
+	mu      sync.Mutex
+	taken   bool
+	waiting []chan struct{}
+}
+
+// tryEnter enters if nobody is inside.
+func (q *queue) tryEnter() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken {
+		return false
+	}
+	q.taken = true
+	return true
+}
+
+// enter waits for the turn. It returns the context's error if that ends first.
+func (q *queue) enter(ctx context.Context) error {
+	q.mu.Lock()
+	if !q.taken {
+		q.taken = true
+		q.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	q.waiting = append(q.waiting, turn)
+	q.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	if i := slices.Index(q.waiting, turn); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		q.mu.Unlock()
+		return ctx.Err()
+	}
+	q.mu.Unlock()
+	q.leave() // the turn and the end crossed: pass it on
+	return ctx.Err()
+}
+
+// leave lets in the one that has waited longest.
+func (q *queue) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.taken = false
+		return
+	}
+	close(q.waiting[0])
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+}
