@@ -1,0 +1,81 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A job that must not run twice at once, however many machines start it.
+func ExampleLock_Do() {
+	st := memstore.New() // or storeurl.Open(ctx, "s3://bucket/prefix")
+	lock, err := leasehold.NewLock(st, "jobs/backup", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = lock.Do(context.Background(), func(ctx context.Context, lease *leasehold.Lease) error {
+		// ctx ends before anybody else can hold the lock. lease.Token() goes
+		// along with whatever a former holder must not overwrite.
+		fmt.Println("backing up; valid:", lease.Valid(), "ended:", ctx.Err() != nil)
+		return nil
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// backing up; valid: true ended: false
+	// error: <nil>
+}
+
+// Whoever does not want to wait is told who holds the lock.
+func ExampleLock_TryAcquire() {
+	ctx := context.Background()
+	st := memstore.New()
+	first, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{Holder: "web-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := first.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx)
+
+	second, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{Holder: "web-2"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = second.TryAcquire(ctx)
+	var held *leasehold.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("held by", held.Info.Holder)
+	}
+	// Output:
+	// held by web-1
+}
+
+// Tokens grow with every acquisition, whoever makes it, so that a late write of a
+// former holder can be told from the current one's.
+func ExampleLease_Token() {
+	ctx := context.Background()
+	st := memstore.New()
+	var tokens []leasehold.Token
+	for range 3 {
+		lock, err := leasehold.NewLock(st, "jobs/backup", nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = lock.Do(ctx, func(_ context.Context, lease *leasehold.Lease) error {
+			tokens = append(tokens, lease.Token())
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(tokens[1]-tokens[0], tokens[2]-tokens[1])
+	// Output:
+	// 1 1
+}
