@@ -122,7 +122,7 @@ func (d *driver) do(action protocol.Action) {
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		go d.write(ctx, cancel, a)
 	case protocol.Granted:
-		d.lease = newLease(d, d.ctx, d.candidate.Lease())
+		d.lease = newLease(d.ctx, d, d.candidate.Lease())
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:

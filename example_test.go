@@ -41,7 +41,6 @@ func ExampleLock_TryAcquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Release(ctx)
 
 	second, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{Holder: "web-2"})
 	if err != nil {
@@ -51,6 +50,9 @@ func ExampleLock_TryAcquire() {
 	var held *leasehold.HeldError
 	if errors.As(err, &held) {
 		fmt.Println("held by", held.Info.Holder)
+	}
+	if err := lease.Release(ctx); err != nil {
+		log.Fatal(err)
 	}
 	// Output:
 	// held by web-1

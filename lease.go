@@ -29,7 +29,7 @@ type Lease struct {
 	outcome  error         // of the release; set before released is closed
 }
 
-func newLease(d *driver, ctx context.Context, record protocol.Record) *Lease {
+func newLease(ctx context.Context, d *driver, record protocol.Record) *Lease {
 	l := &Lease{d: d, token: Token(record.Token), released: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l

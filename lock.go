@@ -145,9 +145,9 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		stop()
 		cancel(nil)
 		lost := lease.Err()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-		if e := lease.Release(ctx); e != nil && lost == nil {
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer done()
+		if e := lease.Release(last); e != nil && lost == nil {
 			l.d.opts.Logger.Warn("lock not released", "lock", l.key, "error", e)
 		}
 		if lost != nil {

@@ -118,13 +118,13 @@ func release(t *testing.T, lease *leasehold.Lease) {
 
 // rivals are a holder that cannot reach the store any more, which is how a crash
 // looks from outside, and a second candidate.
-func rivals(t *testing.T, opts *leasehold.LockOptions) (st *spy, lease *leasehold.Lease, other *leasehold.Lock) {
+func rivals(t *testing.T, opts *leasehold.LockOptions) (lease *leasehold.Lease, other *leasehold.Lock) {
 	t.Helper()
-	st = newSpy()
+	st := newSpy()
 	cut := &spy{Store: st.Store, after: st.after}
 	lease = acquire(t, newLock(t, cut, opts))
 	cut.away()
-	return st, lease, newLock(t, st, &leasehold.LockOptions{Holder: "other"})
+	return lease, newLock(t, st, &leasehold.LockOptions{Holder: "other"})
 }
 
 func TestCostInRequests(t *testing.T) {
@@ -216,7 +216,7 @@ func TestHandsOverInMoments(t *testing.T) {
 
 func TestCrashIsWaitedOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		_, lease, other := rivals(t, &leasehold.LockOptions{TTL: 9 * time.Second})
+		lease, other := rivals(t, &leasehold.LockOptions{TTL: 9 * time.Second})
 		start := time.Now()
 		next := acquire(t, other)
 		waited := time.Since(start)
@@ -238,7 +238,7 @@ func TestCrashIsWaitedOut(t *testing.T) {
 func TestLeaseEndsBeforeAnybodyElseCanHoldIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		told := make(chan error, 1)
-		_, lease, other := rivals(t, &leasehold.LockOptions{OnLost: func(_ *leasehold.Lease, err error) { told <- err }})
+		lease, other := rivals(t, &leasehold.LockOptions{OnLost: func(_ *leasehold.Lease, err error) { told <- err }})
 		deadline := lease.Deadline()
 		next := make(chan *leasehold.Lease, 1)
 		go func() {
@@ -571,7 +571,7 @@ func TestTryAcquireSaysWho(t *testing.T) {
 
 func TestAbandonedIsAHintAndNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		_, lease, other := rivals(t, nil)
+		lease, other := rivals(t, nil)
 		time.Sleep(time.Hour)
 		_, err := other.TryAcquire(t.Context())
 		var held *leasehold.HeldError
@@ -697,7 +697,7 @@ func TestUnreachableStore(t *testing.T) {
 func TestHangingCallbackDelaysNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		_, lease, _ := rivals(t, &leasehold.LockOptions{
+		lease, _ := rivals(t, &leasehold.LockOptions{
 			OnRenew: func(*leasehold.Lease) { <-hang },
 			OnLost:  func(*leasehold.Lease, error) { <-hang },
 		})

@@ -138,10 +138,10 @@ func (f *fleet) apply(r *request) protocol.Event {
 		current = protocol.Version(fmt.Sprint(f.version))
 	}
 	if r.read != nil {
-		switch {
-		case current == "":
+		switch current {
+		case "":
 			return protocol.ReadDone{Shown: protocol.Absent, Date: time.UnixMilli(1000 + f.now.Milliseconds())}
-		case current == r.read.Unless:
+		case r.read.Unless:
 			return protocol.ReadDone{Shown: protocol.Same}
 		}
 		return protocol.ReadDone{Shown: protocol.Found, Version: current, Record: f.record}

@@ -86,6 +86,7 @@ type script struct {
 var wall = time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
 
 func play(t *testing.T, text string) string {
+	t.Helper()
 	s := &script{T: t, cfg: protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
 	var out strings.Builder
 	for line := range strings.Lines(text) {

@@ -138,7 +138,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Cancel:
 		c.cancel(now, &out)
 	case Release:
-		c.release(now, &out)
+		c.release(now)
 	case ReadDone:
 		c.finish(reading)
 		c.readDone(ev, now, &out)
@@ -196,7 +196,7 @@ func (c *Candidate) fail(err error, now Now, out *actions) {
 	out.add(Failed{err})
 }
 
-func (c *Candidate) release(now Now, out *actions) {
+func (c *Candidate) release(now Now) {
 	if c.phase != held && c.phase != lost {
 		panic("protocol: Release while " + c.phase.String())
 	}

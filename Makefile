@@ -1,0 +1,38 @@
+TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
+MODULES := . tools internal/servers/pinned
+
+.PHONY: check test race lint vet format tidy fmt fuzz servers
+
+check: format vet lint tidy race # what CI does, but for the commands in README.md
+
+test:
+	go run ./internal/testall
+
+race:
+	go test -race -timeout 30m ./...
+
+lint:
+	$(TOOL) golangci-lint run ./...
+
+vet:
+	go vet ./...
+
+format: # fails if fmt would change anything
+	@diff=$$($(TOOL) gofumpt -d .) && test -z "$$diff" || { echo "$$diff"; echo 'run: make fmt'; exit 1; }
+
+fmt:
+	$(TOOL) gofumpt -w .
+
+tidy:
+	@set -e; for dir in $(MODULES); do echo "go mod tidy -diff in $$dir"; (cd $$dir && go mod tidy -diff); done
+
+fuzz: # each target for a minute
+	@set -e; for pkg in $$(go list ./...); do \
+		listed=$$(go test -list '^Fuzz' $$pkg); \
+		for word in $$listed; do case $$word in Fuzz*) \
+			echo "$$pkg $$word"; go test -run '^$$' -fuzz "^$$word\$$" -fuzztime 60s $$pkg;; \
+		esac; done; \
+	done
+
+servers: # build the test servers and print where they are
+	@cd internal/servers/pinned && for tool in $$(go list tool); do go tool -n $$tool; done

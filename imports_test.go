@@ -1,0 +1,274 @@
+package leasehold_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/leasehold/leasehold"
+
+// A rule says what the packages that match pkg may import. In all patterns a
+// package of this module is written without the module's path, the root as ".".
+// "x/..." is x and everything below it, "std" is the standard library.
+type rule struct {
+	pkg string
+	may []string
+	not []string // exceptions to may
+}
+
+// rules are the whole of who may import what, outside of tests. The first that
+// matches a package is its rule; a package that none matches breaks the rules.
+// Nothing but commands may be a command, and what serves tests only
+// (internal/servers, internal/sim) is in no other package's list.
+var rules = []rule{
+	{
+		// Same input, same output: nothing that blocks or tells the time. The
+		// linter denies the functions of package time that do.
+		pkg: "internal/protocol",
+		may: []string{"std"},
+		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
+	},
+	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
+	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol"}},
+	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
+	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock"}},
+	{pkg: "internal/e2e", may: nil}, // tests only
+	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
+	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
+
+	{pkg: "store", may: []string{"std"}},
+	{pkg: "store/storetest", may: []string{"std", "store"}},
+	{pkg: "store/faultstore", may: []string{"std", "store"}},
+	{pkg: "store/memstore", may: []string{"std", "store"}},
+	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
+	{pkg: "store/s3store", may: []string{"std", "store", "github.com/aws/..."}},
+	{pkg: "store/storeurl", may: []string{"std", "store", "store/memstore", "store/filestore", "store/s3store", "github.com/aws/..."}},
+
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol"}},
+	{pkg: "fence", may: []string{"std", ".", "store"}},
+	{pkg: "peer", may: []string{"std", ".", "store"}},
+	{pkg: "s3lect", may: []string{"std", ".", "store"}},
+	{pkg: "metrics", may: []string{"std", ".", "store", "go.opentelemetry.io/otel/..."}},
+
+	{
+		pkg: "cmd/...",
+		may: []string{
+			"std", ".", "fence", "peer", "metrics", "store/...", "internal/...",
+			"github.com/spf13/...", "golang.org/x/sys/...", "golang.org/x/term",
+		},
+		not: []string{"internal/servers", "internal/sim", "internal/testall"},
+	},
+}
+
+// rootMay is what may be linked into a program that imports the root package
+// and nothing else of ours, directly or not.
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/layout", "internal/protocol", "golang.org/x/sys/..."}
+
+// A listing is what go list says of one package.
+type listing struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	walk(t)
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		t.Run(goos, func(t *testing.T) {
+			t.Parallel()
+			packages := list(t, goos)
+			if packages[module+"/store"].ImportPath == "" {
+				t.Fatal("go list does not show package store")
+			}
+			for _, broken := range append(direct(packages), linked(packages)...) {
+				t.Error(broken)
+			}
+		})
+	}
+}
+
+// walk opens every directory of the module. The go command does not see what go
+// list reads: without it a cached success would outlive a new import.
+func walk(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && len(path) > 1 && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list runs go list over this module and all that it depends on.
+func list(t *testing.T, goos string) map[string]listing {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Standard,Imports", "./...")
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	packages := make(map[string]listing)
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listing
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+}
+
+// direct checks the imports of every package of this module against its rule.
+func direct(packages map[string]listing) (broken []string) {
+	for _, path := range slices.Sorted(maps.Keys(packages)) {
+		name, ours := within(path)
+		if !ours {
+			continue
+		}
+		i := slices.IndexFunc(rules, func(r rule) bool { return matches(r.pkg, name) })
+		if i < 0 {
+			broken = append(broken, fmt.Sprintf("%s has no rule: add a row to rules in imports_test.go", path))
+			continue
+		}
+		for _, imp := range packages[path].Imports {
+			if !allows(rules[i].may, packages[imp], imp) || allows(rules[i].not, packages[imp], imp) {
+				broken = append(broken, fmt.Sprintf("%s must not import %s", path, imp))
+			}
+		}
+	}
+	return broken
+}
+
+// linked checks what the root package brings with it into a program.
+func linked(packages map[string]listing) (broken []string) {
+	seen := map[string]bool{module: true}
+	for queue := []string{module}; len(queue) > 0; queue = queue[1:] {
+		for _, imp := range packages[queue[0]].Imports {
+			if seen[imp] || packages[imp].Standard {
+				continue
+			}
+			seen[imp] = true
+			if allows(rootMay, packages[imp], imp) {
+				queue = append(queue, imp)
+			} else {
+				broken = append(broken, fmt.Sprintf("%s must not link %s, which %s imports", module, imp, queue[0]))
+			}
+		}
+	}
+	return broken
+}
+
+// allows reports whether one of the patterns matches the import.
+func allows(patterns []string, p listing, imp string) bool {
+	name, _ := within(imp)
+	for _, pattern := range patterns {
+		if pattern == "std" && p.Standard || matches(pattern, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// within gives the name of a package as the rules write it, and whether it is
+// one of ours.
+func within(path string) (name string, ours bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func matches(pattern, name string) bool {
+	if root, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return name == root || strings.HasPrefix(name, root+"/")
+	}
+	return name == pattern
+}
+
+// A check that never fires is worth nothing: each of these must.
+func TestImportsAreRefused(t *testing.T) {
+	t.Parallel()
+	std := []string{"context", "fmt", "log/slog", "net/http", "os", "sync", "sync/atomic", "time"}
+	for _, tc := range []struct {
+		pkg, imp string
+		ok       bool
+	}{
+		{"/internal/protocol", "fmt", true},
+		{"/internal/protocol", "time", true},
+		{"/internal/protocol", "context", false},
+		{"/internal/protocol", "net/http", false},
+		{"/internal/protocol", "os", false},
+		{"/internal/protocol", "sync/atomic", false},
+		{"/internal/protocol", "log/slog", false},
+		{"/internal/protocol", module + "/store", false},
+		{"/internal/protocol", module + "/internal/clock", false},
+		{"/internal/clock", "golang.org/x/sys/unix", true},
+		{"/store", "fmt", true},
+		{"/store", "golang.org/x/sys/unix", false},
+		{"/store", module + "/store/memstore", false},
+		{"/store/s3store", "github.com/aws/aws-sdk-go-v2/service/s3", true},
+		{"/store/s3store", module, false},
+		{"/store/s3store", module + "/store/memstore", false},
+		{"/store/memstore", "github.com/aws/aws-sdk-go-v2/service/s3", false},
+		{"/store/storeurl", module + "/store/s3store", true},
+		{"/store/storeurl", module, false},
+		{"", module + "/internal/protocol", true},
+		{"", "github.com/aws/aws-sdk-go-v2/aws", false},
+		{"", module + "/store/s3store", false},
+		{"", module + "/internal/servers", false},
+		{"/fence", module, true},
+		{"/fence", module + "/internal/protocol", false},
+		{"/fence", module + "/cmd/leasehold", false},
+		{"/cmd/leasehold", module + "/store/storeurl", true},
+		{"/cmd/leasehold", module + "/internal/servers", false},
+		{"/cmd/leasehold", module + "/internal/testall", false},
+		{"/cmd/leasehold", module + "/cmd/other", false},
+		{"/unheard/of", "fmt", false},
+	} {
+		packages := map[string]listing{module + tc.pkg: {ImportPath: module + tc.pkg, Imports: []string{tc.imp}}}
+		for _, name := range std {
+			packages[name] = listing{ImportPath: name, Standard: true}
+		}
+		if broken := direct(packages); (len(broken) == 0) != tc.ok {
+			t.Errorf("%s imports %s: allowed %t, want %t %q", module+tc.pkg, tc.imp, !tc.ok, tc.ok, broken)
+		}
+	}
+}
+
+func TestLinkedIsRefused(t *testing.T) {
+	t.Parallel()
+	const sdk = "github.com/aws/aws-sdk-go-v2/aws"
+	packages := map[string]listing{
+		module:                     {Imports: []string{"fmt", module + "/internal/clock", module + "/store"}},
+		module + "/internal/clock": {Imports: []string{"golang.org/x/sys/unix"}},
+		module + "/store":          {Imports: []string{"fmt"}},
+		"fmt":                      {Standard: true},
+	}
+	if broken := linked(packages); len(broken) > 0 {
+		t.Errorf("refused what is allowed: %q", broken)
+	}
+	packages[module+"/store"] = listing{Imports: []string{sdk}}
+	want := []string{module + " must not link " + sdk + ", which " + module + "/store imports"}
+	if broken := linked(packages); !slices.Equal(broken, want) {
+		t.Errorf("got %q, want %q", broken, want)
+	}
+}

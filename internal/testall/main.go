@@ -1,0 +1,167 @@
+// Testall runs every test of leasehold and sets up what the tests need.
+//
+//	go run ./internal/testall [flags] [packages]
+//
+// It builds the pinned object-storage servers, runs go test over the packages
+// (./... unless some are named), compiles the packages and their tests for the
+// platforms that this machine is not, and ends with one line:
+//
+//	812 passed, 0 failed, 3 skipped
+//
+// The exit code is 0 only if nothing failed and something passed. Leaf tests
+// are counted: a test with subtests stands for itself only if it failed or was
+// skipped of its own accord. A package that does not build, panics, exits or
+// times out counts as failed, once for each test that it left unfinished and at
+// least once.
+//
+// LEASEHOLD_TEST_WITHOUT=minio,versitygw leaves those servers out. With CI=true
+// in the environment a skip that is not on the list in skips.go is a failure.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/servers"
+)
+
+// without is the environment variable by which servers are left out.
+const without = "LEASEHOLD_TEST_WITHOUT"
+
+// platforms are compiled for, tests included, wherever testall runs.
+var platforms = [][2]string{{"windows", "amd64"}, {"darwin", "arm64"}}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run does the work of main and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("testall", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var (
+		race    = flags.Bool("race", false, "look for data races")
+		short   = flags.Bool("short", false, "leave long tests out")
+		verbose = flags.Bool("v", false, "show the output of tests that pass, too")
+		only    = flags.String("run", "", "run only the tests that match this `regexp`")
+		count   = flags.Int("count", 1, "run each test `n` times")
+	)
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return 2
+	}
+	packages := flags.Args()
+	if len(packages) == 0 {
+		packages = []string{"./..."}
+	}
+	test := []string{
+		"test", "-json", "-timeout", "30m", "-count", strconv.Itoa(*count),
+		"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
+	}
+
+	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
+	built := buildServers(ctx, t)
+	goTest(ctx, t, append(test, packages...), built, stderr)
+	for _, p := range platforms {
+		crossVet(ctx, t, p[0], p[1], packages)
+	}
+	t.summary(built)
+	if t.failed > 0 {
+		return 1
+	}
+	return 0
+}
+
+// outcome sorts the names of the servers by what became of them.
+type outcome struct {
+	ready, leftOut, broken []string
+}
+
+// buildServers builds the servers that are not left out. One that does not
+// build is a failure; the tests then run without it, so that the rest is known.
+func buildServers(ctx context.Context, t *tally) outcome {
+	var o outcome
+	for _, name := range servers.Names {
+		if servers.LeftOut(name) {
+			o.leftOut = append(o.leftOut, name)
+			continue
+		}
+		begun := time.Now()
+		err := build(ctx, t, name, begun)
+		if err != nil {
+			err = fmt.Errorf("%w\nto test without it: %s=%s", err, without, name)
+			o.broken = append(o.broken, name)
+		} else {
+			o.ready = append(o.ready, name)
+		}
+		t.step("build "+name, time.Since(begun), err)
+	}
+	return o
+}
+
+// build builds one server and says every half minute that it is still at it: a
+// cold build of MinIO takes minutes.
+func build(ctx context.Context, t *tally, name string, begun time.Time) error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := servers.Binary(ctx, name)
+		done <- err
+	}()
+	tick := time.NewTicker(30 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			t.printf("      build %s: not done after %.0fs\n", name, time.Since(begun).Seconds())
+		}
+	}
+}
+
+// goTest runs go test and feeds what it says to t.
+func goTest(ctx context.Context, t *tally, args []string, built outcome, stderr io.Writer) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stdout, cmd.Stderr = t, stderr
+	if len(built.broken) > 0 {
+		left := append([]string{os.Getenv(without)}, built.broken...)
+		cmd.Env = append(os.Environ(), without+"="+strings.Join(left, ","))
+	}
+	before, begun := t.failed, time.Now()
+	err := runGroup(cmd)
+	t.end()
+	if err == nil && t.passed == 0 {
+		err = errors.New("no test was run")
+	}
+	if err != nil && t.failed == before {
+		t.step("go test", time.Since(begun), err)
+	}
+}
+
+// crossVet compiles and vets the packages and their tests for a platform.
+func crossVet(ctx context.Context, t *tally, goos, goarch string, packages []string) {
+	var said strings.Builder
+	cmd := exec.CommandContext(ctx, "go", append([]string{"vet"}, packages...)...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+	begun := time.Now()
+	err := runGroup(cmd)
+	if err != nil {
+		err = fmt.Errorf("%s%w", said.String(), err)
+	}
+	t.step("vet "+goos+"/"+goarch, time.Since(begun), err)
+}

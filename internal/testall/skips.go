@@ -1,0 +1,57 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A skip is a test that was not run, and why not.
+type skip struct {
+	pkg, test, reason string
+}
+
+// allowed are the reasons for which a test may be skipped in CI. Everything
+// else there is a test that somebody believes to have been run.
+var allowed = []struct {
+	reason *regexp.Regexp
+	why    string
+}{
+	{regexp.MustCompile(`left out by ` + without), "the caller asked for it"},
+	{regexp.MustCompile(`-short`), "the caller asked for it"},
+	{regexp.MustCompile(`no npm on PATH`), "s3rver is the second of two negative controls"},
+}
+
+func (s skip) allowed() bool {
+	for _, a := range allowed {
+		if a.reason.MatchString(s.reason) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s skip) String() string {
+	if s.reason == "" {
+		return s.pkg + " " + s.test + ": no reason given"
+	}
+	return s.pkg + " " + s.test + ": " + s.reason
+}
+
+// logged matches a line that t.Log or t.Skip printed first; what else they
+// printed follows, indented deeper.
+var logged = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
+
+// reason is the last thing that a skipped test logged, on one line.
+func reason(said []string) string {
+	var words []string
+	for _, line := range said {
+		if m := logged.FindStringSubmatch(line); m != nil {
+			words = words[:0]
+			line = m[1]
+		} else if len(words) == 0 || strings.HasPrefix(strings.TrimSpace(line), "--- SKIP") {
+			continue
+		}
+		words = append(words, strings.Fields(line)...)
+	}
+	return strings.Join(words, " ")
+}
