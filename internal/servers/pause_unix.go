@@ -1,0 +1,29 @@
+//go:build unix
+
+package servers
+
+import (
+	"syscall"
+	"testing"
+)
+
+// Pause freezes the server (SIGSTOP): connections stay open and nothing is
+// answered. It must be running.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	s.signal(t, syscall.SIGSTOP)
+}
+
+// Resume lets a paused server go on (SIGCONT) with the requests that it has
+// been sent meanwhile.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	s.signal(t, syscall.SIGCONT)
+}
+
+func (s *Server) signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	if err := s.proc.cmd.Process.Signal(sig); err != nil {
+		t.Fatalf("%s: send %v: %v", s.Name, sig, err)
+	}
+}

@@ -1,0 +1,31 @@
+package servers
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// startTied starts the process so that the kernel kills it when the test
+// process dies, however it dies.
+func startTied(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	result := make(chan error)
+	starter() <- func() { result <- cmd.Start() }
+	return <-result
+}
+
+// starter gives the queue of a goroutine that never ends and never leaves its
+// thread. The kernel sends the signal when the *thread* that started the child
+// ends, and the Go runtime may end any thread that is not so held.
+var starter = sync.OnceValue(func() chan<- func() {
+	queue := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range queue {
+			f()
+		}
+	}()
+	return queue
+})

@@ -1,0 +1,276 @@
+// Package servers builds and starts real object-storage servers for tests.
+//
+// The servers are pinned in a module of their own (the directory pinned), so
+// that what they depend on never reaches the go.mod of the library. The go
+// command builds each once, into its build cache, the first time a test asks
+// for it: minutes for MinIO on a cold cache, nothing afterwards. To build one
+// ahead of the tests, run "go tool -n NAME" in that directory.
+//
+//	srv := servers.Start(t, "gofakes3")
+//	client, bucket := srv.Client(), srv.Bucket(t)
+//
+// Nothing is left out silently: a server that cannot be built or started fails
+// the test, unless the environment variable LEASEHOLD_TEST_WITHOUT, a list
+// divided by commas, names it; then the test is skipped and says so.
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// Names are the servers that keep to the conditions of a write, quickest first.
+var Names = []string{"gofakes3", "versitygw", "minio"}
+
+// without is the environment variable that leaves servers out.
+const without = "LEASEHOLD_TEST_WITHOUT"
+
+// readyWithin is how long a server may take to answer. It only bounds the wait
+// for one that never will: a ready server ends the wait at once.
+const readyWithin = time.Minute
+
+// LeftOut reports whether the environment leaves the server out of the tests.
+func LeftOut(name string) bool {
+	return slices.Contains(leftOut(), name)
+}
+
+func leftOut() []string {
+	return strings.FieldsFunc(os.Getenv(without), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// A Server is one server process with a data directory of its own, on a
+// loopback port of its own. Client, Bucket, URL and Env are safe for concurrent
+// use; Stop, Restart, Pause and Resume are for one goroutine at a time.
+type Server struct {
+	Name      string
+	Endpoint  string // http://127.0.0.1:PORT
+	AccessKey string
+	SecretKey string
+
+	port *port
+	cmd  command
+	proc *process // nil while stopped
+	out  tail
+}
+
+// Start starts the server with an empty data directory, waits until it answers,
+// and stops it when the test ends. Subtests may share it, each with a bucket of
+// its own.
+func Start(t testing.TB, name string) *Server {
+	t.Helper()
+	skipLeftOut(t, name)
+	path, err := Binary(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, name, func(port *port, dir string) command {
+		return pinned[name].command(path, port.addr, dir)
+	})
+}
+
+// StartS3rver starts s3rver, which ignores every condition of a write: the
+// negative control, which a test of safety must notice. It is skipped where
+// there is no npm to install it with.
+func StartS3rver(t testing.TB) *Server {
+	t.Helper()
+	skipLeftOut(t, "s3rver")
+	script, err := installS3rver(t.Context())
+	if errors.Is(err, errNoNpm) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, "s3rver", func(port *port, dir string) command {
+		host, number := port.split()
+		return command{path: "node", args: []string{script, "-s", "-a", host, "-p", number, "-d", dir}}
+	})
+}
+
+func skipLeftOut(t testing.TB, name string) {
+	t.Helper()
+	for _, out := range leftOut() {
+		if out != "s3rver" && !slices.Contains(Names, out) {
+			t.Fatalf("%s names an unknown server %q; there are %s and s3rver", without, out, strings.Join(Names, ", "))
+		}
+	}
+	if LeftOut(name) {
+		t.Skipf("%s: left out by %s", name, without)
+	}
+}
+
+// start runs a server on one free port after another until it answers on one:
+// between the choice of a port and its use any process may take it.
+func start(t testing.TB, name string, cmd func(port *port, dir string) command) *Server {
+	t.Helper()
+	s := &Server{Name: name, AccessKey: accessKey, SecretKey: secretKey}
+	if name == "s3rver" {
+		s.AccessKey, s.SecretKey = "S3RVER", "S3RVER"
+	}
+	home := t.TempDir()
+	t.Cleanup(func() { s.cleanUp(t) })
+
+	var err error
+	for range 5 {
+		if s.port, err = freePort(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s.Endpoint = "http://" + s.port.addr
+		data := filepath.Join(home, "data")
+		if err = os.MkdirAll(data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s.cmd = cmd(s.port, data)
+		s.cmd.env = append(s.cmd.env, "HOME="+home, "TMPDIR="+home, "PATH="+os.Getenv("PATH"))
+		if err = s.run(t.Context()); err == nil {
+			return s
+		}
+		s.Stop()
+		s.port.free()
+		if !errors.Is(err, errExited) {
+			break
+		}
+	}
+	t.Fatalf("start %s: %v\n%s", name, err, s.out.String())
+	return nil
+}
+
+// run starts the process and waits until it answers a signed request.
+func (s *Server) run(ctx context.Context) error {
+	proc, err := s.cmd.start(&s.out)
+	if err != nil {
+		return err
+	}
+	s.proc = proc
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("no answer within %v", readyWithin))
+	defer cancel()
+	client := s.Client()
+	for {
+		_, answer := client.ListBuckets(ctx, nil, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+		select {
+		case <-proc.done:
+			return fmt.Errorf("%w: %s", errExited, proc.ended())
+		default:
+		}
+		if answer == nil {
+			return nil
+		}
+		select {
+		case <-proc.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%w; the last try: %w", context.Cause(ctx), answer)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Stop kills the server, as a crash would, and waits for its end. A server that
+// has been stopped already stays so.
+func (s *Server) Stop() {
+	if s.proc == nil {
+		return
+	}
+	s.proc.kill()
+	s.proc = nil
+}
+
+// Restart stops the server and starts it on the same port with the same data
+// directory. gofakes3 keeps its data in memory and comes back without any
+// bucket; the others come back with all that they had answered.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop()
+	var err error
+	// Another process may be looking at the port, as freePort does.
+	for range 50 {
+		if err = s.run(t.Context()); err == nil {
+			return
+		}
+		s.Stop()
+		if !errors.Is(err, errExited) {
+			break
+		}
+	}
+	t.Fatalf("restart %s: %v\n%s", s.Name, err, s.out.String())
+}
+
+func (s *Server) cleanUp(t testing.TB) {
+	t.Helper()
+	if s.proc != nil {
+		select {
+		case <-s.proc.done:
+			t.Errorf("%s ended by itself during the test: %s", s.Name, s.proc.ended())
+		default:
+		}
+	}
+	s.Stop()
+	if s.port != nil {
+		s.port.free()
+	}
+	if out := s.out.String(); t.Failed() && out != "" {
+		t.Logf("output of %s:\n%s", s.Name, out)
+	}
+}
+
+// Client gives an SDK client for the server, with the SDK's own retries and
+// checksums as they are by default.
+func (s *Server) Client() *s3.Client { return s.ClientAt(s.Endpoint) }
+
+// ClientAt is Client for a proxy that stands before the server.
+func (s *Server) ClientAt(endpoint string) *s3.Client {
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(endpoint),
+		Region:       "us-east-1",
+		UsePathStyle: true,
+		Credentials:  credentials.NewStaticCredentialsProvider(s.AccessKey, s.SecretKey, ""),
+	})
+}
+
+// Bucket makes an empty bucket with a random name and returns the name.
+func (s *Server) Bucket(t testing.TB) string {
+	t.Helper()
+	name := "test-" + strings.ToLower(rand.Text())
+	client := s.Client()
+	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name}); err != nil {
+		t.Fatalf("%s: make bucket %s: %v\n%s", s.Name, name, err, s.out.String())
+	}
+	return name
+}
+
+// URL gives the URL of a store ("bucket") or a lock ("bucket/key") on the
+// server. The credentials are not in it: see [Server.Env].
+func (s *Server) URL(bucket string) string { return s.URLAt(s.Endpoint, bucket) }
+
+// URLAt is URL for a proxy that stands before the server.
+func (s *Server) URLAt(endpoint, bucket string) string {
+	query := url.Values{"endpoint": {endpoint}, "region": {"us-east-1"}, "path_style": {"true"}}
+	return "s3://" + bucket + "?" + query.Encode()
+}
+
+// Env gives the environment variables with which another process reaches the
+// server, and which keep it from the AWS settings of whoever runs the tests.
+func (s *Server) Env() []string {
+	return []string{
+		"AWS_ACCESS_KEY_ID=" + s.AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + s.SecretKey,
+		"AWS_SESSION_TOKEN=",
+		"AWS_PROFILE=",
+		"AWS_REGION=us-east-1",
+		"AWS_CONFIG_FILE=" + os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		"AWS_EC2_METADATA_DISABLED=true",
+	}
+}

@@ -1,0 +1,86 @@
+package s3store
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// A call is one call of a store. It watches its request pass through the HTTP
+// client, because the SDK's error does not tell the two things that matter most:
+// whether anything can have reached the server, and what the server's own answer
+// was. (An error of the SDK can also carry the answer of another service, which
+// was asked for credentials: its 404 says nothing about the object.)
+type call struct {
+	op, key string
+	create  bool // a put on the condition that there is no object
+
+	handed atomic.Bool // the request was handed to the HTTP client
+	sought atomic.Bool // net/http looked for a connection
+	sent   atomic.Bool // there was a connection, so bytes may have left
+
+	answer *http.Response // the server's answer, or nil
+}
+
+// options are the options of the call, whatever those of the client are.
+func (c *call) options(o *s3.Options) {
+	o.Retryer = aws.NopRetryer{}
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	o.HTTPClient = &watched{client: o.HTTPClient, call: c}
+}
+
+// watched is the HTTP client of one call.
+type watched struct {
+	client s3.HTTPClient
+	call   *call
+}
+
+func (w *watched) Do(req *http.Request) (*http.Response, error) {
+	c := w.call
+	c.handed.Store(true)
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { c.sought.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { c.sent.Store(true) },
+	}
+	// Only here, not in the context of the call: that one also reaches the
+	// requests for credentials.
+	answer, err := w.client.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	if err != nil {
+		return answer, err
+	}
+	if answer.Request != nil && answer.Request.Response != nil {
+		// It is the answer to another request: net/http makes a PUT that is
+		// redirected into a GET, whose success would be taken for the PUT's.
+		_ = answer.Body.Close()
+		return nil, fmt.Errorf("the server redirected the request to %s", answer.Request.URL.Redacted())
+	}
+	c.answer = answer
+	return answer, nil
+}
+
+// status gives the HTTP status of the server's answer, or 0.
+func (c *call) status() int {
+	if c.answer == nil {
+		return 0
+	}
+	return c.answer.StatusCode
+}
+
+// date gives the server's time in its answer. An answer that passed a cache
+// carries the time of some earlier one.
+func (c *call) date() time.Time {
+	if c.answer == nil || c.answer.Header.Get("Age") != "" || c.answer.Header.Get("Via") != "" {
+		return time.Time{}
+	}
+	date, err := http.ParseTime(c.answer.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}
+	}
+	return date
+}

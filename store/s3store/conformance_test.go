@@ -1,0 +1,105 @@
+package s3store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/s3store"
+	"github.com/leasehold/leasehold/store/storetest"
+)
+
+const prefix = "some/prefix"
+
+// planted is a store with a second way in, which storetest uses to write objects
+// that no store would.
+type planted struct {
+	*s3store.Store
+	client *s3.Client
+	bucket string
+}
+
+func (p *planted) Plant(ctx context.Context, key string, body []byte) error {
+	_, err := p.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &p.bucket, Key: aws.String(prefix + "/" + key), Body: bytes.NewReader(body),
+	})
+	return err
+}
+
+func open(t *testing.T, client *s3.Client, bucket string) *planted {
+	t.Helper()
+	st, err := s3store.New(client, bucket, &s3store.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &planted{st, client, bucket}
+}
+
+func TestConformance(t *testing.T) {
+	for _, name := range servers.Names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := servers.Start(t, name)
+			client := srv.Client()
+			storetest.Run(t, func(t *testing.T) store.Store { return open(t, client, srv.Bucket(t)) })
+		})
+	}
+}
+
+// The negative controls: servers that ignore every condition of a write. If the
+// suite does not notice, its silence about the others proves nothing.
+func TestSuiteNoticesLostConditions(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) (srv *servers.Server, endpoint string){
+		"headers dropped on the way": func(t *testing.T) (*servers.Server, string) {
+			srv := servers.Start(t, "gofakes3")
+			return srv, servers.StartProxy(t, srv.Endpoint, &servers.ProxyOptions{DropConditions: true}).Endpoint
+		},
+		"s3rver": func(t *testing.T) (*servers.Server, string) {
+			srv := servers.StartS3rver(t)
+			return srv, srv.Endpoint
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv, endpoint := start(t)
+			client := srv.ClientAt(endpoint)
+			violations := storetest.Check(t.Context(), func() (store.Store, error) {
+				return open(t, client, srv.Bucket(t)), nil
+			})
+			for _, v := range violations {
+				if strings.Contains(v.Sentence, "(compare-and-swap)") {
+					t.Logf("noticed, as it must be: %v", v)
+					return
+				}
+			}
+			t.Errorf("the suite saw no break of compare-and-swap; it saw %v", violations)
+		})
+	}
+}
+
+// A server that keeps objects as files cannot have a key below another object's
+// key, and must say so, not leave a lock waiting for a store that will never do.
+func TestKeyBelowAnother(t *testing.T) {
+	for _, name := range servers.Names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := servers.Start(t, name)
+			st := open(t, srv.Client(), srv.Bucket(t))
+			for i, pair := range [][2]string{{"a", "a/b"}, {"c/d", "c"}} {
+				for j, key := range pair {
+					_, err := st.Put(t.Context(), key, []byte("x"), store.IfAbsent())
+					if err != nil && (j == 0 || !errors.Is(err, store.ErrInvalid)) {
+						t.Errorf("pair %d: put %s: %v, want success or ErrInvalid", i, key, err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+// Package s3store keeps objects on Amazon S3 and on everything that speaks its
+// conditional writes (If-Match and If-None-Match on PUT).
+//
+// A store sends one request for one call, whatever the client's settings are: it
+// turns the SDK's retries off for its calls, because a retried conditional PUT
+// can land the first time and then be told 412. It also sends no checksums but
+// those that S3 requires; some servers keep the trailer that carries them as a
+// part of the object. The HTTP client must not retry by itself either; that of
+// the SDK and net/http replays a GET at most, never a PUT or a DELETE.
+//
+// Who uses a store needs s3:GetObject and s3:PutObject on the keys, and should
+// have s3:ListBucket on the bucket: without it S3 says 403 of an object that
+// does not exist.
+package s3store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// maxPrefix leaves room for a key of store.MaxKey bytes and the slash before it
+// in the 1024 bytes that S3 gives a key.
+const maxPrefix = 1024 - store.MaxKey - 1
+
+// Options are the optional settings of a [Store].
+type Options struct {
+	// Prefix goes before every key, with a slash between them. Default: none.
+	Prefix string
+}
+
+// A Store is one bucket, or what lies under one prefix of it. It is safe for
+// concurrent use.
+type Store struct {
+	client *s3.Client
+	bucket string
+	prefix string // "" or ends with a slash
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New gives the store of a bucket, which must exist. It sends nothing. The error
+// matches [store.ErrInvalid] if the bucket or the prefix cannot be used.
+func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
+	switch {
+	case client == nil:
+		return nil, fmt.Errorf("s3store: %w: the client is nil", store.ErrInvalid)
+	case bucket == "":
+		return nil, fmt.Errorf("s3store: %w: the bucket has no name", store.ErrInvalid)
+	case strings.HasSuffix(bucket, "--x-s3"):
+		// Their listings have no order and know no StartAfter.
+		return nil, fmt.Errorf("s3store: %w: %s is a directory bucket, which lists in no order: use a general purpose bucket", store.ErrInvalid, bucket)
+	}
+	s := &Store{client: client, bucket: bucket}
+	if opts == nil || opts.Prefix == "" {
+		return s, nil
+	}
+	if err := store.CheckKey("prefix", opts.Prefix); err != nil {
+		return nil, fmt.Errorf("s3store: %w", err)
+	}
+	if len(opts.Prefix) > maxPrefix {
+		return nil, fmt.Errorf("s3store: %w: the prefix has %d bytes, more than %d", store.ErrInvalid, len(opts.Prefix), maxPrefix)
+	}
+	s.prefix = opts.Prefix + "/"
+	return s, nil
+}
+
+// Get reads the object: see [store.Store].
+func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if err := store.CheckKey("get", key); err != nil {
+		return nil, err
+	}
+	c := &call{op: "get", key: key}
+	in := &s3.GetObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
+	if unless != "" {
+		in.IfNoneMatch = aws.String(string(unless))
+	}
+	out, err := s.client.GetObject(ctx, in, c.options)
+	if err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	defer func() { _ = out.Body.Close() }()
+
+	version := store.Version(aws.ToString(out.ETag))
+	switch version {
+	case "":
+		return nil, c.fail(ctx, errNoETag)
+	case unless:
+		// A server that overlooks If-None-Match sends the object once more.
+		return nil, c.fail(ctx, errUnchanged)
+	}
+	body, err := c.read(out.Body)
+	if err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	return &store.Object{
+		Key:          key,
+		Body:         body,
+		Version:      version,
+		LastModified: aws.ToTime(out.LastModified),
+		Date:         c.date(),
+	}, nil
+}
+
+// read reads a body whole or not at all.
+func (c *call) read(r io.Reader) ([]byte, error) {
+	size := c.answer.ContentLength
+	switch {
+	case size > store.MaxBody:
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", store.ErrTooLarge, size, store.MaxBody)
+	case size < 0 && len(c.answer.TransferEncoding) == 0 && c.answer.ProtoMajor == 1:
+		// It ends where the connection ends, and a connection that broke
+		// looks the same.
+		return nil, errors.New("the answer does not say how long the object is")
+	}
+	body, err := io.ReadAll(io.LimitReader(r, store.MaxBody+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > store.MaxBody {
+		return nil, fmt.Errorf("%w: more than %d bytes", store.ErrTooLarge, store.MaxBody)
+	}
+	return body, nil
+}
+
+// Put writes the object if the condition holds: see [store.Store]. S3 does not
+// say when the object was written, so LastModified stays zero.
+func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if err := store.CheckPut(ctx, key, body, only); err != nil {
+		return nil, err
+	}
+	c := &call{op: "put", key: key, create: only.Absent()}
+	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key), Body: bytes.NewReader(body)}
+	if only.Absent() {
+		in.IfNoneMatch = aws.String("*")
+	} else {
+		in.IfMatch = aws.String(string(only.Match()))
+	}
+	out, err := s.client.PutObject(ctx, in, c.options)
+	if err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	version := store.Version(aws.ToString(out.ETag))
+	if version == "" {
+		return nil, c.fail(ctx, errNoETag)
+	}
+	return &store.Object{Key: key, Version: version, Date: c.date()}, nil
+}
+
+// Delete removes the object: see [store.Store].
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := store.CheckKey("delete", key); err != nil {
+		return err
+	}
+	c := &call{op: "delete", key: key}
+	in := &s3.DeleteObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
+	if _, err := s.client.DeleteObject(ctx, in, c.options); err != nil {
+		if err = c.fail(ctx, err); !errors.Is(err, store.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// String gives the URL s3://BUCKET/PREFIX, with the endpoint if it is not one of
+// AWS.
+func (s *Store) String() string {
+	where := url.URL{Scheme: "s3", Host: s.bucket, Path: strings.TrimSuffix(s.prefix, "/")}
+	if base := s.client.Options().BaseEndpoint; base != nil {
+		if endpoint, err := url.Parse(*base); err == nil {
+			endpoint.User = nil
+			where.RawQuery = url.Values{"endpoint": {endpoint.String()}}.Encode()
+		}
+	}
+	return where.String()
+}

@@ -1,0 +1,285 @@
+package s3store_test
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/s3store"
+)
+
+func TestNewRefuses(t *testing.T) {
+	c := client("http://127.0.0.1:9000")
+	for _, tt := range []struct {
+		name   string
+		client *s3.Client
+		bucket string
+		prefix string
+	}{
+		{"no client", nil, "bucket", ""},
+		{"no bucket", c, "", ""},
+		{"a directory bucket", c, "bucket--use1-az4--x-s3", ""},
+		{"a slash at the end", c, "bucket", "a/"},
+		{"a slash at the start", c, "bucket", "/a"},
+		{"dots", c, "bucket", "a/../b"},
+		{"too long", c, "bucket", strings.Repeat("a/", 127) + "aa"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st, err := s3store.New(tt.client, tt.bucket, &s3store.Options{Prefix: tt.prefix})
+			if !errors.Is(err, store.ErrInvalid) || st != nil {
+				t.Errorf("New gives %v, %v, want ErrInvalid", st, err)
+			}
+		})
+	}
+	if _, err := s3store.New(c, "bucket", &s3store.Options{Prefix: strings.Repeat("a/", 127) + "a"}); err != nil {
+		t.Errorf("a prefix of 255 bytes: %v", err)
+	}
+}
+
+func TestString(t *testing.T) {
+	aws := s3.New(s3.Options{Region: "us-east-1"})
+	for _, tt := range []struct {
+		client *s3.Client
+		prefix string
+		want   string
+	}{
+		{aws, "", "s3://bucket"},
+		{aws, "a/b", "s3://bucket/a/b"},
+		{aws, "100%?#", "s3://bucket/100%25%3F%23"},
+		{client("http://127.0.0.1:9000"), "a", "s3://bucket/a?endpoint=http%3A%2F%2F127.0.0.1%3A9000"},
+		{client("http://user:secret@127.0.0.1:9000"), "", "s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9000"},
+	} {
+		st, err := s3store.New(tt.client, "bucket", &s3store.Options{Prefix: tt.prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := st.String(); got != tt.want {
+			t.Errorf("String() = %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// What goes over the wire: the condition, the key under its prefix, and nothing
+// that some servers cannot bear.
+func TestRequests(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		do      func(context.Context, *s3store.Store) error
+		request string
+		headers map[string]string
+	}{
+		{
+			"create", operations["create"], "PUT /bucket/a/b/k?x-id=PutObject",
+			map[string]string{"If-None-Match": "*", "If-Match": "", "Content-Length": "4"},
+		},
+		{
+			"update", operations["update"], "PUT /bucket/a/b/k?x-id=PutObject",
+			map[string]string{"If-None-Match": "", "If-Match": `"v1"`},
+		},
+		{
+			"get", operations["get"], "GET /bucket/a/b/k?x-id=GetObject",
+			map[string]string{"If-None-Match": `"v1"`, "X-Amz-Checksum-Mode": ""},
+		},
+		{
+			"delete", operations["delete"], "DELETE /bucket/a/b/k?x-id=DeleteObject",
+			map[string]string{"If-Match": ""},
+		},
+		{
+			"list", func(ctx context.Context, st *s3store.Store) error {
+				_, err := drain(ctx, st, "k", "k1")
+				return err
+			}, "GET /bucket?list-type=2&prefix=a%2Fb%2Fk&start-after=a%2Fb%2Fk1", nil,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := newFaulty(t, raw(200, "ETag: \"v2\"\r\n", "<x></x>"), hang)
+			st, err := s3store.New(client("http://"+server.addr), "bucket", &s3store.Options{Prefix: "a/b"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.do(t.Context(), st); err != nil {
+				t.Fatal(err)
+			}
+			req := server.seen()[0]
+			if got := req.Method + " " + req.RequestURI; got != tt.request {
+				t.Errorf("the request is %s, want %s", got, tt.request)
+			}
+			req.Header.Set("Content-Length", fmt.Sprint(req.ContentLength))
+			for name, want := range tt.headers {
+				if got := req.Header.Get(name); got != want {
+					t.Errorf("%s is %q, want %q", name, got, want)
+				}
+			}
+			for name := range req.Header {
+				if strings.HasPrefix(name, "X-Amz-Checksum") || name == "X-Amz-Trailer" {
+					t.Errorf("the request has the header %s", name)
+				}
+			}
+		})
+	}
+}
+
+// A page of a listing, as a server gives it.
+type page struct {
+	XMLName               xml.Name `xml:"ListBucketResult"`
+	Contents              []object
+	IsTruncated           bool
+	NextContinuationToken string `xml:",omitempty"`
+}
+
+type object struct {
+	Key  string
+	ETag string
+	Size int64
+}
+
+// lister answers with one page after the other, whatever it is asked, and then
+// with the last again and again.
+func lister(t *testing.T, pages ...page) (st *s3store.Store, asked func() []string) {
+	t.Helper()
+	var queries []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := pages[min(len(queries), len(pages)-1)]
+		queries = append(queries, r.URL.Query().Get("continuation-token"))
+		_ = xml.NewEncoder(w).Encode(p)
+	}))
+	t.Cleanup(server.Close)
+	st, err := s3store.New(client(server.URL, func(o *s3.Options) { o.HTTPClient = server.Client() }), "bucket", &s3store.Options{Prefix: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, func() []string { return queries }
+}
+
+func keys(names ...string) []object {
+	var all []object
+	for _, name := range names {
+		all = append(all, object{Key: "p/" + name, ETag: `"v"`, Size: 1})
+	}
+	return all
+}
+
+func TestListPages(t *testing.T) {
+	st, asked := lister(t,
+		page{Contents: keys("a", "b"), IsTruncated: true, NextContinuationToken: "1"},
+		page{IsTruncated: true, NextContinuationToken: "2"}, // empty, and not the last
+		page{Contents: keys("c")},
+	)
+	got, err := drain(t.Context(), st, "", "")
+	if err != nil || !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("List gives %q, %v, want a, b, c", got, err)
+	}
+	if want := []string{"", "1", "2"}; !slices.Equal(asked(), want) {
+		t.Errorf("the requests went on from %q, want %q", asked(), want)
+	}
+}
+
+func TestListStopsAsking(t *testing.T) {
+	st, asked := lister(t,
+		page{Contents: keys("a", "b"), IsTruncated: true, NextContinuationToken: "1"},
+		page{Contents: keys("c")},
+	)
+	for entry, err := range st.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entry.Key == "b" { // the last of its page
+			break
+		}
+	}
+	if n := len(asked()); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+// What lies under the prefix and has a name that no store gives: folders, as the
+// AWS console makes them.
+func TestListLeavesFoldersOut(t *testing.T) {
+	st, _ := lister(t, page{Contents: keys("", "a", "b/", "b/c")})
+	got, err := drain(t.Context(), st, "", "")
+	if err != nil || !slices.Equal(got, []string{"a", "b/c"}) {
+		t.Errorf("List gives %q, %v, want a, b/c", got, err)
+	}
+}
+
+func TestListRefusesWhatItCannotTrust(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after string
+		pages []page
+		want  []string
+		says  string
+	}{
+		{"no order in a page", "", []page{{Contents: keys("b", "a")}}, []string{"b"}, "byte order"},
+		{
+			"no order over pages", "",
+			[]page{{Contents: keys("b"), IsTruncated: true, NextContinuationToken: "1"}, {Contents: keys("a")}},
+			[]string{"b"},
+			"byte order",
+		},
+		{
+			"the same page for ever", "",
+			[]page{{Contents: keys("a"), IsTruncated: true, NextContinuationToken: "1"}},
+			[]string{"a"},
+			"byte order",
+		},
+		{"what comes before", "b", []page{{Contents: keys("a", "c")}}, nil, "byte order"},
+		{"no way on", "", []page{{Contents: keys("a"), IsTruncated: true}}, []string{"a"}, "does not say how to go on"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st, _ := lister(t, tt.pages...)
+			got, err := drain(t.Context(), st, "", tt.after)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("List gives %q before its error, want %q", got, tt.want)
+			}
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("List gives the error %v, want ErrUnavailable that says %q", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestListOfImpossiblePrefix(t *testing.T) {
+	st, asked := lister(t, page{Contents: keys("a")})
+	if got, err := drain(t.Context(), st, "a//", ""); err != nil || got != nil {
+		t.Errorf("List of a// gives %q, %v, want nothing", got, err)
+	}
+	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("List of a prefix that is not UTF-8 gives %v, want ErrInvalid", err)
+	}
+	if n := len(asked()); n != 0 {
+		t.Errorf("%d requests, want none", n)
+	}
+}
+
+// A client may set what would make one call many requests.
+func TestRetriesOfTheClientStayOff(t *testing.T) {
+	for name, set := range map[string]func(*s3.Options){
+		"mode":     func(o *s3.Options) { o.RetryMode = aws.RetryModeAdaptive },
+		"attempts": func(o *s3.Options) { o.RetryMaxAttempts = 10 },
+		"retryer":  func(o *s3.Options) { o.Retryer = retry.NewStandard() },
+	} {
+		for op, do := range operations {
+			t.Run(name+"/"+op, func(t *testing.T) {
+				server := newFaulty(t, coded(500, "InternalError"), fin)
+				if err := do(t.Context(), server.store(t, set)); err == nil {
+					t.Error("no error of a 500")
+				}
+				if n := len(server.seen()); n != 1 {
+					t.Errorf("%d requests reached the server, want 1", n)
+				}
+			})
+		}
+	}
+}

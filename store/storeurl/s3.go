@@ -1,0 +1,89 @@
+package storeurl
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/s3store"
+)
+
+func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, error) {
+	endpoint, err := endpointOf(u, query)
+	if err != nil {
+		return nil, err
+	}
+	pathStyle, err := pathStyleOf(u, query)
+	if err != nil {
+		return nil, err
+	}
+	var load []func(*config.LoadOptions) error
+	if region := query.Get("region"); region != "" {
+		load = append(load, config.WithRegion(region))
+	}
+	if profile := query.Get("profile"); profile != "" {
+		load = append(load, config.WithSharedConfigProfile(profile))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: read the AWS configuration: %w", u.Host, err)
+	}
+	// What AWS_ENDPOINT_URL_S3 says has been read by the time this is called.
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		if endpoint != "" {
+			o.BaseEndpoint = &endpoint
+		}
+		o.UsePathStyle = o.BaseEndpoint != nil
+		if pathStyle != nil {
+			o.UsePathStyle = *pathStyle
+		}
+		if o.Region == "" && o.BaseEndpoint != nil {
+			o.Region = "us-east-1" // what servers that are not AWS expect
+		}
+	})
+	if client.Options().Region == "" {
+		return nil, fmt.Errorf("open s3://%s: no region: add region=… to the URL, or set AWS_REGION", u.Host)
+	}
+	prefix := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/")
+	st, err := s3store.New(client, u.Host, &s3store.Options{Prefix: prefix})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	return st, nil
+}
+
+func endpointOf(u *url.URL, query url.Values) (string, error) {
+	raw := query.Get("endpoint")
+	if raw == "" {
+		return "", nil
+	}
+	endpoint, err := url.Parse(raw)
+	switch {
+	case err == nil && endpoint.User != nil:
+		return "", bad(u, "the endpoint has a user or a password in it; credentials come from the environment or a profile, never from a URL")
+	case err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "":
+		return "", bad(u, "the endpoint is no URL of the form http://HOST:PORT or https://HOST")
+	case endpoint.RawQuery != "" || endpoint.Fragment != "":
+		return "", bad(u, "the endpoint has parameters or a fragment; the parameters of the store's URL come after an &, not a ?")
+	}
+	return raw, nil
+}
+
+// pathStyleOf gives nil if the URL does not say.
+func pathStyleOf(u *url.URL, query url.Values) (*bool, error) {
+	yes, no := true, false
+	switch query.Get("path_style") {
+	case "":
+		return nil, nil //nolint:nilnil // no word on it is an answer too
+	case "true":
+		return &yes, nil
+	case "false":
+		return &no, nil
+	}
+	return nil, bad(u, "path_style is neither true nor false")
+}

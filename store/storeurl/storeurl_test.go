@@ -1,0 +1,306 @@
+package storeurl_test
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/storeurl"
+)
+
+func TestSplitLock(t *testing.T) {
+	for _, tt := range []struct{ lock, store, key string }{
+		{"s3://bucket/key", "s3://bucket", "key"},
+		{"s3://bucket/jobs/backup?region=eu-west-1", "s3://bucket?region=eu-west-1", "jobs/backup"},
+		{"s3://bucket/100%25/a%20b%3F%23?path_style=true", "s3://bucket?path_style=true", "100%/a b?#"},
+		{"s3://bucket/a+b", "s3://bucket", "a+b"},
+		{"s3://bucket/ü", "s3://bucket", "ü"},
+		{"S3://Bucket/Key", "s3://Bucket", "Key"},
+		{"file:///var/lock/key", "file:///var/lock", "key"},
+		{"file:///var//lock//key", "file:///var/lock", "key"},
+		{"file://localhost/var/key", "file://localhost/var", "key"},
+		{"file:///a%20b/c%3Fd", "file:///a%20b", "c?d"},
+		{"file:///key", "file:///", "key"},
+		{"file:///C:/dir/key", "file:///C:/dir", "key"},
+		{"mem://name/jobs/backup", "mem://name", "jobs/backup"},
+	} {
+		gotStore, gotKey, err := storeurl.SplitLock(tt.lock)
+		if gotStore != tt.store || gotKey != tt.key || err != nil {
+			t.Errorf("SplitLock(%q) = %q, %q, %v, want %q, %q", tt.lock, gotStore, gotKey, err, tt.store, tt.key)
+		}
+	}
+}
+
+// Locks that the URL of any store cannot have.
+func TestSplitLockRefuses(t *testing.T) {
+	for _, tt := range []struct{ lock, says string }{
+		{"s3://bucket", "a lock needs a key"},
+		{"s3://bucket/", "a lock needs a key"},
+		{"s3://bucket?region=eu-west-1", "a lock needs a key"},
+		{"s3://bucket/jobs/", "must not end with a slash"},
+		{"file:///dir/", "must not end with a slash"},
+		{"file://", "a lock needs a key"},
+		{"mem://name", "a lock needs a key"},
+		{"s3://bucket//key", "begins or ends with a slash, or has two in a row"},
+		{"s3://bucket/a/../b", `".."`},
+		{"file:///dir/..", `".."`},
+		{"s3://bucket/a%0Ab", "control character"},
+	} {
+		if _, _, err := storeurl.SplitLock(tt.lock); !errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("SplitLock(%q) gives %v, want ErrURL that says %q", tt.lock, err, tt.says)
+		}
+		if st, _, err := storeurl.OpenLock(t.Context(), tt.lock); !errors.Is(err, storeurl.ErrURL) || st != nil {
+			t.Errorf("OpenLock(%q) gives %v, %v, want ErrURL", tt.lock, st, err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	noAWS(t)
+	for _, tt := range []struct{ url, says string }{
+		{"", "no scheme"},
+		{"jobs/backup", "no scheme; it must begin with one of file://, mem://, s3://"},
+		{"ftp://host/key", "unknown scheme ftp://; this version knows file://, mem://, s3://"},
+		{"gs://bucket/key", "gs:// is not supported yet by this version"},
+		{"azblob://container/key", "azblob:// is not supported yet by this version"},
+		{"s3:bucket/key", "write s3://"},
+		{"file:dir/key", "write file:// and an absolute path"},
+		{"s3:///key", "there is no bucket"},
+		{"s3://bucket:9000/key", "a bucket has no port"},
+		{"s3://bucket/100%", "%25"},
+		{"s3://bucket/a#b", "%23"},
+		{"s3://bucket/a#", "%23"},
+		{"s3://bucket?zone=1", `unknown parameter "zone"; there are region, endpoint, path_style, profile`},
+		{"s3://bucket?region=a&region=b", `"region" is there 2 times`},
+		{"s3://bucket?region=", `"region" is empty`},
+		{"s3://bucket?region=a;b", "cannot be read"},
+		{"s3://bucket?path_style=yes", "neither true nor false"},
+		{"s3://bucket?endpoint=127.0.0.1:9000", "http://HOST:PORT"},
+		{"s3://bucket?endpoint=localhost:9000", "http://HOST:PORT"},
+		{"s3://bucket?endpoint=ftp://host", "http://HOST:PORT"},
+		{"s3://bucket?endpoint=http://", "http://HOST:PORT"},
+		{"s3://bucket?endpoint=http://host?path_style=true", "after an &"},
+		{"s3://bucket/a//b?region=eu-west-1", "two in a row"},
+		{"s3://bucket--use1-az4--x-s3?region=us-east-1", "directory bucket"},
+		{"file://dir/key", "names no host"},
+		{"file://", "no directory"},
+		{"file:///dir?region=eu-west-1", `unknown parameter "region"; file URLs have none`},
+		{"mem://", "has a name"},
+		{"mem://name/prefix", "has no path"},
+	} {
+		st, err := storeurl.Open(t.Context(), tt.url)
+		if !errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) || st != nil {
+			t.Errorf("Open(%q) gives %v, %v, want ErrURL that says %q", tt.url, st, err, tt.says)
+		}
+	}
+}
+
+// Somebody who puts a secret into a URL must not find it in a log.
+func TestSecretsAreRefusedAndNotRepeated(t *testing.T) {
+	noAWS(t)
+	for _, raw := range []string{
+		"s3://key:hunter2@bucket/lock",
+		"s3://hunter2@bucket/lock",
+		"s3://key:hunter2@bucket/100%",
+		"file://key:hunter2@localhost/dir/lock",
+		"s3://bucket/lock?secret_access_key=hunter2",
+		"s3://bucket/lock?region=eu-west-1&endpoint=http://key:hunter2@host",
+		"s3://bucket/lock?endpoint=hunter2",
+	} {
+		_, _, err := storeurl.OpenLock(t.Context(), raw)
+		if !errors.Is(err, storeurl.ErrURL) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("OpenLock(%q) gives %v, want ErrURL without the secret", raw, err)
+		}
+	}
+}
+
+func TestOpenS3(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		url  string
+		env  map[string]string
+		want string
+	}{
+		{"the region in the URL", "s3://bucket/a/b?region=eu-west-1", nil, "s3://bucket/a/b"},
+		{"a slash at the end", "s3://bucket/a/?region=eu-west-1", nil, "s3://bucket/a"},
+		{"the region in the environment", "s3://bucket", map[string]string{"AWS_REGION": "eu-west-1"}, "s3://bucket"},
+		{"an endpoint and no region", "s3://bucket?endpoint=http://127.0.0.1:9", nil, "s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9"},
+		{
+			"the endpoint in the environment", "s3://bucket",
+			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"},
+			"s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9",
+		},
+		{
+			"the endpoint of all services", "s3://bucket",
+			map[string]string{"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+			"s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9",
+		},
+		{
+			"an endpoint in both", "s3://bucket?endpoint=http://127.0.0.1:9",
+			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:10"},
+			"s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			noAWS(t)
+			for name, value := range tt.env {
+				t.Setenv(name, value)
+			}
+			st, err := storeurl.Open(t.Context(), tt.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := st.String(); got != tt.want {
+				t.Errorf("it is the store %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// There is something to do about each of these, but not to the URL.
+func TestOpenS3WithoutSettings(t *testing.T) {
+	noAWS(t)
+	for _, tt := range []struct{ url, says string }{
+		{"s3://bucket", "no region: add region=… to the URL, or set AWS_REGION"},
+		{"s3://bucket?profile=nobody", "nobody"},
+	} {
+		_, err := storeurl.Open(t.Context(), tt.url)
+		if err == nil || errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("Open(%q) gives %v, want an error that says %q and is not ErrURL", tt.url, err, tt.says)
+		}
+	}
+}
+
+func TestProfile(t *testing.T) {
+	noAWS(t)
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte("[profile test]\nendpoint_url = http://127.0.0.1:9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_CONFIG_FILE", file)
+	st, err := storeurl.Open(t.Context(), "s3://bucket?profile=test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := st.String(), "s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9"; got != want {
+		t.Errorf("it is the store %s, want %s", got, want)
+	}
+}
+
+// The region, the credentials and the style of a URL reach a server which
+// refuses those that are wrong.
+func TestOpenLockOnServer(t *testing.T) {
+	srv := servers.Start(t, "versitygw")
+	bucket := srv.Bucket(t)
+	noAWS(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", srv.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", srv.SecretKey)
+	st, key, err := storeurl.OpenLock(t.Context(), srv.URL(bucket+"/jobs/back%20up"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "jobs/back up" {
+		t.Errorf("the key is %q, want %q", key, "jobs/back up")
+	}
+	checkStore(t, st, key)
+
+	// The URL that a store gives leads to the same store again.
+	again, err := storeurl.Open(t.Context(), st.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = again.Get(t.Context(), key, ""); err != nil {
+		t.Errorf("the store of %s: %v", st, err)
+	}
+
+	// Without path_style the bucket is looked for in the name of the host,
+	// which for an address is none.
+	virtual, err := storeurl.Open(t.Context(), "s3://"+bucket+"?path_style=false&endpoint="+url.QueryEscape("http://store.invalid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = virtual.Get(t.Context(), key, "")
+	if err == nil || !strings.Contains(err.Error(), bucket+".store.invalid") {
+		t.Errorf("with path_style=false the error is %v, want one of the host %s.store.invalid", err, bucket)
+	}
+}
+
+func TestOpenLockInDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a b")
+	path := filepath.ToSlash(dir)
+	if runtime.GOOS == "windows" {
+		path = "/" + path
+	}
+	st, key, err := storeurl.OpenLock(t.Context(), (&url.URL{Scheme: "file", Path: path + "/key"}).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStore(t, st, key)
+	if _, err = os.Stat(filepath.Join(dir, "key")); err != nil {
+		t.Error(err)
+	}
+	again, err := storeurl.Open(t.Context(), st.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = again.Get(t.Context(), key, ""); err != nil {
+		t.Errorf("the store of %s: %v", st, err)
+	}
+}
+
+func TestOpenMem(t *testing.T) {
+	name := "mem://" + t.Name()
+	st, key, err := storeurl.OpenLock(t.Context(), name+"/jobs/backup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStore(t, st, key)
+	same, err := storeurl.Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = same.Get(t.Context(), key, ""); err != nil {
+		t.Errorf("another store of the name: %v", err)
+	}
+	other, err := storeurl.Open(t.Context(), name+"-other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = other.Get(t.Context(), key, ""); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("a store of another name gives %v, want ErrNotExist", err)
+	}
+}
+
+// checkStore checks that st is a store which works, by writing the key.
+func checkStore(t *testing.T, st store.Store, key string) {
+	t.Helper()
+	if _, err := st.Put(t.Context(), key, []byte("body"), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	object, err := st.Get(t.Context(), key, "")
+	if err != nil || string(object.Body) != "body" {
+		t.Errorf("Get gives %v, %v", object, err)
+	}
+}
+
+// noAWS takes the AWS settings of whoever runs the tests away.
+func noAWS(t *testing.T) {
+	t.Helper()
+	for _, setting := range os.Environ() {
+		if name, _, _ := strings.Cut(setting, "="); strings.HasPrefix(name, "AWS_") {
+			t.Setenv(name, "") // which also brings it back afterwards
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+}
