@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -45,7 +46,13 @@ type Object struct {
 	Key   string
 }
 
-func (o Object) String() string { return o.Store.String() + "/" + o.Key }
+func (o Object) String() string {
+	place, query, found := strings.Cut(o.Store.String(), "?")
+	if found {
+		query = "?" + query
+	}
+	return place + "/" + o.Key + query
+}
 
 // Look costs one Get.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {

@@ -19,6 +19,12 @@ import (
 // request: see [store.Store].
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
+		if strings.HasSuffix(s.bucket, "--x-s3") {
+			// A directory bucket (S3 Express) lists in no order and knows no
+			// StartAfter. Locks need neither.
+			yield(store.Entry{}, &store.Error{Op: "list", Key: prefix, Kind: store.ErrInvalid, Cause: errors.New("this version cannot list a directory bucket, which has no order")})
+			return
+		}
 		if !utf8.ValidString(prefix) {
 			yield(store.Entry{}, &store.Error{Op: "list", Key: prefix, Kind: store.ErrInvalid, Cause: errors.New("the prefix is not valid UTF-8")})
 			return

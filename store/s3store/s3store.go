@@ -56,9 +56,6 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("s3store: %w: the client is nil", store.ErrInvalid)
 	case bucket == "":
 		return nil, fmt.Errorf("s3store: %w: the bucket has no name", store.ErrInvalid)
-	case strings.HasSuffix(bucket, "--x-s3"):
-		// Their listings have no order and know no StartAfter.
-		return nil, fmt.Errorf("s3store: %w: %s is a directory bucket, which lists in no order: use a general purpose bucket", store.ErrInvalid, bucket)
 	}
 	s := &Store{client: client, bucket: bucket}
 	if opts == nil || opts.Prefix == "" {

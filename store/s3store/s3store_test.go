@@ -29,7 +29,6 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"no client", nil, "bucket", ""},
 		{"no bucket", c, "", ""},
-		{"a directory bucket", c, "bucket--use1-az4--x-s3", ""},
 		{"a slash at the end", c, "bucket", "a/"},
 		{"a slash at the start", c, "bucket", "/a"},
 		{"dots", c, "bucket", "a/../b"},
@@ -247,6 +246,18 @@ func TestListRefusesWhatItCannotTrust(t *testing.T) {
 				t.Errorf("List gives the error %v, want ErrUnavailable that says %q", err, tt.says)
 			}
 		})
+	}
+}
+
+func TestListOfDirectoryBucket(t *testing.T) {
+	st, err := s3store.New(s3.New(s3.Options{Region: "us-east-1"}), "bucket--use1-az4--x-s3", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for entry, err := range st.List(t.Context(), "", "") {
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "directory bucket") {
+			t.Errorf("List gives %v, %v", entry, err)
+		}
 	}
 }
 
