@@ -56,6 +56,7 @@ func (c *counting) Put(ctx context.Context, key string, body []byte, only store.
 }
 
 func TestCostInRequests(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		st := &counting{Store: p.open(t)}
 		renewed := make(chan struct{}, 100)
@@ -104,6 +105,7 @@ func TestCostInRequests(t *testing.T) {
 // TestNobodyOverlaps: candidates that fight for one lock hold it one after the
 // other, each gets its turns, and the tokens grow.
 func TestNobodyOverlaps(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		const candidates, turns = 8, 5
 		var (
@@ -150,6 +152,7 @@ func TestNobodyOverlaps(t *testing.T) {
 // TestTakeover: a holder that is gone is taken over from, and not before its lease
 // has ended on its own clock.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		cut := &cuttable{Store: p.open(t)}
 		gone := acquire(t, newLock(t, cut, &leasehold.LockOptions{TTL: 2 * time.Second}))
@@ -188,6 +191,7 @@ func (c *cuttable) Get(ctx context.Context, key string, unless store.Version) (*
 }
 
 func TestObjectsThatAreNotLocks(t *testing.T) {
+	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
 		st := p.open(t)
 		for name, body := range map[string][]byte{

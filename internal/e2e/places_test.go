@@ -2,6 +2,9 @@
 package e2e_test
 
 import (
+	"flag"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/servers"
@@ -10,6 +13,23 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/s3store"
 )
+
+// TestMain lets more tests run at a time than there are cores: they wait for leases
+// to end, most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(filepath.Dir(built))
+	}
+	os.Exit(code)
+}
+
+// built is the path of the command, if a test has built it.
+var built string
 
 // A place is one store of the kinds that there are. Every call of open gives the
 // same place, over connections of its own.
