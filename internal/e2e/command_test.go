@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,7 +49,8 @@ func start(t *testing.T, env []string, args ...string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{Cmd: exec.Command(path, args...), done: make(chan struct{})}
+	// It ends in the clean-up, which comes after the test's context has ended.
+	r := &run{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), path, args...), done: make(chan struct{})}
 	r.Env = append(os.Environ(), env...)
 	r.Stdout, r.Stderr = &r.stdout, &r.stderr
 	if err := r.Start(); err != nil {

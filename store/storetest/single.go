@@ -36,7 +36,7 @@ func updateOfNothing(p *probe) {
 	p.absent(key, putPrecondition, "a refused update of no object")
 
 	was := p.create(key, []byte("body"))
-	if err := p.delete(p.ctx, key); err != nil {
+	if err = p.delete(p.ctx, key); err != nil {
 		p.stop(deleteRemoves, "delete %q said: %v", key, err)
 	}
 	_, err = p.put(p.ctx, key, []byte("more"), store.IfMatch(was.Version))
