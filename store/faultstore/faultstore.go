@@ -1,0 +1,288 @@
+// Package faultstore puts a bad network in front of a store. Its faults come
+// before the request arrives, so that nothing lands, and after it, so that the
+// write lands and its answer is lost, which is the worst that an object store
+// does to a lock. Requests can also arrive late, and twice.
+//
+// Faults are scripted ("the third put of this key") or drawn from a seed. All of
+// them keep to the contract of errors: what may have landed is reported as
+// [store.ErrUnknownOutcome]. The same seed gives the same faults for the same
+// sequence of calls, so a test that fails prints the store and its log:
+//
+//	t.Logf("%v\n%v", st, st.Log())
+//
+// All waiting is done by timers of package time and works in a bubble of
+// testing/synctest.
+package faultstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// Options are the seed and the faults to begin with.
+type Options struct {
+	Seed   uint64 // of all that is drawn
+	Faults []Fault
+}
+
+// A Call is one request on its way to the store.
+type Call struct {
+	Op     string // "get", "put", "delete", "list"
+	Key    string // or the prefix of a list
+	Body   []byte // of a put
+	Only   store.Condition
+	Unless store.Version
+}
+
+// Counts are the requests that were sent, by method. Calls that a store must
+// refuse before it sends anything are not among them, nor are late deliveries.
+type Counts struct{ Get, Put, Delete, List int }
+
+// Store is a [store.Store] that lets faults happen on the way to another. It is
+// safe for concurrent use.
+type Store struct {
+	inner  store.Store
+	seed   uint64
+	closed chan struct{}
+	close  func()
+	late   sync.WaitGroup
+
+	mu     sync.Mutex
+	rand   *rand.Rand
+	rules  []*rule
+	cut    chan struct{} // closed while the store is partitioned off
+	counts Counts
+	calls  int
+	events []*Event
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Wrap puts faults in front of st; nil opts means none for now. It panics on a
+// fault that could never happen, such as a conflict of a get.
+func Wrap(st store.Store, opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{
+		inner:  st,
+		seed:   opts.Seed,
+		closed: make(chan struct{}),
+		rand:   rand.New(rand.NewPCG(opts.Seed, 0)),
+		cut:    make(chan struct{}),
+	}
+	s.close = sync.OnceFunc(func() { close(s.closed) })
+	s.Inject(opts.Faults...)
+	return s
+}
+
+// Inject adds faults, after those that there are. Their calls count from now.
+// It panics as [Wrap] does.
+func (s *Store) Inject(faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range faults {
+		if err := f.check(); err != nil {
+			panic(fmt.Sprintf("faultstore: %v: %v", f, err))
+		}
+		s.rules = append(s.rules, &rule{Fault: f})
+	}
+}
+
+// Clear removes all faults. What is on its way is still delivered.
+func (s *Store) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = nil
+}
+
+// Partition cuts the store off, or joins it again. While it is cut off, calls
+// fail at once with [store.ErrUnavailable]; of those that were under way no
+// answer arrives. Late deliveries have passed the cut and go on.
+func (s *Store) Partition(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case on == ended(s.cut):
+	case on:
+		close(s.cut)
+	default:
+		s.cut = make(chan struct{})
+	}
+}
+
+// Counts returns the requests sent since the beginning or the last Reset.
+func (s *Store) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+// Log returns the calls since the beginning or the last Reset, in the order in
+// which they began, and the late deliveries, as they came.
+func (s *Store) Log() Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := make(Log, len(s.events))
+	for i, e := range s.events {
+		log[i] = *e
+	}
+	return log
+}
+
+// Reset sets the counts to zero and empties the log. It changes no fault: the
+// calls that these count, and the numbers drawn, go on.
+func (s *Store) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts, s.events = Counts{}, nil
+}
+
+// Wait returns when nothing is left to be delivered late. Like Close it is for
+// when no more calls begin.
+func (s *Store) Wait() { s.late.Wait() }
+
+// Close drops what is left to be delivered late, and waits for what is being
+// delivered. Calls go on as before, except that no more is delivered late.
+func (s *Store) Close() {
+	s.close()
+	s.late.Wait()
+}
+
+func (s *Store) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := fmt.Sprintf("%v behind faults of seed %d", s.inner, s.seed)
+	for _, r := range s.rules {
+		text += "; " + r.String()
+	}
+	return text
+}
+
+// Get reads through the faults.
+func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	c := Call{Op: "get", Key: key, Unless: unless}
+	if err := c.refused(ctx); err != nil {
+		return nil, err
+	}
+	return carry(ctx, s, c, func(ctx context.Context) (*store.Object, error) {
+		return s.inner.Get(ctx, key, unless)
+	})
+}
+
+// Put writes through the faults.
+func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if err := store.CheckPut(ctx, key, body, only); err != nil {
+		return nil, err
+	}
+	body = bytes.Clone(body) // a late delivery comes when the caller's slice is its own again
+	c := Call{Op: "put", Key: key, Body: body, Only: only}
+	return carry(ctx, s, c, func(ctx context.Context) (*store.Object, error) {
+		return s.inner.Put(ctx, key, body, only)
+	})
+}
+
+// Delete deletes through the faults.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	c := Call{Op: "delete", Key: key}
+	if err := c.refused(ctx); err != nil {
+		return err
+	}
+	_, err := carry(ctx, s, c, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.inner.Delete(ctx, key)
+	})
+	return err
+}
+
+// List lists through the faults, as one request however many pages it has. A
+// listing whose answer is lost breaks off in the middle.
+func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		c := Call{Op: "list", Key: prefix}
+		if err := c.refused(ctx); err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		entries, err := carry(ctx, s, c, func(ctx context.Context) ([]store.Entry, error) {
+			var entries []store.Entry
+			for e, err := range s.inner.List(ctx, prefix, after) {
+				if err != nil {
+					return entries, err
+				}
+				entries = append(entries, e)
+			}
+			return entries, nil
+		})
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(store.Entry{}, err)
+		}
+	}
+}
+
+// refused says why nothing may be sent.
+func (c Call) refused(ctx context.Context) error {
+	if c.Op != "list" { // whose prefix need not be a key
+		if err := store.CheckKey(c.Op, c.Key); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return &store.Error{Op: c.Op, Key: c.Key, Kind: store.ErrUnavailable, Cause: err}
+	}
+	return nil
+}
+
+// fail is the error of a request of which the store says that it did nothing.
+func (c Call) fail(kind error, why string) error {
+	return &store.Error{Op: c.Op, Key: c.Key, Kind: kind, Cause: errors.New("faultstore: " + why)}
+}
+
+// lost is the error of a request to which no answer came. Of a read it does not
+// matter whether it was served.
+func (c Call) lost(ctx context.Context, why string) error {
+	kind := store.ErrUnavailable
+	if c.Op == "put" || c.Op == "delete" {
+		kind = store.ErrUnknownOutcome
+	}
+	cause := errors.New("faultstore: " + why)
+	if err := ctx.Err(); err != nil {
+		cause = fmt.Errorf("%w: %w", cause, err)
+	}
+	return &store.Error{Op: c.Op, Key: c.Key, Kind: kind, Cause: cause}
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for d and reports whether it passed: the context may end before,
+// or the store be cut off.
+func pause(ctx context.Context, d time.Duration, cut <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-cut:
+	}
+	return false
+}

@@ -1,0 +1,64 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// A problem is an error whose kind is known where it arises.
+type problem struct{ kind, cause error }
+
+func (p *problem) Error() string   { return p.cause.Error() }
+func (p *problem) Unwrap() []error { return []error{p.kind, p.cause} }
+
+func problemf(kind error, format string, args ...any) error {
+	return &problem{kind, fmt.Errorf(format, args...)}
+}
+
+func failed(op, key string, err error) error {
+	return &store.Error{Op: op, Key: key, Kind: kind(err), Cause: err}
+}
+
+// kind says what an error of the file system means to a caller, for an error
+// that came before anything landed.
+func kind(err error) error {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p.kind
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return store.ErrDenied
+	case isAny(err, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG):
+		return store.ErrInvalid
+	}
+	return store.ErrUnavailable
+}
+
+// renamed gives the error of a rename or an unlink its kind. What the local
+// system refuses did not happen. Of anything else one cannot be sure: on NFS a
+// request whose answer was lost is sent again, and the second time it fails.
+func renamed(err error) error {
+	if err == nil || isAny(err, fs.ErrPermission, syscall.ENOSPC, syscall.EROFS) || refused(err) {
+		return err
+	}
+	return &problem{store.ErrUnknownOutcome, err}
+}
+
+func isAny(err error, kinds ...error) bool {
+	for _, kind := range kinds {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// held is the error of a wait for a lock that the context ended.
+func held(ctx context.Context, lock string) error {
+	return fmt.Errorf("waiting for another writer, who holds %s: %w", lock, ctx.Err())
+}

@@ -1,0 +1,312 @@
+// Package filestore keeps objects as files, in a directory of this machine or
+// in one that several machines share. Each key is a path below the directory
+// and each file is the body as it is, so that a lock can be read with cat.
+//
+// # How a write lands
+//
+// The body is written to a temporary file beside the object and flushed to the
+// disk. Only then is the advisory lock of that directory taken, on its file
+// .leasehold.lock; under it the object's version, which is a hash of its body,
+// is compared, and the temporary file renamed over the object. The lock is
+// released, and the directory flushed before the write is answered. A reader
+// takes no lock: it sees the old file or the new one, never a part of one.
+//
+// A process that is killed, at any point, leaves the old object or the new one,
+// and perhaps a temporary file, which a later writer removes when it is an hour
+// old. The lock goes with the process that held it. A process that is stopped
+// (SIGSTOP) in the short time that it holds the lock makes the others wait until
+// it goes on or is killed: they report that the store is unavailable when their
+// contexts end, and two writes never land on one condition.
+//
+// Power loss after an answer keeps the write, as far as the disk keeps what it
+// says it has flushed. A file system that cannot flush a directory, and Windows,
+// where a rename is only asked to be written through, may go back to the state
+// before: then a token may be given out twice.
+//
+// # What a shared directory needs
+//
+// Advisory locks (flock, on Windows LockFileEx) that exclude each other between
+// all machines, and reads that see the last rename: neither of names nor of
+// files may anything older be served from a cache. For NFS that is version 4, or
+// 3 with its lock daemon, mounted with noac and lookupcache=none; nolock and
+// local_lock must not be set. A lock that the server takes away from a client
+// that it cannot reach no longer protects what that client still sends.
+//
+// Never delete .leasehold.lock while the directory is in use: two processes
+// could then hold two locks. No directory needs to be of the same store: stores
+// opened on /a and on /a/b exclude each other over what both can reach.
+//
+// # Keys
+//
+// What the file system takes for one name is one object: on macOS and Windows
+// the keys "A" and "a" are. No object can lie below another ("a/b" where "a" is
+// one). A segment that begins with ".leasehold" is refused, on Windows also one
+// that no file there can be named: with any of <>:"|?*, with a space or dot at
+// its end, or a device such as NUL. Below the store's directory no symbolic link
+// is followed: a key that leads over one is refused, and a listing leaves it out.
+package filestore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// Options change how a store makes files. The zero value is the default.
+type Options struct {
+	// FileMode is the mode of new files, before the umask: 0666 if zero.
+	FileMode fs.FileMode
+	// DirMode is the mode of new directories, before the umask: 0777 if zero.
+	DirMode fs.FileMode
+}
+
+// Store is a [store.Store] in a directory. It is safe for concurrent use, also
+// with other Stores and other processes on the same directory.
+//
+// LastModified is the file's, by the clock of the machine that keeps the
+// directory. The same clock gives the Date of a Put, landed or refused, which is
+// when its temporary file was written, and, from a file made for it, that of an
+// ErrNotExist. The Date of other answers is zero, because the reader's clock
+// need not be the one of the directory.
+type Store struct {
+	dir      string // absolute
+	fileMode fs.FileMode
+	dirMode  fs.FileMode
+	places   sync.Map // of *place by path
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns the store in dir, which it makes if there is none. Should it be
+// removed later, the next create makes it again. A nil opts means the defaults.
+func New(dir string, opts *Options) (*Store, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("filestore: %w: the directory has no name", store.ErrInvalid)
+	}
+	if opts == nil {
+		opts = &Options{}
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("filestore: %w: %w", store.ErrInvalid, err)
+	}
+	s := &Store{dir: abs, fileMode: opts.FileMode, dirMode: opts.DirMode}
+	if s.fileMode == 0 {
+		s.fileMode = 0o666
+	}
+	if s.dirMode == 0 {
+		s.dirMode = 0o777
+	}
+	if err := s.mkdir(abs); err != nil {
+		return nil, fmt.Errorf("filestore: %w: %w", kind(err), err)
+	}
+	return s, nil
+}
+
+// String gives the file URL of the directory.
+func (s *Store) String() string {
+	path := filepath.ToSlash(s.dir)
+	if !strings.HasPrefix(path, "/") { // C:/dir
+		path = "/" + path
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}
+
+// Get reads the object, taking no lock. A context that ends does not stop a
+// read that is under way.
+func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if err := check(ctx, "get", key); err != nil {
+		return nil, err
+	}
+	path, err := s.path(key)
+	if err != nil {
+		return nil, failed("get", key, err)
+	}
+	o, err := read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Cause: err, Date: s.date()}
+	case err != nil:
+		return nil, failed("get", key, err)
+	case o.Version == unless:
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+	}
+	o.Key = key
+	return o, nil
+}
+
+// Put writes the object if the condition holds. A context that ends while Put
+// waits for the directory's lock ends the call, and nothing has landed; after
+// that it no longer matters.
+func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if err := store.CheckPut(ctx, key, body, only); err != nil {
+		return nil, err
+	}
+	path, err := s.path(key)
+	dir := filepath.Dir(path)
+	if err == nil && only.Absent() {
+		err = s.mkdir(dir)
+	}
+	if err != nil {
+		return nil, failed("put", key, err)
+	}
+	temp, written, err := s.writeTemp(dir, body)
+	if errors.Is(err, fs.ErrNotExist) && !only.Absent() {
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Cause: err}
+	}
+	if err != nil {
+		return nil, failed("put", key, err)
+	}
+	s.sweep(dir, written)
+	if err := s.swap(ctx, temp, path, only); err != nil {
+		_ = os.Remove(temp) // what stays is removed by a later writer
+		return nil, &store.Error{Op: "put", Key: key, Kind: kind(err), Cause: err, Date: written}
+	}
+	if err := syncDir(dir); err != nil {
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnknownOutcome, Cause: err, Date: written}
+	}
+	return &store.Object{Key: key, Version: version(body), LastModified: written, Date: written}, nil
+}
+
+// swap puts the file temp in the place of the object if the condition holds.
+func (s *Store) swap(ctx context.Context, temp, path string, only store.Condition) error {
+	unlock, err := s.lock(ctx, filepath.Dir(path), exclusive)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var current store.Version
+	absent := false
+	switch o, err := read(path); {
+	case err == nil:
+		current = o.Version
+	case errors.Is(err, fs.ErrNotExist):
+		absent = true
+	case !errors.Is(err, store.ErrTooLarge): // too large is there, of no version that a Put gave
+		return err
+	}
+	if absent != only.Absent() || current != only.Match() {
+		return problemf(store.ErrPrecondition, "the condition was: %v", only)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return renamed(rename(temp, path))
+}
+
+// Delete removes the object, if there is one.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := check(ctx, "delete", key); err != nil {
+		return err
+	}
+	path, err := s.path(key)
+	if err != nil {
+		return failed("delete", key, err)
+	}
+	err = s.remove(ctx, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return failed("delete", key, err)
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return &store.Error{Op: "delete", Key: key, Kind: store.ErrUnknownOutcome, Cause: err}
+	}
+	return nil
+}
+
+// remove excludes writers: one that has compared must not find its object gone.
+func (s *Store) remove(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx, filepath.Dir(path), exclusive)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := usable(path); err != nil {
+		return err
+	}
+	return renamed(unlink(path))
+}
+
+// usable says why what there is at path cannot be an object.
+func usable(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return problemf(store.ErrInvalid, "%s is no regular file but %v: use another key", path, info.Mode().Type())
+	}
+	return nil
+}
+
+// read reads the file as an object without a key.
+func read(path string) (*store.Object, error) {
+	if err := usable(path); err != nil {
+		return nil, err
+	}
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > store.MaxBody {
+		return nil, problemf(store.ErrTooLarge, "%s has %d bytes, more than %d", path, info.Size(), store.MaxBody)
+	}
+	body := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, body); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return &store.Object{Body: body, Version: version(body), LastModified: info.ModTime()}, nil
+}
+
+// version names a body by the first 128 bits of its SHA-256.
+func version(body []byte) store.Version {
+	sum := sha256.Sum256(body)
+	return store.Version(hex.EncodeToString(sum[:16]))
+}
+
+// date asks the directory for the time, or gives zero if it may not be written.
+func (s *Store) date() time.Time {
+	f, err := s.createTemp(s.dir)
+	if err != nil {
+		return time.Time{}
+	}
+	info, err := f.Stat()
+	_ = errors.Join(f.Close(), os.Remove(f.Name())) // what stays is removed by a later writer
+	if err != nil {
+		return time.Time{}
+	}
+	s.sweep(s.dir, info.ModTime())
+	return info.ModTime()
+}
+
+func check(ctx context.Context, op, key string) error {
+	if err := store.CheckKey(op, key); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return failed(op, key, err)
+	}
+	return nil
+}

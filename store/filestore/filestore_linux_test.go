@@ -1,0 +1,121 @@
+package filestore_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// mount gives a file system of its own, of a quarter of a megabyte.
+func mount(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skip("a file system cannot be mounted here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestDiskFull(t *testing.T) {
+	dir := mount(t)
+	st := open(t, dir)
+	was := create(t, st, "k", "first")
+	large := bytes.Repeat([]byte("x"), 300<<10)
+	for _, only := range []store.Condition{store.IfMatch(was.Version), store.IfAbsent()} {
+		_, err := st.Put(t.Context(), "k", large, only)
+		wantKind(t, err, store.ErrUnavailable)
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("got %v, want it to match %v", err, unix.ENOSPC)
+		}
+	}
+	wantBody(t, st, "k", "first")
+	if got := names(t, dir); len(got) != 2 {
+		t.Errorf("the full directory has %q", got)
+	}
+	if _, err := st.Put(t.Context(), "k", []byte("second"), store.IfMatch(was.Version)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	dir := mount(t)
+	st := open(t, dir)
+	was := create(t, st, "k", "first")
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := st.Put(t.Context(), "k", []byte("second"), store.IfMatch(was.Version))
+	wantKind(t, err, store.ErrUnavailable)
+	wantKind(t, st.Delete(t.Context(), "k"), store.ErrUnavailable)
+	_, err = st.Get(t.Context(), "absent", "")
+	wantKind(t, err, store.ErrNotExist)
+	if date := store.DateOf(err); !date.IsZero() {
+		t.Errorf("a directory that cannot be written gave the Date %v", date)
+	}
+	wantBody(t, open(t, dir), "k", "first")
+	if got := keys(t, st, ""); len(got) != 1 {
+		t.Errorf("the listing is %q", got)
+	}
+}
+
+func TestDenied(t *testing.T) {
+	dir := t.TempDir()
+	st := open(t, dir)
+	create(t, st, "open/k", "first")
+	was := create(t, st, "shut/k", "first")
+	if err := os.Chmod(filepath.Join(dir, "shut"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "open"), 0o000); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		asNobody(t, dir)
+	}
+	_, err := st.Put(t.Context(), "shut/k", []byte("second"), store.IfMatch(was.Version))
+	wantKind(t, err, store.ErrDenied)
+	wantKind(t, st.Delete(t.Context(), "shut/k"), store.ErrDenied)
+	_, err = st.Get(t.Context(), "open/k", "")
+	wantKind(t, err, store.ErrDenied)
+	for _, err := range st.List(t.Context(), "open/", "") {
+		wantKind(t, err, store.ErrDenied)
+	}
+	wantBody(t, st, "shut/k", "first")
+}
+
+// asNobody makes the rest of the test, on its own thread, act on files as
+// somebody who may not do everything, to whom dir belongs.
+func asNobody(t *testing.T, dir string) {
+	t.Helper()
+	const nobody = 65534
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "open"), filepath.Join(dir, "shut"), filepath.Join(dir, "shut", "k"), filepath.Join(dir, "shut", ".leasehold.lock")} {
+		if err := os.Chown(path, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	if err := unix.Setfsuid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setfsuid(0); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
+}

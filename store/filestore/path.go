@@ -1,0 +1,74 @@
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// reserved begins the names of the files that are no objects.
+const reserved = ".leasehold"
+
+// path gives the place of the object. It is an error if what is on the way
+// there, as far as it exists, is not a directory.
+func (s *Store) path(key string) (string, error) {
+	segments := strings.Split(key, "/")
+	for _, segment := range segments {
+		if isReserved(segment) {
+			return "", problemf(store.ErrInvalid, "the segment %q begins with %s, which this store keeps for itself", segment, reserved)
+		}
+		if why := unusable(segment); why != "" {
+			return "", problemf(store.ErrInvalid, "no file can be named as the segment %q: it %s", segment, why)
+		}
+	}
+	dir := s.dir
+	last := len(segments) - 1
+	for _, segment := range segments[:last] {
+		dir = filepath.Join(dir, segment)
+		info, err := os.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // nor is anything below it
+		case err != nil:
+			return "", err
+		case !info.IsDir():
+			return "", problemf(store.ErrInvalid, "%s is no directory, so there can be no objects below it: use another key", dir)
+		}
+	}
+	return filepath.Join(dir, segments[last]), nil
+}
+
+// isReserved ignores case, as some file systems do.
+func isReserved(segment string) bool {
+	runes := []rune(segment)
+	return len(runes) >= len(reserved) && strings.EqualFold(string(runes[:len(reserved)]), reserved)
+}
+
+// mkdir makes a directory and those above it, and flushes each into the one
+// that it is in: else a power loss could take an object with its directory.
+func (s *Store) mkdir(dir string) error {
+	err := os.Mkdir(dir, s.dirMode)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
+		if err = s.mkdir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, s.dirMode)
+	}
+	switch {
+	case err == nil:
+		return syncDir(filepath.Dir(dir))
+	case isDir(dir): // it may exist, or be a drive that cannot be made
+		return nil
+	case errors.Is(err, fs.ErrExist):
+		return problemf(store.ErrInvalid, "%s exists and is no directory", dir)
+	}
+	return err
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

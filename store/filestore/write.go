@@ -1,0 +1,91 @@
+package filestore
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	tempPrefix = reserved + ".tmp-"
+	tempLife   = time.Hour // before a temporary file is taken to be a crashed writer's
+)
+
+// writeTemp makes a temporary file in dir, flushed to the disk, and says where
+// it is and when, by the clock of the directory, it was written.
+func (s *Store) writeTemp(dir string, body []byte) (path string, written time.Time, err error) {
+	f, err := s.createTemp(dir)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	written, err = fill(f, body)
+	if err = errors.Join(err, f.Close()); err != nil { // a close can say that a write failed
+		_ = os.Remove(f.Name())
+		return "", time.Time{}, err
+	}
+	return f.Name(), written, nil
+}
+
+func (s *Store) createTemp(dir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, tempPrefix+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.fileMode)
+}
+
+// fill writes and flushes f and returns its time.
+func fill(f *os.File, body []byte) (time.Time, error) {
+	if _, err := f.Write(body); err != nil {
+		return time.Time{}, err
+	}
+	if err := f.Sync(); err != nil {
+		return time.Time{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// sweep removes the temporary files of writers that crashed, looking for them
+// when the store first writes to dir and then once in tempLife. Both times are
+// the directory's: the clocks of two machines may be hours apart. A writer that
+// was stopped for so long finds its file gone, and its write fails.
+func (s *Store) sweep(dir string, now time.Time) {
+	p := s.place(dir)
+	last := p.swept.Load()
+	if last != nil && now.Sub(*last) < tempLife || !p.swept.CompareAndSwap(last, &now) {
+		return
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), tempPrefix) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > tempLife {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// syncDir flushes the names in a directory. A file system that has nothing to
+// flush there says that the call is not for it.
+func syncDir(dir string) error {
+	if !dirsSync {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	if err := f.Sync(); err != nil && !isAny(err, syscall.EINVAL, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
