@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -36,53 +37,15 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// spy is a store that counts requests and lets a test come between.
-type spy struct {
-	store.Store
-	gets, puts atomic.Int64
-	gone       atomic.Bool           // every request fails, and nothing lands
-	after      func(op string) error // may lose an answer
-}
-
-func newSpy() *spy {
-	return &spy{Store: memstore.New(), after: func(string) error { return nil }}
-}
-
-func (s *spy) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	s.gets.Add(1)
-	if s.gone.Load() {
-		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrUnavailable}
-	}
-	obj, err := s.Store.Get(ctx, key, unless)
-	if lost := s.after("get"); lost != nil {
-		return nil, &store.Error{Op: "get", Key: key, Kind: lost}
-	}
-	return obj, err
-}
-
-func (s *spy) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	s.puts.Add(1)
-	if s.gone.Load() {
-		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable}
-	}
-	obj, err := s.Store.Put(ctx, key, body, only)
-	if lost := s.after("put"); lost != nil {
-		return nil, &store.Error{Op: "put", Key: key, Kind: lost}
-	}
-	return obj, err
-}
+// newStore is an empty store behind a network that can be made bad.
+func newStore() *faultstore.Store { return faultstore.Wrap(memstore.New(), nil) }
 
 // cost runs f and returns the requests that it made.
-func (s *spy) cost(f func()) string {
-	gets, puts := s.gets.Load(), s.puts.Load()
+func cost(st *faultstore.Store, f func()) string {
+	before := st.Counts()
 	f()
-	return fmt.Sprintf("%d GET, %d PUT", s.gets.Load()-gets, s.puts.Load()-puts)
-}
-
-// away makes every request fail until it is undone.
-func (s *spy) away() (back func()) {
-	s.gone.Store(true)
-	return func() { s.gone.Store(false) }
+	after := st.Counts()
+	return fmt.Sprintf("%d GET, %d PUT", after.Get-before.Get, after.Put-before.Put)
 }
 
 func newLock(t *testing.T, st store.Store, opts *leasehold.LockOptions) *leasehold.Lock {
@@ -120,16 +83,16 @@ func release(t *testing.T, lease *leasehold.Lease) {
 // looks from outside, and a second candidate.
 func rivals(t *testing.T, opts *leasehold.LockOptions) (lease *leasehold.Lease, other *leasehold.Lock) {
 	t.Helper()
-	st := newSpy()
-	cut := &spy{Store: st.Store, after: st.after}
+	st := newStore()
+	cut := faultstore.Wrap(st, nil)
 	lease = acquire(t, newLock(t, cut, opts))
-	cut.away()
+	cut.Partition(true)
 	return lease, newLock(t, st, &leasehold.LockOptions{Holder: "other"})
 }
 
 func TestCostInRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
 		var lease *leasehold.Lease
 		for _, c := range []struct {
@@ -152,7 +115,7 @@ func TestCostInRequests(t *testing.T) {
 			{"inspect", func() { _, _ = lock.Inspect(t.Context()) }, "1 GET, 0 PUT"},
 			{"release it at last", func() { release(t, lease) }, "0 GET, 1 PUT"},
 		} {
-			if got := st.cost(c.f); got != c.want {
+			if got := cost(st, c.f); got != c.want {
 				t.Errorf("%s: %s, want %s", c.what, got, c.want)
 			}
 		}
@@ -161,22 +124,22 @@ func TestCostInRequests(t *testing.T) {
 
 func TestWaitingBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lease := acquire(t, newLock(t, st, nil))
 		var waited []string
 		waiter := newLock(t, st, &leasehold.LockOptions{OnWait: func(i leasehold.Info) { waited = append(waited, i.Holder) }})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		puts := st.puts.Load()
+		puts := st.Counts().Put
 		go func() {
 			_, err := waiter.Acquire(ctx)
 			done <- err
 		}()
 		time.Sleep(time.Hour + time.Second)
-		gets := st.gets.Load()
+		gets := st.Counts().Get
 		// 14 quick looks, then one for each of the holder's renewals.
-		if gets < 600 || gets > 800 || st.puts.Load()-puts != 720 {
-			t.Errorf("an hour of waiting cost %d GETs and %d PUTs besides the holder's 720", gets, st.puts.Load()-puts-720)
+		if gets < 600 || gets > 800 || st.Counts().Put-puts != 720 {
+			t.Errorf("an hour of waiting cost %d GETs and %d PUTs besides the holder's 720", gets, st.Counts().Put-puts-720)
 		}
 		stop()
 		err := <-done
@@ -194,7 +157,7 @@ func TestWaitingBacksOff(t *testing.T) {
 
 func TestHandsOverInMoments(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		first, second := acquire(t, newLock(t, st, nil)), newLock(t, st, nil)
 		go func() {
 			time.Sleep(300 * time.Millisecond)
@@ -269,19 +232,19 @@ func TestLeaseEndsBeforeAnybodyElseCanHoldIt(t *testing.T) {
 
 func TestSuspendEndsTheLeaseAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lease := acquire(t, newLock(t, st, nil))
 		slept.Store(int64(time.Hour))
 		if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrLost) {
 			t.Errorf("after an hour of suspend the lease is still valid: %v", lease.Err())
 		}
-		before := st.puts.Load()
+		before := st.Counts().Put
 		woke := time.Now()
 		<-lease.Done()
 		if d := time.Since(woke); d > time.Second {
 			t.Errorf("the context ended %v after the machine woke up", d)
 		}
-		if st.puts.Load() != before {
+		if st.Counts().Put != before {
 			t.Error("a lease that is over was renewed")
 		}
 		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
@@ -292,7 +255,7 @@ func TestSuspendEndsTheLeaseAtOnce(t *testing.T) {
 
 func TestReleaseTellsOfALossThatNoTimerSaw(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		lease := acquire(t, newLock(t, newSpy(), nil))
+		lease := acquire(t, newLock(t, newStore(), nil))
 		slept.Store(int64(time.Hour))
 		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
 			t.Errorf("the release of an expired lease said %v", err)
@@ -305,7 +268,7 @@ func TestReleaseTellsOfALossThatNoTimerSaw(t *testing.T) {
 
 func TestOneProcessQueuesInOrderOfArrival(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
 		lease := acquire(t, lock)
 		var order []int
@@ -330,13 +293,13 @@ func TestOneProcessQueuesInOrderOfArrival(t *testing.T) {
 			})
 			synctest.Wait() // it has queued
 		}
-		if got := st.cost(func() { time.Sleep(4 * time.Second) }); got != "0 GET, 0 PUT" {
+		if got := cost(st, func() { time.Sleep(4 * time.Second) }); got != "0 GET, 0 PUT" {
 			t.Errorf("ten goroutines in the queue made %s", got)
 		}
 		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), lease.Holder()) {
 			t.Errorf("TryAcquire behind a queue: %v", err)
 		}
-		got := st.cost(func() {
+		got := cost(st, func() {
 			release(t, lease)
 			all.Wait()
 		})
@@ -351,7 +314,7 @@ func TestOneProcessQueuesInOrderOfArrival(t *testing.T) {
 
 func TestGivingUpInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		lock := newLock(t, newSpy(), nil)
+		lock := newLock(t, newStore(), nil)
 		lease := acquire(t, lock)
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
@@ -369,14 +332,9 @@ func TestGivingUpInTheQueue(t *testing.T) {
 // must not stay.
 func TestAcquireThatWasGivenUpIsUndone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
-		st.after = func(op string) error {
-			if op == "put" {
-				time.Sleep(2 * time.Second)
-			}
-			return nil
-		}
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 2 * time.Second})
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		start := time.Now()
@@ -392,14 +350,9 @@ func TestAcquireThatWasGivenUpIsUndone(t *testing.T) {
 
 func TestLostAnswersAreNotRivals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, &leasehold.LockOptions{OnWait: func(i leasehold.Info) { t.Errorf("waited for %v", i.Holder) }})
-		st.after = func(op string) error {
-			if op == "put" {
-				return store.ErrUnknownOutcome // every write lands, and no answer comes
-			}
-			return nil
-		}
+		st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put"})
 		lease := acquire(t, lock)
 		time.Sleep(time.Minute)
 		if !lease.Valid() {
@@ -415,11 +368,11 @@ func TestLostAnswersAreNotRivals(t *testing.T) {
 
 func TestStoreComesBackInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lease := acquire(t, newLock(t, st, nil))
-		back := st.away()
+		st.Partition(true)
 		time.Sleep(10 * time.Second)
-		back()
+		st.Partition(false)
 		time.Sleep(time.Minute)
 		if !lease.Valid() {
 			t.Errorf("an outage of 10 s ended a lease of 15 s: %v", lease.Err())
@@ -430,7 +383,7 @@ func TestStoreComesBackInTime(t *testing.T) {
 
 func TestReleaseAfterTheContextHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
 		ctx, stop := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 		lease, err := lock.Acquire(ctx)
@@ -458,10 +411,10 @@ type key struct{}
 
 func TestReleaseWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
 		lease := acquire(t, lock)
-		back := st.away()
+		st.Partition(true)
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := lease.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -470,7 +423,7 @@ func TestReleaseWhileTheStoreIsAway(t *testing.T) {
 		if lease.Valid() {
 			t.Error("a lease that is being released is still valid")
 		}
-		back()
+		st.Partition(false)
 		time.Sleep(5 * time.Second) // it goes on in the background
 		if info, _ := lock.Inspect(t.Context()); info.Held {
 			t.Error("the release did not go on")
@@ -483,9 +436,9 @@ func TestReleaseWhileTheStoreIsAway(t *testing.T) {
 
 func TestReleaseThatNeverLandsSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lease := acquire(t, newLock(t, st, nil))
-		defer st.away()()
+		st.Partition(true)
 		start := time.Now()
 		err := lease.Release(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "may still be taken for held") {
@@ -499,7 +452,7 @@ func TestReleaseThatNeverLandsSaysSo(t *testing.T) {
 
 func TestDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
 		broken := errors.New("broken")
 		free := func() {
@@ -537,9 +490,8 @@ func TestDo(t *testing.T) {
 			t.Errorf("Do returned %v", err)
 		}
 		free()
-		back := st.away // the store goes away while f runs
 		err = lock.Do(t.Context(), func(ctx context.Context, _ *leasehold.Lease) error {
-			defer back()()
+			st.Partition(true)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -551,7 +503,7 @@ func TestDo(t *testing.T) {
 
 func TestTryAcquireSaysWho(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{
 			Holder: "db-1", Address: "10.0.1.42:8443", Meta: map[string]string{"version": "1.8.2"},
 		}))
@@ -591,12 +543,12 @@ func TestAbandonedIsAHintAndNothingElse(t *testing.T) {
 
 func TestExistingNeverCreates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, &leasehold.LockOptions{Existing: true})
 		if _, err := lock.Acquire(t.Context()); !errors.Is(err, store.ErrNotExist) || !strings.Contains(err.Error(), "leasehold init") {
 			t.Fatalf("got %v", err)
 		}
-		if st.puts.Load() != 0 {
+		if st.Counts().Put != 0 {
 			t.Fatal("it wrote")
 		}
 		made, err := lock.Init(t.Context())
@@ -625,20 +577,15 @@ func TestExistingNeverCreates(t *testing.T) {
 }
 
 func TestInitWhoseAnswerIsLost(t *testing.T) {
-	st := newSpy()
-	st.after = func(op string) error {
-		if op == "put" {
-			return store.ErrUnknownOutcome
-		}
-		return nil
-	}
+	st := newStore()
+	st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put"})
 	if info, err := newLock(t, st, nil).Init(t.Context()); err != nil || !info.Exists {
 		t.Errorf("got %+v, %v", info, err)
 	}
 }
 
 func TestCreatedTokensStartAtTheStoresTime(t *testing.T) {
-	st := newSpy()
+	st := newStore()
 	before := time.Now().UnixMilli()
 	lease := acquire(t, newLock(t, st, nil))
 	if after := time.Now().UnixMilli(); int64(lease.Token()) < before || int64(lease.Token()) > after {
@@ -655,10 +602,11 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		"100 KB":        strings.Repeat("x", 100<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newSpy()
-			if _, err := st.Store.Put(t.Context(), "jobs/backup", []byte(body), store.IfAbsent()); err != nil {
+			st := newStore()
+			if _, err := st.Put(t.Context(), "jobs/backup", []byte(body), store.IfAbsent()); err != nil {
 				t.Fatal(err)
 			}
+			st.Reset()
 			lock := newLock(t, st, nil)
 			_, acquired := lock.Acquire(t.Context())
 			_, tried := lock.TryAcquire(t.Context())
@@ -669,8 +617,8 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			}
-			obj, err := st.Store.Get(t.Context(), "jobs/backup", "")
-			if err != nil || string(obj.Body) != body || st.puts.Load() != 0 {
+			obj, err := st.Get(t.Context(), "jobs/backup", "")
+			if err != nil || string(obj.Body) != body || st.Counts().Put != 0 {
 				t.Errorf("the object was touched: %v", err)
 			}
 		})
@@ -679,9 +627,9 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 
 func TestUnreachableStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newSpy()
+		st := newStore()
 		lock := newLock(t, st, nil)
-		defer st.away()()
+		st.Partition(true)
 		for name, acquire := range map[string]func(context.Context) (*leasehold.Lease, error){
 			"Acquire": lock.Acquire, "TryAcquire": lock.TryAcquire,
 		} {
@@ -714,7 +662,7 @@ func TestHangingCallbackDelaysNothing(t *testing.T) {
 func TestRenewalsAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var deadlines []time.Time
-		lease := acquire(t, newLock(t, newSpy(), &leasehold.LockOptions{
+		lease := acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
 			OnRenew: func(l *leasehold.Lease) { deadlines = append(deadlines, l.Deadline()) },
 		}))
 		first := lease.Deadline()

@@ -223,8 +223,9 @@ func DateOf(err error) time.Time {
 // of them "." or "..". Every store must apply it to Get, Put and Delete before
 // it sends anything.
 //
-// A store may also refuse, with ErrInvalid, a key that lies below another
-// object's key ("a/b" where "a" is an object), as a file system must.
+// A store may also refuse, with ErrInvalid, what it has no place for: a key that
+// lies below another object's key ("a/b" where "a" is an object) or has a name
+// that its file system or the store itself reserves.
 func CheckKey(op, key string) error {
 	var why string
 	switch {

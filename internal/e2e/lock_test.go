@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 )
 
 func newLock(t *testing.T, st store.Store, opts *leasehold.LockOptions) *leasehold.Lock {
@@ -38,27 +39,10 @@ func release(t *testing.T, lease *leasehold.Lease) {
 	}
 }
 
-// counting counts the calls of a store. A store that makes more requests than it
-// gets calls is found out by the proxy.
-type counting struct {
-	store.Store
-	gets, puts atomic.Int64
-}
-
-func (c *counting) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	c.gets.Add(1)
-	return c.Store.Get(ctx, key, unless)
-}
-
-func (c *counting) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	c.puts.Add(1)
-	return c.Store.Put(ctx, key, body, only)
-}
-
 func TestCostInRequests(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
-		st := &counting{Store: p.open(t)}
+		st := faultstore.Wrap(p.open(t), nil)
 		renewed := make(chan struct{}, 100)
 		lock := newLock(t, st, &leasehold.LockOptions{
 			TTL: 3 * time.Second, OnRenew: func(*leasehold.Lease) { renewed <- struct{}{} },
@@ -79,7 +63,7 @@ func TestCostInRequests(t *testing.T) {
 			{"release at last", func() { release(t, lease) }, 0, 1},
 		} {
 			count := func() (n [4]int) {
-				n[0], n[1] = int(st.gets.Load()), int(st.puts.Load())
+				n[0], n[1] = st.Counts().Get, st.Counts().Put
 				if p.requests != nil {
 					n[2], n[3] = p.requests()["GET"], p.requests()["PUT"]
 				}
@@ -154,9 +138,9 @@ func TestNobodyOverlaps(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
-		cut := &cuttable{Store: p.open(t)}
+		cut := faultstore.Wrap(p.open(t), nil)
 		gone := acquire(t, newLock(t, cut, &leasehold.LockOptions{TTL: 2 * time.Second}))
-		cut.cut.Store(true)
+		cut.Partition(true)
 		next := acquire(t, newLock(t, p.open(t), nil))
 		if gone.Valid() || !errors.Is(gone.Err(), leasehold.ErrLost) {
 			t.Errorf("the former lease, after another began: %v", gone.Err())
@@ -166,28 +150,6 @@ func TestTakeover(t *testing.T) {
 		}
 		release(t, next)
 	})
-}
-
-// cuttable is a store that can be made to answer nothing.
-type cuttable struct {
-	store.Store
-	cut atomic.Bool
-}
-
-func (c *cuttable) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	if c.cut.Load() {
-		<-ctx.Done()
-		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnknownOutcome, Cause: ctx.Err()}
-	}
-	return c.Store.Put(ctx, key, body, only)
-}
-
-func (c *cuttable) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if c.cut.Load() {
-		<-ctx.Done()
-		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
-	}
-	return c.Store.Get(ctx, key, unless)
 }
 
 func TestObjectsThatAreNotLocks(t *testing.T) {

@@ -17,9 +17,9 @@ var elsewhere = map[string]string{
 	`All methods must be safe for concurrent use by multiple goroutines.`:                                 "the race detector sees it, over the racing cases",
 	`A Condition is what must be true of the object for a Put to land.`:                                   "a definition; what follows from it is cited as putPrecondition",
 	`If the store says that a rival write was under way and nothing landed, Put must return ErrConflict.`: "it is about what a server says",
-	`If the bucket or directory itself does not exist, Get must not say ErrNotExist: it must return ErrNoBucket, or treat the object as absent only if a Put would create the place as well.`: "open gives a store whose place exists",
-	`A store may also refuse, with ErrInvalid, a key that lies below another object's key ("a/b" where "a" is an object), as a file system must.`:                                             "a permission; no case uses such keys",
-	`CheckPut reports why a Put with these arguments must be refused before anything is sent.`:                                                                                                "what it refuses is cited as putRefuses, putEnded and keysChecked",
+	`If the bucket or directory itself does not exist, Get must not say ErrNotExist: it must return ErrNoBucket, or treat the object as absent only if a Put would create the place as well.`:                        "open gives a store whose place exists",
+	`A store may also refuse, with ErrInvalid, what it has no place for: a key that lies below another object's key ("a/b" where "a" is an object) or has a name that its file system or the store itself reserves.`: "a permission; no case uses such keys",
+	`CheckPut reports why a Put with these arguments must be refused before anything is sent.`:                                                                                                                       "what it refuses is cited as putRefuses, putEnded and keysChecked",
 }
 
 func TestSentencesAreQuoted(t *testing.T) {
