@@ -171,7 +171,7 @@ func (d *driver) renewed() {
 func (d *driver) lost(cause error) {
 	lease := d.lease
 	lease.end(cause)
-	d.opts.Logger.Warn("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
+	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
 	if d.opts.OnLost != nil {
 		d.calls.add(func() { d.opts.OnLost(lease, cause) })
 	}

@@ -16,7 +16,7 @@ func read() time.Duration {
 	if err := queryInterruptTime.Find(); err != nil {
 		panic(fmt.Sprintf("clock: %v", err))
 	}
-	var ticks uint64                                         // of 100 ns
-	queryInterruptTime.Call(uintptr(unsafe.Pointer(&ticks))) // returns nothing
+	var ticks uint64                                                   // of 100 ns
+	_, _, _ = queryInterruptTime.Call(uintptr(unsafe.Pointer(&ticks))) // returns nothing
 	return time.Duration(ticks) * 100 * time.Nanosecond
 }

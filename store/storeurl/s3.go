@@ -31,7 +31,7 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: read the AWS configuration: %w", u.Host, err)
+		return nil, fmt.Errorf("open s3://%s: read the AWS configuration: %w", u.Host, err)
 	}
 	// What AWS_ENDPOINT_URL_S3 says has been read by the time this is called.
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/storeurl"
+)
+
+// The exit codes. Where there is one, they are those of sysexits.h.
+const (
+	exitUsage       = 64
+	exitForeign     = 65
+	exitAbsent      = 66
+	exitUnavailable = 69
+	exitInternal    = 70
+	exitHeld        = 75
+	exitLost        = 76
+	exitDenied      = 77
+	exitSignal      = 128 // plus the number of the signal
+)
+
+// exitHelp is the part of run's help that scripts are written by.
+const exitHelp = `Exit codes:
+  0-255  the command's own
+  128+n  signal n ended the command, or the wait for the lock
+  64     usage: a flag, a variable, a URL or a name is wrong
+  65     the lock's object is not one that this version understands; it was left as it is
+  66     with --existing: the lock does not exist
+  69     the store could not be reached, or could not answer
+  70     something else went wrong before the command ran
+  75     another holds the lock, and --wait ran out (see --conflict-exit-code)
+  76     the lease was lost while the command ran (see --lost-exit-code)
+  77     the store denied access
+  126    the command was found, but cannot be run
+  127    the command was not found`
+
+// An exit ends the program: with a code, and with a message unless err is nil.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+func (e *exit) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exit{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// failed chooses the exit code for an error, unless it has one.
+func failed(err error) error {
+	if _, ok := errors.AsType[*exit](err); ok {
+		return err
+	}
+	return &exit{codeOf(err), err}
+}
+
+func codeOf(err error) int {
+	is := func(kinds ...error) bool {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	switch {
+	case is(storeurl.ErrURL, store.ErrInvalid):
+		return exitUsage
+	case is(leasehold.ErrForeignObject):
+		return exitForeign
+	case is(leasehold.ErrHeld):
+		return exitHeld
+	case is(store.ErrDenied):
+		return exitDenied
+	case is(store.ErrNotExist):
+		return exitAbsent
+	case is(store.ErrUnavailable, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
+		return exitUnavailable
+	}
+	return exitInternal
+}
+
+// oneLine is the message of an error for a terminal and for a log: what it is
+// made of may have several lines.
+func oneLine(err error) string {
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	return strings.Join(lines, "; ")
+}

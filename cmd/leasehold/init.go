@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) init() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init LOCK",
+		Short: "Make the object of a lock, free",
+		Long: `Make the object of a lock, free, if there is none.
+
+With the object made once and "run --existing" everywhere, nobody makes it again
+when it was deleted by mistake: without it, tokens might begin anew.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			p, lock, err := open(ctx, args[0], nil)
+			if err != nil {
+				return err
+			}
+			before, err := lock.Inspect(ctx)
+			if err != nil {
+				return failed(err)
+			}
+			info, err := lock.Init(ctx)
+			if err != nil {
+				return failed(err)
+			}
+			made := !before.Exists && !info.Held // if it is held, another was quicker
+			r := describe(p, info)
+			text := fmt.Sprintf("%s was there already: %s, token %d\n", r.Lock, r.State, r.Token)
+			if made {
+				text = fmt.Sprintf("%s made: %s, token %d\n", r.Lock, r.State, r.Token)
+			}
+			return a.print(text, struct {
+				Made bool `json:"made"`
+				report
+			}{made, r})
+		},
+	}
+}

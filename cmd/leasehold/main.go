@@ -1,0 +1,115 @@
+// Command leasehold holds a lock on object storage while another command runs,
+// and tells who holds one.
+//
+// What goes to stdout is data; what leasehold has to say goes to stderr. The
+// exit codes are listed in "leasehold run --help".
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold/internal/guardian"
+)
+
+func main() {
+	guardian.Main()
+	os.Exit(exec(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// flags are those that every subcommand has.
+type flags struct {
+	output  string
+	verbose bool
+	quiet   bool
+}
+
+// An app is one run of the program.
+type app struct {
+	flags
+	talk   talk
+	stdout io.Writer
+}
+
+func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
+	a := &app{talk: talk{w: stderr}, stdout: stdout}
+	root := a.root() //nolint:contextcheck // cobra hands the context on
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	end, ok := errors.AsType[*exit](err)
+	if !ok { // cobra's own
+		end = &exit{exitUsage, fmt.Errorf("%w: see leasehold --help", err)}
+	}
+	if end.err != nil {
+		a.talk.fail(end.err)
+	}
+	return end.code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "leasehold",
+		Short: "Leader election and distributed locks on object storage",
+		Long: `Leader election and distributed locks on object storage.
+
+LOCK is a URL, such as s3://bucket/key?region=eu-central-1 or file:///dir/key, or
+a name, such as backup or jobs/backup. A name lies in the store whose URL is in
+the variable LEASEHOLD_STORE, else in a directory of this user's on this machine.
+
+Every flag can be given by a variable as well: --conflict-exit-code by
+LEASEHOLD_CONFLICT_EXIT_CODE, and so on. The flag counts if both are given.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
+			return a.talk.begin(&a.flags)
+		},
+	}
+	all := root.PersistentFlags()
+	all.StringVar(&a.output, "output", "text", "`format` of what leasehold itself prints: text or json")
+	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
+	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
+	root.AddCommand(a.run(), a.status(), a.init(), a.version())
+	return root
+}
+
+// fromEnvironment sets the flags that were not given from their variables.
+func fromEnvironment(all *pflag.FlagSet) (err error) {
+	all.VisitAll(func(f *pflag.Flag) {
+		name := "LEASEHOLD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value := os.Getenv(name)
+		if f.Changed || value == "" || err != nil {
+			return
+		}
+		if e := f.Value.Set(value); e != nil {
+			err = usage("the variable %s=%q: %w", name, value, e)
+		}
+		f.Changed = true
+	})
+	return err
+}
+
+// print writes data: as JSON, or as lines of a name and a value.
+func (a *app) print(text string, data any) error {
+	if a.output == "json" {
+		text = toJSON(data)
+	}
+	if _, err := io.WriteString(a.stdout, text); err != nil {
+		return &exit{exitInternal, fmt.Errorf("cannot write to stdout: %w", err)}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/servers"
+)
+
+func TestMain(m *testing.M) {
+	guardian.Main()
+	testscript.Main(m, map[string]func(){"leasehold": main})
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	scripts(t, "script", nil)
+}
+
+func TestScriptsWithServer(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"gofakes3", "versitygw"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := servers.Start(t, name)
+			// The scripts go on when this function has returned, so that the
+			// server must be stopped by a test that waits for them.
+			t.Run("scripts", func(t *testing.T) {
+				scripts(t, name, func(env *testscript.Env) error {
+					env.Vars = append(env.Vars, srv.Env()...)
+					env.Setenv("BUCKET", srv.URL(srv.Bucket(t)))
+					env.Setenv("NO_BUCKET", srv.URL("leasehold-no-such-bucket"))
+					return nil
+				})
+			})
+		})
+	}
+}
+
+func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
+	t.Helper()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", dir),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("LEASEHOLD_STORE", "file://"+filepath.ToSlash(env.WorkDir)+"/locks")
+			if setup == nil {
+				return nil
+			}
+			return setup(env)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
+		},
+	})
+}
+
+// exits CODE PROG ARG… runs a program and checks its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROG ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		failed, ok := errors.AsType[*osexec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		code = failed.ExitCode()
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// until PROG ARG… waits until the program succeeds.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	for limit := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := ts.Exec(args[0], args[1:]...)
+		if (err == nil) != neg {
+			return
+		}
+		if time.Now().After(limit) {
+			ts.Fatalf("not within a minute: %v", err)
+		}
+	}
+}
+
+// oneline checks that the last program wrote one line to stderr, from leasehold.
+func oneLineOnly(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: oneline")
+	}
+	text := ts.ReadFile("stderr")
+	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.HasPrefix(text, "leasehold: ") {
+		ts.Fatalf("stderr is not one line of leasehold: %q", text)
+	}
+}
+
+// fill FILE SIZE makes a file of so many bytes.
+func fill(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fill FILE SIZE")
+	}
+	size, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat("x", size)), 0o600))
+}
+
+// lockurl VAR STORE KEY sets a variable to the URL of a lock in a store.
+func lockURL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: lockurl VAR STORE KEY")
+	}
+	base, query, _ := strings.Cut(args[1], "?")
+	ts.Setenv(args[0], base+"/"+args[2]+"?"+query)
+}

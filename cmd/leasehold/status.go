@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+)
+
+// patience bounds a command that asks the store once or twice.
+const patience = 30 * time.Second
+
+// A report is what is known of a lock. The names are for scripts: they stay.
+type report struct {
+	Lock       string            `json:"lock"`
+	State      string            `json:"state"`            // absent, free, held
+	Holder     string            `json:"holder,omitempty"` // of a free lock: the last
+	Address    string            `json:"address,omitempty"`
+	Token      leasehold.Token   `json:"token,omitempty"`
+	TTL        int64             `json:"ttl_ms,omitempty"`
+	Age        *int64            `json:"age_ms,omitempty"` // not there if the store does not tell
+	Abandoned  bool              `json:"abandoned"`
+	AcquiredAt *time.Time        `json:"acquired_at,omitempty"`
+	RenewedAt  *time.Time        `json:"renewed_at,omitempty"`
+	ExpiresAt  *time.Time        `json:"expires_at,omitempty"`
+	Session    string            `json:"session,omitempty"`
+	Meta       map[string]string `json:"meta,omitempty"`
+	Version    string            `json:"version,omitempty"`
+}
+
+func (a *app) status() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status LOCK",
+		Short: "Tell who holds a lock",
+		Long: `Tell who holds a lock, without touching it.
+
+The exit code is 0 whether the lock is held, free or absent; --output json has it
+in "state". A lock whose holder is gone is shown as held until another takes it:
+"abandoned" says that this looks to be so.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+			defer cancel()
+			p, lock, err := open(ctx, args[0], nil)
+			if err != nil {
+				return err
+			}
+			info, err := lock.Inspect(ctx)
+			if err != nil {
+				return failed(err)
+			}
+			r := describe(p, info)
+			return a.print(r.text(info), r)
+		},
+	}
+}
+
+// open finds a lock and makes a candidate for it.
+func open(ctx context.Context, name string, opts *leasehold.LockOptions) (place, *leasehold.Lock, error) {
+	p, err := locate(ctx, name)
+	if err != nil {
+		return place{}, nil, err
+	}
+	lock, err := leasehold.NewLock(p.store, p.key, opts)
+	if err != nil {
+		return place{}, nil, &exit{exitUsage, err}
+	}
+	return p, lock, nil
+}
+
+func describe(p place, i leasehold.Info) report {
+	r := report{
+		Lock: p.url, State: "absent", Holder: i.Holder, Address: i.Address, Token: i.Token,
+		TTL: i.TTL.Milliseconds(), Abandoned: i.Abandoned,
+		AcquiredAt: known(i.AcquiredAt), RenewedAt: known(i.RenewedAt), ExpiresAt: known(i.ExpiresAt),
+		Session: i.Session, Meta: i.Meta, Version: string(i.Version),
+	}
+	switch {
+	case i.Held:
+		r.State = "held"
+	case i.Exists:
+		r.State = "free"
+	}
+	if i.Exists && i.Age >= 0 {
+		age := i.Age.Milliseconds()
+		r.Age = &age
+	}
+	return r
+}
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// text is the report for people: a line for each thing that there is to say.
+func (r report) text(i leasehold.Info) string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("lock", "%s", r.Lock)
+	state := r.State
+	if r.Abandoned {
+		state += ", but its holder looks to be gone"
+	}
+	line("state", "%s", state)
+	if !i.Exists {
+		return b.String()
+	}
+	switch {
+	case r.Holder == "":
+	case i.Held:
+		line("holder", "%s", r.Holder)
+	default:
+		line("last", "%s", r.Holder)
+	}
+	if r.Address != "" {
+		line("address", "%s", r.Address)
+	}
+	line("token", "%d", r.Token)
+	line("ttl", "%v", i.TTL)
+	if r.Age != nil {
+		line("age", "%v since the last write", i.Age.Round(time.Second))
+	}
+	if r.AcquiredAt != nil {
+		line("acquired", "%s by the holder's clock", r.AcquiredAt.Local().Format(time.DateTime))
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Meta)) {
+		line("meta", "%s=%s", key, r.Meta[key])
+	}
+	return b.String()
+}
+
+func toJSON(data any) string {
+	text, err := json.MarshalIndent(data, "", "  ")
+	if err != nil {
+		panic(err) // nothing that we print can fail
+	}
+	return string(text) + "\n"
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// A talk is what leasehold itself has to say. It goes to stderr, because stdout
+// is for data, and in run belongs to the command.
+type talk struct {
+	mu    sync.Mutex
+	w     io.Writer
+	json  bool
+	least slog.Level // what is less is not said
+	line  bool       // a line without an end is shown
+}
+
+// begin takes over what the flags say.
+func (t *talk) begin(f *flags) error {
+	switch f.output {
+	case "text", "json":
+		t.json = f.output == "json"
+	default:
+		return usage("--output %q is neither text nor json", f.output)
+	}
+	t.least = slog.LevelWarn
+	switch {
+	case f.verbose && f.quiet:
+		return usage("--verbose and --quiet exclude each other")
+	case f.verbose:
+		t.least = slog.LevelDebug
+	case f.quiet:
+		t.least = slog.LevelError
+	}
+	return nil
+}
+
+func (t *talk) note(format string, args ...any) {
+	t.say(slog.LevelInfo, fmt.Sprintf(format, args...))
+}
+
+func (t *talk) warn(format string, args ...any) {
+	t.say(slog.LevelWarn, fmt.Sprintf(format, args...))
+}
+
+func (t *talk) fail(err error) { t.say(slog.LevelError, oneLine(err)) }
+
+func (t *talk) say(level slog.Level, message string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if level < t.least {
+		return
+	}
+	if t.line {
+		fmt.Fprint(t.w, "\r\x1b[K")
+		t.line = false
+	}
+	if !t.json {
+		fmt.Fprintf(t.w, "leasehold: %s\n", message)
+		return
+	}
+	text, _ := json.Marshal(struct { // strings always can be
+		Level   string `json:"level"`
+		Message string `json:"message"`
+	}{strings.ToLower(level.String()), message})
+	fmt.Fprintf(t.w, "%s\n", text)
+}
+
+// interactive reports whether somebody watches.
+func (t *talk) interactive() bool {
+	f, ok := t.w.(*os.File)
+	return ok && !t.json && t.least < slog.LevelError && term.IsTerminal(int(f.Fd()))
+}
+
+// show replaces the line that was last shown; "" removes it.
+func (t *talk) show(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text == "" && !t.line {
+		return
+	}
+	fmt.Fprint(t.w, "\r\x1b[K"+text)
+	t.line = text != ""
+}
+
+// logger is for the library.
+func (t *talk) logger() *slog.Logger { return slog.New(logHandler{t: t}) }
+
+type logHandler struct {
+	t     *talk
+	attrs []slog.Attr
+}
+
+func (h logHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.t.least }
+
+func (h logHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	write := func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
+		return true
+	}
+	for _, a := range h.attrs {
+		write(a)
+	}
+	r.Attrs(write)
+	h.t.say(r.Level, b.String())
+	return nil
+}
+
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{h.t, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+}
+
+func (h logHandler) WithGroup(string) slog.Handler { return h }

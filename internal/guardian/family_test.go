@@ -1,0 +1,346 @@
+//go:build linux
+
+package guardian_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/guardian"
+)
+
+// The environment of the processes of these tests.
+const (
+	planVar  = "GUARDIAN_TEST_PLAN"  // be a parent, and how
+	markVar  = "GUARDIAN_TEST_MARK"  // the same for all processes of one family, to find them by
+	sleepVar = "GUARDIAN_TEST_SLEEP" // a file: for how long the machine has been suspended
+)
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(sleepVar); file != "" {
+		feignSuspend(file)
+	}
+	guardian.Main()
+	if plan := os.Getenv(planVar); plan != "" {
+		parent(plan)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func feignSuspend(file string) {
+	origin, started := clock.Now(), time.Now()
+	clock.Set(func() time.Duration {
+		text, _ := os.ReadFile(file)
+		slept, _ := time.ParseDuration(string(text))
+		return origin + time.Since(started) + slept
+	})
+}
+
+// A plan is what the parent of a family does.
+type plan struct {
+	Argv     []string
+	Deadline time.Duration // from its start
+	Grace    time.Duration
+}
+
+const never = time.Hour // as a deadline: the test does not get there
+
+// An event is what the parent tells the test.
+type event struct {
+	Started  bool
+	Deadline time.Duration // with Started
+	Error    string
+	Code     int // of the error, or of the end
+	TooLate  bool
+	Ended    bool
+	Signal   syscall.Signal
+	Expired  bool
+}
+
+// parent reads orders from descriptor 5, one a line, and writes events to
+// descriptor 6; 3 and 4, which the guardian would like, may be taken.
+func parent(text string) {
+	syscall.CloseOnExec(5)
+	syscall.CloseOnExec(6)
+	var todo plan
+	if err := json.Unmarshal([]byte(text), &todo); err != nil {
+		panic(err)
+	}
+	events := json.NewEncoder(os.NewFile(6, "events"))
+	deadline := clock.Now() + todo.Deadline
+	_ = os.Unsetenv(planVar)
+	p, err := guardian.Start(guardian.Options{
+		Argv: todo.Argv, Env: append(os.Environ(), "TWICE=1", "TWICE=2"), Deadline: deadline, Grace: todo.Grace,
+	})
+	if err != nil {
+		e := event{Error: err.Error(), TooLate: errors.Is(err, guardian.ErrTooLate)}
+		if wrong, ok := errors.AsType[*guardian.CommandError](err); ok {
+			e.Code = wrong.Code
+		}
+		_ = events.Encode(e)
+		return
+	}
+	_ = events.Encode(event{Started: true, Deadline: deadline})
+	go func() {
+		for in := bufio.NewScanner(os.NewFile(5, "orders")); in.Scan(); {
+			obey(p, in.Text())
+		}
+	}()
+	s := p.Wait()
+	_ = events.Encode(event{Ended: true, Code: s.Code, Signal: s.Signal, Expired: s.Expired})
+}
+
+func obey(p *guardian.Process, order string) {
+	verb, arg, _ := strings.Cut(order, " ")
+	switch verb {
+	case "stop":
+		p.Stop()
+	case "extend":
+		d, _ := time.ParseDuration(arg)
+		p.Extend(clock.Now() + d)
+	case "signal":
+		n, _ := strconv.Atoi(arg)
+		_ = p.Signal(syscall.Signal(n))
+	}
+}
+
+// A family is a parent, its guardian, the command and its descendants, in a
+// directory of their own, which is their mark too.
+type family struct {
+	t      *testing.T
+	dir    string
+	exe    string
+	parent *exec.Cmd
+	orders *os.File
+	events *json.Decoder
+	first  event
+}
+
+// command starts a family; the test goes on when the command runs, or cannot.
+func command(t *testing.T, p plan, alter ...func(*exec.Cmd)) *family {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &family{t: t, dir: t.TempDir(), exe: exe, parent: exec.CommandContext(context.WithoutCancel(t.Context()), exe)}
+	f.parent.Dir, f.parent.Stderr = f.dir, os.Stderr
+	f.parent.Env = append(os.Environ(), planVar+"="+string(text), markVar+"="+f.dir)
+	for _, a := range alter {
+		a(f.parent)
+	}
+	f.launch()
+	return f
+}
+
+// script is command for a shell script.
+func script(t *testing.T, deadline, grace time.Duration, text string, alter ...func(*exec.Cmd)) *family {
+	t.Helper()
+	f := command(t, plan{[]string{"sh", "-c", text}, deadline, grace}, alter...)
+	if !f.first.Started {
+		t.Fatalf("the command did not start: %+v", f.first)
+	}
+	return f
+}
+
+func env(keyValue string) func(*exec.Cmd) {
+	return func(c *exec.Cmd) { c.Env = append(c.Env, keyValue) }
+}
+
+func (f *family) launch() {
+	f.t.Helper()
+	theirOrders, orders, err := os.Pipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	events, theirEvents, err := os.Pipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.orders, f.events = orders, json.NewDecoder(events)
+	if f.parent.ExtraFiles == nil {
+		f.parent.ExtraFiles = make([]*os.File, 2)
+	}
+	f.parent.ExtraFiles = append(f.parent.ExtraFiles, theirOrders, theirEvents)
+	if err := f.parent.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	theirOrders.Close()
+	theirEvents.Close()
+	f.t.Cleanup(func() {
+		_ = f.parent.Process.Kill()
+		for _, pid := range f.living() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = f.parent.Wait()
+		orders.Close()
+		events.Close()
+	})
+	f.first = f.event()
+}
+
+func (f *family) event() event {
+	f.t.Helper()
+	var e event
+	if err := f.events.Decode(&e); err != nil {
+		f.t.Fatalf("no event from the parent: %v", err)
+	}
+	return e
+}
+
+func (f *family) order(text string) {
+	f.t.Helper()
+	if _, err := fmt.Fprintln(f.orders, text); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// ended waits for the end, by when nothing of the family may run any more.
+func (f *family) ended(code int, sig syscall.Signal, expired bool) {
+	f.t.Helper()
+	got := f.event()
+	// The guardian was reaped before. What is left may be the parent, the shell
+	// that the test started, and what has no arguments because it is exiting.
+	left := slices.DeleteFunc(f.living(), func(pid int) bool {
+		argv0, _, _ := strings.Cut(describe([]int{pid})[0], " ")
+		return argv0 == f.exe || pid == f.parent.Process.Pid || strings.HasPrefix(argv0, "(")
+	})
+	if want := (event{Ended: true, Code: code, Signal: sig, Expired: expired}); got != want {
+		f.t.Errorf("ended with %+v, want %+v", got, want)
+	}
+	if len(left) > 0 {
+		f.t.Errorf("still running after the end: %v", describe(left))
+	}
+}
+
+// gone waits until nothing of the family runs, all its parents included.
+func (f *family) gone(except ...int) {
+	f.t.Helper()
+	eventually(f.t, func() (bool, string) {
+		left := slices.DeleteFunc(f.living(), func(pid int) bool { return slices.Contains(except, pid) })
+		return len(left) == 0, "still running: " + fmt.Sprint(describe(left))
+	})
+}
+
+// living lists the processes of the family that are not zombies.
+func (f *family) living() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		env, err := os.ReadFile(dir + "/environ")
+		if err != nil || !strings.Contains("\x00"+string(env), "\x00"+markVar+"="+f.dir+"\x00") {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if s := state(pid); s != "" && s != "Z" && s != "X" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// running is the pid of the process of the family that has this argv[0].
+func (f *family) running(argv0 string) int {
+	f.t.Helper()
+	for _, pid := range f.living() {
+		if first, _, _ := strings.Cut(describe([]int{pid})[0], " "); first == argv0 {
+			return pid
+		}
+	}
+	f.t.Fatalf("there is no %s", argv0)
+	return 0
+}
+
+func (f *family) guardian() int {
+	f.t.Helper()
+	return f.running("leasehold-guardian")
+}
+
+// lines is what the processes have written to a file, without a part of a line.
+func (f *family) lines(file string) []string {
+	text, _ := os.ReadFile(filepath.Join(f.dir, file))
+	lines := strings.Split(string(text), "\n")
+	return lines[:len(lines)-1]
+}
+
+// says waits until the file has n lines and returns them.
+func (f *family) says(file string, n int) (lines []string) {
+	f.t.Helper()
+	eventually(f.t, func() (bool, string) {
+		lines = f.lines(file)
+		return len(lines) >= n, fmt.Sprintf("%s has %q, want %d lines", file, lines, n)
+	})
+	return lines
+}
+
+// me is the pid that a process of the family wrote to the file of that name.
+func (f *family) me() int {
+	f.t.Helper()
+	pid, err := strconv.Atoi(f.says("me", 1)[0])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return pid
+}
+
+func (f *family) silent(file string) {
+	f.t.Helper()
+	if lines := f.lines(file); len(lines) > 0 {
+		f.t.Errorf("%s has %q, want nothing", file, lines)
+	}
+}
+
+func kill(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("kill %d with %v: %v", pid, sig, err)
+	}
+}
+
+// state is the state of a process as ps shows it, or "".
+func state(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))[0]
+}
+
+func describe(pids []int) (all []string) {
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		all = append(all, fmt.Sprintf("%s(%d, %s)", strings.ReplaceAll(string(line), "\x00", " "), pid, state(pid)))
+	}
+	return all
+}
+
+// eventually waits for a condition, for longer than any machine needs.
+func eventually(t *testing.T, condition func() (bool, string)) {
+	t.Helper()
+	for limit := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		ok, seen := condition()
+		if ok {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatal(seen)
+		}
+	}
+}

@@ -1,0 +1,380 @@
+//go:build linux
+
+package guardian_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/clock"
+)
+
+// strays starts everything that a process can leave behind, none of which
+// heeds SIGTERM, and then writes to the file strays.
+const strays = `
+	stray() { trap '' TERM; echo >> started; while :; do sleep 1000; done; }
+	(stray) &                                         # in the group
+	(trap '' TERM; setsid sh -c 'trap "" TERM; echo >> started; while :; do sleep 1000; done') & # in a session of its own
+	(setsid sh -c 'trap "" TERM; (echo >> started; while :; do sleep 1000; done) & exit 0') &     # forked twice, its parent gone
+	(setsid sh -c 'trap "" TERM; echo >> started; kill -STOP $$; sleep 1000') &                   # stopped
+	while [ "$(cat started 2>/dev/null | wc -l)" -lt 4 ]; do sleep 0.01; done
+	echo $$ > strays
+`
+
+const forever = `while :; do sleep 1000 & wait $!; done`
+
+func TestExitStatus(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		script string
+		code   int
+		sig    syscall.Signal
+	}{
+		{"exit 0", 0, 0},
+		{"exit 7", 7, 0},
+		{"exit 255", 255, 0},
+		{"kill -TERM $$", 143, syscall.SIGTERM},
+		{"kill -KILL $$", 137, syscall.SIGKILL},
+		{"ulimit -c 0; kill -QUIT $$", 131, syscall.SIGQUIT},
+	} {
+		t.Run(c.script, func(t *testing.T) {
+			t.Parallel()
+			script(t, never, time.Second, c.script).ended(c.code, c.sig, false)
+		})
+	}
+}
+
+// A command that had ended before Start looked at how it began used to give
+// neither a process nor an error.
+func TestQuickCommand(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		command(t, plan{[]string{"true"}, never, time.Second}).ended(0, 0, false)
+	}
+}
+
+func TestCannotRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name, path string
+		code       int
+		reason     string
+	}{
+		{"not in PATH", "no-such-command-anywhere", 127, "not found"},
+		{"no such file", filepath.Join(dir, "none"), 127, "not found"},
+		{"no such interpreter", write("lost", "#!/no/such/interpreter\n", 0o755), 127, "not found"},
+		{"not executable", write("data", "x", 0o644), 126, "permission denied"},
+		{"a directory", dir, 126, "is a directory"},
+		{"not a program", write("text", "x", 0o755), 126, "exec format error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := command(t, plan{[]string{c.path}, never, time.Second})
+			want := fmt.Sprintf("cannot run %q: %s", c.path, c.reason)
+			if f.first.Code != c.code || f.first.Error != want {
+				t.Errorf("got %d, %q, want %d, %q", f.first.Code, f.first.Error, c.code, want)
+			}
+			f.gone()
+		})
+	}
+}
+
+func TestTooLate(t *testing.T) {
+	t.Parallel()
+	f := command(t, plan{[]string{"sh", "-c", "echo > ran"}, -time.Second, time.Second})
+	if !f.first.TooLate {
+		t.Errorf("got %+v, want too late", f.first)
+	}
+	f.gone()
+	f.silent("ran")
+}
+
+// The command must get its arguments and environment byte for byte.
+func TestPassedUnchanged(t *testing.T) {
+	t.Parallel()
+	odd := "a b\n\xff\"'$(x)"
+	f := command(t, plan{[]string{"sh", "-c", `printf %s "$1$ODD$TWICE" > got`, "sh", "-x"}, never, time.Second}, env("ODD="+odd))
+	f.ended(0, 0, false)
+	if got, _ := os.ReadFile(filepath.Join(f.dir, "got")); string(got) != "-x"+odd+"2" {
+		t.Errorf("got %q, want %q", got, "-x"+odd+"2")
+	}
+}
+
+// The command must have the files that its parent's parent gave, and none of
+// the pipes of the parent and the guardian.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	given, err := os.Create(filepath.Join(t.TempDir(), "given"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer given.Close()
+	sleep := plan{[]string{"sleep", "1000"}, never, time.Second}
+	first := command(t, sleep)
+	withMore := command(t, sleep, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{given, nil} })
+	// This process may itself have been given some.
+	var inherited []string
+	for _, fd := range descriptors(os.Getpid()) {
+		n, _ := strconv.Atoi(fd)
+		if flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			inherited = append(inherited, fd)
+		}
+	}
+	for _, c := range []struct {
+		f    *family
+		more []string
+	}{{first, nil}, {withMore, []string{"3"}}} {
+		want := slices.Sorted(slices.Values(append(c.more, inherited...)))
+		if got := descriptors(c.f.running("sleep")); !slices.Equal(got, want) {
+			t.Errorf("the command has descriptors %s, want %s", got, want)
+		}
+	}
+}
+
+func descriptors(pid int) (fds []string) {
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range open {
+		fds = append(fds, filepath.Base(fd))
+	}
+	return slices.Sorted(slices.Values(fds))
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	f := script(t, 5*time.Second, time.Second, `trap 'echo >> terms' TERM`+strays+forever)
+	f.says("strays", 1)
+	f.says("terms", 1)
+	f.order("extend 1h") // what was begun is finished
+	f.ended(137, syscall.SIGKILL, true)
+	if now := clock.Now(); now < f.first.Deadline {
+		t.Errorf("killed %v before the deadline", f.first.Deadline-now)
+	}
+	if n := len(f.lines("terms")); n != 1 {
+		t.Errorf("the command had %d SIGTERM, want 1", n)
+	}
+}
+
+func TestGraceIsUsed(t *testing.T) {
+	t.Parallel()
+	f := script(t, 6*time.Second, 4*time.Second, `trap 'exit 3' TERM; `+forever)
+	f.ended(3, 0, true)
+	if now := clock.Now(); now >= f.first.Deadline {
+		t.Errorf("a command that ended at its SIGTERM was waited for, %v past the deadline", now-f.first.Deadline)
+	}
+}
+
+func TestExtend(t *testing.T) {
+	t.Parallel()
+	f := script(t, 5*time.Second, 500*time.Millisecond, `trap 'echo >> terms; exit 3' TERM; echo > ready;`+forever)
+	f.order("extend 1h")
+	f.says("ready", 1)
+	eventually(t, func() (bool, string) { return clock.Now() > f.first.Deadline, "time stands still" })
+	f.order("extend 1ms") // an earlier deadline than it has
+	now := clock.Now()
+	eventually(t, func() (bool, string) { return clock.Now() > now+time.Second, "time stands still" })
+	f.silent("terms")
+	f.order("stop")
+	f.ended(3, 0, true)
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, 300*time.Millisecond, `trap 'echo >> terms' TERM`+strays+forever)
+	f.says("strays", 1)
+	f.order("stop")
+	f.says("terms", 1)
+	f.order("extend 2h") // what was begun is finished
+	f.ended(137, syscall.SIGKILL, true)
+}
+
+func TestStopContinuesStopped(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Minute, `trap 'exit 3' TERM; echo $$ > me; kill -STOP $$; `+forever)
+	me := f.me()
+	eventually(t, func() (bool, string) { return state(me) == "T", "not stopped" })
+	f.order("stop")
+	f.ended(3, 0, true)
+}
+
+func TestParentKilled(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, 300*time.Millisecond, `trap 'echo >> terms' TERM`+strays+forever)
+	f.says("strays", 1)
+	kill(t, f.parent.Process.Pid, syscall.SIGKILL)
+	f.says("terms", 1)
+	f.gone()
+}
+
+func TestParentStopped(t *testing.T) {
+	t.Parallel()
+	f := script(t, 5*time.Second, time.Second, `trap 'echo >> terms' TERM`+strays+forever)
+	f.says("strays", 1)
+	kill(t, f.parent.Process.Pid, syscall.SIGSTOP)
+	f.says("terms", 1)
+	// The guardian waits for the parent to understand.
+	f.gone(f.parent.Process.Pid, f.guardian())
+	if now := clock.Now(); now < f.first.Deadline {
+		t.Errorf("killed %v before the deadline", f.first.Deadline-now)
+	}
+	kill(t, f.parent.Process.Pid, syscall.SIGCONT)
+	f.ended(137, syscall.SIGKILL, true)
+}
+
+func TestGuardianKilled(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Minute, strays+forever)
+	f.says("strays", 1)
+	kill(t, f.guardian(), syscall.SIGKILL)
+	f.ended(137, syscall.SIGKILL, false)
+}
+
+// While the parent cannot act, the guardian's death must be the command's own.
+func TestGuardianKilledParentStopped(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Minute, `echo $$ > me; exec sleep 1000`)
+	me := f.me()
+	kill(t, f.parent.Process.Pid, syscall.SIGSTOP)
+	kill(t, f.guardian(), syscall.SIGKILL)
+	eventually(t, func() (bool, string) { return state(me) == "Z" || state(me) == "", "the command runs" })
+	kill(t, f.parent.Process.Pid, syscall.SIGCONT)
+	f.ended(137, syscall.SIGKILL, false)
+}
+
+func TestGuardianStopped(t *testing.T) {
+	t.Parallel()
+	f := script(t, 5*time.Second, 500*time.Millisecond, strays+forever)
+	f.says("strays", 1)
+	kill(t, f.guardian(), syscall.SIGSTOP)
+	f.ended(137, syscall.SIGKILL, true)
+	if now := clock.Now(); now < f.first.Deadline {
+		t.Errorf("killed %v before the deadline", f.first.Deadline-now)
+	}
+}
+
+func TestCommandLeavesProcesses(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, 300*time.Millisecond, `
+		(trap 'echo >> terms; exit' TERM; echo >> ready; `+forever+`) &
+		(setsid sh -c "trap 'echo >> terms; exit' TERM; echo >> ready; while :; do sleep 1000 & wait \$!; done") &
+		while [ "$(cat ready 2>/dev/null | wc -l)" -lt 2 ]; do sleep 0.01; done`+strays+`exit 5`)
+	f.ended(5, 0, false)
+	if n := len(f.lines("terms")); n != 2 {
+		t.Errorf("%d of 2 processes had their SIGTERM, once each", n)
+	}
+}
+
+// Many processes that each fork and leave, while they are being killed.
+func TestForksWhileDying(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, 100*time.Millisecond, `
+		trap '' TERM
+		spawn() { i=0; while [ $i -lt 400 ]; do (setsid sh -c 'sh -c "sleep 1000 & sleep 1000" & sleep 0.2' &) ; i=$((i+1)); echo >> spawned; done; }
+		spawn & spawn & wait; `+forever)
+	eventually(t, func() (bool, string) { return len(f.living()) > 40, "too few" })
+	f.order("stop")
+	f.ended(137, syscall.SIGKILL, true)
+}
+
+func TestSignalReachesGroup(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Minute, `
+		trap 'echo >> usr1; exit 4' USR1
+		(trap '' TERM; trap 'echo >> usr1; exit' USR1; echo >> ready; `+forever+`) &
+		echo >> ready; `+forever)
+	f.says("ready", 2)
+	f.order("signal " + strconv.Itoa(int(syscall.SIGUSR1)))
+	f.ended(4, 0, false)
+	if n := len(f.lines("usr1")); n != 2 {
+		t.Errorf("%d of 2 processes had the signal", n)
+	}
+}
+
+// What would end a process politely must not end the guardian, and the command
+// must not be deaf to it for that.
+func TestGuardianHearsNoSignal(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Second, `trap 'exit 3' USR1; echo $$ > me; `+forever)
+	me, guard := f.me(), f.guardian()
+	if ignored := statusField(t, me, "SigIgn"); ignored != "0000000000000000" {
+		t.Errorf("the command ignores signals %s, want none", ignored)
+	}
+	if blocked := statusField(t, me, "SigBlk"); blocked != "0000000000000000" {
+		t.Errorf("the command blocks signals %s, want none", blocked)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		kill(t, guard, sig)
+	}
+	eventually(t, func() (bool, string) {
+		return statusField(t, guard, "ShdPnd") == "0000000000000000", "signals are pending"
+	})
+	f.order("signal " + strconv.Itoa(int(syscall.SIGUSR1)))
+	f.ended(3, 0, false)
+}
+
+// Under nohup the command must go on ignoring the hang-up.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Second, "echo $$ > me; exec sleep 1000", func(c *exec.Cmd) {
+		c.Args = []string{"sh", "-c", `trap '' HUP; exec "$0"`, c.Path}
+		c.Path = "/bin/sh"
+	})
+	if ignored := statusField(t, f.me(), "SigIgn"); ignored != "0000000000000001" {
+		t.Errorf("the command ignores signals %s, want SIGHUP alone", ignored)
+	}
+}
+
+// The timers of a process stand still during suspend; the deadline does not.
+func TestSuspend(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		stop func(f *family) int
+	}{
+		{"guardian acts", func(f *family) int { return f.parent.Process.Pid }},
+		{"parent acts", (*family).guardian},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "slept")
+			f := script(t, never, time.Second, `echo $$ > me; `+forever, env(sleepVar+"="+file))
+			me := f.me()
+			stopped := c.stop(f)
+			kill(t, stopped, syscall.SIGSTOP)
+			if err := os.WriteFile(file, []byte("2h"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() (bool, string) { return state(me) == "Z" || state(me) == "", "the command runs" })
+			kill(t, f.parent.Process.Pid, syscall.SIGCONT)
+			f.ended(137, syscall.SIGKILL, true)
+		})
+	}
+}
+
+func statusField(t *testing.T, pid int, field string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, field+":") })
+	return strings.TrimSpace(strings.TrimPrefix(lines[i], field+":"))
+}

@@ -1,0 +1,264 @@
+//go:build linux
+
+package guardian_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tty is a terminal with nobody but the test at its keyboard.
+type tty struct {
+	t        *testing.T
+	keyboard *os.File
+	line     *os.File
+}
+
+func newTTY(t *testing.T) *tty {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { keyboard.Close() })
+	number := 0
+	raw, err := keyboard.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := raw.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err = errors.Join(refused, err); err != nil {
+		t.Fatal(err)
+	}
+	line, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { line.Close() })
+	go func() { // its screen
+		for b := make([]byte, 1024); ; {
+			if _, err := keyboard.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	return &tty{t, keyboard, line}
+}
+
+func (y *tty) types(keys string) {
+	y.t.Helper()
+	if _, err := y.keyboard.WriteString(keys); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// login makes a shell script the leader of a session on the terminal. $0 in it
+// is the parent of a family.
+func (y *tty) login(script string) func(*exec.Cmd) {
+	return func(c *exec.Cmd) {
+		c.Args = []string{"bash", "-c", script, c.Path}
+		c.Path = "/bin/bash"
+		c.Stdin, c.Stdout, c.Stderr = y.line, y.line, y.line
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	}
+}
+
+// foreground reports whether the process is in the foreground of its terminal.
+func foreground(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return fields[2] == fields[5]
+}
+
+func inState(t *testing.T, pid int, states string) {
+	t.Helper()
+	eventually(t, func() (bool, string) {
+		s := state(pid)
+		return strings.Contains(states, s), fmt.Sprintf("process %d is in state %q, want one of %q", pid, s, states)
+	})
+}
+
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `trap 'exit 4' INT; test -t 0 && test -t 1 && test -t 2; echo $? > tty; echo $$ > me; `+forever,
+		y.login(`"$0"; read line; echo "$line" > after`))
+	if f.says("tty", 1)[0] != "0" {
+		t.Error("the command has no terminal")
+	}
+	if !foreground(t, f.me()) {
+		t.Error("the command is not in the foreground")
+	}
+	y.types("\x03")
+	f.ended(4, 0, false)
+	y.types("mine again\n")
+	if got := f.says("after", 1)[0]; got != "mine again" {
+		t.Errorf("after the command the shell read %q", got)
+	}
+}
+
+// A command that could not be started was in the foreground for a moment.
+func TestTerminalCannotRun(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := command(t, plan{[]string{"/"}, never, time.Second}, y.login(`"$0"; read line; echo "$line" > after`))
+	if f.first.Code != 126 {
+		t.Errorf("got %+v, want code 126", f.first)
+	}
+	y.types("mine again\n")
+	f.says("after", 1)
+}
+
+// A command with job control of its own leaves a group of its own in the
+// foreground when it is killed.
+func TestTerminalNested(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := command(t, plan{[]string{"bash", "-c", `set -m; sh -c 'echo $$ > me; exec sleep 1000'; exit`}, never, time.Second},
+		y.login(`"$0"; read line; echo "$line" > after`))
+	me := f.me()
+	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground" })
+	f.order("stop")
+	f.ended(143, syscall.SIGTERM, true)
+	y.types("mine again\n")
+	if got := f.says("after", 1)[0]; got != "mine again" {
+		t.Errorf("after the command the shell read %q", got)
+	}
+}
+
+// A command that was killed cannot put the terminal's modes back.
+func TestTerminalModes(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `stty raw -echo; kill -KILL $$`, y.login(`"$0"; echo > after; read line`))
+	f.ended(137, syscall.SIGKILL, false)
+	f.says("after", 1)
+	modes, err := unix.IoctlGetTermios(int(y.line.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := uint32(unix.ECHO | unix.ICANON); modes.Lflag&want != want {
+		t.Error("the terminal was left raw")
+	}
+}
+
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `echo $$ > me; exec sleep 1000`, y.login(`"$0"; exit`))
+	f.me()
+	y.keyboard.Close()
+	f.ended(129, syscall.SIGHUP, false)
+}
+
+func TestStopAndContinue(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `trap 'exit 4' INT; echo $$ > me; `+forever, y.login(`
+		set -m
+		"$0"; echo $? > stopped
+		read line
+		fg; echo $? > ended`))
+	me := f.me()
+	y.types("\x1a")
+	if got := f.says("stopped", 1)[0]; got != "148" { // 128 + SIGTSTP
+		t.Errorf("the shell saw %s, want 148", got)
+	}
+	inState(t, me, "T")
+	y.types("go on\n")
+	inState(t, me, "SR")
+	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground again" })
+	y.types("\x03")
+	f.ended(4, 0, false)
+	f.says("ended", 1)
+}
+
+// Without a shell that could continue it, ^Z must not stop a command for good.
+func TestStopWithoutShell(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `trap 'exit 4' INT; trap 'echo >> conts' CONT; echo $$ > me; `+forever, y.login(`exec "$0"`))
+	me := f.me()
+	y.types("\x1a")
+	f.says("conts", 1)
+	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground again" })
+	y.types("\x03")
+	f.ended(4, 0, false)
+}
+
+func TestStoppedPastDeadline(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, 5*time.Second, time.Second, `echo $$ > me; `+forever, y.login(`
+		set -m
+		"$0"; echo $? > stopped
+		read line
+		fg; echo > ended`))
+	me := f.me()
+	y.types("\x1a")
+	f.says("stopped", 1)
+	inState(t, me, "Z")
+	y.types("go on\n")
+	f.ended(143, syscall.SIGTERM, true)
+}
+
+// In a pipeline the command is in the background until it reads.
+func TestTerminalOnDemand(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `echo $$ > me; read line; echo "$line" > got; `+forever, y.login(`"$0" | env -i cat; read line; echo "$line" > after`))
+	me := f.me()
+	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground" })
+	y.types("hello\n")
+	if got := f.says("got", 1)[0]; got != "hello" {
+		t.Errorf("the command read %q", got)
+	}
+	f.order("stop")
+	f.ended(143, syscall.SIGTERM, true)
+	y.types("mine again\n")
+	f.says("after", 1)
+}
+
+// A job that the shell has put in the background must leave the terminal alone.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `echo $$ > me; `+forever, y.login(`
+		set -m
+		"$0"; echo $? > stopped
+		bg; echo > going
+		read line; echo "$line" > first
+		read line`))
+	me := f.me()
+	y.types("\x1a")
+	f.says("going", 1)
+	inState(t, me, "SR")
+	if foreground(t, me) {
+		t.Error("the command took the terminal from the shell")
+	}
+	y.types("one\n")
+	f.says("first", 1)
+	job := f.running(f.exe)
+	f.order("stop")
+	f.ended(143, syscall.SIGTERM, true)
+	eventually(t, func() (bool, string) { return strings.Contains("Z", state(job)), "the parent runs" })
+	if !foreground(t, f.parent.Process.Pid) {
+		t.Error("the shell has lost the terminal")
+	}
+}

@@ -1,0 +1,55 @@
+package guardian
+
+import (
+	"os"
+	"syscall"
+)
+
+// entitle has nothing to do: the process goes by the name of its file.
+func entitle() {}
+
+// adopt has nothing to do here: the system has no subreaper.
+func adopt() error { return nil }
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func executable() (string, error) { return os.Executable() }
+
+// A tree is what must go: a process group. Its leader is reaped when it ends,
+// so that from then on only what is left of the group keeps the number from
+// being reused. Numbers are given out in turn, so there is no danger within the
+// moments between two sweeps.
+type tree struct {
+	group int
+	told  bool
+	wait  *syscall.WaitStatus // not to be had here
+}
+
+func newTree(group int, _ map[int]bool) *tree { return &tree{group: group} }
+
+// sweep sends sig to what is left, SIGTERM once only.
+func (t *tree) sweep(sig syscall.Signal) (left bool) {
+	if t.group == 0 || syscall.Kill(-t.group, 0) != nil {
+		return false
+	}
+	if sig == syscall.SIGKILL || !t.told {
+		_ = syscall.Kill(-t.group, sig)
+	}
+	if sig == syscall.SIGTERM && !t.told {
+		t.told = true
+		_ = syscall.Kill(-t.group, syscall.SIGCONT) // it takes no signal while it is stopped
+	}
+	return true
+}
+
+type proc struct{ pid int }
+
+func children() ([]proc, error) { return nil, nil }
+
+// change tells that a child was stopped or has ended, each once.
+func change(pid int) (status syscall.WaitStatus, changed bool) {
+	got, err := syscall.Wait4(pid, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+	return status, err == nil && got == pid
+}
+
+func reapOrphans(int) {}

@@ -1,0 +1,177 @@
+package guardian
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// entitle gives the process the guardian's name in ps and top, which would show
+// the "exe" of /proc/self/exe.
+func entitle() { _ = os.WriteFile("/proc/self/comm", []byte(title), 0) } // cut to 15 bytes
+
+// adopt makes this process the new parent of each descendant that loses its
+// own, so that none can escape by daemonising.
+func adopt() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become a subreaper: %w", err)
+	}
+	if _, err := children(); err != nil {
+		return fmt.Errorf("cannot find descendants, is /proc mounted?: %w", err)
+	}
+	return nil
+}
+
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// executable names this program as it runs, even if its file was replaced.
+func executable() (string, error) { return "/proc/self/exe", nil }
+
+// A tree is what must go: a process group, and all direct children of this
+// process but those spared. Only direct children are signalled by pid: nobody
+// but this process can reap them, so none of these pids can mean a stranger.
+// Their own children become direct ones when they die, so sweeping until
+// nothing is left reaches every descendant.
+type tree struct {
+	group  int // 0: unknown, or gone with its reaped leader
+	spared map[int]bool
+	told   map[int]bool        // pids, and -group, that have had their SIGTERM
+	denied map[int]bool        // the same, that may not be signalled
+	wait   *syscall.WaitStatus // how the leader of the group ended, once reaped
+}
+
+// sweep sends sig to what is left, SIGTERM once only, and reaps what has died.
+// What it reaped still counts as left: a child of that process can have been
+// passed over, because it was not a direct child yet when it was looked at.
+func (t *tree) sweep(sig syscall.Signal) (left bool) {
+	if t.group != 0 {
+		t.signal(-t.group, sig)
+	}
+	procs, err := children()
+	if err != nil {
+		return true // out of file descriptors, say; the next sweep sees more
+	}
+	for _, p := range procs {
+		if t.spared[p.pid] {
+			continue
+		}
+		left = true
+		switch {
+		case p.zombie:
+			t.reap(p.pid)
+		case sig == syscall.SIGKILL || p.group != t.group:
+			t.signal(p.pid, sig)
+		}
+	}
+	return left
+}
+
+func (t *tree) signal(pid int, sig syscall.Signal) {
+	if sig == syscall.SIGTERM && t.told[pid] {
+		return
+	}
+	err := syscall.Kill(pid, sig)
+	if sig == syscall.SIGTERM {
+		t.told[pid] = true
+		_ = syscall.Kill(pid, syscall.SIGCONT) // it takes no signal while it is stopped
+	}
+	if errors.Is(err, syscall.EPERM) && !t.denied[pid] {
+		t.denied[pid] = true
+		fmt.Fprintf(os.Stderr, "leasehold: cannot end process %d: %v: it may outlive the lease; end it by hand\n", pid, err)
+	}
+}
+
+func (t *tree) reap(pid int) {
+	var status syscall.WaitStatus
+	if got, _ := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); got != pid {
+		return
+	}
+	delete(t.told, pid)
+	delete(t.denied, pid)
+	if pid == t.group {
+		t.wait, t.group = &status, 0
+	}
+}
+
+func newTree(group int, spared map[int]bool) *tree {
+	return &tree{group: group, spared: spared, told: map[int]bool{}, denied: map[int]bool{}}
+}
+
+type proc struct {
+	pid, group int
+	zombie     bool
+}
+
+// children lists the direct children of this process.
+func children() ([]proc, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // it was only read
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var procs []proc
+	self := strconv.Itoa(os.Getpid())
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // reaped by now, so it was nobody that is left here
+		}
+		if err != nil {
+			return nil, err
+		}
+		// After the name, which may itself contain anything: state, parent, group.
+		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+		fields := strings.Fields(rest)
+		if len(fields) < 3 || fields[1] != self {
+			continue
+		}
+		group, _ := strconv.Atoi(fields[2])
+		procs = append(procs, proc{pid, group, fields[0] == "Z" || fields[0] == "X"})
+	}
+	return procs, nil
+}
+
+// change tells, once for each, that a child was stopped, and again and again
+// that it has ended: it leaves the child unreaped.
+func change(pid int) (syscall.WaitStatus, bool) {
+	if info := waitid(unix.P_PID, pid, unix.WSTOPPED); info.pid == int32(pid) {
+		return syscall.WaitStatus(info.status<<8 | 0x7f), true
+	}
+	info := waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	switch {
+	case info.pid != int32(pid):
+		return 0, false
+	case info.code == cldExited:
+		return syscall.WaitStatus(info.status << 8), true
+	case info.code == cldDumped:
+		return syscall.WaitStatus(info.status | 0x80), true
+	}
+	return syscall.WaitStatus(info.status), true
+}
+
+// reapOrphans reaps what has died, up to the command itself.
+func reapOrphans(command int) {
+	for {
+		pid := int(waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT).pid)
+		if pid == 0 || pid == command {
+			return
+		}
+		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+	}
+}

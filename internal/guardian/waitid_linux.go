@@ -1,0 +1,36 @@
+package guardian
+
+import (
+	"errors"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	wordSize  = int(unsafe.Sizeof(uintptr(0)))
+	cldExited = 1
+	cldDumped = 3
+)
+
+// A siginfo is the kernel's siginfo_t as waitid fills it.
+type siginfo struct {
+	signo, errno, code int32
+	_                  [wordSize/4 - 1]int32
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [96]byte
+}
+
+// waitid never waits; a pid of 0 means that there was nothing.
+func waitid(kind, id, what int) siginfo {
+	for {
+		var info siginfo
+		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), what|unix.WNOHANG, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return info
+	}
+}
