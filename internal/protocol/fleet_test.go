@@ -334,7 +334,7 @@ func FuzzFleet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {
 		if len(choices) > 4096 {
-			t.Skip("longer histories only take longer")
+			return // longer histories only take longer
 		}
 		next := func(n int) int {
 			if len(choices) == 0 {
