@@ -73,7 +73,7 @@ func (c *call) unanswered(err error) verdict {
 	case !c.handed.Load():
 		return verdict{kind: store.ErrUnavailable}
 	case c.sought.Load() && !c.sent.Load():
-		return verdict{store.ErrUnavailable, "no connection to the server, nothing was sent"}
+		return verdict{store.ErrUnavailable, "no connection to the server, nothing was sent; check the endpoint and the network"}
 	}
 	return verdict{kind: c.unsettled()}
 }
