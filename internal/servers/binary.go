@@ -67,14 +67,16 @@ func pinnedDir() (string, error) {
 	}
 }
 
-var errNoNpm = errors.New("s3rver: there is no npm on PATH to install it with")
+// errNoS3rver: the machine cannot install s3rver, because it has no npm or npm
+// reaches no packages.
+var errNoS3rver = errors.New("s3rver cannot be installed here")
 
 // installS3rver returns the path of s3rver's script, in a cache directory into
 // which npm installs it once.
 func installS3rver(ctx context.Context) (string, error) {
 	const version = "3.7.1"
 	if _, err := exec.LookPath("npm"); err != nil {
-		return "", errNoNpm
+		return "", fmt.Errorf("%w: there is no npm on PATH", errNoS3rver)
 	}
 	cache, err := cacheDir()
 	if err != nil {
@@ -95,9 +97,9 @@ func installS3rver(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-save", "--no-audit", "--no-fund", "s3rver@"+version)
+	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-save", "--no-audit", "--no-fund", "--fetch-retries=1", "s3rver@"+version)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("install s3rver: %w\n%s", err, out)
+		return "", fmt.Errorf("%w: npm: %w: %.200s", errNoS3rver, err, bytes.ReplaceAll(out, []byte("\n"), []byte(" ")))
 	}
 	if _, err := os.Stat(script); err != nil {
 		return "", fmt.Errorf("install s3rver: %w", err)

@@ -82,13 +82,13 @@ func Start(t testing.TB, name string) *Server {
 }
 
 // StartS3rver starts s3rver, which ignores every condition of a write: the
-// negative control, which a test of safety must notice. It is skipped where
-// there is no npm to install it with.
+// second negative control, after [ProxyOptions.DropConditions], which a test of
+// safety must notice. It is skipped where npm is not there or reaches no packages.
 func StartS3rver(t testing.TB) *Server {
 	t.Helper()
 	skipLeftOut(t, "s3rver")
 	script, err := installS3rver(t.Context())
-	if errors.Is(err, errNoNpm) {
+	if errors.Is(err, errNoS3rver) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -103,7 +103,7 @@ func TestSkipReasons(t *testing.T) {
 		got = append(got, s.String())
 	}
 	want := []string{
-		"example.com/rec/skip TestSkips: there is no npm on PATH",
+		"example.com/rec/skip TestSkips: s3rver cannot be installed here: there is no npm on PATH",
 		"example.com/rec/skip TestSub/windows: needs Windows, not this one",
 		"example.com/rec/skip TestSilent: no reason given",
 	}
@@ -185,7 +185,7 @@ func TestSummary(t *testing.T) {
 tested against: gofakes3
 left out: minio (by LEASEHOLD_TEST_WITHOUT)
 could not be built: versitygw
-skipped: example.com/rec/skip TestSkips: there is no npm on PATH
+skipped: example.com/rec/skip TestSkips: s3rver cannot be installed here: there is no npm on PATH
 skipped: example.com/rec/skip TestSub/windows: needs Windows, not this one
 skipped: example.com/rec/skip TestSilent: no reason given
 5 passed, 2 failed, 3 skipped
