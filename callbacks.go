@@ -1,19 +1,30 @@
 package leasehold
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // callbacks runs functions of the user one after the other, each in the order in
 // which it was added, on a goroutine that ends when there are none left.
 type callbacks struct {
+	patience time.Duration     // how long one may take before it is reported
+	hangs    func(name string) // reports it
+
 	mu      sync.Mutex
-	pending []func()
+	pending []callback
 	running bool
 }
 
-func (c *callbacks) add(f func()) {
+type callback struct {
+	name string
+	call func()
+}
+
+func (c *callbacks) add(name string, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending = append(c.pending, f)
+	c.pending = append(c.pending, callback{name, call})
 	if !c.running {
 		c.running = true
 		go c.run()
@@ -28,9 +39,11 @@ func (c *callbacks) run() {
 			c.mu.Unlock()
 			return
 		}
-		f := c.pending[0]
+		next := c.pending[0]
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
-		f()
+		late := time.AfterFunc(c.patience, func() { c.hangs(next.name) })
+		next.call()
+		late.Stop()
 	}
 }

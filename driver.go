@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
 )
 
 // A driver gives one candidate of the protocol its clock, its timer and its
@@ -32,6 +33,14 @@ type driver struct {
 	quit      context.CancelFunc // ends the read under way
 	shown     layout.Snapshot    // by the last read
 	lease     *Lease             // from its grant until its release is settled
+	record    protocol.Record    // as last seen, to tell what has changed
+	exists    bool
+	last      time.Time // when the store last answered
+	failures  int       // of requests, in a row
+	requests  Requests
+
+	// changed is told of every change that is seen, while the driver is locked.
+	changed func(Change)
 
 	calls callbacks
 }
@@ -47,7 +56,11 @@ type result struct {
 const maxSleep = time.Second
 
 func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts LockOptions) *driver {
-	return &driver{lock: lock, at: at, cfg: cfg, opts: opts, candidate: protocol.New(cfg)}
+	d := &driver{lock: lock, at: at, cfg: cfg, opts: opts, candidate: protocol.New(cfg)}
+	d.calls = callbacks{patience: cfg.TTL, hangs: func(name string) {
+		opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", at.String(), "callback", name)
+	}}
+	return d
 }
 
 // acquire begins an acquisition. Its one result comes on the channel.
@@ -70,15 +83,24 @@ func (d *driver) cancel() {
 	d.stepLocked(protocol.Cancel{})
 }
 
-// release ends the lease and sends the release.
-func (d *driver) release(l *Lease) {
+// release ends the lease and sends the release, which may name a successor.
+func (d *driver) release(l *Lease, successor string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l.ctx.Err() == nil && !l.Valid() {
 		d.stepLocked(protocol.Tick{}) // it is lost, and no timer has run since
 	}
 	l.end(ErrReleased)
-	d.stepLocked(protocol.Release{})
+	d.stepLocked(protocol.Release{Successor: successor})
+}
+
+// giveUp ends a lease whose work has not stopped; it must still be released.
+func (d *driver) giveUp(l *Lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lease == l {
+		d.stepLocked(protocol.GiveUp{})
+	}
 }
 
 // step passes an event to the candidate and carries out what it answers.
@@ -135,8 +157,14 @@ func (d *driver) do(action protocol.Action) {
 		d.seen = d.describe(a.Record)
 		if d.opts.OnWait != nil {
 			seen := d.seen
-			d.calls.add(func() { d.opts.OnWait(seen) })
+			d.calls.add("OnWait", func() { d.opts.OnWait(seen) })
 		}
+	case protocol.Seen:
+		d.seenNew()
+	case protocol.Overdue:
+		d.tell(Change{Kind: Expired, Info: d.describe(a.Record)})
+	case protocol.Unreadable:
+		d.tell(Change{Kind: Unreadable, Info: d.describe(d.record), Err: a.Err})
 	case protocol.Vanished:
 		d.opts.Logger.Warn("the lock's object was deleted: from now on its tokens grow only if the store's clock is right",
 			"lock", d.at.String(), "token", a.Record.Token)
@@ -160,11 +188,51 @@ func (d *driver) describe(r protocol.Record) Info {
 	return describe(d.lock.key, s)
 }
 
+// seenNew finds out what changed since the object was last seen.
+func (d *driver) seenNew() {
+	before, existed := d.record, d.exists
+	var version protocol.Version
+	d.record, version, d.exists = d.candidate.Observed()
+	held := existed && before.Held
+	c := Change{Info: describe(d.lock.key, layout.Snapshot{Record: d.record, Version: version})}
+	switch {
+	case !d.exists && existed:
+		c.Kind = Vanished
+	case !d.exists, !d.record.Held && !held:
+		return
+	case !d.record.Held:
+		c.Kind = Resigned
+	case held && before.Token == d.record.Token:
+		c.Kind = Renewed
+	case held:
+		c.Kind = TakenOver
+	default:
+		c.Kind = Elected
+	}
+	d.tell(c)
+}
+
+func (d *driver) tell(c Change) {
+	if d.changed != nil {
+		c.Time = time.Now()
+		d.changed(c)
+	}
+}
+
+// answered takes note of an answer, or of its absence.
+func (d *driver) answered(err error) {
+	if err != nil && !errors.Is(err, store.ErrNotModified) {
+		d.failures++
+		return
+	}
+	d.failures, d.last = 0, time.Now()
+}
+
 func (d *driver) renewed() {
 	d.lease.deadline.Store(int64(d.candidate.Deadline()))
 	if d.opts.OnRenew != nil {
 		lease := d.lease
-		d.calls.add(func() { d.opts.OnRenew(lease) })
+		d.calls.add("OnRenew", func() { d.opts.OnRenew(lease) })
 	}
 }
 
@@ -173,7 +241,7 @@ func (d *driver) lost(cause error) {
 	lease.end(cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
 	if d.opts.OnLost != nil {
-		d.calls.add(func() { d.opts.OnLost(lease, cause) })
+		d.calls.add("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
 }
 
@@ -193,6 +261,8 @@ func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.quit, d.shown = nil, s
+	d.requests.Reads++
+	d.answered(err)
 	d.stepLocked(layout.ReadDone(s, err))
 }
 
@@ -200,7 +270,11 @@ func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protoco
 	version, err := d.at.Write(ctx, a)
 	cancel()
 	d.opts.Logger.Debug("write", "lock", d.at.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
-	d.step(layout.WriteDone(version, err))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.requests.Writes++
+	d.answered(err)
+	d.stepLocked(layout.WriteDone(version, err))
 }
 
 // heldError says who holds the lock, if that is known, and why the acquisition

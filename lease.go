@@ -90,8 +90,8 @@ func (l *Lease) end(cause error) {
 	l.cancel(cause)
 }
 
-// letGo begins the release, once.
-func (l *Lease) letGo() { l.release.Do(func() { l.d.release(l) }) }
+// letGo begins the release, once. It may name a successor.
+func (l *Lease) letGo(successor string) { l.release.Do(func() { l.d.release(l, successor) }) }
 
 // patience is how long a release may keep its caller waiting that cannot wait
 // by a context of its own.
@@ -108,13 +108,15 @@ const patience = 5 * time.Second
 // so that a deferred Release works. If the store does not answer for a TTL, the
 // error says so: then the others wait the lease out. If the lease had been lost,
 // the error matches [ErrLost]. Further calls return what the first one did.
-func (l *Lease) Release(ctx context.Context) error {
+func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
+
+func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 	}
-	l.letGo()
+	l.letGo(successor)
 	select {
 	case <-l.released:
 	case <-ctx.Done():

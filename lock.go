@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -28,6 +29,11 @@ type Lock struct {
 // NewLock makes a candidate for the lock that lies in st under key. It sends
 // nothing. It fails if the key or an option cannot be used, and says which.
 func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
+	return newLock(st, key, opts, func(*protocol.Config) {})
+}
+
+// newLock is NewLock with a say in the protocol's configuration.
+func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.Config)) (*Lock, error) {
 	if st == nil {
 		return nil, errors.New("the store of a lock is nil")
 	}
@@ -42,6 +48,7 @@ func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
+	tune(&cfg)
 	l := &Lock{key: key}
 	l.d = newDriver(l, layout.Object{Store: st, Key: key}, cfg, o)
 	return l, nil
@@ -101,7 +108,7 @@ func (l *Lock) acquire(ctx context.Context, ev protocol.Acquire) (*Lease, error)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.
-		r.lease.letGo()
+		r.lease.letGo("")
 		return nil, ctx.Err()
 	case r.lease != nil:
 		return r.lease, nil
@@ -155,6 +162,66 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		}
 	}()
 	return f(work, lease)
+}
+
+// ErrTokenChanged: the lock's token is not the one that was named.
+var ErrTokenChanged = errors.New("the token is another")
+
+// Break frees a lock by hand, if its token is still token, and returns what is
+// there then. A lock that is free already is no error; one whose token is another
+// gives [ErrTokenChanged], and none at all store.ErrNotExist. The former holder,
+// if it is alive, notices at its next renewal and works on until then: only what
+// checks the token is protected from that. It costs one read and one write.
+func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
+	s, info, err := l.look(ctx)
+	switch {
+	case err != nil:
+		return info, err
+	case !info.Exists:
+		return info, fmt.Errorf("the lock %v: %w", l.d.at, store.ErrNotExist)
+	case info.Token != token:
+		return info, fmt.Errorf("the lock %v: %w: it is %d, not %d", l.d.at, ErrTokenChanged, info.Token, token)
+	case !info.Held:
+		return info, nil
+	}
+	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
+	w.Record.Held, w.Record.WriteID, w.Record.RenewedAt = false, newIncarnation(), time.Now()
+	version, err := l.d.at.Write(ctx, w)
+	if err == nil {
+		return describe(l.key, layout.Snapshot{Record: w.Record, Version: version}), nil
+	}
+	// Our write may have landed, or the holder have renewed since: look.
+	if _, info, again := l.look(ctx); again == nil && info.Token == token && !info.Held {
+		return info, nil
+	}
+	return Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", l.d.at, err)
+}
+
+// List yields the locks under a prefix of a store, in byte order of their keys, for
+// one listing and one read each. An object that is not a lock is yielded as an
+// error that matches [ErrForeignObject], with its key in the Info, and the next one
+// follows; any other error is the last.
+func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for entry, err := range st.List(ctx, prefix, "") {
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			at := layout.Object{Store: st, Key: entry.Key}
+			s, err := at.Look(ctx, "")
+			info := Info{Key: entry.Key, Age: -1}
+			switch {
+			case err == nil && !s.Exists:
+				continue // gone since it was listed
+			case err == nil:
+				info = describe(entry.Key, s)
+			}
+			if !yield(info, err) || err != nil && !errors.Is(err, ErrForeignObject) {
+				return
+			}
+		}
+	}
 }
 
 // Inspect reads the lock without taking it, by one read. A lock that does not

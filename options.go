@@ -156,11 +156,11 @@ func describe(key string, s layout.Snapshot) Info {
 		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt, ExpiresAt: r.ExpiresAt,
 		Age: -1, Version: store.Version(s.Version),
 	}
-	if !s.Date.IsZero() && !s.LastModified.IsZero() {
-		i.Age = max(s.Date.Sub(s.LastModified), 0)
+	age, told := s.Age()
+	if told {
+		i.Age = age
 	}
-	age := i.Age
-	if age < 0 && !i.RenewedAt.IsZero() {
+	if !told && !i.RenewedAt.IsZero() {
 		age = time.Since(i.RenewedAt)
 	}
 	// A store shows both its times in whole seconds, and some let one lag.

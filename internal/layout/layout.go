@@ -98,6 +98,15 @@ func Final(err error) bool {
 	return errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrNoBucket) || errors.Is(err, store.ErrInvalid)
 }
 
+// Age is the time since the record was written, by the store's own clock, if the
+// store tells both of its times. They may contradict each other: then it is 0.
+func (s Snapshot) Age() (time.Duration, bool) {
+	if s.Date.IsZero() || s.LastModified.IsZero() {
+		return 0, false
+	}
+	return max(s.Date.Sub(s.LastModified), 0), true
+}
+
 // ReadDone makes of the answer of a Look what the candidate wants to know.
 func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	switch {
@@ -110,7 +119,8 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	case !s.Exists:
 		return protocol.ReadDone{Shown: protocol.Absent, Date: s.Date}
 	}
-	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record}
+	age, _ := s.Age()
+	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age}
 }
 
 // WriteDone makes of the answer of a Write what the candidate wants to know.

@@ -50,6 +50,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	}
 	c.contacted, c.readErrs = true, 0
 	c.due = now.Clock
+	c.pace.before, c.pace.looked = c.pace.looked, now.Clock
 	switch ev.Shown {
 	case Same:
 		c.same(now)
@@ -74,8 +75,9 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 	limit := c.cfg.TTL / 6
 	if c.phase == clear {
 		limit = max(Renewal(c.cfg.TTL), time.Second)
+		out.add(Unreadable{ev.Err})
 	}
-	c.due = now.Clock + retryDelay(c.readErrs, limit)
+	c.due = now.Clock + c.retryDelay(c.readErrs, limit)
 	tired := c.readErrs >= firstContact && (!c.contacted || c.want == atOnce)
 	if c.phase == clear && c.want != nothing && (ev.Fatal || tired) {
 		c.fail(ev.Err, now, out)
@@ -90,7 +92,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 // the same condition can settle it (rule A6).
 func (c *Candidate) same(now Now) {
 	c.obs.fresh = true
-	c.due = now.Clock + retryDelay(c.writeErrs-1, c.cfg.TTL/6)
+	c.due = now.Clock + c.retryDelay(c.writeErrs-1, c.cfg.TTL/6)
 }
 
 func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
@@ -104,6 +106,9 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	}
 	c.settle(ev.Version)
 	c.observe(ev.Record, ev.Version, now.Clock)
+	if c.cfg.FastStart && ev.Age >= fastStart(ev.Record.TTL) {
+		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
+	}
 	c.writeErrs = 0
 	if c.phase == held {
 		c.lose(fmt.Errorf("%w: holder %q, token %d", ErrTaken, ev.Record.Holder, ev.Record.Token), out)
@@ -121,6 +126,9 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 		c.released(err, out)
 	case c.want != nothing:
 		c.fail(err, now, out)
+	case c.watching:
+		out.add(Unreadable{err})
+		c.due = now.Clock + Renewal(c.cfg.TTL)
 	}
 }
 

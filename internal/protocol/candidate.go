@@ -29,6 +29,17 @@ type Config struct {
 	Address     string
 	Meta        map[string]string
 	Existing    bool // never create the object
+
+	// FastStart lets the candidate take over without waiting when the store's
+	// own clock says that the record is old enough.
+	FastStart bool
+	// Follow paces the waiting as for an election, which is long: see follow.
+	Follow bool
+	// Frequent and Infrequent are the intervals of a follower, in transition and
+	// trouble, and while the leader is stable. Zero: from the leader's TTL.
+	Frequent, Infrequent time.Duration
+	// Retries are the pauses after failures in a row. Nil: DefaultRetries.
+	Retries []time.Duration
 }
 
 // What a candidate may say of an acquisition that failed or of a lease that ended.
@@ -39,6 +50,7 @@ var (
 	ErrTaken     = errors.New("another candidate took the lock")
 	ErrVanished  = errors.New("the lock's object was deleted")
 	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
+	ErrGivenUp   = errors.New("its holder gave it up before the work had stopped")
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
 )
 
@@ -95,8 +107,10 @@ type observation struct {
 	version  Version // empty: there is no object
 	record   Record  // the last record seen, kept when the object vanishes
 	takeable time.Duration
-	top      int64 // the largest token ever seen
-	base     int64 // where there is no object, the store's time in milliseconds
+	first    time.Duration // when this version was first seen
+	overdue  bool          // Overdue has told of this version
+	top      int64         // the largest token ever seen
+	base     int64         // where there is no object, the store's time in milliseconds
 }
 
 // A Candidate is one competitor for one lock: its whole memory and all its
@@ -119,12 +133,15 @@ type Candidate struct {
 	until    time.Duration // when to give up settling what nobody waits for
 
 	due       time.Duration // the next step, if no request is under way
-	poll      time.Duration
-	told      int64 // the token of the holder that Waiting told of
-	contacted bool  // the store has answered in this acquisition
-	readErrs  int   // in a row
-	writeErrs int   // in a row
-	slow      int   // claims in a row that came too late to be used
+	pace      pace          // of looking at what another holds
+	watching  bool          // look, even if nobody wants the lock
+	successor string        // whom the release is to name
+	news      bool          // Seen is to tell of the observation
+	told      int64         // the token of the holder that Waiting told of
+	contacted bool          // the store has answered in this acquisition
+	readErrs  int           // in a row
+	writeErrs int           // in a row
+	slow      int           // claims in a row that came too late to be used
 	seq       uint64
 	rng       uint64
 }
@@ -151,10 +168,16 @@ func (c *Candidate) Deadline() time.Duration { return c.deadline }
 // Lease is the record of the lease that is held, or was held last.
 func (c *Candidate) Lease() Record { return c.lease }
 
+// Observed is what the candidate last saw: the record, its version, and whether
+// there is an object. Before the first answer there is none.
+func (c *Candidate) Observed() (r Record, v Version, exists bool) {
+	return c.obs.record, c.obs.version, c.obs.known && c.obs.version != ""
+}
+
 // Idle reports that the candidate holds nothing, wants nothing and waits for no
 // answer: until the next Acquire there is nothing to drive.
 func (c *Candidate) Idle() bool {
-	return c.phase == clear && c.want == nothing && c.busy == none && len(c.attempts) == 0
+	return c.phase == clear && c.busy == none && !c.wanting()
 }
 
 // Wake is the reading of the clock at which the driver must pass in a Tick, and
@@ -171,9 +194,9 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 }
 
 // wanting reports that the candidate, holding nothing, has something to do: get
-// the lock, or settle a claim that nobody waits for any more.
+// the lock, settle a claim that nobody waits for any more, or watch.
 func (c *Candidate) wanting() bool {
-	return c.phase == clear && (c.want != nothing || len(c.attempts) > 0)
+	return c.phase == clear && (c.want != nothing || len(c.attempts) > 0 || c.watching)
 }
 
 // mine reports that a record was written by this candidate. That is never
@@ -229,13 +252,29 @@ func (c *Candidate) settle(current Version) {
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
 func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	c.obs.known, c.obs.fresh = true, true
-	c.obs.version, c.obs.record, c.obs.takeable = v, r, now
+	c.pace.renewed(c.obs.record, r)
+	lookedOn := c.told == c.obs.record.Token && c.told != 0
+	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
 	c.obs.top = max(c.obs.top, r.Token)
-	if r.Held && !c.mine(r) {
-		// The record's TTL, not ours: its holder counts by that. Of a record of
-		// our own nobody else can hold a lease.
-		c.obs.takeable += Patience(r.TTL) + c.jitter(r.TTL/10)
+	c.news = true
+	switch {
+	case c.mine(r): // of a record of our own nobody else can hold a lease
+	case r.Held:
+		// The record's TTL, not ours: its holder counts by that.
+		c.obs.takeable += Patience(r.TTL) + c.spread(r.TTL/10)
+	case r.Successor != "" && r.Successor != c.cfg.Holder:
+		// Only a courtesy: the conditional write decides.
+		c.obs.takeable += Renewal(r.TTL) + Margin(r.TTL) + c.spread(r.TTL/10)
+	case c.cfg.Follow && lookedOn && r.Successor == "":
+		c.obs.takeable += c.spread(c.frequent(r)) // they all look at about this time
 	}
+}
+
+// spread gives a time from 0 to d for one of many that would otherwise act at the
+// same moment. Most are late and few are early (the largest of four draws), so
+// that the others can see that the first has acted, however many there are.
+func (c *Candidate) spread(d time.Duration) time.Duration {
+	return max(c.jitter(d), c.jitter(d), c.jitter(d), c.jitter(d))
 }
 
 // vanish takes in an answer that showed no object, and reports whether there was
@@ -246,7 +285,8 @@ func (c *Candidate) vanish(date time.Time, now Now) bool {
 		c.obs.takeable = now.Clock
 	}
 	if was {
-		c.obs.takeable += Patience(c.obs.record.TTL) + c.jitter(c.obs.record.TTL/10)
+		c.obs.takeable += Patience(c.obs.record.TTL) + c.spread(c.obs.record.TTL/10)
+		c.news = true
 	}
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
 	c.obs.base = base(date, now.Wall)

@@ -68,7 +68,9 @@ func newFleet(size int, choose func(int) int) *fleet {
 
 func (f *fleet) start(m *member) {
 	f.starts++
-	m.c = protocol.New(protocol.Config{Incarnation: fmt.Sprintf("i%d", f.starts), TTL: m.ttl, Holder: "same name"})
+	m.c = protocol.New(protocol.Config{
+		Incarnation: fmt.Sprintf("i%d", f.starts), TTL: m.ttl, Holder: "same name", Follow: f.choose(2) == 0,
+	})
 	m.asked, m.wants, m.leased = nil, false, false
 }
 
@@ -195,6 +197,8 @@ func (f *fleet) act() {
 		switch f.choose(8) {
 		case 0: // a crash, and a restart under the same name
 			f.start(m)
+		case 3:
+			f.step(m, protocol.Watch{On: f.choose(2) == 0})
 		case 1, 2:
 			m.ttl = []time.Duration{6, 9, 12}[f.choose(3)] * time.Second
 			f.step(m, protocol.Retune{TTL: m.ttl})
@@ -245,6 +249,9 @@ func (f *fleet) giveUp(m *member) {
 func (f *fleet) user(m *member) {
 	switch {
 	case m.leased:
+		if f.choose(4) == 0 {
+			f.step(m, protocol.GiveUp{})
+		}
 		m.leased = false
 		f.step(m, protocol.Release{})
 	case m.wants && f.choose(3) == 0:

@@ -38,6 +38,9 @@ type Record struct {
 	WriteID string // unique to the attempt that wrote this (rule A2)
 	Session string
 	Meta    map[string]string
+	// Successor names the holder that a release would like to come next; the
+	// others let it go first for a moment.
+	Successor string
 
 	// For people, by the writer's wall clock. The protocol never reads them.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
@@ -59,6 +62,7 @@ type wire struct {
 	WriteID    string            `json:"write_id"`
 	Session    string            `json:"session"`
 	Meta       map[string]string `json:"meta,omitempty"`
+	Successor  string            `json:"successor,omitempty"`
 	AcquiredAt string            `json:"acquired_at,omitempty"`
 	RenewedAt  string            `json:"renewed_at,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"`
@@ -79,7 +83,7 @@ func (r Record) Encode() ([]byte, error) {
 	}
 	w := wire{
 		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
-		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta,
+		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
 		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
 	}
 	if r.Held {
@@ -107,7 +111,7 @@ func (r Record) Encode() ([]byte, error) {
 }
 
 func (r Record) texts() []string {
-	texts := []string{r.Holder, r.Address, r.Session, r.WriteID}
+	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID}
 	for k, v := range r.Meta {
 		texts = append(texts, k, v)
 	}
@@ -174,6 +178,7 @@ func (f fields) texts(r *Record) error {
 		{"address", &r.Address},
 		{"write_id", &r.WriteID},
 		{"session", &r.Session},
+		{"successor", &r.Successor},
 		{"acquired_at", &acquired},
 		{"renewed_at", &renewed},
 		{"expires_at", &expires},

@@ -80,6 +80,7 @@ type script struct {
 	c     *protocol.Candidate
 	cfg   protocol.Config
 	wrote []protocol.Record // by number, from 1
+	age   time.Duration
 }
 
 // wall is what wall clocks show when the clock reads zero.
@@ -147,6 +148,12 @@ func (s *script) configure(words []string) {
 			s.cfg.TTL = s.duration(value)
 		case "existing":
 			s.cfg.Existing = true
+		case "fast-start":
+			s.cfg.FastStart = true
+		case "follow":
+			s.cfg.Follow = true
+		case "infrequent":
+			s.cfg.Infrequent = s.duration(value)
 		case "restart": // a new candidate of the same name
 			s.cfg.Incarnation += "'"
 			s.c = protocol.New(s.cfg)
@@ -163,7 +170,15 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "cancel":
 		return protocol.Cancel{}
 	case "release":
-		return protocol.Release{}
+		e := protocol.Release{}
+		if len(args) > 0 {
+			e.Successor = args[0]
+		}
+		return e
+	case "watch":
+		return protocol.Watch{On: args[0] == "on"}
+	case "give-up":
+		return protocol.GiveUp{}
 	case "tick":
 		return protocol.Tick{}
 	case "retune":
@@ -187,7 +202,10 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "foreign":
 		return protocol.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", protocol.ErrForeign)}
 	case "found": // VERSION #NUMBER | VERSION held|free by NAME token N ttl D
-		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args)}
+		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args), Age: s.age}
+	case "age": // of the records found from now on, by the store's clock
+		s.age = s.duration(args[0])
+		return protocol.Tick{}
 	}
 	s.Fatalf("no event %q", name)
 	return nil
@@ -210,6 +228,8 @@ func (s *script) record(args []string) protocol.Record {
 			r.Token, _ = strconv.ParseInt(args[i+1], 10, 64)
 		case "ttl":
 			r.TTL = s.duration(args[i+1])
+		case "successor":
+			r.Successor = args[i+1]
 		case "write_id":
 			r.WriteID = args[i+1]
 		case "unknown":
@@ -263,6 +283,12 @@ func (s *script) show(action protocol.Action) string {
 		return fmt.Sprintf("waiting for %s, token %d", a.Record.Holder, a.Record.Token)
 	case protocol.Vanished:
 		return fmt.Sprintf("vanished: was token %d", a.Record.Token)
+	case protocol.Seen:
+		return "seen"
+	case protocol.Overdue:
+		return fmt.Sprintf("overdue: %s, token %d", a.Record.Holder, a.Record.Token)
+	case protocol.Unreadable:
+		return "unreadable: " + a.Err.Error()
 	case protocol.Failed:
 		return "failed: " + a.Err.Error()
 	case protocol.Lost:

@@ -18,15 +18,23 @@ type (
 	Cancel struct{}
 	// Release: the user has stopped all work under the lease. The candidate
 	// answers with one Released.
-	Release struct{}
+	Release struct {
+		Successor string // the holder that may go first; empty: none
+	}
+	// Watch: look at the lock even while nobody wants it, or no longer.
+	Watch struct{ On bool }
+	// GiveUp: the lease is no longer valid, though the work under it has not
+	// stopped. It is not renewed, and a Release must still come.
+	GiveUp struct{}
 	// ReadDone is the answer to a Read.
 	ReadDone struct {
 		Shown   Shown
-		Version Version   // Found
-		Record  Record    // Found
-		Date    time.Time // Absent: the store's own time, if it said
-		Err     error     // Foreign, Unread
-		Fatal   bool      // Unread: to try again is pointless (access denied)
+		Version Version       // Found
+		Record  Record        // Found
+		Date    time.Time     // Absent: the store's own time, if it said
+		Age     time.Duration // Found: since the record was written, by the store's own clock; 0 if it does not say
+		Err     error         // Foreign, Unread
+		Fatal   bool          // Unread: to try again is pointless (access denied)
 	}
 	// WriteDone is the answer to a Write. Only a clean success has no Err: all
 	// else, a refusal included, leaves it open whether the write has landed
@@ -36,8 +44,9 @@ type (
 		Err     error
 		Fatal   bool // nothing landed and to try again is pointless
 	}
-	// Retune: from the next write on, the TTL is this one.
-	Retune struct{ TTL time.Duration }
+	// Retune: from the next write and the next pause on, these are the TTL and
+	// the intervals.
+	Retune struct{ TTL, Frequent, Infrequent time.Duration }
 	// Tick: the clock has reached Wake.
 	Tick struct{}
 )
@@ -45,6 +54,8 @@ type (
 func (Acquire) event()   {}
 func (Cancel) event()    {}
 func (Release) event()   {}
+func (Watch) event()     {}
+func (GiveUp) event()    {}
 func (ReadDone) event()  {}
 func (WriteDone) event() {}
 func (Retune) event()    {}
@@ -90,6 +101,14 @@ type (
 	Failed struct{ Err error }
 	// Waiting: the acquisition waits for this holder. Once for each holder.
 	Waiting struct{ Record Record }
+	// Seen: the object is in a state that was not seen before, which Observed
+	// tells.
+	Seen struct{}
+	// Overdue: this record has not been renewed in time, so the lock may be
+	// taken. Once for each version.
+	Overdue struct{ Record Record }
+	// Unreadable: a look failed, or showed what is not a record.
+	Unreadable struct{ Err error }
 	// Vanished: somebody deleted the object of which this was the last record.
 	Vanished struct{ Record Record }
 	// Lost: the lease ended, because of Err. The work must stop now.
@@ -98,16 +117,19 @@ type (
 	Released struct{ Err error }
 )
 
-func (Read) action()     {}
-func (Write) action()    {}
-func (Granted) action()  {}
-func (Renewed) action()  {}
-func (Refused) action()  {}
-func (Failed) action()   {}
-func (Waiting) action()  {}
-func (Vanished) action() {}
-func (Lost) action()     {}
-func (Released) action() {}
+func (Read) action()       {}
+func (Write) action()      {}
+func (Granted) action()    {}
+func (Renewed) action()    {}
+func (Refused) action()    {}
+func (Failed) action()     {}
+func (Waiting) action()    {}
+func (Vanished) action()   {}
+func (Seen) action()       {}
+func (Overdue) action()    {}
+func (Unreadable) action() {}
+func (Lost) action()       {}
+func (Released) action()   {}
 
 // Op is what a Write means. All are conditional writes of one record; a layout
 // may carry them out differently.
@@ -138,7 +160,14 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Cancel:
 		c.cancel(now, &out)
 	case Release:
+		c.successor = ev.Successor
 		c.release(now)
+	case Watch:
+		c.watch(ev.On)
+	case GiveUp:
+		if c.phase == held {
+			c.lose(ErrGivenUp, &out)
+		}
 	case ReadDone:
 		c.finish(reading)
 		c.readDone(ev, now, &out)
@@ -146,10 +175,14 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.finish(claiming, renewing, releasing)
 		c.writeDone(ev, now, &out)
 	case Retune:
-		c.cfg.TTL = ev.TTL
+		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	case Tick:
 	}
 	c.advance(now, &out)
+	if c.news {
+		c.news = false
+		out.add(Seen{})
+	}
 	return out
 }
 
@@ -178,7 +211,14 @@ func (c *Candidate) acquire(ev Acquire) {
 	// a holder may be old too, and it is read again before anybody is told.
 	c.obs.fresh = c.obs.known && c.obs.version != "" && !c.obs.record.Held
 	c.contacted, c.readErrs, c.writeErrs, c.slow = false, 0, 0, 0
-	c.poll, c.told, c.due = firstPoll, 0, 0
+	c.told, c.due, c.pace.poll = 0, 0, 0
+}
+
+func (c *Candidate) watch(on bool) {
+	if on && !c.watching && c.want == nothing && c.phase == clear {
+		c.obs.fresh, c.due = false, 0
+	}
+	c.watching = on
 }
 
 func (c *Candidate) cancel(now Now, out *actions) {
@@ -241,13 +281,17 @@ func (c *Candidate) advance(now Now, out *actions) {
 // abandoned claim cannot land any more.
 func (c *Candidate) seek(now Now, out *actions) {
 	switch {
-	case c.want == nothing && now.Clock >= c.until:
+	case c.want == nothing && len(c.attempts) > 0 && now.Clock >= c.until:
 		c.attempts = nil // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
 		c.read(maxRequest, out)
+	case c.want == nothing && len(c.attempts) == 0:
+		c.overdue(now, out)
+		c.wait(now, out)
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
 	case now.Clock >= c.obs.takeable:
+		c.overdue(now, out)
 		c.claim(now, out)
 	case c.want == atOnce && c.obs.version == "":
 		c.fail(ErrVanished, now, out)
@@ -259,20 +303,11 @@ func (c *Candidate) seek(now Now, out *actions) {
 	}
 }
 
-// wait plans the next look at a lock that another holds, soon after it got its
-// holder and then less and less often, and the takeover without a look.
-func (c *Candidate) wait(now Now, out *actions) {
-	r := c.obs.record
-	if c.told != r.Token {
-		c.told, c.poll = r.Token, firstPoll
-		out.add(Waiting{r})
-	}
-	c.due = now.Clock + c.poll*3/4 + c.jitter(c.poll/2)
-	c.poll = min(c.poll*3/2, max(Renewal(r.TTL), firstPoll))
-	if c.due < c.obs.takeable {
-		c.obs.fresh = false
-	} else {
-		c.due = c.obs.takeable
+// overdue tells, once, that a holder is late.
+func (c *Candidate) overdue(now Now, out *actions) {
+	if o := &c.obs; now.Clock >= o.takeable && o.version != "" && o.record.Held && !o.overdue && !c.mine(o.record) {
+		o.overdue = true
+		out.add(Overdue{o.record})
 	}
 }
 
@@ -317,6 +352,7 @@ func (c *Candidate) free(now Now, out *actions) {
 	default:
 		r := c.obs.record
 		r.Held, r.WriteID, r.RenewedAt, r.ExpiresAt = false, c.writeID(), now.Wall, now.Wall
+		r.Successor = c.successor
 		c.write(releasing, Write{Op: Free, Record: r, Timeout: min(maxRequest, Renewal(r.TTL))}, now, out)
 	}
 }

@@ -36,14 +36,15 @@ func Validity(ttl time.Duration) time.Duration { return ttl - Margin(ttl) }
 // take the lock over (rule A5).
 func Patience(ttl time.Duration) time.Duration { return ttl + Margin(ttl) }
 
+// fastStart is the age of a record, by the store's own clock, from which on its
+// holder's lease has ended: the TTL at the fastest clock that the drift bound
+// allows, and the resolution of the two times that the age is the difference of.
+func fastStart(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Second }
+
 // Renewal is the interval between the renewals of a lease.
 func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 
 const (
-	// firstPoll is how soon a waiter looks again at a lock that just got a new
-	// holder; each further look waits half as long again, up to Renewal.
-	firstPoll = 20 * time.Millisecond
-
 	// maxRequest bounds every request: one that takes longer is not coming back.
 	maxRequest = 10 * time.Second
 
@@ -53,14 +54,23 @@ const (
 	firstContact = 3
 )
 
-// retryDelay is the pause after the n-th failure in a row: 100 ms, 1 s, and then
-// doubling up to limit. No pause is longer than limit.
-func retryDelay(n int, limit time.Duration) time.Duration {
+// DefaultRetries are the pauses after the first failures in a row.
+var DefaultRetries = []time.Duration{100 * time.Millisecond, time.Second}
+
+// retryDelay is the pause after the n-th failure in a row: those of the
+// configuration first, then the last one doubled each time. No pause is longer
+// than limit.
+func (c *Candidate) retryDelay(n int, limit time.Duration) time.Duration {
+	retries := c.cfg.Retries
+	if len(retries) == 0 {
+		retries = DefaultRetries
+	}
 	switch {
 	case n <= 0:
 		return 0
-	case n == 1:
-		return min(100*time.Millisecond, limit)
+	case n <= len(retries):
+		return min(retries[n-1], limit)
 	}
-	return min(time.Second<<min(n-2, 16), limit)
+	last := max(retries[len(retries)-1], 10*time.Millisecond)
+	return min(last<<min(n-len(retries), 16), limit)
 }

@@ -1,0 +1,348 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
+// the defaults.
+type ElectionOptions struct {
+	// TTL, Holder, Address, Meta and Existing are as in [LockOptions].
+	TTL      time.Duration
+	Holder   string
+	Address  string
+	Meta     map[string]string
+	Existing bool
+
+	// Frequent is how often a follower looks while the leader is new or late, and
+	// Infrequent how often while it is steady. By default both follow from the
+	// leader's TTL: a follower finds out when the leader renews and looks once
+	// soon after each renewal, which is once every TTL/3; until it knows, and when
+	// a renewal is late, it looks every TTL/24, and then less and less often. An
+	// Infrequent longer than the TTL makes a failover as much longer. Both may be
+	// changed later: see [Election.Update].
+	Frequent, Infrequent time.Duration
+
+	// Grace is how long the work of a leader may take to stop when it resigns or
+	// is shut down. Meanwhile the lease is renewed. After that the lease is given
+	// up: it is no longer valid, and freed only when the work has stopped.
+	// Default TTL/3.
+	Grace time.Duration
+
+	// FastStart lets a candidate take over from a leader whose record is older
+	// than its TTL and margin and 3 s by the store's own clock, without watching
+	// it first. The guarantee for valid leases then rests on that clock too; the
+	// one for tokens does not. Only for stores whose times are known to be right.
+	FastStart bool
+
+	// Retries are the pauses after failures of the store, in a row. After those
+	// the pauses double. All end with the lease. Default 100 ms, 1 s.
+	Retries []time.Duration
+
+	// Renewals makes Observe yield the leader's renewals too.
+	Renewals bool
+
+	// OnElected is called when this candidate has become the leader, before the
+	// work begins. If it returns an error, the candidate resigns at once. Its
+	// context ends as the work's does.
+	OnElected func(ctx context.Context, lease *Lease) error
+	// OnRenew and OnLost are as in LockOptions.
+	OnRenew func(*Lease)
+	OnLost  func(*Lease, error)
+	// OnLeader is called for each new leader that is seen, this one included.
+	OnLeader func(Info)
+
+	// Logger is as in LockOptions.
+	Logger *slog.Logger
+}
+
+// ErrNotLeading: this candidate is not the leader.
+var ErrNotLeading = errors.New("not the leader")
+
+// An Election is one candidate for the leadership that a lock stands for. The
+// guarantee and its limit are those of the package documentation: at most one
+// leader's lease is valid at any instant as long as clocks run at nearly the same
+// rate, and only the token stops a request that is already on its way. It is safe
+// for concurrent use.
+type Election struct {
+	lock *Lock
+	opts ElectionOptions
+
+	mu        sync.Mutex
+	lease     *Lease
+	term      *term // of Run, while it leads
+	successor string
+	leader    Info // the leader last seen
+	leading   bool // there is one
+	elected   time.Time
+	observers map[*observer]bool
+	watchers  int
+	news      chan struct{} // closed at the next change
+}
+
+// NewElection makes a candidate for the election that lies in st under key. It
+// sends nothing. It fails if the key or an option cannot be used, and says which.
+func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, error) {
+	var o ElectionOptions
+	if opts != nil {
+		o = *opts
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("election %q: %w", key, err)
+	}
+	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
+	lock, err := newLock(st, key, &LockOptions{
+		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
+		OnRenew: o.OnRenew, OnLost: o.OnLost, Logger: o.Logger,
+	}, func(cfg *protocol.Config) {
+		cfg.Follow, cfg.FastStart = true, o.FastStart
+		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.TTL = lock.d.opts.TTL
+	if o.Grace == 0 {
+		o.Grace = protocol.Renewal(o.TTL)
+	}
+	e.lock, e.opts = lock, o
+	lock.d.changed = e.saw
+	return e, nil
+}
+
+func (o *ElectionOptions) check() error {
+	switch {
+	case o.Frequent < 0 || o.Infrequent < 0:
+		return fmt.Errorf("an interval is negative: Frequent %v, Infrequent %v", o.Frequent, o.Infrequent)
+	case o.Infrequent > 0 && o.Frequent > o.Infrequent:
+		return fmt.Errorf("the interval Frequent %v is longer than Infrequent %v", o.Frequent, o.Infrequent)
+	case o.Grace < 0:
+		return fmt.Errorf("the grace %v is negative", o.Grace)
+	}
+	for _, pause := range o.Retries {
+		if pause < 0 {
+			return fmt.Errorf("a retry comes after %v, which is negative", pause)
+		}
+	}
+	return nil
+}
+
+// Campaign waits until this candidate is the leader and returns its lease. End it
+// with [Election.Resign], or [Lease.Release]. Errors and the end of ctx are as for
+// [Lock.Acquire].
+func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
+	lease, err := e.lock.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lease = lease
+	e.announce()
+	return lease, nil
+}
+
+// ErrResigned: the work was stopped because this candidate resigned.
+var ErrResigned = errors.New("the leader resigned")
+
+// Run campaigns, calls lead while this candidate leads, campaigns again when that
+// has ended, and so on until ctx ends; then it returns ctx.Err(), with the lease
+// released and nothing left running. The context that lead gets ends with the
+// lease, with ctx, and when the candidate resigns; then lead must return.
+//
+// When lead returns, with an error or without, the candidate resigns, lets the
+// others go first for half a TTL, and campaigns again. A lease that is lost
+// while lead runs ends its context, before anybody else can be the leader.
+//
+// While leading goes on after ctx has ended or Resign was called, the lease is
+// renewed for the grace period, so that nobody else leads before lead has
+// returned; see [ElectionOptions.Grace].
+//
+// Run returns an error other than ctx.Err() only if campaigning makes no sense:
+// access is denied, the object is not a lock, the bucket does not exist or, with
+// Existing, the object. A store that cannot be reached is waited out.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error) error {
+	for {
+		lease, err := e.Campaign(ctx)
+		switch {
+		case err == nil:
+			e.serve(ctx, lease, lead)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case hopeless(err):
+			return err
+		default:
+			e.lock.d.opts.Logger.Warn("campaign failed, will try again", "lock", e.lock.d.at.String(), "error", err)
+		}
+		pause := e.pause()
+		select {
+		case <-time.After(pause + rand.N(pause/4)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// pause is how long this candidate lets the others go first, and a store that is
+// away come back: each follower has looked by then, and those that spread their
+// attempts have made them.
+func (e *Election) pause() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return max(protocol.Renewal(e.opts.TTL), e.opts.Infrequent) * 3 / 2
+}
+
+func hopeless(err error) bool {
+	for _, final := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid, store.ErrNotExist, ErrForeignObject} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+// A term is one time of leading under Run.
+type term struct {
+	lease  *Lease
+	cancel context.CancelCauseFunc // of the work
+	grace  time.Duration
+	once   sync.Once
+	late   *time.Timer   // of the grace; set by once
+	over   chan struct{} // closed when the lease has been released
+}
+
+// stop ends the work, and the lease when the work has not stopped in time.
+func (t *term) stop(cause error) {
+	t.once.Do(func() {
+		t.cancel(cause)
+		t.late = time.AfterFunc(t.grace, func() { t.lease.d.giveUp(t.lease) })
+	})
+}
+
+// stopped: the work has returned.
+func (t *term) stopped() {
+	t.once.Do(func() {})
+	if t.late != nil {
+		t.late.Stop()
+	}
+	t.cancel(nil)
+}
+
+// serve leads for one term.
+func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Context, *Lease) error) {
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	t := &term{lease: lease, cancel: cancel, grace: e.opts.Grace, over: make(chan struct{})}
+	defer e.finish(ctx, t) // also if lead panics
+	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
+	defer context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })()
+	e.mu.Lock()
+	e.term, e.successor = t, ""
+	e.mu.Unlock()
+	log := e.lock.d.opts.Logger
+	if e.opts.OnElected != nil {
+		if err := e.opts.OnElected(work, lease); err != nil {
+			log.Warn("resigning, since OnElected failed", "lock", e.lock.d.at.String(), "error", err)
+			return
+		}
+	}
+	if err := lead(work, lease); err != nil && work.Err() == nil {
+		log.Warn("resigning, since the work failed", "lock", e.lock.d.at.String(), "error", err)
+	}
+}
+
+// finish releases the lease of a term whose work has returned.
+func (e *Election) finish(ctx context.Context, t *term) {
+	t.stopped()
+	e.mu.Lock()
+	successor := e.successor
+	e.term = nil
+	e.mu.Unlock()
+	last, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer done()
+	if err := t.lease.releaseTo(last, successor); err != nil && !errors.Is(err, ErrLost) {
+		e.lock.d.opts.Logger.Warn("leadership not released", "lock", e.lock.d.at.String(), "error", err)
+	}
+	close(t.over)
+}
+
+// Resign ends this candidate's leadership and returns when the lock is free. Under
+// Run the work is stopped first; after Campaign it must have stopped before. If ctx
+// ends first, Resign returns its error and goes on in the background. It returns
+// [ErrNotLeading] if there is nothing to resign from.
+func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, "") }
+
+// ResignTo is Resign, and names the holder that is to lead next. The others let it
+// go first for a third of the TTL and the margin; if it does not come, they do.
+// That is a courtesy: no promise rests on it.
+func (e *Election) ResignTo(ctx context.Context, successor string) error {
+	e.mu.Lock()
+	t, lease := e.term, e.lease
+	e.successor = successor
+	e.mu.Unlock()
+	switch {
+	case t != nil:
+		t.stop(ErrResigned)
+		select {
+		case <-t.over:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	case lease == nil || errors.Is(lease.Err(), ErrReleased):
+		return ErrNotLeading
+	}
+	return lease.releaseTo(ctx, successor)
+}
+
+// IsLeader looks at the clock and reports whether this candidate's lease is valid
+// now: see [Lease.Valid].
+func (e *Election) IsLeader() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lease != nil && e.lease.Valid()
+}
+
+// Leader is the leader last seen by this candidate, which is as fresh as its last
+// look, and false if it has seen none, or seen that its time is over. It sends
+// nothing. Only a candidate that campaigns or observes looks.
+func (e *Election) Leader() (Info, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leader, e.leading
+}
+
+// ElectionConfig is what may be changed while an election runs.
+type ElectionConfig struct {
+	TTL                  time.Duration // 0: as it is
+	Frequent, Infrequent time.Duration // 0: from the leader's TTL
+}
+
+// Update changes the TTL and the intervals, from the next write and the next pause
+// on. Candidates with different TTLs are safe together.
+func (e *Election) Update(c ElectionConfig) error {
+	e.mu.Lock()
+	if c.TTL == 0 {
+		c.TTL = e.opts.TTL
+	}
+	e.mu.Unlock()
+	if c.TTL < MinTTL || c.TTL > MaxTTL {
+		return fmt.Errorf("the TTL %v is not between %v and %v", c.TTL, MinTTL, MaxTTL)
+	}
+	if err := (&ElectionOptions{Frequent: c.Frequent, Infrequent: c.Infrequent}).check(); err != nil {
+		return err
+	}
+	e.lock.d.step(protocol.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.opts.TTL, e.opts.Frequent, e.opts.Infrequent = c.TTL, c.Frequent, c.Infrequent
+	return nil
+}

@@ -1,0 +1,638 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A campaigner is one candidate under Run, behind a network of its own.
+type campaigner struct {
+	*leasehold.Election
+	net  *faultstore.Store
+	stop context.CancelFunc
+	done chan error
+	// terms are the times at which it led.
+	mu    sync.Mutex
+	terms []span
+}
+
+type span struct {
+	token      leasehold.Token
+	begin, end time.Time
+}
+
+// campaign runs a candidate whose work lasts until its context ends.
+func campaign(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *campaigner {
+	t.Helper()
+	c := &campaigner{net: faultstore.Wrap(st, nil), done: make(chan error, 1)}
+	e, err := leasehold.NewElection(c.net, "leaders/scheduler", &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Election = e
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	go func() { c.done <- e.Run(ctx, c.lead) }()
+	t.Cleanup(stop)
+	return c
+}
+
+func (c *campaigner) lead(ctx context.Context, lease *leasehold.Lease) error {
+	begin := time.Now()
+	<-ctx.Done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.terms = append(c.terms, span{lease.Token(), begin, time.Now()})
+	return nil
+}
+
+// quit ends the candidate and returns when nothing of it is left.
+func (c *campaigner) quit(t *testing.T) {
+	t.Helper()
+	c.stop()
+	if err := <-c.done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+func leaders(candidates []*campaigner) (n int, leader *campaigner) {
+	for _, c := range candidates {
+		if c.IsLeader() {
+			n++
+			leader = c
+		}
+	}
+	return n, leader
+}
+
+// TestElectionBudget: an hour of five candidates at the default TTL. The leader
+// writes once every TTL/3 and never reads; each follower reads at most as
+// docs/cost.md says and never writes.
+func TestElectionBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var all []*campaigner
+		for range 5 {
+			all = append(all, campaign(t, st, leasehold.ElectionOptions{}))
+		}
+		time.Sleep(time.Minute)
+		n, leader := leaders(all)
+		if n != 1 {
+			t.Fatalf("%d leaders", n)
+		}
+		for _, c := range all {
+			c.net.Reset()
+		}
+		time.Sleep(time.Hour)
+		for i, c := range all {
+			counts := c.net.Counts()
+			if c == leader {
+				if counts.Get != 0 || counts.Put < 719 || counts.Put > 721 {
+					t.Errorf("the leader made %+v", counts)
+				}
+				continue
+			}
+			if counts.Put != 0 || counts.Get < 700 || counts.Get > followerBudget {
+				t.Errorf("follower %d made %+v, more than %d reads", i, counts, followerBudget)
+			}
+			if s := c.Status(); s.Leading || !s.HasLeader || s.Failures != 0 || s.NextLook.IsZero() || s.Requests.Reads < 700 {
+				t.Errorf("follower %d: %+v", i, s)
+			}
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+	})
+}
+
+// followerBudget is the most that a follower reads in an hour at a TTL of 15 s: one
+// look for each of 720 renewals, and a twentieth more.
+const followerBudget = 756
+
+func TestLeaderCrashes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const ttl = 3 * time.Second
+		st := memstore.New()
+		a := campaign(t, st, leasehold.ElectionOptions{TTL: ttl})
+		time.Sleep(time.Second)
+		b := campaign(t, st, leasehold.ElectionOptions{TTL: ttl})
+		if err := a.WaitForLeadership(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			time.Sleep(20*time.Second + rand.N(5*time.Second))
+			_, leader := leaders([]*campaigner{a, b})
+			next := a
+			if leader == a {
+				next = b
+			}
+			renewed := lastWrite(leader)
+			leader.net.Partition(true)
+			if err := next.WaitForLeadership(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(renewed); d > protocol.Patience(ttl)+time.Second {
+				t.Errorf("the next leader began %v after the last renewal", d)
+			}
+			leader.net.Partition(false)
+		}
+		a.quit(t)
+		b.quit(t)
+		noOverlap(t, a, b)
+	})
+}
+
+// lastWrite is when the candidate last renewed.
+func lastWrite(c *campaigner) time.Time {
+	info, _ := c.Leader()
+	return info.RenewedAt
+}
+
+// noOverlap: no two terms overlap, and their tokens grow.
+func noOverlap(t *testing.T, candidates ...*campaigner) {
+	t.Helper()
+	var terms []span
+	for _, c := range candidates {
+		terms = append(terms, c.terms...)
+	}
+	slices.SortFunc(terms, func(a, b span) int { return a.begin.Compare(b.begin) })
+	for i := range terms[1:] {
+		if terms[i+1].begin.Before(terms[i].end) || terms[i+1].token <= terms[i].token {
+			t.Errorf("term %+v and then %+v", terms[i], terms[i+1])
+		}
+	}
+	t.Logf("%d terms", len(terms))
+}
+
+// TestLeaderIsCutOff: the leader loses the store, which is gone or slow, and the
+// others do not. It stops leading before another starts, each time.
+func TestLeaderIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 0))
+		st := memstore.New()
+		var all []*campaigner
+		for range 3 {
+			all = append(all, campaign(t, st, leasehold.ElectionOptions{TTL: 6 * time.Second}))
+		}
+		for range 100 {
+			time.Sleep(time.Duration(random.Int64N(int64(30 * time.Second))))
+			n, leader := leaders(all)
+			if n > 1 {
+				t.Fatalf("%d leaders at one instant", n)
+			}
+			if leader == nil {
+				continue
+			}
+			outage := time.Duration(random.Int64N(int64(20 * time.Second)))
+			if random.IntN(2) == 0 {
+				leader.net.Partition(true)
+			} else {
+				leader.net.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: outage / 4, Jitter: outage / 2})
+			}
+			for until := time.Now().Add(outage); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+				if n, _ := leaders(all); n > 1 {
+					t.Fatalf("%d leaders at one instant", n)
+				}
+			}
+			leader.net.Partition(false)
+			leader.net.Clear()
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+		noOverlap(t, all...)
+	})
+}
+
+// TestResign: the next leader begins within one look, which is at most the
+// infrequent interval.
+func TestResign(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := campaign(t, st, leasehold.ElectionOptions{Holder: "a"})
+		time.Sleep(time.Second)
+		b := campaign(t, st, leasehold.ElectionOptions{Holder: "b"})
+		time.Sleep(time.Minute)
+		if err := b.Resign(t.Context()); !errors.Is(err, leasehold.ErrNotLeading) {
+			t.Errorf("a follower resigned: %v", err)
+		}
+		start := time.Now()
+		if err := a.Resign(t.Context()); err != nil || a.IsLeader() {
+			t.Fatalf("%v, leader: %v", err, a.IsLeader())
+		}
+		if err := b.WaitForLeadership(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d > 15*time.Second/3+time.Second {
+			t.Errorf("the next leader began after %v", d)
+		}
+		time.Sleep(time.Minute)
+		if n, _ := leaders([]*campaigner{a, b}); n != 1 {
+			t.Errorf("%d leaders", n)
+		}
+		a.quit(t)
+		b.quit(t)
+		noOverlap(t, a, b)
+	})
+}
+
+func TestResignToASuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var all []*campaigner
+		for i := range 6 {
+			all = append(all, campaign(t, st, leasehold.ElectionOptions{Holder: fmt.Sprint("c", i)}))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		for _, next := range []int{3, 5, 1, 4} {
+			_, leader := leaders(all)
+			if err := leader.ResignTo(t.Context(), fmt.Sprint("c", next)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			if _, leader := leaders(all); leader != all[next] {
+				t.Errorf("c%d was named, and another leads", next)
+			}
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+	})
+}
+
+// TestRunEndsCleanly: the end of Run's context ends the work, and then frees the
+// lock; the bubble fails if anything is left running.
+func TestRunEndsCleanly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		e, err := leasehold.NewElection(st, "leaders/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		why := errors.New("shutting down")
+		began := make(chan *leasehold.Lease, 1)
+		ended := make(chan error, 1)
+		var stopped bool
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+				began <- lease
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), why) {
+					t.Errorf("the work was stopped because of %v", context.Cause(ctx))
+				}
+				if !lease.Valid() {
+					t.Error("the lease ended before the work")
+				}
+				time.Sleep(4 * time.Second) // and it takes its time, within the grace
+				stopped = lease.Valid()
+				return nil
+			})
+		}()
+		lease := <-began
+		stop(why)
+		if end := <-ended; !errors.Is(end, context.Canceled) {
+			t.Errorf("Run returned %v", end)
+		}
+		if !stopped || !errors.Is(lease.Err(), leasehold.ErrReleased) {
+			t.Errorf("valid until the work had stopped: %v; then %v", stopped, lease.Err())
+		}
+		lock, err := leasehold.NewLock(st, "leaders/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+			t.Errorf("left behind: %+v, %v", info, err)
+		}
+	})
+}
+
+// Work that does not stop in time keeps its leader from being called one, and the
+// lock from being free, but not for ever.
+func TestWorkThatDoesNotStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{Grace: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		began := make(chan *leasehold.Lease, 1)
+		go func() {
+			ended <- e.Run(ctx, func(_ context.Context, l *leasehold.Lease) error {
+				began <- l
+				time.Sleep(20 * time.Second)
+				return nil
+			})
+		}()
+		lease := <-began
+		time.Sleep(5 * time.Second)
+		stop()
+		time.Sleep(2*time.Second + time.Millisecond)
+		if e.IsLeader() || !errors.Is(lease.Err(), leasehold.ErrLost) {
+			t.Errorf("after the grace it still leads: %v", lease.Err())
+		}
+		lock, _ := leasehold.NewLock(st, "leaders/x", nil)
+		if info, _ := lock.Inspect(t.Context()); !info.Held {
+			t.Error("the lock was freed while the work went on")
+		}
+		if end := <-ended; !errors.Is(end, context.Canceled) {
+			t.Errorf("Run returned %v", end)
+		}
+		if info, _ := lock.Inspect(t.Context()); info.Held {
+			t.Error("the lock was not freed when the work had stopped")
+		}
+	})
+}
+
+func TestCallbacksOfAnElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var refusals, led atomic.Int32
+		var seen []string
+		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{
+			Holder: "a",
+			OnElected: func(ctx context.Context, lease *leasehold.Lease) error {
+				if !lease.Valid() || ctx.Err() != nil {
+					t.Error("elected without a lease")
+				}
+				if refusals.Add(1) <= 2 {
+					return errors.New("not ready")
+				}
+				return nil
+			},
+			OnLeader: func(i leasehold.Info) { seen = append(seen, i.Holder) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, _ *leasehold.Lease) error {
+				led.Add(1)
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		if refusals.Load() != 3 || led.Load() != 1 || !e.IsLeader() {
+			t.Errorf("elected %d times, led %d", refusals.Load(), led.Load())
+		}
+		stop()
+		if end := <-ended; !errors.Is(end, context.Canceled) {
+			t.Errorf("Run returned %v", end)
+		}
+		synctest.Wait()
+		if !slices.Equal(seen, []string{"a", "a", "a"}) {
+			t.Errorf("leaders seen: %v", seen)
+		}
+	})
+}
+
+func TestObserve(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := campaign(t, st, leasehold.ElectionOptions{Holder: "a"})
+		time.Sleep(time.Second)
+		onlooker, err := leasehold.NewElection(st, "leaders/scheduler", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var got []string
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for c := range onlooker.Observe(ctx) {
+				got = append(got, c.Kind.String()+" "+c.Info.Holder)
+			}
+		}()
+		time.Sleep(time.Minute)
+		if leader, ok := onlooker.Leader(); !ok || leader.Holder != "a" || onlooker.IsLeader() {
+			t.Errorf("the onlooker sees %+v, %v", leader, ok)
+		}
+		a.quit(t)
+		time.Sleep(time.Minute)
+		b := campaign(t, st, leasehold.ElectionOptions{Holder: "b"})
+		time.Sleep(time.Minute)
+		b.net.Partition(true)
+		time.Sleep(time.Minute)
+		c := campaign(t, st, leasehold.ElectionOptions{Holder: "c"})
+		time.Sleep(time.Minute)
+		stop()
+		<-over
+		// c takes over from b, whose time is over.
+		want := []string{"elected a", "resigned a", "elected b", "expired b", "taken over c"}
+		if !slices.Equal(got, want) {
+			t.Errorf("observed %v, want %v", got, want)
+		}
+		if s := onlooker.Status(); s.Requests.Writes != 0 || s.Leader.Holder != "c" {
+			t.Errorf("the onlooker: %+v", s)
+		}
+		b.net.Partition(false)
+		b.quit(t)
+		c.quit(t)
+	})
+}
+
+func TestWaitForNextElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := campaign(t, st, leasehold.ElectionOptions{Holder: "a"})
+		onlooker, err := leasehold.NewElection(st, "leaders/scheduler", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := onlooker.WaitForNextElection(t.Context(), time.Time{})
+		if err != nil || first.Leader.Holder != "a" {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		b := campaign(t, st, leasehold.ElectionOptions{Holder: "b"})
+		go func() {
+			time.Sleep(time.Minute)
+			_ = a.ResignTo(context.Background(), "b")
+		}()
+		next, err := onlooker.WaitForNextElection(t.Context(), first.Elected)
+		if err != nil || next.Leader.Holder != "b" || !next.Elected.After(first.Elected) {
+			t.Fatalf("%+v, %v", next, err)
+		}
+		short, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if _, err := onlooker.WaitForNextElection(short, next.Elected); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		a.quit(t)
+		b.quit(t)
+	})
+}
+
+// TestManyCandidates: a thousand candidates, one leader, and no stampede when it
+// crashes.
+func TestManyCandidates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short")
+	}
+	bubble(t, func(t *testing.T) {
+		const size = 1000
+		st := memstore.New()
+		all := []*campaigner{campaign(t, st, leasehold.ElectionOptions{})}
+		time.Sleep(time.Second)
+		for range size - 1 {
+			all = append(all, campaign(t, st, leasehold.ElectionOptions{}))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		for _, c := range all {
+			c.net.Reset()
+		}
+		time.Sleep(10 * time.Minute)
+		n, leader := leaders(all)
+		if n != 1 {
+			t.Fatalf("%d leaders", n)
+		}
+		reads := 0
+		for _, c := range all {
+			counts := c.net.Counts()
+			if c != leader && (counts.Put != 0 || counts.Get > followerBudget/6+1) {
+				t.Errorf("a follower made %+v in ten minutes", counts)
+			}
+			reads += counts.Get
+		}
+		leader.net.Partition(true)
+		most, last := 0, 0
+		for range 250 {
+			time.Sleep(100 * time.Millisecond)
+			if n, _ := leaders(all); n > 1 {
+				t.Fatalf("%d leaders", n)
+			}
+			attempts := 0
+			for _, c := range all {
+				if c != leader {
+					attempts += c.net.Counts().Put
+				}
+			}
+			most, last = max(most, attempts-last), attempts
+		}
+		if n, next := leaders(all); n != 1 || next == leader {
+			t.Fatalf("%d leaders after the crash", n)
+		}
+		t.Logf("%d reads by %d followers in ten minutes; after the crash at most %d attempts within 100 ms, %d in all", reads, size-1, most, last)
+		if most > 30 {
+			t.Errorf("a stampede: %d attempts within 100 ms", most)
+		}
+		leader.net.Partition(false)
+		for _, c := range all {
+			c.quit(t)
+		}
+	})
+}
+
+func TestUpdateWhileRunning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := campaign(t, st, leasehold.ElectionOptions{})
+		time.Sleep(time.Minute)
+		for _, bad := range []leasehold.ElectionConfig{{TTL: time.Millisecond}, {Frequent: -1}, {Frequent: 2, Infrequent: 1}} {
+			if err := a.Update(bad); err == nil {
+				t.Errorf("accepted %+v", bad)
+			}
+		}
+		b := campaign(t, st, leasehold.ElectionOptions{})
+		time.Sleep(time.Minute)
+		if err := b.Update(leasehold.ElectionConfig{Frequent: time.Second, Infrequent: 30 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		b.net.Reset()
+		time.Sleep(time.Hour)
+		if gets := b.net.Counts().Get; gets < 110 || gets > 140 {
+			t.Errorf("a follower that looks every 30 s looked %d times in an hour", gets)
+		}
+		if err := a.Update(leasehold.ElectionConfig{TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		a.net.Reset()
+		time.Sleep(time.Hour)
+		if puts := a.net.Counts().Put; puts < 179 || puts > 181 {
+			t.Errorf("a leader with a TTL of a minute wrote %d times in an hour", puts)
+		}
+		a.quit(t)
+		b.quit(t)
+	})
+}
+
+func TestBreak(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		lock := newLock(t, st, nil)
+		if _, err := lock.Break(t.Context(), 1); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+		lease := acquire(t, lock)
+		other := newLock(t, st, nil)
+		if _, err := other.Break(t.Context(), lease.Token()+1); !errors.Is(err, leasehold.ErrTokenChanged) {
+			t.Errorf("got %v", err)
+		}
+		info, err := other.Break(t.Context(), lease.Token())
+		if err != nil || info.Held || info.Token != lease.Token() {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if _, err := other.Break(t.Context(), lease.Token()); err != nil {
+			t.Errorf("broken twice: %v", err)
+		}
+		next := acquire(t, other)
+		<-lease.Done() // it notices at its next renewal
+		if !errors.Is(lease.Err(), leasehold.ErrLost) || !next.Valid() {
+			t.Errorf("the former holder: %v; the next: %v", lease.Err(), next.Err())
+		}
+		_ = lease.Release(t.Context())
+		release(t, next)
+	})
+}
+
+func TestList(t *testing.T) {
+	st := memstore.New()
+	for _, name := range []string{"jobs/b", "jobs/a", "other"} {
+		lock, err := leasehold.NewLock(st, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lock.Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := st.Put(t.Context(), "jobs/aa", []byte("no lock"), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for info, err := range leasehold.List(t.Context(), st, "jobs/") {
+		text := info.Key
+		if errors.Is(err, leasehold.ErrForeignObject) {
+			text += " foreign"
+		} else if err != nil || !info.Exists {
+			t.Errorf("%+v, %v", info, err)
+		}
+		got = append(got, text)
+	}
+	if want := []string{"jobs/a", "jobs/aa foreign", "jobs/b"}; !slices.Equal(got, want) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
+}

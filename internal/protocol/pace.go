@@ -1,0 +1,118 @@
+package protocol
+
+import "time"
+
+// pace is how a candidate looks at a lock that another holds.
+type pace struct {
+	looked  time.Duration // when the last look was answered
+	before  time.Duration // when the one before was
+	poll    time.Duration // the pause that grows; 0: begin anew
+	steady  bool          // this holder has been seen to renew
+	located bool          // edge is known
+	edge    time.Duration // a renewal had landed by then, and not much earlier
+}
+
+// firstPoll is how soon a waiter looks again at a lock that just got a new holder.
+const firstPoll = 20 * time.Millisecond
+
+// renewed takes in that record became another. Only a renewal says that the holder
+// is steady.
+func (p *pace) renewed(before, after Record) {
+	if p.steady = after.Held && before.Held && after.Token == before.Token; !p.steady {
+		p.located, p.poll = false, 0
+	}
+}
+
+// grow gives pauses that begin at first and grow by half, up to limit.
+func (p *pace) grow(first, limit time.Duration) time.Duration {
+	p.poll = max(p.poll, min(first, limit))
+	pause := p.poll
+	p.poll = min(p.poll*3/2, limit)
+	return pause
+}
+
+// wait plans the next look at a lock that another holds. When the lock may be
+// taken there is always one more look first: a look costs a twelfth of a write,
+// and shows most of those who wait that another was faster.
+func (c *Candidate) wait(now Now, out *actions) {
+	r := c.obs.record
+	if c.told != r.Token {
+		c.told = r.Token
+		if c.want != nothing {
+			out.add(Waiting{r})
+		}
+	}
+	switch {
+	case !c.cfg.Follow && c.want != nothing:
+		c.due = now.Clock + c.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
+	case c.relaxed(now.Clock):
+		c.pace.poll = 0
+		c.due = now.Clock + c.vary(c.cfg.Infrequent)
+		c.obs.fresh = false
+		return // however soon the lock may be taken
+	default:
+		c.due = c.follow(now.Clock)
+	}
+	if now.Clock < c.obs.takeable {
+		c.due = min(c.due, c.obs.takeable)
+	}
+	c.obs.fresh = false
+}
+
+// relaxed reports that the follower has an interval of its own for a steady leader,
+// and the leader is steady.
+func (c *Candidate) relaxed(now time.Duration) bool {
+	interval := max(Renewal(c.obs.record.TTL), c.cfg.Infrequent)
+	return c.cfg.Infrequent > 0 && c.obs.version != "" && c.pace.steady && now-c.obs.first < interval
+}
+
+// frequent is the interval of a follower in transition and in trouble.
+func (c *Candidate) frequent(r Record) time.Duration {
+	if c.cfg.Frequent > 0 {
+		return c.cfg.Frequent
+	}
+	return max(Renewal(r.TTL)/8, firstPoll)
+}
+
+// follow says when to look at a leader again. It renews at equal intervals, so one
+// look for each renewal is enough, if it comes soon after it: then what is seen is
+// never old, and a leader that is gone is noticed as early as can be. When that is
+// has to be found out first, by looking frequently until a renewal is seen.
+func (c *Candidate) follow(now time.Duration) time.Duration {
+	p, r := &c.pace, c.obs.record
+	if !c.obs.known || c.obs.version == "" || !r.Held {
+		return now + c.vary(p.grow(c.frequent(Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
+	}
+	interval, frequent := Renewal(r.TTL), c.frequent(r)
+	late := now-c.obs.first > interval+2*frequent
+	if c.cfg.Infrequent > 0 {
+		return now + c.vary(p.grow(frequent, max(interval, frequent)))
+	}
+	if p.steady && c.obs.first == now {
+		p.locate(now, interval, frequent)
+	}
+	switch next := p.edge + interval + frequent/2 + c.jitter(frequent/2); {
+	case p.located && next > now:
+		p.poll = 0
+		return next
+	case late: // it should have renewed: trouble
+		p.located = false
+		return now + c.vary(p.grow(frequent, max(interval, frequent)))
+	}
+	p.located = false
+	return now + c.vary(frequent)
+}
+
+// locate finds out when the leader renews from a renewal that was just seen: it
+// landed after the last look, and an interval after the one before.
+func (p *pace) locate(now, interval, frequent time.Duration) {
+	switch expected := p.edge + interval; {
+	case p.located && p.before < expected && expected <= now:
+		p.edge = expected
+	default:
+		p.located, p.edge = now-p.before <= 2*frequent, now
+	}
+}
+
+// vary changes a pause by up to a quarter, so that followers do not look in step.
+func (c *Candidate) vary(d time.Duration) time.Duration { return d*3/4 + c.jitter(d/2) }

@@ -1,0 +1,114 @@
+package leasehold
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+)
+
+// Observe yields what changes about the leadership from now on, as this candidate
+// sees it, beginning with the present leader if there is one. Meanwhile the
+// candidate looks like a follower even if it does not campaign; one that does looks
+// no more than it would anyway. The iteration ends with ctx. What a slow consumer
+// has not taken yet is kept for it.
+func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		o := &observer{more: make(chan struct{}, 1)}
+		e.mu.Lock()
+		if e.leading {
+			o.add(Change{Kind: Elected, Info: e.leader, Time: time.Now()})
+		}
+		e.observers[o] = true
+		e.mu.Unlock()
+		defer e.watch()()
+		defer func() {
+			e.mu.Lock()
+			delete(e.observers, o)
+			e.mu.Unlock()
+		}()
+		for {
+			for _, c := range o.take() {
+				if ctx.Err() != nil || !yield(c) {
+					return
+				}
+			}
+			select {
+			case <-o.more:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// watch makes the candidate look even if it does not campaign.
+func (e *Election) watch() (stop func()) {
+	e.count(1)
+	return func() { e.count(-1) }
+}
+
+func (e *Election) count(n int) {
+	e.mu.Lock()
+	e.watchers += n
+	turned, on := e.watchers == 0 || n == 1 && e.watchers == 1, e.watchers > 0
+	e.mu.Unlock()
+	if turned {
+		e.lock.d.watch(on)
+	}
+}
+
+// saw takes in a change. The driver calls it, locked.
+func (e *Election) saw(c Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch c.Kind {
+	case Elected, TakenOver:
+		e.leader, e.leading, e.elected = c.Info, true, c.Time
+		if e.opts.OnLeader != nil {
+			e.lock.d.calls.add("OnLeader", func() { e.opts.OnLeader(c.Info) })
+		}
+	case Renewed:
+		e.leader, e.leading = c.Info, true
+	case Resigned, Expired, Vanished:
+		e.leading = false
+	case Unreadable:
+	}
+	for o := range e.observers {
+		if c.Kind != Renewed || e.opts.Renewals {
+			o.add(c)
+		}
+	}
+	e.announce()
+}
+
+// announce wakes who waits for a change.
+func (e *Election) announce() {
+	close(e.news)
+	e.news = make(chan struct{})
+}
+
+// An observer keeps what its consumer has not taken yet.
+type observer struct {
+	mu      sync.Mutex
+	pending []Change
+	more    chan struct{}
+}
+
+func (o *observer) add(c Change) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pending = append(o.pending, c)
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+func (o *observer) take() []Change {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	changes := o.pending
+	o.pending = nil
+	return changes
+}

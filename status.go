@@ -1,0 +1,127 @@
+package leasehold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// ChangeKind is what happened to a leadership.
+type ChangeKind int
+
+// The kinds of change.
+const (
+	Elected    ChangeKind = iota + 1 // there is a leader, after there was none
+	Renewed                          // the leader renewed its lease
+	Resigned                         // the leader released its lease
+	Expired                          // the leader did not renew in time: anybody may take over
+	TakenOver                        // there is another leader, and no release was seen
+	Vanished                         // the object was deleted
+	Unreadable                       // a look failed, or showed an object that is not a lock: see Change.Err
+)
+
+var kindNames = [...]string{
+	Elected: "elected", Renewed: "renewed", Resigned: "resigned", Expired: "expired",
+	TakenOver: "taken over", Vanished: "vanished", Unreadable: "unreadable",
+}
+
+func (k ChangeKind) String() string {
+	if k < Elected || k > Unreadable {
+		return fmt.Sprintf("change %d", int(k))
+	}
+	return kindNames[k]
+}
+
+// A Change is what a follower saw happen.
+type Change struct {
+	Kind ChangeKind
+	Info Info      // the record, as it was last seen
+	Time time.Time // when it was seen, by the local clock
+	Err  error     // of Unreadable
+}
+
+// Requests counts what was sent to a store.
+type Requests struct{ Reads, Writes int64 }
+
+// Status is what one candidate knows of its election.
+type Status struct {
+	Key     string
+	Holder  string // the name of this candidate
+	Leading bool   // its lease is valid now
+
+	// Leader is the leader last seen; HasLeader is false if it is none any more.
+	Leader    Info
+	HasLeader bool
+	Elected   time.Time // when that leader was first seen
+
+	LastSeen time.Time // when the store last answered
+	NextLook time.Time // when the next request is due; zero if none is planned
+	Failures int       // of requests, in a row
+	Requests Requests  // sent since the candidate was made
+}
+
+// Status sends nothing.
+func (e *Election) Status() Status {
+	d := e.lock.d
+	d.mu.Lock()
+	s := Status{
+		Key: e.lock.key, Holder: d.opts.Holder,
+		LastSeen: d.last, Failures: d.failures, Requests: d.requests,
+	}
+	if wake, ok := d.candidate.Wake(); ok {
+		s.NextLook = time.Now().Add(wake - clock.Now())
+	}
+	d.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.Leading = e.lease != nil && e.lease.Valid()
+	s.Leader, s.HasLeader, s.Elected = e.leader, e.leading, e.elected
+	return s
+}
+
+// WaitForLeadership waits until this candidate leads. It does not campaign itself.
+func (e *Election) WaitForLeadership(ctx context.Context) error {
+	return e.await(ctx, func() bool { return e.lease != nil && e.lease.Valid() })
+}
+
+// WaitForNextElection waits until a leader is seen that was not seen before since,
+// or any leader if since is zero, and returns the status then. Meanwhile the
+// candidate looks like a follower even if it does not campaign.
+func (e *Election) WaitForNextElection(ctx context.Context, since time.Time) (Status, error) {
+	defer e.watch()()
+	err := e.await(ctx, func() bool { return !e.elected.IsZero() && e.elected.After(since) })
+	return e.Status(), err
+}
+
+// await waits until the condition holds, which is looked at under the mutex.
+func (e *Election) await(ctx context.Context, condition func() bool) error {
+	for {
+		e.mu.Lock()
+		met, news := condition(), e.news
+		e.mu.Unlock()
+		if met {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watch makes the candidate look even while nobody wants the lock.
+func (d *driver) watch(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx == nil {
+		d.ctx = context.Background()
+	}
+	if !on && d.quit != nil && d.waiter == nil && d.lease == nil {
+		d.quit()
+	}
+	d.stepLocked(protocol.Watch{On: on})
+}
