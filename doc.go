@@ -41,6 +41,14 @@
 //		return backup(ctx, lease.Token()) // ctx ends before anybody else can hold the lock
 //	})
 //
+// An [Election] is the same for services that run all the time: it campaigns,
+// calls the work while it leads, and follows at next to no cost while another does.
+//
+//	el, err := leasehold.NewElection(st, "leaders/scheduler", nil)
+//	err = el.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+//		return schedule(ctx, lease.Token())
+//	})
+//
 // The duties of the user: stop working when the lease's context ends; pass the
 // token on to whatever can check it; call [Lease.Release] for every lease, also
 // for one that was lost, after the work has stopped.

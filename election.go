@@ -249,7 +249,11 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 	e.mu.Unlock()
 	log := e.lock.d.opts.Logger
 	if e.opts.OnElected != nil {
-		if err := e.opts.OnElected(work, lease); err != nil {
+		calls := &e.lock.d.calls
+		late := time.AfterFunc(calls.patience, func() { calls.hangs("OnElected") })
+		err := e.opts.OnElected(work, lease)
+		late.Stop()
+		if err != nil {
 			log.Warn("resigning, since OnElected failed", "lock", e.lock.d.at.String(), "error", err)
 			return
 		}

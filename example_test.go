@@ -81,3 +81,23 @@ func ExampleLease_Token() {
 	// Output:
 	// 1 1
 }
+
+// A service of which one instance at a time does the work.
+func ExampleElection_Run() {
+	ctx, shutDown := context.WithCancel(context.Background())
+	el, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Holder: "web-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = el.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+		leader, _ := el.Leader()
+		fmt.Println("leading:", leader.Holder, lease.Valid())
+		shutDown()
+		<-ctx.Done() // stop working, and only then return
+		return nil
+	})
+	fmt.Println(err, el.IsLeader())
+	// Output:
+	// leading: web-1 true
+	// context canceled false
+}

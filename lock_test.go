@@ -1,9 +1,11 @@
 package leasehold_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -645,7 +647,9 @@ func TestUnreachableStore(t *testing.T) {
 func TestHangingCallbackDelaysNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hang := make(chan struct{})
+		var log bytes.Buffer
 		lease, _ := rivals(t, &leasehold.LockOptions{
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			OnRenew: func(*leasehold.Lease) { <-hang },
 			OnLost:  func(*leasehold.Lease, error) { <-hang },
 		})
@@ -655,7 +659,12 @@ func TestHangingCallbackDelaysNothing(t *testing.T) {
 			t.Errorf("the context ended after %v", d)
 		}
 		_ = lease.Release(t.Context())
+		time.Sleep(time.Minute)
 		close(hang)
+		synctest.Wait()
+		if !strings.Contains(log.String(), "callback=OnLost") {
+			t.Errorf("the hanging callback was not reported: %s", &log)
+		}
 	})
 }
 

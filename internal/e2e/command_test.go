@@ -332,20 +332,23 @@ func guardian(t *testing.T, h *holder) int {
 	if !pathExists("/proc/self/stat") {
 		t.Skip("no /proc to find the guardian in")
 	}
-	parent := func(pid int) int {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		ppid, _ := strconv.Atoi(strings.Fields(rest)[1])
-		return ppid
-	}
-	g := parent(h.job)
-	if parent(g) != h.Process.Pid {
+	g := parent(t, h.job)
+	if parent(t, g) != h.Process.Pid {
 		t.Fatalf("the job's parent %d is no child of the command %d", g, h.Process.Pid)
 	}
 	return g
+}
+
+// parent is the process that started another.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	ppid, _ := strconv.Atoi(strings.Fields(rest)[1])
+	return ppid
 }
 
 // TestStoppedHolderWakesUp: stopped for longer than the TTL and continued, the

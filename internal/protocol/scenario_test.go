@@ -152,6 +152,10 @@ func (s *script) configure(words []string) {
 			s.cfg.FastStart = true
 		case "follow":
 			s.cfg.Follow = true
+		case "retries":
+			for pause := range strings.SplitSeq(value, ",") {
+				s.cfg.Retries = append(s.cfg.Retries, s.duration(pause))
+			}
 		case "infrequent":
 			s.cfg.Infrequent = s.duration(value)
 		case "restart": // a new candidate of the same name
