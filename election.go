@@ -85,8 +85,10 @@ type Election struct {
 	leading   bool // there is one
 	elected   time.Time
 	observers map[*observer]bool
-	watchers  int
 	news      chan struct{} // closed at the next change
+
+	watching sync.Mutex
+	watchers int // calls that need the candidate to look
 }
 
 // NewElection makes a candidate for the election that lies in st under key. It
@@ -279,7 +281,8 @@ func (e *Election) finish(ctx context.Context, t *term) {
 }
 
 // Resign ends this candidate's leadership and returns when the lock is free. Under
-// Run the work is stopped first; after Campaign it must have stopped before. If ctx
+// Run the work is stopped first, so it must not wait for Resign itself: it returns
+// instead. After Campaign the work must have stopped before. If ctx
 // ends first, Resign returns its error and goes on in the background. It returns
 // [ErrNotLeading] if there is nothing to resign from.
 func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, "") }
@@ -301,7 +304,7 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	case lease == nil || errors.Is(lease.Err(), ErrReleased):
+	case lease == nil || lease.settled():
 		return ErrNotLeading
 	}
 	return lease.releaseTo(ctx, successor)

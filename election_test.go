@@ -361,6 +361,29 @@ func TestWorkThatDoesNotStop(t *testing.T) {
 	})
 }
 
+func TestIsLeaderLooksAtTheClock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, err := leasehold.NewElection(memstore.New(), "leaders/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := e.Campaign(t.Context())
+		if err != nil || !e.IsLeader() {
+			t.Fatalf("%v, leads: %v", err, e.IsLeader())
+		}
+		slept.Store(int64(time.Hour)) // and nothing has run since
+		if e.IsLeader() || e.Status().Leading {
+			t.Error("it leads after an hour of suspend")
+		}
+		if err := e.Resign(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the resignation said %v", err)
+		}
+		if err := e.Resign(t.Context()); !errors.Is(err, leasehold.ErrNotLeading) || lease.Err() == nil {
+			t.Errorf("resigned twice: %v", err)
+		}
+	})
+}
+
 func TestCallbacksOfAnElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()

@@ -110,6 +110,16 @@ const patience = 5 * time.Second
 // the error matches [ErrLost]. Further calls return what the first one did.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
+// settled reports that the release has come to its end.
+func (l *Lease) settled() bool {
+	select {
+	case <-l.released:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc

@@ -48,14 +48,12 @@ func (e *Election) watch() (stop func()) {
 	return func() { e.count(-1) }
 }
 
+// count keeps its mutex until the driver knows, so that the last word is the truth.
 func (e *Election) count(n int) {
-	e.mu.Lock()
+	e.watching.Lock()
+	defer e.watching.Unlock()
 	e.watchers += n
-	turned, on := e.watchers == 0 || n == 1 && e.watchers == 1, e.watchers > 0
-	e.mu.Unlock()
-	if turned {
-		e.lock.d.watch(on)
-	}
+	e.lock.d.watch(e.watchers > 0)
 }
 
 // saw takes in a change. The driver calls it, locked.

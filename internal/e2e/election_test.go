@@ -30,12 +30,11 @@ type ballot struct {
 
 const electionTTL = 3 * time.Second
 
-func (b *ballot) join(t *testing.T) *run {
+func (b *ballot) join(t *testing.T) {
 	t.Helper()
 	job := fmt.Sprintf(`echo "$LEASEHOLD_TOKEN $(date +%%s.%%N) $PPID" >>%q; while :; do sleep 0.05; done`, b.log)
 	r := start(t, b.env, "elect", "-q", "--ttl", electionTTL.String(), "--grace", "200ms", b.url, "--", "sh", "-c", job)
 	b.candidates = append(b.candidates, r)
-	return r
 }
 
 // A beginning is one line of the log: a leader's job began.
