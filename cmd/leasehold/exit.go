@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
@@ -49,6 +51,15 @@ type exit struct {
 func (e *exit) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 func (e *exit) Unwrap() error { return e.err }
 
+// stopped is the exit because of a signal.
+func stopped(sig os.Signal, err error) *exit { return &exit{exitSignal + int(number(sig)), err} }
+
+// number is that of a signal: all that listen asks for have one.
+func number(sig os.Signal) syscall.Signal {
+	n, _ := sig.(syscall.Signal)
+	return n
+}
+
 func usage(format string, args ...any) error {
 	return &exit{exitUsage, fmt.Errorf(format, args...)}
 }
@@ -76,7 +87,7 @@ func codeOf(err error) int {
 		return exitUsage
 	case is(leasehold.ErrForeignObject):
 		return exitForeign
-	case is(leasehold.ErrHeld):
+	case is(leasehold.ErrHeld, leasehold.ErrTokenChanged):
 		return exitHeld
 	case is(store.ErrDenied):
 		return exitDenied

@@ -1,5 +1,5 @@
-// Command leasehold holds a lock on object storage while another command runs,
-// and tells who holds one.
+// Command leasehold holds a lock on object storage while another command runs, or
+// campaigns for the leadership that a lock stands for, and tells who holds one.
 //
 // What goes to stdout is data; what leasehold has to say goes to stderr. The
 // exit codes are listed in "leasehold run --help".
@@ -7,11 +7,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -68,7 +71,7 @@ LOCK is a URL, such as s3://bucket/key?region=eu-central-1 or file:///dir/key, o
 a name, such as backup or jobs/backup. A name lies in the store whose URL is in
 the variable LEASEHOLD_STORE, else in a directory of this user's on this machine.
 
-Every flag can be given by a variable as well: --conflict-exit-code by
+Every flag but --token can be given by a variable as well: --conflict-exit-code by
 LEASEHOLD_CONFLICT_EXIT_CODE, and so on. The flag counts if both are given.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -83,7 +86,7 @@ LEASEHOLD_CONFLICT_EXIT_CODE, and so on. The flag counts if both are given.`,
 	all.StringVar(&a.output, "output", "text", "`format` of what leasehold itself prints: text or json")
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
-	root.AddCommand(a.run(), a.status(), a.init(), a.version())
+	root.AddCommand(a.run(), a.elect(), a.status(), a.watch(), a.list(), a.init(), a.breakLock(), a.demo(), a.version())
 	return root
 }
 
@@ -92,7 +95,7 @@ func fromEnvironment(all *pflag.FlagSet) (err error) {
 	all.VisitAll(func(f *pflag.Flag) {
 		name := "LEASEHOLD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		value := os.Getenv(name)
-		if f.Changed || value == "" || err != nil {
+		if f.Changed || f.Name == tokenFlag || value == "" || err != nil {
 			return
 		}
 		if e := f.Value.Set(value); e != nil {
@@ -108,8 +111,34 @@ func (a *app) print(text string, data any) error {
 	if a.output == "json" {
 		text = toJSON(data)
 	}
-	if _, err := io.WriteString(a.stdout, text); err != nil {
+	return a.write(text)
+}
+
+// writeLine writes data as one line of JSON.
+func (a *app) writeLine(data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // nothing that we print can fail
+	}
+	return a.write(string(text) + "\n")
+}
+
+func (a *app) write(text string) error {
+	_, err := io.WriteString(a.stdout, text)
+	return written(err)
+}
+
+func written(err error) error {
+	if err != nil {
 		return &exit{exitInternal, fmt.Errorf("cannot write to stdout: %w", err)}
 	}
 	return nil
+}
+
+// printable is text of a stranger's, fit for a line on a terminal.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }

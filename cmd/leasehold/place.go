@@ -31,41 +31,56 @@ func locate(ctx context.Context, name string) (place, error) {
 	var err error
 	if strings.Contains(name, "://") {
 		p.storeURL, p.key, err = storeurl.SplitLock(name)
-	} else {
-		p.storeURL, p.url, err = bare(name)
+	} else if err = store.CheckKey("lock", name); err == nil {
+		p.storeURL, err = home()
+		if err == nil {
+			p.url, err = urlOf(p.storeURL, name)
+		}
 	}
 	if err != nil {
 		return place{}, failed(err)
 	}
+	return p, p.open(ctx)
+}
+
+// locatePrefix opens the store of all locks whose names begin with prefix, or that
+// lie in the store whose URL it is. The key of the place is what they begin with.
+func locatePrefix(ctx context.Context, prefix string) (place, error) {
+	p := place{name: prefix, storeURL: prefix}
+	if !strings.Contains(prefix, "://") {
+		p.key = prefix
+		var err error
+		if p.storeURL, err = home(); err != nil {
+			return place{}, err
+		}
+	}
+	return p, p.open(ctx)
+}
+
+func (p *place) open(ctx context.Context) (err error) {
 	if strings.HasPrefix(p.storeURL, "mem:") {
-		return place{}, usage("%s: a lock in the memory of this process keeps no other out: name a store that others share", name)
+		return usage("%s: a lock in the memory of this process keeps no other out: name a store that others share", p.name)
 	}
 	if p.store, err = storeurl.Open(ctx, p.storeURL); err != nil {
 		if codeOf(err) == exitInternal { // nothing was sent: what is wrong is how it is set up
-			return place{}, &exit{exitUsage, err}
+			return &exit{exitUsage, err}
 		}
-		return place{}, failed(err)
+		return failed(err)
 	}
-	return p, nil
+	return nil
 }
 
-// bare gives the URLs of the store that a bare name lies in, and of the lock.
-func bare(name string) (storeURL, lockURL string, err error) {
-	if err = store.CheckKey("lock", name); err != nil {
-		return "", "", err
-	}
-	if storeURL, err = home(); err != nil {
-		return "", "", err
-	}
+// urlOf is the URL of a lock in a store.
+func urlOf(storeURL, key string) (string, error) {
 	u, err := url.Parse(storeURL)
 	if err != nil {
-		return "", "", fmt.Errorf("%w: the variable %s: %w", storeurl.ErrURL, storeVariable, err)
+		return "", fmt.Errorf("%w: %w", storeurl.ErrURL, err)
 	}
 	var segments []string
-	for segment := range strings.SplitSeq(name, "/") {
+	for segment := range strings.SplitSeq(key, "/") {
 		segments = append(segments, url.PathEscape(segment))
 	}
-	return storeURL, u.JoinPath(segments...).String(), nil
+	return u.JoinPath(segments...).String(), nil
 }
 
 // home is the URL of the store of bare names.

@@ -4,45 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"runtime"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/guardian"
 )
 
-const defaultGrace = 5 * time.Second
-
-// A job is one use of run: a lock, and a command that runs while it is held.
-type job struct {
-	*app
-	opts     leasehold.LockOptions
-	layout   string
+// A holding is one use of the command run: a job that has a lock to wait for.
+type holding struct {
+	job
 	wait     wait
-	grace    time.Duration
 	heldCode int
-	lostCode int
-	shell    bool
-
-	argv    []string
-	place   place
-	lock    *leasehold.Lock
-	signals chan os.Signal
-	holders chan leasehold.Info // whom the wait is for
-	renewed chan struct{}
+	lock     *leasehold.Lock
 }
 
 func (a *app) run() *cobra.Command {
-	j := &job{
-		app: a, wait: wait{forever: true}, signals: make(chan os.Signal, 8),
-		holders: make(chan leasehold.Info, 1), renewed: make(chan struct{}, 1),
-	}
+	h := &holding{job: a.newJob(), wait: wait{forever: true}}
 	cmd := &cobra.Command{
 		Use:   "run [flags] LOCK -- CMD [ARG…]",
 		Short: "Hold a lock while a command runs",
@@ -64,26 +42,13 @@ command writes to can refuse a smaller one.
 		Example: `  leasehold run backup -- restic backup /srv
   leasehold run --wait 0 s3://bucket/locks/nightly -- ./nightly.sh
   leasehold run --shell jobs/report -- 'psql -f report.sql | mail -s report ops'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return j.run(cmd.Context(), cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return h.run(cmd.Context(), cmd, args) },
 	}
-	j.flags(cmd)
-	return cmd
-}
-
-func (j *job) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&j.opts.TTL, "ttl", leasehold.DefaultTTL, "how long the lock outlives a holder that is gone")
-	f.StringVar(&j.opts.Holder, "holder", "", "`name` of this holder, for people (default HOST/PID)")
-	f.StringVar(&j.opts.Address, "address", "", "where this holder can be reached, for whoever reads it")
-	f.StringToStringVar(&j.opts.Meta, "meta", nil, "`key=value` to keep in the record; may be repeated")
-	f.Lookup("meta").DefValue = "" // not "[]"
-	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
-	f.StringVar(&j.layout, "layout", "object", "how the lock lies in the store; this version knows object")
-	f.Var(&j.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
-	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
-	f.IntVar(&j.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
-	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
-	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
+	h.flags(f)
+	f.Var(&h.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
+	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
+	return cmd
 }
 
 // wait is the value of --wait.
@@ -117,125 +82,92 @@ func (w *wait) String() string {
 
 func (*wait) Type() string { return "duration" }
 
-func (j *job) run(ctx context.Context, cmd *cobra.Command, args []string) error {
-	if err := j.check(cmd, args); err != nil {
+func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) error {
+	if err := h.check(cmd, args); err != nil {
 		return err
 	}
-	j.opts.Logger = j.talk.logger()
-	j.opts.OnWait = func(i leasehold.Info) {
-		select {
-		case <-j.holders: // nobody has looked at it yet
-		default:
-		}
-		j.holders <- i
+	if err := checkCode("conflict", h.heldCode); err != nil {
+		return err
 	}
-	j.opts.OnRenew = func(*leasehold.Lease) { poke(j.renewed) }
+	h.opts.Logger = h.talk.logger()
+	h.opts.OnWait = h.waitsFor
 	var err error
-	if j.place, j.lock, err = open(ctx, args[0], &j.opts); err != nil {
+	if h.place, h.lock, err = open(ctx, args[0], &h.opts); err != nil {
 		return err
 	}
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) { // under nohup it stays so
-			signal.Notify(j.signals, sig)
-		}
-	}
-	lease, err := j.acquire(ctx)
+	listen(h.signals)
+	lease, err := h.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	j.talk.note("holding %s as %s, token %d", j.place.name, lease.Holder(), lease.Token())
-	status, err := j.supervise(lease)
-	lost := lease.Err()
-	j.release(ctx, lease)
-	return j.verdict(status, err, lost)
+	h.talk.note("holding %s as %s, token %d", h.place.name, lease.Holder(), lease.Token())
+	return h.verdict(h.hold(ctx, lease))
 }
 
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// check makes sure of all that can be wrong before the store is asked.
-func (j *job) check(cmd *cobra.Command, args []string) error {
-	switch dash := cmd.ArgsLenAtDash(); {
-	case dash < 0 || len(args) == dash:
-		return usage("no command given: write it after --, as in leasehold run LOCK -- CMD")
-	case dash == 0:
-		return usage("no lock given: write it before --, as in leasehold run LOCK -- CMD")
-	case dash > 1:
-		return usage("%q is one argument too many before --: give one lock, and the command after --", args[1])
-	}
-	j.argv = args[1:]
-	if j.shell {
-		if len(j.argv) > 1 {
-			return usage("--shell takes the command as one argument, and there are %d: put it in quotes", len(j.argv))
-		}
-		j.argv = append(shell(), j.argv[0])
-	}
-	if j.layout != "object" {
-		return usage("--layout %q is not in this version: it knows object", j.layout)
-	}
-	for name, code := range map[string]int{"conflict": j.heldCode, "lost": j.lostCode} {
-		if code < 0 || code > 255 {
-			return usage("--%s-exit-code %d is not between 0 and 255", name, code)
-		}
-	}
-	ttl := j.opts.TTL
+// acquire waits for the lock as --wait says.
+func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	switch {
-	case ttl < leasehold.MinTTL || ttl > leasehold.MaxTTL:
-		// Here, because to the library 0 means the default.
-		return usage("--ttl %v is not between %v and %v", ttl, leasehold.MinTTL, leasehold.MaxTTL)
-	case j.grace < 0:
-		return usage("--grace %v is less than 0", j.grace)
-	case !cmd.Flags().Changed("grace"):
-		j.grace = min(j.grace, ttl/3)
-	case j.grace > ttl/3:
-		return usage("--grace %v is more than a third of --ttl %v, which leaves too little time for renewals: use --ttl %v or more", j.grace, ttl, 3*j.grace)
+	case h.wait.forever:
+		return h.enter(ctx, h.lock.Acquire)
+	case h.wait.limit > 0:
+		limited, cancel := context.WithTimeout(ctx, h.wait.limit)
+		defer cancel()
+		return h.enter(limited, h.lock.Acquire)
 	}
-	return nil
-}
-
-func shell() []string {
-	if runtime.GOOS == "windows" {
-		return []string{"cmd.exe", "/C"}
+	lease, err := h.enter(ctx, h.lock.TryAcquire)
+	held, ok := errors.AsType[*leasehold.HeldError](err)
+	if !ok || !held.Info.Abandoned {
+		return lease, err
 	}
-	return []string{"/bin/sh", "-c"}
-}
-
-// verdict is the exit code of it all, and one line if it is not the command's own.
-func (j *job) verdict(status guardian.Status, err, lost error) error {
-	refused, isRefused := errors.AsType[*guardian.CommandError](err)
-	switch {
-	case isRefused:
-		return &exit{refused.Code, err}
-	case err != nil && !errors.Is(err, guardian.ErrTooLate):
-		return &exit{exitInternal, err}
-	case errors.Is(lost, leasehold.ErrLost) || err != nil || status.Expired:
-		if lost == nil {
-			lost = errors.New("no renewal came through in time")
-		}
-		return &exit{j.lostCode, fmt.Errorf("the lease on %s was lost while the command ran, which was ended: %s",
-			j.place.name, strings.TrimPrefix(oneLine(lost), leasehold.ErrLost.Error()+": "))}
-	case status.Code != 0:
-		return &exit{status.Code, nil}
-	}
-	return nil
-}
-
-// release lets the next holder start at once. It bounds itself by what it can
-// gain: at its deadline the lease ends anyway.
-func (j *job) release(ctx context.Context, lease *leasehold.Lease) {
-	ends := lease.Deadline()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
+	// Not to wait for a live holder must not mean to be locked out for ever by
+	// a dead one: with --wait 0 in every candidate, nobody would ever watch it
+	// for long enough to take over.
+	limit := takeover(held.Info.TTL)
+	h.talk.warn("%s looks to be gone: watching for up to %v to take %s over", held.Info.Holder, limit.Round(time.Second), h.place.name)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := lease.Release(ctx)
+	return h.enter(limited, h.lock.Acquire)
+}
+
+// takeover is how long it takes at most to take a lock over from a holder that
+// is gone: its TTL and margin, the jitter, and the requests.
+func takeover(ttl time.Duration) time.Duration {
+	return ttl + ttl/12 + ttl/10 + 3*time.Second
+}
+
+// enter awaits one attempt, and says what its end means to the user.
+func (h *holding) enter(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+	lease, err := h.await(ctx, acquire)
+	return lease, h.refused(err)
+}
+
+// refused says what the end of an acquisition means to the user.
+func (h *holding) refused(err error) error {
+	held, ok := errors.AsType[*leasehold.HeldError](err)
 	switch {
 	case err == nil:
-		j.talk.note("released %s", j.place.name)
-	case !errors.Is(err, leasehold.ErrLost):
-		j.talk.warn("could not release %s: %s: others may have to wait up to %v longer",
-			j.place.name, oneLine(err), max(time.Until(ends), 0).Round(time.Second))
+		return nil
+	case ok:
+		return &exit{h.heldCode, heldBy{h.place.name, h.wait, held}}
+	case errors.Is(err, context.DeadlineExceeded) && codeOf(err) == exitUnavailable:
+		return &exit{exitUnavailable, fmt.Errorf("the store of %s did not answer within --wait %v: %w", h.place.name, h.wait.String(), err)}
 	}
+	return failed(err)
 }
+
+// A heldBy is a HeldError as the command says it.
+type heldBy struct {
+	name string
+	wait wait
+	*leasehold.HeldError
+}
+
+func (h heldBy) Error() string {
+	text := fmt.Sprintf("%s is held by %s (token %d)", h.name, h.Info.Holder, h.Info.Token)
+	if h.wait.limit > 0 {
+		text += fmt.Sprintf(", and --wait %s ran out", h.wait.String())
+	}
+	return text
+}
+
+func (h heldBy) Unwrap() error { return h.HeldError }

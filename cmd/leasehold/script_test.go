@@ -54,6 +54,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("LEASEHOLD_STORE", "file://"+filepath.ToSlash(env.WorkDir)+"/locks")
+			env.Defer(func() { abort(env) })
 			if setup == nil {
 				return nil
 			}
@@ -63,6 +64,26 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
 		},
 	})
+}
+
+// abort ends what a script that has failed had put into the background: on its way
+// through a shell to a file called pid, out of the reach of testscript, which would
+// wait for it for ever.
+func abort(env *testscript.Env) {
+	script, ok := env.T().(interface{ Failed() bool })
+	if !ok || !script.Failed() {
+		return
+	}
+	text, _ := os.ReadFile(filepath.Join(env.WorkDir, "pid"))
+	for field := range strings.FieldsSeq(string(text)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return
+		}
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
+	}
 }
 
 // exits CODE PROG ARG… runs a program and checks its exit code.

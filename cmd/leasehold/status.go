@@ -120,12 +120,12 @@ func (r report) text(i leasehold.Info) string {
 	switch {
 	case r.Holder == "":
 	case i.Held:
-		line("holder", "%s", r.Holder)
+		line("holder", "%s", printable(r.Holder))
 	default:
-		line("last", "%s", r.Holder)
+		line("last", "%s", printable(r.Holder))
 	}
 	if r.Address != "" {
-		line("address", "%s", r.Address)
+		line("address", "%s", printable(r.Address))
 	}
 	line("token", "%d", r.Token)
 	line("ttl", "%v", i.TTL)
@@ -136,7 +136,7 @@ func (r report) text(i leasehold.Info) string {
 		line("acquired", "%s by the holder's clock", r.AcquiredAt.Local().Format(time.DateTime))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Meta)) {
-		line("meta", "%s=%s", key, r.Meta[key])
+		line("meta", "%s", printable(key+"="+r.Meta[key]))
 	}
 	return b.String()
 }

@@ -13,6 +13,10 @@ import (
 	"golang.org/x/term"
 )
 
+// levelNotice is what a command that runs for long says without being asked to say
+// more.
+const levelNotice = slog.LevelInfo + 2
+
 // A talk is what leasehold itself has to say. It goes to stderr, because stdout
 // is for data, and in run belongs to the command.
 type talk struct {
@@ -31,7 +35,7 @@ func (t *talk) begin(f *flags) error {
 	default:
 		return usage("--output %q is neither text nor json", f.output)
 	}
-	t.least = slog.LevelWarn
+	t.least = levelNotice
 	switch {
 	case f.verbose && f.quiet:
 		return usage("--verbose and --quiet exclude each other")
@@ -45,6 +49,10 @@ func (t *talk) begin(f *flags) error {
 
 func (t *talk) note(format string, args ...any) {
 	t.say(slog.LevelInfo, fmt.Sprintf(format, args...))
+}
+
+func (t *talk) tell(format string, args ...any) {
+	t.say(levelNotice, fmt.Sprintf(format, args...))
 }
 
 func (t *talk) warn(format string, args ...any) {
@@ -70,8 +78,15 @@ func (t *talk) say(level slog.Level, message string) {
 	text, _ := json.Marshal(struct { // strings always can be
 		Level   string `json:"level"`
 		Message string `json:"message"`
-	}{strings.ToLower(level.String()), message})
+	}{levelName(level), message})
 	fmt.Fprintf(t.w, "%s\n", text)
+}
+
+func levelName(level slog.Level) string {
+	if level == levelNotice {
+		level = slog.LevelInfo
+	}
+	return strings.ToLower(level.String())
 }
 
 // interactive reports whether somebody watches.

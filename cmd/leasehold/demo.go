@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/guardian"
+)
+
+const (
+	demoBucket = "demo"
+	demoLimit  = time.Minute // for all of it, on a machine that is busy
+)
+
+func (a *app) demo() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show an election on an S3 server of its own, with a crash",
+		Long: `Show an election, with a crash.
+
+The demo starts an S3 server of its own, in memory and on this machine only, and
+five candidates, each a process "leasehold elect". It kills the leader with
+SIGKILL, and later lets another resign. It takes about ten seconds, and leaves
+nothing behind. The exit code is 0 only if a leader was elected each time, the
+tokens grew, and no two candidates' commands ever ran at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.stage() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "show", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0]) },
+	}, &cobra.Command{
+		Use: "work", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.work(args[0]) },
+	})
+	return cmd
+}
+
+// stage runs the show under a guardian, as run does a command: so nothing of it
+// stays behind, however it ends.
+func (a *app) stage() error {
+	if a.output == "json" {
+		return usage("the demo is for people: there is no --output json")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return &exit{exitInternal, fmt.Errorf("cannot find this program to start it again: %w", err)}
+	}
+	dir, err := os.MkdirTemp("", "leasehold-demo")
+	if err != nil {
+		return &exit{exitInternal, err}
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
+	argv := []string{self, "demo", "show", dir}
+	if a.verbose {
+		argv = append(argv, "--verbose")
+	}
+	signals := make(chan os.Signal, 8)
+	listen(signals)
+	p, err := guardian.Start(guardian.Options{Argv: argv, Env: demoEnv(), Deadline: clock.Now() + demoLimit, Grace: time.Second})
+	if err != nil {
+		return &exit{exitInternal, err}
+	}
+	for {
+		select {
+		case sig := <-signals:
+			_ = p.Signal(sig) // it has ended, which shows at once
+		case <-p.Done():
+			switch status := p.Wait(); {
+			case status.Expired:
+				return &exit{exitInternal, fmt.Errorf("the demo was not over after %v, and was ended", demoLimit)}
+			case status.Code != 0:
+				return &exit{status.Code, nil}
+			}
+			return nil
+		}
+	}
+}
+
+// demoEnv is the environment without what would change how the demo goes.
+func demoEnv() []string {
+	env := []string{
+		"AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo",
+		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+	}
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "AWS_") && !strings.HasPrefix(variable, "LEASEHOLD_") {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// work is what a candidate of the demo does while it leads: until it is told to
+// end, it keeps a file locked that no two can have locked at once. The system
+// unlocks it when the process ends, whatever ends it.
+func (a *app) work(dir string) error {
+	file := flock.New(filepath.Join(dir, "busy"))
+	alone, err := file.TryLock()
+	switch {
+	case err != nil:
+		return &exit{exitInternal, err}
+	case !alone:
+		fmt.Fprintln(a.stdout, "two")
+		return &exit{exitInternal, errors.New("another candidate's command is running at the same time")}
+	}
+	fmt.Fprintln(a.stdout, "leads", os.Getenv("LEASEHOLD_TOKEN"))
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // at the end of its input too
+	return nil
+}
+
+// A demoServer is an S3 server in memory that counts its requests. It runs until
+// the process ends.
+type demoServer struct {
+	endpoint  string
+	get, puts atomic.Int64
+}
+
+func startDemoServer(ctx context.Context) (*demoServer, error) {
+	memory := s3mem.New()
+	if err := memory.CreateBucket(demoBucket); err != nil {
+		return nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &demoServer{endpoint: "http://" + listener.Addr().String()}
+	s3 := gofakes3.New(memory).Server()
+	count := func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodGet:
+			s.get.Add(1)
+		case http.MethodPut:
+			s.puts.Add(1)
+		}
+		s3.ServeHTTP(w, r)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(count), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	return s, nil
+}

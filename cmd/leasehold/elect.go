@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A candidacy is one use of elect: a job that is done again and again.
+type candidacy struct {
+	job
+	once      bool
+	fastStart bool
+	election  *leasehold.Election
+	pause     time.Duration // before the last campaign; 0 if there was none
+}
+
+func (a *app) elect() *cobra.Command {
+	c := &candidacy{job: a.newJob()}
+	cmd := &cobra.Command{
+		Use:   "elect [flags] LOCK -- CMD [ARG…]",
+		Short: "Campaign, run a command while leading, campaign again",
+		Long: `Campaign for LOCK, run a command while leading, and campaign again.
+
+The command runs while this candidate leads, and never outlives the lease, just as
+in leasehold run. When it ends by itself, this candidate resigns, so that another
+can lead, and campaigns again after a back-off: a third of --ttl at first, twice as
+long after each further quick end, up to a minute, and from the start again once a
+command has run for longer than a minute. When the lease is lost, the command is
+ended and this candidate campaigns again. --once ends all that with the command.
+
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. When it has ended
+after one, or when it is not running, this candidate resigns and ends too. SIGHUP
+is for many commands the order to read their configuration again: it ends this
+candidate only if the command dies of it, or ends with code 129.
+
+The command's environment is that of leasehold run: LEASEHOLD_LOCK,
+LEASEHOLD_STORE, LEASEHOLD_HOLDER, and LEASEHOLD_TOKEN, which is greater with each
+leader: whatever the command writes to can refuse a smaller one.
+
+Exit codes:
+  128+n  signal n ended it all
+  126    the command was found, but cannot be run
+  127    the command was not found
+  0-255  with --once: the command's own
+  76     with --once: the lease was lost (see --lost-exit-code)
+  64, 65, 66, 69, 70, 77: no campaign is possible; see leasehold run --help`,
+		Example: `  leasehold elect leaders/scheduler -- ./scheduler
+  leasehold elect --address 10.0.1.42:8443 s3://bucket/leaders/web -- ./primary.sh`,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), cmd, args) },
+	}
+	f := cmd.Flags()
+	c.flags(f)
+	f.BoolVar(&c.once, "once", false, "end with the command, with its exit code")
+	f.BoolVar(&c.fastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right")
+	return cmd
+}
+
+func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) error {
+	if err := c.check(cmd, args); err != nil {
+		return err
+	}
+	var err error
+	if c.place, err = locate(ctx, args[0]); err != nil {
+		return err
+	}
+	c.election, err = leasehold.NewElection(c.place.store, c.place.key, &leasehold.ElectionOptions{
+		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
+		Existing: c.opts.Existing, FastStart: c.fastStart,
+		OnRenew: c.opts.OnRenew, Logger: c.talk.logger(),
+		OnLeader: func(i leasehold.Info) {
+			if i.Holder != c.election.Status().Holder {
+				c.waitsFor(i)
+			}
+		},
+	})
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
+	listen(c.signals)
+	return c.campaign(ctx)
+}
+
+// campaign returns when it is all over. What is wrong from the beginning is an
+// error; once there was a lease, an outage of the store is waited out.
+func (c *candidacy) campaign(ctx context.Context) error {
+	for led := false; ; {
+		lease, err := c.await(ctx, c.election.Campaign)
+		switch {
+		case err == nil:
+			led = true
+			err = c.lead(ctx, lease)
+		case led && passing(err):
+			c.talk.warn("campaigning for %s failed, and goes on in %v: %s", c.place.name, c.opts.TTL/3, oneLine(err))
+			err = c.sleep(ctx, c.opts.TTL/3)
+		}
+		if err != nil {
+			return failed(err)
+		}
+	}
+}
+
+// passing tells whether what went wrong can be expected to pass.
+func passing(err error) bool {
+	_, final := errors.AsType[*exit](err)
+	code := codeOf(err)
+	return !final && (code == exitUnavailable || code == exitInternal) && !errors.Is(err, store.ErrNoBucket)
+}
+
+// lead runs the command, and rests before the next campaign unless it is all over.
+func (c *candidacy) lead(ctx context.Context, lease *leasehold.Lease) error {
+	c.talk.tell("leading %s as %s, token %d", c.place.name, lease.Holder(), lease.Token())
+	began := time.Now()
+	r := c.hold(ctx, lease)
+	if end := c.end(r); end != nil {
+		return end
+	}
+	return c.rest(ctx, r, time.Since(began))
+}
+
+// end is an exit, with code 0 too, if it is all over, and nil if it is not.
+func (c *candidacy) end(r run) error {
+	stop := c.meant(r)
+	switch {
+	case r.err != nil && r.lost == nil: // it can be run no better next time
+		return c.verdict(r)
+	case stop != 0 && !c.once:
+		c.talk.tell("no longer leading %s: the command ended with code %d after signal %d (%v)", c.place.name, r.Code, stop, stop)
+		return stopped(stop, nil)
+	case !c.once:
+		return nil
+	case r.lost == nil:
+		c.talk.tell("no longer leading %s: the command ended with code %d", c.place.name, r.Code)
+	}
+	if verdict := c.verdict(r); verdict != nil {
+		return verdict
+	}
+	return &exit{}
+}
+
+// meant gives the signal that meant not only the command but all, or 0.
+func (c *candidacy) meant(r run) (stop syscall.Signal) {
+	died := syscall.Signal(r.Code - exitSignal)
+	if died == syscall.SIGINT || died == syscall.SIGQUIT {
+		stop = died // from a terminal, it comes to the command alone
+	}
+	for _, sig := range c.passedOn {
+		if sig != syscall.SIGHUP || died == syscall.SIGHUP {
+			stop = sig
+		}
+	}
+	return stop
+}
+
+// rest lets another lead first, unless the next campaign has to wait anyway.
+func (c *candidacy) rest(ctx context.Context, r run, ran time.Duration) error {
+	if r.lost != nil {
+		c.talk.tell("no longer leading %s: the lease was lost, and the command was ended: %v; campaigning again", c.place.name, r.lost)
+		return nil
+	}
+	c.pause = backoff(c.pause, c.opts.TTL/3, ran)
+	c.talk.tell("no longer leading %s: the command ended with code %d; campaigning again in %v", c.place.name, r.Code, c.pause.Round(time.Millisecond))
+	return c.sleep(ctx, c.pause)
+}
+
+// sleep ends with an error if a signal comes first.
+func (c *candidacy) sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case sig := <-c.signals:
+		return c.interrupted(ctx, acquisition{}, sig)
+	}
+}
+
+// backoff is the pause after a command that has ran for so long, when the pause
+// before was last.
+func backoff(last, first, ran time.Duration) time.Duration {
+	longest := max(first, time.Minute)
+	if last == 0 || ran > longest {
+		return first
+	}
+	return min(2*last, longest)
+}

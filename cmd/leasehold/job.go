@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/guardian"
+)
+
+const defaultGrace = 5 * time.Second
+
+// A job is a lock, and a command that runs while it is held: what run and elect
+// have in common.
+type job struct {
+	*app
+	opts     leasehold.LockOptions
+	layout   string
+	grace    time.Duration
+	lostCode int
+	shell    bool
+
+	argv     []string
+	place    place
+	signals  chan os.Signal
+	holders  chan leasehold.Info // whom the wait is for
+	renewed  chan struct{}
+	passedOn []syscall.Signal // to the command that runs now, or ran last
+}
+
+func (a *app) newJob() job {
+	renewed := make(chan struct{}, 1)
+	return job{
+		app: a, signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), renewed: renewed,
+		opts: leasehold.LockOptions{OnRenew: func(*leasehold.Lease) { poke(renewed) }},
+	}
+}
+
+func (j *job) flags(f *pflag.FlagSet) {
+	f.DurationVar(&j.opts.TTL, "ttl", leasehold.DefaultTTL, "how long the lock outlives a holder that is gone")
+	f.StringVar(&j.opts.Holder, "holder", "", "`name` of this holder, for people (default HOST/PID)")
+	f.StringVar(&j.opts.Address, "address", "", "where this holder can be reached, for whoever reads it")
+	f.StringToStringVar(&j.opts.Meta, "meta", nil, "`key=value` to keep in the record; may be repeated")
+	f.Lookup("meta").DefValue = "" // not "[]"
+	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
+	f.StringVar(&j.layout, "layout", "object", "how the lock lies in the store; this version knows object")
+	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
+	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
+	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
+}
+
+// waitsFor shows whom the wait is for, unless it was shown already.
+func (j *job) waitsFor(i leasehold.Info) {
+	select {
+	case <-j.holders: // nobody has looked at it yet
+	default:
+	}
+	j.holders <- i
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// check makes sure of all that can be wrong before the store is asked.
+func (j *job) check(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash < 0 || len(args) == dash:
+		return usage("no command given: write it after --, as in leasehold %s LOCK -- CMD", cmd.Name())
+	case dash == 0:
+		return usage("no lock given: write it before --, as in leasehold %s LOCK -- CMD", cmd.Name())
+	case dash > 1:
+		return usage("%q is one argument too many before --: give one lock, and the command after --", args[1])
+	}
+	j.argv = args[1:]
+	if j.shell {
+		if len(j.argv) > 1 {
+			return usage("--shell takes the command as one argument, and there are %d: put it in quotes", len(j.argv))
+		}
+		j.argv = append(shell(), j.argv[0])
+	}
+	if j.layout != "object" {
+		return usage("--layout %q is not in this version: it knows object", j.layout)
+	}
+	if err := checkCode("lost", j.lostCode); err != nil {
+		return err
+	}
+	ttl := j.opts.TTL
+	switch {
+	case ttl < leasehold.MinTTL || ttl > leasehold.MaxTTL:
+		// Here, because to the library 0 means the default.
+		return usage("--ttl %v is not between %v and %v", ttl, leasehold.MinTTL, leasehold.MaxTTL)
+	case j.grace < 0:
+		return usage("--grace %v is less than 0", j.grace)
+	case !cmd.Flags().Changed("grace"):
+		j.grace = min(j.grace, ttl/3)
+	case j.grace > ttl/3:
+		return usage("--grace %v is more than a third of --ttl %v, which leaves too little time for renewals: use --ttl %v or more", j.grace, ttl, 3*j.grace)
+	}
+	return nil
+}
+
+func checkCode(name string, code int) error {
+	if code < 0 || code > 255 {
+		return usage("--%s-exit-code %d is not between 0 and 255", name, code)
+	}
+	return nil
+}
+
+func shell() []string {
+	if runtime.GOOS == "windows" {
+		return []string{"cmd.exe", "/C"}
+	}
+	return []string{"/bin/sh", "-c"}
+}
+
+// listen asks for the signals that a user ends a command with.
+func listen(signals chan<- os.Signal) {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(sig) { // under nohup it stays so
+			signal.Notify(signals, sig)
+		}
+	}
+}
+
+// A run is one use of a lease: the command, from its start until nothing of it is
+// left, and what became of the lease meanwhile.
+type run struct {
+	guardian.Status
+	err  error // why there was no start
+	lost error // why the command was ended before its time
+}
+
+// hold runs the command for as long as the lease lasts, and releases it.
+func (j *job) hold(ctx context.Context, lease *leasehold.Lease) run {
+	status, err := j.supervise(lease)
+	r := run{Status: status, err: err}
+	lost := lease.Err()
+	j.release(ctx, lease)
+	switch {
+	case errors.Is(lost, leasehold.ErrLost):
+		r.lost = errors.New(strings.TrimPrefix(oneLine(lost), leasehold.ErrLost.Error()+": "))
+	case errors.Is(err, guardian.ErrTooLate) || status.Expired:
+		r.lost = errors.New("no renewal came through in time")
+	}
+	return r
+}
+
+// verdict is the exit code of it all, and one line if it is not the command's own.
+func (j *job) verdict(r run) error {
+	refused, isRefused := errors.AsType[*guardian.CommandError](r.err)
+	switch {
+	case isRefused:
+		return &exit{refused.Code, r.err}
+	case r.err != nil && !errors.Is(r.err, guardian.ErrTooLate):
+		return &exit{exitInternal, r.err}
+	case r.lost != nil:
+		return &exit{j.lostCode, fmt.Errorf("the lease on %s was lost while the command ran, which was ended: %w", j.place.name, r.lost)}
+	case r.Code != 0:
+		return &exit{r.Code, nil}
+	}
+	return nil
+}
+
+// release lets the next holder start at once. It bounds itself by what it can
+// gain: at its deadline the lease ends anyway.
+func (j *job) release(ctx context.Context, lease *leasehold.Lease) {
+	ends := lease.Deadline()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
+	defer cancel()
+	err := lease.Release(ctx)
+	switch {
+	case err == nil:
+		j.talk.note("released %s", j.place.name)
+	case !errors.Is(err, leasehold.ErrLost):
+		j.talk.warn("could not release %s: %s: others may have to wait up to %v longer",
+			j.place.name, oneLine(err), max(time.Until(ends), 0).Round(time.Second))
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+)
+
+// notLock is the state of an object that lies among the locks and is none.
+const notLock = "not a lock"
+
+func (a *app) list() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [PREFIX]",
+		Short: "Show all locks under a prefix",
+		Long: `Show all locks under a prefix, in order of their names.
+
+PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the
+beginning of bare names, such as jobs/; without it, all bare names are shown. It
+costs one listing for every thousand objects, and one read for each. AGE is the time
+since the last write, with a ~ if the store does not tell and it is by wall clocks.
+
+"abandoned" is a lock that is held by somebody who looks to be gone. Objects that
+are no locks are shown as such; so it is better to keep locks apart from others.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := locatePrefix(cmd.Context(), append(args, "")[0])
+			if err != nil {
+				return err
+			}
+			return a.listAll(cmd.Context(), p)
+		},
+	}
+}
+
+// listAll shows as much as it learns, also when it then fails.
+func (a *app) listAll(ctx context.Context, p place) error {
+	if a.output == "json" {
+		return eachLock(ctx, p, func(i leasehold.Info, foreign error) error { return a.listLine(p, i, foreign) })
+	}
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	head := "NAME\tSTATE\tHOLDER\tTOKEN\tAGE\n"
+	err := eachLock(ctx, p, func(i leasehold.Info, foreign error) error {
+		fmt.Fprint(table, head, row(i, foreign))
+		head = ""
+		return nil
+	})
+	if lost := written(table.Flush()); err == nil {
+		err = lost
+	}
+	return err
+}
+
+// eachLock calls show for each object, with an error if it is not a lock.
+func eachLock(ctx context.Context, p place, show func(i leasehold.Info, foreign error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := time.AfterFunc(patience, cancel) // for each, not for all
+	defer late.Stop()
+	for info, err := range leasehold.List(ctx, p.store, p.key) {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return &exit{exitUnavailable, fmt.Errorf("the store did not answer for %v: %w", patience, err)}
+		case err != nil && !errors.Is(err, leasehold.ErrForeignObject):
+			return failed(err)
+		}
+		late.Reset(patience)
+		if err = show(info, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listLine writes one object as JSON.
+func (a *app) listLine(p place, i leasehold.Info, foreign error) (err error) {
+	if p.url, err = urlOf(p.storeURL, i.Key); err != nil {
+		return failed(err)
+	}
+	line := struct {
+		report
+		Error string `json:"error,omitempty"`
+	}{report: describe(p, i)}
+	if foreign != nil {
+		line.State, line.Error = notLock, oneLine(foreign)
+	}
+	return a.writeLine(line)
+}
+
+// row is one object in the table.
+func row(i leasehold.Info, foreign error) string {
+	state, holder, token, old := "free", "-", "-", "-"
+	switch {
+	case foreign != nil:
+		state = notLock
+	case i.Abandoned:
+		state = "abandoned"
+	case i.Held:
+		state = "held"
+	}
+	if i.Held && i.Holder != "" {
+		holder = printable(i.Holder)
+	}
+	if foreign == nil {
+		token = strconv.FormatInt(int64(i.Token), 10)
+	}
+	if text := age(i); text != "" {
+		old = text
+	}
+	return strings.Join([]string{printable(i.Key), state, holder, token, old}, "\t") + "\n"
+}
+
+// age is how long ago the record was written, or nothing. Where the store does not
+// tell, it is by the holder's clock and this machine's, and marked.
+func age(i leasehold.Info) string {
+	switch {
+	case i.Age >= 0:
+		return i.Age.Round(time.Second).String()
+	case !i.RenewedAt.IsZero():
+		return "~" + max(time.Since(i.RenewedAt), 0).Round(time.Second).String()
+	}
+	return ""
+}
