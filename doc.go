@@ -22,7 +22,7 @@
 // At most one lease is valid at any instant, as long as no clock involved runs
 // more than a twelfth faster or slower than real time and nothing freezes both
 // clocks of a machine. The clocks need not agree on the time: no time in a record
-// is ever read. The holder stops early by the margin and the others wait longer
+// decides anything. The holder stops early by the margin and the others wait longer
 // by it; see [Lease.Valid].
 //
 // No lease can stop a request that is already on its way: a process may be

@@ -225,9 +225,9 @@ func (s *show) take(n news) error {
 		return fmt.Errorf("the command of %s was started while another candidate's still ran", n.from.name)
 	case n.token == 0 && !n.from.killed:
 		select {
-		case sig := <-s.signals: // which came to all of them
+		case sig := <-s.signals: // which came to all of them, and to this one last
 			return stopped(sig, nil)
-		default:
+		case <-time.After(time.Second):
 			return fmt.Errorf("%s has ended by itself", n.from.name)
 		}
 	case n.token == 0:

@@ -143,9 +143,11 @@ func TestFiles(t *testing.T) {
 		more []string
 	}{{first, nil}, {withMore, []string{"3"}}} {
 		want := slices.Sorted(slices.Values(append(c.more, inherited...)))
-		if got := descriptors(c.f.running("sleep")); !slices.Equal(got, want) {
-			t.Errorf("the command has descriptors %s, want %s", got, want)
-		}
+		// Not at once: while it starts, the command has its libraries open.
+		eventually(t, func() (bool, string) {
+			got := descriptors(c.f.running("sleep"))
+			return slices.Equal(got, want), fmt.Sprintf("the command has descriptors %s, want %s", got, want)
+		})
 	}
 }
 
