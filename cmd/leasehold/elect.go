@@ -30,9 +30,9 @@ func (a *app) elect() *cobra.Command {
 
 The command runs while this candidate leads, and never outlives the lease, just as
 in leasehold run. When it ends by itself, this candidate resigns, so that another
-can lead, and campaigns again after a back-off: a third of --ttl at first, twice as
-long after each further quick end, up to a minute, and from the start again once a
-command has run for longer than a minute. When the lease is lost, the command is
+can lead, and campaigns again after a back-off: half of --ttl at first, when every
+follower has looked, twice as long after each further quick end, up to a minute, and
+from the start again once a command has run for longer than a minute. When the lease is lost, the command is
 ended and this candidate campaigns again. --once ends all that with the command.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. When it has ended
@@ -164,7 +164,7 @@ func (c *candidacy) rest(ctx context.Context, r run, ran time.Duration) error {
 		c.talk.tell("no longer leading %s: the lease was lost, and the command was ended: %v; campaigning again", c.place.name, r.lost)
 		return nil
 	}
-	c.pause = backoff(c.pause, c.opts.TTL/3, ran)
+	c.pause = backoff(c.pause, c.opts.TTL/2, ran)
 	c.talk.tell("no longer leading %s: the command ended with code %d; campaigning again in %v", c.place.name, r.Code, c.pause.Round(time.Millisecond))
 	return c.sleep(ctx, c.pause)
 }
@@ -181,7 +181,7 @@ func (c *candidacy) sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// backoff is the pause after a command that has ran for so long, when the pause
+// backoff is the pause after a command that ran for so long, when the pause
 // before was last.
 func backoff(last, first, ran time.Duration) time.Duration {
 	longest := max(first, time.Minute)
