@@ -638,7 +638,7 @@ func TestList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lock.Init(t.Context()); err != nil {
+		if _, _, err := lock.Init(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

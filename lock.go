@@ -232,23 +232,23 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 }
 
 // Init makes the lock's object, free, if there is none, and returns what is there
-// then. It costs one read, and one write if there was none. It is safe to call it
-// again, and from two processes at once.
-func (l *Lock) Init(ctx context.Context) (Info, error) {
+// then, and whether it was this call that made it. It costs one read, and one write
+// if there was none. It is safe to call it again, and from two processes at once.
+func (l *Lock) Init(ctx context.Context) (info Info, made bool, err error) {
 	s, info, err := l.look(ctx)
 	if err != nil || info.Exists {
-		return info, err
+		return info, false, err
 	}
 	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.cfg, newIncarnation(), s.Date, time.Now())}
 	version, err := l.d.at.Write(ctx, w)
 	if err == nil {
-		return describe(l.key, layout.Snapshot{Record: w.Record, Version: version}), nil
+		return describe(l.key, layout.Snapshot{Record: w.Record, Version: version}), true, nil
 	}
 	// Another may have made it, or our write have landed all the same: look.
-	if _, info, again := l.look(ctx); again != nil || info.Exists {
-		return info, again
+	if s, info, again := l.look(ctx); again != nil || info.Exists {
+		return info, s.Record.WriteID == w.Record.WriteID, again
 	}
-	return Info{}, l.explain(err)
+	return Info{}, false, l.explain(err)
 }
 
 func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {

@@ -553,12 +553,12 @@ func TestExistingNeverCreates(t *testing.T) {
 		if st.Counts().Put != 0 {
 			t.Fatal("it wrote")
 		}
-		made, err := lock.Init(t.Context())
-		if err != nil || made.Held || !made.Exists {
-			t.Fatalf("init: %+v, %v", made, err)
+		made, first, err := lock.Init(t.Context())
+		if err != nil || made.Held || !made.Exists || !first {
+			t.Fatalf("init: %+v, %v, %v", made, first, err)
 		}
-		if again, err := newLock(t, st, nil).Init(t.Context()); err != nil || again.Token != made.Token {
-			t.Errorf("init again: %+v, %v", again, err)
+		if again, second, err := newLock(t, st, nil).Init(t.Context()); err != nil || again.Token != made.Token || second {
+			t.Errorf("init again: %+v, %v, %v", again, second, err)
 		}
 		lease := acquire(t, lock)
 		if lease.Token() != made.Token+1 {
@@ -581,8 +581,8 @@ func TestExistingNeverCreates(t *testing.T) {
 func TestInitWhoseAnswerIsLost(t *testing.T) {
 	st := newStore()
 	st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put"})
-	if info, err := newLock(t, st, nil).Init(t.Context()); err != nil || !info.Exists {
-		t.Errorf("got %+v, %v", info, err)
+	if info, made, err := newLock(t, st, nil).Init(t.Context()); err != nil || !info.Exists || !made {
+		t.Errorf("got %+v, %v, %v", info, made, err)
 	}
 }
 
@@ -613,7 +613,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			_, acquired := lock.Acquire(t.Context())
 			_, tried := lock.TryAcquire(t.Context())
 			_, inspected := lock.Inspect(t.Context())
-			_, inited := lock.Init(t.Context())
+			_, _, inited := lock.Init(t.Context())
 			for _, err := range []error{acquired, tried, inspected, inited} {
 				if !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), "jobs/backup") {
 					t.Errorf("got %v", err)

@@ -23,15 +23,10 @@ when it was deleted by mistake: without it, tokens might begin anew.`,
 			if err != nil {
 				return err
 			}
-			before, err := lock.Inspect(ctx)
+			info, made, err := lock.Init(ctx)
 			if err != nil {
 				return failed(err)
 			}
-			info, err := lock.Init(ctx)
-			if err != nil {
-				return failed(err)
-			}
-			made := !before.Exists && !info.Held // if it is held, another was quicker
 			r := describe(p, info)
 			text := fmt.Sprintf("%s was there already: %s, token %d\n", r.Lock, r.State, r.Token)
 			if made {
