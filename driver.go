@@ -111,7 +111,13 @@ func (d *driver) step(ev protocol.Event) {
 }
 
 func (d *driver) stepLocked(ev protocol.Event) {
-	for _, action := range d.candidate.Step(ev, protocol.Now{Clock: clock.Now(), Wall: time.Now()}) {
+	actions := d.candidate.Step(ev, protocol.Now{Clock: clock.Now(), Wall: time.Now()})
+	if d.lease != nil && d.lease.ctx.Err() == nil {
+		// Before anything is sent: a renewal for a shorter TTL moves the deadline
+		// back as it leaves (rule A7), not when it is answered.
+		d.lease.deadline.Store(int64(d.candidate.Deadline()))
+	}
+	for _, action := range actions {
 		d.do(action)
 	}
 	d.arm()
@@ -229,7 +235,6 @@ func (d *driver) answered(err error) {
 }
 
 func (d *driver) renewed() {
-	d.lease.deadline.Store(int64(d.candidate.Deadline()))
 	if d.opts.OnRenew != nil {
 		lease := d.lease
 		d.calls.add("OnRenew", func() { d.opts.OnRenew(lease) })

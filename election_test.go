@@ -602,6 +602,34 @@ func TestUpdateWhileRunning(t *testing.T) {
 	})
 }
 
+// Once a renewal for a shorter TTL is on its way, the lease must not promise more
+// than it does: it did, until the answer came or a timer ran.
+func TestShorterTTLShortensTheLeaseBeforeItIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		net := faultstore.Wrap(memstore.New(), nil)
+		e, err := leasehold.NewElection(net, "leaders/x", &leasehold.ElectionOptions{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Update(leasehold.ElectionConfig{TTL: 3 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		net.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 500 * time.Millisecond})
+		time.Sleep(20*time.Second + time.Millisecond) // the renewal is on its way
+		if left := time.Until(lease.Deadline()); left > protocol.Validity(3*time.Second) {
+			t.Errorf("the lease promises %v more, and the record 3 s", left)
+		}
+		net.Clear()
+		if err := e.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestBreak(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
