@@ -42,6 +42,13 @@ type driver struct {
 	// changed is told of every change that is seen, while the driver is locked.
 	changed func(Change)
 
+	// peers are asked instead of the store, if there are any; heir is whom a
+	// release names that names nobody.
+	peers        Peers
+	heir         func() string
+	standing     standing
+	conversation conversation
+
 	calls callbacks
 }
 
@@ -56,7 +63,7 @@ type result struct {
 const maxSleep = time.Second
 
 func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts LockOptions) *driver {
-	d := &driver{lock: lock, at: at, cfg: cfg, opts: opts, candidate: protocol.New(cfg)}
+	d := &driver{lock: lock, at: at, cfg: cfg, opts: opts, candidate: protocol.New(cfg), heir: func() string { return "" }}
 	d.calls = callbacks{patience: cfg.TTL, hangs: func(name string) {
 		opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", at.String(), "callback", name)
 	}}
@@ -90,6 +97,9 @@ func (d *driver) release(l *Lease, successor string) {
 	if l.ctx.Err() == nil && !l.Valid() {
 		d.stepLocked(protocol.Tick{}) // it is lost, and no timer has run since
 	}
+	if successor == "" {
+		successor = d.heir()
+	}
 	l.end(ErrReleased)
 	d.stepLocked(protocol.Release{Successor: successor})
 }
@@ -120,12 +130,16 @@ func (d *driver) stepLocked(ev protocol.Event) {
 	for _, action := range actions {
 		d.do(action)
 	}
+	d.announce()
 	d.arm()
 }
 
 // arm sets the timer for the candidate's next step.
 func (d *driver) arm() {
 	wake, ok := d.candidate.Wake()
+	if d.standing.changed != nil && d.sound() {
+		wake = min(wake, d.late())
+	}
 	if !ok {
 		if d.timer != nil {
 			d.timer.Stop()
@@ -152,6 +166,7 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Granted:
 		d.lease = newLease(d.ctx, d, d.candidate.Lease())
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
+		d.standing.free = false
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
@@ -178,6 +193,14 @@ func (d *driver) do(action protocol.Action) {
 		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
 	case protocol.Released:
 		d.settled(a.Err)
+	case protocol.Ask:
+		ctx, stop := context.WithCancel(d.ctx)
+		c := &d.conversation
+		c.stop, c.number, c.asked = stop, c.number+1, c.asked+1
+		go d.ask(ctx, c.number, a)
+	case protocol.Hush:
+		d.conversation.stop()
+		d.conversation.number++
 	}
 }
 
@@ -254,6 +277,9 @@ func (d *driver) settled(err error) {
 	if err != nil {
 		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.cfg.TTL, err)
 	}
+	r, _, exists := d.candidate.Observed()
+	d.standing.free = exists && !r.Held && r.Token == int64(d.lease.token)
+	d.standing.successor = r.Successor
 	d.lease.outcome = err
 	close(d.lease.released)
 	d.lease = nil

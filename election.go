@@ -48,6 +48,15 @@ type ElectionOptions struct {
 	// the pauses double. All end with the lease. Default 100 ms, 1 s.
 	Retries []time.Duration
 
+	// Peers lets this candidate, while it follows, ask a leader whose record has an
+	// address instead of the store, which then gets no request from it while the
+	// leader answers. The leader must answer with what [Election.Attend] says;
+	// package peer does both over HTTPS. It finds out at once when the leader
+	// resigns, and when its process ends. If the leader is silent three times in a
+	// row, or says that it does not lead, the store is asked again, frequently.
+	// Default: none.
+	Peers Peers
+
 	// Renewals makes Observe yield the leader's renewals too.
 	Renewals bool
 
@@ -86,6 +95,7 @@ type Election struct {
 	elected   time.Time
 	observers map[*observer]bool
 	news      chan struct{} // closed at the next change
+	audience  audience
 
 	watching sync.Mutex
 	watchers int // calls that need the candidate to look
@@ -108,6 +118,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	}, func(cfg *protocol.Config) {
 		cfg.Follow, cfg.FastStart = true, o.FastStart
 		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries
+		cfg.Peers = o.Peers != nil
 	})
 	if err != nil {
 		return nil, err
@@ -117,7 +128,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		o.Grace = protocol.Renewal(o.TTL)
 	}
 	e.lock, e.opts = lock, o
-	lock.d.changed = e.saw
+	lock.d.changed, lock.d.peers, lock.d.heir = e.saw, o.Peers, e.audience.heir
 	return e, nil
 }
 
@@ -280,7 +291,9 @@ func (e *Election) finish(ctx context.Context, t *term) {
 	close(t.over)
 }
 
-// Resign ends this candidate's leadership and returns when the lock is free. Under
+// Resign ends this candidate's leadership and returns when the lock is free. Where
+// followers ask this candidate itself, it names the one that has waited for longest
+// as its successor. Under
 // Run the work is stopped first, so it must not wait for Resign itself: it returns
 // instead. After Campaign the work must have stopped before. If ctx
 // ends first, Resign returns its error and goes on in the background. It returns

@@ -61,6 +61,11 @@ type Status struct {
 	NextLook time.Time // when the next request is due; zero if none is planned
 	Failures int       // of requests, in a row
 	Requests Requests  // sent since the candidate was made
+
+	// Of the leader itself, with ElectionOptions.Peers: when it last answered, and
+	// how many questions it was asked.
+	LastHeard time.Time
+	Questions int64
 }
 
 // Status sends nothing.
@@ -70,6 +75,7 @@ func (e *Election) Status() Status {
 	s := Status{
 		Key: e.lock.key, Holder: d.opts.Holder,
 		LastSeen: d.last, Failures: d.failures, Requests: d.requests,
+		LastHeard: d.conversation.heard, Questions: d.conversation.asked,
 	}
 	if wake, ok := d.candidate.Wake(); ok {
 		s.NextLook = time.Now().Add(wake - clock.Now())

@@ -91,7 +91,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 // (rule A5). A write that was to replace it is still open, and only another one on
 // the same condition can settle it (rule A6).
 func (c *Candidate) same(now Now) {
-	c.obs.fresh = true
+	c.obs.fresh, c.talk.stale = true, false
 	c.due = now.Clock + c.retryDelay(c.writeErrs-1, c.cfg.TTL/6)
 }
 

@@ -38,6 +38,9 @@ type Config struct {
 	// Frequent and Infrequent are the intervals of a follower, in transition and
 	// trouble, and while the leader is stable. Zero: from the leader's TTL.
 	Frequent, Infrequent time.Duration
+	// Peers makes a follower ask the leader itself, where its record has an
+	// address, and the store only when it does not answer.
+	Peers bool
 	// Retries are the pauses after failures in a row. Nil: DefaultRetries.
 	Retries []time.Duration
 }
@@ -134,6 +137,7 @@ type Candidate struct {
 
 	due       time.Duration // the next step, if no request is under way
 	pace      pace          // of looking at what another holds
+	talk      talk          // with the leader itself
 	watching  bool          // look, even if nobody wants the lock
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
@@ -186,6 +190,9 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 	wake := time.Duration(math.MaxInt64)
 	if c.busy == none && (c.phase == held || c.phase == freeing || c.wanting()) {
 		wake = c.due
+	}
+	if c.talk.open && !c.talk.asking && c.follows() {
+		wake = min(wake, c.talk.due)
 	}
 	if c.phase == held {
 		wake = min(wake, c.deadline)
@@ -253,6 +260,7 @@ func (c *Candidate) settle(current Version) {
 func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	c.obs.known, c.obs.fresh = true, true
 	c.pace.renewed(c.obs.record, r)
+	c.talk.sees(c.obs.record, r, now)
 	lookedOn := c.told == c.obs.record.Token && c.told != 0
 	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
 	c.obs.top = max(c.obs.top, r.Token)

@@ -32,13 +32,14 @@ type fleet struct {
 }
 
 type member struct {
-	name   int
-	c      *protocol.Candidate
-	rate   int64 // of the clock, in 1/12000 of real time
-	ttl    time.Duration
-	asked  *request // the request that it waits for
-	wants  bool
-	leased bool // its user holds a lease, valid or not, and has not let go
+	name    int
+	c       *protocol.Candidate
+	rate    int64 // of the clock, in 1/12000 of real time
+	ttl     time.Duration
+	asked   *request // the request that it waits for
+	wants   bool
+	leased  bool // its user holds a lease, valid or not, and has not let go
+	curious bool // it has asked a leader, and waits for its word
 }
 
 // A request is on its way to the store, or its answer on the way back.
@@ -69,9 +70,10 @@ func newFleet(size int, choose func(int) int) *fleet {
 func (f *fleet) start(m *member) {
 	f.starts++
 	m.c = protocol.New(protocol.Config{
-		Incarnation: fmt.Sprintf("i%d", f.starts), TTL: m.ttl, Holder: "same name", Follow: f.choose(2) == 0,
+		Incarnation: fmt.Sprintf("i%d", f.starts), TTL: m.ttl, Holder: "same name", Address: "somewhere",
+		Follow: f.choose(2) == 0, Peers: f.choose(2) == 0,
 	})
-	m.asked, m.wants, m.leased = nil, false, false
+	m.asked, m.wants, m.leased, m.curious = nil, false, false, false
 }
 
 func (f *fleet) clock(m *member) time.Duration {
@@ -101,9 +103,63 @@ func (f *fleet) step(m *member, ev protocol.Event) {
 			m.wants = false
 		case protocol.Released:
 			m.leased = false
+		case protocol.Ask:
+			m.curious = true
+		case protocol.Hush:
+			m.curious = false
 		}
 	}
 	f.check()
+}
+
+// hear lets a member hear a word: none, the truth about some member, or a lie.
+func (f *fleet) hear(m *member) {
+	if !m.curious {
+		return
+	}
+	m.curious = false
+	seen, _, _ := m.c.Observed()
+	switch f.choose(4) {
+	case 0:
+		f.step(m, protocol.Heard{Err: errLost})
+	case 1:
+		f.step(m, protocol.Heard{Word: protocol.Word{
+			Leading: f.choose(2) == 0, Free: f.choose(2) == 0, Holder: "same name",
+			Token: seen.Token + int64(f.choose(2)), Incarnation: seen.Incarnation(),
+			Valid: time.Duration(f.choose(20)) * time.Second, Version: fmt.Sprint(f.choose(3)),
+		}})
+	default:
+		f.step(m, protocol.Heard{Word: f.truth(f.members[f.choose(len(f.members))])})
+	}
+}
+
+// truth is what a member can say of itself.
+func (f *fleet) truth(m *member) protocol.Word {
+	r, clock := m.c.Lease(), f.clock(m)
+	w := protocol.Word{
+		Leading: m.c.Valid(clock), Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation(), Valid: m.c.Deadline() - clock,
+	}
+	w.Free = !w.Leading && !m.leased
+	w.Version = fmt.Sprint(w.Token, w.Leading, w.Free)
+	return w
+}
+
+// answers lets whoever has asked hear the truth from the one it asked.
+func (f *fleet) answers() {
+	for _, m := range f.members {
+		if !m.curious {
+			continue
+		}
+		m.curious = false
+		seen, _, _ := m.c.Observed()
+		ev := protocol.Heard{Err: errLost}
+		for _, other := range f.members {
+			if w := f.truth(other); w.Of(seen) {
+				ev = protocol.Heard{Word: w}
+			}
+		}
+		f.step(m, ev)
+	}
 }
 
 // check: at most one valid lease at any instant (P2).
@@ -167,7 +223,9 @@ func (f *fleet) apply(r *request) protocol.Event {
 // act does one thing, chosen at random.
 func (f *fleet) act() {
 	m := f.members[f.choose(len(f.members))]
-	switch f.choose(20) {
+	switch f.choose(21) {
+	case 20:
+		f.hear(m)
 	case 0:
 		f.pass([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 4 * time.Second}[f.choose(4)])
 	case 1: // to just before the end of some lease, on its holder's clock
@@ -283,6 +341,7 @@ func (f *fleet) settle() bool {
 			f.user(last)
 		}
 		f.pass(50 * time.Millisecond)
+		f.answers()
 		for _, m := range f.members {
 			f.tick(m)
 		}

@@ -43,6 +43,11 @@ func (c *Candidate) wait(now Now, out *actions) {
 		}
 	}
 	switch {
+	case c.talk.again:
+		c.talk.again, c.due = false, now.Clock
+	case now.Clock < c.talk.quiet:
+		c.due, c.obs.fresh = c.talk.quiet, false
+		return // however soon the lock may be taken
 	case !c.cfg.Follow && c.want != nothing:
 		c.due = now.Clock + c.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
 	case c.relaxed(now.Clock):

@@ -152,6 +152,8 @@ func (s *script) configure(words []string) {
 			s.cfg.FastStart = true
 		case "follow":
 			s.cfg.Follow = true
+		case "peers":
+			s.cfg.Follow, s.cfg.Peers = true, true
 		case "retries":
 			for pause := range strings.SplitSeq(value, ",") {
 				s.cfg.Retries = append(s.cfg.Retries, s.duration(pause))
@@ -187,6 +189,11 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Tick{}
 	case "retune":
 		return protocol.Retune{TTL: s.duration(args[0])}
+	case "unheard": // REASON…
+		err, _ := failure(args)
+		return protocol.Heard{Err: err}
+	case "leads", "late", "freed", "stranger": // FIELD VALUE …
+		return s.heard(name, args)
 	case "written": // VERSION
 		return protocol.WriteDone{Version: protocol.Version(args[0])}
 	case "unwritten": // REASON… [fatal]
@@ -234,6 +241,8 @@ func (s *script) record(args []string) protocol.Record {
 			r.TTL = s.duration(args[i+1])
 		case "successor":
 			r.Successor = args[i+1]
+		case "at":
+			r.Address = args[i+1]
 		case "write_id":
 			r.WriteID = args[i+1]
 		case "unknown":
@@ -243,6 +252,33 @@ func (s *script) record(args []string) protocol.Record {
 		}
 	}
 	return r
+}
+
+// heard makes the word of the leader whose records "found" makes: its incarnation
+// is "other".
+func (s *script) heard(name string, args []string) protocol.Event {
+	w := protocol.Word{
+		Leading: name == "leads" || name == "stranger", Free: name == "freed",
+		Incarnation: "other", Holder: "db-1", Token: 41, Version: name,
+	}
+	if name == "stranger" {
+		w.Incarnation = "stranger"
+	}
+	for i := 0; i+1 < len(args); i += 2 {
+		switch args[i] {
+		case "valid":
+			w.Valid = s.duration(args[i+1])
+		case "successor":
+			w.Successor = args[i+1]
+		case "token":
+			w.Token, _ = strconv.ParseInt(args[i+1], 10, 64)
+		case "version":
+			w.Version = args[i+1]
+		default:
+			s.Fatalf("word field %q", args[i])
+		}
+	}
+	return protocol.Heard{Word: w}
 }
 
 func failure(args []string) (error, bool) {
@@ -277,6 +313,14 @@ func (s *script) show(action protocol.Action) string {
 			text += ", " + name
 		}
 		return text
+	case protocol.Ask:
+		who := "who only watches"
+		if a.Waiting {
+			who = "who waits"
+		}
+		return fmt.Sprintf("ask %s for other than %q within %v, as one %s", a.Address, a.Known, a.Wait, who)
+	case protocol.Hush:
+		return "hush"
 	case protocol.Granted:
 		return "granted"
 	case protocol.Renewed:

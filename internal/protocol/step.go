@@ -47,6 +47,11 @@ type (
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
+	// Heard is the answer to an Ask that no Hush has ended.
+	Heard struct {
+		Word Word
+		Err  error // there was none
+	}
 	// Tick: the clock has reached Wake.
 	Tick struct{}
 )
@@ -59,6 +64,7 @@ func (GiveUp) event()    {}
 func (ReadDone) event()  {}
 func (WriteDone) event() {}
 func (Retune) event()    {}
+func (Heard) event()     {}
 func (Tick) event()      {}
 
 // Shown is what the answer to a Read showed.
@@ -115,6 +121,16 @@ type (
 	Lost struct{ Err error }
 	// Released: the release is settled; Err says why the lock may not be free.
 	Released struct{ Err error }
+	// Ask asks the leader at Address for its Word, which it may keep for as long
+	// as Wait while that is still Known. Waiting: the user waits for the lock.
+	Ask struct {
+		Address string
+		Known   string
+		Wait    time.Duration
+		Waiting bool
+	}
+	// Hush: the Ask under way does not matter any more, and gets no Heard.
+	Hush struct{}
 )
 
 func (Read) action()       {}
@@ -130,6 +146,8 @@ func (Overdue) action()    {}
 func (Unreadable) action() {}
 func (Lost) action()       {}
 func (Released) action()   {}
+func (Ask) action()        {}
+func (Hush) action()       {}
 
 // Op is what a Write means. All are conditional writes of one record; a layout
 // may carry them out differently.
@@ -176,9 +194,12 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.writeDone(ev, now, &out)
 	case Retune:
 		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
+	case Heard:
+		c.heard(ev, now)
 	case Tick:
 	}
 	c.advance(now, &out)
+	c.ask(now, &out)
 	if c.news {
 		c.news = false
 		out.add(Seen{})

@@ -1,0 +1,146 @@
+package protocol
+
+import (
+	"strings"
+	"time"
+)
+
+// A Word is what a leader says of itself to a follower that asked it. A follower
+// may look at the store sooner because of it, or later; no rule rests on it. So a
+// word that is false, old or lost costs time, and nothing else.
+type Word struct {
+	Leading     bool   // its lease is valid, and renewed in time
+	Free        bool   // its release is confirmed
+	Successor   string // Free: the holder that may go first
+	Holder      string
+	Token       int64
+	Incarnation string        // of the candidate: what its write IDs begin with
+	Valid       time.Duration // what is left of its lease unless it is renewed
+	Version     string        // another one whenever its leadership has changed
+}
+
+// Of reports that the word is that of the candidate and the lease that r tells of.
+func (w Word) Of(r Record) bool {
+	return w.Incarnation == r.Incarnation() && w.Holder == r.Holder && w.Token == r.Token
+}
+
+// talk is what a follower knows from the leader itself.
+type talk struct {
+	asking bool // a question is under way
+	other  bool // and it is about another leader
+	open   bool // this leader may be asked
+	stale  bool // the store has not been looked at since it may not
+	asked  time.Duration
+	due    time.Duration // of the next question
+	known  string        // the Version of its last word
+	fails  int           // of questions, in a row
+	quiet  time.Duration // no look is needed before this
+	again  bool          // what the look under way shows is too old
+}
+
+// peerTries is how many questions in a row may fail before the store is asked.
+const peerTries = 3
+
+// Incarnation is the mark of the candidate that wrote the record.
+func (r Record) Incarnation() string {
+	mark, _, _ := strings.Cut(r.WriteID, ".")
+	return mark
+}
+
+// sees takes in that the record has changed. A leader that did not answer may be
+// asked again when it has renewed.
+func (t *talk) sees(before, after Record, now time.Duration) {
+	switch same := before.Token == after.Token && before.WriteID != "" && before.Incarnation() == after.Incarnation() && before.Held; {
+	case !same:
+		*t = talk{asking: t.asking, other: t.asking, open: true}
+	case t.stale: // it may have renewed before it fell silent
+		t.stale = false
+	case !t.open:
+		t.open, t.fails, t.due, t.known = true, 0, now, ""
+	}
+}
+
+// follows reports that there is a leader that can be asked instead of the store.
+func (c *Candidate) follows() bool {
+	r := c.obs.record
+	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.mine(r)
+}
+
+// longPoll is how long the leader may keep a question: what is left of its
+// lease when it answers lasts until the next answer is there.
+func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
+
+// ask asks the leader, if that is due, and drops a question that does not matter
+// any more.
+func (c *Candidate) ask(now Now, out *actions) {
+	t := &c.talk
+	follows := c.follows()
+	if t.asking && (t.other || !follows) {
+		out.add(Hush{})
+		t.asking, t.other = false, false
+	}
+	if !follows || t.asking || !t.open || now.Clock < t.due {
+		return
+	}
+	t.asking, t.asked = true, now.Clock
+	out.add(Ask{Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
+}
+
+func (c *Candidate) heard(ev Heard, now Now) {
+	t, r := &c.talk, c.obs.record
+	if !t.asking {
+		panic("protocol: an answer to nothing")
+	}
+	t.asking = false
+	w := ev.Word
+	switch {
+	case t.other || !c.follows(): // it is about the past
+		t.other = false
+	case ev.Err != nil:
+		t.fails++
+		t.due = now.Clock + c.retryDelay(t.fails, r.TTL/6)
+		if t.fails >= peerTries {
+			c.lookAfter(c.jitter(c.frequent(r)), now)
+			t.again = false // silence is no news
+		}
+	case !w.Of(r):
+		c.lookAfter(0, now) // a stranger, or it knows more than we do
+	case w.Leading && w.Valid > 0:
+		c.trust(w, now)
+	case w.Free && (w.Successor == "" || w.Successor == c.cfg.Holder):
+		c.lookAfter(0, now)
+	case w.Free:
+		c.lookAfter(firstPoll+c.jitter(Renewal(r.TTL)), now)
+	default:
+		c.lookAfter(c.jitter(c.frequent(r)), now)
+	}
+}
+
+// lookAfter ends the conversation with this leader. The store must tell.
+func (c *Candidate) lookAfter(pause time.Duration, now Now) {
+	c.talk.open, c.talk.stale, c.talk.quiet = false, true, 0
+	c.talk.again = c.busy == reading
+	c.pace.poll = 0
+	c.due = now.Clock + pause
+}
+
+// trust puts off the next look for as long as the leader's lease lasts by its own
+// word, and plans the next question. That is at once if the leader kept this one,
+// so that it can tell of its end; and it need not be believed that it does.
+func (c *Candidate) trust(w Word, now Now) {
+	t, r := &c.talk, c.obs.record
+	t.fails = 0
+	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
+	switch {
+	case t.known == "":
+		t.due = now.Clock
+	case t.known == w.Version:
+		t.due = max(now.Clock, t.asked+longPoll(r.TTL))
+	default:
+		t.due = max(now.Clock, t.asked+c.frequent(r))
+	}
+	t.known = w.Version
+	if c.busy == none {
+		c.due = t.quiet
+	}
+}

@@ -1,0 +1,280 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// Peers lets the followers of an election ask the leader itself whether it leads,
+// so that they need not ask the store: see [ElectionOptions.Peers]. Package peer
+// asks over HTTPS.
+//
+// What a leader says makes a follower look at the store later, or sooner. It never
+// extends a lease and never ends one, so an answer that is wrong, late or lost
+// costs time and nothing else.
+type Peers interface {
+	// Ask asks the candidate at an address, which is as its record gives it, and
+	// returns what [Election.Attend] returns there. It returns soon after ctx has
+	// ended. Any error means that there is no answer. It is called by one
+	// goroutine at a time for each Election.
+	Ask(ctx context.Context, address string, q Question) (Leadership, error)
+}
+
+// A Question is what a follower asks a leader.
+type Question struct {
+	Lock     string        // the key of the lock that the election lies in
+	Holder   string        // the name of who asks
+	Follower string        // tells those of one name apart
+	Waiting  bool          // who asks wants to lead
+	Known    string        // Leadership.Version of the last answer; empty: answer at once
+	Wait     time.Duration // how long the answer may be kept while that is still so
+}
+
+// Leadership is what a candidate says to its peers of its own leadership, and never
+// more than the record in the store says, but for what is left of the lease.
+type Leadership struct {
+	Lock string
+
+	// Leading: its lease is valid now, the last renewal was in time, and no
+	// request to the store has failed since.
+	Leading bool
+	// Free: it leads no more, and its release is confirmed.
+	Free bool
+
+	// Of the present lease, or the last one. All are zero if there was none.
+	Token       Token
+	Holder      string
+	Address     string
+	Meta        map[string]string
+	Incarnation string // of this candidate and this start of it
+	TTL         time.Duration
+	AcquiredAt  time.Time // by its own wall clock
+	RenewedAt   time.Time // when the last renewal that succeeded was sent
+	Successor   string    // Free: whom it named to go first
+
+	// Remaining is what is left of the lease's validity unless it is renewed.
+	Remaining time.Duration
+
+	// Version is another one whenever Leading or Free or the lease is.
+	Version string
+}
+
+// Attend answers the question of one follower: what this candidate can say of its
+// leadership. It returns as soon as that is other than what the follower knows, and
+// when q.Wait is over or ctx ends at the latest. While it waits, the follower counts
+// as one that this leader can name as its successor: see [Election.Resign]. It sends
+// nothing. It fails if the question is about another lock.
+func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
+	if q.Lock != e.lock.key {
+		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.key)
+	}
+	defer e.audience.enter(q, e.lock.d.cfg.TTL)()
+	late := time.NewTimer(max(q.Wait, 0))
+	defer late.Stop()
+	for {
+		said, changed := e.lock.d.leadership()
+		if q.Wait <= 0 || said.Version != q.Known {
+			return said, nil
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			q.Wait = 0
+		case <-ctx.Done():
+			return said, ctx.Err()
+		}
+	}
+}
+
+// An audience is the followers that ask this candidate. The one that has waited for
+// longest is the first to be offered the succession.
+type audience struct {
+	mu        sync.Mutex
+	followers map[string]*attendant // by Question.Follower
+}
+
+// An attendant is a follower that asks again and again.
+type attendant struct {
+	holder string
+	since  time.Time // when it first asked, without a long pause since
+	left   time.Time // when it last got an answer
+	asking int       // questions under way
+}
+
+func (a *audience) enter(q Question, patience time.Duration) (leave func()) {
+	if !q.Waiting || q.Wait <= 0 || q.Known == "" {
+		return func() {}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.followers[q.Follower]
+	if f == nil || f.asking == 0 && time.Since(f.left) > patience {
+		if a.followers == nil {
+			a.followers = map[string]*attendant{}
+		}
+		f = &attendant{since: time.Now()}
+		a.followers[q.Follower] = f
+	}
+	f.holder = q.Holder
+	f.asking++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		f.asking--
+		f.left = time.Now()
+		a.sweep(patience)
+	}
+}
+
+// sweep forgets one or two of those that have not asked for long: no more come in.
+func (a *audience) sweep(patience time.Duration) {
+	seen := 0
+	for mark, f := range a.followers {
+		if f.asking == 0 && time.Since(f.left) > patience {
+			delete(a.followers, mark)
+		}
+		if seen++; seen == 2 {
+			return
+		}
+	}
+}
+
+// heir is the holder that has waited for longest and waits now, or empty.
+func (a *audience) heir() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var first *attendant
+	for _, f := range a.followers {
+		if f.asking > 0 && (first == nil || f.since.Before(first.since)) {
+			first = f
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return first.holder
+}
+
+// A standing is what a leader's driver keeps to tell the followers in time.
+type standing struct {
+	said      string        // Leadership.Version, as it was when changed was made
+	changed   chan struct{} // closed when that is another; nil: nobody has asked since
+	free      bool          // the release of the last lease is confirmed
+	successor string        // and named this holder
+}
+
+// leadership is what the candidate says of itself now, and a channel that is closed
+// when it would say otherwise.
+func (d *driver) leadership() (Leadership, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := &d.standing
+	said := Leadership{Lock: d.lock.key, Version: d.version()}
+	if s.changed == nil {
+		s.changed, s.said = make(chan struct{}), said.Version
+		d.arm()
+	}
+	r := d.candidate.Lease()
+	if r.Token == 0 {
+		return said, s.changed
+	}
+	said.Token, said.Holder, said.Address, said.Meta = Token(r.Token), r.Holder, r.Address, r.Meta
+	said.Incarnation, said.TTL, said.AcquiredAt, said.RenewedAt = r.Incarnation(), r.TTL, r.AcquiredAt, r.RenewedAt
+	if said.Leading = d.sound(); said.Leading {
+		said.Remaining = time.Duration(d.lease.deadline.Load()) - clock.Now()
+	}
+	if said.Free = d.lease == nil && s.free; said.Free {
+		said.Successor = s.successor
+	}
+	return said, s.changed
+}
+
+// sound reports that the lease is valid and all is well with it.
+func (d *driver) sound() bool {
+	return d.lease != nil && d.lease.Valid() && d.failures == 0 && clock.Now() < d.late()
+}
+
+// late is when a lease, which is renewed every TTL/3, is no longer told to be well.
+func (d *driver) late() time.Duration {
+	ttl := d.candidate.Lease().TTL
+	return d.candidate.Deadline() - protocol.Validity(ttl) + ttl/2
+}
+
+// version is another one whenever a follower has to know. A release that is not
+// confirmed yet is none of its business: it could only look too soon.
+func (d *driver) version() string {
+	state, token := "over", d.candidate.Lease().Token
+	switch {
+	case token == 0:
+		return "none"
+	case d.sound(), d.lease != nil && errors.Is(context.Cause(d.lease.ctx), ErrReleased):
+		state = "leading"
+	case d.lease != nil && d.lease.Valid():
+		state = "late"
+	case d.lease == nil && d.standing.free:
+		state = "free"
+	}
+	return fmt.Sprintf("%d %s", token, state)
+}
+
+// announce wakes the followers that wait, if there is news for them.
+func (d *driver) announce() {
+	if s := &d.standing; s.changed != nil && s.said != d.version() {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// A conversation is what a follower's driver keeps of its questions.
+type conversation struct {
+	stop       context.CancelFunc // of the question under way
+	number     int                // of the question under way, or the last one
+	asked      int64              // questions in all
+	heard      time.Time          // when a leader last answered
+	complained string             // the leader whose silence has been reported
+}
+
+func (d *driver) ask(ctx context.Context, number int, a protocol.Ask) {
+	said, err := d.peers.Ask(ctx, a.Address, Question{
+		Lock: d.lock.key, Holder: d.opts.Holder, Follower: d.cfg.Incarnation, Waiting: a.Waiting, Known: a.Known, Wait: a.Wait,
+	})
+	if err == nil && said.Lock != d.lock.key {
+		err = fmt.Errorf("it answers for the lock %q", said.Lock)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &d.conversation
+	if c.number != number {
+		return // nobody wants to know any more
+	}
+	c.stop()
+	word := protocol.Word{
+		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
+		Incarnation: said.Incarnation, Valid: said.Remaining, Version: said.Version,
+	}
+	leader, _, _ := d.candidate.Observed()
+	switch {
+	case err != nil:
+		d.complain(leader, err)
+	case !word.Of(leader):
+		d.complain(leader, fmt.Errorf("%q answers there, with token %d", said.Holder, said.Token))
+	default:
+		c.heard = time.Now()
+	}
+	d.stepLocked(protocol.Heard{Word: word, Err: err})
+}
+
+// complain reports, once for each leader, that it cannot be asked.
+func (d *driver) complain(leader protocol.Record, err error) {
+	if c := &d.conversation; c.complained != leader.Incarnation() {
+		c.complained = leader.Incarnation()
+		d.opts.Logger.Warn("the leader does not answer, and the store is asked instead",
+			"lock", d.at.String(), "leader", leader.Holder, "address", leader.Address, "error", err)
+	}
+}
