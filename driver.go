@@ -28,6 +28,7 @@ type driver struct {
 	candidate *protocol.Candidate
 	timer     *time.Timer
 	ctx       context.Context    // of the acquisition; gives requests their values
+	began     time.Time          // the acquisition
 	waiter    chan result        // of the acquisition, until it is answered
 	seen      Info               // the last holder that the acquisition waited for
 	quit      context.CancelFunc // ends the read under way
@@ -75,7 +76,7 @@ func (d *driver) acquire(ctx context.Context, ev protocol.Acquire) <-chan result
 	waiter := make(chan result, 1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ctx, d.waiter, d.seen = context.WithoutCancel(ctx), waiter, Info{}
+	d.ctx, d.began, d.waiter, d.seen = context.WithoutCancel(ctx), time.Now(), waiter, Info{}
 	d.stepLocked(ev)
 	return waiter
 }
@@ -197,7 +198,11 @@ func (d *driver) do(action protocol.Action) {
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.conversation
 		c.stop, c.number, c.asked = stop, c.number+1, c.asked+1
-		go d.ask(ctx, c.number, a)
+		var waited time.Duration
+		if a.Waiting {
+			waited = time.Since(d.began)
+		}
+		go d.ask(ctx, c.number, a, waited)
 	case protocol.Hush:
 		d.conversation.stop()
 		d.conversation.number++

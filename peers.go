@@ -28,12 +28,11 @@ type Peers interface {
 
 // A Question is what a follower asks a leader.
 type Question struct {
-	Lock     string        // the key of the lock that the election lies in
-	Holder   string        // the name of who asks
-	Follower string        // tells those of one name apart
-	Waiting  bool          // who asks wants to lead
-	Known    string        // Leadership.Version of the last answer; empty: answer at once
-	Wait     time.Duration // how long the answer may be kept while that is still so
+	Lock   string        // the key of the lock that the election lies in
+	Holder string        // the name of who asks
+	Waited time.Duration // how long it has wanted to lead; 0 if it only watches
+	Known  string        // Leadership.Version of the last answer; empty: answer at once
+	Wait   time.Duration // how long the answer may be kept while that is still so
 }
 
 // Leadership is what a candidate says to its peers of its own leadership, and never
@@ -74,7 +73,7 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 	if q.Lock != e.lock.key {
 		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.key)
 	}
-	defer e.audience.enter(q, e.lock.d.cfg.TTL)()
+	defer e.audience.enter(&q)()
 	late := time.NewTimer(max(q.Wait, 0))
 	defer late.Stop()
 	for {
@@ -92,73 +91,43 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 	}
 }
 
-// An audience is the followers that ask this candidate. The one that has waited for
-// longest is the first to be offered the succession.
+// An audience is the followers that have asked this candidate and wait for the answer.
 type audience struct {
-	mu        sync.Mutex
-	followers map[string]*attendant // by Question.Follower
+	mu   sync.Mutex
+	open map[*Question]time.Time // since when each has wanted to lead
 }
 
-// An attendant is a follower that asks again and again.
-type attendant struct {
-	holder string
-	since  time.Time // when it first asked, without a long pause since
-	left   time.Time // when it last got an answer
-	asking int       // questions under way
-}
-
-func (a *audience) enter(q Question, patience time.Duration) (leave func()) {
-	if !q.Waiting || q.Wait <= 0 || q.Known == "" {
+func (a *audience) enter(q *Question) (leave func()) {
+	if q.Waited <= 0 || q.Wait <= 0 {
 		return func() {}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f := a.followers[q.Follower]
-	if f == nil || f.asking == 0 && time.Since(f.left) > patience {
-		if a.followers == nil {
-			a.followers = map[string]*attendant{}
-		}
-		f = &attendant{since: time.Now()}
-		a.followers[q.Follower] = f
+	if a.open == nil {
+		a.open = map[*Question]time.Time{}
 	}
-	f.holder = q.Holder
-	f.asking++
+	a.open[q] = time.Now().Add(-q.Waited)
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		f.asking--
-		f.left = time.Now()
-		a.sweep(patience)
+		delete(a.open, q)
 	}
 }
 
-// sweep forgets one or two of those that have not asked for long: no more come in.
-func (a *audience) sweep(patience time.Duration) {
-	seen := 0
-	for mark, f := range a.followers {
-		if f.asking == 0 && time.Since(f.left) > patience {
-			delete(a.followers, mark)
-		}
-		if seen++; seen == 2 {
-			return
-		}
-	}
-}
-
-// heir is the holder that has waited for longest and waits now, or empty.
+// heir is the holder that has wanted to lead for longest, or empty.
 func (a *audience) heir() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var first *attendant
-	for _, f := range a.followers {
-		if f.asking > 0 && (first == nil || f.since.Before(first.since)) {
-			first = f
+	var first *Question
+	for q, since := range a.open {
+		if first == nil || since.Before(a.open[first]) {
+			first = q
 		}
 	}
 	if first == nil {
 		return ""
 	}
-	return first.holder
+	return first.Holder
 }
 
 // A standing is what a leader's driver keeps to tell the followers in time.
@@ -240,9 +209,9 @@ type conversation struct {
 	complained string             // the leader whose silence has been reported
 }
 
-func (d *driver) ask(ctx context.Context, number int, a protocol.Ask) {
+func (d *driver) ask(ctx context.Context, number int, a protocol.Ask, waited time.Duration) {
 	said, err := d.peers.Ask(ctx, a.Address, Question{
-		Lock: d.lock.key, Holder: d.opts.Holder, Follower: d.cfg.Incarnation, Waiting: a.Waiting, Known: a.Known, Wait: a.Wait,
+		Lock: d.lock.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
 	})
 	if err == nil && said.Lock != d.lock.key {
 		err = fmt.Errorf("it answers for the lock %q", said.Lock)

@@ -97,12 +97,7 @@ func (c *Candidate) heard(ev Heard, now Now) {
 	case t.other || !c.follows(): // it is about the past
 		t.other = false
 	case ev.Err != nil:
-		t.fails++
-		t.due = now.Clock + c.retryDelay(t.fails, r.TTL/6)
-		if t.fails >= peerTries {
-			c.lookAfter(c.jitter(c.frequent(r)), now)
-			t.again = false // silence is no news
-		}
+		c.unheard(now)
 	case !w.Of(r):
 		c.lookAfter(0, now) // a stranger, or it knows more than we do
 	case w.Leading && w.Valid > 0:
@@ -113,6 +108,20 @@ func (c *Candidate) heard(ev Heard, now Now) {
 		c.lookAfter(firstPoll+c.jitter(Renewal(r.TTL)), now)
 	default:
 		c.lookAfter(c.jitter(c.frequent(r)), now)
+	}
+}
+
+// unheard: the leader was silent.
+func (c *Candidate) unheard(now Now) {
+	t, r := &c.talk, c.obs.record
+	t.fails++
+	t.due = now.Clock + c.retryDelay(t.fails, r.TTL/6)
+	switch {
+	case t.fails < peerTries:
+	case now.Clock < t.quiet:
+		c.lookAfter(c.jitter(c.frequent(r)), now)
+	default:
+		t.open = false // the store is being looked at, and silence is no news
 	}
 }
 

@@ -1,0 +1,469 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A town is candidates that can ask each other by address, without a network: package
+// peer has that. Who is away hears and says nothing.
+type town struct {
+	mu     sync.Mutex
+	places map[string]*place
+	asked  int
+	delay  time.Duration // of each answer
+	bend   func(leasehold.Leadership) leasehold.Leadership
+}
+
+type place struct {
+	election *leasehold.Election
+	ctx      context.Context // its end breaks the open questions
+	leave    context.CancelFunc
+}
+
+var errSilence = errors.New("nobody answers")
+
+func newTown() *town { return &town{places: map[string]*place{}} }
+
+func (w *town) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+	w.mu.Lock()
+	p, bend, delay := w.places[address], w.bend, w.delay
+	w.asked++
+	w.mu.Unlock()
+	if p == nil || p.ctx.Err() != nil {
+		return leasehold.Leadership{}, errSilence
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(p.ctx, stop)()
+	said, err := p.election.Attend(ctx, q)
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+	}
+	switch {
+	case p.ctx.Err() != nil:
+		return leasehold.Leadership{}, errSilence
+	case bend != nil:
+		said = bend(said)
+	}
+	return said, err
+}
+
+// join opens the door of a candidate.
+func (w *town) join(address string, e *leasehold.Election) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, leave := context.WithCancel(context.Background())
+	w.places[address] = &place{e, ctx, leave}
+}
+
+// leave breaks what is open at an address, and answers nothing there any more.
+func (w *town) leave(address string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.places[address].leave()
+}
+
+// settlers are candidates named 0, 1, 2… in one town.
+func (w *town) settlers(t *testing.T, n int, ttl time.Duration) []*campaigner {
+	t.Helper()
+	st := memstore.New()
+	var all []*campaigner
+	for i := range n {
+		name := fmt.Sprint(i)
+		c := campaign(t, st, leasehold.ElectionOptions{TTL: ttl, Holder: name, Address: name, Peers: w})
+		w.join(name, c.Election)
+		all = append(all, c)
+		time.Sleep(time.Second) // they begin to wait one after the other
+	}
+	return all
+}
+
+// TestPeersBudget: while the leader answers, its followers ask the store nothing.
+func TestPeersBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newTown()
+		all := w.settlers(t, 5, 0)
+		time.Sleep(time.Minute)
+		n, leader := leaders(all)
+		if n != 1 {
+			t.Fatalf("%d leaders", n)
+		}
+		for _, c := range all {
+			c.net.Reset()
+		}
+		w.asked = 0
+		time.Sleep(time.Hour)
+		for i, c := range all {
+			counts := c.net.Counts()
+			if c == leader && (counts.Get != 0 || counts.Put < 719 || counts.Put > 721) {
+				t.Errorf("the leader made %+v", counts)
+			}
+			if s := c.Status(); c != leader && (counts.Get+counts.Put+counts.List != 0 || s.Questions < 400 || time.Since(s.LastHeard) > 8*time.Second) {
+				t.Errorf("follower %d made %+v: %+v", i, counts, s)
+			}
+		}
+		if w.asked < 4*480 || w.asked > 4*482 { // one for each half of a TTL
+			t.Errorf("%d questions", w.asked)
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+	})
+}
+
+// TestPeersHandOver: a resignation reaches the followers through the questions that
+// wait. The one that has waited for longest leads within one look and one write, or
+// the one that was named; the others look once, not all at once, and then ask it.
+func TestPeersHandOver(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		t.Run(fmt.Sprintf("named=%v", named), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newTown()
+				w.delay = time.Millisecond
+				all := w.settlers(t, 5, 0)
+				for round := range 4 {
+					time.Sleep(time.Minute)
+					_, leader := leaders(all)
+					if leader != all[round] {
+						t.Fatalf("round %d: the leader is %v", round, leader.Status().Holder)
+					}
+					want := all[round+1] // it has waited for longest
+					successor := ""
+					if named && round == 2 {
+						want, successor = all[round+2], "4"
+					}
+					for _, c := range all {
+						c.net.Reset()
+					}
+					before := time.Now()
+					if err := leader.ResignTo(t.Context(), successor); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					if err := want.WaitForLeadership(ctx); err != nil {
+						_, other := leaders(all)
+						t.Fatalf("round %d: not the expected one leads, but %+v", round, other.Status())
+					}
+					cancel()
+					if d := time.Since(before); d > w.delay {
+						t.Errorf("round %d: the next leader began after %v", round, d)
+					}
+					if counts := want.net.Counts(); counts.Get != 1 || counts.Put != 1 {
+						t.Errorf("round %d: it made %+v", round, counts)
+					}
+					time.Sleep(40 * time.Second)
+					for i, c := range all {
+						// The former leader rests and then looks, to campaign.
+						if counts := c.net.Counts(); c != want && c != leader && (counts.Get != 1 || counts.Put != 0) {
+							t.Errorf("round %d: follower %d made %+v", round, i, counts)
+						}
+					}
+					if named && round == 2 {
+						break
+					}
+				}
+				for _, c := range all {
+					c.quit(t)
+				}
+				noOverlap(t, all...)
+			})
+		})
+	}
+}
+
+// TestPeersLeaderCrashes: the end of the leader's process breaks the questions that
+// wait. The followers look soon, and the next one leads when the lease has ended, not
+// before.
+func TestPeersLeaderCrashes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const ttl = 6 * time.Second
+		w := newTown()
+		all := w.settlers(t, 3, ttl)
+		for round := range 20 {
+			time.Sleep(time.Minute + rand.N(10*time.Second))
+			_, leader := leaders(all)
+			name := leader.Status().Holder
+			renewed := lastWrite(leader)
+			leader.net.Partition(true)
+			w.leave(name)
+			crashed := time.Now()
+			for n := 0; n == 0; {
+				n, _ = leaders(others(all, leader))
+				time.Sleep(10 * time.Millisecond)
+			}
+			if leader.IsLeader() {
+				t.Errorf("round %d: two leaders", round)
+			}
+			// Three tries, a look with its jitter, the patience with its jitter.
+			limit := 1100*time.Millisecond + ttl/24 + protocol.Patience(ttl) + ttl/10 + ttl/6
+			if early, late := time.Since(renewed), time.Since(crashed); early < ttl || late > limit {
+				t.Errorf("round %d: the next leader began %v after the last renewal, %v after the crash", round, early, late)
+			}
+			leader.net.Partition(false)
+			w.join(name, leader.Election)
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+		noOverlap(t, all...)
+	})
+}
+
+func others(all []*campaigner, but *campaigner) (rest []*campaigner) {
+	for _, c := range all {
+		if c != but {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+// TestPeersLeaderIsCutOff: the leader loses the store, but not its peers. It says so
+// before its deadline, a follower takes over, and no two ever lead.
+func TestPeersLeaderIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const ttl = 6 * time.Second
+		random := rand.New(rand.NewPCG(2, 0))
+		w := newTown()
+		all := w.settlers(t, 4, ttl)
+		for round := range 100 {
+			time.Sleep(20*time.Second + time.Duration(random.Int64N(int64(10*time.Second))))
+			n, leader := leaders(all)
+			if n != 1 {
+				t.Fatalf("round %d: %d leaders", round, n)
+			}
+			leader.net.Partition(true)
+			var successor *campaigner
+			for successor == nil {
+				time.Sleep(10 * time.Millisecond)
+				said, err := leader.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler"})
+				if err != nil || said.Leading && !leader.IsLeader() || said.Remaining > protocol.Validity(ttl) || said.Remaining < 0 {
+					t.Fatalf("round %d: it says %+v: %v", round, said, err)
+				}
+				n, someone := leaders(all)
+				if n > 1 {
+					t.Fatalf("round %d: %d leaders", round, n)
+				}
+				if someone != nil && someone != leader {
+					successor = someone
+				}
+			}
+			time.Sleep(time.Duration(random.Int64N(int64(10 * time.Second))))
+			leader.net.Partition(false)
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+		noOverlap(t, all...)
+	})
+}
+
+// TestPeersFallBack: without an answer a follower looks at the store like any other,
+// and asks the leader again when it has renewed.
+func TestPeersFallBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newTown()
+		all := w.settlers(t, 2, 0)
+		time.Sleep(time.Minute)
+		w.leave("0")
+		time.Sleep(10 * time.Second)
+		all[1].net.Reset()
+		time.Sleep(time.Hour)
+		if counts := all[1].net.Counts(); counts.Put != 0 || counts.Get < 700 || counts.Get > followerBudget {
+			t.Errorf("without peers the follower made %+v", counts)
+		}
+		w.join("0", all[0].Election)
+		time.Sleep(20 * time.Second)
+		all[1].net.Reset()
+		time.Sleep(time.Hour)
+		if counts := all[1].net.Counts(); counts.Get+counts.Put != 0 {
+			t.Errorf("with peers again the follower made %+v", counts)
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+	})
+}
+
+// TestPeersLie: whatever leaders say, there are never two valid leases, and terms do
+// not overlap.
+func TestPeersLie(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(3, 0))
+		w := newTown()
+		w.bend = func(l leasehold.Leadership) leasehold.Leadership {
+			switch random.IntN(8) {
+			case 0:
+				l.Leading, l.Free = false, true
+			case 1:
+				l.Leading, l.Remaining = true, time.Duration(random.Int64N(int64(time.Hour)))
+			case 2:
+				l.Version, l.Remaining = fmt.Sprint(random.Int()), -l.Remaining
+			case 3:
+				l.Token += leasehold.Token(random.IntN(3) - 1)
+			case 4:
+				l.Incarnation, l.Holder = "", ""
+			}
+			return l
+		}
+		all := w.settlers(t, 4, 3*time.Second)
+		for range 20000 {
+			time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
+			n, leader := leaders(all)
+			if n > 1 {
+				t.Fatalf("%d leaders", n)
+			}
+			switch random.IntN(400) {
+			case 0:
+				if leader != nil {
+					_ = leader.Resign(t.Context())
+				}
+			case 1:
+				all[random.IntN(4)].net.Partition(random.IntN(2) == 0)
+			}
+		}
+		for _, c := range all {
+			c.net.Partition(false)
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+		noOverlap(t, all...)
+	})
+}
+
+// TestAttend: what a candidate says of itself at each point of its leadership, and
+// that a question which waits is answered when that changes.
+func TestAttend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const ttl = 6 * time.Second
+		c := campaign(t, memstore.New(), leasehold.ElectionOptions{TTL: ttl, Holder: "a", Address: "a:1", Meta: map[string]string{"k": "v"}})
+		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := attend(t, e, ""); said.Leading || said.Token != 0 || said.Holder != "" || said.Version == "" {
+			t.Errorf("a candidate that never led says %+v", said)
+		}
+		if _, err := e.Attend(t.Context(), leasehold.Question{Lock: "another"}); err == nil {
+			t.Error("it answered for another lock")
+		}
+
+		if err := c.WaitForLeadership(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		first := attend(t, c.Election, "")
+		if !first.Leading || first.Free || first.Holder != "a" || first.Address != "a:1" || first.Meta["k"] != "v" || first.Incarnation == "" || first.TTL != ttl {
+			t.Errorf("the leader says %+v", first)
+		}
+		if want := protocol.Validity(ttl) - time.Second; first.Remaining != want || time.Since(first.RenewedAt) != time.Second || time.Since(first.AcquiredAt) != 3*time.Second {
+			t.Errorf("a second after a renewal the leader says %+v, not %v remaining", first, want)
+		}
+		began := time.Now()
+		if again := attend(t, c.Election, first.Version); !again.Leading || time.Since(began) != time.Minute || again.Version != first.Version {
+			t.Errorf("after %v the leader says %+v", time.Since(began), again)
+		}
+
+		// A renewal that hangs is late after half a TTL.
+		c.net.Partition(true)
+		late := attend(t, c.Election, first.Version)
+		if late.Leading || late.Free || !c.IsLeader() || late.Remaining != 0 {
+			t.Errorf("a leader without a store says %+v", late)
+		}
+		c.net.Partition(false)
+		if well := attend(t, c.Election, late.Version); !well.Leading || well.Version != first.Version || well.Token != first.Token {
+			t.Errorf("a leader that is well again says %+v", well)
+		}
+		c.net.Partition(true)
+		late = attend(t, c.Election, first.Version)
+		over := attend(t, c.Election, late.Version)
+		if over.Leading || over.Free || c.IsLeader() || over.Token != first.Token {
+			t.Errorf("a leader whose lease is over says %+v", over)
+		}
+		c.net.Partition(false)
+
+		second := attend(t, c.Election, over.Version)
+		for !second.Leading {
+			second = attend(t, c.Election, second.Version)
+		}
+		if second.Token <= first.Token {
+			t.Errorf("token %d, then %d", first.Token, second.Token)
+		}
+		if err := c.WaitForLeadership(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = c.ResignTo(t.Context(), "b") }()
+		if freed := attend(t, c.Election, second.Version); freed.Leading || !freed.Free || freed.Successor != "b" || freed.Token != second.Token {
+			t.Errorf("a leader that resigned says %+v", freed)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		said := attend(t, c.Election, "")
+		if _, err := c.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler", Known: said.Version, Wait: time.Hour}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the end of its context gives %v", err)
+		}
+		c.quit(t)
+	})
+}
+
+// attend asks, and waits for a minute for something else than what is known.
+func attend(t *testing.T, e *leasehold.Election, known string) leasehold.Leadership {
+	t.Helper()
+	said, err := e.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler", Known: known, Wait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// TestReleaseNamesWhoWaits: who asks only to know is never named, nor who has gone.
+func TestReleaseNamesWhoWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := attend(t, e, "").Version
+		wait := func(ctx context.Context, holder string, waited time.Duration) {
+			go func() {
+				_, _ = e.Attend(ctx, leasehold.Question{
+					Lock: "leaders/scheduler", Holder: holder, Waited: waited, Known: known, Wait: time.Hour,
+				})
+			}()
+			synctest.Wait()
+		}
+		gone, leave := context.WithCancel(t.Context())
+		wait(t.Context(), "observer", 0)
+		wait(gone, "gone", time.Hour)
+		wait(t.Context(), "second", time.Second)
+		wait(t.Context(), "first", time.Minute)
+		leave()
+		synctest.Wait()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if said := attend(t, e, ""); said.Successor != "first" {
+			t.Errorf("the release names %q", said.Successor)
+		}
+	})
+}
