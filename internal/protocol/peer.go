@@ -140,10 +140,10 @@ func (c *Candidate) trust(w Word, now Now) {
 	t, r := &c.talk, c.obs.record
 	t.fails = 0
 	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
-	switch {
-	case t.known == "":
+	switch t.known {
+	case "":
 		t.due = now.Clock
-	case t.known == w.Version:
+	case w.Version:
 		t.due = max(now.Clock, t.asked+longPoll(r.TTL))
 	default:
 		t.due = max(now.Clock, t.asked+c.frequent(r))
