@@ -58,7 +58,7 @@ var rules = []rule{
 	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol"}},
 	{pkg: "fence", may: []string{"std", ".", "store"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
-	{pkg: "s3lect", may: []string{"std", ".", "store"}},
+	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "go.opentelemetry.io/otel/..."}},
 
 	{

@@ -17,6 +17,7 @@ type candidacy struct {
 	job
 	once      bool
 	fastStart bool
+	peering   peering
 	election  *leasehold.Election
 	pause     time.Duration // before the last campaign; 0 if there was none
 }
@@ -44,6 +45,10 @@ The command's environment is that of leasehold run: LEASEHOLD_LOCK,
 LEASEHOLD_STORE, LEASEHOLD_HOLDER, and LEASEHOLD_TOKEN, which is greater with each
 leader: whatever the command writes to can refuse a smaller one.
 
+With --peer-listen the candidates ask the leader itself over HTTPS, instead of the
+store, which then costs them nothing; and when a leader resigns the next one begins at
+once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
+
 Exit codes:
   128+n  signal n ended it all
   126    the command was found, but cannot be run
@@ -52,13 +57,16 @@ Exit codes:
   76     with --once: the lease was lost (see --lost-exit-code)
   64, 65, 66, 69, 70, 77: no campaign is possible; see leasehold run --help`,
 		Example: `  leasehold elect leaders/scheduler -- ./scheduler
-  leasehold elect --address 10.0.1.42:8443 s3://bucket/leaders/web -- ./primary.sh`,
+  leasehold elect --address 10.0.1.42:8443 s3://bucket/leaders/web -- ./primary.sh
+  leasehold elect --peer-listen :8443 --peer-cert me.pem --peer-key me.key \
+      --peer-ca ca.pem s3://bucket/leaders/web -- ./primary.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), cmd, args) },
 	}
 	f := cmd.Flags()
 	c.flags(f)
 	f.BoolVar(&c.once, "once", false, "end with the command, with its exit code")
 	f.BoolVar(&c.fastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right")
+	c.peering.flags(f)
 	return cmd
 }
 
@@ -70,9 +78,12 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	if c.place, err = locate(ctx, args[0]); err != nil {
 		return err
 	}
+	if err = c.peering.open(ctx, &c.opts); err != nil {
+		return err
+	}
 	c.election, err = leasehold.NewElection(c.place.store, c.place.key, &leasehold.ElectionOptions{
 		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
-		Existing: c.opts.Existing, FastStart: c.fastStart,
+		Existing: c.opts.Existing, FastStart: c.fastStart, Peers: c.peering.peers(),
 		OnRenew: c.opts.OnRenew, Logger: c.talk.logger(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
@@ -83,6 +94,11 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
+	stop, err := c.peering.serve(ctx, &c.job, c.election)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	listen(c.signals)
 	return c.campaign(ctx)
 }

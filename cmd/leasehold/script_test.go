@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/guardian"
 	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/peer"
 )
 
 func TestMain(m *testing.M) {
@@ -55,6 +60,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("LEASEHOLD_STORE", "file://"+filepath.ToSlash(env.WorkDir)+"/locks")
 			env.Defer(func() { abort(env) })
+			servers.NewAuthority(t).Write(t, env.WorkDir, "127.0.0.1", "localhost")
 			if setup == nil {
 				return nil
 			}
@@ -62,6 +68,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
+			"ask": ask,
 		},
 	})
 }
@@ -147,4 +154,29 @@ func lockURL(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	base, query, _ := strings.Cut(args[1], "?")
 	ts.Setenv(args[0], base+"/"+args[2]+"?"+query)
+}
+
+// ask ADDRESS-FILE ANSWER-FILE asks the peer whose address is in a file, with the
+// certificate and the token of a candidate, and keeps the answer.
+func ask(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: ask ADDRESS-FILE ANSWER-FILE")
+	}
+	cert, err := tls.LoadX509KeyPair(ts.MkAbs("me.pem"), ts.MkAbs("me.key"))
+	ts.Check(err)
+	pool, err := peer.ParseCAs([]byte(ts.ReadFile("ca.pem")))
+	ts.Check(err)
+	client := &http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: pool}, DisableKeepAlives: true},
+	}
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "https://"+strings.TrimSpace(ts.ReadFile(args[0]))+peer.DefaultPath, nil)
+	ts.Check(err)
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(ts.ReadFile("token")))
+	answer, err := client.Do(request)
+	ts.Check(err)
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), body, 0o600))
 }

@@ -1,0 +1,348 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+// ClientOptions are the options of [NewClient]. The zero value, like nil, gives the
+// defaults.
+type ClientOptions struct {
+	// RootCAs are who may have signed a leader's certificate; see [ParseCAs].
+	// Default: whom the system trusts.
+	RootCAs *x509.CertPool
+	// Certificate is shown to leaders that ask for one.
+	Certificate tls.Certificate
+	// ServerName is the name that every leader's certificate must have. Default:
+	// the host in its address.
+	ServerName string
+	// TLS is what the fields above are added to, for all else. Versions before
+	// TLS 1.2 are refused.
+	TLS *tls.Config
+
+	// Token is the bearer token of the leaders; see [HandlerOptions.Token].
+	Token string
+	// Path is where leaders answer, unless an address has a path of its own.
+	// Default DefaultPath.
+	Path string
+
+	// Timeout is how long a question may take beyond the wait that it asks for,
+	// a connection included. Default 3 s.
+	Timeout time.Duration
+	// MaxAnswer bounds an answer's body in bytes. Default 128 KiB, twice the
+	// largest record.
+	MaxAnswer int64
+
+	// Dial makes the connections, to which TLS is added. Default: TCP, with
+	// keep-alive that finds out within 8 s that the leader's host has vanished.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// ParseCAs reads the certificates of authorities from PEM, for
+// [ClientOptions.RootCAs] and [ServerOptions.ClientCAs]. It fails if there is none.
+func ParseCAs(pem []byte) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("there is no certificate in the PEM text of the authorities")
+	}
+	return pool, nil
+}
+
+// ErrClosed: the client was closed.
+var ErrClosed = errors.New("the peer client was closed")
+
+// A Client asks leaders over HTTPS. It is a [leasehold.Peers] for any number of
+// elections, each of which has one connection, to its leader. It uses no proxy,
+// follows no redirect and keeps no cookies. It is safe for concurrent use.
+type Client struct {
+	opts      ClientOptions
+	transport *http.Transport
+
+	mu      sync.Mutex
+	closed  bool
+	ctx     context.Context // ends when the client is closed
+	cancel  context.CancelCauseFunc
+	asking  sync.WaitGroup
+	leaders map[string]string // the address last asked about a lock
+}
+
+var _ leasehold.Peers = (*Client)(nil)
+
+// NewClient makes a client. It connects to nothing. It fails if an option cannot be
+// used, and says which.
+func NewClient(opts *ClientOptions) (*Client, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("peer client: %w", err)
+	}
+	c := &Client{opts: o, leaders: map[string]string{}}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	c.transport = &http.Transport{
+		Proxy:                  nil, // whatever the environment says: it is no proxy's business who leads
+		DialContext:            c.dial,
+		TLSClientConfig:        o.TLS,
+		TLSHandshakeTimeout:    o.connecting(),
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    1 << 20,          // one for each election
+		IdleConnTimeout:        15 * time.Second, // the next question comes at once, or this side leads
+		MaxResponseHeaderBytes: 16 << 10,
+		ReadBufferSize:         2 << 10,
+		WriteBufferSize:        2 << 10,
+		Protocols:              protocols,
+	}
+	return c, nil
+}
+
+func (o *ClientOptions) withDefaults() (ClientOptions, error) {
+	var opts ClientOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 3 * time.Second
+	}
+	if opts.MaxAnswer == 0 {
+		opts.MaxAnswer = 128 << 10
+	}
+	if opts.Timeout < 0 || opts.MaxAnswer < 0 {
+		return opts, fmt.Errorf("a limit is negative: Timeout %v, MaxAnswer %d", opts.Timeout, opts.MaxAnswer)
+	}
+	if opts.Dial == nil {
+		opts.Dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
+	}
+	var err error
+	if opts.Path, err = checkPath(opts.Path); err != nil {
+		return opts, err
+	}
+	config := &tls.Config{}
+	if opts.TLS != nil {
+		config = opts.TLS.Clone()
+	}
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	if opts.RootCAs != nil {
+		config.RootCAs = opts.RootCAs
+	}
+	if len(opts.Certificate.Certificate) > 0 {
+		config.Certificates = []tls.Certificate{opts.Certificate}
+	}
+	if opts.ServerName != "" {
+		config.ServerName = opts.ServerName
+	}
+	opts.TLS = config
+	return opts, checkToken(opts.Token)
+}
+
+// connecting is how long a connection may take, and then its TLS: less than a
+// question, so that the error says which of them was late.
+func (o *ClientOptions) connecting() time.Duration { return o.Timeout * 2 / 3 }
+
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	limit := c.opts.connecting()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not in %v", limit))
+	defer cancel()
+	conn, err := c.opts.Dial(ctx, network, address)
+	if err == nil {
+		return conn, nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("no connection: %w: is its server running, and its Address the right one?", err)
+}
+
+// Close ends all questions, which fail with [ErrClosed], and closes all connections.
+// Further questions fail too. It returns nil; further calls do nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel(ErrClosed)
+	c.asking.Wait()
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// enter begins a question. If it is for another leader than the last one about the
+// lock, the connections of no question are closed, that to the former leader among
+// them; another election's question may have to make a new one for it.
+func (c *Client) enter(lock, address string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	if before, asked := c.leaders[lock]; asked && before != address {
+		c.transport.CloseIdleConnections()
+	}
+	c.leaders[lock] = address
+	c.asking.Add(1)
+	return nil
+}
+
+// shortest is how long an answer must have been kept for the question to be asked
+// again at once.
+const shortest = time.Second
+
+// Ask asks the candidate at an address, which is HOST:PORT or an https URL; without
+// a path of its own that gets [ClientOptions.Path]. It takes at most q.Wait and
+// [ClientOptions.Timeout], and returns when ctx ends. A leader that keeps answers for
+// less than q.Wait is asked again until that is over, once a second at most. Errors
+// name the address and say what was wrong there.
+func (c *Client) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+	said, err := c.ask(ctx, address, q)
+	if err != nil {
+		return leasehold.Leadership{}, fmt.Errorf("asking %s: %w", address, err)
+	}
+	return said, nil
+}
+
+func (c *Client) ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+	place, err := c.place(address)
+	if err != nil {
+		return leasehold.Leadership{}, err
+	}
+	if err := c.enter(q.Lock, address); err != nil {
+		return leasehold.Leadership{}, err
+	}
+	defer c.asking.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })() //nolint:contextcheck // two contexts may end it
+	if q.Known == "" {
+		q.Wait = 0
+	}
+	for end := time.Now().Add(q.Wait); ; {
+		asked := time.Now()
+		said, closes, err := c.once(ctx, place, q)
+		q.Wait = time.Until(end)
+		if err != nil || closes || !said.Leading || said.Version != q.Known || time.Since(asked) < shortest || q.Wait < shortest {
+			return said, err
+		}
+	}
+}
+
+// place is the URL of an address without its query.
+func (c *Client) place(address string) (*url.URL, error) {
+	full := strings.Contains(address, "://")
+	if !full {
+		address = "https://" + address
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil, u.Scheme != "https", u.Hostname() == "", !full && u.Port() == "", !full && u.Path != "",
+		u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return nil, errors.New("that is neither HOST:PORT nor an https URL: correct the Address of that candidate")
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = c.opts.Path
+	}
+	return u, nil
+}
+
+func query(q leasehold.Question) string {
+	values := url.Values{"lock": {q.Lock}, "holder": {q.Holder}}
+	if q.Waited > 0 {
+		values.Set("waited", q.Waited.String())
+	}
+	if q.Wait > 0 {
+		values.Set("wait", q.Wait.String())
+		values.Set("version", q.Known)
+	}
+	return values.Encode()
+}
+
+// once sends one request and reads its answer. It reports whether the leader closes
+// the connection after it, as a server does that stops.
+func (c *Client) once(ctx context.Context, place *url.URL, q leasehold.Question) (said leasehold.Leadership, closes bool, err error) {
+	limit := q.Wait + c.opts.Timeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %v: is the leader overloaded, or another service there?", limit))
+	defer cancel()
+	u := *place
+	u.RawQuery = query(q)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return said, false, err
+	}
+	r.Header.Set("Accept", "application/json")
+	if c.opts.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.opts.Token)
+	}
+	answer, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return said, false, explain(ctx, err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, c.opts.MaxAnswer+1))
+	if err != nil {
+		return said, false, fmt.Errorf("the answer broke off: %w", explain(ctx, err))
+	}
+	if int64(len(body)) > c.opts.MaxAnswer {
+		return said, false, fmt.Errorf("the answer has more than %d bytes: is another service there?", c.opts.MaxAnswer)
+	}
+	said, err = read(answer, body)
+	return said, answer.Close, err
+}
+
+// read tells an answer from all that another service could say.
+func read(answer *http.Response, body []byte) (leasehold.Leadership, error) {
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	isJSON := kind == "application/json"
+	switch status := answer.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return leasehold.Leadership{}, fmt.Errorf("it refuses the bearer token (%s): set the same Token on both sides", answer.Status)
+	case status >= 300 && status < 400:
+		return leasehold.Leadership{}, fmt.Errorf("it redirects (%s), which is not followed: is another service there?", answer.Status)
+	case status == http.StatusNotFound && !isJSON:
+		return leasehold.Leadership{}, fmt.Errorf("it knows nothing of the lock, or of the path %s (%s)", answer.Request.URL.Path, answer.Status)
+	case status != http.StatusOK && status != http.StatusNotFound:
+		return leasehold.Leadership{}, fmt.Errorf("it answers %s: %.200q", answer.Status, body)
+	case !isJSON:
+		return leasehold.Leadership{}, fmt.Errorf("the answer is %q and not JSON: is another service there?", kind)
+	}
+	said, err := decode(body)
+	if err != nil {
+		return leasehold.Leadership{}, fmt.Errorf("the answer is not a leader's: %w: is another service there?", err)
+	}
+	if said.Leading != (answer.StatusCode == http.StatusOK) {
+		return leasehold.Leadership{}, fmt.Errorf("the answer contradicts its status %s: is a proxy in between?", answer.Status)
+	}
+	return said, nil
+}
+
+// explain says what to do about an error of a connection.
+func explain(ctx context.Context, err error) error {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		op          *net.OpError
+		slow        net.Error
+	)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &certificate):
+		return fmt.Errorf("its certificate is not accepted: %w: check RootCAs, and the names in the certificate", err)
+	case errors.As(err, &record):
+		return fmt.Errorf("it does not speak TLS: %w", err)
+	case errors.As(err, &op) && op.Op == "remote error":
+		return fmt.Errorf("it refuses this side's TLS: %w: if it asks for a certificate, set one that its ClientCAs signed", err)
+	case errors.As(err, &slow) && slow.Timeout():
+		return fmt.Errorf("it is silent: %w", err)
+	}
+	return err
+}

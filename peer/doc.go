@@ -1,0 +1,25 @@
+// Package peer lets the followers of an election ask the leader itself over HTTPS,
+// instead of asking the store. While the leader answers, its followers send the
+// store nothing, and they hear of a resignation at once.
+//
+// A [Server], or a [Handler] in a server that is there already, answers for the
+// elections of this process. A [Client] asks; it is the Peers of
+// [leasehold.ElectionOptions]. A candidate needs both, because it may lead and may
+// follow:
+//
+//	client, err := peer.NewClient(&peer.ClientOptions{RootCAs: pool})
+//	el, err := leasehold.NewElection(st, "leaders/scheduler", &leasehold.ElectionOptions{
+//		Address: "10.0.1.42:8443", // where the others reach this process
+//		Peers:   client,
+//	})
+//	server, err := peer.NewServer(&peer.ServerOptions{Certificate: cert}, el)
+//	err = server.Start(ctx)
+//
+// A follower keeps one question open. The leader answers it when its leadership
+// changes, and after half a TTL at the latest.
+//
+// What a leader says makes a follower look at the store later, or sooner. It never
+// extends a lease and never ends one: who leads is decided by conditional writes
+// to the store alone. So whatever goes wrong here costs requests and time, and the
+// guarantee of package leasehold stays what it is.
+package peer

@@ -1,0 +1,339 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// DefaultPath is where leaders answer unless both sides are told otherwise.
+const DefaultPath = "/health/leadership"
+
+// HandlerOptions are the options of [NewHandler]. The zero value, like nil, gives
+// the defaults.
+type HandlerOptions struct {
+	// Token is the bearer token that each question must carry. Default: none is
+	// asked for, and whoever reaches the handler gets answers.
+	Token string
+
+	// MaxWait bounds how long an answer may be kept, whatever the question says.
+	// Default 1 min.
+	MaxWait time.Duration
+
+	// MaxWaiting bounds how many questions may wait for their answers at once. One
+	// more is answered with 503, and its follower asks the store. Default 20,000.
+	MaxWaiting int
+
+	// Render makes what is sent, as JSON, instead of [AnswerOf]. It must not block.
+	// A [Client] understands it if it has at least the fields of [Answer].
+	Render func(leasehold.Leadership) any
+
+	// Logger gets an error when an answer cannot be made, and a debug line for each
+	// question that is refused. Default: none.
+	Logger *slog.Logger
+}
+
+// withDefaults returns o, which may be nil, with its defaults, or why it cannot be
+// used.
+func (o *HandlerOptions) withDefaults() (HandlerOptions, error) {
+	var opts HandlerOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.MaxWait == 0 {
+		opts.MaxWait = time.Minute
+	}
+	if opts.MaxWaiting == 0 {
+		opts.MaxWaiting = 20_000
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.MaxWait < 0 || opts.MaxWaiting < 0 {
+		return opts, fmt.Errorf("a limit is negative: MaxWait %v, MaxWaiting %d", opts.MaxWait, opts.MaxWaiting)
+	}
+	return opts, checkToken(opts.Token)
+}
+
+// checkToken reports why a bearer token cannot be one. Who has read it from a file
+// may have read a newline too.
+func checkToken(token string) error {
+	if i := strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
+		return fmt.Errorf("the bearer token has a character at byte %d that is not visible ASCII: is that the end of a line?", i)
+	}
+	return nil
+}
+
+// A Handler answers the questions of followers about the elections of this process.
+// It is safe for concurrent use.
+//
+// It takes GET and HEAD with the query parameters lock (which may be left out if
+// there is one election), version (that of the last answer), wait (for how long the
+// answer may be kept while the version is still that one, such as 7.5s), holder (who
+// asks) and waited (for how long it has wanted to lead). It answers 200 while
+// the candidate leads and 404 while it does not, both with an [Answer]; 404 without
+// one if it knows nothing of the lock; 400, 401, 405 and 503 with a line of text.
+//
+// The status and the answer are looked up when they are written. While a question
+// waits, its server's limit for writing is put off.
+type Handler struct {
+	opts      HandlerOptions
+	token     [sha256.Size]byte
+	elections map[string]*leasehold.Election
+	waiting   atomic.Int64
+	stopped   context.Context
+	stop      context.CancelFunc
+}
+
+// NewHandler makes a handler for elections of this process. It panics if there is
+// none, or there are two with the same key, which a question could not tell apart,
+// or an option cannot be used.
+func NewHandler(opts *HandlerOptions, elections ...*leasehold.Election) *Handler {
+	h, err := newHandler(opts, elections)
+	if err != nil {
+		panic("peer: " + err.Error())
+	}
+	return h
+}
+
+func newHandler(opts *HandlerOptions, elections []*leasehold.Election) (*Handler, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if len(elections) == 0 {
+		return nil, errors.New("there is no election to answer for")
+	}
+	h := &Handler{opts: o, token: sha256.Sum256([]byte(o.Token)), elections: map[string]*leasehold.Election{}}
+	for _, e := range elections {
+		key := e.Status().Key
+		if h.elections[key] != nil {
+			return nil, fmt.Errorf("two elections have the key %q, and a question names no more than that: give each a handler and a path of its own", key)
+		}
+		h.elections[key] = e
+	}
+	h.stopped, h.stop = context.WithCancel(context.Background())
+	return h, nil
+}
+
+// Stop answers all questions that wait, and from now on every question at once. A
+// server that has the handler calls it when it shuts down, or it would wait for
+// them: see [http.Server.RegisterOnShutdown]. Further calls do nothing.
+func (h *Handler) Stop() { h.stop() }
+
+// Waiting is how many questions wait for their answers now.
+func (h *Handler) Waiting() int { return int(h.waiting.Load()) }
+
+// A refusal is an answer that says nothing of a leadership.
+type refusal struct {
+	status int
+	why    string
+	header [2]string // that goes with it; empty: none
+}
+
+// ServeHTTP answers one question.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, no := h.admit(r)
+	if no == nil {
+		no = h.wait(w, r, q)
+	}
+	if no == nil {
+		no = h.answer(w, r, q.Lock)
+	}
+	if no != nil {
+		h.refuse(w, r, no)
+	}
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	h.opts.Logger.Debug("question refused", "from", r.RemoteAddr, "status", no.status, "reason", no.why)
+	if no.header[0] != "" {
+		w.Header().Set(no.header[0], no.header[1])
+	}
+	send(w, r, no.status, "text/plain; charset=utf-8", []byte(no.why+"\n"))
+}
+
+// admit finds out what is asked, and whether it may be.
+func (h *Handler) admit(r *http.Request) (leasehold.Question, *refusal) {
+	if no := h.authorize(r); no != nil {
+		return leasehold.Question{}, no
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return leasehold.Question{}, &refusal{http.StatusMethodNotAllowed, "use GET or HEAD", [2]string{"Allow", "GET, HEAD"}}
+	}
+	if r.ContentLength != 0 {
+		return leasehold.Question{}, &refusal{http.StatusBadRequest, "a question has no body", [2]string{"Connection", "close"}}
+	}
+	q, err := question(r.URL.RawQuery)
+	if err != nil {
+		return q, &refusal{status: http.StatusBadRequest, why: err.Error()}
+	}
+	q.Wait = min(q.Wait, h.opts.MaxWait)
+	switch {
+	case q.Lock != "" && h.elections[q.Lock] == nil:
+		return q, &refusal{status: http.StatusNotFound, why: fmt.Sprintf("there is no election %q here", q.Lock)}
+	case q.Lock == "" && len(h.elections) > 1:
+		return q, &refusal{status: http.StatusBadRequest, why: "there are several elections here: say which, with lock=KEY"}
+	case q.Lock == "":
+		for q.Lock = range h.elections {
+		}
+	}
+	return q, nil
+}
+
+func (h *Handler) authorize(r *http.Request) *refusal {
+	if h.opts.Token == "" {
+		return nil
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return &refusal{http.StatusUnauthorized, "a bearer token is needed", [2]string{"WWW-Authenticate", "Bearer"}}
+	}
+	// Of equal lengths, so that the time tells nothing of the token's.
+	if sum := sha256.Sum256([]byte(strings.TrimSpace(token))); subtle.ConstantTimeCompare(sum[:], h.token[:]) != 1 {
+		return &refusal{http.StatusUnauthorized, "the bearer token is wrong", [2]string{"WWW-Authenticate", `Bearer error="invalid_token"`}}
+	}
+	return nil
+}
+
+// Bounds of a question. A holder's name may be written into the record as that of
+// the successor.
+const (
+	maxQuery = 8 << 10
+	maxName  = 1 << 10
+)
+
+// question reads a query. Parameters that it does not know are left alone.
+func question(query string) (leasehold.Question, error) {
+	var q leasehold.Question
+	if len(query) > maxQuery {
+		return q, fmt.Errorf("the query has %d bytes, more than %d", len(query), maxQuery)
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return q, fmt.Errorf("the query is broken: %w", err)
+	}
+	var wait, waited string
+	for _, p := range []struct {
+		name string
+		to   *string
+		most int
+	}{
+		{"lock", &q.Lock, store.MaxKey},
+		{"holder", &q.Holder, maxName},
+		{"version", &q.Known, maxVersion},
+		{"wait", &wait, maxName},
+		{"waited", &waited, maxName},
+	} {
+		given := values[p.name]
+		switch {
+		case len(given) == 0:
+			continue
+		case len(given) > 1:
+			return q, fmt.Errorf("the parameter %s comes %d times", p.name, len(given))
+		case len(given[0]) > p.most:
+			return q, fmt.Errorf("the parameter %s has %d bytes, more than %d", p.name, len(given[0]), p.most)
+		case !utf8.ValidString(given[0]):
+			return q, fmt.Errorf("the parameter %s is not UTF-8 text", p.name)
+		}
+		*p.to = given[0]
+	}
+	if q.Wait, err = duration("wait", wait); err != nil {
+		return q, err
+	}
+	if q.Waited, err = duration("waited", waited); err != nil {
+		return q, err
+	}
+	if q.Waited > 0 && q.Holder == "" {
+		return q, errors.New("who has waited to lead says who it is, with holder=NAME")
+	}
+	return q, nil
+}
+
+func duration(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s=%.40q is not a duration such as 7.5s", name, text)
+	}
+	return d, nil
+}
+
+// patience is how long reading a question or writing an answer may take.
+const patience = 5 * time.Second
+
+// wait returns when the answer is to be given.
+func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q leasehold.Question) *refusal {
+	if q.Wait <= 0 || q.Known == "" {
+		return nil
+	}
+	defer h.waiting.Add(-1)
+	if h.waiting.Add(1) > int64(h.opts.MaxWaiting) {
+		return &refusal{http.StatusServiceUnavailable, "too many questions are waiting", [2]string{"Retry-After", "15"}}
+	}
+	extend(w, q.Wait+patience)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.stopped, cancel)() //nolint:contextcheck // two contexts may end it
+	// What it returns may be old when ctx has ended: the answer is looked up anew.
+	_, _ = h.elections[q.Lock].Attend(ctx, q)
+	return nil
+}
+
+// extend puts off the server's limit for writing, which is meant for requests that are
+// answered at once. A server that knows no deadlines has none.
+func extend(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// answer writes what is true now.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, lock string) *refusal {
+	said, err := h.elections[lock].Attend(r.Context(), leasehold.Question{Lock: lock})
+	a := AnswerOf(said)
+	var shown any = a
+	if h.opts.Render != nil {
+		shown = h.opts.Render(said)
+	}
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err = errors.Join(err, enc.Encode(shown)); err != nil {
+		h.opts.Logger.Error("a follower gets no answer", "lock", lock, "error", err)
+		return &refusal{status: http.StatusInternalServerError, why: "the answer cannot be made"}
+	}
+	status := http.StatusNotFound
+	if a.State == StateHeld {
+		status = http.StatusOK
+	}
+	send(w, r, status, "application/json", body.Bytes())
+	return nil
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", contentType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = io.Copy(w, bytes.NewReader(body)) // who has gone does not want it
+	}
+}

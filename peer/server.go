@@ -1,0 +1,329 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+// ServerOptions are the options of [NewServer].
+type ServerOptions struct {
+	HandlerOptions
+
+	// Handler answers, instead of one for the elections; then there are none, and no
+	// HandlerOptions but the Logger. Stop ends the contexts of its requests. Default:
+	// a [Handler] for the elections.
+	Handler http.Handler
+
+	// Addr is the TCP address to listen on. Default ":8443".
+	Addr string
+	// Path is where questions are answered; all else is 404. Default DefaultPath.
+	Path string
+
+	// Certificate is shown to the followers. It must name what they find in the
+	// leader's address, or their [ClientOptions.ServerName].
+	Certificate tls.Certificate
+	// ClientCAs, if given, makes every follower show a certificate of one of them.
+	ClientCAs *x509.CertPool
+	// TLS is what the fields above are added to, for all else: GetCertificate
+	// for certificates that are replaced, say. Versions before TLS 1.2 are refused.
+	TLS *tls.Config
+	// Plain serves HTTP without TLS, for behind a proxy that ends it. The bearer
+	// token is then readable on the way from the proxy.
+	Plain bool
+
+	// MaxConns bounds the connections, idle ones and those under way to be made
+	// included. Further ones are closed at once. Default 24,000.
+	MaxConns int
+}
+
+// A Server answers the questions of followers, over HTTPS and on a port of its own.
+// It speaks HTTP/1.1: one connection for each follower costs less memory that way
+// than with HTTP/2. It bounds what a client may take, in time and bytes: 5 s to make
+// a connection, to send a question, or to take its answer, and 16 KiB of headers.
+// It is used once and is safe for concurrent use.
+type Server struct {
+	opts ServerOptions
+	http *http.Server
+
+	mu       sync.Mutex
+	listener net.Listener      // nil: not started
+	served   chan struct{}     // closed when nothing is accepted any more
+	detach   func() bool       // from the context of Start
+	fresh    map[net.Conn]bool // connections without a question yet
+	conns    int
+	stopped  bool
+}
+
+// NewServer makes a server for elections of this process. It opens nothing. It
+// fails for the reasons of [NewHandler], and if there is no certificate.
+func NewServer(opts *ServerOptions, elections ...*leasehold.Election) (*Server, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("peer server: %w", err)
+	}
+	if o.Handler == nil {
+		if o.Handler, err = newHandler(&o.HandlerOptions, elections); err != nil {
+			return nil, fmt.Errorf("peer server: %w", err)
+		}
+	} else if len(elections) > 0 {
+		return nil, errors.New("peer server: there are elections and a Handler: give the elections to the Handler")
+	}
+	requests, end := context.WithCancel(context.Background())
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	s := &Server{opts: o, served: make(chan struct{}), fresh: map[net.Conn]bool{}}
+	s.http = &http.Server{
+		Handler:                      http.HandlerFunc(s.route),
+		DisableGeneralOptionsHandler: true,
+		TLSConfig:                    o.TLS,
+		ReadTimeout:                  patience,
+		WriteTimeout:                 patience,
+		IdleTimeout:                  time.Minute,
+		MaxHeaderBytes:               16 << 10,
+		ConnState:                    s.track,
+		BaseContext:                  func(net.Listener) context.Context { return requests },
+		ErrorLog:                     slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		Protocols:                    protocols,
+	}
+	// Once it shuts down, so that each answer says that the connection is closed.
+	s.http.RegisterOnShutdown(end)
+	return s, nil
+}
+
+func (o *ServerOptions) withDefaults() (ServerOptions, error) {
+	var opts ServerOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Addr == "" {
+		opts.Addr = ":8443"
+	}
+	if opts.MaxConns == 0 {
+		opts.MaxConns = 24_000
+	}
+	if opts.MaxConns < 0 {
+		return opts, fmt.Errorf("MaxConns is negative: %d", opts.MaxConns)
+	}
+	if given := opts.HandlerOptions; opts.Handler != nil && (given.Token != "" || given.MaxWait != 0 || given.MaxWaiting != 0 || given.Render != nil) {
+		return opts, errors.New("there are HandlerOptions and a Handler: give them to the Handler")
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if opts.Path, err = checkPath(opts.Path); err != nil {
+		return opts, err
+	}
+	opts.TLS, err = opts.tls()
+	return opts, err
+}
+
+// checkPath returns path or the default, or why it cannot be one.
+func checkPath(path string) (string, error) {
+	switch {
+	case path == "":
+		return DefaultPath, nil
+	case !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "?#"):
+		return "", fmt.Errorf("the path %q must begin with a slash and have no ? or # in it", path)
+	}
+	return path, nil
+}
+
+// tls puts the configuration together. It is nil for plain HTTP.
+func (o *ServerOptions) tls() (*tls.Config, error) {
+	given := len(o.Certificate.Certificate) > 0
+	if o.Plain {
+		if given || o.ClientCAs != nil || o.TLS != nil {
+			return nil, errors.New("with Plain there is no TLS to configure: leave out Certificate, ClientCAs and TLS, or Plain")
+		}
+		return nil, nil //nolint:nilnil // no TLS is what was asked for
+	}
+	config := &tls.Config{}
+	if o.TLS != nil {
+		config = o.TLS.Clone()
+	}
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	// A follower comes back to this leader rarely, and a ticket costs memory.
+	config.SessionTicketsDisabled = true
+	if given {
+		config.Certificates = []tls.Certificate{o.Certificate}
+	}
+	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
+		return nil, errors.New("there is no certificate: set Certificate, or Plain if a proxy in front speaks TLS")
+	}
+	if o.ClientCAs != nil {
+		config.ClientCAs, config.ClientAuth = o.ClientCAs, tls.RequireAndVerifyClientCert
+	}
+	return config, nil
+}
+
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != s.opts.Path {
+		send(w, r, http.StatusNotFound, "text/plain; charset=utf-8", []byte("there is nothing here\n"))
+		return
+	}
+	s.opts.Handler.ServeHTTP(w, r)
+}
+
+// keepAlive finds out in seconds that the other host has vanished.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
+
+// Start listens on Addr and returns; serving goes on until Stop, or until ctx ends,
+// which stops it like Stop with 5 s. A server that was started or stopped before is
+// not started; after Stop the error matches [http.ErrServerClosed].
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.startable(); err != nil {
+		return err
+	}
+	listen := net.ListenConfig{KeepAliveConfig: keepAlive}
+	l, err := listen.Listen(ctx, "tcp", s.opts.Addr)
+	if err != nil {
+		return fmt.Errorf("peer server: %w", err)
+	}
+	if err := s.begin(l); err != nil {
+		return err
+	}
+	go func() {
+		if err := s.serve(l); err != nil {
+			s.opts.Logger.Error("peer server failed", "address", l.Addr().String(), "error", err)
+		}
+	}()
+	detach := context.AfterFunc(ctx, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		_ = s.Stop(last)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.detach = detach; s.stopped {
+		detach()
+	}
+	return nil
+}
+
+// Serve accepts connections from l, which it closes at last, and returns nil after
+// Stop and an error if l fails. TLS is added to them unless Plain is set.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.begin(l); err != nil {
+		return err
+	}
+	return s.serve(l)
+}
+
+func (s *Server) startable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopped:
+		return fmt.Errorf("peer server: it was stopped, and another one must be made: %w", http.ErrServerClosed)
+	case s.listener != nil:
+		return errors.New("peer server: it was started before")
+	}
+	return nil
+}
+
+// begin makes l the one listener.
+func (s *Server) begin(l net.Listener) error {
+	err := s.startable()
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.listener = l
+		return nil
+	}
+	_ = l.Close()
+	return err
+}
+
+func (s *Server) serve(l net.Listener) error {
+	defer close(s.served)
+	defer func() { _ = l.Close() }() // Serve has, unless it failed before
+	var err error
+	if s.opts.Plain {
+		err = s.http.Serve(l)
+	} else {
+		err = s.http.ServeTLS(l, "", "")
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Addr is where the server listens; nil before Start or Serve.
+func (s *Server) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// track counts the connections, and knows those that have not asked anything.
+func (s *Server) track(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.conns++
+		s.fresh[c] = true
+		if s.conns > s.opts.MaxConns || s.stopped {
+			sever(c)
+		}
+	case http.StateActive:
+		delete(s.fresh, c)
+	case http.StateClosed:
+		delete(s.fresh, c)
+		s.conns--
+	case http.StateIdle, http.StateHijacked:
+	}
+}
+
+// sever closes a connection without a farewell, which could block.
+func sever(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	_ = c.Close()
+}
+
+// Stop ends the server: it accepts nothing more, answers every question that waits
+// with what is true now, and closes the connections. If ctx ends first, it cuts them
+// and returns an error that matches ctx.Err(). Further calls wait for the same, and
+// a server that was never started can be stopped.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopped = true
+	if s.detach != nil {
+		s.detach()
+	}
+	for c := range s.fresh {
+		sever(c)
+	}
+	started := s.listener != nil
+	s.mu.Unlock()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		_ = s.http.Close()
+		err = fmt.Errorf("peer server: connections were cut: %w", err)
+	}
+	if started {
+		select {
+		case <-s.served:
+		case <-ctx.Done():
+		}
+	}
+	return err
+}

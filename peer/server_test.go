@@ -1,0 +1,484 @@
+package peer_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/peer"
+)
+
+func TestServerOptions(t *testing.T) {
+	t.Parallel()
+	e, _, _ := lead(t, nil)
+	a := newAuthority(t)
+	cert, handler := a.issue(t, "a.test"), peer.NewHandler(nil, e)
+	for want, opts := range map[string]*peer.ServerOptions{
+		"no certificate: set Certificate, or Plain": nil,
+		"MaxConns is negative":                      {Certificate: cert, MaxConns: -1},
+		`path "health" must begin with a slash`:     {Certificate: cert, Path: "health"},
+		`path "/x?y" must begin with a slash`:       {Certificate: cert, Path: "/x?y"},
+		"end of a line":                             {Certificate: cert, HandlerOptions: peer.HandlerOptions{Token: "x\n"}},
+		"with Plain there is no TLS":                {Certificate: cert, Plain: true},
+		"leave out Certificate, ClientCAs and TLS":  {ClientCAs: x509.NewCertPool(), Plain: true},
+		"give them to the Handler":                  {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{Token: "x"}},
+		"give the elections to the Handler":         {Certificate: cert, Handler: handler},
+	} {
+		if _, err := peer.NewServer(opts, e); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "peer server: ") {
+			t.Errorf("%+v: %v, not %q", opts, err, want)
+		}
+	}
+	if _, err := peer.NewServer(&peer.ServerOptions{Certificate: cert}); err == nil || !strings.Contains(err.Error(), "no election") {
+		t.Errorf("without elections: %v", err)
+	}
+	if _, err := peer.NewServer(&peer.ServerOptions{Certificate: cert}, e, e); err == nil || !strings.Contains(err.Error(), "two elections") {
+		t.Errorf("with one election twice: %v", err)
+	}
+	if _, err := peer.ParseCAs([]byte("rubbish")); err == nil {
+		t.Error("rubbish is taken for authorities")
+	}
+}
+
+// start starts a server on a port of this host and stops it at the end.
+func start(t testing.TB, opts *peer.ServerOptions, elections ...*leasehold.Election) *peer.Server {
+	t.Helper()
+	if opts.Addr == "" {
+		opts.Addr = "127.0.0.1:0"
+	}
+	s, err := peer.NewServer(opts, elections...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Addr() != nil {
+		t.Errorf("before it has started it listens on %v", s.Addr())
+	}
+	if err := s.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newClient(t testing.TB, opts *peer.ClientOptions) *peer.Client {
+	t.Helper()
+	c, err := peer.NewClient(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+var now = leasehold.Question{Lock: key, Holder: "web-2"}
+
+// TestAccess: over TCP, who shows the right certificate and token gets an answer, and
+// who does not is told what is wrong, on its side.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	e, lease, _ := lead(t, &leasehold.ElectionOptions{Holder: "web-1"})
+	cert := ours.issue(t, "127.0.0.1", "leader.test")
+	mutual := peer.ServerOptions{Certificate: cert, ClientCAs: ours.pool(t)}
+	open := peer.ServerOptions{Certificate: cert}
+	token := peer.ServerOptions{Certificate: cert, HandlerOptions: peer.HandlerOptions{Token: "open-sesame"}}
+	other := peer.ServerOptions{Certificate: ours.issue(t, "other.test")}
+	reloaded := peer.ServerOptions{TLS: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }}}
+	elsewhere := peer.ServerOptions{Certificate: cert, Path: "/other"}
+	trusting := peer.ClientOptions{RootCAs: ours.pool(t)}
+	with := func(change func(*peer.ClientOptions)) peer.ClientOptions {
+		opts := trusting
+		change(&opts)
+		return opts
+	}
+	for _, tc := range []struct {
+		name   string
+		server peer.ServerOptions
+		client peer.ClientOptions
+		want   []string // of the error; nil: there is none
+	}{
+		{"open", open, trusting, nil},
+		{"reloaded", reloaded, trusting, nil},
+		{"other authority", open, peer.ClientOptions{RootCAs: theirs.pool(t)}, []string{"certificate is not accepted", "unknown authority", "check RootCAs"}},
+		{"system's authorities", open, peer.ClientOptions{}, []string{"certificate is not accepted"}},
+		{"other name", other, trusting, []string{"certificate is not accepted", "127.0.0.1", "check RootCAs, and the names"}},
+		{"server name", other, with(func(o *peer.ClientOptions) { o.ServerName = "other.test" }), nil},
+		{"wrong server name", open, with(func(o *peer.ClientOptions) { o.ServerName = "other.test" }), []string{"certificate is not accepted", "other.test"}},
+		{"mutual", mutual, with(func(o *peer.ClientOptions) { o.Certificate = ours.issue(t, "web-2") }), nil},
+		{"mutual, no certificate", mutual, trusting, []string{"refuses this side's TLS", "ClientCAs"}},
+		{"mutual, other's certificate", mutual, with(func(o *peer.ClientOptions) { o.Certificate = theirs.issue(t, "web-2") }), []string{"refuses this side's TLS", "ClientCAs"}},
+		{"token", token, with(func(o *peer.ClientOptions) { o.Token = "open-sesame" }), nil},
+		{"no token", token, trusting, []string{"refuses the bearer token", "401", "same Token"}},
+		{"wrong token", token, with(func(o *peer.ClientOptions) { o.Token = "sesame" }), []string{"refuses the bearer token", "401", "same Token"}},
+		{"other path", elsewhere, trusting, []string{"knows nothing of the lock, or of the path /health/leadership", "404"}},
+		{"same path", elsewhere, with(func(o *peer.ClientOptions) { o.Path = "/other" }), nil},
+		{"TLS 1.2", open, with(func(o *peer.ClientOptions) { o.TLS = &tls.Config{MaxVersion: tls.VersionTLS12} }), nil},
+		{"no TLS", peer.ServerOptions{Plain: true}, trusting, []string{"does not speak TLS"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			address := start(t, &tc.server, e).Addr().String()
+			said, err := newClient(t, &tc.client).Ask(t.Context(), address, now)
+			switch {
+			case tc.want == nil && (err != nil || !said.Leading || said.Token != lease.Token() || said.Holder != "web-1" || said.Lock != key):
+				t.Errorf("got %+v: %v", said, err)
+			case tc.want != nil && err == nil:
+				t.Errorf("got an answer: %+v", said)
+			}
+			for _, want := range append(tc.want, address) {
+				if err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestOldTLS: neither side speaks TLS 1.1, whatever its configuration says.
+func TestOldTLS(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	e, _, _ := lead(t, nil)
+	cert := a.issue(t, "127.0.0.1")
+	old := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, RootCAs: a.pool(t), Certificates: []tls.Certificate{cert}}
+	lenient := &tls.Config{MinVersion: tls.VersionTLS10}
+	s := start(t, &peer.ServerOptions{Certificate: cert, TLS: lenient}, e)
+	if c, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", s.Addr().String()); err == nil {
+		c.Close()
+		t.Error("the server speaks TLS 1.1")
+	}
+	l := must(tls.Listen("tcp", "127.0.0.1:0", old))
+	defer l.Close()
+	served := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, err = c.Read(make([]byte, 1))
+			c.Close()
+		}
+		served <- err
+	}()
+	_, err := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t), TLS: lenient}).Ask(t.Context(), l.Addr().String(), now)
+	if old := <-served; err == nil || old == nil {
+		t.Errorf("the client speaks TLS 1.1: %v, %v", err, old)
+	}
+}
+
+// The full URL of an address may have a path of its own, such as that of a proxy.
+func TestAddressIsAURL(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	e, _, _ := lead(t, nil)
+	s := start(t, &peer.ServerOptions{Certificate: a.issue(t, "127.0.0.1"), Path: "/a/b"}, e)
+	c := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t)})
+	for _, path := range []string{"/a/b"} {
+		if said, err := c.Ask(t.Context(), "https://"+s.Addr().String()+path, now); err != nil || !said.Leading {
+			t.Errorf("%+v, %v", said, err)
+		}
+	}
+}
+
+// TestPlain: behind a proxy that ends TLS.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	e, _, _ := lead(t, nil)
+	s := start(t, &peer.ServerOptions{Plain: true}, e)
+	for path, status := range map[string]int{peer.DefaultPath: 200, "/": 404, peer.DefaultPath + "/": 404, "/health//leadership": 404, "*": 404} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.URL.Path = path
+		got, err := new(http.Transport).RoundTrip(r)
+		if err != nil || got.StatusCode != status || got.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %v, %v", path, got, err)
+			continue
+		}
+		if names := len(got.Header); names != 4 { // and Date
+			t.Errorf("%s: the headers are %v", path, got.Header)
+		}
+		got.Body.Close()
+	}
+}
+
+// TestStop: a hundred questions that wait are answered with what is true, and Stop
+// returns, however often it is called.
+func TestStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const size = 100
+		w := newWorld(t)
+		e, lease, _ := lead(t, nil)
+		h := peer.NewHandler(nil, e)
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test"), Handler: h}))
+		closed := w.open(t, "leader.test:1", s)
+		q := now
+		q.Known, q.Wait = version(t, h), 20*time.Second
+		answers := make(chan leasehold.Leadership, size)
+		for range size {
+			c := newClient(t, &w.client)
+			go func() {
+				said, err := c.Ask(t.Context(), "leader.test:1", q)
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- said
+			}()
+		}
+		// One has connected and says nothing, one has sent half a question.
+		silent := must(w.Dial(t.Context(), "", "leader.test:1"))
+		half := tls.Client(must(w.Dial(t.Context(), "", "leader.test:1")), &tls.Config{RootCAs: w.pool(t), ServerName: "leader.test"})
+		if _, err := io.WriteString(half, "GET /health/lead"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if h.Waiting() != size {
+			t.Fatalf("%d wait", h.Waiting())
+		}
+		began := time.Now()
+		var stops sync.WaitGroup
+		for range 3 {
+			stops.Go(func() {
+				if err := s.Stop(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range size {
+			if said := <-answers; !said.Leading || said.Token != lease.Token() {
+				t.Errorf("it was told %+v", said)
+			}
+		}
+		stops.Wait()
+		closed()
+		if time.Since(began) > time.Second {
+			t.Errorf("Stop took %v", time.Since(began))
+		}
+		for _, c := range []net.Conn{silent, half} {
+			_, _ = io.Copy(io.Discard, c) // until it is closed
+		}
+		for _, c := range w.conns {
+			c.Close()
+		}
+		if err := s.Start(t.Context()); !errors.Is(err, http.ErrServerClosed) || !strings.Contains(err.Error(), "another one must be made") {
+			t.Errorf("started again: %v", err)
+		}
+		if err := s.Serve(door{w.listen("leader.test:2")}); !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("served again: %v", err)
+		}
+		if _, err := w.Dial(t.Context(), "", "leader.test:2"); err == nil {
+			t.Error("the listener of a server that was stopped is open")
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// An answer that does not come to an end keeps Stop no longer than its context says.
+func TestStopIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		stuck, release := make(chan struct{}), make(chan struct{})
+		s := must(peer.NewServer(&peer.ServerOptions{Plain: true, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(stuck)
+			<-release
+		})}))
+		l := w.listen("leader.test:1")
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(door{l}) }()
+		c := must(w.Dial(t.Context(), "", "leader.test:1"))
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", peer.DefaultPath)
+		<-stuck
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 2*time.Second || !strings.Contains(err.Error(), "were cut") {
+			t.Errorf("after %v Stop returned %v", time.Since(began), err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%d bytes came", n)
+		}
+		c.Close()
+		close(release)
+	})
+}
+
+// TestStart: a server is started once, and the end of the context stops it.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	e, _, _ := lead(t, nil)
+	h := peer.NewHandler(nil, e)
+	opts := &peer.ServerOptions{Certificate: a.issue(t, "127.0.0.1"), Addr: "127.0.0.1:0", Handler: h}
+	s := must(peer.NewServer(opts))
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	address := s.Addr().String()
+	if err := s.Start(ctx); err == nil || !strings.Contains(err.Error(), "started before") {
+		t.Errorf("started twice: %v", err)
+	}
+	taken := *opts
+	taken.Addr = address
+	if err := must(peer.NewServer(&taken)).Start(t.Context()); err == nil || !strings.Contains(err.Error(), address) {
+		t.Errorf("started on a port that is taken: %v", err)
+	}
+	c := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t)})
+	q := now
+	q.Known, q.Wait = version(t, h), time.Minute
+	go func() {
+		for h.Waiting() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		end()
+	}()
+	if said, err := c.Ask(t.Context(), address, q); err != nil || !said.Leading {
+		t.Errorf("%+v, %v", said, err)
+	}
+	for { // until nobody listens
+		if _, err := c.Ask(t.Context(), address, now); err != nil {
+			break
+		}
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	never := must(peer.NewServer(opts))
+	if err := never.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := never.Start(t.Context()); !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("started after it was stopped: %v", err)
+	}
+}
+
+// TestSlowClients: thousands that connect and say nothing, or a byte at a time, are
+// cut off within the server's patience, and meanwhile a follower gets its answer.
+func TestSlowClients(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const size = 3000
+		w := newWorld(t)
+		e, _, _ := lead(t, nil)
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test")}, e))
+		defer w.open(t, "leader.test:1", s)()
+		var cut sync.WaitGroup
+		began := time.Now()
+		for i := range size {
+			c := must(w.Dial(t.Context(), "", "leader.test:1"))
+			cut.Go(func() {
+				slow(w, c, i)
+				if d := time.Since(began); d > 6*time.Second {
+					t.Errorf("client %d was cut off after %v", i, d)
+				}
+			})
+		}
+		synctest.Wait()
+		if said, err := newClient(t, &w.client).Ask(t.Context(), "leader.test:1", now); err != nil || !said.Leading {
+			t.Errorf("%+v, %v", said, err)
+		}
+		cut.Wait()
+	})
+}
+
+// slow is one of several kinds of slow client. It returns when it is cut off.
+func slow(w *world, c net.Conn, kind int) {
+	defer c.Close()
+	over := make(chan struct{})
+	drip := func(c io.Writer, text string) {
+		for _, b := range []byte(text) {
+			if _, err := c.Write([]byte{b}); err != nil {
+				return
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-over:
+				return
+			}
+		}
+	}
+	endless := strings.Repeat("x", 1000)
+	switch kind % 3 {
+	case 1: // a handshake that does not end
+		go drip(c, "\x16\x03\x01\x04\x00"+endless)
+	case 2: // headers that do not end
+		conn := tls.Client(c, &tls.Config{RootCAs: w.roots, ServerName: "leader.test"})
+		if conn.Handshake() == nil { //nolint:noctx // the server cuts it off
+			go drip(conn, "GET / HTTP/1.1\r\nHost: "+endless)
+		}
+		c = conn
+	}
+	_, _ = io.Copy(io.Discard, c)
+	close(over)
+}
+
+// TestMaxConns: one connection too many is closed at once, and room is made by any
+// that ends.
+func TestMaxConns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		e, _, _ := lead(t, nil)
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test"), MaxConns: 2}, e))
+		defer w.open(t, "leader.test:1", s)()
+		first, second, third := newClient(t, &w.client), newClient(t, &w.client), newClient(t, &w.client)
+		for _, c := range []*peer.Client{first, second} {
+			if said, err := c.Ask(t.Context(), "leader.test:1", now); err != nil || !said.Leading {
+				t.Errorf("%+v, %v", said, err)
+			}
+		}
+		began := time.Now()
+		if said, err := third.Ask(t.Context(), "leader.test:1", now); err == nil || time.Since(began) != 0 {
+			t.Errorf("one connection too many: %+v, after %v", said, time.Since(began))
+		}
+		_ = first.Close()
+		synctest.Wait()
+		if said, err := third.Ask(t.Context(), "leader.test:1", now); err != nil || !said.Leading {
+			t.Errorf("%+v, %v", said, err)
+		}
+	})
+}
+
+// TestLargeHeaders: a question with more than 16 KiB of headers and some slack is
+// refused.
+func TestLargeHeaders(t *testing.T) {
+	t.Parallel()
+	e, _, _ := lead(t, nil)
+	s := start(t, &peer.ServerOptions{Plain: true}, e)
+	for size, want := range map[int]string{10 << 10: "200", 32 << 10: "431"} {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", peer.DefaultPath, strings.Repeat("x", size))
+		}()
+		line, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil || !strings.Contains(line, want) {
+			t.Errorf("headers of %d bytes got %q, %v", size, line, err)
+		}
+		c.Close()
+	}
+}
