@@ -1,0 +1,73 @@
+package s3lect_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/s3lect"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A retrying storage is what an SDK makes of one: it repeats what has failed, and so
+// reports a write that landed as refused.
+type retrying struct{ storage }
+
+func (r retrying) PutIfMatch(ctx context.Context, key string, data []byte, etag string) error {
+	if err := r.storage.PutIfMatch(ctx, key, data, etag); err == nil {
+		return nil
+	}
+	return r.storage.PutIfMatch(ctx, key, data, etag)
+}
+
+// The storage fails, loses answers, delivers late and twice, and repeats requests. No
+// two instances lead at once, and whoever leads has been elected.
+func TestNoTwoLeadersOverABadNetwork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var all []*instance
+		for _, id := range []string{"a", "b", "c"} {
+			i := newInstance(t, st, id, swift)
+			i.net.Inject(
+				faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Probability: 0.2, Delay: 100 * time.Millisecond},
+				faultstore.Fault{Kind: faultstore.LateLanding, Probability: 0.1, Delay: time.Second, Jitter: 5 * time.Second},
+				faultstore.Fault{Kind: faultstore.LateDuplicate, Probability: 0.1, Delay: time.Second, Jitter: 5 * time.Second},
+				faultstore.Fault{Kind: faultstore.Unavailable, Probability: 0.2},
+				faultstore.Fault{Kind: faultstore.DelayAfter, Probability: 0.2, Jitter: 2 * time.Second},
+			)
+			config := i.GetConfig()
+			e, err := s3lect.NewS3Elector(s3lect.S3ElectorOptions{Config: config, Storage: retrying{storage{i.net}}, Logger: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			i.S3Elector = e
+			if err := i.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { i.quit(t); i.net.Close() })
+			all = append(all, i)
+		}
+		var led time.Duration
+		leaders := map[*instance]bool{}
+		const step = 50 * time.Millisecond
+		for range int(time.Hour / step) {
+			time.Sleep(step)
+			if leader := ruler(t, all...); leader != nil {
+				led += step
+				leaders[leader] = true
+			}
+		}
+		t.Logf("in 1 h there was a leader for %v", led)
+		if len(leaders) < 3 || led < 10*time.Minute {
+			t.Errorf("%d of 3 led, for %v in all: the test tests too little", len(leaders), led)
+		}
+		for _, i := range all {
+			i.net.Clear()
+		}
+		time.Sleep(time.Minute)
+		if ruler(t, all...) == nil {
+			t.Error("nobody leads")
+		}
+	})
+}

@@ -1,0 +1,384 @@
+package s3lect_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/s3lect"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+func TestALeaderStepsDownWhenRenewalsFail(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := begin(t, st, "a", nil)
+		a.lead(t)
+		b := begin(t, st, "b", nil)
+		time.Sleep(time.Minute)
+		cut := time.Now()
+		a.net.Partition(true)
+		for a.IsLeader() {
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		// It renews every 5 s, and a renewal is good for 15 s less a margin.
+		if took := time.Since(cut); took > 14*time.Second {
+			t.Errorf("it stepped down %v after its last renewal", took)
+		}
+		if got := a.deeds(); !slices.Equal(got, []string{"acquire", "lose"}) {
+			t.Errorf("its hooks were called for %v", got)
+		}
+		if s := a.GetLeadershipStatus(); s.IsLeader || s.LeaderID != "" || s.ConsecutiveFails == 0 {
+			t.Errorf("its status is %+v", s)
+		}
+		if b.IsLeader() {
+			t.Error("another leads already")
+		}
+		b.lead(t)
+		if a.last().at.After(b.last().at) {
+			t.Errorf("it lost leadership at %v, and the other acquired it at %v", a.last().at, b.last().at)
+		}
+	})
+}
+
+func TestIsLeaderIsFalseWhenStartsContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := newInstance(t, st, "a", nil)
+		ctx, end := context.WithCancel(t.Context())
+		if err := a.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		a.lead(t)
+		end()
+		if a.IsLeader() || a.LeaderID() != "" || a.GetLeadershipStatus().IsLeader {
+			t.Error("it leads")
+		}
+		synctest.Wait()
+		if got := a.deeds(); !slices.Equal(got, []string{"acquire", "lose"}) {
+			t.Errorf("its hooks were called for %v", got)
+		}
+		if !contentsOf(t, read(t, st)).LastUpdated.IsZero() {
+			t.Errorf("it did not resign: %s", read(t, st))
+		}
+		if err := a.Start(t.Context()); err != nil {
+			t.Errorf("it cannot be started again: %v", err)
+		}
+		a.quit(t)
+	})
+}
+
+func TestStopWithTheObjectGoneDoesNotPanic(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := begin(t, st, "a", nil)
+		a.lead(t)
+		if err := st.Delete(t.Context(), lockfile); err != nil {
+			t.Fatal(err)
+		}
+		a.quit(t)
+		if got := a.deeds(); !slices.Equal(got, []string{"acquire", "lose"}) {
+			t.Errorf("its hooks were called for %v", got)
+		}
+	})
+}
+
+func TestStopFromAHookDoesNotDeadlock(t *testing.T) {
+	for _, hook := range []string{"OnAcquireLeadership", "OnLoseLeadership"} {
+		t.Run(hook, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := memstore.New()
+				var a *instance
+				stop := func(ctx context.Context) error {
+					began := time.Now()
+					// Nothing else may deadlock there either.
+					_, _, _ = a.IsLeader(), a.LeaderID(), a.GetLeadershipStatus()
+					if err := a.EnablePeerMode(nil); err != nil { //nolint:contextcheck // it has none to pass on
+						t.Error(err)
+					}
+					if err := a.Stop(); err != nil || a.IsLeader() {
+						t.Errorf("Stop returned %v, and it leads: %t", err, a.IsLeader())
+					}
+					if err := a.Start(ctx); err == nil {
+						t.Error("it was started while it was stopping")
+					}
+					if took := time.Since(began); took > 0 {
+						t.Errorf("the hook took %v", took)
+					}
+					a.note("stop")
+					return errors.New("an error, for a change")
+				}
+				a = newInstance(t, st, "a", func(c *s3lect.ElectorConfig) {
+					if hook == "OnAcquireLeadership" {
+						c.OnAcquireLeadership = stop
+					} else {
+						c.OnLoseLeadership = stop
+					}
+				})
+				ctx, end := context.WithCancel(t.Context())
+				if err := a.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				end()
+				a.quit(t)
+				if got := a.deeds(); !slices.Contains(got, "stop") || len(got) != 2 {
+					t.Errorf("its hooks were called for %v", got)
+				}
+				b := begin(t, st, "b", nil)
+				b.lead(t)
+			})
+		})
+	}
+}
+
+// A goroutine that is not the hook's waits for it: else a process would exit before
+// its hook has returned and its lockfile is free.
+func TestStopWaitsForHooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := newInstance(t, st, "a", func(c *s3lect.ElectorConfig) {
+			c.OnAcquireLeadership = func(context.Context) error {
+				time.Sleep(3 * time.Second)
+				return nil
+			}
+		})
+		if err := a.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		a.quit(t)
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("Stop took %v", took)
+		}
+		if got := a.deeds(); !slices.Equal(got, []string{"lose"}) {
+			t.Errorf("its hooks were called for %v", got)
+		}
+		if c := contentsOf(t, read(t, st)); !c.LastUpdated.IsZero() {
+			t.Errorf("the lockfile is not free: %s", read(t, st))
+		}
+	})
+}
+
+func contentsOf(t *testing.T, body string) (r s3lect.LeaderRecord) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(body), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestTheInfrequentIntervalIsUsed(t *testing.T) {
+	for _, interval := range []time.Duration{0, 10 * time.Second, 2 * time.Minute} {
+		t.Run(interval.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := memstore.New()
+				infrequent := func(c *s3lect.ElectorConfig) { c.InfrequentInterval = interval }
+				a := begin(t, st, "a", infrequent)
+				a.lead(t)
+				b := begin(t, st, "b", infrequent)
+				time.Sleep(10 * time.Minute)
+				a.net.Reset()
+				b.net.Reset()
+				time.Sleep(time.Hour)
+				if interval == 0 {
+					interval = 30 * time.Second // the default
+				}
+				want := int(time.Hour / interval)
+				if got := b.net.Counts(); got.Put != 0 || got.Get < want*9/10 || got.Get > want*11/10 {
+					t.Errorf("the follower made %+v in an hour, and not %d reads", got, want)
+				}
+				// It renews every 5 s. A Storage does not tell the ETag of a write.
+				if got := a.net.Counts(); got.Put < 719 || got.Put > 721 || got.Get < 719 || got.Get > 721 {
+					t.Errorf("the leader made %+v in an hour", got)
+				}
+			})
+		})
+	}
+}
+
+func TestTheHealthAnswerCarriesTheTimeOfTheLastRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := begin(t, memstore.New(), "a", nil)
+		a.lead(t)
+		acquired := time.Now()
+		time.Sleep(2 * time.Second)
+		handler := s3lect.NewLeadershipHandler(a.S3Elector, quiet)
+		if r := ask(t, handler, http.StatusOK); !r.LastUpdated.Equal(acquired) || r.LeaderID != "a" || r.LeaderAddr != "a:8443" {
+			t.Errorf("it answered %+v, and acquired leadership at %v", r, acquired)
+		}
+		time.Sleep(5 * time.Second)
+		renewed := acquired.Add(5 * time.Second)
+		if r := ask(t, handler, http.StatusOK); !r.LastUpdated.Equal(renewed) {
+			t.Errorf("it answered %+v, and renewed at %v", r, renewed)
+		}
+		a.net.Partition(true)
+		time.Sleep(4 * time.Second) // it cannot renew, and does not say that all is well
+		if r := ask(t, handler, http.StatusNotFound); r != (s3lect.LeaderRecord{}) || !a.IsLeader() {
+			t.Errorf("it answered %+v, and leads: %t", r, a.IsLeader())
+		}
+	})
+}
+
+// ask asks a health endpoint like an instance of the original package.
+func ask(t *testing.T, h http.HandlerFunc, status int) s3lect.LeaderRecord {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health/leadership", nil))
+	if w.Code != status || w.Header().Get("Content-Type") != "application/json" {
+		t.Fatalf("%d, %v, %s", w.Code, w.Header(), w.Body)
+	}
+	return contentsOf(t, w.Body.String())
+}
+
+// The watcher learns of each leader that there is, in order, and the hooks are called
+// for each of them.
+func TestNoElectionEventIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var mu sync.Mutex
+		var leaders, seen []string
+		all := make([]*instance, 3)
+		for i, id := range []string{"a", "b", "c"} {
+			all[i] = begin(t, st, id, func(c *s3lect.ElectorConfig) {
+				swift(c)
+				acquired := c.OnAcquireLeadership
+				c.OnAcquireLeadership = func(ctx context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					leaders = append(leaders, id)
+					return acquired(ctx)
+				}
+			})
+		}
+		watcher := begin(t, st, "watcher", func(c *s3lect.ElectorConfig) {
+			swift(c)
+			c.OnAcquireLeadership = func(context.Context) error { return errors.New("it only watches") }
+		})
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for since := (time.Time{}); ; since = time.Now() {
+				s, err := watcher.WaitForNextElection(ctx, since)
+				if err != nil {
+					return
+				}
+				if s.LeaderID != "" && (len(seen) == 0 || seen[len(seen)-1] != s.LeaderID) {
+					seen = append(seen, s.LeaderID)
+				}
+			}
+		}()
+		for range 20 {
+			time.Sleep(20 * time.Second)
+			leader := ruler(t, all...)
+			if leader == nil {
+				t.Fatal("nobody leads")
+			}
+			leader.quit(t)
+			time.Sleep(20 * time.Second)
+			if err := leader.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end()
+		<-done
+		if !slices.Equal(seen, leaders) || len(seen) < 21 {
+			t.Errorf("the watcher saw  %v\nand there were %v", seen, leaders)
+		}
+		for _, i := range all {
+			i.quit(t)
+			for n, what := range i.deeds() {
+				if want := []string{"acquire", "lose"}[n%2]; what != want {
+					t.Fatalf("hooks were called for %v", i.deeds())
+				}
+			}
+		}
+	})
+}
+
+// One waiter used to be woken, and one that had lost leadership before was told so
+// instead of waiting.
+func TestAllWhoWaitForLeadershipLearnOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := begin(t, memstore.New(), "a", swift)
+		for range 3 {
+			var waiting sync.WaitGroup
+			for range 10 {
+				waiting.Go(func() { a.lead(t) })
+			}
+			waiting.Wait()
+			a.net.Partition(true)
+			time.Sleep(time.Minute)
+			if a.IsLeader() {
+				t.Fatal("it leads")
+			}
+			soon, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := a.WaitForLeadership(soon); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("waiting returned %v", err)
+			}
+			cancel()
+			a.net.Partition(false)
+		}
+	})
+}
+
+// swift makes failovers short.
+func swift(c *s3lect.ElectorConfig) {
+	c.LeaderTimeout, c.FrequentInterval, c.InfrequentInterval = 3*time.Second, time.Second, time.Second
+}
+
+func TestAnErrorOfOnAcquireLeadershipResigns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := begin(t, st, "a", func(c *s3lect.ElectorConfig) {
+			c.OnAcquireLeadership = func(context.Context) error { return errors.New("no network interface") }
+		})
+		synctest.Wait()
+		if a.IsLeader() || !contentsOf(t, read(t, st)).LastUpdated.IsZero() {
+			t.Errorf("it leads: %t; the lockfile is %s", a.IsLeader(), read(t, st))
+		}
+		if got := a.deeds(); !slices.Equal(got, []string{"lose"}) { // to clean up
+			t.Errorf("its hooks were called for %v", got)
+		}
+		b := begin(t, st, "b", nil)
+		b.lead(t)
+	})
+}
+
+func TestOnLoseLeadershipIsCalledOncePerTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a := begin(t, st, "a", swift)
+		want := []string(nil)
+		for range 5 {
+			a.lead(t)
+			a.net.Partition(true)
+			time.Sleep(time.Minute)
+			want = append(want, "acquire", "lose")
+			if got := a.deeds(); !slices.Equal(got, want) {
+				t.Fatalf("after a loss its hooks were called for %v", got)
+			}
+			a.net.Partition(false)
+			a.lead(t)
+			a.quit(t)
+			a.quit(t)
+			want = append(want, "acquire", "lose")
+			if got := a.deeds(); !slices.Equal(got, want) {
+				t.Fatalf("after a Stop its hooks were called for %v", got)
+			}
+			if err := a.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
