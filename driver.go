@@ -102,7 +102,7 @@ func (d *driver) release(l *Lease, successor string) {
 		successor = d.heir()
 	}
 	l.end(ErrReleased)
-	d.stepLocked(protocol.Release{Successor: successor})
+	d.stepLocked(protocol.Release{Successor: d.fit(successor)})
 }
 
 // giveUp ends a lease whose work has not stopped; it must still be released.
@@ -236,7 +236,7 @@ func (d *driver) seenNew() {
 		return
 	case !d.record.Held:
 		c.Kind = Resigned
-	case held && before.Token == d.record.Token:
+	case held && before.SameLease(d.record):
 		c.Kind = Renewed
 	case held:
 		c.Kind = TakenOver
@@ -303,14 +303,36 @@ func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol
 }
 
 func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protocol.Write) {
-	version, err := d.at.Write(ctx, a)
+	s, err := d.at.Write(ctx, a)
 	cancel()
 	d.opts.Logger.Debug("write", "lock", d.at.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.requests.Writes++
 	d.answered(err)
-	d.stepLocked(layout.WriteDone(version, err))
+	d.stepLocked(layout.WriteDone(s, err))
+	if epochs, ok := d.at.(layout.Epochs); ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) {
+		go d.collect(d.ctx, epochs)
+	}
+}
+
+// collect deletes epochs of the past. Whether it succeeds matters little: another
+// holder will try.
+func (d *driver) collect(ctx context.Context, epochs layout.Epochs) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	deleted := 0
+	for _, err := range epochs.Collect(ctx, layout.DefaultCollection) {
+		if errors.Is(err, protocol.ErrForeign) {
+			continue // it stays where it is
+		}
+		if err != nil {
+			d.opts.Logger.Debug("epochs of the past were not collected", "lock", d.at.String(), "error", err)
+			return
+		}
+		deleted++
+	}
+	d.opts.Logger.Debug("epochs of the past were collected", "lock", d.at.String(), "deleted", deleted)
 }
 
 // heldError says who holds the lock, if that is known, and why the acquisition

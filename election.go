@@ -16,12 +16,14 @@ import (
 // ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
 // the defaults.
 type ElectionOptions struct {
-	// TTL, Holder, Address, Meta and Existing are as in [LockOptions].
+	// TTL, Holder, Address, Meta, Existing, Layout and Sweep are as in [LockOptions].
 	TTL      time.Duration
 	Holder   string
 	Address  string
 	Meta     map[string]string
 	Existing bool
+	Layout   Layout
+	Sweep    bool
 
 	// Frequent is how often a follower looks while the leader is new or late, and
 	// Infrequent how often while it is steady. By default both follow from the
@@ -114,6 +116,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
 	lock, err := newLock(st, key, &LockOptions{
 		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
+		Layout: o.Layout, Sweep: o.Sweep,
 		OnRenew: o.OnRenew, OnLost: o.OnLost, Logger: o.Logger,
 	}, func(cfg *protocol.Config) {
 		cfg.Follow, cfg.FastStart = true, o.FastStart
@@ -173,7 +176,8 @@ var ErrResigned = errors.New("the leader resigned")
 // lease, with ctx, and when the candidate resigns; then lead must return.
 //
 // When lead returns, with an error or without, the candidate resigns, lets the
-// others go first for half a TTL, and campaigns again. A lease that is lost
+// others go first for half a TTL, or for one and a half times Infrequent if that is
+// longer, and campaigns again. A lease that is lost
 // while lead runs ends its context, before anybody else can be the leader.
 //
 // While leading goes on after ctx has ended or Resign was called, the lease is
@@ -189,6 +193,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		switch {
 		case err == nil:
 			e.serve(ctx, lease, lead)
+			if errors.Is(lease.Err(), ErrLost) && ctx.Err() == nil {
+				continue // another leads by now, or the store is away
+			}
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case hopeless(err):

@@ -70,6 +70,8 @@ var rules = []rule{
 		},
 		not: []string{"internal/servers", "internal/sim", "internal/testall"},
 	},
+	// What a user could write.
+	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "store", "store/..."}},
 }
 
 // rootMay is what may be linked into a program that imports the root package

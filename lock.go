@@ -49,8 +49,12 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	tune(&cfg)
+	at, err := o.at(st, key, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
 	l := &Lock{key: key}
-	l.d = newDriver(l, layout.Object{Store: st, Key: key}, cfg, o)
+	l.d = newDriver(l, at, cfg, o)
 	return l, nil
 }
 
@@ -179,16 +183,17 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 		return info, err
 	case !info.Exists:
 		return info, fmt.Errorf("the lock %v: %w", l.d.at, store.ErrNotExist)
+	case !info.Layout.Tokens() || token == NoToken:
+		return info, fmt.Errorf("the lock %v: %w to break it by: if its holder is gone, delete its object by hand", l.d.at, ErrNoTokens)
 	case info.Token != token:
 		return info, fmt.Errorf("the lock %v: %w: it is %d, not %d", l.d.at, ErrTokenChanged, info.Token, token)
 	case !info.Held:
 		return info, nil
 	}
 	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
-	w.Record.Held, w.Record.WriteID, w.Record.RenewedAt = false, newIncarnation(), time.Now()
-	version, err := l.d.at.Write(ctx, w)
-	if err == nil {
-		return describe(l.key, layout.Snapshot{Record: w.Record, Version: version}), nil
+	w.Record.Held, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, newIncarnation(), time.Now(), "broken"
+	if written, lost := l.d.at.Write(ctx, w); lost == nil {
+		return describe(l.key, written), nil
 	}
 	// Our write may have landed, or the holder have renewed since: look.
 	if _, info, again := l.look(ctx); again == nil && info.Token == token && !info.Held {
@@ -197,25 +202,25 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 	return Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", l.d.at, err)
 }
 
-// List yields the locks under a prefix of a store, in byte order of their keys, for
-// one listing and one read each. An object that is not a lock is yielded as an
-// error that matches [ErrForeignObject], with its key in the Info, and the next one
-// follows; any other error is the last.
+// List yields the locks under a prefix of a store, in all layouts, in byte order of
+// their keys, for one listing and one read each; a lock with epochs costs a listing
+// more. An object that is not a lock is yielded as an error that matches
+// [ErrForeignObject], with its key in the Info, and the next one follows; any other
+// error is the last.
 func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for entry, err := range st.List(ctx, prefix, "") {
+		for found, err := range layout.Find(ctx, st, prefix) {
 			if err != nil {
 				yield(Info{}, err)
 				return
 			}
-			at := layout.Object{Store: st, Key: entry.Key}
-			s, err := at.Look(ctx, "")
-			info := Info{Key: entry.Key, Age: -1}
+			s, err := found.Look(ctx)
+			info := Info{Key: found.Key, Age: -1}
 			switch {
 			case err == nil && !s.Exists:
 				continue // gone since it was listed
 			case err == nil:
-				info = describe(entry.Key, s)
+				info = describe(found.Key, s)
 			}
 			if !yield(info, err) || err != nil && !errors.Is(err, ErrForeignObject) {
 				return
@@ -240,9 +245,9 @@ func (l *Lock) Init(ctx context.Context) (info Info, made bool, err error) {
 		return info, false, err
 	}
 	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.cfg, newIncarnation(), s.Date, time.Now())}
-	version, err := l.d.at.Write(ctx, w)
+	written, err := l.d.at.Write(ctx, w)
 	if err == nil {
-		return describe(l.key, layout.Snapshot{Record: w.Record, Version: version}), true, nil
+		return describe(l.key, written), true, nil
 	}
 	// Another may have made it, or our write have landed all the same: look.
 	if s, info, again := l.look(ctx); again != nil || info.Exists {

@@ -45,6 +45,14 @@ type LockOptions struct {
 	// with Init or `leasehold init`.
 	Existing bool
 
+	// Layout is how the lock lies in the store. Default LayoutObject.
+	Layout Layout
+
+	// Sweep, with LayoutMarker, deletes the marker of a holder that is gone, when it
+	// is older than its TTL and margin by the store's own clock, and takes the lock.
+	// If two processes sweep at the same moment, one may delete the other's marker.
+	Sweep bool
+
 	// OnWait is called while an acquisition waits: when it begins to, and when
 	// the lock has got another holder.
 	OnWait func(Info)
@@ -84,6 +92,12 @@ func (o *LockOptions) withDefaults() (LockOptions, error) {
 		}
 		opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
+	if opts.Layout == "" {
+		opts.Layout = Layout(defaultLayout)
+	}
+	if opts.Sweep && opts.Layout != LayoutMarker {
+		return opts, fmt.Errorf("the option Sweep is for the layout %s, and this is %s", LayoutMarker, opts.Layout)
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -115,13 +129,15 @@ func newIncarnation() string {
 
 // Token numbers the acquisitions of one lock: it grows with each, and each lease
 // has its own. Whatever must not be overwritten by a former holder refuses a
-// smaller token after a larger one.
+// smaller token after a larger one. In the layouts without tokens every lease has
+// NoToken, which nothing can be refused by.
 type Token int64
 
 // Info is what the record of a lock said when it was read.
 type Info struct {
 	Key    string
-	Exists bool // there is an object; if not, the rest is zero
+	Layout Layout
+	Exists bool // there is an object, or need be none; if not, the rest is zero
 	Held   bool // its record says so: the holder may be gone
 	Holder string
 	// Address, Session and Meta are as the holder wrote them.
@@ -147,11 +163,19 @@ type Info struct {
 	Version store.Version
 }
 
+// layoutOf is the layout of a record.
+func layoutOf(r protocol.Record) Layout {
+	if r.Layout == "" {
+		return LayoutObject
+	}
+	return Layout(r.Layout)
+}
+
 // describe makes an Info of the record that a snapshot shows.
 func describe(key string, s layout.Snapshot) Info {
 	r := s.Record
 	i := Info{
-		Key: key, Exists: true, Held: r.Held, Holder: r.Holder, Address: r.Address, Session: r.Session,
+		Key: key, Layout: layoutOf(r), Exists: true, Held: r.Held, Holder: r.Holder, Address: r.Address, Session: r.Session,
 		Meta: r.Meta, Token: Token(r.Token), TTL: r.TTL,
 		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt, ExpiresAt: r.ExpiresAt,
 		Age: -1, Version: store.Version(s.Version),
@@ -165,6 +189,10 @@ func describe(key string, s layout.Snapshot) Info {
 	}
 	// A store shows both its times in whole seconds, and some let one lag.
 	const resolution = 3 * time.Second
+	if r.Opaque {
+		i.TTL = 0 // nothing is known of it
+		return i
+	}
 	i.Abandoned = i.Held && age > protocol.Patience(i.TTL)+resolution
 	return i
 }

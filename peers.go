@@ -130,6 +130,16 @@ func (a *audience) heir() string {
 	return first.Holder
 }
 
+// fit is the successor if a record can name it, which is a courtesy, and else none.
+func (d *driver) fit(successor string) string {
+	r := d.candidate.Lease()
+	r.Successor = successor
+	if _, err := r.Encode(); err != nil {
+		return ""
+	}
+	return successor
+}
+
 // A standing is what a leader's driver keeps to tell the followers in time.
 type standing struct {
 	said      string        // Leadership.Version, as it was when changed was made
@@ -150,7 +160,7 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 		d.arm()
 	}
 	r := d.candidate.Lease()
-	if r.Token == 0 {
+	if r.WriteID == "" {
 		return said, s.changed
 	}
 	said.Token, said.Holder, said.Address, said.Meta = Token(r.Token), r.Holder, r.Address, r.Meta
@@ -178,9 +188,9 @@ func (d *driver) late() time.Duration {
 // version is another one whenever a follower has to know. A release that is not
 // confirmed yet is none of its business: it could only look too soon.
 func (d *driver) version() string {
-	state, token := "over", d.candidate.Lease().Token
+	state, r := "over", d.candidate.Lease()
 	switch {
-	case token == 0:
+	case r.WriteID == "":
 		return "none"
 	case d.sound(), d.lease != nil && errors.Is(context.Cause(d.lease.ctx), ErrReleased):
 		state = "leading"
@@ -189,7 +199,7 @@ func (d *driver) version() string {
 	case d.lease == nil && d.standing.free:
 		state = "free"
 	}
-	return fmt.Sprintf("%d %s", token, state)
+	return fmt.Sprintf("%d %s", r.Token, state)
 }
 
 // announce wakes the followers that wait, if there is news for them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -469,6 +470,29 @@ func TestReleaseNamesWhoWaits(t *testing.T) {
 		}
 		if said := attend(t, e, ""); said.Successor != "first" {
 			t.Errorf("the release names %q", said.Successor)
+		}
+	})
+}
+
+// TestSuccessorThatDoesNotFit: a name that the record has no room for is left out,
+// since a release must not fail for a courtesy.
+func TestSuccessorThatDoesNotFit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		room := map[string]string{"k": strings.Repeat("x", protocol.MaxRecord-500)}
+		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Meta: room})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"b", strings.Repeat("b", 1000), "\xff"} {
+			if _, err := e.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.ResignTo(t.Context(), name); err != nil {
+				t.Errorf("a successor with a name of %d bytes: %v", len(name), err)
+			}
+			if said := attend(t, e, ""); !said.Free || said.Successor != "" && said.Successor != "b" {
+				t.Errorf("it says %+v", said.Successor)
+			}
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Package layout says how a lock lies in a store. The protocol asks for reads and
-// writes of a record; a layout makes requests for objects of them.
-//
-// There is one layout so far, [Object]: one object, written over.
+// conditional writes of a record, one register; a layout makes requests for objects of
+// them: [Object] for one that is written over, [Epochs] for many that are numbered, and
+// [Marker] for one that is there or not.
 package layout
 
 import (
@@ -23,9 +23,9 @@ type Layout interface {
 	// gives one that matches protocol.ErrForeign, and names the object.
 	Look(ctx context.Context, unless protocol.Version) (Snapshot, error)
 
-	// Write carries out a claim, a renewal or a release. Every error leaves the
-	// outcome open.
-	Write(ctx context.Context, w protocol.Write) (protocol.Version, error)
+	// Write carries out a claim, a renewal or a release, and returns what it wrote.
+	// Every error leaves the outcome open.
+	Write(ctx context.Context, w protocol.Write) (Snapshot, error)
 
 	// String names the place of the lock, for messages.
 	String() string
@@ -56,40 +56,58 @@ func (o Object) String() string {
 
 // Look costs one Get.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
-	obj, err := o.Store.Get(ctx, o.Key, store.Version(unless))
-	switch {
-	case errors.Is(err, store.ErrNotExist):
+	s, err := get(ctx, o.Store, o.Key, "", store.Version(unless))
+	if errors.Is(err, store.ErrNotExist) {
 		return Snapshot{Date: store.DateOf(err)}, nil
-	case errors.Is(err, store.ErrTooLarge):
-		return Snapshot{}, fmt.Errorf("the object %v is %w: %w", o, protocol.ErrForeign, err)
-	case err != nil:
-		return Snapshot{}, err
 	}
-	record, err := protocol.Decode(obj.Body)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("the object %v is %w", o, err)
-	}
-	return Snapshot{
-		Exists: true, Record: record, Version: protocol.Version(obj.Version),
-		LastModified: obj.LastModified, Date: obj.Date,
-	}, nil
+	return s, err
 }
 
 // Write costs one Put.
-func (o Object) Write(ctx context.Context, w protocol.Write) (protocol.Version, error) {
-	body, err := w.Record.Encode()
+func (o Object) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+	return put(ctx, o.Store, o.Key, "", w.Record, expected(w.Expect))
+}
+
+// expected is the condition that an object is what was seen.
+func expected(v protocol.Version) store.Condition {
+	if v == "" {
+		return store.IfAbsent()
+	}
+	return store.IfMatch(store.Version(v))
+}
+
+// get reads a record that belongs to a layout.
+func get(ctx context.Context, st store.Store, key, layout string, unless store.Version) (Snapshot, error) {
+	obj, err := st.Get(ctx, key, unless)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return Snapshot{}, fmt.Errorf("the object %v is %w: %w", Object{st, key}, protocol.ErrForeign, err)
+	case err != nil:
+		return Snapshot{}, err
+	}
+	record, err := protocol.DecodeIn(layout, obj.Body)
 	if err != nil {
-		return "", &store.Error{Op: "put", Key: o.Key, Kind: store.ErrInvalid, Cause: err}
+		return Snapshot{}, fmt.Errorf("the object %v is %w", Object{st, key}, err)
 	}
-	only := store.IfAbsent()
-	if w.Expect != "" {
-		only = store.IfMatch(store.Version(w.Expect))
-	}
-	obj, err := o.Store.Put(ctx, o.Key, body, only)
+	return snapshot(record, obj), nil
+}
+
+// put writes a record that is to belong to a layout.
+func put(ctx context.Context, st store.Store, key, layout string, r protocol.Record, only store.Condition) (Snapshot, error) {
+	r.Layout = layout
+	body, err := r.Encode()
 	if err != nil {
-		return "", err
+		return Snapshot{}, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid, Cause: err}
 	}
-	return protocol.Version(obj.Version), nil
+	obj, err := st.Put(ctx, key, body, only)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return snapshot(r, obj), nil
+}
+
+func snapshot(r protocol.Record, obj *store.Object) Snapshot {
+	return Snapshot{Exists: true, Record: r, Version: protocol.Version(obj.Version), LastModified: obj.LastModified, Date: obj.Date}
 }
 
 // Final reports that an error will be the same next time: who may not, or asks
@@ -105,6 +123,19 @@ func (s Snapshot) Age() (time.Duration, bool) {
 		return 0, false
 	}
 	return max(s.Date.Sub(s.LastModified), 0), true
+}
+
+// dated completes what a Get showed by the store's time. A store in a directory tells it
+// only of what is not there, so there must be no object that has the key.
+func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) error {
+	if !s.Date.IsZero() {
+		return nil
+	}
+	_, err := st.Get(ctx, absent, "")
+	if s.Date = store.DateOf(err); errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // ReadDone makes of the answer of a Look what the candidate wants to know.
@@ -124,6 +155,8 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 }
 
 // WriteDone makes of the answer of a Write what the candidate wants to know.
-func WriteDone(v protocol.Version, err error) protocol.WriteDone {
-	return protocol.WriteDone{Version: v, Err: err, Fatal: Final(err) && !errors.Is(err, store.ErrUnknownOutcome)}
+func WriteDone(s Snapshot, err error) protocol.WriteDone {
+	return protocol.WriteDone{
+		Version: s.Version, Epoch: s.Record.Epoch, Err: err, Fatal: Final(err) && !errors.Is(err, store.ErrUnknownOutcome),
+	}
 }

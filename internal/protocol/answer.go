@@ -11,6 +11,7 @@ func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 		return
 	}
 	c.contacted, c.readErrs, c.writeErrs = true, 0, 0
+	c.sent.record.Epoch = ev.Epoch
 	if c.answered == releasing {
 		c.observe(c.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
@@ -101,16 +102,21 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		return
 	}
 	if a, ok := c.landed(ev.Record); ok {
+		a.record.Epoch = ev.Record.Epoch
 		c.adopt(a, ev.Version, now, out)
 		return
 	}
 	c.settle(ev.Version)
 	c.observe(ev.Record, ev.Version, now.Clock)
-	if c.cfg.FastStart && ev.Age >= fastStart(ev.Record.TTL) {
+	if c.cfg.FastStart && ev.Age >= Stale(ev.Record.TTL) {
 		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
 	}
 	c.writeErrs = 0
-	if c.phase == held {
+	switch {
+	case c.phase != held:
+	case !ev.Record.Held && c.cfg.Tokenless:
+		c.lose(ErrVanished, out)
+	default:
 		c.lose(fmt.Errorf("%w: holder %q, token %d", ErrTaken, ev.Record.Holder, ev.Record.Token), out)
 	}
 }

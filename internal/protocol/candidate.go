@@ -28,7 +28,16 @@ type Config struct {
 	Holder      string
 	Address     string
 	Meta        map[string]string
-	Existing    bool // never create the object
+	Existing    bool   // never create the object
+	Layout      string // as it stands in records
+
+	// Numbered: the tokens are the numbers of objects, which begin with 1.
+	Numbered bool
+	// Tokenless: there are no tokens, and a lock that is free is no object at all.
+	Tokenless bool
+	// WriteOnce: a record cannot be written over, so no lease is renewed. Unless
+	// Sweep is set none is taken over either: its record must be gone first.
+	WriteOnce, Sweep bool
 
 	// FastStart lets the candidate take over without waiting when the store's
 	// own clock says that the record is old enough.
@@ -54,6 +63,7 @@ var (
 	ErrVanished  = errors.New("the lock's object was deleted")
 	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
 	ErrGivenUp   = errors.New("its holder gave it up before the work had stopped")
+	ErrTooLate   = errors.New("too little was left of the lease to delete its object, which is left to expire")
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
 )
 
@@ -132,6 +142,7 @@ type Candidate struct {
 
 	lease    Record        // the lease held, or held last
 	deadline time.Duration // it is valid before this
+	deleting bool          // its object may be on its way to be deleted
 	orphan   bool          // the lease came after its user had gone
 	until    time.Duration // when to give up settling what nobody waits for
 
@@ -141,7 +152,7 @@ type Candidate struct {
 	watching  bool          // look, even if nobody wants the lock
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
-	told      int64         // the token of the holder that Waiting told of
+	told      Record        // the holder that Waiting told of
 	contacted bool          // the store has answered in this acquisition
 	readErrs  int           // in a row
 	writeErrs int           // in a row
@@ -173,9 +184,9 @@ func (c *Candidate) Deadline() time.Duration { return c.deadline }
 func (c *Candidate) Lease() Record { return c.lease }
 
 // Observed is what the candidate last saw: the record, its version, and whether
-// there is an object. Before the first answer there is none.
+// there is an object, or need not be one. Before the first answer there is none.
 func (c *Candidate) Observed() (r Record, v Version, exists bool) {
-	return c.obs.record, c.obs.version, c.obs.known && c.obs.version != ""
+	return c.obs.record, c.obs.version, c.obs.known && (c.obs.version != "" || c.cfg.Tokenless)
 }
 
 // Idle reports that the candidate holds nothing, wants nothing and waits for no
@@ -261,12 +272,14 @@ func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	c.obs.known, c.obs.fresh = true, true
 	c.pace.renewed(c.obs.record, r)
 	c.talk.sees(c.obs.record, r, now)
-	lookedOn := c.told == c.obs.record.Token && c.told != 0
+	lookedOn := c.told.WriteID != "" && c.told.SameLease(c.obs.record)
 	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
-	c.obs.top = max(c.obs.top, r.Token)
+	c.obs.top = max(c.obs.top, r.Token, r.Epoch)
 	c.news = true
 	switch {
 	case c.mine(r): // of a record of our own nobody else can hold a lease
+	case r.Opaque:
+		c.obs.takeable = never
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
 		c.obs.takeable += Patience(r.TTL) + c.spread(r.TTL/10)
@@ -284,6 +297,9 @@ func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 func (c *Candidate) spread(d time.Duration) time.Duration {
 	return max(c.jitter(d), c.jitter(d), c.jitter(d), c.jitter(d))
 }
+
+// never is a reading that no clock comes to.
+const never = time.Duration(math.MaxInt64)
 
 // vanish takes in an answer that showed no object, and reports whether there was
 // one before: then its holder may not know yet that it is gone.
@@ -314,16 +330,28 @@ func base(date, wall time.Time) int64 {
 // First is the record of a lock that is made free, to be acquired later. The write
 // ID must be new.
 func First(cfg Config, writeID string, date, wall time.Time) Record {
+	token := int64(1)
+	if !cfg.Numbered {
+		token = base(date, wall)
+	}
 	return Record{
-		Token: base(date, wall), Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
+		Token: token, Layout: cfg.Layout, Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
 		RenewedAt: wall, ExpiresAt: wall,
 	}
+}
+
+// SameLease reports that two records that are held tell of one lease.
+func (r Record) SameLease(other Record) bool {
+	return r.Token == other.Token && r.Incarnation() == other.Incarnation()
 }
 
 // next is the token of the next acquisition: one more than the largest one ever
 // seen (rule A3).
 func (c *Candidate) next() int64 {
-	if c.obs.version == "" {
+	switch {
+	case c.cfg.Tokenless:
+		return 0
+	case c.obs.version == "" && !c.cfg.Numbered:
 		return max(c.obs.top+1, c.obs.base)
 	}
 	return c.obs.top + 1

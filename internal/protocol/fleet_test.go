@@ -1,7 +1,8 @@
 package protocol_test
 
 import (
-	"errors"
+	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,26 +10,62 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
 )
 
-// A fleet is a few candidates for one lock, one register that compares and
-// swaps, and a network that may delay a request without bound, deliver it twice
-// or never, and lose any answer. Every choice comes from choose, so one sequence
-// of choices is one history.
+// A way is how a fleet's lock lies in the store.
+type way struct {
+	name string
+	cfg  protocol.Config // what the protocol must know of it
+	at   func(st store.Store, ttl time.Duration) layout.Layout
+}
+
+const lockKey = "l"
+
+var ways = []way{
+	{"object", protocol.Config{}, func(st store.Store, _ time.Duration) layout.Layout {
+		return layout.Object{Store: st, Key: lockKey}
+	}},
+	{"epochs", protocol.Config{Numbered: true}, func(st store.Store, _ time.Duration) layout.Layout {
+		return layout.Epochs{Store: st, Key: lockKey}
+	}},
+	{"epochs+if-match", protocol.Config{Numbered: true}, func(st store.Store, _ time.Duration) layout.Layout {
+		return layout.Epochs{Store: st, Key: lockKey, IfMatch: true}
+	}},
+	{"marker", protocol.Config{Tokenless: true, WriteOnce: true}, func(st store.Store, ttl time.Duration) layout.Layout {
+		return layout.Marker{Store: st, Key: lockKey, TTL: ttl}
+	}},
+	{"marker+if-match", protocol.Config{Tokenless: true}, func(st store.Store, ttl time.Duration) layout.Layout {
+		return layout.Marker{Store: st, Key: lockKey, TTL: ttl, IfMatch: true}
+	}},
+}
+
+// A fleet is a few candidates for one lock, a store, and a network that may delay a
+// request without bound, deliver it twice or never, and lose any answer. Every choice
+// comes from choose, so one sequence of choices is one history.
+//
+// Of markers less is promised: a delete must arrive once, before its sender stops
+// waiting for the answer and before the lease ends that it is sent under, or never.
 type fleet struct {
-	choose   func(n int) int // from 0 to n-1
-	now      time.Duration   // real time
-	version  int             // 0: no object
-	record   protocol.Record
-	versions int
-	top      int64 // the largest token of a claim that landed
-	members  []*member
-	net      []*request
-	starts   int
-	granted  int
-	history  strings.Builder
-	broken   string
+	way
+	choose    func(n int) int // from 0 to n-1
+	now       time.Duration   // real time
+	calm      int             // of the network: 0, 1 or 2
+	objects   bucket
+	top       int64 // the largest token of a claim that landed where it counts
+	last      int64 // the largest token of a lease that was granted
+	members   []*member
+	collector *call
+	net       []*request
+	starts    int
+	granted   int
+	late      int // creates that landed after their number was passed
+	collected int
+	verbose   bool
+	history   strings.Builder
+	broken    string
 }
 
 type member struct {
@@ -36,30 +73,20 @@ type member struct {
 	c       *protocol.Candidate
 	rate    int64 // of the clock, in 1/12000 of real time
 	ttl     time.Duration
-	asked   *request // the request that it waits for
+	asked   *call // that it waits for
 	wants   bool
 	leased  bool // its user holds a lease, valid or not, and has not let go
 	curious bool // it has asked a leader, and waits for its word
 }
 
-// A request is on its way to the store, or its answer on the way back.
-type request struct {
-	from   *member
-	read   *protocol.Read
-	write  *protocol.Write
-	copies int // how often it may still be delivered
-	answer protocol.Event
-	to     *request // of an answer: what it answers
-}
-
-var errLost = errors.New("no answer")
-
 const rateOne = 12000
 
-func newFleet(size int, choose func(int) int) *fleet {
-	f := &fleet{choose: choose}
+var ttls = []time.Duration{6 * time.Second, 9 * time.Second, 12 * time.Second}
+
+func newFleet(w way, size int, choose func(int) int) *fleet {
+	f := &fleet{way: w, choose: choose, calm: choose(4), objects: bucket{}}
 	for i := range size {
-		m := &member{name: i, ttl: []time.Duration{6, 9, 12}[choose(3)] * time.Second}
+		m := &member{name: i, ttl: ttls[choose(3)]}
 		m.rate = rateOne + int64(choose(3)-1)*rateOne/protocol.Drift
 		f.members = append(f.members, m)
 		f.start(m)
@@ -69,10 +96,13 @@ func newFleet(size int, choose func(int) int) *fleet {
 
 func (f *fleet) start(m *member) {
 	f.starts++
-	m.c = protocol.New(protocol.Config{
-		Incarnation: fmt.Sprintf("i%d", f.starts), TTL: m.ttl, Holder: "same name", Address: "somewhere",
-		Follow: f.choose(2) == 0, Peers: f.choose(2) == 0,
-	})
+	cfg := f.cfg
+	cfg.Incarnation, cfg.TTL, cfg.Holder, cfg.Address = fmt.Sprintf("i%d", f.starts), m.ttl, "same name", "somewhere"
+	cfg.Follow, cfg.Peers = f.choose(2) == 0, f.choose(2) == 0
+	m.c = protocol.New(cfg)
+	if m.asked != nil {
+		m.asked.end()
+	}
 	m.asked, m.wants, m.leased, m.curious = nil, false, false, false
 }
 
@@ -80,25 +110,32 @@ func (f *fleet) clock(m *member) time.Duration {
 	return f.now/rateOne*time.Duration(m.rate) + time.Duration(m.name)*time.Hour
 }
 
+// wall is what wall clocks show, and the store's.
+func (f *fleet) wall() time.Time { return wall.Add(f.now) }
+
 func (f *fleet) logf(format string, args ...any) {
+	if !f.verbose {
+		return
+	}
 	fmt.Fprintf(&f.history, "%v "+format+"\n", append([]any{f.now}, args...)...)
 }
 
 // step gives one member an event and carries out what it answers.
 func (f *fleet) step(m *member, ev protocol.Event) {
 	f.logf("%d %T%+v", m.name, ev, ev)
-	for _, action := range m.c.Step(ev, protocol.Now{Clock: f.clock(m)}) {
+	for _, action := range m.c.Step(ev, protocol.Now{Clock: f.clock(m), Wall: f.wall()}) {
 		f.logf("%d   -> %T%+v", m.name, action, action)
 		switch a := action.(type) {
 		case protocol.Read:
-			m.asked = &request{from: m, read: &a, copies: 1}
-			f.net = append(f.net, m.asked)
+			m.asked = begin(m, nil, func(c *call) {
+				c.reading, c.err = f.at(c, m.ttl).Look(context.Background(), a.Unless)
+			})
 		case protocol.Write:
-			m.asked = &request{from: m, write: &a, copies: 1 + f.choose(2)}
-			f.net = append(f.net, m.asked)
+			m.asked = begin(m, &a, func(c *call) {
+				c.reading, c.err = f.at(c, m.ttl).Write(context.Background(), a)
+			})
 		case protocol.Granted:
-			m.wants, m.leased = false, true
-			f.granted++
+			f.grant(m)
 		case protocol.Refused, protocol.Failed:
 			m.wants = false
 		case protocol.Released:
@@ -110,6 +147,60 @@ func (f *fleet) step(m *member, ev protocol.Event) {
 		}
 	}
 	f.check()
+	if m.asked != nil && m.asked.waits == nil {
+		f.resume(m.asked)
+	}
+}
+
+// resume lets a call go on to its next request, or to its end.
+func (f *fleet) resume(c *call) {
+	r, more := c.next()
+	if more {
+		f.send(c, r)
+		return
+	}
+	switch {
+	case c.from == nil:
+		f.collector = nil
+	case c.write == nil:
+		c.from.asked = nil
+		f.step(c.from, layout.ReadDone(c.reading, c.err))
+	default:
+		c.from.asked = nil
+		f.step(c.from, layout.WriteDone(c.reading, c.err))
+	}
+}
+
+func (f *fleet) send(c *call, r *request) {
+	f.logf("  %s %q %v", r.op, r.key, r.only)
+	r.copies, r.slow = 1, f.choose(8) == 0
+	switch {
+	case r.op == "delete" && f.cfg.Tokenless:
+		r.expires = f.now + (c.from.c.Deadline()-f.clock(c.from))*rateOne/time.Duration(c.from.rate)
+	case r.op == "put" || r.op == "delete":
+		r.copies += f.choose(2)
+	}
+	c.waits = r
+	f.net = append(f.net, r)
+}
+
+// grant: the tokens of leases strictly grow (P1), so no two incarnations share one.
+func (f *fleet) grant(m *member) {
+	m.wants, m.leased = false, true
+	f.granted++
+	switch token := m.c.Lease().Token; {
+	case f.cfg.Tokenless && token == 0:
+	case token <= f.last || f.cfg.Tokenless:
+		f.fault("member %d was granted token %d after %d", m.name, token, f.last)
+	default:
+		f.last = token
+	}
+}
+
+func (f *fleet) fault(format string, args ...any) {
+	if f.broken == "" {
+		f.broken = fmt.Sprintf("at %v "+format, append([]any{f.now}, args...)...)
+	}
 }
 
 // hear lets a member hear a word: none, the truth about some member, or a lie.
@@ -170,62 +261,68 @@ func (f *fleet) check() {
 			valid = append(valid, m.name)
 		}
 	}
-	if len(valid) > 1 && f.broken == "" {
-		f.broken = fmt.Sprintf("at %v members %v hold valid leases", f.now, valid)
+	if len(valid) > 1 {
+		f.fault("members %v hold valid leases", valid)
 	}
 }
 
-// deliver brings a request to the store, or an answer to the member if it still
-// waits for it.
+// deliver brings a request to the store, or an answer to the call if it still waits
+// for it.
 func (f *fleet) deliver(i int) {
 	r := f.net[i]
 	if r.copies--; r.copies <= 0 {
 		f.net = slices.Delete(f.net, i, i+1)
 	}
-	if r.to == nil {
-		f.net = append(f.net, &request{from: r.from, answer: f.apply(r), to: r})
-	} else if r.from.asked == r.to {
-		r.from.asked = nil
-		f.step(r.from, r.answer)
+	switch {
+	case r.to == nil:
+		f.net = append(f.net, f.land(r))
+	case r.from.waits == r.to && !r.from.over:
+		r.from.waits = r
+		f.resume(r.from)
 	}
 }
 
-func (f *fleet) apply(r *request) protocol.Event {
-	current := protocol.Version("")
-	if f.version > 0 {
-		current = protocol.Version(fmt.Sprint(f.version))
-	}
-	if r.read != nil {
-		switch current {
-		case "":
-			return protocol.ReadDone{Shown: protocol.Absent, Date: time.UnixMilli(1000 + f.now.Milliseconds())}
-		case r.read.Unless:
-			return protocol.ReadDone{Shown: protocol.Same}
+// land carries out a request at the store, and looks at what that does to tokens.
+func (f *fleet) land(r *request) *request {
+	_, number, numbered := layout.Epoch(r.key)
+	top := f.objects.highest()
+	_, existed := f.objects[r.key]
+	a := f.objects.serve(r, f.wall())
+	f.logf("  lands: %s %q %v: %v", r.op, r.key, r.only, a.answeredBy)
+	switch {
+	case r.op == "delete" && numbered && existed:
+		f.collected++
+		if number == top {
+			f.fault("the highest epoch %d was deleted", number)
 		}
-		return protocol.ReadDone{Shown: protocol.Found, Version: current, Record: f.record}
-	}
-	if r.write.Expect != current {
-		return protocol.WriteDone{Err: errors.New("412")}
-	}
-	if r.write.Op == protocol.Claim {
-		// Tokens of acquisitions that landed strictly grow (P1), so no two
-		// incarnations share one either.
-		if r.write.Record.Token <= f.top && f.broken == "" {
-			f.broken = fmt.Sprintf("at %v a claim landed with token %d after %d", f.now, r.write.Record.Token, f.top)
+	case r.op == "put" && a.answeredBy == nil && numbered && number < top && r.only.Absent():
+		// It was collected, so it must not count, and its sender must find out.
+		f.late++
+	case r.op != "put" || a.answeredBy != nil || r.from.write == nil || r.from.write.Op != protocol.Claim || f.cfg.Tokenless:
+	case numbered && number <= top: // it says that a lease is over
+	default:
+		// Tokens of acquisitions that landed strictly grow (P1).
+		if token := r.from.write.Record.Token; token <= f.top {
+			f.fault("a claim landed with token %d after %d", token, f.top)
+		} else {
+			f.top = token
 		}
-		f.top = r.write.Record.Token
 	}
-	f.versions++
-	f.version, f.record = f.versions, r.write.Record
-	return protocol.WriteDone{Version: protocol.Version(fmt.Sprint(f.version))}
+	return a
 }
 
 // act does one thing, chosen at random.
 func (f *fleet) act() {
 	m := f.members[f.choose(len(f.members))]
-	switch f.choose(21) {
+	if f.choose(4) < f.calm {
+		f.quick(m)
+	}
+	switch f.choose(24) {
 	case 20:
 		f.hear(m)
+	case 21, 22, 23:
+		f.collect()
+		f.sweep()
 	case 0:
 		f.pass([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 4 * time.Second}[f.choose(4)])
 	case 1: // to just before the end of some lease, on its holder's clock
@@ -249,7 +346,7 @@ func (f *fleet) act() {
 		}
 	case 10: // the member stops waiting; the request stays on its way
 		f.giveUp(m)
-	case 11:
+	case 11, 17:
 		f.user(m)
 	case 12:
 		switch f.choose(8) {
@@ -258,7 +355,7 @@ func (f *fleet) act() {
 		case 3:
 			f.step(m, protocol.Watch{On: f.choose(2) == 0})
 		case 1, 2:
-			m.ttl = []time.Duration{6, 9, 12}[f.choose(3)] * time.Second
+			m.ttl = ttls[f.choose(3)]
 			f.step(m, protocol.Retune{TTL: m.ttl})
 		}
 	case 15, 16:
@@ -271,17 +368,56 @@ func (f *fleet) act() {
 // quick lets the network be kind to one member.
 func (f *fleet) quick(m *member) {
 	for range 4 {
-		for i, r := range f.net {
-			if r.from == m && (r == m.asked || r.to != nil && r.to == m.asked) {
-				f.deliver(i)
-				break
+		if m.asked != nil {
+			f.hurry(m.asked)
+		}
+	}
+}
+
+// hurry delivers what a call has sent, or the answer.
+func (f *fleet) hurry(c *call) {
+	for i, r := range f.net {
+		if !r.slow && (r == c.waits || r.to != nil && r.to == c.waits) {
+			f.deliver(i)
+			return
+		}
+	}
+}
+
+// collect begins to collect epochs, with no regard to how old they are, or ends it.
+func (f *fleet) collect() {
+	switch {
+	case !f.cfg.Numbered:
+	case f.collector != nil && f.choose(4) == 0:
+		f.collector.end()
+		f.collector = nil
+	case f.collector == nil:
+		what := layout.Collection{Keep: f.choose(2) * f.choose(3), Limit: f.choose(4)*4 - 4}
+		f.collector = begin(nil, nil, func(c *call) {
+			epochs, _ := f.at(c, 0).(layout.Epochs)
+			for _, err := range epochs.Collect(context.Background(), what) {
+				c.err = err
+			}
+		})
+		f.resume(f.collector)
+		for range 100 * f.choose(2) {
+			if f.collector != nil {
+				f.hurry(f.collector)
 			}
 		}
 	}
 }
 
+// sweep deletes a marker that has expired by the store's clock, where nobody else can.
+func (f *fleet) sweep() {
+	if o, exists := f.objects[lockKey]; exists && f.cfg.WriteOnce && f.wall().Sub(o.written) > protocol.Stale(ttls[len(ttls)-1]) {
+		delete(f.objects, lockKey)
+	}
+}
+
 func (f *fleet) pass(d time.Duration) {
 	f.now += max(d, 0)
+	f.net = slices.DeleteFunc(f.net, func(r *request) bool { return r.expires != 0 && f.now >= r.expires })
 	f.check()
 }
 
@@ -292,15 +428,10 @@ func (f *fleet) tick(m *member) {
 }
 
 func (f *fleet) giveUp(m *member) {
-	if m.asked == nil {
-		return
-	}
-	r := m.asked
-	m.asked = nil
-	if r.read != nil {
-		f.step(m, protocol.ReadDone{Err: errLost})
-	} else {
-		f.step(m, protocol.WriteDone{Err: errLost})
+	if c := m.asked; c != nil {
+		c.over = true
+		f.net = slices.DeleteFunc(f.net, func(r *request) bool { return r == c.waits && r.expires != 0 })
+		f.resume(c)
 	}
 }
 
@@ -324,6 +455,10 @@ func (f *fleet) user(m *member) {
 // go. Then whoever wants the lock must get it: nothing is stuck.
 func (f *fleet) settle() bool {
 	f.net = nil
+	if f.collector != nil {
+		f.collector.end()
+		f.collector = nil
+	}
 	for _, m := range f.members {
 		f.giveUp(m)
 	}
@@ -342,6 +477,7 @@ func (f *fleet) settle() bool {
 		}
 		f.pass(50 * time.Millisecond)
 		f.answers()
+		f.sweep()
 		for _, m := range f.members {
 			f.tick(m)
 		}
@@ -353,39 +489,73 @@ func (f *fleet) settle() bool {
 	return false
 }
 
-func (f *fleet) run(t testing.TB, steps int, source string) {
-	t.Helper()
-	for range steps {
-		f.act()
-		if f.broken != "" {
-			t.Fatalf("%s: %s\n%s", source, f.broken, f.history.String())
+// end leaves nothing of the fleet behind.
+func (f *fleet) end() {
+	for _, m := range f.members {
+		if m.asked != nil {
+			m.asked.end()
 		}
 	}
-	if !f.settle() {
-		t.Fatalf("%s: a lock that nobody holds is never taken\n%s", source, f.history.String())
-	}
-	if f.broken != "" {
-		t.Fatalf("%s: while settling: %s\n%s", source, f.broken, f.history.String())
+	if f.collector != nil {
+		f.collector.end()
 	}
 }
 
-// TestFleet plays random histories and asserts both promises at every step.
+// run plays a history, which broken tells of if it is not as promised.
+func (f *fleet) run(steps int) {
+	defer f.end()
+	for range steps {
+		if f.act(); f.broken != "" {
+			return
+		}
+	}
+	if !f.settle() {
+		f.fault("a lock that nobody holds is never taken")
+	}
+}
+
+// check plays a history, and once more to tell of it if it is not as promised.
+func check(t *testing.T, source string, play func(verbose bool) *fleet) *fleet {
+	t.Helper()
+	f := play(false)
+	if f.broken != "" {
+		f = play(true)
+		t.Fatalf("%s, %s: %s\n%s", f.name, source, f.broken, f.history.String())
+	}
+	return f
+}
+
+var histories = flag.Int("histories", 3000, "how many of them TestFleet plays over each layout")
+
+// TestFleet plays random histories over each layout and asserts both promises at every
+// step.
 func TestFleet(t *testing.T) {
-	runs := 6000
+	runs := *histories
 	if testing.Short() {
-		runs = 600
+		runs /= 10
 	}
-	granted := 0
-	for seed := range uint64(runs) {
-		random := rand.New(rand.NewPCG(seed, 0))
-		f := newFleet(2+int(seed%3), random.IntN)
-		f.run(t, 150, fmt.Sprintf("seed %d", seed))
-		granted += f.granted
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			granted, late, collected := 0, 0, 0
+			for seed := range uint64(runs) {
+				f := check(t, fmt.Sprintf("seed %d", seed), func(verbose bool) *fleet {
+					random := rand.New(rand.NewPCG(seed, 0))
+					f := newFleet(w, 2+int(seed%3), random.IntN)
+					f.verbose = verbose
+					f.run(300)
+					return f
+				})
+				granted += f.granted
+				late += f.late
+				collected += f.collected
+			}
+			t.Logf("%d histories, %d leases, %d epochs collected, %d of them created again", runs, granted, collected, late)
+			if granted < 2*runs || w.cfg.Numbered && (collected < runs || late < runs/100) {
+				t.Error("too little happens in them to prove anything")
+			}
+		})
 	}
-	if granted < 2*runs {
-		t.Errorf("only %d leases in %d histories: too little happens in them to prove anything", granted, runs)
-	}
-	t.Logf("%d histories, %d leases", runs, granted)
 }
 
 // FuzzFleet lets the fuzzer choose what happens.
@@ -402,14 +572,20 @@ func FuzzFleet(f *testing.F) {
 		if len(choices) > 4096 {
 			return // longer histories only take longer
 		}
-		next := func(n int) int {
-			if len(choices) == 0 {
-				return 0
+		check(t, "fuzz", func(verbose bool) *fleet {
+			left := choices
+			next := func(n int) int {
+				if len(left) == 0 {
+					return 0
+				}
+				b := left[0]
+				left = left[1:]
+				return int(b) % n
 			}
-			b := choices[0]
-			choices = choices[1:]
-			return int(b) % n
-		}
-		newFleet(3, next).run(t, len(choices)/3, "fuzz")
+			f := newFleet(ways[next(len(ways))], 3, next)
+			f.verbose = verbose
+			f.run(len(choices) / 3)
+			return f
+		})
 	})
 }

@@ -18,7 +18,7 @@ const firstPoll = 20 * time.Millisecond
 // renewed takes in that record became another. Only a renewal says that the holder
 // is steady.
 func (p *pace) renewed(before, after Record) {
-	if p.steady = after.Held && before.Held && after.Token == before.Token; !p.steady {
+	if p.steady = after.Held && before.Held && after.SameLease(before); !p.steady {
 		p.located, p.poll = false, 0
 	}
 }
@@ -36,8 +36,8 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 // and shows most of those who wait that another was faster.
 func (c *Candidate) wait(now Now, out *actions) {
 	r := c.obs.record
-	if c.told != r.Token {
-		c.told = r.Token
+	if c.told.WriteID == "" || !c.told.SameLease(r) {
+		c.told = r
 		if c.want != nothing {
 			out.add(Waiting{r})
 		}

@@ -50,7 +50,7 @@ func (r Record) Incarnation() string {
 // sees takes in that the record has changed. A leader that did not answer may be
 // asked again when it has renewed.
 func (t *talk) sees(before, after Record, now time.Duration) {
-	switch same := before.Token == after.Token && before.WriteID != "" && before.Incarnation() == after.Incarnation() && before.Held; {
+	switch same := before.Held && before.SameLease(after); {
 	case !same:
 		*t = talk{asking: t.asking, other: t.asking, open: true}
 	case t.stale: // it may have renewed before it fell silent
@@ -98,8 +98,10 @@ func (c *Candidate) heard(ev Heard, now Now) {
 		t.other = false
 	case ev.Err != nil:
 		c.unheard(now)
-	case !w.Of(r):
-		c.lookAfter(0, now) // a stranger, or it knows more than we do
+	case w.Incarnation == r.Incarnation() && w.Token > r.Token:
+		c.lookAfter(0, now) // it knows more than we do
+	case !w.Of(r): // a stranger
+		c.distrust(0, now)
 	case w.Leading && w.Valid > 0:
 		c.trust(w, now)
 	case w.Free && (w.Successor == "" || w.Successor == c.cfg.Holder):
@@ -107,7 +109,7 @@ func (c *Candidate) heard(ev Heard, now Now) {
 	case w.Free:
 		c.lookAfter(firstPoll+c.jitter(Renewal(r.TTL)), now)
 	default:
-		c.lookAfter(c.jitter(c.frequent(r)), now)
+		c.distrust(c.jitter(c.frequent(r)), now)
 	}
 }
 
@@ -116,12 +118,16 @@ func (c *Candidate) unheard(now Now) {
 	t, r := &c.talk, c.obs.record
 	t.fails++
 	t.due = now.Clock + c.retryDelay(t.fails, r.TTL/6)
-	switch {
-	case t.fails < peerTries:
-	case now.Clock < t.quiet:
-		c.lookAfter(c.jitter(c.frequent(r)), now)
-	default:
-		t.open = false // the store is being looked at, and silence is no news
+	if t.fails >= peerTries {
+		c.distrust(c.jitter(c.frequent(r)), now)
+	}
+}
+
+// distrust ends the conversation with this leader, because it says nothing of use. If
+// its word has kept us from looking, we look; if not, that goes on as it does anyway.
+func (c *Candidate) distrust(pause time.Duration, now Now) {
+	if c.talk.open = false; now.Clock < c.talk.quiet {
+		c.lookAfter(pause, now)
 	}
 }
 

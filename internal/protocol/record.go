@@ -30,7 +30,7 @@ var ErrForeign = errors.New("not a lock record that this version understands")
 // A Record is what one lock looks like in the store. Its maps and slices are
 // never changed once it is made, so that copies may share them.
 type Record struct {
-	Token   int64  // grows by one with every acquisition, kept by a release
+	Token   int64  // grows with every acquisition, kept by a release; 0 in a layout without tokens
 	Held    bool   // false: free
 	Holder  string // for people; names nobody in the protocol (rule A9)
 	Address string // where the holder can be reached; may be empty
@@ -41,6 +41,18 @@ type Record struct {
 	// Successor names the holder that a release would like to come next; the
 	// others let it go first for a moment.
 	Successor string
+
+	// Layout names the layout that the record belongs to. Empty: one object, the
+	// default.
+	Layout string
+	// Of layouts with many objects: Epoch is the number of the object that the
+	// record lies in, which is not part of its text, and Previous that of the last
+	// one of the lease before. 0: the layout has no numbers, or there was none.
+	Epoch, Previous int64
+	// Ended says why the lease is over, if not by a release.
+	Ended string
+	// Opaque: something else than a record says that the lock is held.
+	Opaque bool
 
 	// For people, by the writer's wall clock. The protocol never reads them.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
@@ -54,7 +66,7 @@ type Record struct {
 // in which people read them.
 type wire struct {
 	Format     int               `json:"format"`
-	Token      int64             `json:"token"`
+	Token      int64             `json:"token,omitempty"`
 	State      string            `json:"state"`
 	Holder     string            `json:"holder"`
 	Address    string            `json:"address"`
@@ -63,6 +75,9 @@ type wire struct {
 	Session    string            `json:"session"`
 	Meta       map[string]string `json:"meta,omitempty"`
 	Successor  string            `json:"successor,omitempty"`
+	Layout     string            `json:"layout,omitempty"`
+	Previous   int64             `json:"previous,omitempty"`
+	Ended      string            `json:"ended,omitempty"`
 	AcquiredAt string            `json:"acquired_at,omitempty"`
 	RenewedAt  string            `json:"renewed_at,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"`
@@ -84,6 +99,7 @@ func (r Record) Encode() ([]byte, error) {
 	w := wire{
 		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
 		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
+		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended,
 		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
 	}
 	if r.Held {
@@ -111,23 +127,32 @@ func (r Record) Encode() ([]byte, error) {
 }
 
 func (r Record) texts() []string {
-	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID}
+	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID, r.Ended, r.Layout}
 	for k, v := range r.Meta {
 		texts = append(texts, k, v)
 	}
 	return texts
 }
 
-// Decode reads a record. Every error matches ErrForeign.
-func Decode(body []byte) (Record, error) {
-	r, err := decode(body)
+// Marker is the layout that has no tokens.
+const Marker = "marker"
+
+// Decode reads a record of the default layout. Every error matches ErrForeign.
+func Decode(body []byte) (Record, error) { return DecodeIn("", body) }
+
+// AnyLayout lets DecodeIn read records of all layouts.
+const AnyLayout = "*"
+
+// DecodeIn reads a record of the layout with this name, and of no other.
+func DecodeIn(layout string, body []byte) (Record, error) {
+	r, err := decode(layout, body)
 	if err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return r, nil
 }
 
-func decode(body []byte) (Record, error) {
+func decode(layout string, body []byte) (Record, error) {
 	if len(body) > MaxRecord {
 		return Record{}, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxRecord)
 	}
@@ -145,11 +170,17 @@ func decode(body []byte) (Record, error) {
 		return Record{}, fmt.Errorf("it has format %d, which does not exist", format)
 	}
 	var r Record
-	if r.Token, err = f.integer("token"); err != nil {
+	if err := f.take("layout", &r.Layout); err != nil {
 		return Record{}, err
 	}
-	if r.Token < 1 || r.Token > MaxToken {
-		return Record{}, fmt.Errorf("its token %d is not between 1 and %d", r.Token, int64(MaxToken))
+	if layout == AnyLayout {
+		layout = r.Layout
+	}
+	if r.Layout != layout {
+		return Record{}, fmt.Errorf("it belongs to the layout %q, not %q", named(r.Layout), named(layout))
+	}
+	if r.Token, err = f.token(layout != Marker); err != nil {
+		return Record{}, err
 	}
 	ttl, err := f.integer("ttl_ms")
 	if err != nil {
@@ -164,6 +195,29 @@ func decode(body []byte) (Record, error) {
 	}
 	r.Unknown = f.rest()
 	return r, nil
+}
+
+// named is the name of a layout, for people.
+func named(layout string) string {
+	if layout == "" {
+		return "object"
+	}
+	return layout
+}
+
+// token moves the token out of f, where there is to be one.
+func (f fields) token(expected bool) (int64, error) {
+	if !expected {
+		if _, found := f["token"]; found {
+			return 0, errors.New("it has a token, and its layout has none")
+		}
+		return 0, nil
+	}
+	token, err := f.integer("token")
+	if err == nil && (token < 1 || token > MaxToken) {
+		err = fmt.Errorf("its token %d is not between 1 and %d", token, int64(MaxToken))
+	}
+	return token, err
 }
 
 // texts moves the record's text fields out of f.
@@ -188,6 +242,12 @@ func (f fields) texts(r *Record) error {
 		}
 	}
 	if err := f.take("meta", &r.Meta); err != nil {
+		return err
+	}
+	if err := f.take("previous", &r.Previous); err != nil {
+		return err
+	}
+	if err := f.take("ended", &r.Ended); err != nil {
 		return err
 	}
 	switch state {

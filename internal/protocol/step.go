@@ -41,6 +41,7 @@ type (
 	// (rule A6).
 	WriteDone struct {
 		Version Version
+		Epoch   int64 // the number of the object that was written, if it has one
 		Err     error
 		Fatal   bool // nothing landed and to try again is pointless
 	}
@@ -90,10 +91,12 @@ type (
 		Timeout time.Duration
 	}
 	// Write asks for a conditional write of Record over exactly the version
-	// Expect; where Expect is empty, only if there is no object (rule A1).
+	// Expect, which showed Over; where Expect is empty, only if there is no object
+	// (rule A1).
 	Write struct {
 		Op      Op
 		Record  Record
+		Over    Record
 		Expect  Version
 		Timeout time.Duration
 	}
@@ -174,7 +177,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	}
 	switch ev := ev.(type) {
 	case Acquire:
-		c.acquire(ev)
+		c.acquire(ev, now)
 	case Cancel:
 		c.cancel(now, &out)
 	case Release:
@@ -219,7 +222,7 @@ func (c *Candidate) finish(kinds ...inflight) {
 	c.answered, c.busy = c.busy, none
 }
 
-func (c *Candidate) acquire(ev Acquire) {
+func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.want != nothing || c.phase == held || c.phase == lost {
 		panic("protocol: Acquire while " + c.phase.String())
 	}
@@ -230,9 +233,12 @@ func (c *Candidate) acquire(ev Acquire) {
 	// What we know of a free lock may be old, but then the write is refused and
 	// tells; so a lock that nobody else uses costs one request. What we know of
 	// a holder may be old too, and it is read again before anybody is told.
-	c.obs.fresh = c.obs.known && c.obs.version != "" && !c.obs.record.Held
+	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
+	if c.cfg.Numbered && now.Clock-max(c.obs.first, c.pace.looked) > recent {
+		c.obs.fresh = false // the next number may have been used and collected since
+	}
 	c.contacted, c.readErrs, c.writeErrs, c.slow = false, 0, 0, 0
-	c.told, c.due, c.pace.poll = 0, 0, 0
+	c.told, c.due, c.pace.poll = Record{}, 0, 0
 }
 
 func (c *Candidate) watch(on bool) {
@@ -275,7 +281,7 @@ func (c *Candidate) startFreeing(now Now) {
 	c.attempts = nil
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
-	c.readErrs, c.writeErrs = 0, 0
+	c.readErrs, c.writeErrs, c.deleting = 0, 0, false
 }
 
 func (c *Candidate) lose(cause error, out *actions) {
@@ -311,7 +317,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.wait(now, out)
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
-	case now.Clock >= c.obs.takeable:
+	case now.Clock >= c.obs.takeable && !c.stuck():
 		c.overdue(now, out)
 		c.claim(now, out)
 	case c.want == atOnce && c.obs.version == "":
@@ -320,8 +326,15 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.want = nothing
 		out.add(Refused{c.obs.record})
 	default:
+		c.overdue(now, out)
 		c.wait(now, out)
 	}
+}
+
+// stuck reports that there is a record which this candidate cannot take over, however
+// old it is.
+func (c *Candidate) stuck() bool {
+	return c.cfg.WriteOnce && !c.cfg.Sweep && c.obs.version != "" && c.obs.record.Held
 }
 
 // overdue tells, once, that a holder is late.
@@ -340,7 +353,7 @@ func (c *Candidate) read(timeout time.Duration, out *actions) {
 // claim writes a record with the next token over exactly what was seen.
 func (c *Candidate) claim(now Now, out *actions) {
 	r := c.record(now)
-	r.Token, r.AcquiredAt, r.Unknown = c.next(), now.Wall, c.obs.record.Unknown
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.next(), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
 	// An answer that takes longer than half a TTL is no use: see adopt.
 	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(maxRequest, c.cfg.TTL/2)}, now, out)
 }
@@ -349,12 +362,16 @@ func (c *Candidate) claim(now Now, out *actions) {
 // what became of the last one.
 func (c *Candidate) keep(now Now, out *actions) {
 	left := c.deadline - now.Clock
+	if c.cfg.WriteOnce {
+		c.due = c.deadline
+		return
+	}
 	if !c.obs.fresh {
 		c.read(min(maxRequest, c.cfg.TTL/6, left), out)
 		return
 	}
 	r := c.record(now)
-	r.Token, r.AcquiredAt, r.Unknown = c.lease.Token, c.lease.AcquiredAt, c.lease.Unknown
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.lease.Token, c.lease.AcquiredAt, c.lease.Unknown, c.lease.Previous
 	// The write may land at once and its answer never come, and from then on the
 	// others count by it. If it promises less, believe it from now on (rule A7).
 	c.deadline = min(c.deadline, now.Clock+Validity(r.TTL))
@@ -370,11 +387,20 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.read(maxRequest, out)
 	case c.obs.version == "" || !c.obs.record.Held || !c.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
+	case c.cfg.Tokenless && (c.deleting || c.deadline-now.Clock < c.cfg.TTL/enoughLeft):
+		// The record is deleted, and no condition would keep a delete that comes
+		// late from removing the next holder's. So none is sent when too little is
+		// left, and no second one while the first may still be on its way.
+		c.released(ErrTooLate, out)
 	default:
 		r := c.obs.record
 		r.Held, r.WriteID, r.RenewedAt, r.ExpiresAt = false, c.writeID(), now.Wall, now.Wall
 		r.Successor = c.successor
-		c.write(releasing, Write{Op: Free, Record: r, Timeout: min(maxRequest, Renewal(r.TTL))}, now, out)
+		timeout := min(maxRequest, Renewal(r.TTL))
+		if c.cfg.Tokenless {
+			timeout, c.deleting = min(timeout, (c.deadline-now.Clock)/2), true
+		}
+		c.write(releasing, Write{Op: Free, Record: r, Timeout: timeout}, now, out)
 	}
 }
 
@@ -390,13 +416,13 @@ func (c *Candidate) released(err error, out *actions) {
 func (c *Candidate) record(now Now) Record {
 	return Record{
 		Held: true, Holder: c.cfg.Holder, Address: c.cfg.Address, TTL: c.cfg.TTL, Meta: c.cfg.Meta,
-		WriteID: c.writeID(), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
+		Layout: c.cfg.Layout, WriteID: c.writeID(), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
 	}
 }
 
 // write sends w on the condition that the object is what was seen (rule A1).
 func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
-	w.Expect = c.obs.version
+	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
 	c.sent = attempt{writeID: w.Record.WriteID, expect: w.Expect, record: w.Record, t0: now.Clock}
 	if kind != releasing { // a free record needs no owner

@@ -36,10 +36,10 @@ func Validity(ttl time.Duration) time.Duration { return ttl - Margin(ttl) }
 // take the lock over (rule A5).
 func Patience(ttl time.Duration) time.Duration { return ttl + Margin(ttl) }
 
-// fastStart is the age of a record, by the store's own clock, from which on its
+// Stale is the age of a record, by the store's own clock, from which on its
 // holder's lease has ended: the TTL at the fastest clock that the drift bound
 // allows, and the resolution of the two times that the age is the difference of.
-func fastStart(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Second }
+func Stale(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Second }
 
 // Renewal is the interval between the renewals of a lease.
 func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
@@ -47,6 +47,14 @@ func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 const (
 	// maxRequest bounds every request: one that takes longer is not coming back.
 	maxRequest = 10 * time.Second
+
+	// recent is how old knowledge of a numbered lock may be. Numbers are collected
+	// when they are a day old.
+	recent = time.Hour
+
+	// enoughLeft is the part of the TTL that must be left of a lease for its record
+	// to be deleted: its inverse.
+	enoughLeft = 4
 
 	// firstContact is how many reads may fail before the first one that
 	// succeeds; then an acquisition ends with the store's error. Later outages

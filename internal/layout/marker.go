@@ -1,0 +1,113 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Marker keeps a lock in one object that is there while the lock is held: created if
+// absent, and deleted to release it. It is for living beside other tools that lock
+// this way, and weaker than the other layouts: there is no token, and a delete carries
+// no condition that stores honour, so one that comes late removes the next holder's.
+//
+// With IfMatch a holder renews its marker, and a marker that was not renewed for its
+// TTL and margin is written over. Without, a lease ends with its TTL, and its marker
+// stays until somebody deletes it. A claim over it does, if it is old enough by the
+// store's own clock.
+//
+// What is in the object's place and is no record of ours is another tool's marker. It
+// is waited for, and neither written over nor deleted.
+type Marker struct {
+	Store   store.Store
+	Key     string
+	TTL     time.Duration // of whom looks; for markers that have none
+	IfMatch bool
+}
+
+func (m Marker) String() string { return Object{m.Store, m.Key}.String() }
+
+// Look costs one Get.
+func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
+	obj, err := m.Store.Get(ctx, m.Key, store.Version(unless))
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return Snapshot{Exists: true, Record: protocol.Record{Layout: protocol.Marker, TTL: m.TTL}, Date: store.DateOf(err)}, nil
+	case errors.Is(err, store.ErrTooLarge):
+		obj = &store.Object{Version: "too large"}
+	case err != nil:
+		return Snapshot{}, err
+	}
+	r, err := protocol.DecodeIn(protocol.Marker, obj.Body)
+	if err == nil {
+		return snapshot(r, obj), nil
+	}
+	if _, other := protocol.DecodeIn(protocol.AnyLayout, obj.Body); other == nil {
+		return Snapshot{}, fmt.Errorf("the object %v is %w", m, err) // to wait for it would be in vain
+	}
+	return snapshot(protocol.Record{
+		Layout: protocol.Marker, Held: true, Opaque: true, Holder: "another tool", TTL: m.TTL, WriteID: "?" + string(obj.Version),
+	}, obj), nil
+}
+
+// Write costs one Put or one Delete. A claim over a marker costs a Get and a Delete
+// more without IfMatch.
+func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+	switch {
+	case w.Op == protocol.Free:
+		if err := m.Store.Delete(ctx, m.Key); err != nil {
+			return Snapshot{}, err
+		}
+		return Snapshot{Exists: true, Record: w.Record}, nil
+	case w.Op == protocol.Claim && w.Expect != "" && !m.IfMatch:
+		if _, err := m.sweep(ctx, w.Expect, false); err != nil {
+			return Snapshot{}, err
+		}
+		w.Expect = ""
+	}
+	return put(ctx, m.Store, m.Key, protocol.Marker, w.Record, expected(w.Expect))
+}
+
+// ErrNotExpired: the marker is not old enough to be swept, or not ours to sweep.
+var ErrNotExpired = errors.New("the marker has not expired")
+
+// Expire deletes the marker if it is one of ours and has expired by the store's own
+// clock, and tells its age; or, if dry, it only tells. It costs one Get and one Delete.
+func (m Marker) Expire(ctx context.Context, dry bool) (time.Duration, error) {
+	return m.sweep(ctx, "", dry)
+}
+
+func (m Marker) sweep(ctx context.Context, expect protocol.Version, dry bool) (time.Duration, error) {
+	s, err := m.Look(ctx, "")
+	if err == nil && s.Record.Held {
+		err = dated(ctx, m.Store, m.Key+".clock", &s)
+	}
+	if err != nil {
+		return 0, err
+	}
+	age, told := s.Age()
+	why := ""
+	switch {
+	case !s.Record.Held:
+		why = "there is none"
+	case expect != "" && s.Version != expect:
+		why = "it is another one than was seen"
+	case s.Record.Opaque:
+		why = "it is another tool's"
+	case !told:
+		why = "the store does not tell the time"
+	case age < protocol.Stale(s.Record.TTL):
+		why = fmt.Sprintf("it is %v old, and its TTL and margin are %v", age, protocol.Stale(s.Record.TTL))
+	}
+	if why != "" {
+		return 0, &store.Error{Op: "delete", Key: m.Key, Kind: store.ErrPrecondition, Cause: fmt.Errorf("%w: %s", ErrNotExpired, why)}
+	}
+	if !dry {
+		err = m.Store.Delete(ctx, m.Key)
+	}
+	return age, err
+}
