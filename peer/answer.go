@@ -24,7 +24,7 @@ const (
 // for what is left of the lease.
 type Answer struct {
 	Lock        string            `json:"lock"`
-	Token       leasehold.Token   `json:"token"`
+	Token       leasehold.Token   `json:"token,omitempty"`
 	State       string            `json:"state"` // StateHeld, StateFree, StateUnsure or StateNone
 	Holder      string            `json:"holder"`
 	Address     string            `json:"address"`
@@ -51,7 +51,7 @@ func AnswerOf(said leasehold.Leadership) Answer {
 		AcquiredAt: formatTime(said.AcquiredAt), RenewedAt: formatTime(said.RenewedAt),
 	}
 	switch {
-	case said.Token == 0:
+	case said.Incarnation == "":
 		a.State = StateNone
 	case said.Leading && said.Remaining >= time.Millisecond:
 		a.State, a.Valid = StateHeld, said.Remaining.Milliseconds()
@@ -105,8 +105,8 @@ func (a *Answer) check() error {
 		return nil
 	case a.State != StateHeld && a.State != StateFree && a.State != StateUnsure:
 		return fmt.Errorf("its state %.40q does not exist", a.State)
-	case a.Token < 1 || a.Token == math.MaxInt64:
-		return fmt.Errorf("its token %d is not between 1 and %d", a.Token, int64(math.MaxInt64-1))
+	case a.Token < 0 || a.Token == math.MaxInt64: // 0: its layout has none
+		return fmt.Errorf("its token %d is not between 0 and %d", a.Token, int64(math.MaxInt64-1))
 	case a.Holder == "" || a.Incarnation == "":
 		return errors.New("it does not say who answers: holder or incarnation is missing")
 	case a.TTL < 1 || a.TTL > leasehold.MaxTTL.Milliseconds():

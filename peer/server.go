@@ -20,9 +20,9 @@ import (
 type ServerOptions struct {
 	HandlerOptions
 
-	// Handler answers, instead of one for the elections; then there are none, and no
-	// HandlerOptions but the Logger. Stop ends the contexts of its requests. Default:
-	// a [Handler] for the elections.
+	// Handler answers, and NewServer gets no elections and no HandlerOptions but the
+	// Logger. Stop ends the contexts of its requests. Default: a [Handler] for the
+	// elections.
 	Handler http.Handler
 
 	// Addr is the TCP address to listen on. Default ":8443".
@@ -43,7 +43,9 @@ type ServerOptions struct {
 	Plain bool
 
 	// MaxConns bounds the connections, idle ones and those under way to be made
-	// included. Further ones are closed at once. Default 24,000.
+	// included. Further ones are closed at once. Default 24,000, but no more than
+	// three quarters of the files that this process may open: a leader that can open
+	// no connection to its store loses its lease.
 	MaxConns int
 }
 
@@ -110,7 +112,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		opts.Addr = ":8443"
 	}
 	if opts.MaxConns == 0 {
-		opts.MaxConns = 24_000
+		opts.MaxConns = min(24_000, files()*3/4)
 	}
 	if opts.MaxConns < 0 {
 		return opts, fmt.Errorf("MaxConns is negative: %d", opts.MaxConns)
@@ -162,6 +164,9 @@ func (o *ServerOptions) tls() (*tls.Config, error) {
 	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		return nil, errors.New("there is no certificate: set Certificate, or Plain if a proxy in front speaks TLS")
 	}
+	if o.ClientCAs != nil && config.GetConfigForClient != nil {
+		return nil, errors.New("what TLS.GetConfigForClient returns would not ask for a certificate of ClientCAs: set ClientAuth and ClientCAs there, or leave it out")
+	}
 	if o.ClientCAs != nil {
 		config.ClientCAs, config.ClientAuth = o.ClientCAs, tls.RequireAndVerifyClientCert
 	}
@@ -179,17 +184,30 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 // keepAlive finds out in seconds that the other host has vanished.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
 
+// Listen makes a listener for [Server.Serve], on a TCP address, with keep-alive that
+// finds out within 8 s that a follower's host has vanished.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	listen := net.ListenConfig{KeepAliveConfig: keepAlive}
+	l, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("peer server: %w", err)
+	}
+	return l, nil
+}
+
 // Start listens on Addr and returns; serving goes on until Stop, or until ctx ends,
 // which stops it like Stop with 5 s. A server that was started or stopped before is
 // not started; after Stop the error matches [http.ErrServerClosed].
 func (s *Server) Start(ctx context.Context) error {
-	if err := s.startable(); err != nil {
+	s.mu.Lock()
+	err := s.startable()
+	s.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	listen := net.ListenConfig{KeepAliveConfig: keepAlive}
-	l, err := listen.Listen(ctx, "tcp", s.opts.Addr)
+	l, err := Listen(ctx, s.opts.Addr)
 	if err != nil {
-		return fmt.Errorf("peer server: %w", err)
+		return err
 	}
 	if err := s.begin(l); err != nil {
 		return err
@@ -221,9 +239,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.serve(l)
 }
 
+// startable is called locked.
 func (s *Server) startable() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.stopped:
 		return fmt.Errorf("peer server: it was stopped, and another one must be made: %w", http.ErrServerClosed)
@@ -235,15 +252,14 @@ func (s *Server) startable() error {
 
 // begin makes l the one listener.
 func (s *Server) begin(l net.Listener) error {
-	err := s.startable()
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.listener = l
-		return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.startable(); err != nil {
+		_ = l.Close()
+		return err
 	}
-	_ = l.Close()
-	return err
+	s.listener = l
+	return nil
 }
 
 func (s *Server) serve(l net.Listener) error {

@@ -33,6 +33,7 @@ func TestServerOptions(t *testing.T) {
 		"end of a line":                             {Certificate: cert, HandlerOptions: peer.HandlerOptions{Token: "x\n"}},
 		"with Plain there is no TLS":                {Certificate: cert, Plain: true},
 		"leave out Certificate, ClientCAs and TLS":  {ClientCAs: x509.NewCertPool(), Plain: true},
+		"would not ask for a certificate":           {Certificate: cert, ClientCAs: x509.NewCertPool(), TLS: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, nil }}}, //nolint:nilnil // as its documentation says
 		"give them to the Handler":                  {Certificate: cert, Handler: handler, HandlerOptions: peer.HandlerOptions{Token: "x"}},
 		"give the elections to the Handler":         {Certificate: cert, Handler: handler},
 	} {

@@ -25,14 +25,20 @@ import (
 
 var long = flag.Bool("long", false, "10,000 followers instead of 500")
 
-// followersEnv makes the test binary be the followers of TestThousands.
-const followersEnv = "LEASEHOLD_TEST_FOLLOWERS"
+// roleEnv makes the test binary another process of a test.
+const roleEnv = "LEASEHOLD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(followersEnv) == "" {
+	var err error
+	switch os.Getenv(roleEnv) {
+	case "":
 		os.Exit(m.Run())
+	case "followers":
+		err = beFollowers(os.Stdin, os.Stdout)
+	case "few files":
+		err = beShortOfFiles(os.Stdin, os.Stdout)
 	}
-	if err := beFollowers(os.Stdin, os.Stdout); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -164,7 +170,7 @@ func followers(t *testing.T, o orders) (ended <-chan error, said *bytes.Buffer) 
 	}
 	said = new(bytes.Buffer)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), followersEnv+"=1")
+	cmd.Env = append(os.Environ(), roleEnv+"=followers")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), said, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

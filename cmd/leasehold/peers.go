@@ -74,7 +74,7 @@ func (p *peering) open(ctx context.Context, opts *leasehold.LockOptions) (err er
 	if p.client, err = peer.NewClient(&client); err != nil {
 		return usage("%w", err)
 	}
-	if p.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", p.listen); err != nil {
+	if p.listener, err = peer.Listen(ctx, p.listen); err != nil {
 		return usage("--peer-listen %s: %w", p.listen, err)
 	}
 	if opts.Address == "" {
