@@ -167,7 +167,7 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Granted:
 		d.lease = newLease(d.ctx, d, d.candidate.Lease())
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
-		d.standing.free = false
+		d.standing.free, d.standing.object = false, ""
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
@@ -310,6 +310,9 @@ func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protoco
 	defer d.mu.Unlock()
 	d.requests.Writes++
 	d.answered(err)
+	if err == nil && a.Op == protocol.Free {
+		d.standing.record, d.standing.object = s.Record, store.Version(s.Version)
+	}
 	d.stepLocked(layout.WriteDone(s, err))
 	if epochs, ok := d.at.(layout.Epochs); ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) {
 		go d.collect(d.ctx, epochs)

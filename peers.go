@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
 )
 
 // Peers lets the followers of an election ask the leader itself whether it leads,
@@ -56,6 +58,12 @@ type Leadership struct {
 	AcquiredAt  time.Time // by its own wall clock
 	RenewedAt   time.Time // when the last renewal that succeeded was sent
 	Successor   string    // Free: whom it named to go first
+
+	// Record and Object, when Free, are what the release wrote and the version that
+	// it has in the store. Where that is a hash of the record they prove each other,
+	// and the follower need not look. Empty if unknown.
+	Record []byte
+	Object store.Version
 
 	// Remaining is what is left of the lease's validity unless it is renewed.
 	Remaining time.Duration
@@ -142,10 +150,12 @@ func (d *driver) fit(successor string) string {
 
 // A standing is what a leader's driver keeps to tell the followers in time.
 type standing struct {
-	said      string        // Leadership.Version, as it was when changed was made
-	changed   chan struct{} // closed when that is another; nil: nobody has asked since
-	free      bool          // the release of the last lease is confirmed
-	successor string        // and named this holder
+	said      string          // Leadership.Version, as it was when changed was made
+	changed   chan struct{}   // closed when that is another; nil: nobody has asked since
+	free      bool            // the release of the last lease is confirmed
+	successor string          // and named this holder
+	record    protocol.Record // and wrote this
+	object    store.Version   // with this version; empty: unknown
 }
 
 // leadership is what the candidate says of itself now, and a channel that is closed
@@ -169,7 +179,10 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 		said.Remaining = time.Duration(d.lease.deadline.Load()) - clock.Now()
 	}
 	if said.Free = d.lease == nil && s.free; said.Free {
-		said.Successor = s.successor
+		said.Successor, said.Object = s.successor, s.object
+		if body, err := s.record.Encode(); err == nil && s.object != "" {
+			said.Record = body
+		}
 	}
 	return said, s.changed
 }
@@ -246,7 +259,14 @@ func (d *driver) ask(ctx context.Context, number int, a protocol.Ask, waited tim
 	default:
 		c.heard = time.Now()
 	}
-	d.stepLocked(protocol.Heard{Word: word, Err: err})
+	heard := protocol.Heard{Word: word, Err: err}
+	if at, ok := d.at.(layout.Object); ok && said.Free {
+		if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
+			answer := layout.ReadDone(s, nil)
+			heard.Proof = &answer
+		}
+	}
+	d.stepLocked(heard)
 }
 
 // complain reports, once for each leader, that it cannot be asked.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
 )
 
 // The states of an Answer.
@@ -37,6 +38,10 @@ type Answer struct {
 
 	// By the candidate's wall clock, RFC 3339 with milliseconds: when the lease was
 	// acquired, and when the last renewal that succeeded was sent.
+	// StateFree: the record that the release wrote, as it is, and its version.
+	Record string        `json:"record,omitempty"`
+	Object store.Version `json:"object_version,omitempty"`
+
 	AcquiredAt string `json:"acquired_at,omitempty"`
 	RenewedAt  string `json:"renewed_at,omitempty"`
 }
@@ -57,6 +62,9 @@ func AnswerOf(said leasehold.Leadership) Answer {
 		a.State, a.Valid = StateHeld, said.Remaining.Milliseconds()
 	case said.Free:
 		a.State = StateFree
+		if len(said.Record) <= maxProof {
+			a.Record, a.Object = string(said.Record), said.Object
+		}
 	}
 	return a
 }
@@ -78,6 +86,10 @@ func decode(body []byte) (leasehold.Leadership, error) {
 		Token: a.Token, Holder: a.Holder, Address: a.Address, Meta: a.Meta, Incarnation: a.Incarnation,
 		TTL: time.Duration(a.TTL) * time.Millisecond, Successor: a.Successor,
 		Remaining: time.Duration(a.Valid) * time.Millisecond,
+		Object:    a.Object,
+	}
+	if a.Record != "" {
+		said.Record = []byte(a.Record)
 	}
 	var err error
 	if said.AcquiredAt, err = parseTime("acquired_at", a.AcquiredAt); err != nil {
@@ -88,6 +100,9 @@ func decode(body []byte) (leasehold.Leadership, error) {
 	}
 	return said, nil
 }
+
+// maxProof bounds the record in an answer. Without it a follower looks for itself.
+const maxProof = 16 << 10
 
 // maxVersion bounds what a follower sends back with each question.
 const maxVersion = 256
@@ -115,8 +130,10 @@ func (a *Answer) check() error {
 		return fmt.Errorf("its valid_ms %d is not between 0 and its ttl_ms %d", a.Valid, a.TTL)
 	case a.State == StateHeld && a.Valid == 0, a.State != StateHeld && a.Valid != 0:
 		return fmt.Errorf("its valid_ms is %d in the state %q", a.Valid, a.State)
-	case a.State != StateFree && a.Successor != "":
-		return fmt.Errorf("it names a successor in the state %q", a.State)
+	case a.State != StateFree && (a.Successor != "" || a.Record != "" || a.Object != ""):
+		return fmt.Errorf("it tells of a release in the state %q", a.State)
+	case len(a.Record) > maxProof || len(a.Object) > maxVersion:
+		return fmt.Errorf("its record has %d bytes and its object_version %d, more than %d and %d", len(a.Record), len(a.Object), maxProof, maxVersion)
 	}
 	return nil
 }

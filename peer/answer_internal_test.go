@@ -31,29 +31,32 @@ var seeds = map[string]string{ // by what is said of it; "" is for those that ar
 	`"held"`:         "not the JSON",
 	held[:40]:        "not the JSON",
 	held + held:      "not the JSON",
-	strings.Replace(held, "web-1", "web-\xff", 1):                      "not UTF-8",
-	strings.Replace(held, `"leaders/x"`, `""`, 1):                      "names no lock",
-	strings.Replace(held, `"leaders/x"`, `7`, 1):                       "not the JSON",
-	strings.Replace(held, `42,`, `0,`, 1):                              "", // its layout has none
-	strings.Replace(held, `42,`, `-1,`, 1):                             "token -1",
-	strings.Replace(held, `42,`, `9223372036854775807,`, 1):            "token 9223372036854775807",
-	strings.Replace(held, `42,`, `9223372036854775808,`, 1):            "not the JSON",
-	strings.Replace(held, `42,`, `4.2,`, 1):                            "not the JSON",
-	strings.Replace(held, `"held"`, `"leading"`, 1):                    `state "leading"`,
-	strings.Replace(held, `"held"`, `"none"`, 1):                       `in the state "none"`,
-	strings.Replace(held, `"held"`, `"free"`, 1):                       `valid_ms is 13740 in the state "free"`,
-	strings.Replace(held, `"web-1"`, `""`, 1):                          "holder or incarnation",
-	strings.Replace(held, `"0f9c"`, `""`, 1):                           "holder or incarnation",
-	strings.Replace(held, `15000`, `0`, 1):                             "ttl_ms 0",
-	strings.Replace(held, `15000`, `86400001`, 1):                      "ttl_ms 86400001",
-	strings.Replace(held, `13740`, `15001`, 1):                         "valid_ms 15001",
-	strings.Replace(held, `13740`, `-1`, 1):                            "valid_ms -1",
-	strings.Replace(held, `13740`, `0`, 1):                             `valid_ms is 0 in the state "held"`,
-	strings.Replace(held, `"42 leading"`, `""`, 1):                     "version has 0 bytes",
-	strings.Replace(held, `42 leading`, strings.Repeat("v", 257), 1):   "version has 257 bytes",
-	strings.Replace(held, `"meta"`, `"successor":"b","meta"`, 1):       "names a successor",
-	strings.Replace(held, `2026-11-20T10:30:45.000Z`, `yesterday`, 1):  "acquired_at",
-	strings.Replace(held, `2026-11-20T10:31:00.000Z`, `1763634660`, 1): "renewed_at",
+	strings.Replace(held, "web-1", "web-\xff", 1):                     "not UTF-8",
+	strings.Replace(held, `"leaders/x"`, `""`, 1):                     "names no lock",
+	strings.Replace(held, `"leaders/x"`, `7`, 1):                      "not the JSON",
+	strings.Replace(held, `42,`, `0,`, 1):                             "", // its layout has none
+	strings.Replace(held, `42,`, `-1,`, 1):                            "token -1",
+	strings.Replace(held, `42,`, `9223372036854775807,`, 1):           "token 9223372036854775807",
+	strings.Replace(held, `42,`, `9223372036854775808,`, 1):           "not the JSON",
+	strings.Replace(held, `42,`, `4.2,`, 1):                           "not the JSON",
+	strings.Replace(held, `"held"`, `"leading"`, 1):                   `state "leading"`,
+	strings.Replace(held, `"held"`, `"none"`, 1):                      `in the state "none"`,
+	strings.Replace(held, `"held"`, `"free"`, 1):                      `valid_ms is 13740 in the state "free"`,
+	strings.Replace(held, `"web-1"`, `""`, 1):                         "holder or incarnation",
+	strings.Replace(held, `"0f9c"`, `""`, 1):                          "holder or incarnation",
+	strings.Replace(held, `15000`, `0`, 1):                            "ttl_ms 0",
+	strings.Replace(held, `15000`, `86400001`, 1):                     "ttl_ms 86400001",
+	strings.Replace(held, `13740`, `15001`, 1):                        "valid_ms 15001",
+	strings.Replace(held, `13740`, `-1`, 1):                           "valid_ms -1",
+	strings.Replace(held, `13740`, `0`, 1):                            `valid_ms is 0 in the state "held"`,
+	strings.Replace(held, `"42 leading"`, `""`, 1):                    "version has 0 bytes",
+	strings.Replace(held, `42 leading`, strings.Repeat("v", 257), 1):  "version has 257 bytes",
+	strings.Replace(held, `"meta"`, `"successor":"b","meta"`, 1):      "tells of a release",
+	strings.Replace(held, `"meta"`, `"record":"{}","meta"`, 1):        "tells of a release",
+	strings.Replace(held, `"meta"`, `"object_version":"v","meta"`, 1): "tells of a release",
+	`{"lock":"x","token":7,"state":"free","holder":"a","ttl_ms":1,"incarnation":"i","version":"v","record":"` + strings.Repeat("x", 16<<10+1) + `"}`: "its record has 16385 bytes",
+	strings.Replace(held, `2026-11-20T10:30:45.000Z`, `yesterday`, 1):                                                                                "acquired_at",
+	strings.Replace(held, `2026-11-20T10:31:00.000Z`, `1763634660`, 1):                                                                               "renewed_at",
 }
 
 func TestDecode(t *testing.T) {
@@ -129,8 +132,8 @@ func outOfRange(said leasehold.Leadership) error {
 		return errors.New("the TTL is out of range")
 	case said.Remaining < 0 || said.Remaining > said.TTL || said.Leading != (said.Remaining > 0):
 		return errors.New("what remains is out of range")
-	case said.Successor != "" && !said.Free:
-		return errors.New("it names a successor and is not free")
+	case (said.Successor != "" || len(said.Record) > 0 || said.Object != "") && !said.Free:
+		return errors.New("it tells of a release and is not free")
 	}
 	return nil
 }

@@ -110,7 +110,12 @@ func TestAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		free, _ := answer(t, put(t, h, "GET", ""), 404)
+		inStore, err := net.Get(t.Context(), key, "")
+		if err != nil {
+			t.Fatal(err)
+		}
 		want.State, want.Successor, want.Version, want.RenewedAt = peer.StateFree, "web-2", free.Version, free.RenewedAt
+		want.Record, want.Object = string(inStore.Body), inStore.Version
 		if !equal(free, want) || free.Version == unsure.Version {
 			t.Errorf("after its release it says\n%+v, not\n%+v", free, want)
 		}

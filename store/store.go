@@ -152,6 +152,14 @@ type Store interface {
 	String() string
 }
 
+// Hashed is a Store whose versions are hashes of what its objects hold. So who is told
+// a body and its version can find out that they belong together, without a request.
+type Hashed interface {
+	// VersionOf is the version that an object with this body has, or another one
+	// where the store hashes more than the body.
+	VersionOf(body []byte) Version
+}
+
 // The kinds of error. One sentinel for each decision that a caller can make.
 var (
 	// ErrNotExist: there is no such object.

@@ -40,7 +40,8 @@ type member struct {
 
 // told is what a candidate says, one line of JSON for each.
 type told struct {
-	Leading leasehold.Token // it leads
+	Leads   bool            // it has begun to lead
+	Leading leasehold.Token // with this token
 	Asked   bool            // it is about to resign, as it was told to
 	Put     time.Duration   // how long a conditional PUT took, as it was told to make one
 	Status  *leasehold.Status
@@ -88,6 +89,7 @@ func candidate(config string) error {
 	}
 	e, err := leasehold.NewElection(st, key, &leasehold.ElectionOptions{
 		TTL: m.TTL, Holder: m.Holder, Address: l.Addr().String(), Peers: client,
+		Layout: underTest, Sweep: !renewals(),
 	})
 	if err != nil {
 		return err
@@ -99,7 +101,7 @@ func candidate(config string) error {
 	go func() { _ = server.Serve(l) }()
 	go func() {
 		_ = e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
-			say(told{Leading: lease.Token()})
+			say(told{Leads: true, Leading: lease.Token()})
 			<-ctx.Done()
 			return nil
 		})
@@ -196,7 +198,7 @@ func (e *electorate) listen(c *citizen, out io.Reader) {
 		if lines.Decode(&line) != nil {
 			return
 		}
-		if line.Leading != 0 {
+		if line.Leads {
 			e.leading <- beginnings{line, c}
 		} else {
 			c.says <- line
@@ -259,12 +261,20 @@ func TestHandOverWithPeers(t *testing.T) {
 			for range 3 {
 				puts = append(puts, leader.by.do(t, "put").Put)
 			}
+			before := map[*citizen]int64{}
+			for _, c := range e.citizens {
+				before[c] = c.do(t, "status").Status.Requests.Reads
+			}
 			asked := leader.by.do(t, "resign")
 			next := e.next(t)
-			if next.by == leader.by || next.Leading <= leader.Leading {
-				t.Errorf("%s leads with token %d, after %s with %d", next.by.holder, next.Leading, leader.by.holder, leader.Leading)
+			if next.by == leader.by || !later(next.Leading, leader.Leading) {
+				t.Errorf("%s leads with token %v, after %s with %v", next.by.holder, next.Leading, leader.by.holder, leader.Leading)
 			}
 			took = append(took, next.At.Sub(asked.At))
+			// The word of the release proved itself, so nobody had to look.
+			if reads := next.by.do(t, "status").Status.Requests.Reads; reads != before[next.by] {
+				t.Errorf("%s read %d times to take over", next.by.holder, reads-before[next.by])
+			}
 			leader = next
 		}
 		slices.Sort(took)
@@ -298,11 +308,16 @@ func TestLeaderKilledWithPeers(t *testing.T) {
 		}
 		noticed := time.Since(killed)
 		next := e.next(t)
-		if next.by == leader.by || next.Leading <= leader.Leading {
-			t.Errorf("%s leads with token %d, after %s with %d", next.by.holder, next.Leading, leader.by.holder, leader.Leading)
+		if next.by == leader.by || !later(next.Leading, leader.Leading) {
+			t.Errorf("%s leads with token %v, after %s with %v", next.by.holder, next.Leading, leader.by.holder, leader.Leading)
 		}
-		// It renewed its lease less than TTL/3 before it was killed, or was about to.
-		if idle := next.At.Sub(killed); idle < protocol.Validity(electionTTL)-protocol.Renewal(electionTTL) {
+		// It renewed its lease less than TTL/3 before it was killed, or was about to; or
+		// it does not renew it, and had it for as long as it led.
+		left := protocol.Validity(electionTTL) - protocol.Renewal(electionTTL)
+		if !renewals() {
+			left = protocol.Validity(electionTTL) - killed.Sub(leader.At) - time.Second
+		}
+		if idle := next.At.Sub(killed); idle < left {
 			t.Errorf("the next leader began %v after the kill, within the lease", idle)
 		} else {
 			t.Logf("followers looked within %v, the next leader began after %v, TTL %v", noticed, idle, electionTTL)

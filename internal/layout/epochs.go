@@ -109,25 +109,30 @@ func seen(v protocol.Version) (s sight) {
 // over.
 func (e Epochs) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
 	known := seen(unless)
-	if e.IfMatch && known.held {
-		s, err := e.read(ctx, known.n, known.of)
-		switch {
-		case errors.Is(err, store.ErrNotExist):
-		case err != nil || s.Record.Held:
-			return s, err
+	var guess Snapshot
+	var err error
+	switch {
+	case e.IfMatch && known.held:
+		guess, err = e.read(ctx, known.n, known.of)
+		if err == nil && guess.Record.Held || errors.Is(err, store.ErrNotModified) {
+			return guess, err
 		}
-	}
-	if !e.IfMatch && known.n > 0 {
-		// Should the next one have been there and have been collected since, a claim
-		// will create it anew, and the listing after that tell.
-		_, err := e.Store.Get(ctx, EpochKey(e.Key, known.n+1), "")
-		switch {
-		case errors.Is(err, store.ErrNotExist):
+	case !e.IfMatch && known.n > 0:
+		guess, err = e.read(ctx, known.n+1, "")
+		if errors.Is(err, store.ErrNotExist) {
+			// Should it have been there and have been collected since, a claim will
+			// create it anew, and the listing after that tell.
 			return Snapshot{}, &store.Error{Op: "get", Key: e.Key, Kind: store.ErrNotModified}
-		case err != nil && !errors.Is(err, store.ErrTooLarge):
-			return Snapshot{}, err
 		}
 	}
+	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, protocol.ErrForeign) {
+		return Snapshot{}, err
+	}
+	return e.latest(ctx, known, guess)
+}
+
+// latest shows the highest epoch, unless it is the known one. The guess may be it.
+func (e Epochs) latest(ctx context.Context, known sight, guess Snapshot) (Snapshot, error) {
 	// A number that is higher may be listed by now. Should the known one be gone,
 	// somebody deleted it by hand, and the whole list must tell.
 	for range 8 {
@@ -144,6 +149,9 @@ func (e Epochs) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 		n := e.number(top.Key)
 		if (sight{n, known.held, top.Version}) == known {
 			return Snapshot{}, &store.Error{Op: "list", Key: e.Key, Kind: store.ErrNotModified}
+		}
+		if guess.Exists && seen(guess.Version) == (sight{n, guess.Record.Held, top.Version}) {
+			return guess, nil
 		}
 		s, err := e.read(ctx, n, "")
 		// It must be the very object that was listed: since then that one may have

@@ -68,6 +68,17 @@ func (o Object) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	return put(ctx, o.Store, o.Key, "", w.Record, expected(w.Expect))
 }
 
+// Proven is what a Look would have shown when the object had this body and version, if
+// the two prove each other.
+func (o Object) Proven(body []byte, v protocol.Version) (Snapshot, bool) {
+	h, ok := o.Store.(store.Hashed)
+	if !ok || v == "" || h.VersionOf(body) != store.Version(v) {
+		return Snapshot{}, false
+	}
+	r, err := protocol.Decode(body)
+	return Snapshot{Exists: true, Record: r, Version: v}, err == nil
+}
+
 // expected is the condition that an object is what was seen.
 func expected(v protocol.Version) store.Condition {
 	if v == "" {

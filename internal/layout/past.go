@@ -211,17 +211,17 @@ func (e Epochs) kept(ctx context.Context, top Snapshot, past int) (map[int64]boo
 	return keep, nil
 }
 
-// Due reports that whoever wrote the n-th epoch is to collect. Two numbers in a row are
-// due where each write makes one: of a lock that is held for moments every other one is
-// a release, and its process ends.
+// Due reports that whoever wrote the n-th epoch is to collect. Where each write makes
+// one, the hundredth may be a release, after which its process ends; then the claim that
+// follows is due.
 func (e Epochs) Due(op protocol.Op, n int64) bool {
 	switch {
 	case n < collectEvery:
 		return false
-	case e.IfMatch:
-		return op == protocol.Claim && n%collectEvery == 0
+	case op == protocol.Claim:
+		return n%collectEvery == 0 || n%collectEvery == 1 && !e.IfMatch
 	}
-	return op != protocol.Free && n%collectEvery <= 1
+	return op == protocol.Renew && n%collectEvery == 0 && !e.IfMatch
 }
 
 // collectEvery is how many epochs there are from one collection to the next.

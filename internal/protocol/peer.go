@@ -86,7 +86,7 @@ func (c *Candidate) ask(now Now, out *actions) {
 	out.add(Ask{Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
 }
 
-func (c *Candidate) heard(ev Heard, now Now) {
+func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 	t, r := &c.talk, c.obs.record
 	if !t.asking {
 		panic("protocol: an answer to nothing")
@@ -106,6 +106,9 @@ func (c *Candidate) heard(ev Heard, now Now) {
 		c.trust(w, now)
 	case w.Free && (w.Successor == "" || w.Successor == c.cfg.Holder):
 		c.lookAfter(0, now)
+		if p := ev.Proof; p != nil && c.busy == none && !p.Record.Held && p.Record.Token == r.Token {
+			c.found(*p, now, out)
+		}
 	case w.Free:
 		c.lookAfter(firstPoll+c.jitter(Renewal(r.TTL)), now)
 	default:

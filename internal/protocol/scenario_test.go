@@ -264,6 +264,11 @@ func (s *script) heard(name string, args []string) protocol.Event {
 	if name == "stranger" {
 		w.Incarnation = "stranger"
 	}
+	var proof *protocol.ReadDone
+	if i := slices.Index(args, "proof"); i >= 0 {
+		proof = &protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[i+1]), Record: s.record(args[i+1:])}
+		args = args[:i]
+	}
 	for i := 0; i+1 < len(args); i += 2 {
 		switch args[i] {
 		case "valid":
@@ -278,7 +283,7 @@ func (s *script) heard(name string, args []string) protocol.Event {
 			s.Fatalf("word field %q", args[i])
 		}
 	}
-	return protocol.Heard{Word: w}
+	return protocol.Heard{Word: w, Proof: proof}
 }
 
 func failure(args []string) (error, bool) {

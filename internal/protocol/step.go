@@ -52,6 +52,9 @@ type (
 	Heard struct {
 		Word Word
 		Err  error // there was none
+		// Proof is what the store held when the release was confirmed, if that came
+		// with the word and its version is the hash of it: as good as a look.
+		Proof *ReadDone
 	}
 	// Tick: the clock has reached Wake.
 	Tick struct{}
@@ -198,7 +201,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Retune:
 		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	case Heard:
-		c.heard(ev, now)
+		c.heard(ev, now, &out)
 	case Tick:
 	}
 	c.advance(now, &out)

@@ -157,6 +157,13 @@ func (s *Store) Close() {
 	s.late.Wait()
 }
 
+func (s *Store) VersionOf(body []byte) store.Version {
+	if h, ok := s.inner.(store.Hashed); ok {
+		return h.VersionOf(body)
+	}
+	return ""
+}
+
 func (s *Store) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

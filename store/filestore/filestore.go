@@ -281,6 +281,9 @@ func read(path string) (*store.Object, error) {
 }
 
 // version names a body by the first 128 bits of its SHA-256.
+// VersionOf makes the store a [store.Hashed].
+func (s *Store) VersionOf(body []byte) store.Version { return version(body) }
+
 func version(body []byte) store.Version {
 	sum := sha256.Sum256(body)
 	return store.Version(hex.EncodeToString(sum[:16]))

@@ -16,6 +16,8 @@ package s3store
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -166,6 +168,13 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		}
 	}
 	return nil
+}
+
+// VersionOf makes the store a [store.Hashed]: the ETag of an object that was put whole is
+// the MD5 of its bytes, except under encryption with keys of KMS or one's own.
+func (s *Store) VersionOf(body []byte) store.Version {
+	sum := md5.Sum(body)
+	return store.Version(`"` + hex.EncodeToString(sum[:]) + `"`)
 }
 
 // String gives the URL s3://BUCKET/PREFIX, with the endpoint if it is not one of
