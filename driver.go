@@ -30,6 +30,7 @@ type driver struct {
 	ctx       context.Context    // of the acquisition; gives requests their values
 	began     time.Time          // the acquisition
 	waiter    chan result        // of the acquisition, until it is answered
+	settling  []chan struct{}    // closed when the candidate has settled
 	seen      Info               // the last holder that the acquisition waited for
 	quit      context.CancelFunc // ends the read under way
 	shown     layout.Snapshot    // by the last read
@@ -102,7 +103,8 @@ func (d *driver) release(l *Lease, successor string) {
 		successor = d.heir()
 	}
 	l.end(ErrReleased)
-	d.stepLocked(protocol.Release{Successor: d.fit(successor)})
+	pass := successor == "" && d.lock.queue.waits()
+	d.stepLocked(protocol.Release{Successor: d.fit(successor), Pass: pass})
 }
 
 // giveUp ends a lease whose work has not stopped; it must still be released.
@@ -132,7 +134,26 @@ func (d *driver) stepLocked(ev protocol.Event) {
 		d.do(action)
 	}
 	d.announce()
+	if d.candidate.Settled() {
+		for _, settled := range d.settling {
+			close(settled)
+		}
+		d.settling = nil
+	}
 	d.arm()
+}
+
+// settled is closed when nothing of an acquisition is under way any more.
+func (d *driver) settled() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	settled := make(chan struct{})
+	if d.lease != nil || d.candidate.Settled() {
+		close(settled)
+	} else {
+		d.settling = append(d.settling, settled)
+	}
+	return settled
 }
 
 // arm sets the timer for the candidate's next step.
@@ -193,7 +214,7 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Lost:
 		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
 	case protocol.Released:
-		d.settled(a.Err)
+		d.released(a.Err)
 	case protocol.Ask:
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.conversation
@@ -236,6 +257,10 @@ func (d *driver) seenNew() {
 		return
 	case !d.record.Held:
 		c.Kind = Resigned
+		if d.record.WriteID == "" { // there is no object any more that says who
+			before.Held = false
+			c.Info = describe(d.lock.key, layout.Snapshot{Record: before, Version: version})
+		}
 	case held && before.SameLease(d.record):
 		c.Kind = Renewed
 	case held:
@@ -278,7 +303,7 @@ func (d *driver) lost(cause error) {
 	}
 }
 
-func (d *driver) settled(err error) {
+func (d *driver) released(err error) {
 	if err != nil {
 		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.cfg.TTL, err)
 	}
@@ -288,7 +313,9 @@ func (d *driver) settled(err error) {
 	d.lease.outcome = err
 	close(d.lease.released)
 	d.lease = nil
-	d.lock.queue.leave()
+	if !d.lock.queue.leave() {
+		d.stepLocked(protocol.Drop{})
+	}
 }
 
 func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol.Read) {

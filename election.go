@@ -330,6 +330,9 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	return lease.releaseTo(ctx, successor)
 }
 
+// Settle is [Lock.Settle], for campaigns that were given up.
+func (e *Election) Settle(ctx context.Context) error { return e.lock.Settle(ctx) }
+
 // IsLeader looks at the clock and reports whether this candidate's lease is valid
 // now: see [Lease.Valid].
 func (e *Election) IsLeader() bool {

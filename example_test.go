@@ -59,13 +59,13 @@ func ExampleLock_TryAcquire() {
 }
 
 // Tokens grow with every acquisition, whoever makes it, so that a late write of a
-// former holder can be told from the current one's.
+// former holder can be told from the current one's. Markers have none.
 func ExampleLease_Token() {
 	ctx := context.Background()
 	st := memstore.New()
 	var tokens []leasehold.Token
 	for range 3 {
-		lock, err := leasehold.NewLock(st, "jobs/backup", nil)
+		lock, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -61,6 +61,8 @@ var rules = []rule{
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "go.opentelemetry.io/otel/..."}},
 
+	// What users read: nothing that they cannot import themselves.
+	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "s3lect", "metrics", "store/..."}},
 	{
 		pkg: "cmd/...",
 		may: []string{
@@ -245,6 +247,9 @@ func TestImportsAreRefused(t *testing.T) {
 		{"/cmd/leasehold", module + "/internal/servers", false},
 		{"/cmd/leasehold", module + "/internal/testall", false},
 		{"/cmd/leasehold", module + "/cmd/other", false},
+		{"/examples/contention", module + "/store/faultstore", true},
+		{"/examples/contention", module + "/internal/servers", false},
+		{"/examples/contention", module + "/internal/protocol", false},
 		{"/unheard/of", "fmt", false},
 	} {
 		packages := map[string]listing{module + tc.pkg: {ImportPath: module + tc.pkg, Imports: []string{tc.imp}}}

@@ -80,6 +80,10 @@ func (l *Lock) Key() string { return l.key }
 // The lease outlives ctx: it keeps its values, not its end.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.queue.enter(ctx); err != nil {
+		if errors.Is(err, errCrossed) {
+			l.leave()
+			err = ctx.Err()
+		}
 		return nil, l.d.heldError(err)
 	}
 	return l.acquire(ctx, protocol.Acquire{Wait: true})
@@ -98,7 +102,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 
 func (l *Lock) acquire(ctx context.Context, ev protocol.Acquire) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
-		l.queue.leave()
+		l.leave()
 		return nil, err
 	}
 	done := l.d.acquire(ctx, ev)
@@ -117,11 +121,31 @@ func (l *Lock) acquire(ctx context.Context, ev protocol.Acquire) (*Lease, error)
 	case r.lease != nil:
 		return r.lease, nil
 	}
-	l.queue.leave()
+	l.leave()
 	if errors.Is(r.err, protocol.ErrCancelled) {
 		return nil, l.d.heldError(ctx.Err())
 	}
 	return nil, l.explain(r.err)
+}
+
+// Settle waits until nothing is under way of acquisitions that were given up: a claim
+// that was sent has been answered, and freed if it landed. A process that ends before
+// may leave the lock held by nobody for its TTL, and with LayoutMarker until somebody
+// deletes the marker. It returns ctx.Err() if ctx ends first.
+func (l *Lock) Settle(ctx context.Context) error {
+	select {
+	case <-l.d.settled():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave lets in the next goroutine of this process, or frees what was passed on to it.
+func (l *Lock) leave() {
+	if !l.queue.leave() {
+		l.d.step(protocol.Drop{})
+	}
 }
 
 // explain adds to an error of the protocol what the user can do.

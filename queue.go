@@ -2,6 +2,7 @@ package leasehold
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 )
@@ -47,18 +48,28 @@ func (q *queue) enter(ctx context.Context) error {
 		return ctx.Err()
 	}
 	q.mu.Unlock()
-	q.leave() // the turn and the end crossed: pass it on
-	return ctx.Err()
+	return errCrossed
 }
 
-// leave lets in the one that has waited longest.
-func (q *queue) leave() {
+// errCrossed: the turn came as the caller gave up, and has to be passed on.
+var errCrossed = errors.New("the turn and the end crossed")
+
+// waits reports that somebody waits for the turn.
+func (q *queue) waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0
+}
+
+// leave lets in the one that has waited longest, and reports whether there is one.
+func (q *queue) leave() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
 		q.taken = false
-		return
+		return false
 	}
 	close(q.waiting[0])
 	q.waiting = slices.Delete(q.waiting, 0, 1)
+	return true
 }

@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		answer(t, put(t, h, "GET", ""), 200)
 
-		if err := e.ResignTo(t.Context(), "web-2"); err != nil {
+		if err = e.ResignTo(t.Context(), "web-2"); err != nil {
 			t.Fatal(err)
 		}
 		free, _ := answer(t, put(t, h, "GET", ""), 404)

@@ -16,7 +16,10 @@ import (
 const tokenFlag = "token"
 
 func (a *app) breakLock() *cobra.Command {
-	var token int64
+	var (
+		token int64
+		opts  leasehold.LockOptions
+	)
 	cmd := &cobra.Command{
 		Use:   "break LOCK --token N",
 		Short: "Free a lock by hand",
@@ -38,24 +41,28 @@ such lock, and 75 if it is held with another token.`,
 			if !cmd.Flags().Changed(tokenFlag) {
 				return usage("no --%s given: take the one that leasehold status shows, once you are sure that its holder is gone", tokenFlag)
 			}
+			if !opts.Layout.Tokens() {
+				return usage("with --layout %s there is no token to break a lock by: if its holder is gone, delete its marker, or see leasehold gc", opts.Layout)
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			return a.free(ctx, args[0], leasehold.Token(token))
+			p, lock, err := open(ctx, args[0], &opts)
+			if err != nil {
+				return err
+			}
+			return a.free(ctx, p, lock, leasehold.Token(token))
 		},
 	}
 	cmd.Flags().Int64Var(&token, tokenFlag, 0, "the `token` that the lock must still have")
+	layoutFlag(cmd.Flags(), &opts.Layout)
 	return cmd
 }
 
 // free breaks a lock, and says what it did.
-func (a *app) free(ctx context.Context, name string, token leasehold.Token) error {
-	p, lock, err := open(ctx, name, nil)
+func (a *app) free(ctx context.Context, p place, lock *leasehold.Lock, token leasehold.Token) error {
+	before, err := inspect(ctx, p, lock)
 	if err != nil {
 		return err
-	}
-	before, err := lock.Inspect(ctx)
-	if err != nil {
-		return failed(err)
 	}
 	after := before
 	if before.Held || !before.Exists {

@@ -43,7 +43,8 @@ candidate only if the command dies of it, or ends with code 129.
 
 The command's environment is that of leasehold run: LEASEHOLD_LOCK,
 LEASEHOLD_STORE, LEASEHOLD_HOLDER, and LEASEHOLD_TOKEN, which is greater with each
-leader: whatever the command writes to can refuse a smaller one.
+leader: whatever the command writes to can refuse a smaller one. It is not there
+with the layouts that have no tokens: see leasehold run --help.
 
 With --peer-listen the candidates ask the leader itself over HTTPS, instead of the
 store, which then costs them nothing; and when a leader resigns the next one begins at
@@ -75,7 +76,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 		return err
 	}
 	var err error
-	if c.place, err = locate(ctx, args[0]); err != nil {
+	if c.place, err = locate(ctx, args[0], c.opts.Layout); err != nil {
 		return err
 	}
 	if err = c.peering.open(ctx, &c.opts); err != nil {
@@ -83,7 +84,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	}
 	c.election, err = leasehold.NewElection(c.place.store, c.place.key, &leasehold.ElectionOptions{
 		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
-		Existing: c.opts.Existing, FastStart: c.fastStart, Peers: c.peering.peers(),
+		Existing: c.opts.Existing, Layout: c.opts.Layout, Sweep: c.opts.Sweep, FastStart: c.fastStart, Peers: c.peering.peers(),
 		OnRenew: c.opts.OnRenew, Logger: c.talk.logger(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
@@ -99,6 +100,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 		return err
 	}
 	defer stop()
+	c.candidate = c.election
 	listen(c.signals)
 	return c.campaign(ctx)
 }
@@ -117,7 +119,7 @@ func (c *candidacy) campaign(ctx context.Context) error {
 			err = c.sleep(ctx, c.opts.TTL/3)
 		}
 		if err != nil {
-			return failed(err)
+			return explain(ctx, c.place, err)
 		}
 	}
 }
@@ -131,7 +133,7 @@ func passing(err error) bool {
 
 // lead runs the command, and rests before the next campaign unless it is all over.
 func (c *candidacy) lead(ctx context.Context, lease *leasehold.Lease) error {
-	c.talk.tell("leading %s as %s, token %d", c.place.name, lease.Holder(), lease.Token())
+	c.talk.tell("leading %s as %s%s", c.place.name, lease.Holder(), withToken(lease.Token()))
 	began := time.Now()
 	r := c.hold(ctx, lease)
 	if end := c.end(r); end != nil {

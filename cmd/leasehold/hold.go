@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -35,13 +36,16 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (*leaseho
 	for {
 		select {
 		case a := <-done:
+			if a.err != nil {
+				j.settle(ctx)
+			}
 			return a.lease, a.err
 		case sig := <-j.signals:
 			cancel()
 			return nil, j.interrupted(ctx, <-done, sig)
 		case i := <-j.holders:
 			holder = &i
-			j.talk.note("waiting for %s, held by %s, token %d", j.place.name, i.Holder, i.Token)
+			j.talk.note("waiting for %s, held by %s%s", j.place.name, i.Holder, withToken(i.Token))
 		case <-second.C:
 		}
 		if holder != nil && j.talk.interactive() {
@@ -51,9 +55,19 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (*leaseho
 	}
 }
 
+// settle lets a claim that was given up come to its end, so that the lock is not left
+// to nobody for a TTL.
+func (j *job) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
+	defer cancel()
+	_ = j.candidate.Settle(ctx)
+}
+
 func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal) error {
 	if a.lease != nil {
 		j.release(ctx, a.lease)
+	} else {
+		j.settle(ctx)
 	}
 	return stopped(sig, fmt.Errorf("%v: gave up waiting for %s", sig, j.place.name))
 }
@@ -61,12 +75,8 @@ func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal) err
 // supervise runs the command for as long as the lease lasts.
 func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 	p, err := guardian.Start(guardian.Options{
-		Argv: j.argv,
-		Env: append(os.Environ(),
-			"LEASEHOLD_LOCK="+j.place.url, storeVariable+"="+j.place.storeURL,
-			"LEASEHOLD_HOLDER="+lease.Holder(), "LEASEHOLD_TOKEN="+strconv.FormatInt(int64(lease.Token()), 10)),
-		Deadline: reading(lease),
-		Grace:    j.grace,
+		Argv: j.argv, Env: j.environment(lease),
+		Deadline: reading(lease), Grace: j.grace,
 	})
 	if err != nil {
 		return guardian.Status{}, err
@@ -87,6 +97,19 @@ func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 			_ = p.Signal(sig) // it has ended, which shows at once
 		}
 	}
+}
+
+// environment is the command's: what finds the lock and opens it again, and what it is
+// held by.
+func (j *job) environment(lease *leasehold.Lease) []string {
+	const token = "LEASEHOLD_TOKEN="
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, token) })
+	env = append(env, "LEASEHOLD_LOCK="+j.place.url, storeVariable+"="+j.place.storeURL,
+		"LEASEHOLD_LAYOUT="+string(j.place.layout), "LEASEHOLD_HOLDER="+lease.Holder())
+	if lease.Token() != leasehold.NoToken { // not even that of a lock around this one
+		env = append(env, token+lease.Token().String())
+	}
+	return env
 }
 
 // reading is the lease's deadline as the guardian counts it. The clock is read

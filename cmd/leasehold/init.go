@@ -5,10 +5,13 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
 )
 
 func (a *app) init() *cobra.Command {
-	return &cobra.Command{
+	var opts leasehold.LockOptions
+	cmd := &cobra.Command{
 		Use:   "init LOCK",
 		Short: "Make the object of a lock, free",
 		Long: `Make the object of a lock, free, if there is none.
@@ -17,13 +20,20 @@ With the object made once and "run --existing" everywhere, nobody makes it again
 when it was deleted by mistake: without it, tokens might begin anew.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !opts.Layout.Tokens() {
+				return usage("with --layout %s there is an object only while the lock is held: there is nothing to make", opts.Layout)
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			p, lock, err := open(ctx, args[0], nil)
+			p, lock, err := open(ctx, args[0], &opts)
 			if err != nil {
 				return err
 			}
-			info, made, err := lock.Init(ctx)
+			made := false
+			info, err := inspect(ctx, p, lock)
+			if err == nil && !info.Exists {
+				info, made, err = lock.Init(ctx)
+			}
 			if err != nil {
 				return failed(err)
 			}
@@ -38,4 +48,6 @@ when it was deleted by mistake: without it, tokens might begin anew.`,
 			}{made, r})
 		},
 	}
+	layoutFlag(cmd.Flags(), &opts.Layout)
+	return cmd
 }

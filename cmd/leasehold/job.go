@@ -25,12 +25,15 @@ const defaultGrace = 5 * time.Second
 type job struct {
 	*app
 	opts     leasehold.LockOptions
-	layout   string
 	grace    time.Duration
 	lostCode int
 	shell    bool
 
-	argv     []string
+	argv []string
+	// candidate is what the lease comes from, a Lock or an Election.
+	candidate interface {
+		Settle(ctx context.Context) error
+	}
 	place    place
 	signals  chan os.Signal
 	holders  chan leasehold.Info // whom the wait is for
@@ -53,7 +56,8 @@ func (j *job) flags(f *pflag.FlagSet) {
 	f.StringToStringVar(&j.opts.Meta, "meta", nil, "`key=value` to keep in the record; may be repeated")
 	f.Lookup("meta").DefValue = "" // not "[]"
 	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
-	f.StringVar(&j.layout, "layout", "object", "how the lock lies in the store; this version knows object")
+	layoutFlag(f, &j.opts.Layout)
+	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
 	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
 	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
 	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
@@ -92,8 +96,11 @@ func (j *job) check(cmd *cobra.Command, args []string) error {
 		}
 		j.argv = append(shell(), j.argv[0])
 	}
-	if j.layout != "object" {
-		return usage("--layout %q is not in this version: it knows object", j.layout)
+	if j.opts.Sweep && j.opts.Layout != leasehold.LayoutMarker {
+		return usage("--sweep is for --layout %s: with --layout %s a lock is taken over without", leasehold.LayoutMarker, j.opts.Layout)
+	}
+	if j.opts.Existing && !j.opts.Layout.Tokens() {
+		return usage("--existing and --layout %s exclude each other: a marker exists only while the lock is held", j.opts.Layout)
 	}
 	if err := checkCode("lost", j.lostCode); err != nil {
 		return err
@@ -156,6 +163,9 @@ func (j *job) hold(ctx context.Context, lease *leasehold.Lease) run {
 	case errors.Is(err, guardian.ErrTooLate) || status.Expired:
 		r.lost = errors.New("no renewal came through in time")
 	}
+	if r.lost != nil && j.opts.Layout == leasehold.LayoutMarker {
+		r.lost = fmt.Errorf("its TTL of %v was over, and a marker is not renewed", j.opts.TTL)
+	}
 	return r
 }
 
@@ -186,7 +196,10 @@ func (j *job) release(ctx context.Context, lease *leasehold.Lease) {
 	case err == nil:
 		j.talk.note("released %s", j.place.name)
 	case !errors.Is(err, leasehold.ErrLost):
-		j.talk.warn("could not release %s: %s: others may have to wait up to %v longer",
-			j.place.name, oneLine(err), max(time.Until(ends), 0).Round(time.Second))
+		wait := fmt.Sprintf("up to %v longer", max(time.Until(ends), 0).Round(time.Second))
+		if j.opts.Layout == leasehold.LayoutMarker {
+			wait = "until its marker is deleted: see --sweep and leasehold gc"
+		}
+		j.talk.warn("could not release %s: %s: others may have to wait %s", j.place.name, oneLine(err), wait)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,9 +23,12 @@ func (a *app) list() *cobra.Command {
 		Long: `Show all locks under a prefix, in order of their names.
 
 PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the
-beginning of bare names, such as jobs/; without it, all bare names are shown. It
-costs one listing for every thousand objects, and one read for each. AGE is the time
-since the last write, with a ~ if the store does not tell and it is by wall clocks.
+beginning of bare names, such as jobs/; without it, all bare names are shown. The URL
+of a lock with epochs is the beginning of names too. It
+costs one listing for every thousand objects, and one read for each; epochs of one
+lock are one, for a listing more. AGE is the time since the last write, with a ~ if
+the store does not tell and it is by wall clocks. There is a column LAYOUT if any
+lock has another one than object.
 
 "abandoned" is a lock that is held by somebody who looks to be gone. Objects that
 are no locks are shown as such; so it is better to keep locks apart from others.`,
@@ -46,33 +48,41 @@ func (a *app) listAll(ctx context.Context, p place) error {
 	if a.output == "json" {
 		return eachLock(ctx, p, func(i leasehold.Info, foreign error) error { return a.listLine(p, i, foreign) })
 	}
-	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	head := "NAME\tSTATE\tHOLDER\tTOKEN\tAGE\n"
+	rows, special := [][]string{{"NAME", "STATE", "HOLDER", "TOKEN", "AGE", "LAYOUT"}}, false
 	err := eachLock(ctx, p, func(i leasehold.Info, foreign error) error {
-		fmt.Fprint(table, head, row(i, foreign))
-		head = ""
+		rows = append(rows, row(i, foreign))
+		special = special || foreign == nil && i.Layout != leasehold.LayoutObject
 		return nil
 	})
-	if lost := written(table.Flush()); err == nil {
+	if !special {
+		for n := range rows {
+			rows[n] = rows[n][:len(rows[n])-1]
+		}
+	}
+	if lost := a.table(rows); err == nil {
 		err = lost
 	}
 	return err
 }
 
+// table writes rows, of which the first is the head, if there are any others.
+func (a *app) table(rows [][]string) error {
+	if len(rows) == 1 {
+		return nil
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	return written(w.Flush())
+}
+
 // eachLock calls show for each object, with an error if it is not a lock.
 func eachLock(ctx context.Context, p place, show func(i leasehold.Info, foreign error) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	late := time.AfterFunc(patience, cancel) // for each, not for all
-	defer late.Stop()
-	for info, err := range leasehold.List(ctx, p.store, p.key) {
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return &exit{exitUnavailable, fmt.Errorf("the store did not answer for %v: %w", patience, err)}
-		case err != nil && !errors.Is(err, leasehold.ErrForeignObject):
+	for info, err := range leasehold.List(ctx, patient{p.store}, p.key) {
+		if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 			return failed(err)
 		}
-		late.Reset(patience)
 		if err = show(info, err); err != nil {
 			return err
 		}
@@ -96,8 +106,8 @@ func (a *app) listLine(p place, i leasehold.Info, foreign error) (err error) {
 }
 
 // row is one object in the table.
-func row(i leasehold.Info, foreign error) string {
-	state, holder, token, old := "free", "-", "-", "-"
+func row(i leasehold.Info, foreign error) []string {
+	state, holder, token, old, lies := "free", "-", "-", "-", "-"
 	switch {
 	case foreign != nil:
 		state = notLock
@@ -110,12 +120,15 @@ func row(i leasehold.Info, foreign error) string {
 		holder = printable(i.Holder)
 	}
 	if foreign == nil {
-		token = strconv.FormatInt(int64(i.Token), 10)
+		lies = string(i.Layout)
+	}
+	if i.Token != leasehold.NoToken {
+		token = i.Token.String()
 	}
 	if text := age(i); text != "" {
 		old = text
 	}
-	return strings.Join([]string{printable(i.Key), state, holder, token, old}, "\t") + "\n"
+	return []string{printable(i.Key), state, holder, token, old, lies}
 }
 
 // age is how long ago the record was written, or nothing. Where the store does not

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -23,11 +25,12 @@ type place struct {
 	key      string
 	url      string
 	storeURL string
+	layout   leasehold.Layout // that was asked for; empty: any
 }
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
-func locate(ctx context.Context, name string) (place, error) {
-	p := place{name: name, key: name, url: name}
+func locate(ctx context.Context, name string, as leasehold.Layout) (place, error) {
+	p := place{name: name, key: name, url: name, layout: as}
 	var err error
 	if strings.Contains(name, "://") {
 		p.storeURL, p.key, err = storeurl.SplitLock(name)
@@ -53,8 +56,30 @@ func locatePrefix(ctx context.Context, prefix string) (place, error) {
 		if p.storeURL, err = home(); err != nil {
 			return place{}, err
 		}
+		return p, p.open(ctx)
 	}
+	if err := p.open(ctx); err != nil || !isLock(ctx, p.store) {
+		return p, err
+	}
+	// It is a lock's own URL, seen as that of a store of its epochs.
+	storeURL, key, err := storeurl.SplitLock(p.storeURL)
+	if err != nil {
+		return place{}, failed(err)
+	}
+	p.storeURL, p.key = storeURL, key
 	return p, p.open(ctx)
+}
+
+// isLock reports that the objects of a store are epochs of one lock.
+func isLock(ctx context.Context, st store.Store) bool {
+	for entry, err := range (patient{st}).List(ctx, "", "") {
+		if err == nil && strings.HasPrefix(entry.Key, "!") {
+			continue // a signpost, perhaps
+		}
+		lock, _, epoch := layout.Epoch("lock/" + entry.Key)
+		return err == nil && epoch && lock == "lock"
+	}
+	return false
 }
 
 func (p *place) open(ctx context.Context) (err error) {

@@ -36,7 +36,9 @@ in the documentation: no signal can recall a request that is already on its way.
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. Its environment
 has LEASEHOLD_LOCK (the URL), LEASEHOLD_STORE, LEASEHOLD_HOLDER and
 LEASEHOLD_TOKEN, a number that is greater with each acquisition: whatever the
-command writes to can refuse a smaller one.
+command writes to can refuse a smaller one. LEASEHOLD_LAYOUT is that of the lock.
+
+` + layoutHelp + `
 
 ` + exitHelp,
 		Example: `  leasehold run backup -- restic backup /srv
@@ -95,12 +97,13 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	if h.place, h.lock, err = open(ctx, args[0], &h.opts); err != nil {
 		return err
 	}
+	h.candidate = h.lock
 	listen(h.signals)
 	lease, err := h.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	h.talk.note("holding %s as %s, token %d", h.place.name, lease.Holder(), lease.Token())
+	h.talk.note("holding %s as %s%s", h.place.name, lease.Holder(), withToken(lease.Token()))
 	return h.verdict(h.hold(ctx, lease))
 }
 
@@ -116,7 +119,7 @@ func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	}
 	lease, err := h.enter(ctx, h.lock.TryAcquire)
 	held, ok := errors.AsType[*leasehold.HeldError](err)
-	if !ok || !held.Info.Abandoned {
+	if !ok || !held.Info.Abandoned || h.opts.Layout == leasehold.LayoutMarker && !h.opts.Sweep {
 		return lease, err
 	}
 	// Not to wait for a live holder must not mean to be locked out for ever by
@@ -138,34 +141,40 @@ func takeover(ttl time.Duration) time.Duration {
 // enter awaits one attempt, and says what its end means to the user.
 func (h *holding) enter(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
 	lease, err := h.await(ctx, acquire)
-	return lease, h.refused(err)
+	return lease, h.refused(ctx, err)
 }
 
 // refused says what the end of an acquisition means to the user.
-func (h *holding) refused(err error) error {
+func (h *holding) refused(ctx context.Context, err error) error {
 	held, ok := errors.AsType[*leasehold.HeldError](err)
 	switch {
 	case err == nil:
 		return nil
 	case ok:
-		return &exit{h.heldCode, heldBy{h.place.name, h.wait, held}}
+		return &exit{h.heldCode, heldBy{h.place, h.wait, held}}
 	case errors.Is(err, context.DeadlineExceeded) && codeOf(err) == exitUnavailable:
 		return &exit{exitUnavailable, fmt.Errorf("the store of %s did not answer within --wait %v: %w", h.place.name, h.wait.String(), err)}
 	}
-	return failed(err)
+	return explain(ctx, h.place, err)
 }
 
 // A heldBy is a HeldError as the command says it.
 type heldBy struct {
-	name string
-	wait wait
+	place place
+	wait  wait
 	*leasehold.HeldError
 }
 
 func (h heldBy) Error() string {
-	text := fmt.Sprintf("%s is held by %s (token %d)", h.name, h.Info.Holder, h.Info.Token)
+	text := fmt.Sprintf("%s is held by %s", h.place.name, h.Info.Holder)
+	if h.Info.Token != leasehold.NoToken {
+		text += fmt.Sprintf(" (token %v)", h.Info.Token)
+	}
 	if h.wait.limit > 0 {
 		text += fmt.Sprintf(", and --wait %s ran out", h.wait.String())
+	}
+	if h.Info.Abandoned && h.place.layout == leasehold.LayoutMarker {
+		text += "; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc"
 	}
 	return text
 }

@@ -24,6 +24,7 @@ type report struct {
 	Holder     string            `json:"holder,omitempty"` // of a free lock: the last
 	Address    string            `json:"address,omitempty"`
 	Token      leasehold.Token   `json:"token,omitempty"`
+	Layout     leasehold.Layout  `json:"layout,omitempty"` // unless it is object
 	TTL        int64             `json:"ttl_ms,omitempty"`
 	Age        *int64            `json:"age_ms,omitempty"` // not there if the store does not tell
 	Abandoned  bool              `json:"abandoned"`
@@ -36,7 +37,8 @@ type report struct {
 }
 
 func (a *app) status() *cobra.Command {
-	return &cobra.Command{
+	var opts leasehold.LockOptions
+	cmd := &cobra.Command{
 		Use:   "status LOCK",
 		Short: "Tell who holds a lock",
 		Long: `Tell who holds a lock, without touching it.
@@ -48,23 +50,25 @@ in "state". A lock whose holder is gone is shown as held until another takes it:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			p, lock, err := open(ctx, args[0], nil)
+			p, lock, err := open(ctx, args[0], &opts)
 			if err != nil {
 				return err
 			}
-			info, err := lock.Inspect(ctx)
+			info, err := inspect(ctx, p, lock)
 			if err != nil {
-				return failed(err)
+				return err
 			}
 			r := describe(p, info)
 			return a.print(r.text(info), r)
 		},
 	}
+	layoutFlag(cmd.Flags(), &opts.Layout)
+	return cmd
 }
 
 // open finds a lock and makes a candidate for it.
 func open(ctx context.Context, name string, opts *leasehold.LockOptions) (place, *leasehold.Lock, error) {
-	p, err := locate(ctx, name)
+	p, err := locate(ctx, name, opts.Layout)
 	if err != nil {
 		return place{}, nil, err
 	}
@@ -76,11 +80,20 @@ func open(ctx context.Context, name string, opts *leasehold.LockOptions) (place,
 }
 
 func describe(p place, i leasehold.Info) report {
+	if p.layout == "" {
+		p.layout = i.Layout
+	}
 	r := report{
 		Lock: p.url, State: "absent", Holder: i.Holder, Address: i.Address, Token: i.Token,
 		TTL: i.TTL.Milliseconds(), Abandoned: i.Abandoned,
 		AcquiredAt: known(i.AcquiredAt), RenewedAt: known(i.RenewedAt), ExpiresAt: known(i.ExpiresAt),
 		Session: i.Session, Meta: i.Meta, Version: string(i.Version),
+	}
+	if p.layout != leasehold.LayoutObject {
+		r.Layout = p.layout
+	}
+	if !i.Held && !p.layout.Tokens() {
+		r.TTL = 0 // there is no marker that would have one
 	}
 	switch {
 	case i.Held:
@@ -127,8 +140,15 @@ func (r report) text(i leasehold.Info) string {
 	if r.Address != "" {
 		line("address", "%s", printable(r.Address))
 	}
-	line("token", "%d", r.Token)
-	line("ttl", "%v", i.TTL)
+	if r.Token != leasehold.NoToken {
+		line("token", "%v", r.Token)
+	}
+	if r.Layout != "" {
+		line("layout", "%s", r.Layout)
+	}
+	if r.TTL != 0 {
+		line("ttl", "%v", i.TTL)
+	}
 	if r.Age != nil {
 		line("age", "%v since the last write", i.Age.Round(time.Second))
 	}

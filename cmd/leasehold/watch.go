@@ -13,7 +13,8 @@ import (
 )
 
 func (a *app) watch() *cobra.Command {
-	return &cobra.Command{
+	var opts leasehold.LockOptions
+	cmd := &cobra.Command{
 		Use:   "watch LOCK",
 		Short: "Show every change of a lock, as it happens",
 		Long: `Show every change of a lock, as it happens, until a signal comes.
@@ -33,26 +34,28 @@ are known. Nothing is written to the store: watching costs one read for each thi
 of the TTL. --output json gives one object a line, with "change" as above
 ("taken_over") and otherwise the names of leasehold status.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.observe(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.observe(cmd.Context(), args[0], &opts) },
 	}
+	layoutFlag(cmd.Flags(), &opts.Layout)
+	return cmd
 }
 
-func (a *app) observe(ctx context.Context, name string) error {
-	p, lock, err := open(ctx, name, nil)
+func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOptions) error {
+	p, lock, err := open(ctx, name, opts)
 	if err != nil {
 		return err
 	}
 	// What is wrong from the beginning is an error, and not a change.
 	look, done := context.WithTimeout(ctx, patience)
-	info, err := lock.Inspect(look)
+	info, err := inspect(look, p, lock)
 	done()
 	if err != nil {
-		return failed(err)
+		return err
 	}
 	if !info.Held {
 		a.talk.tell("%s is %s: waiting for a holder", name, describe(p, info).State)
 	}
-	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{Renewals: a.verbose, Logger: a.talk.logger()})
+	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{Layout: opts.Layout, Renewals: a.verbose, Logger: a.talk.logger()})
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -92,14 +95,17 @@ func (a *app) change(p place, c leasehold.Change) error {
 	if r.Holder != "" {
 		fmt.Fprintf(&b, "  %s", printable(r.Holder))
 	}
-	if r.Token != 0 {
-		fmt.Fprintf(&b, "  token %d", r.Token)
+	if r.Token != leasehold.NoToken {
+		fmt.Fprintf(&b, "  token %v", r.Token)
 	}
 	if r.Address != "" {
 		fmt.Fprintf(&b, "  %s", printable(r.Address))
 	}
 	if text := age(c.Info); text != "" {
 		fmt.Fprintf(&b, "  age %s", text)
+	}
+	if r.Layout != "" {
+		fmt.Fprintf(&b, "  layout %s", r.Layout)
 	}
 	return a.write(b.String() + "\n")
 }

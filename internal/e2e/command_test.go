@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -52,6 +54,10 @@ func start(t *testing.T, env []string, args ...string) *run {
 	// It ends in the clean-up, which comes after the test's context has ended.
 	r := &run{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), path, args...), done: make(chan struct{})}
 	r.Env = append(os.Environ(), env...)
+	r.Env = append(r.Env, "LEASEHOLD_LAYOUT="+string(underTest))
+	if !renewals() {
+		r.Env = append(r.Env, "LEASEHOLD_SWEEP=true")
+	}
 	r.Stdout, r.Stderr = &r.stdout, &r.stderr
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
@@ -93,7 +99,7 @@ func sites(t *testing.T, test func(t *testing.T, direct site)) {
 		t.Parallel()
 		test(t, site{name: "file", url: "file://" + t.TempDir() + "/lock"})
 	})
-	for _, name := range servers.Names {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := servers.Start(t, name)
@@ -129,7 +135,7 @@ func TestTwoCopiesNeverRunAtOnce(t *testing.T) {
 	}
 	sites(t, func(t *testing.T, at site) {
 		log := filepath.Join(t.TempDir(), "log")
-		job := fmt.Sprintf(`echo "begin $LEASEHOLD_TOKEN" >>%q; sleep 0.01; echo "end $LEASEHOLD_TOKEN" >>%q`, log, log)
+		job := fmt.Sprintf(`echo "begin ${LEASEHOLD_TOKEN-none} $$" >>%q; sleep 0.01; echo "end ${LEASEHOLD_TOKEN-none} $$" >>%q`, log, log)
 		var runs []*run
 		for range copies {
 			runs = append(runs, start(t, at.env, "run", "--wait", "forever", at.url, "--", "sh", "-c", job))
@@ -147,15 +153,29 @@ func TestTwoCopiesNeverRunAtOnce(t *testing.T) {
 		if len(lines) != 2*copies {
 			t.Fatalf("%d lines of %d processes:\n%s", len(lines), copies, text)
 		}
-		last := int64(0)
+		last := leasehold.NoToken
 		for i := 0; i < len(lines); i += 2 {
-			token, _ := strconv.ParseInt(strings.TrimPrefix(lines[i], "begin "), 10, 64)
-			if lines[i+1] != fmt.Sprintf("end %d", token) || token <= last {
-				t.Fatalf("line %d: %q, %q after token %d", i, lines[i], lines[i+1], last)
+			begin, end := strings.Fields(lines[i]), strings.Fields(lines[i+1])
+			token := parseToken(t, begin[1])
+			if begin[0] != "begin" || end[0] != "end" || !slices.Equal(begin[1:], end[1:]) || !later(token, last) {
+				t.Fatalf("line %d: %q, %q after token %v", i, lines[i], lines[i+1], last)
 			}
 			last = token
 		}
 	})
+}
+
+// parseToken reads what a job wrote of its token.
+func parseToken(t *testing.T, word string) leasehold.Token {
+	t.Helper()
+	if word == leasehold.NoToken.String() {
+		return leasehold.NoToken
+	}
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || n < 1 {
+		t.Fatalf("the token of a job was %q", word)
+	}
+	return leasehold.Token(n)
 }
 
 // TestLostAnswers: the first write of each attempt lands and its answer is lost, and
@@ -163,7 +183,7 @@ func TestTwoCopiesNeverRunAtOnce(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for what, every := range map[string]int{"every second answer": 2, "every answer": 1} {
-		for _, name := range servers.Names {
+		for _, name := range serverNames() {
 			t.Run(what+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				var mu sync.Mutex
@@ -181,7 +201,11 @@ func TestLostAnswers(t *testing.T) {
 						return servers.Pass
 					},
 				})
-				r := start(t, through.env, "run", "-v", "--ttl", "3s", "--grace", "500ms", through.url, "--", "sleep", "4")
+				ttl, least := "3s", 4
+				if !renewals() {
+					ttl, least = "20s", 1
+				}
+				r := start(t, through.env, "run", "-v", "--ttl", ttl, "--grace", "500ms", through.url, "--", "sleep", "4")
 				if code := r.code(t); code != 0 {
 					t.Errorf("exit code %d: %s", code, &r.stderr)
 				}
@@ -190,8 +214,8 @@ func TestLostAnswers(t *testing.T) {
 						t.Errorf("it took its own lock for another's: %s", &r.stderr)
 					}
 				}
-				if n := proxy.Counts()[http.MethodPut]; n < 4 {
-					t.Errorf("only %d PUTs: no renewal was tested", n)
+				if n := proxy.Counts()[http.MethodPut]; n < least {
+					t.Errorf("only %d PUTs, want %d at least: no renewal was tested", n, least)
 				}
 				if free := start(t, direct.env, "run", "--wait", "0", direct.url, "--", "true"); free.code(t) != 0 {
 					t.Errorf("the lock was not released: %s", &free.stderr)
@@ -288,7 +312,7 @@ func TestStoreGoesAway(t *testing.T) {
 			p.Refuse()
 		},
 	} {
-		for _, name := range servers.Names {
+		for _, name := range serverNames() {
 			t.Run(how+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				direct, through, proxy := proxied(t, name, nil)

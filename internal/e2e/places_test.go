@@ -1,13 +1,17 @@
-// Package e2e_test runs the library over every store, on real servers.
+// Package e2e_test runs the library and the command over every store, on real servers,
+// in the layout that the variable LEASEHOLD_LAYOUT names.
 package e2e_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -26,7 +30,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	parallel := "6"
+	if testing.Short() { // then nothing is measured, and more may wait at a time
+		parallel = "12"
+	}
+	if err := flag.Set("test.parallel", parallel); err != nil {
 		panic(err)
 	}
 	code := m.Run()
@@ -34,6 +42,22 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(filepath.Dir(built))
 	}
 	os.Exit(code)
+}
+
+// underTest is the layout of all locks here: that of the variable, as for the command.
+var underTest = leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject)))
+
+// renewals reports that leases are renewed. Where they are not, a holder that is gone
+// has to be swept away: every candidate here does.
+func renewals() bool { return underTest != leasehold.LayoutMarker }
+
+// serverNames are the servers that can carry the layout.
+func serverNames() []string {
+	names := slices.Clone(servers.Names)
+	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutMarker {
+		names = append(names, servers.CreateOnly)
+	}
+	return names
 }
 
 // built is the path of the command, if a test has built it.
@@ -47,6 +71,14 @@ type place struct {
 	// requests counts the HTTP requests that reached the place since it was
 	// made, by method; nil where there are none.
 	requests func() map[string]int
+}
+
+// counts are the requests so far, if there are any.
+func (p place) counts() map[string]int {
+	if p.requests == nil {
+		return map[string]int{}
+	}
+	return p.requests()
 }
 
 // everywhere runs test over each kind of store: in memory, in a directory, and on
@@ -69,7 +101,7 @@ func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 		}
 		return st
 	}})
-	for _, name := range servers.Names {
+	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := servers.Start(t, name)

@@ -40,7 +40,8 @@ type Epochs struct {
 
 func (e Epochs) String() string { return Object{e.Store, e.Key}.String() }
 
-func (e Epochs) name() string {
+// Name is the layout's name in its records.
+func (e Epochs) Name() string {
 	if e.IfMatch {
 		return EpochsIfMatchName
 	}
@@ -170,7 +171,7 @@ var errMoved = errors.New("the epochs change faster than they can be read")
 
 // read reads the n-th epoch.
 func (e Epochs) read(ctx context.Context, n int64, unless store.Version) (Snapshot, error) {
-	s, err := get(ctx, e.Store, EpochKey(e.Key, n), e.name(), unless)
+	s, err := get(ctx, e.Store, EpochKey(e.Key, n), e.Name(), unless)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -270,7 +271,7 @@ func (e Epochs) create(ctx context.Context, n int64, r protocol.Record) (Snapsho
 }
 
 func (e Epochs) put(ctx context.Context, n int64, r protocol.Record, only store.Condition) (Snapshot, error) {
-	s, err := put(ctx, e.Store, EpochKey(e.Key, n), e.name(), r, only)
+	s, err := put(ctx, e.Store, EpochKey(e.Key, n), e.Name(), r, only)
 	if err != nil {
 		return Snapshot{}, err
 	}

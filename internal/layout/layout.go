@@ -167,7 +167,6 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 
 // WriteDone makes of the answer of a Write what the candidate wants to know.
 func WriteDone(s Snapshot, err error) protocol.WriteDone {
-	return protocol.WriteDone{
-		Version: s.Version, Epoch: s.Record.Epoch, Err: err, Fatal: Final(err) && !errors.Is(err, store.ErrUnknownOutcome),
-	}
+	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)
+	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Fatal: void && Final(err)}
 }

@@ -82,6 +82,7 @@ func (m Marker) Expire(ctx context.Context, dry bool) (time.Duration, error) {
 }
 
 func (m Marker) sweep(ctx context.Context, expect protocol.Version, dry bool) (time.Duration, error) {
+	began := time.Now()
 	s, err := m.Look(ctx, "")
 	if err == nil && s.Record.Held {
 		err = dated(ctx, m.Store, m.Key+".clock", &s)
@@ -100,6 +101,8 @@ func (m Marker) sweep(ctx context.Context, expect protocol.Version, dry bool) (t
 		why = "it is another tool's"
 	case !told:
 		why = "the store does not tell the time"
+	case time.Since(began) > protocol.Margin(s.Record.TTL):
+		why = "the store is slow, and by now it may be another one"
 	case age < protocol.Stale(s.Record.TTL):
 		why = fmt.Sprintf("it is %v old, and its TTL and margin are %v", age, protocol.Stale(s.Record.TTL))
 	}

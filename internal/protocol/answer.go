@@ -25,6 +25,7 @@ func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 // own, or the same request delivered twice, may be what it collided with.
 func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 	c.writeErrs++
+	c.deleting = c.deleting && !ev.Void
 	c.obs.fresh = false
 	c.due = now.Clock
 	if !ev.Fatal {
@@ -166,6 +167,7 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		c.due = now.Clock
 	default:
 		c.phase, c.want = held, nothing
+		c.leases(a.t0)
 		c.due = a.t0 + Renewal(a.record.TTL)
 		out.add(Granted{})
 	}

@@ -142,6 +142,8 @@ type Candidate struct {
 
 	lease    Record        // the lease held, or held last
 	deadline time.Duration // it is valid before this
+	passed   bool          // it is over, and its record stands until the next user claims
+	streak   streak
 	deleting bool          // its object may be on its way to be deleted
 	orphan   bool          // the lease came after its user had gone
 	until    time.Duration // when to give up settling what nobody waits for
@@ -193,6 +195,12 @@ func (c *Candidate) Observed() (r Record, v Version, exists bool) {
 // answer: until the next Acquire there is nothing to drive.
 func (c *Candidate) Idle() bool {
 	return c.phase == clear && c.busy == none && !c.wanting()
+}
+
+// Settled reports that no write of the candidate is under way, or may yet land, that
+// somebody would have to free.
+func (c *Candidate) Settled() bool {
+	return c.phase == clear && c.want == nothing && len(c.attempts) == 0 && (c.busy == none || c.busy == reading)
 }
 
 // Wake is the reading of the clock at which the driver must pass in a Tick, and
@@ -270,12 +278,16 @@ func (c *Candidate) settle(current Version) {
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
 func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	c.obs.known, c.obs.fresh = true, true
+	heir := c.talk.heir // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
 	c.talk.sees(c.obs.record, r, now)
 	lookedOn := c.told.WriteID != "" && c.told.SameLease(c.obs.record)
 	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
 	c.obs.top = max(c.obs.top, r.Token, r.Epoch)
 	c.news = true
+	if !c.mine(r) {
+		c.streak.rested = false
+	}
 	switch {
 	case c.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
@@ -286,7 +298,7 @@ func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// Only a courtesy: the conditional write decides.
 		c.obs.takeable += Renewal(r.TTL) + Margin(r.TTL) + c.spread(r.TTL/10)
-	case c.cfg.Follow && lookedOn && r.Successor == "":
+	case c.cfg.Follow && lookedOn && r.Successor == "" && !heir:
 		c.obs.takeable += c.spread(c.frequent(r)) // they all look at about this time
 	}
 }
@@ -342,6 +354,9 @@ func First(cfg Config, writeID string, date, wall time.Time) Record {
 
 // SameLease reports that two records that are held tell of one lease.
 func (r Record) SameLease(other Record) bool {
+	if r.Token == 0 && r.AcquiredAt.UnixMilli() != other.AcquiredAt.UnixMilli() {
+		return false // nothing else tells two leases of one candidate apart
+	}
 	return r.Token == other.Token && r.Incarnation() == other.Incarnation()
 }
 

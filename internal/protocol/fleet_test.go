@@ -46,8 +46,8 @@ var ways = []way{
 // request without bound, deliver it twice or never, and lose any answer. Every choice
 // comes from choose, so one sequence of choices is one history.
 //
-// Of markers less is promised: a delete must arrive once, before its sender stops
-// waiting for the answer and before the lease ends that it is sent under, or never.
+// Of markers less is promised: a delete must arrive once, before the lease ends that it
+// is sent under, or never.
 type fleet struct {
 	way
 	choose    func(n int) int // from 0 to n-1
@@ -430,7 +430,6 @@ func (f *fleet) tick(m *member) {
 func (f *fleet) giveUp(m *member) {
 	if c := m.asked; c != nil {
 		c.over = true
-		f.net = slices.DeleteFunc(f.net, func(r *request) bool { return r == c.waits && r.expires != 0 })
 		f.resume(c)
 	}
 }
@@ -442,7 +441,16 @@ func (f *fleet) user(m *member) {
 			f.step(m, protocol.GiveUp{})
 		}
 		m.leased = false
-		f.step(m, protocol.Release{})
+		pass := f.choose(2) == 0
+		f.step(m, protocol.Release{Pass: pass})
+		switch {
+		case !pass:
+		case f.choose(4) == 0:
+			f.step(m, protocol.Drop{})
+		case !m.leased && !m.wants:
+			m.wants = true
+			f.step(m, protocol.Acquire{Wait: true})
+		}
 	case m.wants && f.choose(3) == 0:
 		f.step(m, protocol.Cancel{})
 	case !m.wants:

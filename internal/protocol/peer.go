@@ -35,6 +35,7 @@ type talk struct {
 	known  string        // the Version of its last word
 	fails  int           // of questions, in a row
 	quiet  time.Duration // no look is needed before this
+	heir   bool          // it said that we go first
 	again  bool          // what the look under way shows is too old
 }
 
@@ -106,6 +107,7 @@ func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 		c.trust(w, now)
 	case w.Free && (w.Successor == "" || w.Successor == c.cfg.Holder):
 		c.lookAfter(0, now)
+		t.heir = w.Successor != ""
 		if p := ev.Proof; p != nil && c.busy == none && !p.Record.Held && p.Record.Token == r.Token {
 			c.found(*p, now, out)
 		}

@@ -170,7 +170,7 @@ func decode(layout string, body []byte) (Record, error) {
 		return Record{}, fmt.Errorf("it has format %d, which does not exist", format)
 	}
 	var r Record
-	if err := f.take("layout", &r.Layout); err != nil {
+	if err = f.take("layout", &r.Layout); err != nil {
 		return Record{}, err
 	}
 	if layout == AnyLayout {

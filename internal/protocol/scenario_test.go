@@ -154,6 +154,14 @@ func (s *script) configure(words []string) {
 			s.cfg.Follow = true
 		case "peers":
 			s.cfg.Follow, s.cfg.Peers = true, true
+		case "numbered":
+			s.cfg.Numbered = true
+		case "tokenless":
+			s.cfg.Tokenless = true
+		case "write-once":
+			s.cfg.WriteOnce = true
+		case "sweep":
+			s.cfg.Sweep = true
 		case "retries":
 			for pause := range strings.SplitSeq(value, ",") {
 				s.cfg.Retries = append(s.cfg.Retries, s.duration(pause))
@@ -177,10 +185,14 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Cancel{}
 	case "release":
 		e := protocol.Release{}
-		if len(args) > 0 {
-			e.Successor = args[0]
+		for _, arg := range args {
+			if e.Pass = arg == "pass"; !e.Pass {
+				e.Successor = arg
+			}
 		}
 		return e
+	case "drop":
+		return protocol.Drop{}
 	case "watch":
 		return protocol.Watch{On: args[0] == "on"}
 	case "give-up":
@@ -194,11 +206,17 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Heard{Err: err}
 	case "leads", "late", "freed", "stranger": // FIELD VALUE …
 		return s.heard(name, args)
-	case "written": // VERSION
-		return protocol.WriteDone{Version: protocol.Version(args[0])}
+	case "written": // VERSION [epoch N]
+		return protocol.WriteDone{Version: protocol.Version(args[0]), Epoch: s.epoch(args)}
+	case "deleted":
+		return protocol.WriteDone{}
+	case "gone": // where a lock that is free is no object
+		return protocol.ReadDone{Shown: protocol.Found, Record: protocol.Record{TTL: s.cfg.TTL}}
 	case "unwritten": // REASON… [fatal]
 		err, fatal := failure(args)
 		return protocol.WriteDone{Err: err, Fatal: fatal}
+	case "void": // REASON…
+		return protocol.WriteDone{Err: errors.New(strings.Join(args, " ")), Void: true}
 	case "unread":
 		err, fatal := failure(args)
 		return protocol.ReadDone{Err: err, Fatal: fatal}
@@ -245,6 +263,10 @@ func (s *script) record(args []string) protocol.Record {
 			r.Address = args[i+1]
 		case "write_id":
 			r.WriteID = args[i+1]
+		case "epoch":
+			r.Epoch = s.epoch(args)
+		case "opaque":
+			r.Opaque = true
 		case "unknown":
 			r.Unknown = map[string]json.RawMessage{args[i+1]: json.RawMessage("true")}
 		default:
@@ -252,6 +274,14 @@ func (s *script) record(args []string) protocol.Record {
 		}
 	}
 	return r
+}
+
+// epoch is the number that follows the word.
+func (s *script) epoch(args []string) (n int64) {
+	if i := slices.Index(args, "epoch"); i >= 0 {
+		n, _ = strconv.ParseInt(args[i+1], 10, 64)
+	}
+	return n
 }
 
 // heard makes the word of the leader whose records "found" makes: its incarnation
@@ -314,6 +344,9 @@ func (s *script) show(action protocol.Action) string {
 		}
 		text := fmt.Sprintf("write #%d %v %s: token %d, ttl %v, id %s, for %v at most",
 			len(s.wrote), a.Op, condition, a.Record.Token, a.Record.TTL, a.Record.WriteID, a.Timeout)
+		if a.Record.Previous > 0 {
+			text += fmt.Sprintf(", previous %d", a.Record.Previous)
+		}
 		for _, name := range slices.Sorted(maps.Keys(a.Record.Unknown)) {
 			text += ", " + name
 		}

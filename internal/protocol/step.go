@@ -20,7 +20,11 @@ type (
 	// answers with one Released.
 	Release struct {
 		Successor string // the holder that may go first; empty: none
+		// Pass: another user of this candidate waits, and will Acquire next.
+		Pass bool
 	}
+	// Drop: nobody is there after all to take what a Release has passed on.
+	Drop struct{}
 	// Watch: look at the lock even while nobody wants it, or no longer.
 	Watch struct{ On bool }
 	// GiveUp: the lease is no longer valid, though the work under it has not
@@ -43,7 +47,8 @@ type (
 		Version Version
 		Epoch   int64 // the number of the object that was written, if it has one
 		Err     error
-		Fatal   bool // nothing landed and to try again is pointless
+		Void    bool // nothing of it has landed, or will
+		Fatal   bool // and to try again is pointless
 	}
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
@@ -63,6 +68,7 @@ type (
 func (Acquire) event()   {}
 func (Cancel) event()    {}
 func (Release) event()   {}
+func (Drop) event()      {}
 func (Watch) event()     {}
 func (GiveUp) event()    {}
 func (ReadDone) event()  {}
@@ -185,7 +191,12 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.cancel(now, &out)
 	case Release:
 		c.successor = ev.Successor
-		c.release(now)
+		if !ev.Pass || !c.pass(now, &out) {
+			c.streak.on = c.streak.on && ev.Pass
+			c.release(now)
+		}
+	case Drop:
+		c.drop(now)
 	case Watch:
 		c.watch(ev.On)
 	case GiveUp:
@@ -237,11 +248,19 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	// tells; so a lock that nobody else uses costs one request. What we know of
 	// a holder may be old too, and it is read again before anybody is told.
 	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
+	if c.passed && c.mine(c.obs.record) {
+		c.obs.fresh = true // for a moment it is nobody's
+	}
 	if c.cfg.Numbered && now.Clock-max(c.obs.first, c.pace.looked) > recent {
 		c.obs.fresh = false // the next number may have been used and collected since
 	}
 	c.contacted, c.readErrs, c.writeErrs, c.slow = false, 0, 0, 0
-	c.told, c.due, c.pace.poll = Record{}, 0, 0
+	c.told, c.due, c.pace.poll, c.passed = Record{}, 0, 0, false
+	if s := &c.streak; ev.Wait && s.on && s.over(c.rest()) {
+		// Those who wait elsewhere cannot see a lock that is free for a moment only.
+		c.obs.fresh, c.due = false, s.ended+c.rest()
+		s.on, s.rested = false, true
+	}
 }
 
 func (c *Candidate) watch(on bool) {
@@ -277,7 +296,7 @@ func (c *Candidate) release(now Now) {
 }
 
 func (c *Candidate) startFreeing(now Now) {
-	c.phase = freeing
+	c.phase, c.streak.ended = freeing, now.Clock
 	// From here on no earlier write may be taken for a lease again: the release
 	// may land after we have looked, and the next lease needs a token of its own
 	// (rule A8).
@@ -393,7 +412,11 @@ func (c *Candidate) free(now Now, out *actions) {
 	case c.cfg.Tokenless && (c.deleting || c.deadline-now.Clock < c.cfg.TTL/enoughLeft):
 		// The record is deleted, and no condition would keep a delete that comes
 		// late from removing the next holder's. So none is sent when too little is
-		// left, and no second one while the first may still be on its way.
+		// left, no second one while the first may still be on its way, and till then
+		// not even we take the lock anew.
+		if c.deleting {
+			c.obs.takeable = max(c.obs.takeable, c.deadline)
+		}
 		c.released(ErrTooLate, out)
 	default:
 		r := c.obs.record

@@ -21,6 +21,11 @@ type ProxyOptions struct {
 	// gofakes3.
 	DropConditions bool
 
+	// DropIfMatch takes only If-Match from every PUT, so that the server becomes one
+	// that knows of no other condition than "create if absent". It too must be one
+	// that checks no signatures.
+	DropIfMatch bool
+
 	// Fault, if set, decides what becomes of a request: the n-th of its method
 	// since the start, counted from 1. It is called from several goroutines.
 	Fault func(r *http.Request, n int) Fault
@@ -247,9 +252,13 @@ func (p *Proxy) pass(r *http.Request, body []byte) (reply, error) {
 	if len(body) == 0 {
 		out.Body = http.NoBody
 	}
-	if p.opts.DropConditions && r.Method == http.MethodPut {
-		out.Header.Del("If-Match")
-		out.Header.Del("If-None-Match")
+	if r.Method == http.MethodPut {
+		if p.opts.DropConditions || p.opts.DropIfMatch {
+			out.Header.Del("If-Match")
+		}
+		if p.opts.DropConditions {
+			out.Header.Del("If-None-Match")
+		}
 	}
 	answer, err := p.forward.RoundTrip(out)
 	if err != nil {

@@ -53,6 +53,29 @@ func TestProxyDropsConditions(t *testing.T) {
 	}
 }
 
+// A stale If-Match changes nothing on the server itself and is no obstacle behind the
+// proxy, while "create if absent" is kept in both places.
+func TestCreateOnly(t *testing.T) {
+	for name, want := range map[string]int{"gofakes3": http.StatusPreconditionFailed, servers.CreateOnly: 0} {
+		t.Run(name, func(t *testing.T) {
+			srv := servers.Start(t, name)
+			client, bucket := srv.Client(), srv.Bucket(t)
+			if err := putAbsent(t.Context(), client, bucket, "k"); err != nil {
+				t.Fatal(err)
+			}
+			if err := putAbsent(t.Context(), client, bucket, "k"); status(err) != http.StatusPreconditionFailed {
+				t.Errorf("the second create gives %v, want 412", err)
+			}
+			_, err := client.PutObject(t.Context(), &s3.PutObjectInput{
+				Bucket: &bucket, Key: aws.String("k"), Body: strings.NewReader("y"), IfMatch: aws.String(`"stale"`),
+			}, once)
+			if status(err) != want || want == 0 && err != nil {
+				t.Errorf("a write over another version gives %v, want status %d", err, want)
+			}
+		})
+	}
+}
+
 func TestProxyFaults(t *testing.T) {
 	srv := servers.Start(t, "gofakes3")
 	for _, c := range []struct {

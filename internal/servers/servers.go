@@ -35,6 +35,11 @@ import (
 // Names are the servers that keep to the conditions of a write, quickest first.
 var Names = []string{"gofakes3", "versitygw", "minio"}
 
+// CreateOnly is the name of a server that knows of one condition only, "create if
+// absent", and writes over whatever a request with If-Match does not name: gofakes3
+// behind a proxy with [ProxyOptions.DropIfMatch].
+const CreateOnly = "create-only"
+
 // without is the environment variable that leaves servers out.
 const without = "LEASEHOLD_TEST_WITHOUT"
 
@@ -71,6 +76,11 @@ type Server struct {
 // its own.
 func Start(t testing.TB, name string) *Server {
 	t.Helper()
+	if name == CreateOnly {
+		s := Start(t, "gofakes3")
+		s.Name, s.Endpoint = name, StartProxy(t, s.Endpoint, &ProxyOptions{DropIfMatch: true}).Endpoint
+		return s
+	}
 	skipLeftOut(t, name)
 	path, err := Binary(t.Context(), name)
 	if err != nil {

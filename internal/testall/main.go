@@ -3,8 +3,10 @@
 //	go run ./internal/testall [flags] [packages]
 //
 // It builds the pinned object-storage servers, runs go test over the packages
-// (./... unless some are named), compiles the packages and their tests for the
-// platforms that this machine is not, and ends with one line:
+// (./... unless some are named), then those whose tests are about locks once more over
+// each of the other layouts, the long ones in their short forms (unless packages are
+// named or -layouts=false), compiles the packages and their tests for the platforms
+// that this machine is not, and ends with one line:
 //
 //	812 passed, 0 failed, 3 skipped
 //
@@ -27,12 +29,20 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/servers"
+)
+
+// layouts are those besides the default one that tests are run over, and layered the
+// packages whose tests care.
+var (
+	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
+	layered = []string{".", "./cmd/leasehold", "./internal/e2e"}
 )
 
 // without is the environment variable by which servers are left out.
@@ -58,6 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		verbose = flags.Bool("v", false, "show the output of tests that pass, too")
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
+		all     = flags.Bool("layouts", true, "test the other layouts too")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -67,6 +78,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	packages := flags.Args()
 	if len(packages) == 0 {
 		packages = []string{"./..."}
+	} else {
+		*all = false
 	}
 	test := []string{
 		"test", "-json", "-timeout", "30m", "-count", strconv.Itoa(*count),
@@ -75,7 +88,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
 	built := buildServers(ctx, t)
-	goTest(ctx, t, append(test, packages...), built, stderr)
+	goTest(ctx, t, append(slices.Clone(test), packages...), "object", built, stderr)
+	if *all {
+		for _, layout := range layouts {
+			t.printf("\nthe layout %s, -short:\n", layout)
+			args := append(slices.Clone(test), "-short", "-ldflags", "-X "+module+".defaultLayout="+layout)
+			goTest(ctx, t, append(args, layered...), layout, built, stderr)
+		}
+	}
 	for _, p := range platforms {
 		crossVet(ctx, t, p[0], p[1], packages)
 	}
@@ -133,18 +153,19 @@ func build(ctx context.Context, t *tally, name string, begun time.Time) error {
 	}
 }
 
-// goTest runs go test and feeds what it says to t.
-func goTest(ctx context.Context, t *tally, args []string, built outcome, stderr io.Writer) {
+// goTest runs go test over a layout and feeds what it says to t.
+func goTest(ctx context.Context, t *tally, args []string, layout string, built outcome, stderr io.Writer) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr = t, stderr
+	cmd.Env = append(os.Environ(), "LEASEHOLD_LAYOUT="+layout)
 	if len(built.broken) > 0 {
 		left := append([]string{os.Getenv(without)}, built.broken...)
-		cmd.Env = append(os.Environ(), without+"="+strings.Join(left, ","))
+		cmd.Env = append(cmd.Env, without+"="+strings.Join(left, ","))
 	}
-	before, begun := t.failed, time.Now()
+	before, passed, begun := t.failed, t.passed, time.Now()
 	err := runGroup(cmd)
 	t.end()
-	if err == nil && t.passed == 0 {
+	if err == nil && t.passed == passed {
 		err = errors.New("no test was run")
 	}
 	if err != nil && t.failed == before {

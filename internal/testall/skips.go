@@ -19,6 +19,10 @@ var allowed = []struct {
 	{regexp.MustCompile(`left out by ` + without), "the caller asked for it"},
 	{regexp.MustCompile(`-short`), "the caller asked for it"},
 	{regexp.MustCompile(`no storetest\.Planter`), "what a store in memory cannot hold, it cannot show"},
+	{regexp.MustCompile(`the same in every layout`), "it is run over the default layout"},
+	{regexp.MustCompile(`^(to )?a (plain )?marker\b`), "that is another thing with markers, which have tests of their own"},
+	{regexp.MustCompile(`a holder that does not renew its marker|the layout marker does not renew leases`), "a plain marker's lease ends with its TTL"},
+	{regexp.MustCompile(`only markers are shared with other tools|candidates that sweep markers`), "the markers' weaknesses are tested where they are"},
 	{regexp.MustCompile(`s3rver cannot be installed here`), "s3rver is the second of two negative controls"},
 }
 
@@ -42,6 +46,10 @@ func (s skip) String() string {
 // printed follows, indented deeper.
 var logged = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
 
+// scripted matches what a script logs last that is left out: its whole log, with the
+// line that says why at the end.
+var scripted = regexp.MustCompile(`^WORK=.*> (?:\[[^]]*\] )*skip '([^']*)'$`)
+
 // reason is the last thing that a skipped test logged, on one line.
 func reason(said []string) string {
 	var words []string
@@ -54,5 +62,9 @@ func reason(said []string) string {
 		}
 		words = append(words, strings.Fields(line)...)
 	}
-	return strings.Join(words, " ")
+	text := strings.Join(words, " ")
+	if m := scripted.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return text
 }

@@ -112,6 +112,19 @@ func TestSkipReasons(t *testing.T) {
 	}
 }
 
+// A script that is left out logs all that it knows, and at the end why.
+func TestReasonOfScript(t *testing.T) {
+	said := []string{
+		"    cmd.go:380: the same in every layout\n",
+		"    testscript.go:609: WORK=$WORK\n", "        PATH=/bin:/usr/bin\n", "        \n",
+		"        > [!object] skip 'the same in every layout'\n", "        \n",
+		"--- SKIP: TestScripts/demo (0.00s)\n",
+	}
+	if got := reason(said); got != "the same in every layout" {
+		t.Errorf("the reason is %q", got)
+	}
+}
+
 // In CI only the skip with an allowed reason is a skip.
 func TestSkipsInCI(t *testing.T) {
 	var out strings.Builder
@@ -208,7 +221,7 @@ func TestNothingRunIsAFailure(t *testing.T) {
 	} {
 		var out, stderr strings.Builder
 		tally := &tally{out: &out}
-		goTest(t.Context(), tally, tc.args, outcome{}, &stderr)
+		goTest(t.Context(), tally, tc.args, "object", outcome{}, &stderr)
 		if tally.failed != 1 || !strings.Contains(out.String(), tc.want) {
 			t.Errorf("go %s: %d failed, want 1 and %q in:\n%s", strings.Join(tc.args, " "), tally.failed, tc.want, out.String())
 		}
@@ -222,12 +235,13 @@ func TestBrokenServerIsLeftOut(t *testing.T) {
 import ("os"; "testing")
 func TestX(t *testing.T) {
 	if got := os.Getenv("LEASEHOLD_TEST_WITHOUT"); got != "minio,versitygw" { t.Fatal(got) }
+	if got := os.Getenv("LEASEHOLD_LAYOUT"); got != "epochs" { t.Fatal(got) }
 }
 `)
 	t.Setenv(without, "minio")
 	var out, stderr strings.Builder
 	tally := &tally{out: &out}
-	goTest(t.Context(), tally, []string{"test", "-json", "./..."}, outcome{broken: []string{"versitygw"}}, &stderr)
+	goTest(t.Context(), tally, []string{"test", "-json", "./..."}, "epochs", outcome{broken: []string{"versitygw"}}, &stderr)
 	if tally.passed != 1 || tally.failed != 0 {
 		t.Errorf("%d passed, %d failed; want 1, 0:\n%s%s", tally.passed, tally.failed, out.String(), stderr.String())
 	}
@@ -255,7 +269,7 @@ func TestEndedContextIsAFailure(t *testing.T) {
 	cancel()
 	var out, stderr strings.Builder
 	tally := &tally{out: &out}
-	goTest(ctx, tally, []string{"test", "-json", "./..."}, outcome{}, &stderr)
+	goTest(ctx, tally, []string{"test", "-json", "./..."}, "object", outcome{}, &stderr)
 	crossVet(ctx, tally, "windows", "amd64", []string{"./..."})
 	if tally.failed != 2 {
 		t.Errorf("%d failed, want 2:\n%s", tally.failed, out.String())

@@ -157,6 +157,7 @@ func (s *Store) Close() {
 	s.late.Wait()
 }
 
+// VersionOf is that of the store it wraps, or empty.
 func (s *Store) VersionOf(body []byte) store.Version {
 	if h, ok := s.inner.(store.Hashed); ok {
 		return h.VersionOf(body)

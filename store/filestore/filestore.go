@@ -280,10 +280,10 @@ func read(path string) (*store.Object, error) {
 	return &store.Object{Body: body, Version: version(body), LastModified: info.ModTime()}, nil
 }
 
-// version names a body by the first 128 bits of its SHA-256.
 // VersionOf makes the store a [store.Hashed].
 func (s *Store) VersionOf(body []byte) store.Version { return version(body) }
 
+// version names a body by the first 128 bits of its SHA-256.
 func version(body []byte) store.Version {
 	sum := sha256.Sum256(body)
 	return store.Version(hex.EncodeToString(sum[:16]))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,15 +17,11 @@ import (
 )
 
 // List yields objects in byte order of their keys, a page of up to 1000 for each
-// request: see [store.Store].
+// request: see [store.Store]. A directory bucket (S3 Express) lists in no order and
+// does not begin where it is told to, so all of its pages below the last slash of the
+// prefix are read before the first object is yielded.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		if strings.HasSuffix(s.bucket, "--x-s3") {
-			// A directory bucket (S3 Express) lists in no order and knows no
-			// StartAfter. Locks need neither.
-			yield(store.Entry{}, &store.Error{Op: "list", Key: prefix, Kind: store.ErrInvalid, Cause: errors.New("this version cannot list a directory bucket, which has no order")})
-			return
-		}
 		if !utf8.ValidString(prefix) {
 			yield(store.Entry{}, &store.Error{Op: "list", Key: prefix, Kind: store.ErrInvalid, Cause: errors.New("the prefix is not valid UTF-8")})
 			return
@@ -32,11 +29,64 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		if !beginsKeys(prefix) {
 			return // MinIO would refuse to look
 		}
+		if strings.HasSuffix(s.bucket, directoryBucket) {
+			s.listDirectory(ctx, prefix, after)(yield)
+			return
+		}
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + prefix)}
 		if after != "" {
 			in.StartAfter = aws.String(s.prefix + after)
 		}
 		last := aws.ToString(in.StartAfter)
+		for entry, err := range s.pages(ctx, in, prefix) {
+			// Who reads a listing to find the highest key relies on its order, so
+			// a server that has none must not pass.
+			key := s.prefix + entry.Key
+			if err == nil && key <= last {
+				err = (&call{op: "list", key: prefix}).fail(ctx, fmt.Errorf("the server lists %q after %q: not in byte order", key, last))
+			}
+			if last = key; err == nil && store.CheckKey("list", entry.Key) != nil {
+				continue // no store wrote it: "logs/" for a folder, say
+			}
+			if !yield(entry, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// directoryBucket is how the names of directory buckets end.
+const directoryBucket = "--x-s3"
+
+func (s *Store) listDirectory(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		full := s.prefix + prefix
+		in := &s3.ListObjectsV2Input{Bucket: &s.bucket}
+		if slash := strings.LastIndexByte(full, '/'); slash >= 0 { // it takes no other prefix
+			in.Prefix = aws.String(full[:slash+1])
+		}
+		var entries []store.Entry
+		for entry, err := range s.pages(ctx, in, prefix) {
+			if err != nil {
+				yield(store.Entry{}, err)
+				return
+			}
+			if strings.HasPrefix(entry.Key, prefix) && entry.Key > after && store.CheckKey("list", entry.Key) == nil {
+				entries = append(entries, entry)
+			}
+		}
+		slices.SortFunc(entries, func(a, b store.Entry) int { return strings.Compare(a.Key, b.Key) })
+		for _, entry := range entries {
+			if !yield(entry, nil) {
+				return
+			}
+		}
+	}
+}
+
+// pages yields what the server lists, as it lists it. An error is the last.
+func (s *Store) pages(ctx context.Context, in *s3.ListObjectsV2Input, prefix string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
 		for {
 			c := &call{op: "list", key: prefix}
 			page, err := s.client.ListObjectsV2(ctx, in, c.options)
@@ -45,19 +95,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 				return
 			}
 			for i := range page.Contents {
-				key := aws.ToString(page.Contents[i].Key)
-				// Who reads a listing to find the highest key relies on
-				// its order, so a server that has none must not pass.
-				if key <= last {
-					yield(store.Entry{}, c.fail(ctx, fmt.Errorf("the server lists %q after %q: not in byte order", key, last)))
-					return
-				}
-				last = key
-				entry := s.entry(&page.Contents[i])
-				if store.CheckKey("list", entry.Key) != nil {
-					continue // no store wrote it: "logs/" for a folder, say
-				}
-				if !yield(entry, nil) {
+				if !yield(s.entry(&page.Contents[i]), nil) {
 					return
 				}
 			}

@@ -249,18 +249,6 @@ func TestListRefusesWhatItCannotTrust(t *testing.T) {
 	}
 }
 
-func TestListOfDirectoryBucket(t *testing.T) {
-	st, err := s3store.New(s3.New(s3.Options{Region: "us-east-1"}), "bucket--use1-az4--x-s3", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for entry, err := range st.List(t.Context(), "", "") {
-		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "directory bucket") {
-			t.Errorf("List gives %v, %v", entry, err)
-		}
-	}
-}
-
 func TestListOfImpossiblePrefix(t *testing.T) {
 	st, asked := lister(t, page{Contents: keys("a")})
 	if got, err := drain(t.Context(), st, "a//", ""); err != nil || got != nil {

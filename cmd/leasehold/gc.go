@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+)
+
+// leastAge is how old an object must be at least to be collected.
+const leastAge = 24 * time.Hour
+
+func (a *app) gc() *cobra.Command {
+	var opts leasehold.CollectOptions
+	cmd := &cobra.Command{
+		Use:   "gc PREFIX",
+		Short: "Delete what is left of the past of locks",
+		Long: `Delete what is left of the past of the locks under a prefix.
+
+PREFIX is as for leasehold list. Each object that is deleted is shown, with its age
+by the store's own clock and the reason:
+
+  past epoch      of a lock with epochs: older than --age, and not the last object of
+                  one of its last --keep leases. The highest of a lock always stays.
+                  Holders do the same now and then; so this is for locks that nobody
+                  takes any more, and for who cannot wait.
+  expired marker  its TTL and margin are over, so its holder is gone. Other tools'
+                  markers stay. A marker that is made at this very moment may be hit:
+                  nothing can keep a delete from that.
+
+Nothing is deleted from a store that does not tell its time. What concerns one lock
+does not keep the others from being collected; the exit code is that of the first
+error.`,
+		Example: `  leasehold gc --dry-run s3://bucket/locks
+  leasehold gc --keep 1000 --age 720h jobs/`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case opts.Keep < 1:
+				return usage("--keep %d is less than 1", opts.Keep)
+			case opts.Age < leastAge:
+				return usage("--age %v is less than %v: a request may be on its way for so long, and must not make anew what was deleted", opts.Age, leastAge)
+			}
+			p, err := locatePrefix(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.collect(cmd.Context(), p, &opts)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&opts.Keep, "keep", 100, "how many leases of the past stay, of each lock")
+	f.DurationVar(&opts.Age, "age", leastAge, "what is younger stays")
+	f.BoolVar(&opts.DryRun, "dry-run", false, "delete nothing, and show what would be")
+	return cmd
+}
+
+// collect shows as much as it does, also when it then fails.
+func (a *app) collect(ctx context.Context, p place, opts *leasehold.CollectOptions) error {
+	deleted, verb := 0, "deleted"
+	if opts.DryRun {
+		verb = "would be deleted"
+	}
+	var failure error
+	for c, err := range leasehold.Collect(ctx, patient{p.store}, p.key, opts) {
+		switch {
+		case err == nil:
+			deleted++
+			if err = a.collected(p, c, !opts.DryRun); err != nil {
+				return err
+			}
+		case failure == nil:
+			failure = failed(err)
+		default:
+			a.talk.warn("%s", oneLine(err))
+		}
+	}
+	objects := "objects"
+	if deleted == 1 {
+		objects = "object"
+	}
+	a.talk.tell("%d %s %s", deleted, objects, verb)
+	return failure
+}
+
+// collected writes one object.
+func (a *app) collected(p place, c leasehold.Collected, deleted bool) error {
+	if a.output != "json" {
+		return a.write(fmt.Sprintf("%s  %v  %s\n", printable(c.Key), c.Age.Round(time.Second), c.Why))
+	}
+	url, err := urlOf(p.storeURL, c.Key)
+	if err != nil {
+		return failed(err)
+	}
+	return a.writeLine(struct {
+		Object  string `json:"object"`
+		Age     int64  `json:"age_ms"`
+		Why     string `json:"why"`
+		Deleted bool   `json:"deleted"`
+	}{url, c.Age.Milliseconds(), c.Why, deleted})
+}

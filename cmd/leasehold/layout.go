@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// layoutHelp says what a layout is chosen by, for the help of the commands that make
+// locks.
+const layoutHelp = `Layouts, for --layout. All candidates of a lock must use the same one.
+  object           the default: one object, written over (If-None-Match, If-Match)
+  epochs           a new object for each acquisition and each renewal, for a store
+                   without If-Match; it keeps a history
+  epochs+if-match  a new object for each acquisition, renewed by If-Match; it keeps
+                   a history
+  marker           one object that is there while the lock is held, to live beside
+                   tools that lock so. The weakest: no token, no renewal, so that
+                   the command must end within --ttl; a holder that is gone keeps
+                   the lock until its marker is deleted, by --sweep or leasehold gc;
+                   and a late delete can free another's lock
+  marker+if-match  the same, with renewals, and takeovers from who is gone`
+
+// A layoutValue is the value of --layout.
+type layoutValue leasehold.Layout
+
+func layoutFlag(f *pflag.FlagSet, to *leasehold.Layout) {
+	*to = leasehold.LayoutObject
+	f.Var((*layoutValue)(to), "layout", "how the lock lies in the store: one of "+layouts()+";\nthe markers have no token, and a late delete can free another's lock")
+}
+
+// layouts are the names of all, for people.
+func layouts() string {
+	var names []string
+	for _, l := range leasehold.Layouts {
+		names = append(names, string(l))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+func (l *layoutValue) Set(name string) error {
+	for _, known := range leasehold.Layouts {
+		if string(known) == name {
+			*l = layoutValue(known)
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no layout %q: use %s", name, layouts())
+}
+
+func (l *layoutValue) String() string { return string(*l) }
+
+func (*layoutValue) Type() string { return "layout" }
+
+// withToken is how a message goes on where there is a token.
+func withToken(t leasehold.Token) string {
+	if t == leasehold.NoToken {
+		return ""
+	}
+	return fmt.Sprintf(", token %v", t)
+}
+
+// inspect reads a lock. What lies there in another layout is an error, also where the
+// one that was asked for does not see it.
+func inspect(ctx context.Context, p place, lock *leasehold.Lock) (leasehold.Info, error) {
+	info, err := lock.Inspect(ctx)
+	if err == nil && info.RenewedAt.IsZero() { // nobody whom we know has written it
+		if l, found := elsewhere(ctx, p); found {
+			return info, misplaced(p, l)
+		}
+	}
+	return info, explain(ctx, p, err)
+}
+
+// explain chooses the exit code for an error about a lock, and says which layout the
+// lock has if that is what is wrong.
+func explain(ctx context.Context, p place, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, leasehold.ErrForeignObject) || errors.Is(err, store.ErrInvalid) { // a directory has no object where there are some below
+		if l, found := elsewhere(ctx, p); found {
+			return misplaced(p, l)
+		}
+	}
+	return failed(err)
+}
+
+// elsewhere looks for a lock of this name in the layouts that were not asked for. It
+// costs one look in each.
+func elsewhere(ctx context.Context, p place) (leasehold.Layout, bool) {
+	for _, l := range leasehold.Layouts {
+		if l == p.layout || !l.Tokens() && !p.layout.Tokens() { // records do not tell which marker
+			continue
+		}
+		lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Layout: l})
+		if err != nil {
+			continue
+		}
+		if info, err := lock.Inspect(ctx); err == nil && !info.RenewedAt.IsZero() {
+			return l, true
+		}
+	}
+	return "", false
+}
+
+func misplaced(p place, l leasehold.Layout) error {
+	give := "--layout " + string(l)
+	if !l.Tokens() {
+		give = "--layout marker or marker+if-match, as its holders do"
+	}
+	return &exit{exitForeign, fmt.Errorf("%s has the layout %s, not %s: give %s", p.name, l, p.layout, give)}
+}

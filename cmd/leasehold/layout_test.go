@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/servers"
+)
+
+// underTest is the layout that all scripts run over: that of the variable, as for the
+// command itself.
+var underTest = leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject)))
+
+// overLayout has the commands of a script use the layout under test, and take over from
+// who is gone.
+func overLayout(env *testscript.Env) {
+	env.Setenv("LEASEHOLD_LAYOUT", string(underTest))
+	if underTest == leasehold.LayoutMarker {
+		env.Setenv("LEASEHOLD_SWEEP", "true")
+	}
+}
+
+// condition is what a script can ask about the layout under test.
+func condition(word string) (bool, error) {
+	switch word {
+	case "object":
+		return underTest == leasehold.LayoutObject, nil
+	case "epochs":
+		return underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutEpochsIfMatch, nil
+	case "marker":
+		return !underTest.Tokens(), nil
+	case "if-match":
+		return underTest != leasehold.LayoutEpochs && underTest != leasehold.LayoutMarker, nil
+	case "renewals":
+		return underTest != leasehold.LayoutMarker, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", word)
+}
+
+// serverNames are the servers that can carry the layout under test.
+func serverNames() []string {
+	names := slices.Clone(servers.Names)
+	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutMarker {
+		names = append(names, servers.CreateOnly)
+	}
+	return names
+}
+
+// weakness is what is said of markers where they are chosen, once in each process.
+var weakness = regexp.MustCompile(`(?m)^.*the layout marker has no tokens.*\n`)
+
+// talkOf is what the last program wrote to stderr, but for that.
+func talkOf(ts *testscript.TestScript) string {
+	text := ts.ReadFile("stderr")
+	if !underTest.Tokens() {
+		text = weakness.ReplaceAllString(text, "")
+	}
+	return text
+}
+
+// lies is where the lock lies in the scripts' directory store.
+func lies(ts *testscript.TestScript, lock string) string {
+	return filepath.Join(filepath.FromSlash(strings.TrimPrefix(ts.Getenv("LEASEHOLD_STORE"), "file://")), filepath.FromSlash(lock))
+}
+
+// files are the objects of a lock, the one that counts last.
+func files(ts *testscript.TestScript, lock string) []string {
+	at := lies(ts, lock)
+	if underTest == leasehold.LayoutObject || !underTest.Tokens() {
+		return []string{at}
+	}
+	entries, err := os.ReadDir(at)
+	if !os.IsNotExist(err) {
+		ts.Check(err)
+	}
+	var found []string
+	for _, e := range entries { // in order of their names
+		if _, _, ok := layout.Epoch(lock + "/" + e.Name()); ok {
+			found = append(found, filepath.Join(at, e.Name()))
+		}
+	}
+	return found
+}
+
+// plant FILE LOCK puts the file where the record of a lock lies, or its next one.
+func plant(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: plant FILE LOCK")
+	}
+	at := lies(ts, args[1])
+	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutEpochsIfMatch {
+		at = filepath.Join(at, fmt.Sprintf("%010d.json", highest(ts, args[1])+1))
+	}
+	write(ts, at, []byte(ts.ReadFile(args[0])))
+}
+
+// highest is the number of the last epoch of a lock.
+func highest(ts *testscript.TestScript, lock string) int64 {
+	all := files(ts, lock)
+	if len(all) == 0 {
+		return 0
+	}
+	_, n, _ := layout.Epoch(lock + "/" + filepath.Base(all[len(all)-1]))
+	return n
+}
+
+// objects LOCK FILE keeps a copy of all objects of a lock in one file.
+func objects(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: objects LOCK FILE")
+	}
+	var all bytes.Buffer
+	for _, path := range files(ts, args[0]) {
+		body, err := os.ReadFile(path)
+		ts.Check(err)
+		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(path), body)
+	}
+	write(ts, ts.MkAbs(args[1]), all.Bytes())
+}
+
+// usurp LOCK takes a lock from its holder as another would, and frees it; of a marker,
+// that is to delete it.
+func usurp(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: usurp LOCK")
+	}
+	all := files(ts, args[0])
+	at := all[len(all)-1]
+	if !underTest.Tokens() {
+		ts.Check(os.Remove(at))
+		return
+	}
+	body, err := os.ReadFile(at)
+	ts.Check(err)
+	r, err := protocol.DecodeIn(protocol.AnyLayout, body)
+	ts.Check(err)
+	r.Held, r.Holder, r.WriteID = false, "usurper", "usurper.1"
+	switch underTest {
+	case leasehold.LayoutObject:
+		r.Token++
+	case leasehold.LayoutEpochs:
+		r.Token = highest(ts, args[0]) + 1
+		at = filepath.Join(filepath.Dir(at), fmt.Sprintf("%010d.json", r.Token))
+	}
+	body, err = r.Encode()
+	ts.Check(err)
+	write(ts, at, body)
+}
+
+// write makes or replaces a file at once.
+func write(ts *testscript.TestScript, path string, body []byte) {
+	ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+	ts.Check(os.WriteFile(path+".new", body, 0o600))
+	ts.Check(os.Rename(path+".new", path))
+}
+
+// silent checks that the last program wrote nothing to stderr.
+func silent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: silent")
+	}
+	if text := talkOf(ts); text != "" {
+		ts.Fatalf("stderr is not empty: %q", text)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// patient is a store for commands that ask it as often as there are objects: no single
+// answer may take longer than the patience.
+type patient struct{ store.Store }
+
+func (p patient) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	obj, err := p.Store.Get(ctx, key, unless)
+	return obj, late(err)
+}
+
+func (p patient) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	obj, err := p.Store.Put(ctx, key, body, only)
+	return obj, late(err)
+}
+
+func (p patient) Delete(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return late(p.Store.Delete(ctx, key))
+}
+
+func (p patient) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		limited, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		limit := time.AfterFunc(patience, func() { cancel(context.DeadlineExceeded) })
+		defer limit.Stop()
+		for entry, err := range p.Store.List(limited, prefix, after) {
+			if cause := context.Cause(limited); err != nil && cause != nil {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
+			limit.Stop() // what is done with it may take as long as it takes
+			if !yield(entry, late(err)) {
+				return
+			}
+			limit.Reset(patience)
+		}
+	}
+}
+
+// late says how long the store did not answer.
+func late(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the store did not answer for %v: %w", patience, err)
+	}
+	return err
+}

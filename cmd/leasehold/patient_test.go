@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// A sleepy store takes its time for each answer, and for each entry of a listing.
+type sleepy struct {
+	store.Store
+	pause time.Duration
+}
+
+func (s sleepy) sleep(ctx context.Context) error {
+	select {
+	case <-time.After(s.pause):
+		return nil
+	case <-ctx.Done():
+		return &store.Error{Kind: store.ErrUnavailable, Cause: ctx.Err()}
+	}
+}
+
+func (s sleepy) Get(ctx context.Context, _ string, _ store.Version) (*store.Object, error) {
+	return nil, s.sleep(ctx)
+}
+
+func (s sleepy) Put(ctx context.Context, _ string, _ []byte, _ store.Condition) (*store.Object, error) {
+	return nil, s.sleep(ctx)
+}
+
+func (s sleepy) Delete(ctx context.Context, _ string) error { return s.sleep(ctx) }
+
+func (s sleepy) List(ctx context.Context, _, _ string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for range 3 {
+			if err := s.sleep(ctx); !yield(store.Entry{}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Each answer may take as long as the patience lasts, and what is done in between does
+// not count; an answer that takes longer is an error that says so, with the exit code
+// of a store that cannot be reached.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	list := func(ctx context.Context, s patient) (err error) {
+		for _, err = range s.List(ctx, "", "") {
+			time.Sleep(2 * patience)
+		}
+		return err
+	}
+	for what, call := range map[string]func(ctx context.Context, s patient) error{
+		"get": func(ctx context.Context, s patient) error { _, err := s.Get(ctx, "k", ""); return err },
+		"put": func(ctx context.Context, s patient) error {
+			_, err := s.Put(ctx, "k", nil, store.IfAbsent())
+			return err
+		},
+		"delete": func(ctx context.Context, s patient) error { return s.Delete(ctx, "k") },
+		"list":   list,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if err := call(t.Context(), patient{sleepy{pause: patience - 1}}); err != nil {
+				t.Errorf("%s: just in time, and %v", what, err)
+			}
+			err := call(t.Context(), patient{sleepy{pause: patience + 1}})
+			if !errors.Is(err, context.DeadlineExceeded) || codeOf(err) != exitUnavailable || !strings.Contains(err.Error(), "the store did not answer for 30s") {
+				t.Errorf("%s: too late, and %v", what, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,422 @@
+package layout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/filestore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A tapped store counts what a bill would count, each page of a listing too, and lets
+// something happen between two requests.
+type tapped struct {
+	store.Store
+	before                 func(op, key string) // each request
+	get, put, list, delete int
+}
+
+func (s *tapped) begin(op, key string, count *int) {
+	*count++
+	if s.before != nil {
+		s.before(op, key)
+	}
+}
+
+func (s *tapped) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	s.begin("get", key, &s.get)
+	return s.Store.Get(ctx, key, unless)
+}
+
+func (s *tapped) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	s.begin("put", key, &s.put)
+	return s.Store.Put(ctx, key, body, only)
+}
+
+func (s *tapped) Delete(ctx context.Context, key string) error {
+	s.begin("delete", key, &s.delete)
+	return s.Store.Delete(ctx, key)
+}
+
+func (s *tapped) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		n := 0
+		s.begin("list", prefix, &s.list)
+		for e, err := range s.Store.List(ctx, prefix, after) {
+			if n++; n > 1000 {
+				n = 1
+				s.begin("list", prefix, &s.list)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// cost is what f requests.
+func (s *tapped) cost(f func()) string {
+	s.get, s.put, s.list, s.delete = 0, 0, 0, 0
+	f()
+	return fmt.Sprintf("%d GET, %d PUT, %d LIST, %d DELETE", s.get, s.put, s.list, s.delete)
+}
+
+// stores are those that the layouts are tried on.
+func stores(t *testing.T, f func(t *testing.T, st *tapped)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { f(t, &tapped{Store: memstore.New()}) })
+	t.Run("directory", func(t *testing.T) {
+		dir, err := filestore.New(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, &tapped{Store: dir})
+	})
+}
+
+// ways are the layouts with epochs.
+func ways(t *testing.T, f func(t *testing.T, e layout.Epochs, st *tapped)) {
+	t.Helper()
+	for _, ifMatch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("if-match=%v", ifMatch), func(t *testing.T) {
+			stores(t, func(t *testing.T, st *tapped) {
+				t.Helper()
+				f(t, layout.Epochs{Store: st, Key: "jobs/l", IfMatch: ifMatch}, st)
+			})
+		})
+	}
+}
+
+var serial int
+
+// a record that is held, or free, with a write ID of its own.
+func record(held bool) protocol.Record {
+	serial++
+	now := time.Now()
+	return protocol.Record{
+		Token: 1, Held: held, Holder: "h", TTL: 15 * time.Second, WriteID: fmt.Sprintf("i.%d", serial),
+		AcquiredAt: now, RenewedAt: now, ExpiresAt: now.Add(15 * time.Second),
+	}
+}
+
+// write carries out a write over what a Look showed.
+func write(t *testing.T, l layout.Layout, op protocol.Op, over layout.Snapshot) layout.Snapshot {
+	t.Helper()
+	r := record(op != protocol.Free)
+	r.Previous = over.Record.Previous
+	if op == protocol.Claim {
+		r.Previous = over.Record.Epoch
+	}
+	if _, marker := l.(layout.Marker); marker {
+		r.Token = 0
+	}
+	s, err := l.Write(t.Context(), protocol.Write{Op: op, Record: r, Over: over.Record, Expect: over.Version})
+	if err != nil {
+		t.Fatalf("%v: %v", op, err)
+	}
+	return s
+}
+
+func look(t *testing.T, l layout.Layout, unless protocol.Version) layout.Snapshot {
+	t.Helper()
+	s, err := l.Look(t.Context(), unless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func plant(t *testing.T, st store.Store, key, body string) {
+	t.Helper()
+	if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, st store.Store, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if err := st.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func keys(t *testing.T, st store.Store) (all []string) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e.Key)
+	}
+	return all
+}
+
+func wants(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestRegister: over each layout the same reads and writes mean the same.
+func TestRegister(t *testing.T) {
+	for name, at := range map[string]func(st store.Store) layout.Layout{
+		"object":          func(st store.Store) layout.Layout { return layout.Object{Store: st, Key: "l"} },
+		"epochs":          func(st store.Store) layout.Layout { return layout.Epochs{Store: st, Key: "l"} },
+		"epochs+if-match": func(st store.Store) layout.Layout { return layout.Epochs{Store: st, Key: "l", IfMatch: true} },
+		"marker+if-match": func(st store.Store) layout.Layout { return layout.Marker{Store: st, Key: "l", IfMatch: true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stores(t, func(t *testing.T, st *tapped) {
+				l := at(st)
+				none := look(t, l, "")
+				if none.Version != "" || none.Record.Held {
+					t.Fatalf("at first there is %+v", none)
+				}
+				claimed := write(t, l, protocol.Claim, none)
+				for step, op := range []protocol.Op{protocol.Renew, protocol.Free, protocol.Claim, protocol.Claim, protocol.Renew} {
+					seen := look(t, l, "")
+					wants(t, "what is there", seen.Record.WriteID+string(seen.Version), claimed.Record.WriteID+string(claimed.Version))
+					if _, err := l.Look(t.Context(), claimed.Version); !errors.Is(err, store.ErrNotModified) && claimed.Version != "" {
+						t.Errorf("step %d: what is known gives %v", step, err)
+					}
+					next := write(t, l, op, seen)
+					if again := look(t, l, claimed.Version); again.Record.WriteID != next.Record.WriteID && op != protocol.Free || again.Version != next.Version {
+						t.Errorf("step %d: %v wrote %+v, and there is %+v", step, op, next, again)
+					}
+					// The same condition does not hold twice.
+					if _, err := l.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: seen.Record, Expect: seen.Version}); err == nil {
+						t.Fatalf("step %d: two writes over one version landed", step)
+					}
+					claimed = look(t, l, "")
+				}
+				remove(t, st, keys(t, st)...)
+				if s := look(t, l, ""); s.Version != "" {
+					t.Errorf("all is deleted, and there is %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestLostAnswers: whatever answer is lost, a Look tells what became of the write.
+func TestLostAnswers(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		s := write(t, e, protocol.Claim, look(t, e, ""))
+		for _, fails := range []string{"put", "list"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			lost := false
+			st.before = func(op, _ string) {
+				if op == "list" && fails == "list" && !lost {
+					lost = true
+					cancel()
+				}
+			}
+			r := record(true)
+			_, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: r, Over: s.Record, Expect: s.Version})
+			cancel()
+			st.before = nil
+			if fails == "list" && !errors.Is(err, store.ErrUnknownOutcome) {
+				t.Errorf("a create that could not be listed gave %v", err)
+			}
+			if layout.WriteDone(layout.Snapshot{}, err).Fatal {
+				t.Error("and it is called hopeless")
+			}
+			if s = look(t, e, s.Version); s.Record.WriteID != r.WriteID {
+				t.Errorf("there is %+v, and %s was written", s.Record, r.WriteID)
+			}
+		}
+	})
+}
+
+// TestListedThenRead: between the listing and the read the object that was listed is
+// collected, and its number is created anew by a request that was late.
+func TestListedThenRead(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		first := write(t, e, protocol.Claim, look(t, e, ""))
+		late, err := record(true).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := strings.Replace(string(late), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, first.Record.Layout), 1)
+		listed := false
+		st.before = func(op, key string) {
+			switch {
+			case op == "list":
+				listed = true
+			case op == "get" && listed && key == layout.EpochKey(e.Key, 1):
+				st.before = nil
+				next := look(t, e, "")
+				next = write(t, e, protocol.Free, next)
+				write(t, e, protocol.Claim, next)
+				remove(t, st, key)
+				plant(t, st, key, body)
+			}
+		}
+		s := look(t, e, "")
+		if s.Record.Epoch == 1 {
+			t.Errorf("the late one counts: %+v", s.Record)
+		}
+	})
+}
+
+// TestLateCreate: a create that lands after its number was collected does not count, and
+// takes nothing away.
+func TestLateCreate(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		start := write(t, e, protocol.Free, look(t, e, ""))
+		s := start
+		for range 3 {
+			s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+		}
+		remove(t, st, layout.EpochKey(e.Key, 2))
+		_, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: start.Record, Expect: start.Version})
+		if !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("a number that was collected was created again: %v", err)
+		}
+		if now := look(t, e, ""); now.Version != s.Version {
+			t.Errorf("there is %+v", now)
+		}
+		// And if another has made it in between, that is refused too.
+		remove(t, st, layout.EpochKey(e.Key, 2))
+		top := look(t, e, "")
+		next := layout.EpochKey(e.Key, top.Record.Epoch+1)
+		st.before = func(op, key string) {
+			if op == "list" {
+				st.before = nil
+				remove(t, st, next)
+				plant(t, st, next, "another's")
+			}
+		}
+		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: top.Record, Expect: top.Version}); err == nil {
+			t.Error("the listing shows another's object, and the write counts")
+		}
+	})
+}
+
+// TestForeignEpoch: it is never written over, never deleted, and the error names it.
+func TestForeignEpoch(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		s := write(t, e, protocol.Free, look(t, e, ""))
+		s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+		key := layout.EpochKey(e.Key, s.Record.Epoch+1)
+		plant(t, st, key, "garbage")
+		for _, unless := range []protocol.Version{"", s.Version} {
+			if _, err := e.Look(t.Context(), unless); !errors.Is(err, protocol.ErrForeign) || !strings.Contains(err.Error(), key) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: s.Record, Expect: s.Version}); err == nil {
+			t.Error("it was written over")
+		}
+		for _, err := range e.Collect(t.Context(), layout.Collection{Limit: -1}) {
+			if err == nil {
+				t.Error("something was collected without knowing the highest")
+			}
+		}
+		other := e
+		other.IfMatch = !e.IfMatch
+		remove(t, st, key)
+		if _, err := other.Look(t.Context(), ""); !errors.Is(err, protocol.ErrForeign) || !strings.Contains(err.Error(), "belongs to the layout") {
+			t.Errorf("the other way gives %v", err)
+		}
+	})
+}
+
+// TestNested: a lock whose name goes on where another's ends.
+func TestNested(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		below := e
+		below.Key += "/2026"
+		var inner layout.Snapshot
+		outer := write(t, e, protocol.Claim, look(t, e, ""))
+		for range 5 {
+			inner = write(t, below, protocol.Free, write(t, below, protocol.Claim, inner))
+		}
+		wants(t, "the outer lock", look(t, e, "").Version, outer.Version)
+		wants(t, "the inner lock", look(t, below, "").Version, inner.Version)
+		for p, err := range e.Collect(t.Context(), layout.Collection{Limit: -1}) {
+			t.Errorf("collected %v, %v", p, err)
+		}
+		var found []string
+		for f, err := range layout.Find(t.Context(), st, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := f.Look(t.Context())
+			found = append(found, fmt.Sprint(f.Key, " ", s.Record.Epoch, err))
+		}
+		wants(t, "found", found, []string{fmt.Sprint(e.Key, " ", outer.Record.Epoch, " <nil>"), fmt.Sprint(below.Key, " ", inner.Record.Epoch, " <nil>")})
+	})
+}
+
+// TestLastNumber: after the last one there is a clear error, before anything is written.
+func TestLastNumber(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		last := e
+		body, _ := record(false).Encode()
+		plant(t, st, layout.EpochKey(e.Key, layout.MaxEpoch), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, map[bool]string{false: "epochs", true: "epochs+if-match"}[e.IfMatch]), 1))
+		s := look(t, last, "")
+		_, err := last.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: s.Record, Expect: s.Version})
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "another name") || st.put != 1 || !layout.WriteDone(s, err).Fatal {
+			t.Errorf("got %v after %d puts", err, st.put-1)
+		}
+	})
+}
+
+// FuzzEpochKey: what is read as an epoch's key is written the same, and the other way
+// round.
+func FuzzEpochKey(f *testing.F) {
+	for _, key := range []string{
+		"a/0000000001.json", "a/b/9999999999.json", "/0000000001.json", "a/0000000000.json", "a/10000000000.json",
+		"a/000000001.json", "a/+000000001.json", "a/0000000001.jso", "0000000001.json", "a/0000000001.json/", "a/00000000１1.json",
+	} {
+		f.Add(key, int64(len(key)))
+	}
+	f.Fuzz(func(t *testing.T, key string, n int64) {
+		if lock, read, ok := layout.Epoch(key); ok && (layout.EpochKey(lock, read) != key || read < 1 || read > layout.MaxEpoch || lock == "") {
+			t.Errorf("%q is read as epoch %d of %q", key, read, lock)
+		}
+		if n < 1 || n > layout.MaxEpoch || key == "" {
+			return
+		}
+		if lock, m, ok := layout.Epoch(layout.EpochKey(key, n)); !ok || lock != key || m != n {
+			t.Errorf("epoch %d of %q is read as %d of %q, %v", n, key, m, lock, ok)
+		}
+	})
+}
+
+func TestEpochKeysAreInOrder(t *testing.T) {
+	var all []string
+	for _, n := range []int64{1, 2, 9, 10, 11, 99, 100, 1000, 999_999_999, 1_000_000_000, layout.MaxEpoch} {
+		all = append(all, layout.EpochKey("l", n))
+	}
+	if !slices.IsSorted(all) {
+		t.Errorf("%q", all)
+	}
+}
+
+// A timeless store does not tell the time.
+type timeless struct{ tapped }
+
+func (s *timeless) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	o, err := s.tapped.Get(ctx, key, unless)
+	if o != nil {
+		o.Date = time.Time{}
+	}
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		e.Date = time.Time{}
+	}
+	return o, err
+}

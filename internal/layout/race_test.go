@@ -1,0 +1,117 @@
+package layout_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// TestManyNested: a lock below another, with very many objects, costs that no listing.
+func TestManyNested(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		s := terms(t, e, 2, layout.Snapshot{})
+		for i := range 3000 {
+			plant(t, st, fmt.Sprintf("%s/sub/%d", e.Key, i), "x")
+		}
+		wants(t, "a newcomer's look", st.cost(func() { look(t, e, "") }), "1 GET, 0 PUT, 1 LIST, 0 DELETE")
+		wants(t, "a claim", strings.Fields(st.cost(func() { write(t, e, protocol.Claim, s) }))[4], "1")
+	})
+}
+
+// TestMadeByHand: the highest stays, even if it was no lease.
+func TestMadeByHand(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		r := record(false)
+		r.AcquiredAt = time.Time{}
+		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Free, Record: r}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		wants(t, "collected", len(collected(t, e, layout.Collection{Limit: -1})), 0)
+		for term, err := range e.Terms(t.Context()) {
+			t.Errorf("it is called a lease: %+v, %v", term, err)
+		}
+	})
+}
+
+// TestTwoCollect: what another collects or puts up in between is no error.
+func TestTwoCollect(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		var s layout.Snapshot
+		for s.Record.Epoch < 500 {
+			s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
+		}
+		time.Sleep(time.Hour)
+		first := layout.EpochKey(e.Key, 1)
+		st.before = func(op, key string) {
+			switch {
+			case op == "get" && key == first:
+				_ = st.Store.Delete(t.Context(), key)
+			case op == "put":
+				plant(t, st.Store, key, "{}")
+			}
+		}
+		got := collected(t, e, layout.Collection{Limit: -1})
+		st.before = nil
+		if left := keys(t, st); len(left) != 2 || len(got) < 400 {
+			t.Errorf("collected %d and left %q", len(got), left)
+		}
+	})
+}
+
+// TestHalfTakeover: the former lease is over, and the next has not begun.
+func TestHalfTakeover(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		if !e.IfMatch {
+			return // there it is one write
+		}
+		s := write(t, e, protocol.Claim, layout.Snapshot{})
+		ctx, cancel := context.WithCancel(t.Context())
+		puts := 0
+		st.before = func(op, _ string) {
+			if op == "put" {
+				if puts++; puts == 2 {
+					cancel()
+				}
+			}
+		}
+		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: record(true), Over: s.Record, Expect: s.Version}); err == nil {
+			t.Fatal("it took over")
+		}
+		for term, err := range e.Terms(t.Context()) {
+			if err != nil || term.Why != layout.EndedByTakeover || term.Ended.Sub(s.Record.ExpiresAt).Abs() > time.Millisecond {
+				t.Errorf("%+v, %v", term, err)
+			}
+		}
+	})
+}
+
+// An undated store does not tell in its listings when objects were written.
+type undated struct{ *tapped }
+
+func (s undated) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range s.tapped.List(ctx, prefix, after) {
+			e.LastModified = time.Time{}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// What has no age is not old: it used to count as older than anything.
+func TestNoDates(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		terms(t, e, 5, layout.Snapshot{})
+		e.Store = undated{st}
+		wants(t, "collected", len(collected(t, e, layout.Collection{Limit: -1})), 0)
+	})
+}

@@ -1,0 +1,60 @@
+package protocol
+
+import "time"
+
+// A streak is the time for which one candidate has passed the lock on among its own
+// users, so that nobody else could have it.
+type streak struct {
+	on           bool
+	began, ended time.Duration
+	leased       time.Duration // the last lease of it began
+	rested       bool          // it was followed by a rest, and nobody else was seen since
+	vain         int           // rests in a row that nobody used
+}
+
+// leases takes in that a lease begins that was claimed at t0.
+func (c *Candidate) leases(t0 time.Duration) {
+	s := &c.streak
+	if !s.on {
+		if s.vain++; !s.rested {
+			s.vain = 0
+		}
+		s.on, s.began, s.rested = true, t0, false
+	}
+	s.leased = t0
+}
+
+// rest is how long the lock must be free for those who wait elsewhere to see it. Their
+// pauses grow by half, so the last one is at most half the time since a new lease.
+func (c *Candidate) rest() time.Duration {
+	pause := firstPoll + (c.streak.ended-c.streak.leased)/2
+	return min(pause, max(Renewal(c.cfg.TTL), firstPoll)) * 5 / 4
+}
+
+// over reports that the streak has lasted long enough: so many times longer than the
+// rest after it that this costs 3 %, and less where nobody has used the last rests.
+func (s streak) over(rest time.Duration) bool { return s.ended-s.began >= rest*32<<min(s.vain, 2) }
+
+// pass ends a lease in favour of the next user of this candidate, and reports whether
+// it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,
+// and the next user's claim replaces it, with a token of its own (rule A3). That is one
+// write where a release and a claim are two.
+func (c *Candidate) pass(now Now, out *actions) bool {
+	c.streak.ended = now.Clock
+	idle := c.phase == held && c.busy == none && c.obs.fresh
+	if !idle || c.cfg.WriteOnce || c.streak.over(c.rest()) {
+		return false
+	}
+	// As after any release, no earlier write may be taken for a lease again (A8).
+	c.phase, c.attempts, c.passed = clear, nil, true
+	out.add(Released{nil})
+	return true
+}
+
+// drop frees what was passed on to a user who has gone.
+func (c *Candidate) drop(now Now) {
+	if c.passed {
+		c.passed, c.orphan = false, true
+		c.startFreeing(now)
+	}
+}

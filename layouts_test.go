@@ -1,0 +1,385 @@
+package leasehold_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+)
+
+// TestEveryLayout runs over the other layouts what the rest of this package runs over
+// one. go test -ldflags "-X github.com/leasehold/leasehold.defaultLayout=epochs" runs
+// all of it over another.
+func TestEveryLayout(t *testing.T) {
+	for _, l := range leasehold.Layouts {
+		if l == here() {
+			continue
+		}
+		t.Run(string(l), func(t *testing.T) {
+			defer leasehold.SetDefaultLayout(l)()
+			for _, test := range essential {
+				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
+				t.Run(name[strings.LastIndex(name, ".Test")+len(".Test"):], test)
+			}
+		})
+	}
+}
+
+// essential are the tests that a break of some layout would show in.
+var essential = []func(*testing.T){
+	TestCostInRequests, TestWaitingBacksOff, TestHandsOverInMoments, TestCrashIsWaitedOut,
+	TestLeaseEndsBeforeAnybodyElseCanHoldIt, TestOneProcessQueuesInOrderOfArrival,
+	TestAcquireThatWasGivenUpIsUndone, TestLostAnswersAreNotRivals, TestStoreComesBackInTime,
+	TestReleaseWhileTheStoreIsAway, TestExistingNeverCreates, TestInitWhoseAnswerIsLost,
+	TestFirstTokens, TestForeignObjectsAreLeftAlone, TestAnotherToolsMarkerIsWaitedFor, TestOtherLayoutsAreForeign,
+	TestElectionBudget, TestLeaderCrashes, TestLeaderIsCutOff, TestResign, TestResignToASuccessor,
+	TestWorkThatDoesNotStop, TestObserve, TestBreak, TestList, TestHistory, TestCollect,
+	TestPeersBudget, TestPeersHandOver, TestAttend,
+}
+
+// here is the layout that a test runs over.
+func here() leasehold.Layout { return leasehold.DefaultLayout() }
+
+// renews reports whether leases are renewed.
+func renews() bool { return here() != leasehold.LayoutMarker }
+
+// The reasons for which a test makes no sense over a layout.
+const (
+	withoutRenewals  = "the layout marker does not renew leases, so none lasts"
+	withoutSuccessor = "a marker that is released is gone, and can name no successor"
+	withoutMarkers   = "only markers are shared with other tools"
+	withoutSafety    = "candidates that sweep markers may delete each other's"
+)
+
+// needs leaves a test out.
+func needs(t *testing.T, ok bool, reason string) {
+	t.Helper()
+	if !ok {
+		t.Skip(reason)
+	}
+}
+
+func needsRenewals(t *testing.T)   { t.Helper(); needs(t, renews(), withoutRenewals) }
+func needsSuccessors(t *testing.T) { t.Helper(); needs(t, here().Tokens(), withoutSuccessor) }
+
+func hasEpochs() bool {
+	return here() == leasehold.LayoutEpochs || here() == leasehold.LayoutEpochsIfMatch
+}
+
+// patient are the options of a candidate that takes over from a holder that is gone,
+// which a marker that cannot be written over has to be swept for.
+func patient(o leasehold.LockOptions) *leasehold.LockOptions {
+	o.Sweep = here() == leasehold.LayoutMarker
+	return &o
+}
+
+// lasting is a time for which a lease of 15 s is held without a doubt: for ever, where it
+// is renewed.
+func lasting(d time.Duration) time.Duration {
+	if renews() {
+		return d
+	}
+	return min(d, 9*time.Second)
+}
+
+// takeover is the longest time from the last renewal until the lock is another's.
+func takeover(ttl time.Duration) time.Duration {
+	if renews() {
+		return protocol.Patience(ttl) + ttl/10 + time.Second
+	}
+	return protocol.Stale(ttl) + ttl/6 + time.Second
+}
+
+// follows checks the token of an acquisition against the one before.
+func follows(t *testing.T, before, after leasehold.Token) {
+	t.Helper()
+	switch {
+	case !here().Tokens():
+		if before != leasehold.NoToken || after != leasehold.NoToken || after.String() != "none" {
+			t.Errorf("tokens %v and %v where there are none", before, after)
+		}
+	case here() == leasehold.LayoutEpochs: // renewals and releases have numbers too
+		if after <= before {
+			t.Errorf("token %v after %v", after, before)
+		}
+	case after != before+1:
+		t.Errorf("token %v after %v", after, before)
+	}
+}
+
+// objects are the keys of all that there is.
+func objects(t *testing.T, st store.Store) (keys []string) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// erase deletes all that there is.
+func erase(t *testing.T, st store.Store) {
+	t.Helper()
+	for _, key := range objects(t, st) {
+		if err := st.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// objectKey is the key of an object of a lock: that of the n-th epoch, where there are many.
+func objectKey(lock string, n int) string {
+	if hasEpochs() {
+		return fmt.Sprintf("%s/%010d.json", lock, n)
+	}
+	return lock
+}
+
+// requests are what something cost.
+type requests struct{ get, put, list, del int }
+
+func (r requests) String() string {
+	return fmt.Sprintf("%d GET, %d PUT, %d LIST, %d DELETE", r.get, r.put, r.list, r.del)
+}
+
+func (r requests) times(n int) requests {
+	return requests{r.get * n, r.put * n, r.list * n, r.del * n}
+}
+
+func (r requests) plus(o requests) requests {
+	return requests{r.get + o.get, r.put + o.put, r.list + o.list, r.del + o.del}
+}
+
+// within reports that no kind of request is outside of the bounds.
+func (r requests) within(low, high requests) bool {
+	return low.get <= r.get && r.get <= high.get && low.put <= r.put && r.put <= high.put &&
+		low.list <= r.list && r.list <= high.list && low.del <= r.del && r.del <= high.del
+}
+
+// cost runs f and returns the requests that it made.
+func cost(st *faultstore.Store, f func()) requests {
+	before := st.Counts()
+	f()
+	return since(st, before)
+}
+
+func since(st *faultstore.Store, before faultstore.Counts) requests {
+	c := st.Counts()
+	return requests{c.Get - before.Get, c.Put - before.Put, c.List - before.List, c.Delete - before.Delete}
+}
+
+// A budget is what a layout may cost in requests. docs/cost.md has it as a table.
+type budget struct {
+	make     requests // acquire a lock that does not exist
+	acquire  requests // whose last version is known
+	unknown  requests // by a candidate that knows nothing
+	renew    requests
+	release  requests
+	look     requests // at a lock whose last version is known and has not changed
+	news     requests // at one that has been renewed
+	freed    requests // at one that was held, and is free
+	jump     requests // at one that was renewed, released or acquired many times since
+	pass     requests // a release and the acquisition of the next goroutine in the queue
+	inspect  requests // by a candidate that knows nothing
+	refused  requests // what was free when it was last seen is held now
+	takeover requests // from a holder that is gone, at the end of the wait
+	hour     requests // of 720 renewals, besides these: what is done about the past
+	far      requests // what a candidate that knows nothing pays more where there have been very many epochs
+}
+
+var budgets = map[leasehold.Layout]budget{
+	leasehold.LayoutObject: {
+		make: requests{get: 1, put: 1}, acquire: requests{put: 1}, unknown: requests{get: 1, put: 1},
+		renew: requests{put: 1}, release: requests{put: 1},
+		look: requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1}, jump: requests{get: 1}, pass: requests{put: 1},
+		inspect: requests{get: 1}, refused: requests{get: 1, put: 1},
+		takeover: requests{get: 1, put: 1},
+	},
+	leasehold.LayoutEpochs: {
+		make: requests{put: 1, list: 2}, acquire: requests{put: 1, list: 1}, unknown: requests{get: 1, put: 1, list: 2},
+		renew: requests{put: 1, list: 1}, release: requests{put: 1, list: 1},
+		look: requests{get: 1}, news: requests{get: 1, list: 1}, freed: requests{get: 1, list: 1}, jump: requests{get: 2, list: 1}, pass: requests{put: 1, list: 1},
+		inspect: requests{get: 1, list: 1}, refused: requests{get: 1, put: 1, list: 1},
+		takeover: requests{get: 1, put: 1, list: 1},
+		hour:     requests{get: 7, put: 1, list: 23}, far: requests{list: 1},
+	},
+	leasehold.LayoutEpochsIfMatch: {
+		make: requests{put: 1, list: 2}, acquire: requests{put: 1, list: 1}, unknown: requests{get: 1, put: 1, list: 2},
+		renew: requests{put: 1}, release: requests{put: 1},
+		look: requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1, list: 1}, jump: requests{get: 2, list: 1}, pass: requests{put: 2, list: 1},
+		inspect: requests{get: 1, list: 1}, refused: requests{get: 1, put: 1, list: 1},
+		takeover: requests{get: 1, put: 2, list: 1},
+	},
+	leasehold.LayoutMarker: {
+		make: requests{get: 1, put: 1}, acquire: requests{put: 1}, unknown: requests{get: 1, put: 1},
+		release: requests{del: 1},
+		look:    requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1}, jump: requests{get: 1}, pass: requests{put: 1, del: 1},
+		inspect: requests{get: 1}, refused: requests{get: 1, put: 1},
+		takeover: requests{get: 2, put: 1, del: 1},
+	},
+	leasehold.LayoutMarkerIfMatch: {
+		make: requests{get: 1, put: 1}, acquire: requests{put: 1}, unknown: requests{get: 1, put: 1},
+		renew: requests{put: 1}, release: requests{del: 1},
+		look: requests{get: 1}, news: requests{get: 1}, freed: requests{get: 1}, jump: requests{get: 1}, pass: requests{put: 1},
+		inspect: requests{get: 1}, refused: requests{get: 1, put: 1},
+		takeover: requests{get: 1, put: 1},
+	},
+}
+
+func init() {
+	if !slices.Contains(leasehold.Layouts, here()) {
+		panic(fmt.Sprintf("there is no layout %q", here()))
+	}
+}
+
+// TestHistory: each way in which a lease can end. What `init` makes is no lease.
+func TestHistory(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lock := func(holder string) *leasehold.Lock {
+			return newLock(t, st, patient(leasehold.LockOptions{Holder: holder}))
+		}
+		if !hasEpochs() {
+			for _, err := range lock("a").History(t.Context()) {
+				if !errors.Is(err, leasehold.ErrNoHistory) {
+					t.Errorf("got %v", err)
+				}
+			}
+			return
+		}
+		if _, made, err := lock("init").Init(t.Context()); err != nil || !made {
+			t.Fatal(err)
+		}
+		var began, ended []time.Time
+		begin := func(lock *leasehold.Lock) *leasehold.Lease {
+			lease := acquire(t, lock)
+			began = append(began, time.Now())
+			return lease
+		}
+		end := func() { ended = append(ended, time.Now()) }
+
+		released := begin(lock("a"))
+		time.Sleep(time.Minute)
+		release(t, released)
+		end()
+		time.Sleep(time.Minute)
+
+		cut := faultstore.Wrap(st, nil)
+		gone := begin(newLock(t, cut, &leasehold.LockOptions{Holder: "b"}))
+		time.Sleep(time.Minute)
+		cut.Partition(true)
+		broken := begin(lock("c")) // it waits until b's time is over
+		end()
+		_ = gone.Release(t.Context())
+
+		time.Sleep(time.Minute)
+		if _, err := lock("hand").Break(t.Context(), broken.Token()); err != nil {
+			t.Fatal(err)
+		}
+		end()
+		<-broken.Done()
+		_ = broken.Release(t.Context())
+		held := begin(lock("d"))
+		ended = append(ended, time.Time{})
+		time.Sleep(time.Minute)
+
+		var got []string
+		for term, err := range lock("e").History(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := 3 - len(got)
+			got = append(got, term.Holder+" "+term.Why)
+			if i < 0 || !near(term.AcquiredAt, began[i]) || !near(term.Ended, ended[i]) {
+				t.Errorf("%s: from %v to %v", term.Holder, term.AcquiredAt, term.Ended)
+			}
+		}
+		if want := []string{"d ", "c broken", "b taken over", "a released"}; !slices.Equal(got, want) {
+			t.Errorf("the history is %q, want %q", got, want)
+		}
+		release(t, held)
+	})
+}
+
+// near compares times that are kept to the millisecond.
+func near(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
+
+// TestCollect: what is left of the past goes, and no lock changes by that.
+func TestCollect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		plant(t, st, "jobs/other", "another tool's")
+		busy := newLock(t, st, nil)
+		for range 30 {
+			release(t, acquire(t, busy))
+		}
+		idle, err := leasehold.NewLock(st, "jobs/idle", patient(leasehold.LockOptions{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := faultstore.Wrap(st, nil)
+		gone, err := leasehold.NewLock(cut, "jobs/idle", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := acquire(t, gone)
+		cut.Partition(true)
+		collect := func(o leasehold.CollectOptions) (keys []string) {
+			t.Helper()
+			for c, err := range leasehold.Collect(t.Context(), st, "jobs/", &o) {
+				if err != nil || c.Age <= 0 || c.Why == "" {
+					t.Errorf("%+v, %v", c, err)
+				}
+				keys = append(keys, c.Key)
+			}
+			return keys
+		}
+		if keys := collect(leasehold.CollectOptions{Keep: 3}); len(keys) != 0 {
+			t.Errorf("what is young was collected: %q", keys)
+		}
+		time.Sleep(25 * time.Hour)
+		lease := acquire(t, busy)
+		before := objects(t, st)
+		dry := collect(leasehold.CollectOptions{Keep: 3, DryRun: true})
+		if after := objects(t, st); !slices.Equal(before, after) {
+			t.Errorf("a dry run left %q of %q", after, before)
+		}
+		keys := collect(leasehold.CollectOptions{Keep: 3})
+		after := objects(t, st)
+		if !slices.Equal(keys, dry) || len(after) != len(before)-len(keys) {
+			t.Errorf("collected %q, and the dry run told of %q", keys, dry)
+		}
+		switch {
+		case hasEpochs() && len(keys) == 0:
+			t.Errorf("nothing was collected of %q", before)
+		case here().Tokens() == slices.Contains(keys, "jobs/idle"), here() == leasehold.LayoutObject && len(keys) > 0:
+			t.Errorf("collected %q", keys)
+		}
+		time.Sleep(6 * time.Second)
+		if !slices.Contains(after, "jobs/other") || !lease.Valid() {
+			t.Errorf("another tool's object is gone, or the lease: %q, %v", after, lease.Err())
+		}
+		for _, lock := range []*leasehold.Lock{busy, idle} {
+			if lock == busy {
+				release(t, lease)
+			}
+			next := acquire(t, lock)
+			if lock == busy && here().Tokens() && next.Token() <= lease.Token() {
+				t.Errorf("token %v after %v", next.Token(), lease.Token())
+			}
+			release(t, next)
+		}
+		_ = left.Release(t.Context())
+	})
+}
