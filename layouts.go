@@ -15,7 +15,8 @@ import (
 )
 
 // A Layout says how a lock lies in its store. All candidates of a lock must use the
-// same one; a record names its own, and no other layout takes it over.
+// same one. A record names its own, and no other layout takes it over; but one object
+// and epochs under the same key are two locks, which do not notice each other.
 type Layout string
 
 const (

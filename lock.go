@@ -227,7 +227,7 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 }
 
 // List yields the locks under a prefix of a store, in all layouts, in byte order of
-// their keys, for one listing and one read each; a lock with epochs costs a listing
+// their objects' keys, for one listing and one read each; a lock with epochs costs a listing
 // more. An object that is not a lock is yielded as an error that matches
 // [ErrForeignObject], with its key in the Info, and the next one follows; any other
 // error is the last.

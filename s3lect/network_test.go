@@ -51,8 +51,12 @@ func TestNoTwoLeadersOverABadNetwork(t *testing.T) {
 		var led time.Duration
 		leaders := map[*instance]bool{}
 		const step = 50 * time.Millisecond
-		for range int(time.Hour / step) {
+		for n := range int(time.Hour / step) {
 			time.Sleep(step)
+			// Each of them is away for a while, one after the other.
+			for i, who := range all {
+				who.net.Partition(n/1200%len(all) == i && n%1200 > 600)
+			}
 			if leader := ruler(t, all...); leader != nil {
 				led += step
 				leaders[leader] = true

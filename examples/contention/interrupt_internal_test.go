@@ -1,0 +1,84 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/filestore"
+)
+
+// TestNothingStaysHeld: whether the program comes to its end or is interrupted, it
+// leaves a free lock behind. A claim used to be under way when its process ended, and
+// the lock was held by nobody: until its TTL had passed, and for a plain marker forever.
+func TestNothingStaysHeld(t *testing.T) {
+	t.Parallel()
+	for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{seedLoop}) {
+		t.Run(string(layout), func(t *testing.T) {
+			t.Parallel()
+			st, err := filestore.New(t.TempDir(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"--store", st.String(), "--processes", "3", "--tasks", "9", "--layout", string(layout)}
+			if layout == seedLoop {
+				args = append(args[:6], "--"+seedLoop)
+			}
+			contend(t, nil, append(args, "--hold", "1ms", "--acquisitions", "3")...)
+			isFree(t, st, layout)
+			for range 5 {
+				interrupt(t, append(args, "--hold", "1h")...)
+				isFree(t, st, layout)
+			}
+		})
+	}
+}
+
+// interrupt runs the program until a task has the lock, and interrupts it then.
+func interrupt(t *testing.T, args ...string) {
+	t.Helper()
+	cmd, _, stderr := program(t, nil, args...)
+	cmd.Stdout = nil
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "acquired lock ") {
+		t.Fatalf("%q, %v\n%s", line, err, stderr)
+	}
+	if err = cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code tells
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
+		t.Errorf("exit code %d, want %d\n%s", code, exitFailed, stderr)
+	}
+}
+
+func isFree(t *testing.T, st store.Store, layout leasehold.Layout) {
+	t.Helper()
+	if layout == seedLoop {
+		if obj, err := st.Get(t.Context(), "contention/"+seedLoop, ""); !errors.Is(err, store.ErrNotExist) {
+			t.Fatalf("%+v, %v; want no marker", obj, err)
+		}
+		return
+	}
+	lock, err := leasehold.NewLock(st, "contention/"+string(layout), &leasehold.LockOptions{Layout: layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := lock.Inspect(t.Context()); err != nil || !info.Exists || info.Held {
+		t.Fatalf("%+v, %v; want a lock that is free", info, err)
+	}
+}
