@@ -63,7 +63,7 @@ func contend(t *testing.T, env []string, args ...string) []figures {
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	all := contend(t, nil, "--compare", "--tasks", "10", "--hold", "20ms")
-	if len(all) != 2 || all[1].Protocol != seedLoop {
+	if len(all) != 2 || all[1].Protocol != plainLoop {
 		t.Fatalf("got %+v, want two", all)
 	}
 	for _, f := range all {
@@ -85,7 +85,7 @@ func TestTheCheckCanFail(t *testing.T) {
 		t.Run(processes, func(t *testing.T) {
 			t.Parallel()
 			url := srv.URLAt(proxy.Endpoint, srv.Bucket(t))
-			cmd, stdout, stderr := program(t, srv.Env(), "--store", url, "--processes", processes, "--seed-loop", "--tasks", "4", "--acquisitions", "2", "--hold", "2s", "--json")
+			cmd, stdout, stderr := program(t, srv.Env(), "--store", url, "--processes", processes, "--plain-loop", "--tasks", "4", "--acquisitions", "2", "--hold", "2s", "--json")
 			err := cmd.Run()
 			if cmd.ProcessState.ExitCode() != exitFailed {
 				t.Errorf("%v, want exit code %d", err, exitFailed)
@@ -158,7 +158,7 @@ func TestUsage(t *testing.T) {
 		{"--processes 0", "one process at least"},
 		{"--hold -1s", "the hold must not be negative"},
 		{"--acquisitions -1", "one acquisition"},
-		{"--compare --seed-loop", "leave out --seed-loop"},
+		{"--compare --plain-loop", "leave out --plain-loop"},
 		{"extra", `unexpected argument "extra"`},
 		{"--tusks 3", "not defined: -tusks"},
 	} {
@@ -174,7 +174,7 @@ func TestUsage(t *testing.T) {
 func TestStoreThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	srv := servers.Start(t, "gofakes3")
-	for _, protocol := range []string{"--layout=object", "--seed-loop"} {
+	for _, protocol := range []string{"--layout=object", "--plain-loop"} {
 		cmd, _, stderr := program(t, srv.Env(), "--store", srv.URL("no-such-bucket"), "--processes", "2", "--tasks", "4", protocol)
 		_ = cmd.Run() // its code tells
 		if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "bucket does not exist") {

@@ -20,7 +20,7 @@ import (
 // the lock was held by nobody: until its TTL had passed, and for a plain marker forever.
 func TestNothingStaysHeld(t *testing.T) {
 	t.Parallel()
-	for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{seedLoop}) {
+	for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{plainLoop}) {
 		t.Run(string(layout), func(t *testing.T) {
 			t.Parallel()
 			st, err := filestore.New(t.TempDir(), nil)
@@ -28,8 +28,8 @@ func TestNothingStaysHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			args := []string{"--store", st.String(), "--processes", "3", "--tasks", "9", "--layout", string(layout)}
-			if layout == seedLoop {
-				args = append(args[:6], "--"+seedLoop)
+			if layout == plainLoop {
+				args = append(args[:6], "--"+plainLoop)
 			}
 			contend(t, nil, append(args, "--hold", "1ms", "--acquisitions", "3")...)
 			isFree(t, st, layout)
@@ -68,8 +68,8 @@ func interrupt(t *testing.T, args ...string) {
 
 func isFree(t *testing.T, st store.Store, layout leasehold.Layout) {
 	t.Helper()
-	if layout == seedLoop {
-		if obj, err := st.Get(t.Context(), "contention/"+seedLoop, ""); !errors.Is(err, store.ErrNotExist) {
+	if layout == plainLoop {
+		if obj, err := st.Get(t.Context(), "contention/"+plainLoop, ""); !errors.Is(err, store.ErrNotExist) {
 			t.Fatalf("%+v, %v; want no marker", obj, err)
 		}
 		return

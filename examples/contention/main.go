@@ -76,7 +76,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.acquisitions, "acquisitions", 0, "`number` of acquisitions after which it ends; default: one for each task")
 	flags.DurationVar(&o.Hold, "hold", 200*time.Millisecond, "how long a task holds the lock")
 	flags.DurationVar(&o.TTL, "ttl", leasehold.DefaultTTL, "TTL of the lock")
-	loopOnly := flags.Bool(seedLoop, false, "use the plain loop instead of the library: create a marker, else try again after 0.5 to 1 s; delete it")
+	loopOnly := flags.Bool(plainLoop, false, "use the plain loop instead of the library: create a marker, else try again after 0.5 to 1 s; delete it")
 	compare := flags.Bool("compare", false, "use the library, and then the plain loop")
 	flags.BoolVar(&o.json, "json", false, "print one line of JSON for each of them, and nothing else")
 	if err := flags.Parse(args); err != nil {
@@ -85,9 +85,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o.protocols = []string{*layout}
 	switch {
 	case *loopOnly:
-		o.protocols = []string{seedLoop}
+		o.protocols = []string{plainLoop}
 	case *compare:
-		o.protocols = append(o.protocols, seedLoop)
+		o.protocols = append(o.protocols, plainLoop)
 	}
 	if o.acquisitions == 0 {
 		o.acquisitions = o.tasks
@@ -100,7 +100,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	case !slices.Contains(layouts, *layout):
 		return o, fmt.Errorf("there is no layout %q: use one of %s", *layout, strings.Join(layouts, ", "))
 	case *loopOnly && *compare:
-		return o, fmt.Errorf("--compare runs the plain loop too: leave out --%s", seedLoop)
+		return o, fmt.Errorf("--compare runs the plain loop too: leave out --%s", plainLoop)
 	case o.processes > 1 && strings.HasPrefix(o.Store, "mem:"):
 		return o, fmt.Errorf("%s: processes share no memory; use a directory or a bucket", o.Store)
 	}

@@ -79,11 +79,11 @@ func (p place) compete(t *testing.T, processes, tasks int, hold time.Duration) {
 	t.Helper()
 	args := []string{"--processes", strconv.Itoa(processes), "--tasks", strconv.Itoa(tasks), "--hold", hold.String()}
 	var all []figures
-	for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{seedLoop}) {
+	for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{plainLoop}) {
 		url, env := p.open(t)
 		protocol := []string{"--store", url, "--layout", string(layout)}
-		if layout == seedLoop {
-			protocol = []string{"--store", url, "--" + seedLoop}
+		if layout == plainLoop {
+			protocol = []string{"--store", url, "--" + plainLoop}
 		}
 		got := contend(t, env, append(protocol, args...)...)
 		if len(got) != 1 || got[0].Protocol != string(layout) {

@@ -23,7 +23,7 @@ func TestGoals(t *testing.T) {
 	for _, processes := range []int{1, 10} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
 			var all []figures
-			for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{seedLoop}) {
+			for _, layout := range slices.Concat(leasehold.Layouts, []leasehold.Layout{plainLoop}) {
 				synctest.Test(t, func(t *testing.T) {
 					begun := time.Now()
 					defer clock.Set(func() time.Duration { return time.Since(begun) + time.Hour })()

@@ -21,7 +21,7 @@ import (
 // stop.
 type plan struct {
 	Store      string
-	Protocol   string // a layout of the library, or seedLoop
+	Protocol   string // a layout of the library, or plainLoop
 	First, End int    // its tasks
 	Hold, TTL  time.Duration
 	Inside     string // the name of the file that is there while a task is inside
@@ -112,7 +112,7 @@ func teller(w io.Writer) func(news) {
 // protocol makes the lock that all tasks of the process share.
 func (p plan) protocol(st store.Store) (protocol, error) {
 	key := "contention/" + p.Protocol
-	if p.Protocol == seedLoop {
+	if p.Protocol == plainLoop {
 		return loop{st, key}, nil
 	}
 	lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{TTL: p.TTL, Layout: leasehold.Layout(p.Protocol)})
@@ -143,8 +143,8 @@ func (l library) end() error {
 	return lease.Release(context.Background())
 }
 
-// seedLoop is the name of loop.
-const seedLoop = "seed-loop"
+// plainLoop is the name of loop.
+const plainLoop = "plain-loop"
 
 // loop is what people begin with: a marker is created if there is none, else the task
 // tries again after a random time from 0.5 to 1 s; and it is deleted. The marker of a
