@@ -539,7 +539,10 @@ var histories = flag.Int("histories", 3000, "how many of them TestFleet plays ov
 // step.
 func TestFleet(t *testing.T) {
 	runs := *histories
-	if testing.Short() {
+	switch {
+	case raceDetector:
+		runs /= 30
+	case testing.Short():
 		runs /= 10
 	}
 	for _, w := range ways {
