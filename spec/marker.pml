@@ -19,18 +19,17 @@
  *      second removes their marker however early it comes
  *   4  the lease is not used any more when it is sent, and writes that were sent
  *      before are not recognised after
- *   5  a lease that has ended is not renewed any more: a duplicate of a create
- *      brings its version back (on S3 a version hashes the body alone)
- * Under 1 to 5 at most one lease is valid, with writes delayed without bound,
+ * Under 1 to 4 at most one lease is valid, with writes delayed without bound,
  * dropped and duplicated, answers lost, crashes, pauses between all other steps.
  *
  * A sweeper (-DSWEEP) looks, finds the marker older than TTL + m by the store's
  * clock, and sends a DELETE that takes effect within D of the look, or never.
  * That is not safe beside candidates who take over, whatever D is: the marker
  * that it finds may be another one when the DELETE arrives.  It is safe if nobody
- * takes over (-DNOTAKE), it is the only one, and each DELETE's D has passed
- * before its next look.  A sweeper that takes the marker over on the version
- * looked at, and then releases as any holder does, is safe (-DFAST).
+ * takes over (-DNOTAKE), nobody renews a lease that has ended, there is one
+ * sweeper, and each DELETE's D has passed before its next look.  A sweeper that
+ * takes the marker over on the version looked at, and then releases as any
+ * holder does, is safe beside everybody (-DFAST).
  *
  * Tokens: none.  Nothing here protects against a holder's late work.
  *
