@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 )
 
@@ -22,10 +23,10 @@ func BenchmarkAnswer(b *testing.B) {
 // BenchmarkAsk is one question and its answer on a connection over TLS and TCP, both
 // sides; with connect it makes the connection too.
 func BenchmarkAsk(b *testing.B) {
-	a := newAuthority(b)
+	a := servers.NewAuthority(b)
 	e, _, _ := lead(b, nil)
-	s := start(b, &peer.ServerOptions{Certificate: a.issue(b, "127.0.0.1")}, e)
-	opts := &peer.ClientOptions{RootCAs: a.pool(b)}
+	s := start(b, &peer.ServerOptions{Certificate: a.Issue(b, "127.0.0.1")}, e)
+	opts := &peer.ClientOptions{RootCAs: rootsOf(b, a)}
 	ask := func(b *testing.B, c *peer.Client) {
 		b.Helper()
 		if _, err := c.Ask(b.Context(), s.Addr().String(), now); err != nil {

@@ -88,7 +88,7 @@ func TestRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.client.Token = "open-sesame"
-		config := &tls.Config{Certificates: []tls.Certificate{w.issue(t, "leader.test")}}
+		config := &tls.Config{Certificates: []tls.Certificate{w.Issue(t, "leader.test")}}
 		requests := make(chan *http.Request, 2)
 		w.serve(t, w.listen("leader.test:1"), config, func(c net.Conn, r *http.Request) bool {
 			requests <- r
@@ -126,7 +126,7 @@ func TestShortPatience(t *testing.T) {
 		asked := 0
 		h := peer.NewHandler(&peer.HandlerOptions{MaxWait: 10 * time.Second}, e)
 		s := must(peer.NewServer(&peer.ServerOptions{
-			Certificate: w.issue(t, "leader.test"),
+			Certificate: w.Issue(t, "leader.test"),
 			Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked++; h.ServeHTTP(w, r) }),
 		}))
 		defer w.open(t, "leader.test:1", s)()
@@ -155,7 +155,7 @@ func TestClose(t *testing.T) {
 		w := newWorld(t)
 		e, _, _ := lead(t, nil)
 		h := peer.NewHandler(nil, e)
-		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test"), Handler: h}))
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.Issue(t, "leader.test"), Handler: h}))
 		defer w.open(t, "leader.test:1", s)()
 		c := must(peer.NewClient(&w.client))
 		if _, err := c.Ask(t.Context(), "leader.test:1", now); err != nil {
@@ -217,7 +217,7 @@ func TestFormerLeader(t *testing.T) {
 		h := peer.NewHandler(nil, one, other)
 		for i := range 2 {
 			name := fmt.Sprint("leader", i, ".test")
-			s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, name), Handler: h}))
+			s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.Issue(t, name), Handler: h}))
 			defer w.open(t, name+":1", s)()
 		}
 		c := newClient(t, &w.client)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -123,15 +124,15 @@ func TestHostile(t *testing.T) {
 	}{
 		{name: "other authority", tls: func(t *testing.T, _ *world, config *tls.Config) {
 			t.Helper()
-			config.Certificates = []tls.Certificate{newAuthority(t).issue(t, host("a"))}
+			config.Certificates = []tls.Certificate{servers.NewAuthority(t).Issue(t, host("a"))}
 		}, want: "its certificate is not accepted"},
 		{name: "other name", tls: func(t *testing.T, w *world, config *tls.Config) {
 			t.Helper()
-			config.Certificates = []tls.Certificate{w.issue(t, host("x"))}
+			config.Certificates = []tls.Certificate{w.Issue(t, host("x"))}
 		}, want: "check RootCAs, and the names"},
 		{name: "other client authority", tls: func(t *testing.T, w *world, config *tls.Config) {
 			t.Helper()
-			config.ClientCAs, config.ClientAuth = newAuthority(t).pool(t), tls.RequireAndVerifyClientCert
+			config.ClientCAs, config.ClientAuth = rootsOf(t, servers.NewAuthority(t)), tls.RequireAndVerifyClientCert
 		}, want: "it refuses this side's TLS"},
 		{name: "other token", service: through(peer.NewHandler(&peer.HandlerOptions{Token: "x"}, never)), want: "it refuses the bearer token (401 Unauthorized)"},
 		{name: "forbidden", service: say("403 Forbidden", ""), want: "it refuses the bearer token (403 Forbidden)"},
@@ -166,7 +167,7 @@ func TestHostile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w := newWorld(t)
-				config := &tls.Config{Certificates: []tls.Certificate{w.issue(t, host("a"))}}
+				config := &tls.Config{Certificates: []tls.Certificate{w.Issue(t, host("a"))}}
 				if tc.tls != nil {
 					tc.tls(t, w, config)
 				}
@@ -262,7 +263,7 @@ func TestHasty(t *testing.T) {
 		leader := w.follow(t, "a")
 		h := peer.NewHandler(nil, leader.Election)
 		h.Stop() // so that nothing waits
-		config := &tls.Config{Certificates: []tls.Certificate{w.issue(t, host("a"))}}
+		config := &tls.Config{Certificates: []tls.Certificate{w.Issue(t, host("a"))}}
 		w.serve(t, w.listen(address("a")), config, through(h))
 		if err := leader.WaitForLeadership(t.Context()); err != nil {
 			t.Fatal(err)

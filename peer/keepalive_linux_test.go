@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 )
 
@@ -18,10 +19,10 @@ import (
 // a host that has vanished shows. The system knows when it will.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := servers.NewAuthority(t)
 	e, _, _ := lead(t, nil)
-	s := start(t, &peer.ServerOptions{Addr: "127.0.0.2:0", Certificate: a.issue(t, "127.0.0.2")}, e)
-	if _, err := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t)}).Ask(t.Context(), s.Addr().String(), now); err != nil {
+	s := start(t, &peer.ServerOptions{Addr: "127.0.0.2:0", Certificate: a.Issue(t, "127.0.0.2")}, e)
+	if _, err := newClient(t, &peer.ClientOptions{RootCAs: rootsOf(t, a)}).Ask(t.Context(), s.Addr().String(), now); err != nil {
 		t.Fatal(err)
 	}
 	addr, _ := s.Addr().(*net.TCPAddr)

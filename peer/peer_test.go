@@ -3,17 +3,10 @@ package peer_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"strings"
@@ -26,6 +19,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -46,70 +40,10 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// An authority signs certificates, valid also in the year in which bubbles begin.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB) *authority {
+// rootsOf is a pool with one authority.
+func rootsOf(t testing.TB, a *servers.Authority) *x509.CertPool {
 	t.Helper()
-	a := &authority{}
-	var der []byte
-	der, a.key = a.sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.cert = cert
-	return a
-}
-
-func (a *authority) sign(t testing.TB, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Subject = pkix.Name{CommonName: "leasehold test"}
-	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	c.NotBefore, c.NotAfter = time.Unix(0, 0), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der, key
-}
-
-// issue makes a certificate for servers with these names, and for clients.
-func (a *authority) issue(t testing.TB, names ...string) tls.Certificate {
-	t.Helper()
-	c := &x509.Certificate{
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			c.IPAddresses = append(c.IPAddresses, ip)
-		} else {
-			c.DNSNames = append(c.DNSNames, name)
-		}
-	}
-	der, key := a.sign(t, c)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-func (a *authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-func (a *authority) pool(t testing.TB) *x509.CertPool {
-	t.Helper()
-	pool, err := peer.ParseCAs(a.pem())
+	pool, err := peer.ParseCAs(a.PEM())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +259,7 @@ const silence = "the leader does not answer"
 // A world is a store and a network with an authority.
 type world struct {
 	*network
-	*authority
+	*servers.Authority
 	roots  *x509.CertPool
 	st     store.Store
 	client peer.ClientOptions // what all have in common
@@ -335,8 +269,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{network: newNetwork(), authority: newAuthority(t), st: memstore.New()}
-	w.roots = w.pool(t)
+	w := &world{network: newNetwork(), Authority: servers.NewAuthority(t), st: memstore.New()}
+	w.roots = rootsOf(t, w.Authority)
 	w.client.RootCAs, w.client.Dial = w.roots, w.Dial
 	return w
 }
@@ -363,7 +297,7 @@ func (w *world) join(t *testing.T, name string) *candidate {
 	t.Helper()
 	c := w.follow(t, name)
 	opts := w.server
-	opts.Certificate = w.issue(t, host(name))
+	opts.Certificate = w.Issue(t, host(name))
 	server, err := peer.NewServer(&opts, c.Election)
 	if err != nil {
 		t.Fatal(err)

@@ -17,14 +17,15 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 )
 
 func TestServerOptions(t *testing.T) {
 	t.Parallel()
 	e, _, _ := lead(t, nil)
-	a := newAuthority(t)
-	cert, handler := a.issue(t, "a.test"), peer.NewHandler(nil, e)
+	a := servers.NewAuthority(t)
+	cert, handler := a.Issue(t, "a.test"), peer.NewHandler(nil, e)
 	for want, opts := range map[string]*peer.ServerOptions{
 		"no certificate: set Certificate, or Plain": nil,
 		"MaxConns is negative":                      {Certificate: cert, MaxConns: -1},
@@ -92,16 +93,16 @@ var now = leasehold.Question{Lock: key, Holder: "web-2"}
 // who does not is told what is wrong, on its side.
 func TestAccess(t *testing.T) {
 	t.Parallel()
-	ours, theirs := newAuthority(t), newAuthority(t)
+	ours, theirs := servers.NewAuthority(t), servers.NewAuthority(t)
 	e, lease, _ := lead(t, &leasehold.ElectionOptions{Holder: "web-1"})
-	cert := ours.issue(t, "127.0.0.1", "leader.test")
-	mutual := peer.ServerOptions{Certificate: cert, ClientCAs: ours.pool(t)}
+	cert := ours.Issue(t, "127.0.0.1", "leader.test")
+	mutual := peer.ServerOptions{Certificate: cert, ClientCAs: rootsOf(t, ours)}
 	open := peer.ServerOptions{Certificate: cert}
 	token := peer.ServerOptions{Certificate: cert, HandlerOptions: peer.HandlerOptions{Token: "open-sesame"}}
-	other := peer.ServerOptions{Certificate: ours.issue(t, "other.test")}
+	other := peer.ServerOptions{Certificate: ours.Issue(t, "other.test")}
 	reloaded := peer.ServerOptions{TLS: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }}}
 	elsewhere := peer.ServerOptions{Certificate: cert, Path: "/other"}
-	trusting := peer.ClientOptions{RootCAs: ours.pool(t)}
+	trusting := peer.ClientOptions{RootCAs: rootsOf(t, ours)}
 	with := func(change func(*peer.ClientOptions)) peer.ClientOptions {
 		opts := trusting
 		change(&opts)
@@ -115,14 +116,14 @@ func TestAccess(t *testing.T) {
 	}{
 		{"open", open, trusting, nil},
 		{"reloaded", reloaded, trusting, nil},
-		{"other authority", open, peer.ClientOptions{RootCAs: theirs.pool(t)}, []string{"certificate is not accepted", "unknown authority", "check RootCAs"}},
+		{"other authority", open, peer.ClientOptions{RootCAs: rootsOf(t, theirs)}, []string{"certificate is not accepted", "unknown authority", "check RootCAs"}},
 		{"system's authorities", open, peer.ClientOptions{}, []string{"certificate is not accepted"}},
 		{"other name", other, trusting, []string{"certificate is not accepted", "127.0.0.1", "check RootCAs, and the names"}},
 		{"server name", other, with(func(o *peer.ClientOptions) { o.ServerName = "other.test" }), nil},
 		{"wrong server name", open, with(func(o *peer.ClientOptions) { o.ServerName = "other.test" }), []string{"certificate is not accepted", "other.test"}},
-		{"mutual", mutual, with(func(o *peer.ClientOptions) { o.Certificate = ours.issue(t, "web-2") }), nil},
+		{"mutual", mutual, with(func(o *peer.ClientOptions) { o.Certificate = ours.Issue(t, "web-2") }), nil},
 		{"mutual, no certificate", mutual, trusting, []string{"refuses this side's TLS", "ClientCAs"}},
-		{"mutual, other's certificate", mutual, with(func(o *peer.ClientOptions) { o.Certificate = theirs.issue(t, "web-2") }), []string{"refuses this side's TLS", "ClientCAs"}},
+		{"mutual, other's certificate", mutual, with(func(o *peer.ClientOptions) { o.Certificate = theirs.Issue(t, "web-2") }), []string{"refuses this side's TLS", "ClientCAs"}},
 		{"token", token, with(func(o *peer.ClientOptions) { o.Token = "open-sesame" }), nil},
 		{"no token", token, trusting, []string{"refuses the bearer token", "401", "same Token"}},
 		{"wrong token", token, with(func(o *peer.ClientOptions) { o.Token = "sesame" }), []string{"refuses the bearer token", "401", "same Token"}},
@@ -153,10 +154,10 @@ func TestAccess(t *testing.T) {
 // TestOldTLS: neither side speaks TLS 1.1, whatever its configuration says.
 func TestOldTLS(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := servers.NewAuthority(t)
 	e, _, _ := lead(t, nil)
-	cert := a.issue(t, "127.0.0.1")
-	old := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, RootCAs: a.pool(t), Certificates: []tls.Certificate{cert}}
+	cert := a.Issue(t, "127.0.0.1")
+	old := &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, RootCAs: rootsOf(t, a), Certificates: []tls.Certificate{cert}}
 	lenient := &tls.Config{MinVersion: tls.VersionTLS10}
 	s := start(t, &peer.ServerOptions{Certificate: cert, TLS: lenient}, e)
 	if c, err := (&tls.Dialer{Config: old}).DialContext(t.Context(), "tcp", s.Addr().String()); err == nil {
@@ -174,7 +175,7 @@ func TestOldTLS(t *testing.T) {
 		}
 		served <- err
 	}()
-	_, err := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t), TLS: lenient}).Ask(t.Context(), l.Addr().String(), now)
+	_, err := newClient(t, &peer.ClientOptions{RootCAs: rootsOf(t, a), TLS: lenient}).Ask(t.Context(), l.Addr().String(), now)
 	if old := <-served; err == nil || old == nil {
 		t.Errorf("the client speaks TLS 1.1: %v, %v", err, old)
 	}
@@ -183,10 +184,10 @@ func TestOldTLS(t *testing.T) {
 // The full URL of an address may have a path of its own, such as that of a proxy.
 func TestAddressIsAURL(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := servers.NewAuthority(t)
 	e, _, _ := lead(t, nil)
-	s := start(t, &peer.ServerOptions{Certificate: a.issue(t, "127.0.0.1"), Path: "/a/b"}, e)
-	c := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t)})
+	s := start(t, &peer.ServerOptions{Certificate: a.Issue(t, "127.0.0.1"), Path: "/a/b"}, e)
+	c := newClient(t, &peer.ClientOptions{RootCAs: rootsOf(t, a)})
 	for _, path := range []string{"/a/b"} {
 		if said, err := c.Ask(t.Context(), "https://"+s.Addr().String()+path, now); err != nil || !said.Leading {
 			t.Errorf("%+v, %v", said, err)
@@ -225,7 +226,7 @@ func TestStop(t *testing.T) {
 		w := newWorld(t)
 		e, lease, _ := lead(t, nil)
 		h := peer.NewHandler(nil, e)
-		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test"), Handler: h}))
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.Issue(t, "leader.test"), Handler: h}))
 		closed := w.open(t, "leader.test:1", s)
 		q := now
 		q.Known, q.Wait = version(t, h), 20*time.Second
@@ -242,7 +243,7 @@ func TestStop(t *testing.T) {
 		}
 		// One has connected and says nothing, one has sent half a question.
 		silent := must(w.Dial(t.Context(), "", "leader.test:1"))
-		half := tls.Client(must(w.Dial(t.Context(), "", "leader.test:1")), &tls.Config{RootCAs: w.pool(t), ServerName: "leader.test"})
+		half := tls.Client(must(w.Dial(t.Context(), "", "leader.test:1")), &tls.Config{RootCAs: rootsOf(t, w.Authority), ServerName: "leader.test"})
 		if _, err := io.WriteString(half, "GET /health/lead"); err != nil {
 			t.Fatal(err)
 		}
@@ -329,10 +330,10 @@ func TestStopIsBounded(t *testing.T) {
 // TestStart: a server is started once, and the end of the context stops it.
 func TestStart(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t)
+	a := servers.NewAuthority(t)
 	e, _, _ := lead(t, nil)
 	h := peer.NewHandler(nil, e)
-	opts := &peer.ServerOptions{Certificate: a.issue(t, "127.0.0.1"), Addr: "127.0.0.1:0", Handler: h}
+	opts := &peer.ServerOptions{Certificate: a.Issue(t, "127.0.0.1"), Addr: "127.0.0.1:0", Handler: h}
 	s := must(peer.NewServer(opts))
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -348,7 +349,7 @@ func TestStart(t *testing.T) {
 	if err := must(peer.NewServer(&taken)).Start(t.Context()); err == nil || !strings.Contains(err.Error(), address) {
 		t.Errorf("started on a port that is taken: %v", err)
 	}
-	c := newClient(t, &peer.ClientOptions{RootCAs: a.pool(t)})
+	c := newClient(t, &peer.ClientOptions{RootCAs: rootsOf(t, a)})
 	q := now
 	q.Known, q.Wait = version(t, h), time.Minute
 	go func() {
@@ -384,7 +385,7 @@ func TestSlowClients(t *testing.T) {
 		const size = 3000
 		w := newWorld(t)
 		e, _, _ := lead(t, nil)
-		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test")}, e))
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.Issue(t, "leader.test")}, e))
 		defer w.open(t, "leader.test:1", s)()
 		var cut sync.WaitGroup
 		began := time.Now()
@@ -442,7 +443,7 @@ func TestMaxConns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		e, _, _ := lead(t, nil)
-		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.issue(t, "leader.test"), MaxConns: 2}, e))
+		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.Issue(t, "leader.test"), MaxConns: 2}, e))
 		defer w.open(t, "leader.test:1", s)()
 		first, second, third := newClient(t, &w.client), newClient(t, &w.client), newClient(t, &w.client)
 		for _, c := range []*peer.Client{first, second} {

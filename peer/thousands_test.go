@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 )
 
@@ -113,14 +114,14 @@ func TestThousands(t *testing.T) {
 	if *long {
 		number = 10_000
 	}
-	a := newAuthority(t)
+	a := servers.NewAuthority(t)
 	e, _, _ := lead(t, &leasehold.ElectionOptions{TTL: time.Minute, Address: "10.0.1.42:8443", Holder: "leader/1"})
 	h := peer.NewHandler(nil, e)
-	s := start(t, &peer.ServerOptions{Certificate: a.issue(t, "127.0.0.1"), Handler: h})
+	s := start(t, &peer.ServerOptions{Certificate: a.Issue(t, "127.0.0.1"), Handler: h})
 	before := used()
 
 	began := time.Now()
-	followers, said := followers(t, orders{s.Addr().String(), a.pem(), number})
+	followers, said := followers(t, orders{s.Addr().String(), a.PEM(), number})
 	for h.Waiting() < number {
 		select {
 		case err := <-followers:
