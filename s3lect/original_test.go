@@ -115,13 +115,13 @@ func (o *original) crash() {
 // resign ends it as its Stop does: the time in the lockfile becomes zero.
 func (o *original) resign(t *testing.T) {
 	t.Helper()
+	o.crash()
 	if r, etag, err := o.read(); err == nil && r.LeaderID == o.id {
 		r.LastUpdated = time.Time{}
 		if err := o.write(r, etag); err != nil {
 			t.Error(err)
 		}
 	}
-	o.crash()
 }
 
 func (o *original) lead(t *testing.T) {
