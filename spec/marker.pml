@@ -19,7 +19,9 @@
  *      second removes their marker however early it comes
  *   4  the lease is not used any more when it is sent, and writes that were sent
  *      before are not recognised after
- * Under 1 to 4 at most one lease is valid, with writes delayed without bound,
+ *   5  the releaser's own marker, when it is still there, gets the patience that
+ *      anybody's gets: taken over at once, it may still be removed
+ * Under 1 to 5 at most one lease is valid, with writes delayed without bound,
  * dropped and duplicated, answers lost, crashes, pauses between all other steps.
  *
  * A sweeper (-DSWEEP) looks, finds the marker older than TTL + m by the store's
@@ -264,6 +266,9 @@ active [N] proctype P() {
           kd = REMOVE; forget();
 #ifdef RETRYDEL
           ME.due = ME.rem;
+#endif
+#ifdef OWNDEAD             /* mutant: one's own marker, released, is taken over at once */
+          ME.seen = 1; ME.ov = ME.ver;
 #endif
 #ifndef NOFORGET           /* mutant: an earlier write is adopted again */
           unmem();
