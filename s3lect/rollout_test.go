@@ -148,6 +148,7 @@ func TestTokensGrowAcrossTheOriginal(t *testing.T) {
 			}
 			last = r.Token
 			a.quit(t)
+			time.Sleep(time.Second) // tokens begin at the time, in milliseconds
 			o := beginOriginal(t, st, "old")
 			o.lead(t)
 			if n%2 == 0 {
