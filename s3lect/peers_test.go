@@ -90,6 +90,7 @@ func TestPeerModeIsSwitchedOnWhileRunning(t *testing.T) {
 		if err != nil || s.LeaderID != "a" || time.Since(s.LeaderLastSeen) > 10*time.Second {
 			t.Errorf("%+v, %v", s, err)
 		}
+		time.Sleep(time.Second) // its next question is open
 		resigned := time.Now()
 		a.quit(t)
 		b.lead(t)
