@@ -108,11 +108,11 @@ func (d *driver) release(l *Lease, successor string) {
 }
 
 // giveUp ends a lease whose work has not stopped; it must still be released.
-func (d *driver) giveUp(l *Lease) {
+func (d *driver) giveUp(l *Lease, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lease == l {
-		d.stepLocked(protocol.GiveUp{})
+		d.stepLocked(protocol.GiveUp{Err: why})
 	}
 }
 

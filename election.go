@@ -193,7 +193,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		switch {
 		case err == nil:
 			e.serve(ctx, lease, lead)
-			if errors.Is(lease.Err(), ErrLost) && ctx.Err() == nil {
+			if errors.Is(lease.Err(), ErrLost) && !errors.Is(lease.Err(), protocol.ErrGivenUp) && ctx.Err() == nil {
 				continue // another leads by now, or the store is away
 			}
 		case ctx.Err() != nil:
@@ -244,7 +244,7 @@ type term struct {
 func (t *term) stop(cause error) {
 	t.once.Do(func() {
 		t.cancel(cause)
-		t.late = time.AfterFunc(t.grace, func() { t.lease.d.giveUp(t.lease) })
+		t.late = time.AfterFunc(t.grace, func() { t.lease.d.giveUp(t.lease, nil) })
 	})
 }
 

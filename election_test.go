@@ -734,3 +734,27 @@ func TestList(t *testing.T) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
 }
+
+// Who is refused in each term, because the resource is claimed with tokens that the lock
+// does not reach, must not campaign in a tight loop.
+func TestFencedLeaderRests(t *testing.T) {
+	needsRenewals(t)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		terms := 0
+		e, err := leasehold.NewElection(st, "e", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+			terms++
+			lease.Abandon(errors.New("refused"))
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || terms < 4 || terms > 9 {
+			t.Errorf("%d terms in a minute, where each is followed by half a TTL or a little more; %v", terms, err)
+		}
+	})
+}

@@ -90,6 +90,13 @@ func (l *Lease) end(cause error) {
 	l.cancel(cause)
 }
 
+// Abandon ends the lease at once, without freeing the lock: the lease is no longer
+// valid nor renewed, and its context ends with an error that matches [ErrLost] and
+// cause. Package fence calls it when a resource has refused the lease's token. The
+// others wait the lease out unless it is released, as it still must be. A lease that
+// has ended stays as it is.
+func (l *Lease) Abandon(cause error) { l.d.giveUp(l, cause) }
+
 // letGo begins the release, once. It may name a successor.
 func (l *Lease) letGo(successor string) { l.release.Do(func() { l.d.release(l, successor) }) }
 

@@ -850,3 +850,33 @@ func TestSettle(t *testing.T) {
 		}
 	})
 }
+
+// What a resource has refused must not go on: the context ends with the reason, and the
+// lock is not taken over before the lease would have ended, or was released.
+func TestAbandonedLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lease := acquire(t, newLock(t, st, nil))
+		reason := errors.New("refused")
+		lease.Abandon(reason)
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, leasehold.ErrLost) || !errors.Is(cause, reason) || lease.Valid() {
+			t.Errorf("the context ended with %v, valid: %v", cause, lease.Valid())
+		}
+		before := st.Counts()
+		time.Sleep(leasehold.DefaultTTL / 2)
+		if after := st.Counts(); after != before {
+			t.Errorf("the store got %+v, and then %+v", before, after)
+		}
+		if _, err := newLock(t, st, nil).TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("another may have it at once: %v", err)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, reason) {
+			t.Errorf("the release says %v", err)
+		}
+		lease.Abandon(errors.New("too late"))
+		if err := lease.Err(); !errors.Is(err, reason) {
+			t.Errorf("and then %v", err)
+		}
+		release(t, acquire(t, newLock(t, st, nil)))
+	})
+}

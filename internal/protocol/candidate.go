@@ -62,7 +62,7 @@ var (
 	ErrTaken     = errors.New("another candidate took the lock")
 	ErrVanished  = errors.New("the lock's object was deleted")
 	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
-	ErrGivenUp   = errors.New("its holder gave it up before the work had stopped")
+	ErrGivenUp   = errors.New("its holder gave it up")
 	ErrTooLate   = errors.New("too little was left of the lease to delete its object, which is left to expire")
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
 )

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -29,7 +30,7 @@ type (
 	Watch struct{ On bool }
 	// GiveUp: the lease is no longer valid, though the work under it has not
 	// stopped. It is not renewed, and a Release must still come.
-	GiveUp struct{}
+	GiveUp struct{ Err error } // why, if there is more to say
 	// ReadDone is the answer to a Read.
 	ReadDone struct {
 		Shown   Shown
@@ -201,7 +202,11 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.watch(ev.On)
 	case GiveUp:
 		if c.phase == held {
-			c.lose(ErrGivenUp, &out)
+			why := ErrGivenUp
+			if ev.Err != nil {
+				why = fmt.Errorf("%w: %w", ErrGivenUp, ev.Err)
+			}
+			c.lose(why, &out)
 		}
 	case ReadDone:
 		c.finish(reading)
