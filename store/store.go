@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"strings"
 	"time"
@@ -36,7 +37,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBody is the largest body, in bytes, that a store reads or writes: 1 MiB.
+// MaxBody is the largest body, in bytes, that Get and Put read and write: 1 MiB.
+// What may be larger goes through a [Large].
 const MaxBody = 1 << 20
 
 // MaxKey is the longest key in bytes. It is below the 1024 bytes of S3 so that
@@ -160,6 +162,38 @@ type Hashed interface {
 	VersionOf(body []byte) Version
 }
 
+// Large is a Store that also keeps bodies of any size. Such an object is written
+// once, under a key that nobody has used before (128 random bits in it are enough),
+// and never changed, so it needs no version and no condition. What it is good for, an
+// object that is written by Put decides, by naming its key.
+//
+// Both methods must need a bounded part of the body in memory at a time, except in a
+// store that keeps all its objects there.
+type Large interface {
+	// PutLarge writes what r yields until it says io.EOF as the object key, and
+	// returns the size in bytes. It is the one call that may be many requests, and
+	// that may repeat a request whose answer was lost: nobody else writes the key,
+	// so a repetition can only write the same once more.
+	//
+	// A reader of the key must see all of the body or no object. If r fails,
+	// PutLarge must return ErrInvalid and the error of r, and nothing must become
+	// visible; an error that wraps io.EOF is a failure, not the end. If the object
+	// may have landed or may yet land, PutLarge must return ErrUnknownOutcome; after
+	// any other error there must be no object, nor parts of one that somebody pays
+	// for, unless the error says that they stay. If the context has already ended,
+	// PutLarge must send nothing and must not read r. A Read of r that is under way
+	// is waited for.
+	PutLarge(ctx context.Context, key string, r io.Reader) (int64, error)
+
+	// GetLarge opens the object, whichever way it was written, and returns its size.
+	// The caller closes it, and keeps the context until then: when that ends, Read
+	// may fail.
+	//
+	// If there is no object, GetLarge must return ErrNotExist. A body that breaks off
+	// must end in an *Error, as Get would return it, and never in io.EOF.
+	GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error)
+}
+
 // The kinds of error. One sentinel for each decision that a caller can make.
 var (
 	// ErrNotExist: there is no such object.
@@ -182,7 +216,8 @@ var (
 	ErrUnknownOutcome = errors.New("unknown outcome: the write may have landed")
 	// ErrTooLarge: the body is over MaxBody.
 	ErrTooLarge = errors.New("body too large")
-	// ErrInvalid: the key or the condition is not one that any store accepts.
+	// ErrInvalid: the key or the condition is not one that any store accepts, or the
+	// reader that should have given a body failed.
 	ErrInvalid = errors.New("invalid argument")
 	// ErrNoBucket: the bucket or directory that the store points at does not exist.
 	ErrNoBucket = errors.New("bucket does not exist")
@@ -228,8 +263,8 @@ func DateOf(err error) time.Time {
 // CheckKey reports, as an ErrInvalid, why key is not one that every store can
 // keep: it must be valid UTF-8 of 1 to MaxKey bytes without control characters
 // or backslashes, in segments of 1 to 200 bytes divided by single slashes, none
-// of them "." or "..". Every store must apply it to Get, Put and Delete before
-// it sends anything.
+// of them "." or "..". Every store must apply it to the key of every call but
+// List before it sends anything.
 //
 // A store may also refuse, with ErrInvalid, what it has no place for: a key that
 // lies below another object's key ("a/b" where "a" is an object) or has a name

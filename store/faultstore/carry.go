@@ -196,11 +196,15 @@ func (s *Store) later(ctx context.Context, t trip, again func(context.Context) s
 	})
 }
 
-// broken is what comes through of an answer that breaks off: of a listing, half.
+// broken is what comes through of an answer that breaks off: of a listing half, of a
+// large body all that came before its reader finds out.
 func broken[T any](answer T) T {
 	var none T
-	if entries, ok := any(answer).([]store.Entry); ok {
-		none, _ = any(entries[:len(entries)/2]).(T)
+	switch a := any(answer).(type) {
+	case []store.Entry:
+		none, _ = any(a[:len(a)/2]).(T)
+	case *large:
+		none = answer
 	}
 	return none
 }
@@ -218,6 +222,8 @@ func outcome(answer any, err error) string {
 		return "version " + string(a.Version)
 	case []store.Entry:
 		return fmt.Sprint(len(a), " entries")
+	case *large:
+		return fmt.Sprint(a.size, " bytes")
 	}
 	return "done"
 }

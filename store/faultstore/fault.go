@@ -25,7 +25,7 @@ const (
 	// LostRequest: nothing lands, and no answer comes.
 	LostRequest
 	// LostAnswer: the request lands, and its answer is lost. A listing breaks
-	// off in the middle.
+	// off in the middle, and so does the body that GetLarge opens.
 	LostAnswer
 	// Hang: nothing lands, and no answer comes until the context ends or the
 	// store is cut off.

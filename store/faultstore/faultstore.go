@@ -37,7 +37,7 @@ type Options struct {
 type Call struct {
 	Op     string // "get", "put", "delete", "list"
 	Key    string // or the prefix of a list
-	Body   []byte // of a put
+	Body   []byte // of a Put; nil of a PutLarge, which has no condition either
 	Only   store.Condition
 	Unless store.Version
 }
@@ -64,7 +64,10 @@ type Store struct {
 	events []*Event
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Large = (*Store)(nil)
+)
 
 // Wrap puts faults in front of st; nil opts means none for now. It panics on a
 // fault that could never happen, such as a conflict of a get.

@@ -47,6 +47,7 @@
 package filestore
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -87,7 +88,10 @@ type Store struct {
 	places   sync.Map // of *place by path
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Large = (*Store)(nil)
+)
 
 // New returns the store in dir, which it makes if there is none. Should it be
 // removed later, the next create makes it again. A nil opts means the defaults.
@@ -154,30 +158,40 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
 	}
+	written, err := s.write(ctx, key, bytes.NewReader(body), only)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Object{Key: key, Version: version(body), LastModified: written, Date: written}, nil
+}
+
+// write makes a file of what r yields, and of the file the object, if the condition
+// holds; the zero condition always does. It returns when the file was written.
+func (s *Store) write(ctx context.Context, key string, r io.Reader, only store.Condition) (time.Time, error) {
 	path, err := s.path(key)
 	dir := filepath.Dir(path)
-	if err == nil && only.Absent() {
+	if err == nil && only.Match() == "" {
 		err = s.mkdir(dir)
 	}
 	if err != nil {
-		return nil, failed("put", key, err)
+		return time.Time{}, failed("put", key, err)
 	}
-	temp, written, err := s.writeTemp(dir, body)
-	if errors.Is(err, fs.ErrNotExist) && !only.Absent() {
-		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Cause: err}
+	temp, written, err := s.writeTemp(dir, r)
+	if errors.Is(err, fs.ErrNotExist) && only.Match() != "" {
+		return time.Time{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Cause: err}
 	}
 	if err != nil {
-		return nil, failed("put", key, err)
+		return time.Time{}, failed("put", key, err)
 	}
 	s.sweep(dir, written)
 	if err := s.swap(ctx, temp, path, only); err != nil {
 		_ = os.Remove(temp) // what stays is removed by a later writer
-		return nil, &store.Error{Op: "put", Key: key, Kind: kind(err), Cause: err, Date: written}
+		return time.Time{}, &store.Error{Op: "put", Key: key, Kind: kind(err), Cause: err, Date: written}
 	}
 	if err := syncDir(dir); err != nil {
-		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnknownOutcome, Cause: err, Date: written}
+		return time.Time{}, &store.Error{Op: "put", Key: key, Kind: store.ErrUnknownOutcome, Cause: err, Date: written}
 	}
-	return &store.Object{Key: key, Version: version(body), LastModified: written, Date: written}, nil
+	return written, nil
 }
 
 // swap puts the file temp in the place of the object if the condition holds.
@@ -187,6 +201,17 @@ func (s *Store) swap(ctx context.Context, temp, path string, only store.Conditio
 		return err
 	}
 	defer unlock()
+	if err := compare(path, only); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return renamed(rename(temp, path))
+}
+
+// compare says why nothing may be written to path.
+func compare(path string, only store.Condition) error {
 	var current store.Version
 	absent := false
 	switch o, err := read(path); {
@@ -197,13 +222,10 @@ func (s *Store) swap(ctx context.Context, temp, path string, only store.Conditio
 	case !errors.Is(err, store.ErrTooLarge): // too large is there, of no version that a Put gave
 		return err
 	}
-	if absent != only.Absent() || current != only.Match() {
+	if only.Valid() && (absent != only.Absent() || current != only.Match()) {
 		return problemf(store.ErrPrecondition, "the condition was: %v", only)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return renamed(rename(temp, path))
+	return nil
 }
 
 // Delete removes the object, if there is one.
@@ -256,20 +278,29 @@ func usable(path string) error {
 	return nil
 }
 
-// read reads the file as an object without a key.
-func read(path string) (*store.Object, error) {
+// openObject opens the file of an object.
+func openObject(path string) (*os.File, fs.FileInfo, error) {
 	if err := usable(path); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	f, err := open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+// read reads the file as an object without a key.
+func read(path string) (*store.Object, error) {
+	f, info, err := openObject(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // nothing was written
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	if info.Size() > store.MaxBody {
 		return nil, problemf(store.ErrTooLarge, "%s has %d bytes, more than %d", path, info.Size(), store.MaxBody)
 	}

@@ -15,7 +15,7 @@ import (
 
 // List yields the objects in the byte order of their keys, reading a directory
 // at a time and each file in it, since the version is made from the body. A file
-// over MaxBody, which no Put wrote, is listed without a version.
+// over MaxBody, which only PutLarge writes, is listed without a version.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		w := walk{s: s, ctx: ctx, prefix: prefix, after: after, yield: yield}

@@ -3,6 +3,7 @@ package filestore
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,12 +18,12 @@ const (
 
 // writeTemp makes a temporary file in dir, flushed to the disk, and says where
 // it is and when, by the clock of the directory, it was written.
-func (s *Store) writeTemp(dir string, body []byte) (path string, written time.Time, err error) {
+func (s *Store) writeTemp(dir string, r io.Reader) (path string, written time.Time, err error) {
 	f, err := s.createTemp(dir)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	written, err = fill(f, body)
+	written, err = fill(f, r)
 	if err = errors.Join(err, f.Close()); err != nil { // a close can say that a write failed
 		_ = os.Remove(f.Name())
 		return "", time.Time{}, err
@@ -35,8 +36,8 @@ func (s *Store) createTemp(dir string) (*os.File, error) {
 }
 
 // fill writes and flushes f and returns its time.
-func fill(f *os.File, body []byte) (time.Time, error) {
-	if _, err := f.Write(body); err != nil {
+func fill(f *os.File, r io.Reader) (time.Time, error) {
+	if _, err := io.Copy(f, r); err != nil {
 		return time.Time{}, err
 	}
 	if err := f.Sync(); err != nil {

@@ -9,6 +9,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -31,7 +32,10 @@ type Store struct {
 	writes  uint64
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Large = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New() *Store {
@@ -53,6 +57,8 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Date: time.Now()}
 	case unless == o.Version:
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified, Date: time.Now()}
+	case len(o.Body) > store.MaxBody:
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrTooLarge, Cause: fmt.Errorf("%d bytes, more than %d", len(o.Body), store.MaxBody), Date: time.Now()}
 	}
 	o.Body = bytes.Clone(o.Body)
 	o.Date = time.Now()
@@ -71,6 +77,12 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if o, ok := s.objects[key]; ok == only.Absent() || o.Version != only.Match() {
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Date: now}
 	}
+	o := s.keep(key, append([]byte{}, body...), now) // never nil, so that an empty body stays one
+	return &o, nil
+}
+
+// keep makes body the object's, and returns the object without it. The mutex is held.
+func (s *Store) keep(key string, body []byte, now time.Time) store.Object {
 	s.writes++
 	o := store.Object{
 		Key:          key,
@@ -79,9 +91,9 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 		Date:         now,
 	}
 	kept := o
-	kept.Body = append([]byte{}, body...) // never nil, so that an empty body stays one
+	kept.Body = body
 	s.objects[key] = kept
-	return &o, nil
+	return o
 }
 
 // Delete removes the object, if there is one.

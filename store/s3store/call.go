@@ -18,18 +18,23 @@ import (
 // was asked for credentials: its 404 says nothing about the object.)
 type call struct {
 	op, key string
-	create  bool // a put on the condition that there is no object
+	create  bool // a put that needs no object, so that what it misses is the bucket
+	part    bool // a put that by itself shows no reader anything
+	repeats bool // the client may send the request again, as it is set to do
 
 	handed atomic.Bool // the request was handed to the HTTP client
 	sought atomic.Bool // net/http looked for a connection
 	sent   atomic.Bool // there was a connection, so bytes may have left
 
 	answer *http.Response // the server's answer, or nil
+	unsure bool           // an earlier request, of those that were repeated, may have landed
 }
 
 // options are the options of the call, whatever those of the client are.
 func (c *call) options(o *s3.Options) {
-	o.Retryer = aws.NopRetryer{}
+	if !c.repeats {
+		o.Retryer = aws.NopRetryer{}
+	}
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	o.HTTPClient = &watched{client: o.HTTPClient, call: c}
@@ -43,7 +48,7 @@ type watched struct {
 
 func (w *watched) Do(req *http.Request) (*http.Response, error) {
 	c := w.call
-	c.handed.Store(true)
+	c.begin()
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { c.sought.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { c.sent.Store(true) },
@@ -62,6 +67,19 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 	}
 	c.answer = answer
 	return answer, nil
+}
+
+// begin is called before each request. What will be known of this one says nothing
+// about those before it.
+func (c *call) begin() {
+	status := c.status()
+	answered := status >= 300 && status < 500 && status != http.StatusRequestTimeout
+	unsent := !c.handed.Load() || c.sought.Load() && !c.sent.Load()
+	c.unsure = c.unsure || !answered && !unsent
+	c.handed.Store(true)
+	c.sought.Store(false)
+	c.sent.Store(false)
+	c.answer = nil
 }
 
 // status gives the HTTP status of the server's answer, or 0.

@@ -14,12 +14,16 @@ import (
 
 var (
 	errNoETag    = errors.New("the answer has no ETag: is this an S3 server?")
+	errNoLength  = errors.New("the answer does not say how long the object is")
 	errUnchanged = errors.New("the server sent the same version again")
 )
 
 // fail makes the error of the call.
 func (c *call) fail(ctx context.Context, err error) error {
 	v := c.classify(err)
+	if c.unsure && c.writes() {
+		v.kind = store.ErrUnknownOutcome
+	}
 	if c.writes() && c.status() == http.StatusServiceUnavailable && strings.HasPrefix(code(err), "SlowDown") {
 		err = fmt.Errorf("%w: %w", store.ErrThrottled, err)
 	}
@@ -34,7 +38,7 @@ func (c *call) fail(ctx context.Context, err error) error {
 	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: err, Date: c.date()}
 }
 
-func (c *call) writes() bool { return c.op == "put" || c.op == "delete" }
+func (c *call) writes() bool { return c.op == "put" && !c.part || c.op == "delete" }
 
 // refused reports whether the server answered anything but success.
 func (c *call) refused() bool { return c.status() >= 300 }
@@ -131,6 +135,9 @@ func (c *call) onDenied(code string) string {
 }
 
 func (c *call) notFound(code string) verdict {
+	if code == "NoSuchUpload" {
+		return verdict{store.ErrUnavailable, "somebody else has ended this upload in parts: is there a lifecycle rule that ends them too soon?"}
+	}
 	// A create cannot miss an object, so what it misses is the bucket, even
 	// where the answer does not say.
 	if code == "NoSuchBucket" || c.op == "list" || c.create {

@@ -6,11 +6,16 @@
 // can land the first time and then be told 412. It also sends no checksums but
 // those that S3 requires; some servers keep the trailer that carries them as a
 // part of the object. The HTTP client must not retry by itself either; that of
-// the SDK and net/http replays a GET at most, never a PUT or a DELETE.
+// the SDK and net/http replays a GET at most, never a PUT or a DELETE. PutLarge is
+// the exception: it sends as many requests as it needs, each of them as often as the
+// client is set to retry.
 //
 // Who uses a store needs s3:GetObject and s3:PutObject on the keys, and should
 // have s3:ListBucket on the bucket: without it S3 says 403 of an object that
-// does not exist.
+// does not exist. For PutLarge add s3:AbortMultipartUpload on the keys, and to the
+// bucket a lifecycle rule that ends incomplete multipart uploads after some days: a
+// process that is killed in one leaves parts behind that cost money and that no
+// listing of objects shows.
 package s3store
 
 import (
@@ -48,7 +53,10 @@ type Store struct {
 	prefix string // "" or ends with a slash
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Large = (*Store)(nil)
+)
 
 // New gives the store of a bucket, which must exist. It sends nothing. The error
 // matches [store.ErrInvalid] if the bucket or the prefix cannot be used.
@@ -119,7 +127,7 @@ func (c *call) read(r io.Reader) ([]byte, error) {
 	case size < 0 && len(c.answer.TransferEncoding) == 0 && c.answer.ProtoMajor == 1:
 		// It ends where the connection ends, and a connection that broke
 		// looks the same.
-		return nil, errors.New("the answer does not say how long the object is")
+		return nil, errNoLength
 	}
 	body, err := io.ReadAll(io.LimitReader(r, store.MaxBody+1))
 	if err != nil {

@@ -15,13 +15,15 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// breakages are stores that break the contract, each in one way, and the
+// A breakage makes a store that breaks the contract in one way, and names the
 // sentences that must be cited for it.
-var breakages = []struct {
+type breakage struct {
 	name  string
 	apply func(*broken)
 	cited []string
-}{
+}
+
+var breakages = []breakage{
 	{"ignores IfAbsent", func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if err := store.CheckPut(ctx, key, body, only); err != nil || !only.Absent() {

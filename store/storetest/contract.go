@@ -26,8 +26,16 @@ const (
 	listStopsEarly     = `Stopping the iteration early must stop the requests.`
 	listErrorLast      = `An error is yielded once, as the last element.`
 	keysKept           = `CheckKey reports, as an ErrInvalid, why key is not one that every store can keep: it must be valid UTF-8 of 1 to MaxKey bytes without control characters or backslashes, in segments of 1 to 200 bytes divided by single slashes, none of them "." or "..".`
-	keysChecked        = `Every store must apply it to Get, Put and Delete before it sends anything.`
+	keysChecked        = `Every store must apply it to the key of every call but List before it sends anything.`
 	preconditionIsTrue = `ErrPrecondition: the condition does not hold; this request changed nothing.`
+	putLargeWrites     = `PutLarge writes what r yields until it says io.EOF as the object key, and returns the size in bytes.`
+	putLargeWhole      = `A reader of the key must see all of the body or no object.`
+	putLargeReader     = `If r fails, PutLarge must return ErrInvalid and the error of r, and nothing must become visible; an error that wraps io.EOF is a failure, not the end.`
+	putLargeUnknown    = `If the object may have landed or may yet land, PutLarge must return ErrUnknownOutcome; after any other error there must be no object, nor parts of one that somebody pays for, unless the error says that they stay.`
+	putLargeEnded      = `If the context has already ended, PutLarge must send nothing and must not read r.`
+	getLargeOpens      = `GetLarge opens the object, whichever way it was written, and returns its size.`
+	getLargeNotExist   = `If there is no object, GetLarge must return ErrNotExist.`
+	getLargeBreaks     = `A body that breaks off must end in an *Error, as Get would return it, and never in io.EOF.`
 )
 
 // The suite's own sentences, from the documentation of Check.
@@ -41,5 +49,6 @@ var sentences = []string{
 	dateClock, errorsTyped, getReads, getNotExist, getNotModified, getTooLarge,
 	putWrites, putPrecondition, putUnknown, putEnded, putRefuses, neverTorn, deleteRemoves,
 	listYields, listShowsAnswered, listStopsEarly, listErrorLast, keysKept,
-	keysChecked, preconditionIsTrue,
+	keysChecked, preconditionIsTrue, putLargeWrites, putLargeWhole, putLargeReader,
+	putLargeUnknown, putLargeEnded, getLargeOpens, getLargeNotExist, getLargeBreaks,
 }

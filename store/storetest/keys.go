@@ -51,12 +51,14 @@ func longestKey() string {
 	return strings.Repeat(segment, store.MaxKey/len(segment))[:store.MaxKey-1] + "y"
 }
 
+var notKeys = []string{
+	"", "/", "/a", "a/", "a//b", ".", "..", "./a", "a/.", "../a", "a/../b", "a/..",
+	`a\b`, "a\x00b", "a\nb", "a\x7fb", "a\u0085b", "a\xffb",
+	strings.Repeat("s", 201), longestKey() + "z",
+}
+
 func invalidKeys(p *probe) {
-	for _, key := range []string{
-		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "a/.", "../a", "a/../b", "a/..",
-		`a\b`, "a\x00b", "a\nb", "a\x7fb", "a\u0085b", "a\xffb",
-		strings.Repeat("s", 201), longestKey() + "z",
-	} {
+	for _, key := range notKeys {
 		_, err := p.put(p.ctx, key, []byte("body"), store.IfAbsent())
 		p.refused(err, keysChecked, "put of a key that CheckKey refuses", store.ErrInvalid)
 		_, err = p.read(p.ctx, key, "")

@@ -12,10 +12,10 @@
 //
 //	contract: "A reader must never see a part of a body.": a body of 40960 bytes
 //
-// What no call of the four methods can show is left to the store's own tests:
+// Where the store is a [store.Large], that is checked too. What no call can show is left to the store's own tests:
 // that one call is one request, that a bucket which does not exist is
 // [store.ErrNoBucket], and what the store makes of the answers of a server that
-// denies, throttles or breaks off. The racing cases are worth more under the
+// denies, throttles or breaks off, and how much memory a large body takes. The racing cases are worth more under the
 // race detector.
 package storetest
 
@@ -125,6 +125,11 @@ var cases = []testCase{
 	{name: "counter", run: counter},
 	{name: "read after write", run: readAfterWrite},
 	{name: "torn reads", run: tornReads},
+	{name: "large bodies", run: largeBodies},
+	{name: "large body in the making", run: largeInTheMaking},
+	{name: "large body that fails", run: largeFails},
+	{name: "large body and context", run: largeContext},
+	{name: "large body and keys", run: largeKeys},
 }
 
 // check runs the case and says what it saw and, if it could not check, why.
