@@ -69,8 +69,9 @@ func (e *FencedError) Error() string {
 // Is reports whether target is ErrFenced.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// admit says why h cannot write anything, whatever the resource has seen.
-func admit(h Holder) error {
+// Admit says why h cannot write anything, whatever the resource has seen: it has no token
+// ([ErrNoToken]), or its lease has ended. It is for those who write a fence of their own.
+func Admit(h Holder) error {
 	if h == nil || h.Token() <= 0 {
 		return ErrNoToken
 	}
@@ -80,8 +81,9 @@ func admit(h Holder) error {
 	return nil
 }
 
-// refuse makes the error of a token that was refused, and ends its lease.
-func refuse(h Holder, resource string, newest leasehold.Token) error {
+// Refuse returns the [*FencedError] of a holder whose token is smaller than newest, and
+// ends its lease, if it is one. It is for those who write a fence of their own.
+func Refuse(h Holder, resource string, newest leasehold.Token) error {
 	err := &FencedError{Resource: resource, Token: h.Token(), Newest: newest}
 	if l, ok := h.(interface{ Abandon(cause error) }); ok {
 		l.Abandon(err)

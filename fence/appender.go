@@ -1,0 +1,297 @@
+package fence
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// MaxRecord is the largest record, in bytes, that a log takes, and what the records of
+// one entry may have together.
+const MaxRecord = store.MaxBody - roomForHeader
+
+// ErrClosed: the appender was closed.
+var ErrClosed = errors.New("the appender was closed")
+
+// An Appender is the one writer of a [Log], until another has claimed it. It is safe
+// for concurrent use: what is appended while a write is under way goes together into
+// the next entry, so the more there is to append, the fewer writes it takes for each.
+type Appender struct {
+	log    *Log
+	h      Holder
+	claim  string
+	ctx    context.Context //nolint:containedctx // ends with Close
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	err     error  // why nothing more can be appended
+	last    *found // of the log
+	queue   []*addition
+	running bool
+	stuck   *batch // of which it is not known whether it has landed
+
+	checkpointing sync.Mutex
+	marks         marks
+}
+
+// An addition is one call of Append on its way.
+type addition struct {
+	records [][]byte
+	done    chan struct{}
+	at      Position
+	err     error
+}
+
+// A batch is the additions that go into one entry.
+type batch struct {
+	additions []*addition
+	records   [][]byte
+	entry     *entry
+}
+
+// Last is the position of the last entry that is known to be in the log: of this
+// appender's fence, as long as it has appended nothing.
+func (a *Appender) Last() Position {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last.Position
+}
+
+// Err says why nothing more can be appended, or nil: a [*FencedError] once another
+// appender has been met, ErrClosed, or the error of the holder's lease.
+func (a *Appender) Err() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return a.err
+	}
+	return Admit(a.h)
+}
+
+// Append appends records, all in one entry and in this order, and returns its position
+// when it is in the log. Calls that run at the same time share entries.
+//
+// It returns a [*FencedError], and ends the holder's lease, if another has claimed the
+// log: then nothing was appended. Of errors that match [store.ErrUnknownOutcome] nobody
+// knows: the records may be in the log, or come to be; it is settled before the next
+// ones are appended. After any other error they are not in the log. ctx bounds the
+// wait: if it ends while a write is under way, the outcome is unknown to the caller, and
+// the write goes on.
+func (a *Appender) Append(ctx context.Context, records ...[]byte) (Position, error) {
+	size := 0
+	for _, r := range records {
+		size += len(r)
+	}
+	switch {
+	case len(records) == 0:
+		return 0, errors.New("there are no records to append")
+	case size > MaxRecord, len(records) > maxRecords:
+		return 0, &store.Error{
+			Op: "append", Key: a.log.key, Kind: store.ErrTooLarge,
+			Cause: fmt.Errorf("%d bytes in %d records, more than %d in %d", size, len(records), MaxRecord, maxRecords),
+		}
+	}
+	if err := a.Err(); err != nil {
+		return 0, err
+	}
+	add := &addition{records: records, done: make(chan struct{})}
+	a.mu.Lock()
+	a.queue = append(a.queue, add)
+	if !a.running {
+		a.running = true
+		go a.run() //nolint:contextcheck // it ends with the appender
+	}
+	a.mu.Unlock()
+	select {
+	case <-add.done:
+		return add.at, add.err
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i := slices.Index(a.queue, add); i >= 0 {
+		a.queue = slices.Delete(a.queue, i, i+1)
+		return 0, ctx.Err()
+	}
+	return 0, fmt.Errorf("%v: the write is under way: %w: %w", a.log, ctx.Err(), store.ErrUnknownOutcome)
+}
+
+// run writes what is in the queue, and ends when there is nothing left.
+func (a *Appender) run() {
+	for {
+		a.mu.Lock()
+		b := a.next()
+		if b == nil {
+			a.running = false
+			a.mu.Unlock()
+			return
+		}
+		a.mu.Unlock()
+		err := a.write(b)
+		a.mu.Lock()
+		if err != nil && a.err == nil && (b == a.stuck || errors.Is(err, store.ErrUnknownOutcome)) {
+			a.stuck = b // also if this try is known to have failed: an earlier one is not
+		} else {
+			a.stuck = nil
+		}
+		for _, add := range b.additions {
+			add.at, add.err = b.entry.at, err
+			close(add.done)
+		}
+		if b.additions = nil; err != nil {
+			a.fail(err)
+		}
+		a.mu.Unlock()
+	}
+}
+
+// next is what is to be written next: what is stuck, else as much of the queue as goes
+// into one entry.
+func (a *Appender) next() *batch {
+	if a.err != nil {
+		a.fail(a.err)
+	}
+	if len(a.queue) == 0 {
+		return nil
+	}
+	if a.stuck != nil {
+		return a.stuck
+	}
+	b := new(batch)
+	size := 0
+	for _, add := range a.queue {
+		for _, r := range add.records {
+			size += len(r)
+		}
+		if size > MaxRecord || len(b.records)+len(add.records) > maxRecords {
+			break
+		}
+		b.additions = append(b.additions, add)
+		b.records = append(b.records, add.records...)
+	}
+	a.queue = slices.Delete(a.queue, 0, len(b.additions))
+	b.entry = newEntry(a.last, a.last.Position+1, a.h.Token(), a.claim, kindData, b.records)
+	return b
+}
+
+// fail ends what waits and has not been sent: its outcome is not that of what was.
+func (a *Appender) fail(err error) {
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		err = fmt.Errorf("%w: what was appended before: %v", store.ErrUnavailable, err) //nolint:errorlint // see above
+	}
+	for _, add := range a.queue {
+		add.err = fmt.Errorf("%v: nothing was sent: %w", a.log, err)
+		close(add.done)
+	}
+	a.queue = nil
+}
+
+// patience bounds one write of the background.
+const patience = time.Minute
+
+// write puts the entry after the last one.
+func (a *Appender) write(b *batch) error {
+	for {
+		ctx, cancel := context.WithTimeout(a.ctx, patience)
+		f, err := a.log.place(ctx, a.h, b.entry)
+		cancel()
+		if err != nil {
+			return err
+		}
+		mine := f.header.ID == b.entry.header.ID
+		err = a.log.passes(a.h, a.claim, f)
+		a.mu.Lock()
+		if err != nil {
+			a.err = err
+		} else {
+			a.last = f
+		}
+		a.mu.Unlock()
+		if mine || err != nil {
+			return err
+		}
+		// It is of a claim that went ahead: one that was fenced, or had to be repeated.
+		b.entry = newEntry(f, f.Position+1, a.h.Token(), a.claim, kindData, b.records)
+	}
+}
+
+// Checkpoint keeps the state that the log's entries up to a position amount to, as
+// [Log.Checkpoint] reads it, of any size. The position must be in the log and not before
+// that of the last checkpoint. It is an [Object.Put]: a former appender's is refused.
+func (a *Appender) Checkpoint(ctx context.Context, at Position, state io.Reader) error {
+	if err := a.Err(); err != nil {
+		return err
+	}
+	a.checkpointing.Lock()
+	defer a.checkpointing.Unlock()
+	last := a.Last()
+	if at < max(a.marks.Position, 1) || at > last {
+		return fmt.Errorf("%v: a checkpoint at %d: it has to be from %d, the last one, to %d, the last entry", a.log, at, a.marks.Position, last)
+	}
+	m := marks{at, a.marks.Trimmed}
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := a.log.checkpoint.Put(ctx, a.h, io.MultiReader(bytes.NewReader(append(line, '\n')), state)); err != nil {
+		return err
+	}
+	a.marks = m
+	return nil
+}
+
+// Trim deletes the entries before the last checkpoint, except fence entries, and returns
+// how many. It sends 1 LIST for each 1000 that were not trimmed before, a DELETE for each
+// that it deletes, and a GET for each that is as small as a fence entry.
+func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
+	if err := a.Err(); err != nil {
+		return 0, err
+	}
+	a.checkpointing.Lock()
+	defer a.checkpointing.Unlock()
+	for entry, err := range a.log.st.List(ctx, a.log.key+"/", a.log.at(max(a.marks.Trimmed-1, 0))) {
+		if err != nil {
+			return deleted, err
+		}
+		p, ok := a.log.position(entry.Key)
+		if !ok || p >= a.marks.Position {
+			break
+		}
+		if entry.Size <= maxFence {
+			f, err := a.log.get(ctx, p)
+			switch {
+			case errors.Is(err, store.ErrNotExist): // a former appender was faster
+				continue
+			case err != nil:
+				return deleted, err
+			case f.header.Kind == kindFence:
+				continue
+			}
+		}
+		if err := a.log.st.Delete(ctx, entry.Key); err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	a.marks.Trimmed = a.marks.Position
+	return deleted, nil
+}
+
+// Close ends the appender: what waits is not sent, and a write that is under way may
+// land. The lease of its holder goes on.
+func (a *Appender) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err == nil {
+		a.err = ErrClosed
+	}
+	a.cancel()
+}

@@ -1,0 +1,119 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// change writes what next makes of the state that it is shown, on the condition that it
+// still is the state; if that is nothing, it writes nothing. With fresh that state is of
+// an answer to this change, else the one last seen will do. It returns what lies in the
+// store in the end.
+func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now *state) *content) (*state, error) {
+	if err := Admit(h); err != nil {
+		return nil, err
+	}
+	select {
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	a := attempt{o: o, h: h}
+	if !fresh {
+		o.mu.Lock()
+		a.now = o.known
+		o.mu.Unlock()
+	}
+	for pause := range pauses(ctx) {
+		if a.err != nil && !pause() {
+			a.err = fmt.Errorf("%w: %w", ctx.Err(), a.err)
+			break
+		}
+		if done, err := a.step(ctx, next); done {
+			return a.now, err
+		}
+	}
+	return nil, a.end(a.err)
+}
+
+// An attempt is one change on its way to the store.
+type attempt struct {
+	o   *Object
+	h   Holder
+	now *state // nil: to be read
+	ids []id   // of what was sent
+	err error  // of the last step; nil if the next one need not wait
+
+	unknown error         // why what was sent may have landed
+	at      store.Version // what that was to replace
+}
+
+// step reads and writes once, and reports whether that was the end.
+func (a *attempt) step(ctx context.Context, next func(*state) *content) (done bool, err error) {
+	if a.now == nil {
+		if a.now, a.err = a.o.read(ctx); a.err != nil {
+			return !transient(a.err), a.end(a.err)
+		}
+		if slices.Contains(a.ids, a.now.seal.id) { // rule A6: it landed, whatever the store said
+			return true, nil
+		}
+	}
+	switch {
+	case a.now.seal.token > a.h.Token():
+		return true, a.end(Refuse(a.h, a.o.String(), a.now.seal.token))
+	case a.unknown != nil && a.now.version != a.at:
+		// It landed and was replaced, or never will land. Nobody can tell which, and to
+		// write again could do twice what was to be done once.
+		return true, a.end(fmt.Errorf("%v: another with the same token has written meanwhile", a.o))
+	}
+	c := next(a.now)
+	if c == nil {
+		return true, nil
+	}
+	if err := Admit(a.h); err != nil {
+		return true, a.end(err)
+	}
+	return a.write(ctx, c)
+}
+
+func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) {
+	s := &state{seal: seal{c.kind, a.h.Token(), newID()}, body: c.body}
+	only := store.IfAbsent()
+	if a.now.version != "" {
+		only = store.IfMatch(a.now.version)
+	}
+	a.ids = append(a.ids, s.seal.id)
+	object, err := a.o.st.Put(ctx, a.o.key, s.seal.add(c.body), only)
+	a.err = err
+	switch {
+	case err == nil:
+		s.version = object.Version
+		a.now = s
+		a.o.remember(s)
+		return true, nil
+	case errors.Is(err, store.ErrUnknownOutcome):
+		// While what it was to replace is there, it may yet land; the next write settles
+		// that, since it is on the same condition.
+		a.unknown, a.at, a.now = err, a.now.version, nil
+	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
+		if a.now = nil; len(a.ids) == 1 {
+			a.err = nil // what was known was old
+		}
+	case !transient(err):
+		return true, a.end(err)
+	}
+	return false, nil
+}
+
+// end makes the error of the change: it also says if anything may have landed.
+func (a *attempt) end(err error) error {
+	if err == nil || a.unknown == nil || errors.Is(err, store.ErrUnknownOutcome) {
+		return err
+	}
+	return fmt.Errorf("%w; before that: %w", err, a.unknown)
+}

@@ -1,0 +1,128 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leasehold/leasehold"
+)
+
+// An entry is one on its way into the log.
+type entry struct {
+	at     Position
+	header header
+	body   []byte
+}
+
+// newEntry makes the entry that comes after another.
+func newEntry(after *found, at Position, token leasehold.Token, claim, kind string, records [][]byte) *entry {
+	e := &entry{at: at, header: header{Kind: kind, Token: token, Claim: claim, ID: newID().String()}}
+	if at == after.Position+1 {
+		e.header.Previous = after.header.ID
+	}
+	e.body = e.header.encode(records)
+	return e
+}
+
+// Claim makes the holder the one that appends, by a fence entry in the place that the
+// former appender has to write next. What is in the log then, up to [Appender.Last],
+// stays as it is until this appender appends: so claim first, then read, then append.
+// The token must be larger than all before it, since a token claims a log once.
+//
+// It returns a [*FencedError], and ends the holder's lease, if a token as large was
+// there. After any other error the log may have been claimed, and Claim may be called
+// again with the same token, on the same Log. It sends 3 GETs, 1 LIST for each 1000
+// entries since the last checkpoint, and 2 PUTs, of which one seals the checkpoint; more
+// if the former appender is still at work.
+func (l *Log) Claim(ctx context.Context, h Holder) (*Appender, error) {
+	v, err := l.checkpoint.Claim(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	c, m, err := l.marked(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	claim := l.claiming(h.Token())
+	last, err := l.fence(ctx, h, claim, c.Position)
+	// Had a larger token sealed the checkpoint meanwhile, then what was taken for the end
+	// of the log could be where an entry was trimmed.
+	// of the log could be a place from which it has trimmed an entry.
+	if _, again := l.checkpoint.Claim(ctx, h); again != nil {
+		return nil, again
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	delete(l.claims, h.Token())
+	l.mu.Unlock()
+	a := &Appender{log: l, h: h, claim: claim, last: last, marks: m}
+	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return a, nil
+}
+
+// claiming is the mark of the claim with a token: the same as long as it has not
+// succeeded, so that it can be made again.
+func (l *Log) claiming(token leasehold.Token) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	claim, ok := l.claims[token]
+	if !ok {
+		claim = newID().String()
+		l.claims[token] = claim
+	}
+	return claim
+}
+
+// passes says why a claim cannot come after an entry.
+func (l *Log) passes(h Holder, claim string, f *found) error {
+	if f.Token > h.Token() || f.Token == h.Token() && f.header.Claim != claim {
+		return Refuse(h, l.String(), f.Token)
+	}
+	return nil
+}
+
+// fence puts a fence entry at the end of the log.
+//
+// A former appender that is still at work writes one entry after the other, and is ahead
+// again by the time that the last one has been read. So whoever loses a race goes ahead
+// of it, and then closes the gap, in which the other meets the first entry that it did
+// not write.
+func (l *Log) fence(ctx context.Context, h Holder, claim string, from Position) (*found, error) {
+	for ahead := Position(1); ; ahead *= 4 {
+		tail, err := l.tail(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		if err = l.passes(h, claim, tail); err != nil {
+			return nil, err
+		}
+		if tail.Position == 0 {
+			ahead = 1 // the first entry never has a gap before it
+		}
+		goal, err := l.place(ctx, h, newEntry(tail, tail.Position+ahead, h.Token(), claim, kindFence, nil))
+		if err != nil {
+			return nil, err
+		}
+		if goal.header.Claim != claim {
+			if err = l.passes(h, claim, goal); err != nil {
+				return nil, err
+			}
+			if ahead > 1<<20 {
+				return nil, fmt.Errorf("%v: token %v: the log grows faster than it can be claimed", l, h.Token())
+			}
+			continue
+		}
+		for tail.Position < goal.Position-1 {
+			tail, err = l.place(ctx, h, newEntry(tail, tail.Position+1, h.Token(), claim, kindFence, nil))
+			if err == nil {
+				err = l.passes(h, claim, tail)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return goal, nil
+	}
+}

@@ -1,0 +1,77 @@
+package fence
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/leasehold/leasehold"
+)
+
+// header is the first line of an entry, which people read with head -1. After it come
+// the records, one behind the other.
+type header struct {
+	Format   int             `json:"format"`
+	Kind     string          `json:"kind"` // "fence" or "data"
+	Token    leasehold.Token `json:"token"`
+	Claim    string          `json:"claim"`             // by which it was appended: random
+	ID       string          `json:"id"`                // of this entry: random
+	Previous string          `json:"previous"`          // ID of the entry before; empty: not known when this was written
+	Records  []int           `json:"records,omitempty"` // their lengths
+}
+
+const (
+	entryFormat = 1
+	kindFence   = "fence"
+	kindData    = "data"
+)
+
+// maxRecords bounds the header of an entry, and roomForHeader is what it may take. An
+// entry without records, a fence, is not larger than maxFence.
+const (
+	maxRecords    = 4096
+	maxFence      = 512
+	roomForHeader = maxFence + 8*maxRecords
+)
+
+func (i id) String() string { return hex.EncodeToString(i[:]) }
+
+// encode makes the bytes of an entry.
+func (h header) encode(records [][]byte) []byte {
+	h.Format = entryFormat
+	for _, r := range records {
+		h.Records = append(h.Records, len(r))
+	}
+	line, err := json.Marshal(h)
+	if err != nil {
+		panic(err) // numbers and hexadecimal digits can always be written
+	}
+	return bytes.Join([][]byte{line, bytes.Join(records, nil)}, []byte("\n"))
+}
+
+// decode takes the bytes of an entry apart.
+func decode(body []byte) (h header, records [][]byte, err error) {
+	line, rest, _ := bytes.Cut(body, []byte("\n"))
+	if err := json.Unmarshal(line, &h); err != nil {
+		return h, nil, fmt.Errorf("its first line is no header: %w", err)
+	}
+	switch {
+	case h.Format > entryFormat:
+		return h, nil, fmt.Errorf("its format %d is newer than this version of leasehold", h.Format)
+	case h.Format != entryFormat, h.Kind != kindFence && h.Kind != kindData, h.Token <= 0, h.ID == "", h.Claim == "":
+		return h, nil, fmt.Errorf("its header %q says nothing of an entry", line)
+	}
+	for _, n := range h.Records {
+		if n < 0 || n > len(rest) {
+			return h, nil, errors.New("it is shorter than its header says")
+		}
+		records = append(records, rest[:n:n])
+		rest = rest[n:]
+	}
+	if len(rest) > 0 {
+		return h, nil, errors.New("it is longer than its header says")
+	}
+	return h, records, nil
+}

@@ -1,0 +1,274 @@
+package fence
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A Position numbers the entries of a log, from 1 and without gaps. An entry is what
+// one write appends: one record or many. 0 is before the first.
+type Position int64
+
+// ErrTrimmed: the entries that were asked for are not in the log any more. Begin again
+// from [Log.Checkpoint].
+var ErrTrimmed = errors.New("these entries of the log were trimmed")
+
+// An Entry is one write of a log.
+type Entry struct {
+	Position Position
+	Token    leasehold.Token
+	Records  [][]byte
+}
+
+// A Log is an append-only sequence of entries in a store, one object for each, under
+// the keys KEY/0000000000000000001 and so on, created with If-None-Match. Only its
+// newest [Appender] can append: a claim puts a fence entry after the last one, in just
+// the place that the former appender has to write next. That rests on no clock, and on
+// If-None-Match only. Fence entries are never deleted: where one had been, a former
+// appender's late request would succeed.
+//
+// Under KEY/checkpoint lies an [Object]. A Log is safe for concurrent use, has no
+// goroutines, and needs no closing.
+type Log struct {
+	st         store.Store
+	key        string
+	checkpoint *Object
+
+	mu     sync.Mutex
+	claims map[leasehold.Token]string // that have not succeeded yet
+}
+
+// NewLog makes a log of the objects that lie in st under KEY/. It sends nothing.
+func NewLog(st store.Store, key string) (*Log, error) {
+	checkpoint, err := NewObject(st, key+"/checkpoint", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{st: st, key: key, checkpoint: checkpoint, claims: map[leasehold.Token]string{}}, nil
+}
+
+// Key is what the keys of the log begin with.
+func (l *Log) Key() string { return l.key }
+
+func (l *Log) String() string { return l.st.String() + " " + l.key }
+
+func (l *Log) at(p Position) string { return fmt.Sprintf("%s/%019d", l.key, int64(p)) }
+
+// position is that of the entry under key.
+func (l *Log) position(key string) (Position, bool) {
+	p, err := strconv.ParseInt(strings.TrimPrefix(key, l.key+"/"), 10, 64)
+	return Position(p), err == nil && p > 0 && l.at(Position(p)) == key
+}
+
+// A found is an entry with its header.
+type found struct {
+	Entry
+	header header
+}
+
+// get reads one entry.
+func (l *Log) get(ctx context.Context, p Position) (*found, error) {
+	object, err := l.st.Get(ctx, l.at(p), "")
+	if err != nil {
+		return nil, err
+	}
+	h, records, err := decode(object.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%v: the entry %d: %w: %w", l, p, ErrForeign, err)
+	}
+	return &found{Entry{p, h.Token, records}, h}, nil
+}
+
+// positions lists the entries after a position.
+func (l *Log) positions(ctx context.Context, after Position) iter.Seq2[Position, error] {
+	return func(yield func(Position, error) bool) {
+		for entry, err := range l.st.List(ctx, l.key+"/", l.at(after)) {
+			p, ok := l.position(entry.Key)
+			if err == nil && !ok {
+				continue // the checkpoint
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// tail is the last entry of those that follow each other from the checkpoint on. What
+// lies behind a gap is a claim that was not finished.
+func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
+	last, seen := max(checkpoint-1, 0), false
+	for p, err := range l.positions(ctx, last) {
+		if err != nil {
+			return nil, err
+		}
+		if seen = true; p != last+1 {
+			break
+		}
+		last = p
+	}
+	switch {
+	case last < checkpoint, last == 0 && seen:
+		return nil, fmt.Errorf("%v: %w: the entry %d is missing: was it deleted?", l, ErrForeign, last+1)
+	case last == 0:
+		return &found{}, nil
+	}
+	return l.get(ctx, last)
+}
+
+// place creates an entry and returns what then lies in its place: it, or what had been
+// there before. Only that settles a create without an answer. An error matches
+// store.ErrUnknownOutcome if the entry may be there, or may yet be.
+func (l *Log) place(ctx context.Context, h Holder, e *entry) (*found, error) {
+	var err, unknown error
+	for pause := range pauses(ctx) {
+		if err != nil && !pause() {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
+			break
+		}
+		if err = Admit(h); err != nil {
+			break
+		}
+		_, err = l.st.Put(ctx, l.at(e.at), e.body, store.IfAbsent())
+		if err == nil {
+			return &found{Entry{Position: e.at, Token: e.header.Token}, e.header}, nil
+		}
+		if errors.Is(err, store.ErrUnknownOutcome) {
+			unknown = err
+		}
+		if errors.Is(err, store.ErrPrecondition) {
+			var f *found
+			if f, err = l.get(ctx, e.at); err == nil {
+				return f, nil
+			}
+		}
+		if !transient(err) {
+			break
+		}
+	}
+	if unknown != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+		err = fmt.Errorf("%w; before that: %w", err, unknown)
+	}
+	return nil, err
+}
+
+// trimmed reports whether entries below p may have been deleted.
+func (l *Log) trimmed(ctx context.Context, p Position) (bool, error) {
+	c, err := l.Checkpoint(ctx)
+	if err != nil {
+		return false, err
+	}
+	return c.Position >= p, nil
+}
+
+// Read yields the entries after a position, in order, up to the last one that had been
+// appended when it began; fence entries are left out. If they were trimmed, it yields
+// [ErrTrimmed], perhaps after some of them; like any error that is the last thing it
+// yields. It sends 1 LIST for each 1000 entries and a GET for each, several at a time.
+//
+// An entry with a token smaller than one before it is skipped: nothing that follows the
+// protocol appends one.
+func (l *Log) Read(ctx context.Context, after Position) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		c := chain{log: l, last: after}
+		c.read(ctx, yield)
+	}
+}
+
+// Follow is Read that goes on: when it has come to the end it looks for the next entry
+// again and again, with every in between (0: a second), until ctx ends, whose error it
+// then yields. A look is 1 GET; each twentieth that finds nothing is followed by a LIST.
+func (l *Log) Follow(ctx context.Context, after Position, every time.Duration) iter.Seq2[*Entry, error] {
+	if every <= 0 {
+		every = time.Second
+	}
+	return func(yield func(*Entry, error) bool) {
+		c := chain{log: l, last: after}
+		for c.read(ctx, yield) && c.poll(ctx, every, yield) {
+		}
+	}
+}
+
+// LogCheckpoint is the state that a log's entries up to a position amount to.
+type LogCheckpoint struct {
+	Position Position // 0: there is none, replay from the beginning
+	Token    leasehold.Token
+
+	value *Value
+}
+
+// marks is the first line of a checkpoint.
+type marks struct {
+	Position Position `json:"position"`
+	// Trimmed: there is nothing but fence entries below it.
+	Trimmed Position `json:"trimmed"`
+}
+
+// Checkpoint reads the newest checkpoint, by 1 GET: see [Appender.Checkpoint].
+func (l *Log) Checkpoint(ctx context.Context) (*LogCheckpoint, error) {
+	v, err := l.checkpoint.Get(ctx)
+	if errors.Is(err, store.ErrNotExist) {
+		return &LogCheckpoint{value: &Value{o: l.checkpoint}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, _, err := l.marked(ctx, v)
+	return c, err
+}
+
+// marked reads the first line of a checkpoint.
+func (l *Log) marked(ctx context.Context, v *Value) (*LogCheckpoint, marks, error) {
+	c := &LogCheckpoint{Token: v.Token, value: v}
+	if !v.Exists {
+		return c, marks{}, nil
+	}
+	_, m, err := c.open(ctx)
+	c.Position = m.Position
+	return c, m, err
+}
+
+// Open reads the state as a stream: see [Value.Open].
+func (c *LogCheckpoint) Open(ctx context.Context) (io.ReadCloser, error) {
+	if c.Position == 0 {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	r, _, err := c.open(ctx)
+	return r, err
+}
+
+// open reads the first line, and returns what comes after it.
+func (c *LogCheckpoint) open(ctx context.Context) (io.ReadCloser, marks, error) {
+	r, err := c.value.Open(ctx)
+	if err != nil {
+		return nil, marks{}, err
+	}
+	buffered := bufio.NewReader(r)
+	line, err := buffered.ReadBytes('\n')
+	var m marks
+	if err == nil {
+		err = json.Unmarshal(line, &m)
+	}
+	if err == nil && (m.Position <= 0 || m.Trimmed < 0 || m.Trimmed > m.Position) {
+		err = fmt.Errorf("it says %q", line)
+	}
+	if err != nil {
+		return nil, m, errors.Join(fmt.Errorf("%v: %w: its first line is not that of a checkpoint: %w", c.value.o, ErrForeign, err), r.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{buffered, r}, m, nil
+}

@@ -1,0 +1,577 @@
+package fence_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+func open(t *testing.T, st store.Store, token fence.Token) *fence.Appender {
+	t.Helper()
+	a, err := newLog(t, st).Claim(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+func appendTo(t *testing.T, a *fence.Appender, records ...string) fence.Position {
+	t.Helper()
+	p, err := a.Append(t.Context(), of(records)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func of(records []string) (all [][]byte) {
+	for _, r := range records {
+		all = append(all, []byte(r))
+	}
+	return all
+}
+
+// reads checks what anybody reads after a position.
+func reads(t *testing.T, st store.Store, after fence.Position, want ...string) {
+	t.Helper()
+	got, err := records(t.Context(), newLog(t, st), after)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("after %d the log has %q, %v, want %q", after, got, err, want)
+	}
+}
+
+func records(ctx context.Context, l *fence.Log, after fence.Position) (all []string, err error) {
+	for e, err := range l.Read(ctx, after) {
+		if err != nil {
+			return all, err
+		}
+		for _, r := range e.Records {
+			all = append(all, string(r))
+		}
+	}
+	return all, nil
+}
+
+func checkpoint(t *testing.T, a *fence.Appender, at fence.Position, state string) {
+	t.Helper()
+	if err := a.Checkpoint(t.Context(), at, strings.NewReader(state)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func trim(t *testing.T, a *fence.Appender) int {
+	t.Helper()
+	n, err := a.Trim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestFormerAppenderIsRefused(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	appendTo(t, a, "a1")
+	appendTo(t, a, "a2")
+	b := open(t, st, 2)
+	_, err := a.Append(t.Context(), []byte("late"))
+	refused(t, err, 1, 2)
+	refused(t, a.Err(), 1, 2)
+	appendTo(t, b, "b1", "", "b2")
+	reads(t, st, 0, "a1", "a2", "b1", "", "b2")
+	for _, token := range []fence.Token{1, 2} { // a token claims once
+		_, err := newLog(t, st).Claim(t.Context(), token)
+		refused(t, err, token.Token(), 2)
+	}
+	refused(t, a.Checkpoint(t.Context(), 2, strings.NewReader("old")), 1, 2)
+}
+
+// (1) A sends an append that is delayed. (2) B claims, appends, makes a checkpoint and
+// trims all before it. (3) A's request arrives. If B's fence entry had been trimmed, it
+// would land, and A would tell its client so.
+func TestLateAppendMeetsTheFence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.DelayBefore, Op: "put", Key: "wal/0000000000000000003", Nth: 1, Delay: 30 * time.Second},
+		}})
+		a := open(t, slow, 1)
+		appendTo(t, a, "a1")
+		ended := make(chan error)
+		go func() {
+			_, err := a.Append(t.Context(), []byte("late"))
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		b := open(t, st, 2)
+		for i := range 5 {
+			appendTo(t, b, fmt.Sprint("b", i))
+		}
+		checkpoint(t, b, b.Last(), "state")
+		if n := trim(t, b); n != 5 {
+			t.Errorf("%d entries were trimmed, want 5", n)
+		}
+		refused(t, <-ended, 1, 2)
+	})
+}
+
+// An appender that goes on as fast as it can, since nothing but the fence stops it, is
+// always one entry ahead of who has read the last one.
+func TestClaimOvertakesABusyAppender(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		slow := func() store.Store { // each request takes as long for both
+			return faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Delay: 10 * time.Millisecond}}})
+		}
+		a := open(t, slow(), 1)
+		appended := 0
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			for {
+				if _, err := a.Append(t.Context(), []byte{byte(appended)}); err != nil {
+					refused(t, err, 1, 2)
+					return
+				}
+				appended++
+			}
+		})
+		time.Sleep(time.Second)
+		begin := time.Now()
+		b := open(t, slow(), 2)
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("the claim took %v, of 10 ms for a request", d)
+		}
+		busy.Wait()
+		appendTo(t, b, "b")
+		all, err := records(t.Context(), newLog(t, st), 0)
+		if err != nil || len(all) != appended+1 {
+			t.Errorf("%d records were appended, and then one, and %d are there; %v", appended, len(all), err)
+		}
+	})
+}
+
+// A claim that went ahead and did not come back leaves a gap, which the next one closes.
+func TestClaimThatCrashedAhead(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	appendTo(t, a, "a1")
+	// What a claim with token 2 writes that has lost a race, before it crashes.
+	plant(t, st, 6, `{"format":1,"kind":"fence","token":2,"claim":"c","id":"f","previous":""}`)
+	reads(t, st, 0, "a1")
+	appendTo(t, a, "a2") // still allowed: the gap is open
+	c := open(t, st, 3)
+	_, err := a.Append(t.Context(), []byte("late"))
+	refused(t, err, 1, 3)
+	for i := range 5 {
+		appendTo(t, c, fmt.Sprint("c", i))
+	}
+	reads(t, st, 0, "a1", "a2", "c0", "c1", "c2", "c3", "c4")
+}
+
+func plant(t *testing.T, st store.Store, at int, body string) {
+	t.Helper()
+	if _, err := st.Put(t.Context(), fmt.Sprintf("wal/%019d", at), []byte(body), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nothing of ours appends such an entry; if one is there all the same, it is not read.
+func TestReadersSkipOlderTokens(t *testing.T) {
+	st := newStore(1)
+	appendTo(t, open(t, st, 2), "new")
+	plant(t, st, 3, `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","previous":"","records":[3]}`+"\nold")
+	reads(t, st, 0, "new")
+	appendTo(t, open(t, st, 3), "newer")
+	reads(t, st, 0, "new", "newer")
+}
+
+// A record that was trimmed is not silently missing, and a checkpoint takes its place.
+func TestCheckpointAndTrim(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	var at []fence.Position
+	for i := range 6 {
+		at = append(at, appendTo(t, a, fmt.Sprint(i)))
+	}
+	if c, err := newLog(t, st).Checkpoint(t.Context()); err != nil || c.Position != 0 {
+		t.Fatal(c, err)
+	}
+	large := strings.Repeat("state up to 3 ", 200_000)
+	checkpoint(t, a, at[3], large)
+	if n := trim(t, a); n != 3 {
+		t.Errorf("%d entries were trimmed, want 3", n)
+	}
+	c, err := newLog(t, st).Checkpoint(t.Context())
+	if err != nil || c.Position != at[3] || c.Token != 1 {
+		t.Fatal(c, err)
+	}
+	r, err := c.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := io.ReadAll(r); err != nil || string(state) != large || r.Close() != nil {
+		t.Errorf("the state has %d bytes, %v", len(state), err)
+	}
+	reads(t, st, c.Position, "4", "5")
+	for _, after := range []fence.Position{0, at[0], at[1]} {
+		if all, err := records(t.Context(), newLog(t, st), after); !errors.Is(err, fence.ErrTrimmed) {
+			t.Errorf("after %d: %q, %v, want ErrTrimmed", after, all, err)
+		}
+	}
+	for _, at := range []fence.Position{0, at[2], a.Last() + 1} {
+		if err := a.Checkpoint(t.Context(), at, strings.NewReader("")); err == nil {
+			t.Errorf("a checkpoint at %d, after one at 4 and before the end at %d", at, a.Last())
+		}
+	}
+	// The next appender goes on from there, and keeps the fence entries.
+	b := open(t, st, 2)
+	appendTo(t, b, "6")
+	if err := b.Checkpoint(t.Context(), at[2], strings.NewReader("")); err == nil {
+		t.Error("the next appender may go back")
+	}
+	checkpoint(t, b, b.Last(), "all")
+	if n := trim(t, b); n != 3 { // 3, 4 and 5
+		t.Errorf("%d entries were trimmed, want 3", n)
+	}
+	reads(t, st, b.Last())
+	if keys := list(t, st, "wal/0"); len(keys) != 3 { // two fences, and the entry of the checkpoint
+		t.Errorf("left: %q", keys)
+	}
+	st.Reset()
+	if n := trim(t, b); n != 0 || st.Counts() != (faultstore.Counts{List: 1}) {
+		t.Errorf("trimmed again: %d, with %+v", n, st.Counts())
+	}
+}
+
+func TestAppendsShareEntries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1, faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: 10 * time.Millisecond})
+		a := open(t, st, 1)
+		st.Reset()
+		var all sync.WaitGroup
+		for i := range 64 {
+			all.Go(func() {
+				for j := range 10 {
+					appendTo(t, a, fmt.Sprintf("%d.%d", i, j))
+				}
+			})
+		}
+		all.Wait()
+		if n := st.Counts(); n.Put > 2*10+1 {
+			t.Errorf("64 times 10 appends took %+v, want 2 PUTs for each of the 10", n)
+		}
+		got, err := records(t.Context(), newLog(t, st), 0)
+		if err != nil || len(got) != 640 {
+			t.Fatalf("%d records, %v", len(got), err)
+		}
+		next := map[string]int{}
+		for _, r := range got {
+			who, number, _ := strings.Cut(r, ".")
+			if number != fmt.Sprint(next[who]) {
+				t.Fatalf("%s comes out of its order", r)
+			}
+			next[who]++
+		}
+	})
+}
+
+func TestEntriesAreBounded(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	big := bytes.Repeat([]byte("x"), fence.MaxRecord)
+	if _, err := a.Append(t.Context(), big, []byte("y")); !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("too large: %v", err)
+	}
+	if _, err := a.Append(t.Context()); err == nil {
+		t.Error("no records were appended")
+	}
+	p, err := a.Append(t.Context(), big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([][]byte, 4096)
+	if _, err := a.Append(t.Context(), many...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Append(t.Context(), append(many, nil)...); !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("too many: %v", err)
+	}
+	if got, err := records(t.Context(), newLog(t, st), p-1); err != nil || len(got) != 1+4096 || got[0] != string(big) {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+	// Additions that fit alone and not together take two entries.
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { appendTo(t, a, string(big[:fence.MaxRecord*3/4])) })
+	}
+	all.Wait()
+	if got, err := records(t.Context(), newLog(t, st), p+1); err != nil || len(got) != 4 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, st, 1)
+		appendTo(t, a, "0")
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make(chan string, 100)
+		ended := make(chan error)
+		go func() {
+			for e, err := range newLog(t, st).Follow(ctx, 0, time.Second) {
+				if err != nil {
+					ended <- err
+					return
+				}
+				for _, r := range e.Records {
+					seen <- string(r)
+				}
+			}
+		}()
+		time.Sleep(10 * time.Minute) // idle
+		if n := st.Counts(); n.List > 35 || n.Get > 610 {
+			t.Errorf("ten idle minutes took %+v", n)
+		}
+		for i := 1; i < 30; i++ {
+			if i == 15 {
+				a = open(t, st, 2)
+			}
+			appendTo(t, a, fmt.Sprint(i))
+		}
+		time.Sleep(2 * time.Second)
+		for i := range 30 {
+			if r := <-seen; r != fmt.Sprint(i) {
+				t.Fatalf("%s came in place of %d", r, i)
+			}
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// A follower that sleeps while what it has not seen is trimmed hears of it.
+func TestFollowerFallsBehind(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, st, 1)
+		ended := make(chan error)
+		go func() {
+			for _, err := range newLog(t, st).Follow(t.Context(), 0, time.Minute) {
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Second)
+		for i := range 9 {
+			appendTo(t, a, fmt.Sprint(i))
+		}
+		checkpoint(t, a, a.Last(), "")
+		trim(t, a)
+		if err := <-ended; !errors.Is(err, fence.ErrTrimmed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A lost answer is settled before anything else is appended: nothing is lost, doubled or
+// out of order, whatever the caller was told.
+func TestLostAnswersOfAppends(t *testing.T) {
+	for _, kind := range []faultstore.Kind{
+		faultstore.LostAnswer, faultstore.LostRequest, faultstore.Unavailable, faultstore.Conflict, faultstore.LateLanding, faultstore.LateDuplicate,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore(1)
+				a := open(t, st, 1)
+				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Nth: 2, Delay: time.Minute})
+				for i := range 4 {
+					appendTo(t, a, fmt.Sprint(i))
+				}
+				st.Wait()
+				reads(t, st, 0, "0", "1", "2", "3")
+			})
+		})
+	}
+}
+
+// The store goes away in the middle of an append. Whoever waited is told that nobody
+// knows, what was not sent fails, and when the store is back the first is settled first.
+func TestAppendThatIsStuck(t *testing.T) {
+	for _, landed := range []bool{true, false} {
+		t.Run(fmt.Sprint("landed ", landed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore(1)
+				a := open(t, st, 1)
+				kind := faultstore.LostRequest
+				if landed {
+					kind = faultstore.LostAnswer
+				}
+				st.Inject(faultstore.Fault{Kind: kind, Op: "put"}, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get"})
+				first := make(chan error)
+				go func() {
+					_, err := a.Append(t.Context(), []byte("first"))
+					first <- err
+				}()
+				time.Sleep(time.Second)
+				_, second := a.Append(t.Context(), []byte("second"))
+				if err := <-first; !errors.Is(err, store.ErrUnknownOutcome) {
+					t.Errorf("first: %v, want that its outcome is unknown", err)
+				}
+				if second == nil || errors.Is(second, store.ErrUnknownOutcome) {
+					t.Errorf("second: %v, want that it was not sent", second)
+				}
+				st.Clear()
+				appendTo(t, a, "third")
+				reads(t, st, 0, "first", "third")
+			})
+		})
+	}
+}
+
+func TestAppendGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1, faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 10 * time.Second})
+		a := open(t, st, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		sent, queued := make(chan error), make(chan error)
+		for _, c := range []chan error{sent, queued} {
+			go func() {
+				_, err := a.Append(ctx, []byte("given up"))
+				c <- err
+			}()
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := <-queued; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("what was not sent: %v", err)
+		}
+		if err := <-sent; !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("what was sent: %v", err)
+		}
+		appendTo(t, a, "after")
+		reads(t, st, 0, "given up", "after")
+		a.Close()
+		if _, err := a.Append(t.Context(), []byte("x")); !errors.Is(err, fence.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// A claim of which no answer came can be made again, with the same token.
+func TestClaimAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		appendTo(t, open(t, st, 1), "a")
+		l := newLog(t, st)
+		st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Key: "wal/0*"}, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: "wal/0*3"})
+		if _, err := l.Claim(t.Context(), fence.Token(2)); !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		st.Clear()
+		b, err := l.Claim(t.Context(), fence.Token(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, b, "b")
+		reads(t, st, 0, "a", "b")
+	})
+}
+
+func TestForeignEntries(t *testing.T) {
+	for name, body := range map[string]string{
+		"rubbish":         "rubbish",
+		"a newer format":  `{"format":2,"kind":"data","token":1,"claim":"c","id":"x"}`,
+		"without a token": `{"format":1,"kind":"data","claim":"c","id":"x"}`,
+		"cut":             `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","records":[5]}` + "\nabc",
+		"too long":        `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","records":[2]}` + "\nabc",
+		"negative":        `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","records":[-2,5]}` + "\nabc",
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStore(1)
+			a := open(t, st, 1)
+			plant(t, st, 2, body)
+			if _, err := a.Append(t.Context(), []byte("x")); !errors.Is(err, fence.ErrForeign) {
+				t.Errorf("append: %v", err)
+			}
+			if _, err := records(t.Context(), newLog(t, st), 0); !errors.Is(err, fence.ErrForeign) {
+				t.Errorf("read: %v", err)
+			}
+			if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) {
+				t.Errorf("claim: %v", err)
+			}
+		})
+	}
+	st := newStore(1)
+	plant(t, st, 3, `{"format":1,"kind":"data","token":1,"claim":"c","id":"x"}`+"\n")
+	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a log whose beginning was deleted: %v", err)
+	}
+}
+
+// What each operation sends, as docs/cost.md says.
+func TestLogCost(t *testing.T) {
+	st := newStore(1)
+	cost := func(name string, want faultstore.Counts, do func()) {
+		t.Helper()
+		st.Reset()
+		do()
+		if n := st.Counts(); n != want {
+			t.Errorf("%s sent %+v, want %+v", name, n, want)
+		}
+	}
+	var a *fence.Appender
+	cost("the first claim", faultstore.Counts{Get: 2, List: 1, Put: 2}, func() { a = open(t, st, 1) })
+	cost("an append", faultstore.Counts{Put: 1}, func() { appendTo(t, a, "x") })
+	cost("an append of ten", faultstore.Counts{Put: 1}, func() { appendTo(t, a, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9") })
+	cost("a claim", faultstore.Counts{Get: 3, List: 1, Put: 2}, func() { a = open(t, st, 2) })
+	appendTo(t, a, strings.Repeat("x", 1000))
+	appendTo(t, a, "y")
+	cost("a replay of five entries", faultstore.Counts{Get: 6, List: 1}, func() { _, _ = records(t.Context(), newLog(t, st), 0) })
+	cost("a checkpoint", faultstore.Counts{Put: 1}, func() { checkpoint(t, a, a.Last(), "state") })
+	cost("a trim of two small entries, a larger one and two fences", faultstore.Counts{Get: 4, List: 1, Delete: 3}, func() { trim(t, a) })
+	cost("reading the checkpoint", faultstore.Counts{Get: 1}, func() { _, _ = newLog(t, st).Checkpoint(t.Context()) })
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte(`{"format":1,"kind":"data","token":1,"claim":"c","id":"x","records":[2,1]}` + "\nabc"))
+	f.Add([]byte(`{"format":1,"kind":"fence","token":1,"claim":"c","id":"x"}` + "\n"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		st := memstore.New()
+		if _, err := st.Put(t.Context(), "wal/0000000000000000001", body, store.IfAbsent()); err != nil {
+			t.Skip("the store takes no such body")
+		}
+		size := 0
+		for e, err := range newLog(t, st).Read(t.Context(), 0) {
+			if err != nil {
+				if !errors.Is(err, fence.ErrForeign) {
+					t.Error(err)
+				}
+				return
+			}
+			for _, r := range e.Records {
+				size += len(r)
+			}
+		}
+		if size > len(body) {
+			t.Errorf("%d bytes of records in an entry of %d", size, len(body))
+		}
+	})
+}

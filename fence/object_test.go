@@ -1,0 +1,525 @@
+package fence_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+func put(t *testing.T, o *fence.Object, h fence.Holder, value string) {
+	t.Helper()
+	if err := o.Put(t.Context(), h, strings.NewReader(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds checks what anybody reads.
+func holds(t *testing.T, st store.Store, want string) {
+	t.Helper()
+	v, err := newObject(t, st, nil).Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := v.ReadAll(t.Context())
+	if err != nil || string(body) != want || v.Size != int64(len(want)) || !v.Exists {
+		t.Errorf("the object holds %.40q of %d bytes, %v, want %.40q", body, v.Size, err, want)
+	}
+}
+
+// refused checks an error that says that a token was refused, and because of which.
+func refused(t *testing.T, err error, token, newest leasehold.Token) {
+	t.Helper()
+	f, ok := errors.AsType[*fence.FencedError](err)
+	if !ok || !errors.Is(err, fence.ErrFenced) || f.Token != token || f.Newest != newest {
+		t.Errorf("%v, want that token %d is refused because of %d", err, token, newest)
+	}
+}
+
+func raw(t *testing.T, st store.Store) []byte {
+	t.Helper()
+	o, err := st.Get(t.Context(), "state.json", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Body
+}
+
+func TestFormerHolderIsRefused(t *testing.T) {
+	st := newStore(1)
+	a, b := newObject(t, st, nil), newObject(t, st, nil)
+	put(t, a, fence.Token(1), "from a")
+	v, err := b.Claim(t.Context(), fence.Token(2))
+	if err != nil || v.Token != 2 {
+		t.Fatal(v, err)
+	}
+	body, err := v.ReadAll(t.Context())
+	if err != nil || string(body) != "from a" {
+		t.Errorf("what was claimed is %q, %v", body, err)
+	}
+	for _, err = range []error{
+		a.Put(t.Context(), fence.Token(1), strings.NewReader("late")),
+		a.Delete(t.Context(), fence.Token(1)),
+		newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("late")),
+	} {
+		refused(t, err, 1, 2)
+	}
+	_, err = a.Claim(t.Context(), fence.Token(1))
+	refused(t, err, 1, 2)
+	holds(t, st, "from a")
+	put(t, b, fence.Token(2), "from b")
+	put(t, a, fence.Token(2), "from a again")
+	holds(t, st, "from a again")
+}
+
+// The write of a former holder that is on its way while the next one claims carries the
+// version of then. The claim must not bring it back, though all bytes stay the same, and
+// nor must any write after it.
+func TestClaimChangesTheVersion(t *testing.T) {
+	st := newStore(1)
+	a := newObject(t, st, nil)
+	put(t, a, fence.Token(1), "x")
+	seen := map[string]bool{}
+	for i := range 20 {
+		o, err := st.Get(t.Context(), "state.json", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[string(o.Version)] {
+			t.Fatalf("the version %v came back", o.Version)
+		}
+		seen[string(o.Version)] = true
+		o2 := newObject(t, st, nil)
+		if i%2 == 0 {
+			put(t, o2, fence.Token(2+i/2), "x")
+		} else if _, err := o2.Claim(t.Context(), fence.Token(2+i/2+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDeletedObjectKeepsItsToken(t *testing.T) {
+	st := newStore(1)
+	o := newObject(t, st, nil)
+	put(t, o, fence.Token(5), "x")
+	if err := o.Delete(t.Context(), fence.Token(5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newObject(t, st, nil).Get(t.Context()); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("what was deleted reads as %v", err)
+	}
+	refused(t, newObject(t, st, nil).Put(t.Context(), fence.Token(4), strings.NewReader("late")), 4, 5)
+	v, err := newObject(t, st, nil).Claim(t.Context(), fence.Token(6))
+	if err != nil || v.Exists || v.Token != 6 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	put(t, newObject(t, st, nil), fence.Token(6), "anew")
+	holds(t, st, "anew")
+}
+
+// A claim of what does not exist keeps former holders from creating it.
+func TestClaimOfNothing(t *testing.T) {
+	st := newStore(1)
+	v, err := newObject(t, st, nil).Claim(t.Context(), fence.Token(2))
+	if err != nil || v.Exists {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	refused(t, newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("late")), 1, 2)
+}
+
+// Other tools see the user's bytes and blanks.
+func TestPlainReadersSeeTheBytes(t *testing.T) {
+	st := newStore(1)
+	const value = `{"step": 7}`
+	put(t, newObject(t, st, nil), fence.Token(3), value)
+	body := raw(t, st)
+	if !bytes.HasPrefix(body, []byte(value)) || strings.TrimRight(string(body), " \t\n") != value || len(body) != len(value)+266 {
+		t.Errorf("a plain GET shows %q", body)
+	}
+	var parsed map[string]int
+	if err := json.Unmarshal(body, &parsed); err != nil || parsed["step"] != 7 {
+		t.Errorf("JSON with a seal does not parse: %v", err)
+	}
+}
+
+func TestLargeValuesLieApart(t *testing.T) {
+	st := newStore(1)
+	o := newObject(t, st, nil)
+	large := strings.Repeat("0123456789abcdef", 200_000)
+	put(t, o, fence.Token(1), large)
+	holds(t, st, large)
+	var at struct {
+		Data string
+		Size int
+	}
+	if err := json.Unmarshal(raw(t, st), &at); err != nil || at.Size != len(large) || !strings.HasPrefix(at.Data, "state.json.data/0000000000000000001-") {
+		t.Fatalf("%+v, %v", at, err)
+	}
+	r, _, err := st.GetLarge(t.Context(), at.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err = b.ReadFrom(r); err != nil || b.String() != large {
+		t.Errorf("a plain GET of the data differs: %d bytes, %v", b.Len(), err)
+	}
+
+	// A claim leaves it where it is, and a new value removes it.
+	if _, err = o.Claim(t.Context(), fence.Token(2)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, st, large)
+	old, err := o.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, o, fence.Token(2), "small")
+	holds(t, st, "small")
+	if _, err := old.ReadAll(t.Context()); !errors.Is(err, fence.ErrReplaced) {
+		t.Errorf("the value that was replaced: %v", err)
+	}
+	if keys := list(t, st, "state.json.data/"); len(keys) != 0 {
+		t.Errorf("left behind: %q", keys)
+	}
+	refused(t, o.Put(t.Context(), fence.Token(1), strings.NewReader(large)), 1, 2)
+	if keys := list(t, st, "state.json.data/"); len(keys) != 0 {
+		t.Errorf("who was refused left behind: %q", keys)
+	}
+}
+
+func list(t *testing.T, st store.Store, prefix string) (keys []string) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), prefix, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// What is read is what was written, or an error.
+func TestDamagedDataIsNoticed(t *testing.T) {
+	st := newStore(1)
+	o := newObject(t, st, &fence.ObjectOptions{Apart: true})
+	put(t, o, fence.Token(1), "the value")
+	data := list(t, st, "state.json.data/")[0]
+	if err := st.Delete(t.Context(), data); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Put(t.Context(), data, []byte("the vague"), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	v, err := o.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := v.ReadAll(t.Context()); err == nil {
+		t.Errorf("%q was read", b)
+	}
+}
+
+func TestCollect(t *testing.T) {
+	st := newStore(1)
+	opts := &fence.ObjectOptions{Apart: true}
+	put(t, newObject(t, st, opts), fence.Token(1), "first")
+	// The next holder crashes after the data: what it wrote is an orphan.
+	st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "state.json"}, faultstore.Fault{Kind: faultstore.Unavailable, Op: "delete"})
+	if err := newObject(t, st, opts).Put(t.Context(), fence.Token(2), strings.NewReader("orphan")); !errors.Is(err, store.ErrDenied) {
+		t.Fatal(err)
+	}
+	st.Clear()
+	o := newObject(t, st, opts)
+	if n, err := o.Collect(t.Context()); n != 0 || err != nil || len(list(t, st, "state.json.data/")) != 2 {
+		t.Errorf("while a holder with the token of the orphan may go on: %d collected, %v", n, err)
+	}
+	if _, err := o.Claim(t.Context(), fence.Token(3)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := o.Collect(t.Context()); n != 1 || err != nil || len(list(t, st, "state.json.data/")) != 1 {
+		t.Errorf("%d collected, %v", n, err)
+	}
+	holds(t, st, "first")
+}
+
+// What was not written through a fence, or was changed past it, is left alone.
+func TestForeignObjects(t *testing.T) {
+	sealed := func() []byte {
+		st := newStore(1)
+		put(t, newObject(t, st, nil), fence.Token(7), "value")
+		return raw(t, st)
+	}()
+	edited := bytes.Replace(sealed, []byte("value"), []byte("Value"), 1)
+	for name, body := range map[string][]byte{
+		"a plain object":     []byte("plain"),
+		"an empty object":    {},
+		"edited":             edited,
+		"cut":                sealed[1:],
+		"with blanks":        []byte("x\n" + strings.Repeat(" ", 264) + "\n"),
+		"with a wrong blank": append(bytes.Clone(sealed[:len(sealed)-2]), "x\n"...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStore(1)
+			if _, err := st.Put(t.Context(), "state.json", body, store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+			o := newObject(t, st, nil)
+			_, get := o.Get(t.Context())
+			_, claim := o.Claim(t.Context(), fence.Token(9))
+			for _, err := range []error{get, claim, o.Put(t.Context(), fence.Token(9), strings.NewReader("new")), o.Delete(t.Context(), fence.Token(9))} {
+				if !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), "state.json") {
+					t.Errorf("%v, want ErrForeign and the key", err)
+				}
+			}
+			if now := raw(t, st); !bytes.Equal(now, body) {
+				t.Errorf("it was changed to %q", now)
+			}
+			o = newObject(t, st, &fence.ObjectOptions{Adopt: true})
+			v, err := o.Claim(t.Context(), fence.Token(9))
+			if err != nil || !v.Exists {
+				t.Fatal(v, err)
+			}
+			if all, err := v.ReadAll(t.Context()); err != nil || !bytes.Equal(all, body) {
+				t.Errorf("adopted as %q, %v", all, err)
+			}
+			refused(t, o.Put(t.Context(), fence.Token(8), strings.NewReader("late")), 8, 9)
+		})
+	}
+}
+
+// The lease that has the token ends, with the reason.
+func TestFencedLeaseEnds(t *testing.T) {
+	st := memstore.New()
+	lock, err := leasehold.NewLock(st, "lock", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := lease.Token() + 1
+	put(t, newObject(t, st, nil), fence.Token(newest), "from b")
+	refused(t, newObject(t, st, nil).Put(t.Context(), lease, strings.NewReader("late")), lease.Token(), newest)
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, leasehold.ErrLost) || lease.Valid() {
+		t.Errorf("the lease ended with %v, valid: %v", cause, lease.Valid())
+	} else {
+		refused(t, cause, lease.Token(), newest)
+	}
+	if err := lease.Release(t.Context()); !errors.Is(err, fence.ErrFenced) {
+		t.Error(err)
+	}
+}
+
+// Whose lease has ended, and who has no token, sends nothing.
+func TestNothingIsSentWithoutALease(t *testing.T) {
+	inner := newStore(1)
+	lock, err := leasehold.NewLock(inner, "lock", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	inner.Reset()
+	o := newObject(t, inner, nil)
+	for _, c := range []struct {
+		h    fence.Holder
+		want error
+	}{{lease, leasehold.ErrReleased}, {fence.Token(0), fence.ErrNoToken}, {fence.Token(-1), fence.ErrNoToken}, {nil, fence.ErrNoToken}} {
+		if _, err := o.Claim(t.Context(), c.h); !errors.Is(err, c.want) {
+			t.Errorf("claim: %v, want %v", err, c.want)
+		}
+		if err := o.Put(t.Context(), c.h, strings.NewReader("x")); !errors.Is(err, c.want) {
+			t.Errorf("put: %v, want %v", err, c.want)
+		}
+	}
+	if n := inner.Counts(); n != (faultstore.Counts{}) {
+		t.Errorf("%+v were sent", n)
+	}
+}
+
+// A lost answer is no failure: the write is found again, or made again.
+func TestLostAnswers(t *testing.T) {
+	for _, kind := range []faultstore.Kind{
+		faultstore.LostAnswer, faultstore.LostRequest, faultstore.Unavailable, faultstore.Throttled, faultstore.Conflict, faultstore.LateLanding,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore(1)
+				o := newObject(t, st, nil)
+				put(t, o, fence.Token(1), "before")
+				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Nth: 1, Delay: time.Minute})
+				put(t, o, fence.Token(1), "after")
+				holds(t, st, "after")
+				st.Wait()
+				holds(t, st, "after")
+			})
+		})
+	}
+}
+
+// An answer was lost, and then another has written: whether this write was there before
+// it nobody knows, and it must not be done twice.
+func TestUnknownOutcomeIsSaid(t *testing.T) {
+	for newest, fenced := range map[fence.Token]bool{1: false, 2: true} {
+		t.Run(fmt.Sprint("token ", newest), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore(1)
+				o, other := newObject(t, st, nil), newObject(t, st, nil)
+				put(t, o, fence.Token(1), "before")
+				st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Nth: 1, When: func(c faultstore.Call) bool {
+					return bytes.HasPrefix(c.Body, []byte("mine"))
+				}}, faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Nth: 1, Delay: time.Minute})
+				ended := make(chan error)
+				go func() { ended <- o.Put(t.Context(), fence.Token(1), strings.NewReader("mine")) }()
+				time.Sleep(10 * time.Second)
+				put(t, other, newest, "theirs")
+				err := <-ended
+				if !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, fence.ErrFenced) != fenced {
+					t.Errorf("%v, want that its outcome is unknown, and fenced: %v", err, fenced)
+				}
+				holds(t, st, "theirs")
+			})
+		})
+	}
+}
+
+func TestObjectGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		st.Partition(true)
+		begin := time.Now()
+		err := newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("x"))
+		if d := time.Since(begin); !errors.Is(err, store.ErrUnavailable) || d > 30*time.Second {
+			t.Errorf("%v after %v", err, d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := newObject(t, st, nil).Put(ctx, fence.Token(1), strings.NewReader("x")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestObjectKeys(t *testing.T) {
+	for _, key := range []string{"", "a//b", "a/", strings.Repeat("k", 198)} {
+		if _, err := fence.NewObject(memstore.New(), key, nil); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+	if _, err := fence.NewObject(nil, "k", nil); err == nil {
+		t.Error("a store that is nil was taken")
+	}
+}
+
+// What each operation sends, as docs/cost.md says.
+func TestObjectCost(t *testing.T) {
+	large := strings.Repeat("x", store.MaxBody)
+	for _, c := range []struct {
+		name   string
+		do     func(o *fence.Object) error
+		before func(o *fence.Object) error
+		want   faultstore.Counts
+	}{
+		{"put, written last by this one", putting(2, "y"), putting(2, "x"), faultstore.Counts{Put: 1}},
+		{"put, nothing known", putting(2, "y"), nil, faultstore.Counts{Get: 1, Put: 1}},
+		{"put, fenced", putting(1, "y"), nil, faultstore.Counts{Get: 1}},
+		{"claim", claiming(3), nil, faultstore.Counts{Get: 1, Put: 1}},
+		{"claim, its token is there", claiming(2), nil, faultstore.Counts{Get: 1}},
+		{"delete, written last by this one", deleting(2), putting(2, "x"), faultstore.Counts{Put: 1}},
+		{"put apart", putting(2, large), putting(2, "x"), faultstore.Counts{Get: 1, Put: 2}},
+		{"put apart over apart", putting(2, large), putting(2, large), faultstore.Counts{Get: 1, Put: 2, Delete: 1}},
+		{"read", reading, nil, faultstore.Counts{Get: 1}},
+		{"read apart", reading, putting(2, large), faultstore.Counts{Get: 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := newStore(1)
+			put(t, newObject(t, st, nil), fence.Token(2), "first")
+			o := newObject(t, st, nil)
+			if c.before != nil {
+				if err := c.before(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st.Reset()
+			if err := c.do(o); err != nil && !errors.Is(err, fence.ErrFenced) {
+				t.Fatal(err)
+			}
+			if n := st.Counts(); n != c.want {
+				t.Errorf("it sent %+v, want %+v", n, c.want)
+			}
+		})
+	}
+}
+
+func putting(token fence.Token, value string) func(*fence.Object) error {
+	return func(o *fence.Object) error { return o.Put(context.Background(), token, strings.NewReader(value)) }
+}
+
+func claiming(token fence.Token) func(*fence.Object) error {
+	return func(o *fence.Object) error {
+		_, err := o.Claim(context.Background(), token)
+		return err
+	}
+}
+
+func deleting(token fence.Token) func(*fence.Object) error {
+	return func(o *fence.Object) error { return o.Delete(context.Background(), token) }
+}
+
+func reading(o *fence.Object) error {
+	v, err := o.Get(context.Background())
+	if err != nil {
+		return err
+	}
+	_, err = v.ReadAll(context.Background())
+	return err
+}
+
+func FuzzUnseal(f *testing.F) {
+	st := memstore.New()
+	o, err := fence.NewObject(st, "k", nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err = o.Put(f.Context(), fence.Token(42), strings.NewReader("value")); err != nil {
+		f.Fatal(err)
+	}
+	sealed, err := st.Get(f.Context(), "k", "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sealed.Body)
+	f.Add([]byte("plain"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		st := memstore.New()
+		if _, err := st.Put(t.Context(), "state.json", body, store.IfAbsent()); err != nil {
+			t.Skip("the store takes no such body")
+		}
+		v, err := newObject(t, st, nil).Get(t.Context())
+		if err != nil {
+			if !errors.Is(err, fence.ErrForeign) && !errors.Is(err, store.ErrNotExist) {
+				t.Error(err)
+			}
+			return
+		}
+		if v.Token <= 0 || v.Size > int64(len(body)) {
+			t.Errorf("%+v", v)
+		}
+	})
+}

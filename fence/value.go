@@ -1,0 +1,221 @@
+package fence
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// ErrReplaced: the value lay in an object of its own and was replaced before it was
+// opened, or while it was read. Get it again.
+var ErrReplaced = errors.New("the value was replaced meanwhile")
+
+// A Value is what one version of an [Object] holds.
+type Value struct {
+	Exists bool            // there is one: the object was written and not deleted since
+	Token  leasehold.Token // of the last write, a claim included; 0 if there was no fence
+	Size   int64           // in bytes
+
+	o    *Object
+	body []byte
+	data *pointer // instead of body
+}
+
+// ReadAll returns the bytes of the value: none if it does not exist. Of a value that
+// lies apart it sends a GET; see Open.
+func (v *Value) ReadAll(ctx context.Context) ([]byte, error) {
+	r, err := v.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := io.ReadAll(r)
+	return all, errors.Join(err, r.Close())
+}
+
+// Open reads the bytes of the value as a stream, until ctx ends; the caller closes it.
+// A value that lies apart is checked by its hash: if it is not whole, the last Read
+// fails. If it has been replaced, the error matches [ErrReplaced].
+func (v *Value) Open(ctx context.Context) (io.ReadCloser, error) {
+	if v.data == nil {
+		return io.NopCloser(bytes.NewReader(v.body)), nil
+	}
+	large, ok := v.o.st.(store.Large)
+	if !ok {
+		return nil, v.o.tooLarge()
+	}
+	r, _, err := large.GetLarge(ctx, v.o.beside(v.data.Data))
+	if errors.Is(err, store.ErrNotExist) {
+		err = fmt.Errorf("%v: %w", v.o, ErrReplaced)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &checkedReader{r, sha256.New(), v}, nil
+}
+
+// A checkedReader ends in an error if what it read is not what was written.
+type checkedReader struct {
+	io.ReadCloser
+	hash hash.Hash
+	v    *Value
+}
+
+func (r *checkedReader) Read(b []byte) (int, error) {
+	n, err := r.ReadCloser.Read(b)
+	r.hash.Write(b[:n])
+	if err == io.EOF && hex.EncodeToString(r.hash.Sum(nil)) != r.v.data.SHA256 { //nolint:errorlint // readers return it as it is
+		err = fmt.Errorf("%v: what lies at %s is not what was written", r.v.o, r.v.data.Data)
+	}
+	return n, err
+}
+
+// value is what a state holds. A pointer in it was checked when it was parsed.
+func (o *Object) value(s *state) (*Value, error) {
+	v := &Value{Exists: s.seal.kind != nothing, Token: s.seal.token, Size: int64(len(s.body)), o: o}
+	if s.seal.kind != apart {
+		v.body = bytes.Clone(s.body)
+		return v, nil
+	}
+	p, err := o.pointer(s)
+	if err != nil {
+		return nil, o.foreign(err)
+	}
+	v.data, v.Size = p, p.Size
+	return v, nil
+}
+
+// A pointer is the JSON in the place of a value that lies apart.
+type pointer struct {
+	Data   string `json:"data"` // relative to the object, so that it holds under any prefix
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+func (o *Object) pointer(s *state) (*pointer, error) {
+	p := new(pointer)
+	if err := json.Unmarshal(s.body, p); err != nil {
+		return nil, fmt.Errorf("it says that its value is apart, and not where: %w", err)
+	}
+	if dir, name, _ := strings.Cut(p.Data, "/"); dir != base(o.key, 1)+dataSuffix || strings.Contains(name, "/") || store.CheckKey("fence", p.Data) != nil {
+		return nil, fmt.Errorf("it says that its value is at %q, which is not beside it", p.Data)
+	}
+	return p, nil
+}
+
+const dataSuffix = ".data"
+
+// dataKey is where a value lies apart that is written with the token.
+func (o *Object) dataKey(token leasehold.Token, i id) string {
+	return fmt.Sprintf("%s%s/%019d-%v", o.key, dataSuffix, int64(token), i)
+}
+
+// beside is the key of what a pointer names.
+func (o *Object) beside(name string) string { return path.Join(path.Dir(o.key), name) }
+
+func (o *Object) tooLarge() error {
+	return &store.Error{
+		Op: "put", Key: o.key, Kind: store.ErrTooLarge,
+		Cause: fmt.Errorf("%v keeps no bodies over %d bytes", o.st, store.MaxBody-sealSize),
+	}
+}
+
+// head reads up to limit bytes, and reports whether that was all.
+func head(r io.Reader, limit int) (body []byte, whole bool, err error) {
+	body, err = io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	return body, len(body) <= limit, err
+}
+
+// putApart writes a value that begins with body, and goes on with r, into an object of
+// its own, and then points to it. Who is fenced already need not send the value first.
+func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reader) error {
+	large, ok := o.st.(store.Large)
+	if !ok {
+		return o.tooLarge()
+	}
+	now, err := o.read(ctx)
+	switch {
+	case err != nil && !transient(err):
+		return err
+	case err == nil && now.seal.token > h.Token():
+		return Refuse(h, o.String(), now.seal.token)
+	}
+	sum := sha256.New()
+	key := o.dataKey(h.Token(), newID())
+	size, err := large.PutLarge(ctx, key, io.TeeReader(io.MultiReader(bytes.NewReader(body), r), sum))
+	if err != nil {
+		if errors.Is(err, store.ErrUnknownOutcome) { // of the data; the value is what it was
+			err = &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: fmt.Errorf("%v", err)} //nolint:errorlint // see above
+		}
+		_ = o.st.Delete(context.WithoutCancel(ctx), key)
+		return err
+	}
+	line, err := json.Marshal(pointer{base(key, 2), size, hex.EncodeToString(sum.Sum(nil))})
+	if err != nil {
+		return err
+	}
+	err = o.replace(ctx, h, content{apart, line})
+	if err != nil && !errors.Is(err, store.ErrUnknownOutcome) { // nothing points to it, nor will
+		_ = o.st.Delete(context.WithoutCancel(ctx), key)
+	}
+	return err
+}
+
+// base is the last n segments of a key.
+func base(key string, n int) string {
+	segments := strings.Split(key, "/")
+	return strings.Join(segments[max(len(segments)-n, 0):], "/")
+}
+
+// removeData deletes what an old state kept apart: nothing will point to it again.
+func (o *Object) removeData(ctx context.Context, old *state) {
+	if old == nil || old.seal.kind != apart {
+		return
+	}
+	if p, err := o.pointer(old); err == nil {
+		_ = o.st.Delete(ctx, o.beside(p.Data)) // else Collect will
+	}
+}
+
+// Collect deletes values that lie apart and are no longer, or were never, pointed to:
+// what writers left that crashed or were fenced in the middle. Of values that were
+// written with the object's own token only the one in use is known to be in use, so
+// those stay until the token has grown. It returns how many it deleted. It sends 1 GET,
+// 1 LIST for each 1000, and 1 DELETE for each that it deletes.
+func (o *Object) Collect(ctx context.Context) (deleted int, err error) {
+	now, err := o.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	inUse := ""
+	if p, err := o.pointer(now); err == nil {
+		inUse = o.beside(p.Data)
+	}
+	prefix := o.key + dataSuffix + "/"
+	for entry, err := range o.st.List(ctx, prefix, "") {
+		if err != nil {
+			return deleted, err
+		}
+		digits, _, _ := strings.Cut(strings.TrimPrefix(entry.Key, prefix), "-")
+		token, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || leasehold.Token(token) >= now.seal.token || entry.Key == inUse {
+			continue
+		}
+		if err := o.st.Delete(ctx, entry.Key); err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, nil
+}
