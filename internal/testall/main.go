@@ -2,11 +2,12 @@
 //
 //	go run ./internal/testall [flags] [packages]
 //
-// It builds the pinned object-storage servers, runs go test over the packages
-// (./... unless some are named), then those whose tests are about locks once more over
-// each of the other layouts, the long ones in their short forms (unless packages are
-// named or -layouts=false), compiles the packages and their tests for the platforms
-// that this machine is not, and ends with one line:
+// It builds the pinned object-storage servers, runs go test over the packages (./...
+// unless some are named), then over the modules of their own that have tests (unless
+// packages are named or -run is given), then over the packages whose tests are about
+// locks once more in each of the other layouts, the long ones in their short forms
+// (unless packages are named or -layouts=false), compiles the packages and their tests
+// for the platforms that this machine is not, and ends with one line:
 //
 //	812 passed, 0 failed, 3 skipped
 //
@@ -45,6 +46,9 @@ var (
 	layered = []string{".", "./cmd/leasehold", "./internal/e2e"}
 )
 
+// modules are those of their own that have tests, which "./..." does not see.
+var modules = []string{"adapter/grpc", "internal/sqltest"}
+
 // without is the environment variable by which servers are left out.
 const without = "LEASEHOLD_TEST_WITHOUT"
 
@@ -75,11 +79,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else if err != nil {
 		return 2
 	}
-	packages := flags.Args()
-	if len(packages) == 0 {
+	packages, whole := flags.Args(), flags.NArg() == 0
+	if whole {
 		packages = []string{"./..."}
-	} else {
-		*all = false
 	}
 	test := []string{
 		"test", "-json", "-timeout", "30m", "-count", strconv.Itoa(*count),
@@ -89,7 +91,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
 	built := buildServers(ctx, t)
 	goTest(ctx, t, append(slices.Clone(test), packages...), "object", built, stderr)
-	if *all {
+	if whole && *only == "" {
+		installPostgres(ctx, t)
+		for _, dir := range modules {
+			t.printf("\nthe module %s:\n", dir)
+			goTest(ctx, t, append(append([]string{"-C", dir}, test...), "./..."), "object", built, stderr)
+		}
+	}
+	if whole && *all {
 		for _, layout := range layouts {
 			t.printf("\nthe layout %s, -short:\n", layout)
 			args := append(slices.Clone(test), "-short", "-ldflags", "-X "+module+".defaultLayout="+layout)
@@ -97,7 +106,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	for _, p := range platforms {
-		crossVet(ctx, t, p[0], p[1], packages)
+		crossVet(ctx, t, p[0], p[1], ".", packages)
+		for _, dir := range modules {
+			if whole {
+				crossVet(ctx, t, p[0], p[1], dir, packages)
+			}
+		}
 	}
 	t.summary(built)
 	if t.failed > 0 {
@@ -173,10 +187,10 @@ func goTest(ctx context.Context, t *tally, args []string, layout string, built o
 	}
 }
 
-// crossVet compiles and vets the packages and their tests for a platform.
-func crossVet(ctx context.Context, t *tally, goos, goarch string, packages []string) {
+// crossVet compiles and vets packages of a module and their tests for a platform.
+func crossVet(ctx context.Context, t *tally, goos, goarch, dir string, packages []string) {
 	var said strings.Builder
-	cmd := exec.CommandContext(ctx, "go", append([]string{"vet"}, packages...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"-C", dir, "vet"}, packages...)...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 	begun := time.Now()
@@ -184,5 +198,5 @@ func crossVet(ctx context.Context, t *tally, goos, goarch string, packages []str
 	if err != nil {
 		err = fmt.Errorf("%s%w", said.String(), err)
 	}
-	t.step("vet "+goos+"/"+goarch, time.Since(begun), err)
+	t.step("vet "+goos+"/"+goarch+" "+dir, time.Since(begun), err)
 }

@@ -251,12 +251,12 @@ func TestCrossVet(t *testing.T) {
 	inModule(t, "package x_test\nimport \"testing\"\nfunc TestX(t *testing.T) {}\n")
 	var out strings.Builder
 	tally := &tally{out: &out}
-	crossVet(t.Context(), tally, "windows", "amd64", []string{"./..."})
-	if tally.failed != 0 || !strings.HasPrefix(out.String(), "ok    vet windows/amd64 ") {
+	crossVet(t.Context(), tally, "windows", "amd64", ".", []string{"./..."})
+	if tally.failed != 0 || !strings.HasPrefix(out.String(), "ok    vet windows/amd64 . ") {
 		t.Errorf("%d failed, want 0:\n%s", tally.failed, out.String())
 	}
 	write(t, "x_windows_test.go", "package x_test\nvar _ = undefined\n")
-	crossVet(t.Context(), tally, "windows", "amd64", []string{"./..."})
+	crossVet(t.Context(), tally, "windows", "amd64", ".", []string{"./..."})
 	if tally.failed != 1 || !strings.Contains(out.String(), "undefined: undefined") {
 		t.Errorf("%d failed, want 1 for a test that does not compile on Windows:\n%s", tally.failed, out.String())
 	}
@@ -270,7 +270,7 @@ func TestEndedContextIsAFailure(t *testing.T) {
 	var out, stderr strings.Builder
 	tally := &tally{out: &out}
 	goTest(ctx, tally, []string{"test", "-json", "./..."}, "object", outcome{}, &stderr)
-	crossVet(ctx, tally, "windows", "amd64", []string{"./..."})
+	crossVet(ctx, tally, "windows", "amd64", ".", []string{"./..."})
 	if tally.failed != 2 {
 		t.Errorf("%d failed, want 2:\n%s", tally.failed, out.String())
 	}

@@ -1,0 +1,172 @@
+package sqltest_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+)
+
+var _ fence.Checker = (*fence.SQL)(nil)
+
+func TestCheck(t *testing.T) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+		schema := map[fence.Dialect]string{fence.PostgreSQL: "public", fence.SQLite: "main"}[dialect]
+		for _, table := range []string{"", schema + `.an "odd"? name`} {
+			s, err := fence.NewSQL(db, dialect, &fence.SQLOptions{Table: table})
+			check(t, err)
+			check(t, s.Create(t.Context()))
+			check(t, s.Create(t.Context())) // again: it keeps what is there
+			for _, step := range []struct {
+				resource      string
+				token, newest leasehold.Token // newest: by which it is refused, or 0
+			}{
+				{"a", 5, 0},
+				{"a", 5, 0},
+				{"a", 4, 5},
+				{"b'\"?$1", 4, 0},
+				{"a", 1 << 62, 0},
+				{"a", 6, 1 << 62},
+				{"b'\"?$1", 4, 0},
+				{"b'\"?$1", 3, 4},
+			} {
+				err := s.Check(t.Context(), step.resource, fence.Token(step.token))
+				if step.newest == 0 {
+					check(t, err)
+				} else {
+					wantFenced(t, err, step.resource, step.token, step.newest)
+				}
+			}
+		}
+		if n := get[int](t, db, `SELECT count(*) FROM `+schema+`."an ""odd""? name"`); n != 2 {
+			t.Errorf("the table that was named has %d rows, want 2", n)
+		}
+	})
+}
+
+// What was admitted is remembered by the database and not by us.
+func TestCheckIsDurable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.db")
+	db := openFile(t, path, 60_000)
+	check(t, newSQL(t, db, fence.SQLite).Check(t.Context(), "r", fence.Token(2)))
+	check(t, db.Close())
+	s := newSQL(t, openFile(t, path, 60_000), fence.SQLite)
+	wantFenced(t, s.Check(t.Context(), "r", fence.Token(1)), "r", 1, 2)
+}
+
+// PostgreSQL tells one of two that create a table at once that it exists.
+func TestCreateAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+		s, err := fence.NewSQL(db, dialect, nil)
+		check(t, err)
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				if err := s.Create(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestNewSQL(t *testing.T) {
+	if _, err := fence.NewSQL(nil, fence.SQLite, nil); err == nil {
+		t.Error("there is no database, and it is taken")
+	}
+	if _, err := fence.NewSQL(openSQLite(t, 0), "MySQL", nil); err == nil {
+		t.Error("a dialect that is not known is taken")
+	}
+}
+
+// Who cannot write is told so before the database is asked.
+func TestHolderThatCannotWrite(t *testing.T) {
+	db := openSQLite(t, 0)
+	s := newSQL(t, db, fence.SQLite)
+	tx := begin(t, db, sql.LevelDefault)
+	check(t, tx.Rollback())
+	check(t, db.Close()) // everything that reaches it fails with another error
+	released := newLease(t)
+	check(t, released.Release(t.Context()))
+	row := fence.Row{Table: "t", Key: map[string]any{"id": 1}}
+	for h, want := range map[fence.Holder]error{
+		nil:            fence.ErrNoToken,
+		fence.Token(0): fence.ErrNoToken,
+		released:       leasehold.ErrReleased,
+	} {
+		for name, err := range map[string]error{
+			"Check":   s.Check(t.Context(), "r", h),
+			"CheckTx": s.CheckTx(t.Context(), tx, "r", h),
+			"Update":  s.Update(t.Context(), db, row, nil, h),
+		} {
+			if !errors.Is(err, want) {
+				t.Errorf("%s by %v: %v, want %v", name, h, err, want)
+			}
+		}
+	}
+}
+
+// What the database says is neither admitted nor fenced, and not hidden.
+func TestErrorsOfTheDatabase(t *testing.T) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+		s, err := fence.NewSQL(db, dialect, nil)
+		check(t, err)
+		if err := s.Check(t.Context(), "r", fence.Token(1)); err == nil || errors.Is(err, fence.ErrFenced) {
+			t.Errorf("without a table: %v", err)
+		}
+		check(t, s.Create(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Check(ctx, "r", fence.Token(1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+	})
+}
+
+func TestUpdate(t *testing.T) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+		s := newSQL(t, db, dialect)
+		run(t, db, `CREATE TABLE jobs (name TEXT NOT NULL, part INTEGER NOT NULL, state TEXT, held BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (name, part))`)
+		run(t, db, `INSERT INTO jobs (name, part, state) VALUES ('a', 1, 'new'), ('a', 2, 'new')`)
+		row := func(part int) fence.Row {
+			return fence.Row{Table: "jobs", Key: map[string]any{"name": "a", "part": part}, Token: "held"}
+		}
+		set := func(part int, state string, h fence.Holder) error {
+			return s.Update(t.Context(), db, row(part), map[string]any{"state": state}, h)
+		}
+		check(t, set(1, "five", fence.Token(5)))
+		check(t, set(1, "five again", fence.Token(5)))
+		wantFenced(t, set(1, "four", fence.Token(4)), "jobs[name=a part=1]", 4, 5)
+		check(t, s.Update(t.Context(), db, row(1), nil, fence.Token(6))) // a claim
+		wantFenced(t, set(1, "five", fence.Token(5)), "jobs[name=a part=1]", 5, 6)
+		if state, token := get[string](t, db, `SELECT state FROM jobs WHERE part = 1`), get[int64](t, db, `SELECT held FROM jobs WHERE part = 1`); state != "five again" || token != 6 {
+			t.Errorf("the row has %q and token %d", state, token)
+		}
+		if state, token := get[string](t, db, `SELECT state FROM jobs WHERE part = 2`), get[int64](t, db, `SELECT held FROM jobs WHERE part = 2`); state != "new" || token != 0 {
+			t.Errorf("the row beside it has %q and token %d", state, token)
+		}
+		if err := set(3, "five", fence.Token(5)); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) {
+			t.Errorf("a row that is not there: %v", err)
+		}
+		for _, bad := range []fence.Row{{Table: "jobs"}, {Key: map[string]any{"part": 1}}, {Table: "nowhere", Key: map[string]any{"part": 1}}} {
+			if err := s.Update(t.Context(), db, bad, nil, fence.Token(7)); err == nil || errors.Is(err, sql.ErrNoRows) {
+				t.Errorf("the row %v: %v", bad, err)
+			}
+		}
+
+		lease := newLease(t)
+		check(t, set(2, "mine", lease))
+		newest := lease.Token() + 1
+		check(t, set(2, "another's", fence.Token(newest)))
+		wantFenced(t, set(2, "mine", lease), "jobs[name=a part=2]", lease.Token(), newest)
+		if err := lease.Err(); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, fence.ErrFenced) {
+			t.Errorf("the lease says %v", err)
+		}
+	})
+}
