@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -79,6 +80,9 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	if c.place, err = locate(ctx, args[0], c.opts.Layout); err != nil {
 		return err
 	}
+	if err = c.claims.open(ctx, c.place); err != nil {
+		return err
+	}
 	if err = c.peering.open(ctx, &c.opts); err != nil {
 		return err
 	}
@@ -146,6 +150,8 @@ func (c *candidacy) lead(ctx context.Context, lease *leasehold.Lease) error {
 func (c *candidacy) end(r run) error {
 	stop := c.meant(r)
 	switch {
+	case r.idle && passing(r.err) && !c.once:
+		return nil
 	case r.err != nil && r.lost == nil: // it can be run no better next time
 		return c.verdict(r)
 	case stop != 0 && !c.once:
@@ -183,7 +189,11 @@ func (c *candidacy) rest(ctx context.Context, r run, ran time.Duration) error {
 		return nil
 	}
 	c.pause = backoff(c.pause, c.opts.TTL/2, ran)
-	c.talk.tell("no longer leading %s: the command ended with code %d; campaigning again in %v", c.place.name, r.Code, c.pause.Round(time.Millisecond))
+	why := fmt.Sprintf("the command ended with code %d", r.Code)
+	if r.idle {
+		why = oneLine(r.err)
+	}
+	c.talk.tell("no longer leading %s: %s; campaigning again in %v", c.place.name, why, c.pause.Round(time.Millisecond))
 	return c.sleep(ctx, c.pause)
 }
 

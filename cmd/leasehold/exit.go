@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -21,6 +22,7 @@ const (
 	exitAbsent      = 66
 	exitUnavailable = 69
 	exitInternal    = 70
+	exitFenced      = 73
 	exitHeld        = 75
 	exitLost        = 76
 	exitDenied      = 77
@@ -36,6 +38,7 @@ const exitHelp = `Exit codes:
   66     with --existing: the lock does not exist
   69     the store could not be reached, or could not answer
   70     something else went wrong before the command ran
+  73     a resource to --claim has a larger token: see leasehold fence --help
   75     another holds the lock, and --wait ran out (see --conflict-exit-code)
   76     the lease was lost while the command ran (see --lost-exit-code)
   77     the store denied access
@@ -83,9 +86,11 @@ func codeOf(err error) int {
 	}
 	_, network := errors.AsType[net.Error](err)
 	switch {
-	case is(storeurl.ErrURL, store.ErrInvalid):
+	case is(fence.ErrFenced):
+		return exitFenced
+	case is(storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken):
 		return exitUsage
-	case is(leasehold.ErrForeignObject):
+	case is(leasehold.ErrForeignObject, fence.ErrForeign):
 		return exitForeign
 	case is(leasehold.ErrHeld, leasehold.ErrTokenChanged):
 		return exitHeld

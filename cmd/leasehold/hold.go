@@ -102,7 +102,7 @@ func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 // environment is the command's: what finds the lock and opens it again, and what it is
 // held by.
 func (j *job) environment(lease *leasehold.Lease) []string {
-	const token = "LEASEHOLD_TOKEN="
+	const token = ownToken + "="
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, token) })
 	env = append(env, "LEASEHOLD_LOCK="+j.place.url, storeVariable+"="+j.place.storeURL,
 		"LEASEHOLD_LAYOUT="+string(j.place.layout), "LEASEHOLD_HOLDER="+lease.Holder())

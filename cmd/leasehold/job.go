@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
 )
 
@@ -28,6 +29,7 @@ type job struct {
 	grace    time.Duration
 	lostCode int
 	shell    bool
+	claims   claims
 
 	argv []string
 	// candidate is what the lease comes from, a Lock or an Election.
@@ -58,6 +60,7 @@ func (j *job) flags(f *pflag.FlagSet) {
 	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
 	layoutFlag(f, &j.opts.Layout)
 	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
+	j.claims.flag(f)
 	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
 	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
 	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
@@ -101,6 +104,9 @@ func (j *job) check(cmd *cobra.Command, args []string) error {
 	}
 	if j.opts.Existing && !j.opts.Layout.Tokens() {
 		return usage("--existing and --layout %s exclude each other: a marker exists only while the lock is held", j.opts.Layout)
+	}
+	if len(j.claims.names) > 0 && !j.opts.Layout.Tokens() {
+		return usage("--claim and --layout %s exclude each other: there is no token to claim with", j.opts.Layout)
 	}
 	if err := checkCode("lost", j.lostCode); err != nil {
 		return err
@@ -148,16 +154,24 @@ func listen(signals chan<- os.Signal) {
 type run struct {
 	guardian.Status
 	err  error // why there was no start
+	idle bool  // because of what was to be claimed
 	lost error // why the command was ended before its time
 }
 
-// hold runs the command for as long as the lease lasts, and releases it.
+// hold claims what is to be claimed, runs the command for as long as the lease lasts,
+// and releases it.
 func (j *job) hold(ctx context.Context, lease *leasehold.Lease) run {
-	status, err := j.supervise(lease)
-	r := run{Status: status, err: err}
+	var status guardian.Status
+	err := j.claim(lease) //nolint:contextcheck // it ends with the lease
+	idle := err != nil
+	if !idle {
+		status, err = j.supervise(lease)
+	}
+	r := run{Status: status, err: err, idle: idle}
 	lost := lease.Err()
 	j.release(ctx, lease)
 	switch {
+	case errors.Is(err, fence.ErrFenced): // which ended the lease
 	case errors.Is(lost, leasehold.ErrLost):
 		r.lost = errors.New(strings.TrimPrefix(oneLine(lost), leasehold.ErrLost.Error()+": "))
 	case errors.Is(err, guardian.ErrTooLate) || status.Expired:
@@ -169,6 +183,25 @@ func (j *job) hold(ctx context.Context, lease *leasehold.Lease) run {
 	return r
 }
 
+// claim seals the resources with the lease's token, unless a signal comes first.
+func (j *job) claim(lease *leasehold.Lease) error {
+	if len(j.claims.objects) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(lease.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- j.claims.claim(ctx, lease) }()
+	select {
+	case err := <-done:
+		return err
+	case sig := <-j.signals:
+		cancel()
+		<-done //nolint:errcheck // the signal is the reason, whatever came of it
+		return stopped(sig, fmt.Errorf("%v: gave up before the command began", sig))
+	}
+}
+
 // verdict is the exit code of it all, and one line if it is not the command's own.
 func (j *job) verdict(r run) error {
 	refused, isRefused := errors.AsType[*guardian.CommandError](r.err)
@@ -176,7 +209,7 @@ func (j *job) verdict(r run) error {
 	case isRefused:
 		return &exit{refused.Code, r.err}
 	case r.err != nil && !errors.Is(r.err, guardian.ErrTooLate):
-		return &exit{exitInternal, r.err}
+		return failed(r.err)
 	case r.lost != nil:
 		return &exit{j.lostCode, fmt.Errorf("the lease on %s was lost while the command ran, which was ended: %w", j.place.name, r.lost)}
 	case r.Code != 0:

@@ -97,6 +97,9 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	if h.place, h.lock, err = open(ctx, args[0], &h.opts); err != nil {
 		return err
 	}
+	if err = h.claims.open(ctx, h.place); err != nil {
+		return err
+	}
 	h.candidate = h.lock
 	listen(h.signals)
 	lease, err := h.acquire(ctx)

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/store"
+)
+
+// ownToken is the variable by which a command knows its own token.
+const ownToken = "LEASEHOLD_TOKEN"
+
+// A guarding is one use of the command fence.
+type guarding struct {
+	*app
+	token string
+	opts  fence.ObjectOptions
+}
+
+func (a *app) fence() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fence",
+		Short: "Write objects that refuse a former holder's token",
+		Long: `Write objects that refuse a former holder's token.
+
+A lease cannot stop a write that is already on its way. A guarded object can: every
+write carries the token of its lock's lease, and after one with a larger token has
+landed none with a smaller one will, whatever its age.
+
+The token is that of the lock around this command (LEASEHOLD_TOKEN, as leasehold run
+and elect set it), or --token. RESOURCE is a URL or a name as LOCK is, but an object
+of its own, not the lock's. A plain GET of it shows the bytes that were put, and 266
+blanks after them; of more than about 1 MiB it shows a line of JSON that says where
+they are. All writes must be made with leasehold fence, and the object never deleted
+by other means: that takes its token along.
+
+Exit codes: 73 if the token was refused, 66 if there is nothing to get, 65 if what
+lies there was not written with leasehold fence (see --adopt), else as in
+"leasehold run --help".`,
+		Example: `  leasehold run --claim state.json jobs/report -- ./report.sh
+  # and in report.sh:
+  leasehold fence get state.json >old.json
+  leasehold fence put state.json <new.json`,
+	}
+	cmd.AddCommand(a.fencePut(), a.fenceGet(), a.fenceClaim(), a.fenceDelete())
+	return cmd
+}
+
+func (g *guarding) flags(f *pflag.FlagSet, writes bool) {
+	if writes {
+		f.StringVar(&g.token, tokenFlag, "", "the `token` to write with (default: that of the lock around this command)")
+	}
+	f.BoolVar(&g.opts.Adopt, "adopt", false, "take over an object that was written without a fence, as of the smallest token")
+}
+
+func (a *app) fencePut() *cobra.Command {
+	g := &guarding{app: a}
+	cmd := &cobra.Command{
+		Use:     "put RESOURCE <FILE",
+		Short:   "Write an object from stdin",
+		Example: "  leasehold fence put s3://bucket/state.json <state.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
+				return o.Put(ctx, t, os.Stdin)
+			})
+		},
+	}
+	g.flags(cmd.Flags(), true)
+	cmd.Flags().BoolVar(&g.opts.Apart, "apart", false, "keep the bytes in an object of their own, with nothing after them, however few")
+	return cmd
+}
+
+func (a *app) fenceClaim() *cobra.Command {
+	g := &guarding{app: a}
+	cmd := &cobra.Command{
+		Use:   "claim RESOURCE…",
+		Short: "Refuse all smaller tokens from now on, and change nothing else",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
+				_, err := o.Claim(ctx, t)
+				return err
+			})
+		},
+	}
+	g.flags(cmd.Flags(), true)
+	return cmd
+}
+
+func (a *app) fenceDelete() *cobra.Command {
+	g := &guarding{app: a}
+	cmd := &cobra.Command{
+		Use:   "delete RESOURCE…",
+		Short: "Delete an object, and leave its token, so that no former holder can write it",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
+				return o.Delete(ctx, t)
+			})
+		},
+	}
+	g.flags(cmd.Flags(), true)
+	return cmd
+}
+
+func (a *app) fenceGet() *cobra.Command {
+	g := &guarding{app: a}
+	cmd := &cobra.Command{
+		Use:   "get RESOURCE",
+		Short: "Read an object to stdout, byte for byte",
+		Long: `Read an object to stdout, byte for byte as it was put. It needs no token.
+
+With --output json it shows the object's token and size instead.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return g.get(cmd.Context(), args[0]) },
+	}
+	g.flags(cmd.Flags(), false)
+	return cmd
+}
+
+// write does one thing to each resource, in their order, until one fails.
+func (g *guarding) write(ctx context.Context, resources []string, do func(context.Context, *fence.Object, fence.Token) error) error {
+	token, err := g.ownToken()
+	if err != nil {
+		return err
+	}
+	var objects []*fence.Object
+	for _, name := range resources {
+		o, err := guard(ctx, name, &g.opts)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, o)
+	}
+	for i, o := range objects {
+		if err := do(ctx, o, token); err != nil {
+			return failed(fmt.Errorf("%s: %w", resources[i], err))
+		}
+	}
+	return nil
+}
+
+func (g *guarding) ownToken() (fence.Token, error) {
+	text, from := g.token, "--"+tokenFlag
+	if text == "" {
+		text, from = os.Getenv(ownToken), "the variable "+ownToken
+	}
+	if text == "" {
+		return 0, usage("there is no token to write with: run this under leasehold run or elect, in a layout with tokens, or give --%s", tokenFlag)
+	}
+	token, err := fence.ParseToken(text)
+	if err != nil {
+		return 0, usage("%s: %w", from, err)
+	}
+	return token, nil
+}
+
+// guard opens a guarded object.
+func guard(ctx context.Context, name string, opts *fence.ObjectOptions) (*fence.Object, error) {
+	p, err := locate(ctx, name, "")
+	if err != nil {
+		return nil, err
+	}
+	return guardAt(p, opts)
+}
+
+func guardAt(p place, opts *fence.ObjectOptions) (*fence.Object, error) {
+	o, err := fence.NewObject(p.store, p.key, opts)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return o, nil
+}
+
+// info is what get shows of an object with --output json.
+type info struct {
+	Resource string          `json:"resource"`
+	Token    leasehold.Token `json:"token"`
+	Size     int64           `json:"size"`
+}
+
+func (g *guarding) get(ctx context.Context, name string) error {
+	o, err := guard(ctx, name, &g.opts)
+	if err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
+		v, err := o.Get(ctx)
+		if err != nil {
+			return failed(fmt.Errorf("%s: %w", name, err))
+		}
+		if g.output == "json" {
+			return g.writeLine(info{name, v.Token, v.Size})
+		}
+		r, err := v.Open(ctx)
+		switch {
+		case errors.Is(err, fence.ErrReplaced) && try < 10:
+			continue
+		case err != nil:
+			return failed(fmt.Errorf("%s: %w", name, err))
+		}
+		n, err := io.Copy(g.stdout, r)
+		if _, broken := errors.AsType[*store.Error](err); broken || n < v.Size && err == nil {
+			return failed(fmt.Errorf("%s: after %d of %d bytes: %w", name, n, v.Size, errors.Join(err, r.Close())))
+		}
+		return written(errors.Join(err, r.Close()))
+	}
+}
+
+// claims are the resources that run and elect claim before the command begins.
+type claims struct {
+	names   []string
+	objects []*fence.Object
+}
+
+func (c *claims) flag(f *pflag.FlagSet) {
+	f.StringArrayVar(&c.names, "claim", nil, "claim the guarded object `RESOURCE` before the command begins, so that no former\nholder can write it: see leasehold fence; may be repeated")
+	f.Lookup("claim").DefValue = ""
+}
+
+// open finds the resources. A bare name lies where the lock does, as for leasehold fence
+// in the command.
+func (c *claims) open(ctx context.Context, lock place) error {
+	for _, name := range c.names {
+		p := lock
+		p.key = name
+		if strings.Contains(name, "://") {
+			var err error
+			if p, err = locate(ctx, name, ""); err != nil {
+				return err
+			}
+		}
+		o, err := guardAt(p, nil)
+		if err != nil {
+			return err
+		}
+		c.objects = append(c.objects, o)
+	}
+	return nil
+}
+
+// claim seals them with the lease's token.
+func (c *claims) claim(ctx context.Context, lease *leasehold.Lease) error {
+	for i, o := range c.objects {
+		if _, err := o.Claim(ctx, lease); err != nil {
+			return fmt.Errorf("cannot claim %s: %w", c.names[i], err)
+		}
+	}
+	return nil
+}
