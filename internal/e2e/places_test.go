@@ -22,6 +22,7 @@ import (
 // TestMain lets more tests run at a time than there are cores: they wait for leases
 // to end, most of the time.
 func TestMain(m *testing.M) {
+	becomeHolder()
 	if config := os.Getenv(candidateVariable); config != "" {
 		if err := candidate(config); err != nil {
 			fmt.Fprintln(os.Stderr, err)
