@@ -31,7 +31,8 @@
 // writes to refuses a smaller token after a larger one. That promise rests on no
 // clock at all: tokens of acquisitions strictly grow, and each belongs to one
 // lease only. It holds as long as nobody deletes the lock's object: deny that
-// under the prefix, or see [LockOptions.Existing].
+// under the prefix, or see [LockOptions.Existing]. Package fence has what refuses a
+// smaller token: objects, logs, services, SQL.
 //
 // # Use
 //
