@@ -36,7 +36,6 @@ type Appender struct {
 	last    *found // of the log
 	queue   []*addition
 	running bool
-	stuck   *batch // of which it is not known whether it has landed
 
 	checkpointing sync.Mutex
 	marks         marks
@@ -80,11 +79,11 @@ func (a *Appender) Err() error {
 // when it is in the log. Calls that run at the same time share entries.
 //
 // It returns a [*FencedError], and ends the holder's lease, if another has claimed the
-// log: then nothing was appended. Of errors that match [store.ErrUnknownOutcome] nobody
-// knows: the records may be in the log, or come to be; it is settled before the next
-// ones are appended. After any other error they are not in the log. ctx bounds the
-// wait: if it ends while a write is under way, the outcome is unknown to the caller, and
-// the write goes on.
+// log: then nothing was appended. After an error that matches [store.ErrUnknownOutcome]
+// nobody knows: the records may be in the log, or come to be, but not after anything that
+// is appended later. After any other error they are not in the log. ctx bounds the wait:
+// if it ends while a write is under way, the outcome is unknown to the caller, and the
+// write goes on.
 func (a *Appender) Append(ctx context.Context, records ...[]byte) (Position, error) {
 	size := 0
 	for _, r := range records {
@@ -137,33 +136,24 @@ func (a *Appender) run() {
 		a.mu.Unlock()
 		err := a.write(b)
 		a.mu.Lock()
-		if err != nil && a.err == nil && (b == a.stuck || errors.Is(err, store.ErrUnknownOutcome)) {
-			a.stuck = b // also if this try is known to have failed: an earlier one is not
-		} else {
-			a.stuck = nil
-		}
 		for _, add := range b.additions {
 			add.at, add.err = b.entry.at, err
 			close(add.done)
 		}
-		if b.additions = nil; err != nil {
+		if err != nil {
 			a.fail(err)
 		}
 		a.mu.Unlock()
 	}
 }
 
-// next is what is to be written next: what is stuck, else as much of the queue as goes
-// into one entry.
+// next is as much of the queue as goes into one entry.
 func (a *Appender) next() *batch {
 	if a.err != nil {
 		a.fail(a.err)
 	}
 	if len(a.queue) == 0 {
 		return nil
-	}
-	if a.stuck != nil {
-		return a.stuck
 	}
 	b := new(batch)
 	size := 0
@@ -218,7 +208,8 @@ func (a *Appender) write(b *batch) error {
 		if mine || err != nil {
 			return err
 		}
-		// It is of a claim that went ahead: one that was fenced, or had to be repeated.
+		// It is of a claim that went ahead and was fenced or had to be repeated; or it is
+		// what was appended before, of which no answer came.
 		b.entry = newEntry(f, f.Position+1, a.h.Token(), a.claim, kindData, b.records)
 	}
 }

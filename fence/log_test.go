@@ -150,7 +150,13 @@ func TestClaimOvertakesABusyAppender(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		begin := time.Now()
-		b := open(t, slow(), 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		b, err := newLog(t, slow()).Claim(ctx, fence.Token(2))
+		if err != nil {
+			a.Close()
+			t.Fatal(err)
+		}
 		if d := time.Since(begin); d > time.Second {
 			t.Errorf("the claim took %v, of 10 ms for a request", d)
 		}
@@ -413,18 +419,19 @@ func TestLostAnswersOfAppends(t *testing.T) {
 }
 
 // The store goes away in the middle of an append. Whoever waited is told that nobody
-// knows, what was not sent fails, and when the store is back the first is settled first.
-func TestAppendThatIsStuck(t *testing.T) {
+// knows, and what was not sent fails. When the store is back, the next entry comes after
+// the first if that has landed, and in its place if not, so that it never will.
+func TestAppendOfUnknownOutcome(t *testing.T) {
 	for _, landed := range []bool{true, false} {
 		t.Run(fmt.Sprint("landed ", landed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				st := newStore(1)
 				a := open(t, st, 1)
-				kind := faultstore.LostRequest
+				kind, want := faultstore.LateLanding, []string{"third"}
 				if landed {
-					kind = faultstore.LostAnswer
+					kind, want = faultstore.LostAnswer, []string{"first", "third"}
 				}
-				st.Inject(faultstore.Fault{Kind: kind, Op: "put"}, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get"})
+				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Delay: time.Hour}, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get"})
 				first := make(chan error)
 				go func() {
 					_, err := a.Append(t.Context(), []byte("first"))
@@ -440,7 +447,8 @@ func TestAppendThatIsStuck(t *testing.T) {
 				}
 				st.Clear()
 				appendTo(t, a, "third")
-				reads(t, st, 0, "first", "third")
+				st.Wait()
+				reads(t, st, 0, want...)
 			})
 		})
 	}
@@ -573,5 +581,69 @@ func FuzzEntry(f *testing.F) {
 		if size > len(body) {
 			t.Errorf("%d bytes of records in an entry of %d", size, len(body))
 		}
+	})
+}
+
+// A former appender that has not met the fence yet must not move the checkpoint, nor
+// may it trim past the one that the next appender has read.
+func TestLateCheckpointIsRefused(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	for i := range 4 {
+		appendTo(t, a, fmt.Sprint(i))
+	}
+	b := open(t, st, 2)
+	refused(t, a.Checkpoint(t.Context(), 3, strings.NewReader("late")), 1, 2)
+	if n := trim(t, a); n != 0 {
+		t.Errorf("%d entries were trimmed", n)
+	}
+	appendTo(t, b, "4")
+	reads(t, st, 0, "0", "1", "2", "3", "4")
+}
+
+// (1) B, claiming, has read the checkpoint, which is at a fence entry. (2) C claims,
+// appends, makes a checkpoint, and trims all but fence entries. (3) B lists what is there
+// and takes that fence entry for the end of the log.
+func TestClaimThatIsOvertaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, st, 1)
+		checkpoint(t, a, a.Last(), "state")
+		for i := range 3 {
+			appendTo(t, a, fmt.Sprint(i))
+		}
+		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "list", Nth: 1, Delay: time.Minute}}})
+		ended := make(chan error)
+		go func() {
+			_, err := newLog(t, slow).Claim(t.Context(), fence.Token(2))
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		c := open(t, st, 3)
+		appendTo(t, c, "3")
+		checkpoint(t, c, c.Last(), "state")
+		if n := trim(t, c); n != 3 {
+			t.Fatalf("%d entries were trimmed, want 3", n)
+		}
+		refused(t, <-ended, 2, 3)
+		appendTo(t, c, "4")
+		reads(t, st, c.Last()-1, "4")
+	})
+}
+
+// The former appender wins a race against a claim, which goes ahead, and then is gone: the
+// gap must not hide what the next one appends.
+func TestClaimClosesTheGap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, st, 1)
+		appendTo(t, a, "a1")
+		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "put", Key: "wal/0*", Nth: 1, Delay: time.Minute}}})
+		claimed := make(chan *fence.Appender)
+		go func() { claimed <- open(t, slow, 2) }()
+		time.Sleep(time.Second)
+		appendTo(t, a, "a2")
+		appendTo(t, <-claimed, "b1")
+		reads(t, st, 0, "a1", "a2", "b1")
 	})
 }
