@@ -3,7 +3,7 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 TESTED  := adapter/grpc internal/sqltest
 MODULES := . tools internal/servers/pinned $(TESTED)
 
-.PHONY: check test race lint vet format tidy fmt fuzz servers
+.PHONY: check test race lint vet format tidy fmt fuzz mutate servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -35,6 +35,9 @@ fuzz: # each target for a minute
 			echo "$$pkg $$word"; go test -run '^$$' -fuzz "^$$word\$$" -fuzztime 60s $$pkg;; \
 		esac; done; \
 	done
+
+mutate: # take out each rule in turn: the tests must notice
+	go run ./internal/mutate
 
 servers: # build the test servers and print where they are
 	@cd internal/servers/pinned && for tool in $$(go list tool); do go tool -n $$tool; done

@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -507,5 +508,48 @@ func TestSuccessorThatDoesNotFit(t *testing.T) {
 				t.Errorf("it says %+v", said.Successor)
 			}
 		}
+	})
+}
+
+// TestPeersForgeAProof: a release that is only said, of the version that the store has,
+// is not believed.
+func TestPeersForgeAProof(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "the same in every layout that has proofs, which need one object")
+	bubble(t, func(t *testing.T) {
+		w := newTown()
+		st, err := filestore.New(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []*campaigner
+		for i := range 2 {
+			name := fmt.Sprint(i)
+			c := campaign(t, st, leasehold.ElectionOptions{Holder: name, Address: name, Peers: w})
+			w.join(name, c.Election)
+			all = append(all, c)
+			time.Sleep(time.Second)
+		}
+		w.bend = func(l leasehold.Leadership) leasehold.Leadership {
+			for e := range st.List(t.Context(), "", "") {
+				o, err := st.Get(t.Context(), e.Key, "")
+				if err != nil {
+					t.Error(err)
+					return l
+				}
+				l.Record = []byte(strings.Replace(string(o.Body), `"state":"held"`, `"state":"free"`, 1))
+				l.Object, l.Leading, l.Free = o.Version, false, true
+			}
+			return l
+		}
+		for range 6000 {
+			time.Sleep(10 * time.Millisecond)
+			if n, leader := leaders(all); n != 1 || leader != all[0] {
+				t.Fatalf("%d leaders", n)
+			}
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+		noOverlap(t, all...)
 	})
 }

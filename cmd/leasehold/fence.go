@@ -81,33 +81,24 @@ func (a *app) fencePut() *cobra.Command {
 }
 
 func (a *app) fenceClaim() *cobra.Command {
-	g := &guarding{app: a}
-	cmd := &cobra.Command{
-		Use:   "claim RESOURCE…",
-		Short: "Refuse all smaller tokens from now on, and change nothing else",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
-				_, err := o.Claim(ctx, t)
-				return err
-			})
-		},
-	}
-	g.flags(cmd.Flags(), true)
-	return cmd
+	return a.fenceEach("claim", "Refuse all smaller tokens from now on, and change nothing else",
+		func(ctx context.Context, o *fence.Object, t fence.Token) error {
+			_, err := o.Claim(ctx, t)
+			return err
+		})
 }
 
 func (a *app) fenceDelete() *cobra.Command {
+	return a.fenceEach("delete", "Delete an object, and leave its token, so that no former holder can write it",
+		func(ctx context.Context, o *fence.Object, t fence.Token) error { return o.Delete(ctx, t) })
+}
+
+// fenceEach is a command that does one thing to each resource.
+func (a *app) fenceEach(name, short string, do func(context.Context, *fence.Object, fence.Token) error) *cobra.Command {
 	g := &guarding{app: a}
 	cmd := &cobra.Command{
-		Use:   "delete RESOURCE…",
-		Short: "Delete an object, and leave its token, so that no former holder can write it",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
-				return o.Delete(ctx, t)
-			})
-		},
+		Use: name + " RESOURCE…", Short: short, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return g.write(cmd.Context(), args, do) },
 	}
 	g.flags(cmd.Flags(), true)
 	return cmd

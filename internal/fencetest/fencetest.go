@@ -167,8 +167,11 @@ func (q Sequence) Play(t *testing.T) (refusal string) {
 		want = began.Value + "b "
 	}
 	a.signal(t, syscall.SIGCONT)
-	for {
+	for n := 0; ; n++ {
 		line := a.next(t)
+		if line.Newest == 0 && n%20 != 0 {
+			continue // some are from before
+		}
 		fmt.Fprintln(b.in, "read")
 		if now := b.next(t); now.Error != "" {
 			t.Fatal(now.Error)

@@ -286,3 +286,18 @@ func TestNoTime(t *testing.T) {
 }
 
 var _ store.Store = (*timeless)(nil)
+
+// TestCollectLeavesADay: what is younger than a day may yet be what a late request finds.
+func TestCollectLeavesADay(t *testing.T) {
+	past(t, func(t *testing.T, e layout.Epochs, _ *tapped) {
+		terms(t, e, 10, layout.Snapshot{})
+		c := layout.DefaultCollection
+		c.Keep = 0
+		time.Sleep(23 * time.Hour)
+		wants(t, "collected in the first day", len(collected(t, e, c)), 0)
+		time.Sleep(2 * time.Hour)
+		if len(collected(t, e, c)) == 0 {
+			t.Error("nothing is collected after it")
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// An event is one line of the output of go test -json; see go doc test2json and, for
+// FailedBuild, go help buildjson.
+type event struct {
+	Action      string
+	Test        string
+	Output      string
+	FailedBuild string
+}
+
+// An outcome is what go test -json tells of one package.
+type outcome struct {
+	ran     int      // tests and subtests
+	failed  []string // those that failed, the innermost first, or did not come to an end
+	unbuilt bool
+	said    string // by what did not pass
+}
+
+// timedOut is what the testing package says when a test binary has had its time.
+const timedOut = "panic: test timed out after"
+
+// read reads the output of go test -json. What is not an event is somebody's message.
+func read(output []byte) outcome {
+	var o outcome
+	var events []event
+	var running []string
+	passed := map[string]bool{}
+	late := ""
+	for line := range bytes.Lines(output) {
+		var e event
+		if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
+			e = event{Action: "output", Output: string(line)}
+		}
+		events = append(events, e)
+		o.unbuilt = o.unbuilt || e.FailedBuild != ""
+		if strings.HasPrefix(e.Output, timedOut) {
+			late = "timeout in "
+		}
+		if e.Test == "" {
+			continue
+		}
+		switch e.Action {
+		case "run":
+			o.ran++
+			running = append(running, e.Test)
+		case "fail":
+			o.failed = append(o.failed, late+e.Test)
+		case "pass", "skip":
+			passed[e.Test] = true
+		}
+	}
+	running = slices.DeleteFunc(running, func(test string) bool { return passed[test] })
+	if len(o.failed) == 0 && len(running) > 0 {
+		o.failed = []string{late + running[len(running)-1]}
+	}
+	var said strings.Builder
+	for _, e := range events {
+		if !passed[e.Test] {
+			said.WriteString(e.Output)
+		}
+	}
+	o.said = said.String()
+	return o
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// A report is the table of what became of the mutations.
+type report struct {
+	out       io.Writer
+	mutations []mutation
+	verbose   bool
+	rule      int // the widths of columns
+	title     int
+}
+
+func newReport(out io.Writer, mutations []mutation, verbose bool) *report {
+	r := &report{out: out, mutations: mutations, verbose: verbose}
+	for _, m := range mutations {
+		r.rule, r.title = max(r.rule, len(m.rule)), max(r.title, len(m.title))
+	}
+	return r
+}
+
+func (r *report) row(m mutation, rest string) {
+	fmt.Fprintf(r.out, "%-*s  %-*s  %s\n", r.rule, m.rule, r.title, m.title, rest)
+}
+
+// list prints the mutations and the tests that must notice them.
+func (r *report) list() {
+	for _, m := range r.mutations {
+		var tests []string
+		for _, t := range m.tests {
+			tests = append(tests, t.String())
+		}
+		r.row(m, strings.Join(tests, ", "))
+	}
+}
+
+// all prints each verdict as it comes, and reports whether every mutation was caught.
+func (r *report) all(verdicts []<-chan verdict) bool {
+	caught, survived, bad, began := 0, 0, 0, time.Now()
+	for i, m := range r.mutations {
+		v := <-verdicts[i]
+		took := fmt.Sprintf("%5.1fs  ", v.took.Seconds())
+		switch {
+		case v.bad != nil:
+			bad++
+			r.row(m, "BAD       "+took+m.at+": "+strings.TrimSpace(v.bad.Error()))
+		case len(v.passed) > 0:
+			survived++
+			var tests []string
+			for _, t := range v.passed {
+				tests = append(tests, t.String())
+			}
+			r.row(m, "SURVIVED  "+took+strings.Join(tests, ", "))
+		default:
+			caught++
+			r.row(m, "caught    "+took+strings.Join(v.caught, ", "))
+		}
+		if r.verbose && v.bad == nil {
+			fmt.Fprintln(r.out, v.said)
+		}
+	}
+	fmt.Fprintf(r.out, "%d mutations: %d caught, %d survived, %d bad; %.0f s\n",
+		len(r.mutations), caught, survived, bad, time.Since(began).Seconds())
+	return survived == 0 && bad == 0
+}
