@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/leasehold/leasehold/store"
 )
@@ -184,15 +183,10 @@ func (a *Appender) fail(err error) {
 	a.queue = nil
 }
 
-// patience bounds one write of the background.
-const patience = time.Minute
-
 // write puts the entry after the last one.
 func (a *Appender) write(b *batch) error {
 	for {
-		ctx, cancel := context.WithTimeout(a.ctx, patience)
-		f, err := a.log.place(ctx, a.h, b.entry)
-		cancel()
+		f, err := a.log.place(a.ctx, a.h, b.entry)
 		if err != nil {
 			return err
 		}

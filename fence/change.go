@@ -88,7 +88,7 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 		only = store.IfMatch(a.now.version)
 	}
 	a.ids = append(a.ids, s.seal.id)
-	object, err := a.o.st.Put(ctx, a.o.key, s.seal.add(c.body), only)
+	object, err := put(ctx, a.o.st, a.o.key, s.seal.add(c.body), only)
 	a.err = err
 	switch {
 	case err == nil:

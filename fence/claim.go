@@ -47,7 +47,6 @@ func (l *Log) Claim(ctx context.Context, h Holder) (*Appender, error) {
 	last, err := l.fence(ctx, h, claim, c.Position)
 	// Had a larger token sealed the checkpoint meanwhile, then what was taken for the end
 	// of the log could be where an entry was trimmed.
-	// of the log could be a place from which it has trimmed an entry.
 	if _, again := l.checkpoint.Claim(ctx, h); again != nil {
 		return nil, again
 	}

@@ -80,7 +80,7 @@ type found struct {
 
 // get reads one entry.
 func (l *Log) get(ctx context.Context, p Position) (*found, error) {
-	object, err := l.st.Get(ctx, l.at(p), "")
+	object, err := get(ctx, l.st, l.at(p), "")
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (l *Log) place(ctx context.Context, h Holder, e *entry) (*found, error) {
 		if err = Admit(h); err != nil {
 			break
 		}
-		_, err = l.st.Put(ctx, l.at(e.at), e.body, store.IfAbsent())
+		_, err = put(ctx, l.st, l.at(e.at), e.body, store.IfAbsent())
 		if err == nil {
 			return &found{Entry{Position: e.at, Token: e.header.Token}, e.header}, nil
 		}

@@ -116,7 +116,7 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 // It returns a [*FencedError], and ends the holder's lease, if a larger token was
 // there: then nothing has changed, unless the error matches [store.ErrUnknownOutcome]
 // too, as any other error may: the value may have been written, and may yet be.
-// Failures of the store are retried for a few seconds. ctx bounds the call; if it ends
+// Failures of the store are retried for half a minute. ctx bounds the call; if it ends
 // while a write is under way, the outcome is unknown.
 func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error {
 	if err := Admit(h); err != nil {
@@ -173,7 +173,7 @@ func (o *Object) read(ctx context.Context) (*state, error) {
 	if known != nil {
 		unless = known.version
 	}
-	object, err := o.st.Get(ctx, o.key, unless)
+	object, err := get(ctx, o.st, o.key, unless)
 	var s *state
 	switch {
 	case errors.Is(err, store.ErrNotModified):

@@ -405,7 +405,7 @@ func TestObjectGivesUp(t *testing.T) {
 		st.Partition(true)
 		begin := time.Now()
 		err := newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("x"))
-		if d := time.Since(begin); !errors.Is(err, store.ErrUnavailable) || d > 30*time.Second {
+		if d := time.Since(begin); !errors.Is(err, store.ErrUnavailable) || d > 45*time.Second {
 			t.Errorf("%v after %v", err, d)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -23,26 +23,46 @@ func transient(err error) bool {
 	return false
 }
 
-// pauses yields the tries that an operation has. To call what is yielded waits, longer
-// each time and 6 s in all on average, and reports false if the context has ended.
+const (
+	// requestTimeout bounds one small request: some servers never answer one that came
+	// at a bad moment, and answer the next.
+	requestTimeout = 10 * time.Second
+	// patience bounds all tries of one operation.
+	patience = 30 * time.Second
+)
+
+// pauses yields the tries that an operation has, for as long as its patience lasts. To
+// call what is yielded waits, longer each time, and reports false if the context has
+// ended.
 func pauses(ctx context.Context) iter.Seq[func() bool] {
 	return func(yield func(func() bool) bool) {
-		longest := 100 * time.Millisecond
-		for range 20 {
-			pause := func() bool {
-				timer := time.NewTimer(rand.N(longest))
-				defer timer.Stop()
-				longest = min(longest*2, time.Second)
-				select {
-				case <-timer.C:
-					return true
-				case <-ctx.Done():
-					return false
-				}
-			}
-			if !yield(pause) {
-				return
+		longest, begin := 100*time.Millisecond, time.Now()
+		pause := func() bool {
+			timer := time.NewTimer(rand.N(longest))
+			defer timer.Stop()
+			longest = min(longest*2, time.Second)
+			select {
+			case <-timer.C:
+				return true
+			case <-ctx.Done():
+				return false
 			}
 		}
+		for yield(pause) && time.Since(begin) < patience {
+		}
 	}
+}
+
+// get reads a small object.
+func get(ctx context.Context, st store.Store, key string, unless store.Version) (*store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return st.Get(ctx, key, unless)
+}
+
+// put writes one.
+func put(ctx context.Context, st store.Store, key string, body []byte, only store.Condition) (*store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return st.Put(ctx, key, body, only)
 }

@@ -41,7 +41,7 @@ func (s *Stored) key(resource string) string {
 }
 
 // Check admits the token or refuses it: see [Checker]. Failures of the store are retried
-// for a few seconds.
+// for half a minute.
 func (s *Stored) Check(ctx context.Context, resource string, h Holder) error {
 	o, err := NewObject(s.st, s.key(resource), nil)
 	if err != nil {

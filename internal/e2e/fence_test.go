@@ -251,11 +251,12 @@ func TestFormerHolderWakesUp(t *testing.T) {
 	})
 }
 
-// sequence is played on a lock and a resource of its own.
+// sequence is played on a lock and a resource of its own, each in a directory of its own:
+// a holder that is stopped while it has a directory's lock keeps all others out of that.
 func (s site) sequence(kind string, round int) fencetest.Sequence {
 	head, query, _ := strings.Cut(s.url, "?")
-	name := func(what string) string { return fmt.Sprintf("%s-%s-%s-%d?%s", head, what, kind, round, query) }
-	return fencetest.Sequence{LockURL: name("lock"), At: name("resource"), Env: s.env, Kind: kind, Appends: kind == "log"}
+	name := func(what string) string { return fmt.Sprintf("%s-%s-%s-%d/x?%s", head, what, kind, round, query) }
+	return fencetest.Sequence{LockURL: name("lock"), At: name("resource"), Env: s.env, Kind: kind, Appends: kind == "log", Blocks: s.name == "file"}
 }
 
 // The same without a fence: the former holder's write goes through. If it did not, the

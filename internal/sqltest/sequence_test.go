@@ -100,8 +100,8 @@ func TestFormerHolderWakesUp(t *testing.T) {
 						t.Run(fmt.Sprint(round), func(t *testing.T) {
 							t.Parallel()
 							q := fencetest.Sequence{
-								LockURL: strings.Replace(place.url, "lock", fmt.Sprintf("lock-%s-%d", kind, round), 1),
-								At:      open(t), Env: place.env, Kind: kind, Blocks: kind == "sqlite",
+								LockURL: strings.Replace(place.url, "lock", fmt.Sprintf("lock-%s-%d/x", kind, round), 1),
+								At:      open(t), Env: place.env, Kind: kind, Blocks: kind == "sqlite" || name == "file",
 							}
 							if q.Play(t) == "" {
 								t.Error("what the second holder wrote is gone, and the first was never refused")
