@@ -3,7 +3,7 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 TESTED  := adapter/grpc internal/sqltest
 MODULES := . tools internal/servers/pinned $(TESTED)
 
-.PHONY: check test race lint vet format tidy fmt fuzz mutate servers
+.PHONY: check test race lint vet format tidy fmt fuzz mutate prove servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -28,13 +28,16 @@ fmt:
 tidy:
 	@set -e; for dir in $(MODULES); do echo "go mod tidy -diff in $$dir"; (cd $$dir && go mod tidy -diff); done
 
-fuzz: # each target for a minute
+FUZZTIME := 60s
+
+fuzz: # each target for a minute, two at a time
 	@set -e; for pkg in $$(go list ./...); do \
-		listed=$$(go test -list '^Fuzz' $$pkg); \
-		for word in $$listed; do case $$word in Fuzz*) \
-			echo "$$pkg $$word"; go test -run '^$$' -fuzz "^$$word\$$" -fuzztime 60s $$pkg;; \
-		esac; done; \
-	done
+		for word in $$(go test -list '^Fuzz' $$pkg); do case $$word in Fuzz*) echo "$$pkg $$word";; esac; done; \
+	done | tee /dev/stderr | xargs -P 2 -L 1 sh -c 'go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -parallel 1 "$$0"'
+	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
+
+prove: # attack it in every way, for hours
+	go run ./internal/prove -long
 
 mutate: # take out each rule in turn: the tests must notice
 	go run ./internal/mutate

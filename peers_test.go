@@ -530,7 +530,11 @@ func TestPeersForgeAProof(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		w.bend = func(l leasehold.Leadership) leasehold.Leadership {
-			for e := range st.List(t.Context(), "", "") {
+			for e, err := range st.List(t.Context(), "", "") {
+				if err != nil {
+					t.Error(err)
+					return l
+				}
 				o, err := st.Get(t.Context(), e.Key, "")
 				if err != nil {
 					t.Error(err)

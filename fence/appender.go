@@ -105,7 +105,7 @@ func (a *Appender) Append(ctx context.Context, records ...[]byte) (Position, err
 	a.queue = append(a.queue, add)
 	if !a.running {
 		a.running = true
-		go a.run() //nolint:contextcheck // it ends with the appender
+		go a.run()
 	}
 	a.mu.Unlock()
 	select {
