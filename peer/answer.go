@@ -36,12 +36,12 @@ type Answer struct {
 	Meta        map[string]string `json:"meta,omitempty"`
 	Successor   string            `json:"successor,omitempty"`
 
-	// By the candidate's wall clock, RFC 3339 with milliseconds: when the lease was
-	// acquired, and when the last renewal that succeeded was sent.
 	// StateFree: the record that the release wrote, as it is, and its version.
 	Record string        `json:"record,omitempty"`
 	Object store.Version `json:"object_version,omitempty"`
 
+	// By the candidate's wall clock, RFC 3339 with milliseconds: when the lease was
+	// acquired, and when the last renewal that succeeded was sent.
 	AcquiredAt string `json:"acquired_at,omitempty"`
 	RenewedAt  string `json:"renewed_at,omitempty"`
 }
