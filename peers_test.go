@@ -521,15 +521,11 @@ func TestPeersForgeAProof(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var all []*campaigner
-		for i := range 2 {
-			name := fmt.Sprint(i)
-			c := campaign(t, st, leasehold.ElectionOptions{Holder: name, Address: name, Peers: w})
-			w.join(name, c.Election)
-			all = append(all, c)
-			time.Sleep(time.Second)
-		}
+		var forging atomic.Bool
 		w.bend = func(l leasehold.Leadership) leasehold.Leadership {
+			if !forging.Load() {
+				return l
+			}
 			for e, err := range st.List(t.Context(), "", "") {
 				if err != nil {
 					t.Error(err)
@@ -545,6 +541,15 @@ func TestPeersForgeAProof(t *testing.T) {
 			}
 			return l
 		}
+		var all []*campaigner
+		for i := range 2 {
+			name := fmt.Sprint(i)
+			c := campaign(t, st, leasehold.ElectionOptions{Holder: name, Address: name, Peers: w})
+			w.join(name, c.Election)
+			all = append(all, c)
+			time.Sleep(time.Second)
+		}
+		forging.Store(true)
 		for range 6000 {
 			time.Sleep(10 * time.Millisecond)
 			if n, leader := leaders(all); n != 1 || leader != all[0] {
