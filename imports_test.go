@@ -43,7 +43,8 @@ var rules = []rule{
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock"}},
-	{pkg: "internal/e2e", may: nil}, // tests only
+	{pkg: "internal/e2e", may: nil},   // tests only
+	{pkg: "internal/chaos", may: nil}, // tests only
 	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}}, // tests only
 	{pkg: "internal/mutate", may: []string{"std"}},
 	{pkg: "internal/prove", may: []string{"std"}},

@@ -67,8 +67,8 @@ var parts = []part{
 	},
 	{
 		"chaos",
-		words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestChaos"),
-		words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestChaos -long"),
+		words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestChaos|TestNoLock|TestLink"),
+		words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestChaos -long 30m"),
 	},
 	{
 		"soak",

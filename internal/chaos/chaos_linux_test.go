@@ -1,0 +1,175 @@
+package chaos_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/servers"
+)
+
+// workers is how many want the lock, half of them with run and half with elect.
+const workers = 6
+
+// TestChaos attacks workers that want one lock, and what is between them and the store.
+// Nobody may work under the lock beside its holder, unless all that could have stopped
+// him is itself stopped, and then the checker refuses his token; and when it is over,
+// somebody works again soon.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: half a minute of attacks")
+	}
+	for _, name := range []string{"minio", "versitygw"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ahead(t, name)
+			inArena(t, func(t *testing.T) { onServer(t, name) })
+		})
+	}
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		inArena(t, onDisk)
+	})
+}
+
+// ahead builds a server while there is a network to get it from.
+func ahead(t *testing.T, name string) {
+	t.Helper()
+	if servers.LeftOut(name) {
+		t.Skipf("%s: left out by LEASEHOLD_TEST_WITHOUT", name)
+	}
+	if _, err := servers.Binary(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func onServer(t *testing.T, name string) {
+	t.Helper()
+	s := &site{t: t, server: servers.Start(t, name)}
+	s.proxy = servers.StartProxy(t, s.server.Endpoint, &servers.ProxyOptions{Fault: s.fault})
+	for n := range workers {
+		s.links = append(s.links, newLink(t, n))
+	}
+	target, err := url.Parse(s.proxy.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, bucket := relay(t, target.Host), s.server.Bucket(t)
+	s.fleet = launch(t, s.links, s.server.Env(), func(n int) []string {
+		return underAttack(n, s.server.URLAt("http://"+net.JoinHostPort(s.links[n].near, port), bucket+"/lock"))
+	})
+	attack(t, s.fleet, s.network())
+}
+
+// diskSize is that of the disk that the store in a directory has to itself.
+const diskSize = 1 << 20
+
+func onDisk(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("disk", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // it would go with the arena
+	f := launch(t, make([]*link, workers), nil, func(n int) []string {
+		return underAttack(n, "file://"+filepath.Join(dir, "locks", "lock"))
+	})
+	attack(t, f, []*fault{fullDisk(t, dir)})
+}
+
+// underAttack is the command that is attacked, up to the job.
+func underAttack(n int, url string) []string {
+	subcommand := []string{"run", "elect"}[n%2]
+	return []string{
+		os.Getenv(arenaVariable), subcommand, "--ttl", ttl.String(), "--grace", grace.String(),
+		"--holder", fmt.Sprint(subcommand, n), url, "--",
+	}
+}
+
+// attack lets two plagues rage at once, and judges what the fleet did meanwhile and
+// whether it recovers.
+func attack(t *testing.T, f *fleet, others []*fault) {
+	t.Helper()
+	began := time.Now()
+	until := began.Add(*long)
+	hopeless := until.Add(3 * time.Minute)
+	processes := &plague{f.processes(), rand.New(rand.NewPCG(*seed, 1))}
+	rest := &plague{others, rand.New(rand.NewPCG(*seed, 2))}
+	var both sync.WaitGroup
+	both.Go(func() { processes.rage(until, hopeless) })
+	rest.rage(until, hopeless) // here, because it may end the test
+	both.Wait()
+
+	recovery := recovered(t, f)
+	var table strings.Builder
+	fmt.Fprintf(&table, "seed %d, %v\n", *seed, time.Since(began).Round(time.Second))
+	for _, fault := range slices.Concat(processes.faults, rest.faults) {
+		fmt.Fprintf(&table, "%6d  %s\n", fault.count, fault.name)
+		if fault.count == 0 {
+			t.Errorf("%s: never reached", fault.name)
+		}
+	}
+	f.report(t, &table, recovery)
+	t.Log(table.String())
+}
+
+// recovered kills whoever holds the lock, now that all else works, and returns how long
+// it takes until somebody else works.
+func recovered(t *testing.T, f *fleet) time.Duration {
+	t.Helper()
+	now := clock.Now()
+	if h, ok := f.holder(); ok {
+		v := victim{f.workers[h.Worker], h, f}
+		v.all(syscall.SIGKILL)
+	}
+	const most = ttl + ttl/5 + 5*time.Second // the rule, and what requests and processes take
+	if !await(most, func() bool { return f.beganAfter(now) }) {
+		t.Errorf("nobody works %v after the last fault", most)
+	}
+	return clock.Now() - now
+}
+
+func (f *fleet) report(t *testing.T, table *strings.Builder, recovery time.Duration) {
+	t.Helper()
+	idle := f.idle()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	by := [2]int{}
+	for _, term := range f.terms {
+		by[term.Worker%2]++
+	}
+	fmt.Fprintf(table, "%6d  terms, %d of run and %d of elect\n%6d  words refused by token\n%6d  violations\n",
+		len(f.terms), by[0], by[1], f.refused, len(f.violations))
+	fmt.Fprintf(table, "longest without a holder %v, last recovery %v\n", idle.Round(time.Millisecond), recovery.Round(time.Millisecond))
+	for _, v := range f.violations {
+		t.Error(v)
+	}
+}
+
+// TestNoLock is the control: the same jobs without leasehold must be found out.
+func TestNoLock(t *testing.T) {
+	t.Parallel()
+	inArena(t, func(t *testing.T) {
+		f := launch(t, make([]*link, workers), nil, func(int) []string { return nil })
+		if !await(time.Minute, func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.violations) > 0
+		}) {
+			t.Error("jobs without a lock ran, and the checker saw nothing wrong")
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+)
+
+// The environment variables that make this binary a job: the socket of the checker,
+// the number of the worker, and how long the job lasts.
+const (
+	jobVariable    = "LEASEHOLD_CHAOS_JOB"
+	workerVariable = "LEASEHOLD_CHAOS_WORKER"
+	lastsVariable  = "LEASEHOLD_CHAOS_LASTS"
+)
+
+// refusedCode is the exit code of a job whose token was refused.
+const refusedCode = 3
+
+// job works under the lock: every 20 ms it tells the checker so. Every second job does
+// not care to be asked to end, and has to be killed.
+func job(socket string) (code int, err error) {
+	token, err := strconv.ParseInt(os.Getenv("LEASEHOLD_TOKEN"), 10, 64)
+	if err != nil {
+		return 1, fmt.Errorf("a job without a token: %w", err)
+	}
+	worker, err := strconv.Atoi(os.Getenv(workerVariable))
+	if err != nil {
+		return 1, err
+	}
+	lasts, err := time.ParseDuration(os.Getenv(lastsVariable))
+	if err != nil {
+		return 1, err
+	}
+	if token%2 == 1 {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	// The path leads out of the network namespace: no partition parts it from the checker.
+	conn, err := new(net.Dialer).DialContext(context.Background(), "unix", socket)
+	if err != nil {
+		return 1, err
+	}
+	defer conn.Close()
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	w := word{Worker: worker, PID: os.Getpid(), Guardian: os.Getppid(), Token: token}
+	// The end comes after a word: who was stopped in between speaks when it wakes up.
+	for end := clock.Now() + lasts; ; time.Sleep(20 * time.Millisecond) {
+		w.At = clock.Now()
+		if err := out.Encode(w); err != nil {
+			return 1, err
+		}
+		var good bool
+		if err := in.Decode(&good); err != nil {
+			return 1, err
+		}
+		if !good {
+			return refusedCode, nil
+		}
+		if w.At > end {
+			return 0, nil
+		}
+	}
+}
