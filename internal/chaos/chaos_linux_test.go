@@ -116,7 +116,9 @@ func attack(t *testing.T, f *fleet, others []*fault) {
 	recovery := recovered(t, f)
 	var table strings.Builder
 	fmt.Fprintf(&table, "seed %d, %v\n", *seed, time.Since(began).Round(time.Second))
-	for _, fault := range slices.Concat(processes.faults, rest.faults) {
+	faults, strikes := slices.Concat(processes.faults, rest.faults), 0
+	for _, fault := range faults {
+		strikes += fault.count
 		fmt.Fprintf(&table, "%6d  %s\n", fault.count, fault.name)
 		if fault.count == 0 {
 			t.Errorf("%s: never reached", fault.name)
@@ -124,6 +126,10 @@ func attack(t *testing.T, f *fleet, others []*fault) {
 	}
 	f.report(t, &table, recovery)
 	t.Log(table.String())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.Logf("figures: %s: %d faults of %d kinds, %d terms, %d words refused by token, %d violations, the last recovery took %v",
+		t.Name(), strikes, len(faults), len(f.terms), f.refused, len(f.violations), recovery.Round(time.Millisecond))
 }
 
 // recovered kills whoever holds the lock, now that all else works, and returns how long

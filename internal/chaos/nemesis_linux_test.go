@@ -31,17 +31,15 @@ type plague struct {
 }
 
 // rage strikes in rounds, each in an order of its own, until the time is over and each
-// fault was reached, or until it is hopeless.
+// fault was reached, or until it is hopeless. What was not reached yet may need the others:
+// a job that does not care for SIGTERM holds the lock until it is killed.
 func (p *plague) rage(until, hopeless time.Time) {
 	for {
 		for _, i := range p.r.Perm(len(p.faults)) {
 			now, f := time.Now(), p.faults[i]
 			missing := slices.ContainsFunc(p.faults, func(f *fault) bool { return f.count == 0 })
-			switch {
-			case now.After(hopeless), now.After(until) && !missing:
+			if now.After(hopeless) || now.After(until) && !missing {
 				return
-			case now.After(until) && f.count > 0:
-				continue
 			}
 			if f.strike(p.r) {
 				f.count++

@@ -54,6 +54,9 @@ func TestSoak(t *testing.T) {
 	all.Wait()
 
 	t.Log(table(samples))
+	last := samples[len(samples)-1]
+	t.Logf("figures: %d candidates over %d elections for %v: %d terms, %d KiB heap, %d goroutines",
+		candidates, elections, lasts, last.terms, last.heap>>10, last.goroutines)
 	if changes := samples[len(samples)-1].terms; changes < elections {
 		t.Errorf("%d terms in %d elections: nothing was soaked", changes, elections)
 	}

@@ -124,7 +124,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 
 // foreign: there is something that we do not understand. We leave it alone.
 func (c *Candidate) foreign(err error, now Now, out *actions) {
-	c.attempts = nil // what they were conditional on is gone
+	c.attempts = nil    // what they were conditional on is gone
 	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
 	switch {
 	case c.phase == held:
