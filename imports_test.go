@@ -48,6 +48,7 @@ var rules = []rule{
 	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}}, // tests only
 	{pkg: "internal/mutate", may: []string{"std"}},
 	{pkg: "internal/prove", may: []string{"std"}},
+	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
 	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
 
@@ -74,7 +75,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/servers", "internal/fencetest", "internal/mutate", "internal/prove", "internal/sim", "internal/testall"},
+		not: []string{"internal/servers", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/testall"},
 	},
 	// What a user could write.
 	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "store", "store/..."}},

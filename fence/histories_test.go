@@ -201,6 +201,10 @@ func check(t *testing.T, count int, m porcupine.Model, clients func(t *testing.T
 	if *histories > 0 {
 		count = *histories
 	}
+	operations := 0
+	defer func() {
+		t.Logf("figures: %d histories of %d operations, all linearizable: %t", count, operations, !t.Failed())
+	}()
 	for seed := *firstSeed; seed < *firstSeed+uint64(count); seed++ {
 		h := new(history)
 		var requests *faultstore.Store
@@ -211,6 +215,7 @@ func check(t *testing.T, count int, m porcupine.Model, clients func(t *testing.T
 			st.Wait()
 			requests = st
 		})
+		operations += len(h.ops)
 		result, info := porcupine.CheckOperationsVerbose(m, h.ops, time.Minute)
 		if result == porcupine.Ok {
 			continue

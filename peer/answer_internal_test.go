@@ -2,8 +2,6 @@ package peer
 
 import (
 	"encoding/json"
-	"errors"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -98,42 +96,4 @@ func TestAnswersComeBack(t *testing.T) {
 	if a := AnswerOf(last); a.State != StateUnsure || a.Valid != 0 {
 		t.Errorf("with less than a millisecond left it says %+v", a)
 	}
-}
-
-// FuzzAnswer: whatever comes, decode does not panic, and what it accepts keeps to the
-// ranges that it states.
-func FuzzAnswer(f *testing.F) {
-	for body := range seeds {
-		f.Add([]byte(body))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		said, err := decode(body)
-		if err != nil {
-			return
-		}
-		if err := outOfRange(said); err != nil {
-			t.Errorf("%q is accepted, and %v: %+v", body, err, said)
-		}
-	})
-}
-
-// outOfRange says what of an accepted answer must not have been.
-func outOfRange(said leasehold.Leadership) error {
-	switch lease := said.Incarnation != ""; {
-	case said.Lock == "" || said.Version == "" || len(said.Version) > 256:
-		return errors.New("no lock or version")
-	case said.Leading && said.Free:
-		return errors.New("it leads and is free")
-	case !lease && (said.Leading || said.Free || said.TTL != 0 || said.Holder != "" || said.Token != 0):
-		return errors.New("there is something of a lease, and no incarnation")
-	case lease && (said.Token < 0 || said.Token == math.MaxInt64 || said.Holder == "" || said.Incarnation == ""):
-		return errors.New("it does not say whose lease it is")
-	case lease && (said.TTL < time.Millisecond || said.TTL > leasehold.MaxTTL):
-		return errors.New("the TTL is out of range")
-	case said.Remaining < 0 || said.Remaining > said.TTL || said.Leading != (said.Remaining > 0):
-		return errors.New("what remains is out of range")
-	case (said.Successor != "" || len(said.Record) > 0 || said.Object != "") && !said.Free:
-		return errors.New("it tells of a release and is not free")
-	}
-	return nil
 }

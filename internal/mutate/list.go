@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// A mutation removes one rule.
+// A mutation removes one rule, or is one of those that general makes.
 type mutation struct {
 	rule, title string
 	edits       []edit
-	tests       []test // each of them must fail
+	tests       []test // each of them must fail; of a general one, any
 	at          string // where it is listed: protocol.txt:12
+	general     bool
+	why         string // it is explained that no test fails
 }
 
 func (m mutation) String() string { return m.rule + " " + m.title }

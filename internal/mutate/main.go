@@ -2,6 +2,7 @@
 // checks that the tests notice each.
 //
 //	go run ./internal/mutate [flags] [FILE…]
+//	go run ./internal/mutate -general PACKAGE [flags] [PACKAGE…]
 //
 // It is run where go.mod is. The files list the mutations; see parse for their form. By
 // default they are internal/mutate/*.txt. A mutated file is never written to the tree:
@@ -14,6 +15,11 @@
 // The exit code is 0 only if every mutation was caught. A mutation whose text is not in
 // its file exactly once is stale, and one that does not compile or ends the tests
 // outside of any test proves nothing: both are errors, like a mutation that survived.
+//
+// With -general the mutations are made from the code of a package; see general. The tests
+// are its own and then those of the other packages, of which one must fail. Those that do
+// not compile do not count. What survives must stand in internal/mutate/explained.txt with
+// the reason why it makes no difference; see explain. It takes a second and a half each.
 package main
 
 import (
@@ -47,6 +53,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		list    = flags.Bool("list", false, "list the mutations and try none")
 		verbose = flags.Bool("v", false, "show what the tests said")
 		jobs    = flags.Int("j", 2, "try `n` mutations at a time")
+		pkg     = flags.String("general", "", "mutate all the code of this `package`")
 		timeout = flags.Duration("timeout", time.Minute, "how long a test binary may run")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -54,7 +61,20 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 	} else if err != nil {
 		return 2
 	}
-	mutations, err := load(dir, flags.Args(), *only)
+	match, err := regexp.Compile(*only)
+	var mutations []mutation
+	switch {
+	case err != nil:
+		err = fmt.Errorf("-run: %w", err)
+	case *pkg == "":
+		mutations, err = load(dir, flags.Args())
+	default:
+		mutations, err = loadGeneral(dir, *pkg, flags.Args())
+	}
+	mutations = slices.DeleteFunc(mutations, func(m mutation) bool { return !match.MatchString(m.String()) })
+	if err == nil && len(mutations) == 0 {
+		err = errors.New("no mutation is listed, or matches -run")
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "mutate: %v\n", err)
 		return 2
@@ -75,19 +95,15 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 	return 0
 }
 
-// load reads the mutations of the files, or of those there are by default, that match
-// only. All are checked against the tree, those too that do not match.
-func load(dir string, files []string, only string) ([]mutation, error) {
-	match, err := regexp.Compile(only)
-	if err != nil {
-		return nil, fmt.Errorf("-run: %w", err)
-	}
+// load reads the mutations of the files, or of those there are by default, and checks
+// them against the tree.
+func load(dir string, files []string) (all []mutation, err error) {
 	if len(files) == 0 {
 		if files, err = filepath.Glob(filepath.Join(dir, "internal/mutate/*.txt")); err != nil {
 			return nil, err
 		}
+		files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == explained })
 	}
-	var all []mutation
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -105,12 +121,18 @@ func load(dir string, files []string, only string) ([]mutation, error) {
 			stale = append(stale, err)
 		}
 	}
-	if err := errors.Join(stale...); err != nil {
+	return all, errors.Join(stale...)
+}
+
+// loadGeneral makes the mutations of a package, with the reasons of those that survive.
+func loadGeneral(dir, pkg string, others []string) ([]mutation, error) {
+	all, err := general(dir, pkg, others)
+	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(m mutation) bool { return !match.MatchString(m.String()) })
-	if len(all) == 0 {
-		return nil, errors.New("no mutation is listed, or matches -run")
+	text, err := os.ReadFile(filepath.Join(dir, "internal/mutate", explained))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
 	}
-	return all, nil
+	return all, explain(all, string(text))
 }

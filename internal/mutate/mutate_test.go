@@ -258,7 +258,7 @@ func TestApply(t *testing.T) {
 func TestLists(t *testing.T) {
 	t.Parallel()
 	const root = "../.."
-	all, err := load(root, nil, "")
+	all, err := load(root, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -39,13 +40,24 @@ func (r *report) list() {
 	}
 }
 
-// all prints each verdict as it comes, and reports whether every mutation was caught.
+// all prints each verdict as it comes, and reports whether every mutation was caught, or
+// its survival explained.
 func (r *report) all(verdicts []<-chan verdict) bool {
 	caught, survived, bad, began := 0, 0, 0, time.Now()
+	explained, unbuilt := 0, 0
 	for i, m := range r.mutations {
 		v := <-verdicts[i]
 		took := fmt.Sprintf("%5.1fs  ", v.took.Seconds())
 		switch {
+		case m.general && errors.Is(v.bad, errUnbuilt):
+			unbuilt++ // the compiler has caught it
+			continue
+		case m.why != "" && len(v.passed) > 0:
+			explained++
+			r.row(m, "explained "+took+m.why)
+		case m.why != "" && v.bad == nil:
+			bad++
+			r.row(m, "BAD       "+took+"it is explained why no test fails, and "+strings.Join(v.caught, ", ")+" does")
 		case v.bad != nil:
 			bad++
 			r.row(m, "BAD       "+took+m.at+": "+strings.TrimSpace(v.bad.Error()))
@@ -66,5 +78,8 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 	}
 	fmt.Fprintf(r.out, "%d mutations: %d caught, %d survived, %d bad; %.0f s\n",
 		len(r.mutations), caught, survived, bad, time.Since(began).Seconds())
+	if explained+unbuilt > 0 {
+		fmt.Fprintf(r.out, "besides, %d survived as explained, and %d did not compile\n", explained, unbuilt)
+	}
 	return survived == 0 && bad == 0
 }

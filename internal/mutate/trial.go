@@ -100,6 +100,9 @@ func (t *trial) try(ctx context.Context, m mutation) (v verdict) {
 			return v
 		case len(o.failed) == 0:
 			v.passed = append(v.passed, each)
+		case m.general:
+			v.passed, v.caught = nil, o.failed[:1]
+			return v
 		default:
 			v.caught = append(v.caught, o.failed[0])
 		}
@@ -140,11 +143,13 @@ func (t *trial) overlay(m mutation) (path string, remove func(), err error) {
 	return path, remove, nil
 }
 
+var errUnbuilt = errors.New("does not compile")
+
 // goTest runs a test, with an overlay unless that is empty. An error means that the
 // tests did not come to an end of their own.
 func (t *trial) goTest(ctx context.Context, what test, overlay string) (outcome, error) {
 	args := []string{
-		"test", "-json", "-vet=off", "-short", "-failfast", "-count=1",
+		"test", "-json", "-vet=off", "-ldflags=-s -w", "-short", "-failfast", "-count=1",
 		"-timeout", t.timeout.String(), "-run", what.run, "-overlay", overlay, what.pkg,
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -159,7 +164,7 @@ func (t *trial) goTest(ctx context.Context, what test, overlay string) (outcome,
 	case ctx.Err() != nil:
 		return o, ctx.Err()
 	case o.unbuilt:
-		return o, fmt.Errorf("%s does not compile:\n%s", what.pkg, o.said)
+		return o, fmt.Errorf("%s %w:\n%s", what.pkg, errUnbuilt, o.said)
 	case err != nil && len(o.failed) == 0:
 		return o, fmt.Errorf("%s fails outside of its tests: %w\n%s", what, err, o.said)
 	}

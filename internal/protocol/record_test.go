@@ -1,8 +1,6 @@
 package protocol_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -109,61 +107,4 @@ func TestEncodeRefuses(t *testing.T) {
 			t.Errorf("%s: encoded %d bytes", name, len(body))
 		}
 	}
-}
-
-// FuzzDecode: whatever lies in the store, it is either refused or read, and what
-// is read is written back and read again as the same.
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte(plain))
-	f.Add([]byte(strings.TrimSuffix(plain, "}\n") + `,"colour":[null,{"a":1e9}],"":0}`))
-	f.Add([]byte(`{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`))
-	f.Add([]byte(`{"format":2}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := protocol.Decode(body)
-		if err != nil {
-			if !errors.Is(err, protocol.ErrForeign) {
-				t.Fatalf("error of another kind: %v", err)
-			}
-			return
-		}
-		if r.Token < 1 || r.Token > protocol.MaxToken || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
-			t.Fatalf("accepted %+v", r)
-		}
-		again, err := r.Encode()
-		if err != nil {
-			if len(body) < protocol.MaxRecord/8 {
-				t.Fatalf("cannot write back what was read: %v", err)
-			}
-			return
-		}
-		r2, err := protocol.Decode(again)
-		if err != nil {
-			t.Fatalf("cannot read back %s: %v", again, err)
-		}
-		if !equal(r, r2) {
-			t.Fatalf("read %+v, then %+v", r, r2)
-		}
-	})
-}
-
-// equal compares records, and unknown fields as JSON rather than as text: white
-// space inside a value need not survive.
-func equal(a, b protocol.Record) bool {
-	if len(a.Unknown) != len(b.Unknown) {
-		return false
-	}
-	for name, x := range a.Unknown {
-		var p, q bytes.Buffer
-		if json.Compact(&p, x) != nil || json.Compact(&q, b.Unknown[name]) != nil || p.String() != q.String() {
-			return false
-		}
-	}
-	a.Unknown, b.Unknown = nil, nil
-	// The times are kept to the millisecond.
-	for _, r := range []*protocol.Record{&a, &b} {
-		for _, at := range []*time.Time{&r.AcquiredAt, &r.RenewedAt, &r.ExpiresAt} {
-			*at = at.Truncate(time.Millisecond).UTC()
-		}
-	}
-	return reflect.DeepEqual(a, b) || len(a.Meta) == 0 && len(b.Meta) == 0
 }

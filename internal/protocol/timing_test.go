@@ -24,3 +24,10 @@ func TestMarginObligation(t *testing.T) {
 		}
 	}
 }
+
+// TestTTLs: what the documentation says of them.
+func TestTTLs(t *testing.T) {
+	if protocol.MinTTL != time.Second || protocol.DefaultTTL != 15*time.Second || protocol.MaxTTL != 24*time.Hour {
+		t.Errorf("%v, %v, %v", protocol.MinTTL, protocol.DefaultTTL, protocol.MaxTTL)
+	}
+}

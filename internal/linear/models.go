@@ -1,0 +1,201 @@
+package linear
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// model makes one from what it does with a state. Its step need not know whether what is
+// unknown was done: if it was not, it can come last.
+func model[S any](step func(s S, c Command, o Outcome) (bool, S)) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return *new(S) },
+		Step: func(state, input, output any) (bool, any) {
+			s, _ := state.(S)
+			c, _ := input.(Command)
+			o, _ := output.(Outcome)
+			if o.Is == Failed {
+				return true, s
+			}
+			return step(s, c, o)
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v: %v", input, output) },
+		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+	}
+}
+
+// Register is a store: under each key a value that is changed by compare-and-swap, "" if
+// there is no object. Each value is written once only, so that it stands for its version.
+//
+//	get KEY               gives the value
+//	put KEY EXPECT VALUE  writes the value; refused if what is there is not EXPECT
+var Register = byKey(model(func(now string, c Command, o Outcome) (bool, string) {
+	switch {
+	case c.Op == "get":
+		return o.Is == Unknown || o.Value == now, now
+	case now != c.Expect:
+		return o.Is != Done, now
+	case o.Is == Refused:
+		return false, now
+	}
+	return true, c.Value
+}))
+
+// byKey lets each key be checked by itself.
+func byKey(m porcupine.Model) porcupine.Model {
+	m.Partition = func(history []porcupine.Operation) [][]porcupine.Operation {
+		var parts [][]porcupine.Operation
+		index := map[string]int{}
+		for _, op := range history {
+			c, _ := op.Input.(Command)
+			i, ok := index[c.Key]
+			if !ok {
+				i = len(parts)
+				index[c.Key], parts = i, append(parts, nil)
+			}
+			parts[i] = append(parts[i], op)
+		}
+		return parts
+	}
+	return m
+}
+
+// A lease is the state of a lock.
+type lease struct {
+	Holder int64 // the token of the lease; 0: nobody has one
+	Last   int64 // the largest token so far
+}
+
+// Lock is a mutex with a counter, and so is an election. A history needs [Leases] first.
+//
+//	acquire        gives the token of the lease
+//	valid TOKEN    the holder looked whether the lease is valid, and it was
+//	release TOKEN  ends the lease
+//	inspect        gives the token in the store, and "held" or "free"
+//	saw TOKEN      a follower was told of the leader; it may be a former one
+var Lock = model(func(s lease, c Command, o Outcome) (bool, lease) {
+	switch c.Op {
+	case "acquire": // unknown: nobody got a lease
+		if o.Is == Unknown {
+			return true, s
+		}
+		return s.Holder == 0 && o.Token > s.Last, lease{o.Token, o.Token}
+	case "valid":
+		return o.Is == Unknown || s.Holder == c.Token, s
+	case "release":
+		if s.Holder != c.Token {
+			return o.Is == Unknown, s
+		}
+		return true, lease{0, s.Last}
+	case "inspect":
+		switch {
+		case o.Is == Unknown:
+			return true, s
+		case o.Token == s.Last:
+			return o.Value == "held" || s.Holder == 0, s
+		}
+		return s.replaced(o.Token)
+	case "saw":
+		if c.Token <= s.Last {
+			return true, s
+		}
+		return s.replaced(c.Token)
+	}
+	return false, s
+})
+
+// replaced: the store has shown a token that no user has got. Its candidate is dead or
+// gave up, and it must have waited for the lease before it all the same.
+func (s lease) replaced(by int64) (bool, lease) {
+	return s.Holder == 0 && by > s.Last, lease{0, by}
+}
+
+// Leases completes the history of a lock. A lease that was not released is as good as one
+// of which the release is unknown: it can have ended at any time since its holder last saw
+// that it was valid, but not before.
+func Leases(ops []Op) []Op {
+	released := map[int64]bool{}
+	seen := map[int64]time.Duration{} // by token, when its lease was last seen to be valid
+	for _, op := range ops {
+		token := op.Asked.Token
+		switch {
+		case op.Told.Is != Done:
+		case op.Asked.Op == "release":
+			released[token] = true
+		case op.Asked.Op == "valid":
+			seen[token] = max(seen[token], op.Begin)
+		}
+	}
+	var all []Op
+	for _, op := range ops {
+		if op.Asked.Op == "release" && op.Told.Is != Done {
+			continue
+		}
+		all = append(all, op)
+		if token := op.Told.Token; op.Asked.Op == "acquire" && op.Told.Is == Done && !released[token] {
+			all = append(all, Op{Client: op.Client, Asked: Command{Op: "release", Token: token}, Begin: max(op.Begin, seen[token])})
+		}
+	}
+	return all
+}
+
+// fenced is the state of a fenced resource: what it holds, and the largest token that was
+// used.
+type fenced struct {
+	Token int64
+	Value string
+}
+
+// Object is a fenced object, as package fence has it.
+//
+//	claim TOKEN      gives the value
+//	put TOKEN VALUE  writes it
+//	delete TOKEN     makes it ""
+//	get              gives it
+//
+// What comes with a token smaller than one before it is refused, and nothing else is.
+var Object = model(func(r fenced, c Command, o Outcome) (bool, fenced) {
+	switch {
+	case c.Op == "get":
+		return o.Is == Unknown || o.Value == r.Value, r
+	case c.Token < r.Token: // what is unknown may have been refused, too
+		return o.Is != Done, r
+	case o.Is == Refused:
+		return false, r
+	}
+	r.Token = c.Token
+	switch c.Op {
+	case "claim":
+		return o.Is == Unknown || o.Value == r.Value, r
+	case "put":
+		r.Value = c.Value
+	case "delete":
+		r.Value = ""
+	}
+	return true, r
+})
+
+// Log is a fenced log, as package fence has it.
+//
+//	open TOKEN          claims it, once with each token
+//	append TOKEN VALUE  adds the value
+//	read                gives all values, a space after each
+//
+// Who has not the token of the last claim is refused, and nobody else is.
+var Log = model(func(l fenced, c Command, o Outcome) (bool, fenced) {
+	switch {
+	case c.Op == "read":
+		return o.Is == Unknown || o.Value == l.Value, l
+	case c.Op == "open" && c.Token <= l.Token, c.Op == "append" && c.Token != l.Token:
+		return o.Is != Done, l
+	case o.Is == Refused:
+		return false, l
+	case c.Op == "open":
+		l.Token = c.Token
+	default:
+		l.Value += c.Value + " "
+	}
+	return true, l
+})

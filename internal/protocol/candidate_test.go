@@ -1,0 +1,362 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// A player steps a candidate.
+type player struct {
+	c    *protocol.Candidate
+	last []protocol.Action
+}
+
+func (p *player) step(at time.Duration, ev protocol.Event) {
+	p.last = p.c.Step(ev, protocol.Now{Clock: at, Wall: wall.Add(at)})
+}
+
+// wrote is the record of the write that was asked for last.
+func (p *player) wrote(t *testing.T) protocol.Record {
+	t.Helper()
+	for _, a := range p.last {
+		if w, ok := a.(protocol.Write); ok {
+			return w.Record
+		}
+	}
+	t.Fatalf("there is no write in %v", p.last)
+	return protocol.Record{}
+}
+
+func newPlayer(cfg protocol.Config) *player {
+	cfg.Incarnation, cfg.Holder = "me", "web-1"
+	if cfg.TTL == 0 {
+		cfg.TTL = 15 * time.Second
+	}
+	return &player{c: protocol.New(cfg)}
+}
+
+var freed = protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: protocol.Record{Token: 41, TTL: 15 * time.Second, WriteID: "other.1"}}
+
+// TestSettled: a candidate is not settled as long as a claim of its own may land.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{})
+	settled := func(want bool, when string) {
+		t.Helper()
+		if got := p.c.Settled(); got != want {
+			t.Errorf("%s: settled %t, want %t", when, got, want)
+		}
+	}
+	settled(true, "at the beginning")
+	p.step(0, protocol.Watch{On: true})
+	settled(true, "while it looks, and wants nothing")
+	p.step(1, protocol.Acquire{Wait: true})
+	settled(false, "while it looks for somebody")
+	p.step(2, freed)
+	settled(false, "while a claim is under way")
+	p.step(3, protocol.Cancel{})
+	settled(false, "while a claim is under way that nobody waits for")
+	p.step(4, protocol.WriteDone{Err: errors.New("time-out")})
+	settled(false, "while it looks what became of the claim")
+	p.step(5, protocol.ReadDone{Shown: protocol.Absent})
+	settled(true, "when the version is gone that the claim was to replace")
+	p.step(time.Hour, protocol.Acquire{})
+	p.step(time.Hour+1, freed)
+	p.step(time.Hour+2, protocol.WriteDone{Version: "v2"})
+	settled(false, "while it holds the lock")
+	p.step(time.Hour+3, protocol.Release{})
+	settled(false, "while a release is under way")
+	p.step(time.Hour+4, protocol.WriteDone{Version: "v3"})
+	settled(true, "after the release")
+}
+
+// TestObserved: there is an object as soon as an answer has shown one; without tokens
+// there need be none.
+func TestObserved(t *testing.T) {
+	t.Parallel()
+	exists := func(p *player, want bool, version protocol.Version) {
+		t.Helper()
+		if _, v, exists := p.c.Observed(); exists != want || v != version {
+			t.Errorf("it exists: %t, as %q, want %t, %q", exists, v, want, version)
+		}
+	}
+	p := newPlayer(protocol.Config{})
+	exists(p, false, "")
+	p.step(0, protocol.Watch{On: true})
+	p.step(1, protocol.ReadDone{Shown: protocol.Absent})
+	exists(p, false, "")
+	p.step(time.Minute, protocol.Tick{})
+	p.step(time.Minute+1, freed)
+	exists(p, true, "v1")
+
+	p = newPlayer(protocol.Config{Tokenless: true})
+	exists(p, false, "")
+	p.step(0, protocol.Watch{On: true})
+	p.step(1, protocol.ReadDone{Shown: protocol.Found, Record: protocol.Record{TTL: 15 * time.Second}})
+	exists(p, true, "")
+}
+
+// TestLeaseEnds: it is valid before its deadline, and not at it.
+func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{})
+	p.step(0, protocol.Acquire{})
+	p.step(1, freed)
+	p.step(2, protocol.WriteDone{Version: "v2"})
+	end := p.c.Deadline()
+	if want := 1 + protocol.Validity(15*time.Second); end != want || !p.c.Valid(end-1) || p.c.Valid(end) {
+		t.Errorf("it ends at %v, want %v, and is valid just before that: %t, and at it: %t", end, want, p.c.Valid(end-1), p.c.Valid(end))
+	}
+}
+
+// TestFirst: the tokens of a lock that is made begin at the store's time, or at ours where
+// it tells none, and numbers with 1.
+func TestFirst(t *testing.T) {
+	t.Parallel()
+	cfg := protocol.Config{Holder: "web-1", TTL: time.Minute, Layout: "epochs"}
+	date, now := wall.Add(-time.Hour), wall
+	want := protocol.Record{
+		Token: date.UnixMilli(), Layout: "epochs", Holder: "web-1", TTL: time.Minute, WriteID: "x", RenewedAt: now, ExpiresAt: now,
+	}
+	check := func(cfg protocol.Config, date time.Time, token int64) {
+		t.Helper()
+		want.Token = token
+		if got := protocol.First(cfg, "x", date, now); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	check(cfg, date, date.UnixMilli())
+	check(cfg, time.Time{}, now.UnixMilli())
+	check(cfg, time.Unix(0, 0), 1)
+	cfg.Numbered = true
+	check(cfg, date, 1)
+}
+
+// TestSameLease: tokens tell leases apart, and where there are none, the times at which
+// they began.
+func TestSameLease(t *testing.T) {
+	t.Parallel()
+	at := func(token int64, id string, d time.Duration) protocol.Record {
+		return protocol.Record{Token: token, WriteID: id, AcquiredAt: wall.Add(d)}
+	}
+	for _, c := range []struct {
+		a, b protocol.Record
+		same bool
+	}{
+		{at(5, "x.1", 0), at(5, "x.2", 0), true},
+		{at(5, "x.1", 0), at(5, "x.2", time.Second), true},
+		{at(1, "x.1", 0), at(1, "x.2", time.Second), true},
+		{at(5, "x.1", 0), at(6, "x.2", 0), false},
+		{at(5, "x.1", 0), at(5, "y.1", 0), false},
+		{at(0, "x.1", 0), at(0, "x.2", time.Microsecond), true},
+		{at(0, "x.1", 0), at(0, "x.2", time.Second), false},
+		{at(0, "x.1", 0), at(0, "y.1", 0), false},
+	} {
+		if got := c.a.SameLease(c.b); got != c.same {
+			t.Errorf("%+v and %+v are of one lease: %t, want %t", c.a, c.b, got, c.same)
+		}
+	}
+}
+
+// TestSmallestInterval: where there is nothing to draw, nothing is drawn.
+func TestSmallestInterval(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{Follow: true, Frequent: 1})
+	p.step(0, protocol.Watch{On: true})
+	p.step(time.Second, freed)
+	if wake, ok := p.c.Wake(); !ok || wake != time.Second {
+		t.Errorf("it wakes at %v, %t, want 1s", wake, ok)
+	}
+}
+
+// TestForgetting: nine attempts later the first is forgotten. If it lands after all, it is
+// as good as a rival's: its record is claimed over, with a new token, and not adopted.
+func TestForgetting(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lands  int // of the nine
+		adopts bool
+	}{{0, false}, {1, true}, {8, true}} {
+		p := newPlayer(protocol.Config{TTL: time.Hour})
+		p.step(0, protocol.Acquire{Wait: true})
+		p.step(1, freed)
+		wrote := []protocol.Record{p.wrote(t)}
+		at := time.Second
+		for len(wrote) < 9 {
+			p.step(at, protocol.WriteDone{Err: errors.New("time-out")})
+			p.step(at, protocol.ReadDone{Shown: protocol.Same})
+			if wake, ok := p.c.Wake(); ok { // else it is sent again at once
+				at = wake
+				p.step(at, protocol.Tick{})
+			}
+			wrote = append(wrote, p.wrote(t))
+		}
+		p.step(at, protocol.WriteDone{Err: errors.New("time-out")})
+		p.step(at, protocol.ReadDone{Shown: protocol.Found, Version: "v2", Record: wrote[c.lands]})
+		if held := p.c.Valid(at); held != c.adopts {
+			t.Errorf("attempt %d of 9 has landed; it is adopted: %t, want %t: %v", c.lands+1, held, c.adopts, p.last)
+		}
+	}
+}
+
+// TestImpossibleEvents: a driver that breaks its duties is stopped.
+func TestImpossibleEvents(t *testing.T) {
+	t.Parallel()
+	held := []protocol.Event{protocol.Acquire{}, freed, protocol.WriteDone{Version: "v2"}}
+	for _, c := range []struct {
+		title  string
+		before []protocol.Event
+		ev     protocol.Event
+	}{
+		{"a look that was not asked for", nil, protocol.ReadDone{Shown: protocol.Absent}},
+		{"a write that was not asked for", nil, protocol.WriteDone{}},
+		{"a look in place of a write", held[:2], freed},
+		{"a word that was not asked for", nil, protocol.Heard{}},
+		{"two acquisitions", held[:1], protocol.Acquire{}},
+		{"an acquisition of what it holds", held, protocol.Acquire{}},
+		{"an acquisition of what it has lost", append(held[:3:3], protocol.GiveUp{}), protocol.Acquire{}},
+		{"a release of nothing", nil, protocol.Release{}},
+		{"a second release", append(held[:3:3], protocol.Release{}), protocol.Release{}},
+	} {
+		t.Run(c.title, func(t *testing.T) {
+			p := newPlayer(protocol.Config{Peers: true, Follow: true})
+			for _, ev := range c.before {
+				p.step(time.Second, ev)
+			}
+			defer func() {
+				if recover() == nil {
+					t.Errorf("it goes on: %v", p.last)
+				}
+			}()
+			p.step(time.Second, c.ev)
+		})
+	}
+}
+
+// TestWhatIsWritten: a claim, a renewal and a release, each with all that people read.
+func TestWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs", Numbered: true})
+	check := func(want protocol.Record) {
+		t.Helper()
+		if got := p.wrote(t); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
+	over := func(want protocol.Record) {
+		t.Helper()
+		for _, a := range p.last {
+			if w, ok := a.(protocol.Write); ok && !reflect.DeepEqual(w.Over, want) {
+				t.Errorf("it writes over %+v, want %+v", w.Over, want)
+			}
+		}
+	}
+	found := freed
+	found.Record.Epoch, found.Record.Unknown = 41, map[string]json.RawMessage{"zone": json.RawMessage(`"a"`)}
+	p.step(0, protocol.Acquire{})
+	p.step(time.Second, found)
+	want := protocol.Record{
+		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs",
+		TTL: 15 * time.Second, WriteID: "me.1", Previous: 41, Unknown: found.Record.Unknown,
+		AcquiredAt: wall.Add(time.Second), RenewedAt: wall.Add(time.Second), ExpiresAt: wall.Add(16 * time.Second),
+	}
+	check(want)
+	over(found.Record)
+	p.step(2*time.Second, protocol.WriteDone{Version: "v2", Epoch: 42})
+	p.step(7*time.Second, protocol.Tick{})
+	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.2", wall.Add(7*time.Second), wall.Add(22*time.Second)
+	check(want)
+	p.step(8*time.Second, protocol.WriteDone{Version: "v3", Epoch: 42})
+	p.step(9*time.Second, protocol.Release{Successor: "db-3"})
+	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.3", wall.Add(9*time.Second), wall.Add(9*time.Second)
+	want.Held, want.Successor, want.Epoch = false, "db-3", 42
+	check(want)
+}
+
+// TestRetune: the new TTL is that of the next write, and the new intervals those of the next
+// pauses.
+func TestRetune(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{Follow: true, Frequent: time.Hour, Infrequent: time.Hour})
+	look := func(at time.Duration, version protocol.Version, held bool) (pause time.Duration) {
+		t.Helper()
+		r := protocol.ReadDone{Shown: protocol.Found, Version: version, Record: freed.Record}
+		r.Record.Held = held
+		p.step(at, protocol.Tick{})
+		p.step(at, r)
+		wake, _ := p.c.Wake()
+		return wake - at
+	}
+	p.step(0, protocol.Watch{On: true})
+	p.step(0, protocol.Retune{TTL: time.Minute, Frequent: 1, Infrequent: 8 * time.Second})
+	if pause := look(0, "v1", true); pause != 0 {
+		t.Errorf("the next look at a new leader comes after %v, want nothing, by the new interval", pause)
+	}
+	if pause := look(time.Second, "v2", true); pause < 6*time.Second || pause > 10*time.Second {
+		t.Errorf("the next look at a steady leader comes after %v, want about 8s, by the new interval", pause)
+	}
+	look(time.Minute, "v3", false)
+	p.step(time.Minute, protocol.Acquire{})
+	if r := p.wrote(t); r.TTL != time.Minute {
+		t.Errorf("it writes the TTL %v, want the new one", r.TTL)
+	}
+}
+
+// TestAdoptedNumber: a claim without an answer whose object is found has its number.
+func TestAdoptedNumber(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{Numbered: true})
+	p.step(0, protocol.Acquire{})
+	p.step(1, freed)
+	r := p.wrote(t)
+	p.step(2, protocol.WriteDone{Err: errors.New("time-out")})
+	r.Epoch = 7
+	p.step(3, protocol.ReadDone{Shown: protocol.Found, Version: "v2", Record: r})
+	if got := p.c.Lease().Epoch; got != 7 {
+		t.Errorf("the lease lies in the object number %d, want 7", got)
+	}
+}
+
+// TestStreaks: who passes a lock on rests after 32 times as long as a rest takes; for each
+// rest in a row that nobody has used, after twice as long, up to 128 times.
+func TestStreaks(t *testing.T) {
+	t.Parallel()
+	const lease = 20 * time.Millisecond
+	const rest = (lease + lease/2) * 5 / 4 // see Candidate.rest
+	p := newPlayer(protocol.Config{})
+	at := time.Duration(0)
+	p.step(at, protocol.Acquire{Wait: true})
+	p.step(at, freed)
+	for i, times := range []time.Duration{32, 64, 128, 128} {
+		began, frees := at, false
+		for n := 0; !frees; n++ {
+			p.step(at, protocol.WriteDone{Version: protocol.Version(fmt.Sprint("v", i, ".", n))})
+			at += lease
+			p.step(at, protocol.Release{Pass: true})
+			for _, a := range p.last {
+				w, writes := a.(protocol.Write)
+				frees = writes && w.Op == protocol.Free
+			}
+			if !frees {
+				p.step(at, protocol.Acquire{Wait: true})
+			}
+		}
+		if on := at - began; on < times*rest || on > times*rest+lease {
+			t.Errorf("streak %d lasted %v, want %v", i+1, on, times*rest)
+		}
+		p.step(at, protocol.WriteDone{Version: protocol.Version(fmt.Sprint("free", i))})
+		p.step(at, protocol.Acquire{Wait: true})
+		if wake, _ := p.c.Wake(); wake != at+rest {
+			t.Errorf("rest %d is of %v, want %v", i+1, wake-at, rest)
+		}
+		at += rest
+		p.step(at, protocol.Tick{})
+		p.step(at, protocol.ReadDone{Shown: protocol.Same})
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package protocol_test
-
-const raceDetector = false

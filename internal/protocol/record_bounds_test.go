@@ -1,0 +1,90 @@
+package protocol_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// TestRecordBounds: the first and the last of each range are in it.
+func TestRecordBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		token, ttl int64
+		ok         bool
+	}{
+		{1, 1, true},
+		{2, 2, true},
+		{math.MaxInt64 - 1, (24 * time.Hour).Milliseconds(), true},
+		{0, 1, false},
+		{math.MaxInt64, 1, false},
+		{1, 0, false},
+		{1, (24 * time.Hour).Milliseconds() + 1, false},
+	} {
+		body := fmt.Sprintf(`{"format":1,"token":%d,"state":"free","ttl_ms":%d,"write_id":"x"}`, c.token, c.ttl)
+		r, err := protocol.Decode([]byte(body))
+		if (err == nil) != c.ok || c.ok && (r.Token != c.token || r.TTL.Milliseconds() != c.ttl) {
+			t.Errorf("%s: %+v, %v", body, r, err)
+		}
+	}
+}
+
+// TestRecordSize: a record may have 64 KiB, and not one byte more.
+func TestRecordSize(t *testing.T) {
+	t.Parallel()
+	r := protocol.Record{Token: 1, TTL: time.Second, WriteID: "x"}
+	short, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Holder = strings.Repeat("h", 64<<10-len(short))
+	body, err := r.Encode()
+	if err != nil || len(body) != 64<<10 {
+		t.Fatalf("%d bytes, %v", len(body), err)
+	}
+	if _, err = protocol.Decode(body); err != nil {
+		t.Error(err)
+	}
+	if _, err = protocol.Decode(append(body, ' ')); err == nil {
+		t.Error("one byte more is read")
+	}
+	r.Holder += "h"
+	if _, err = r.Encode(); err == nil {
+		t.Error("one byte more is written")
+	}
+}
+
+// TestRecordForPeople: texts stand in it as they are.
+func TestRecordForPeople(t *testing.T) {
+	t.Parallel()
+	body, err := protocol.Record{Token: 1, TTL: time.Second, WriteID: "x", Holder: "<a&b>", Session: "s"}.Encode()
+	if err != nil || !strings.Contains(string(body), `"holder":"<a&b>"`) || !strings.Contains(string(body), `"session":"s"`) {
+		t.Errorf("%s, %v", body, err)
+	}
+}
+
+// TestOtherLayouts: a record is read in its own layout only, and says which that is; and it
+// has a token where its layout has tokens.
+func TestOtherLayouts(t *testing.T) {
+	t.Parallel()
+	const rest = `"format":1,"state":"free","ttl_ms":1,"write_id":"x"}`
+	for _, c := range []struct{ layout, body, says string }{
+		{"", `{"token":1,"layout":"epochs",` + rest, `it belongs to the layout "epochs", not "object"`},
+		{"epochs", `{"token":1,` + rest, `it belongs to the layout "object", not "epochs"`},
+		{protocol.Marker, `{"token":1,"layout":"marker",` + rest, "it has a token"},
+		{protocol.Marker, `{"layout":"marker",` + rest, ""},
+		{"epochs", `{"layout":"epochs",` + rest, "it has no token"},
+	} {
+		r, err := protocol.DecodeIn(c.layout, []byte(c.body))
+		switch {
+		case c.says == "" && (err != nil || r.Token != 0):
+			t.Errorf("%s: %+v, %v", c.body, r, err)
+		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s: %v, want %s", c.body, err, c.says)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A call is one call of a layout, or a collection. It is a coroutine that stops at each of
+// its requests: to the layout it is the store.
+type call struct {
+	from   *member         // nil: a collection
+	write  *protocol.Write // nil: a look, or a collection
+	absent time.Duration   // as its sender's was
+	next   func() (*request, bool)
+	stop   func()
+	yield  func(*request) bool
+	waits  *request // for the answer to this
+	answer answer   // to the last one
+	over   bool     // nobody waits any more
+
+	lateRequest, lateAnswer bool
+	reading                 layout.Snapshot
+	err                     error
+}
+
+// A request is on its way to the store.
+type request struct {
+	from    *call
+	op, key string
+	after   string // of a list
+	page    int    // of a list, from 1
+	unless  store.Version
+	body    []byte
+	only    store.Condition
+	expires time.Duration // when it is dropped; 0: never
+	arrived bool          // once already
+}
+
+// An answer is on its way back.
+type answer struct {
+	object    *store.Object
+	entries   []store.Entry
+	truncated bool
+	err       *store.Error
+	at        time.Duration // when the store gave it
+}
+
+// error is the answer's error as an error.
+func (a answer) error() error {
+	if a.err == nil {
+		return nil
+	}
+	return a.err
+}
+
+// writes reports that the request may change something.
+func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
+
+// fails is an error of the request.
+func (r *request) fails(kind error) *store.Error {
+	return &store.Error{Op: r.op, Key: r.key, Kind: kind}
+}
+
+var errLost = errors.New("no answer")
+
+// begin starts a call. Its first request is what resume sends.
+func begin(from *member, write *protocol.Write, run func(c *call)) *call {
+	c := &call{from: from, write: write}
+	c.next, c.stop = iter.Pull(func(yield func(*request) bool) {
+		c.yield = yield
+		run(c)
+	})
+	return c
+}
+
+// end leaves nothing of the call behind. What it has sent stays on its way.
+func (c *call) end() {
+	c.over = true
+	c.stop()
+}
+
+// ask sends a request and waits for its answer. Who has given up sends nothing.
+func (c *call) ask(r *request) answer {
+	r.from = c
+	if !c.over && c.yield(r) && !c.over {
+		return c.answer
+	}
+	kind := store.ErrUnavailable
+	if r.writes() {
+		kind = store.ErrUnknownOutcome
+	}
+	lost := r.fails(kind)
+	lost.Cause = errLost
+	return answer{err: lost}
+}
+
+func (c *call) String() string { return "sim://" }
+
+func (c *call) Get(_ context.Context, key string, unless store.Version) (*store.Object, error) {
+	a := c.ask(&request{op: "get", key: key, unless: unless})
+	return a.object, a.error()
+}
+
+func (c *call) Put(_ context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	a := c.ask(&request{op: "put", key: key, body: body, only: only})
+	return a.object, a.error()
+}
+
+func (c *call) Delete(_ context.Context, key string) error {
+	return c.ask(&request{op: "delete", key: key}).error()
+}
+
+func (c *call) List(_ context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for page := 1; ; page++ {
+			a := c.ask(&request{op: "list", key: prefix, after: after, page: page})
+			for _, e := range a.entries {
+				if after = e.Key; !yield(e, nil) {
+					return
+				}
+			}
+			if a.err != nil {
+				yield(store.Entry{}, a.err)
+			}
+			if a.err != nil || !a.truncated {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package sim
+
+// A Fault is a kind of trouble.
+type Fault int
+
+// The kinds of trouble. Each is counted when it has an effect, not when it is drawn.
+const (
+	Crash       Fault = iota // a process dies, and is started again under its name
+	Pause                    // one stands still for longer than its lease
+	Drift                    // a clock runs as fast or as slow as the bound allows
+	FarDrift                 // beyond the bound
+	WallJump                 // a wall clock jumps
+	LostRequest              // to the store
+	LostAnswer               // of the store
+	LateRequest              // a write lands that nobody waits for any more
+	LateAnswer               // one comes when nobody waits for it any more
+	Duplicate                // a write arrives once more
+	Conflict                 // 409
+	Unavailable              // 503, and nothing landed
+	Throttled                // everybody is asked to slow down, for a while
+	Unknown                  // 500 for a write that has landed
+	Denied                   // 403
+	CutRequests              // a member's requests do not arrive, for a while
+	CutAnswers               // the answers do not
+	CutBoth                  // neither do
+	SlowStore                // the store takes seconds, for a while
+	StoreJump                // its clock jumps
+	Poison                   // something that is no record is in the object's place
+	Deletion                 // somebody deletes the object by hand
+	Shorter                  // a holder's TTL is made shorter
+	Longer                   // or longer
+	GivenUp                  // a lease is given up before the work under it has stopped
+	Overrun                  // work goes on for a while after its lease was lost
+	Cancelled                // an acquisition is
+	Passed                   // a lease is passed on in its process
+	Dropped                  // and nobody is there to take it
+	PeerLost                 // a leader's answer, or the question
+	PeerLate                 // one is heard by nobody any more
+	PeerStale                // a word that was true once
+	PeerLie                  // a word that never was
+	Collected                // an epoch of the past is deleted
+	Recreated                // one that was collected is created once more
+	StaleWrite               // a former holder writes after its successor
+	Faults                   // how many there are
+)
+
+var faultNames = [Faults]string{
+	"crash and restart", "pause beyond the lease", "drift at the bound", "drift beyond the bound", "wall clock jumps",
+	"request lost", "answer lost", "write lands late", "answer too late", "write doubled",
+	"409 conflict", "503 unavailable", "503 throttled", "500 though it landed", "403 denied",
+	"requests cut off", "answers cut off", "cut off both ways", "slow store", "store's clock jumps", "poison object", "deleted by hand",
+	"TTL made shorter", "TTL made longer", "lease given up", "work overruns", "acquisition cancelled", "lease passed on", "passed on to nobody",
+	"peer silent", "peer too late", "peer's word stale", "peer's word a lie",
+	"epoch collected", "epoch created again", "former holder writes",
+}
+
+func (f Fault) String() string { return faultNames[f] }
+
+// Counts is how often each kind of trouble was met.
+type Counts [Faults]int
+
+// Add adds those of another history.
+func (c *Counts) Add(other Counts) {
+	for f, n := range other {
+		c[f] += n
+	}
+}
+
+// odds are what trouble of one kind comes with, in one history: once in so many times, or
+// never if it is 0.
+var odds = [...]int{0, 0, 0, 0, 50, 8}
+
+// meets reports whether there is trouble of this kind now.
+func (w *world) meets(f Fault) bool {
+	n := w.odds[f]
+	return n > 0 && !w.calm && w.choose(n) == n-1
+}
+
+// met counts trouble that has had its effect.
+func (w *world) met(f Fault, what ...any) {
+	w.faults[f]++
+	if w.verbose {
+		w.logf("* %v %v", f, what)
+	}
+}
+
+// hit is meets and met in one.
+func (w *world) hit(f Fault) bool {
+	if !w.meets(f) {
+		return false
+	}
+	w.met(f)
+	return true
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// voice is what a member says to its peers, and what it asks them.
+type voice struct {
+	asking    int // the number of the question under way, or 0
+	asked     int // questions
+	parked    []question
+	said      *protocol.Heard // the first that it said in its life
+	successor string
+	freed     *protocol.ReadDone // what its confirmed release has written
+}
+
+// A question came from a member, and is answered when there is news or its time is over.
+type question struct {
+	from   *member
+	life   int
+	number int
+	known  string
+	spent  bool
+}
+
+// release takes in that the release is settled.
+func (v *voice) release(m *member, err error) {
+	r, version, _ := m.c.Observed()
+	if err == nil && !r.Held && r.Token == m.c.Lease().Token && r.WriteID != "" {
+		v.freed = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: r}
+	}
+}
+
+// ask sends a question to whoever is at the address. Without an answer its sender gives
+// up.
+func (w *world) ask(m *member, a protocol.Ask) {
+	v := &m.voice
+	v.asked++
+	v.asking = v.asked
+	q := question{from: m, life: m.life, number: v.asked, known: a.Known}
+	w.after(m.real(a.Wait+time.Second), m, func() {
+		if v.asking == q.number {
+			w.hear(q, protocol.Heard{Err: errLost})
+		}
+	})
+	for _, to := range w.members {
+		if to.String() == a.Address && !w.hit(PeerLost) {
+			w.after(w.delay(PeerLate, false), to, func() { w.attend(to, q, a.Wait) })
+		}
+	}
+}
+
+// attend is a question at the leader, which keeps it for as long as there is no news.
+func (w *world) attend(m *member, q question, wait time.Duration) {
+	m.voice.parked = append(m.voice.parked, q)
+	w.after(m.real(wait), m, func() {
+		for i := range m.voice.parked {
+			if p := &m.voice.parked[i]; p.from == q.from && p.life == q.life && p.number == q.number {
+				p.spent = true
+			}
+		}
+		w.speak(m)
+	})
+	w.speak(m)
+}
+
+// speak answers the questions for which there is news, or no time left.
+func (w *world) speak(m *member) {
+	v := &m.voice
+	if len(v.parked) == 0 {
+		return
+	}
+	heard := w.word(m)
+	if v.said == nil {
+		v.said = &heard
+	}
+	v.parked = slices.DeleteFunc(v.parked, func(q question) bool {
+		if !q.spent && q.known == heard.Word.Version {
+			return false
+		}
+		w.reply(m, q, heard)
+		return true
+	})
+}
+
+// reply sends a word: the truth of this moment, mostly.
+func (w *world) reply(m *member, q question, heard protocol.Heard) {
+	switch {
+	case w.hit(PeerLost):
+		return
+	case w.hit(PeerStale):
+		heard = *m.voice.said
+	case w.hit(PeerLie):
+		seen, _, _ := q.from.c.Observed()
+		heard = protocol.Heard{Word: protocol.Word{
+			Leading: w.choose(2) == 1, Free: w.choose(2) == 1, Holder: seen.Holder, Token: seen.Token + int64(w.choose(2)),
+			Incarnation: seen.Incarnation(), Valid: time.Duration(w.choose(40)) * 10 * time.Second, Version: fmt.Sprint(w.choose(3)),
+		}}
+	}
+	w.after(w.delay(PeerLate, false), q.from, func() { w.hear(q, heard) })
+}
+
+func (w *world) hear(q question, heard protocol.Heard) {
+	m := q.from
+	if m.life != q.life || m.voice.asking != q.number {
+		w.met(PeerLate)
+		return
+	}
+	m.voice.asking = 0
+	w.step(m, heard)
+}
+
+// word is what a member can say of itself.
+func (w *world) word(m *member) protocol.Heard {
+	r, clock := m.c.Lease(), w.clock(m)
+	word := protocol.Word{
+		Leading: m.c.Valid(clock), Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation(), Valid: m.c.Deadline() - clock,
+	}
+	heard := protocol.Heard{}
+	if freed := m.voice.freed; freed != nil && !m.leased && freed.Record.Token == r.Token {
+		word.Free, word.Successor = true, m.voice.successor
+		if w.name == "object" {
+			proof := *freed
+			heard.Proof = &proof
+		}
+	}
+	word.Version = fmt.Sprint(word.Token, word.Leading, word.Free)
+	heard.Word = word
+	return heard
+}

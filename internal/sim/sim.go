@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// An Arm is a part of the simulation for which something else is promised.
+type Arm string
+
+// The arms.
+const (
+	Bound   Arm = "bound"   // no clock is beyond the bound: everything is promised
+	Far     Arm = "far"     // clocks are: P1 and the fence are
+	Deleted Arm = "deleted" // the object is deleted by hand: see claimed and unseen
+)
+
+// Config says what a seed may not choose for itself.
+type Config struct {
+	Arm      Arm    // empty: by the seed
+	Layout   string // empty: by the seed
+	Unfenced bool   // the resource takes whatever comes
+}
+
+// Result is what came of a history.
+type Result struct {
+	Layout  string
+	Arm     Arm
+	Hash    uint64 // of the history: the same choices give the same
+	Promise string // the one that was broken, and empty if none was
+	Broken  string // how
+	Faults  Counts
+	Granted int    // leases
+	Choices []byte // that made the history
+}
+
+// A way is how a lock lies in the store, and what the protocol must know of it. Markers are
+// swept by the world itself: a sweep of the layout's looks at the real clock.
+type way struct {
+	name string
+	cfg  protocol.Config
+	lay  func(st store.Store, ttl time.Duration) layout.Layout
+}
+
+const lockKey = "l"
+
+var ways = []way{
+	{"object", protocol.Config{}, func(st store.Store, _ time.Duration) layout.Layout {
+		return layout.Object{Store: st, Key: lockKey}
+	}},
+	{"epochs", protocol.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, _ time.Duration) layout.Layout {
+		return layout.Epochs{Store: st, Key: lockKey}
+	}},
+	{"epochs+if-match", protocol.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, _ time.Duration) layout.Layout {
+		return layout.Epochs{Store: st, Key: lockKey, IfMatch: true}
+	}},
+	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: protocol.Marker}, func(st store.Store, ttl time.Duration) layout.Layout {
+		return layout.Marker{Store: st, Key: lockKey, TTL: ttl}
+	}},
+	{"marker+if-match", protocol.Config{Tokenless: true, Layout: protocol.Marker}, func(st store.Store, ttl time.Duration) layout.Layout {
+		return layout.Marker{Store: st, Key: lockKey, TTL: ttl, IfMatch: true}
+	}},
+}
+
+// Layouts are the names of the layouts that there are.
+func Layouts() (names []string) {
+	for _, w := range ways {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// Run plays the history of a seed.
+func Run(seed int64, cfg Config) Result {
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	r, _ := play(random.IntN, cfg, false)
+	return r
+}
+
+// Replay plays the history that some choices make, and tells it.
+func Replay(choices []byte, cfg Config) (Result, string) { return play(listed(choices), cfg, true) }
+
+// listed takes choices from a list, and then the dull ones.
+func listed(choices []byte) func(n int) int {
+	return func(n int) int {
+		if len(choices) == 0 {
+			return 0
+		}
+		c := int(choices[0])
+		choices = choices[1:]
+		return c % n
+	}
+}
+
+func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history string) {
+	w := &world{fenced: !cfg.Unfenced, verbose: verbose}
+	var taken []byte
+	w.choose = func(n int) int {
+		c := choose(n)
+		taken = append(taken, byte(c))
+		return c
+	}
+	defer w.end()
+	func() {
+		defer func() { // the state machine panics at what cannot be
+			if wrong := recover(); wrong != nil {
+				w.fault(Sense, "%v", wrong)
+			}
+		}()
+		w.begin(cfg)
+		w.run()
+	}()
+	return Result{
+		Layout: w.name, Arm: w.arm, Hash: w.hash, Promise: w.promises.broken, Broken: w.promises.how,
+		Faults: w.faults, Granted: w.granted, Choices: taken,
+	}, w.history.String()
+}
+
+// begin makes a world.
+func (w *world) begin(cfg Config) {
+	w.objects = bucket{}
+	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted}[w.choose(8)]
+	if cfg.Arm != "" {
+		w.arm = cfg.Arm
+	}
+	// Most histories are about the default, and few about what promises less.
+	w.way = ways[[...]int{0, 0, 0, 0, 1, 1, 2, 2, 3, 4}[w.choose(10)]]
+	for _, way := range ways {
+		if way.name == cfg.Layout {
+			w.way = way
+		}
+	}
+	switch {
+	case w.arm == Deleted: // of the others nothing is promised then
+		w.way, w.dated, w.existing = ways[0], true, w.choose(2) == 1
+	case w.arm == Far && w.cfg.Tokenless: // neither of these
+		w.way = ways[0]
+	}
+	w.dated = w.dated || w.choose(3) != 2
+	w.skewed = w.arm == Bound && !w.cfg.WriteOnce && w.choose(3) == 2
+	for f := range w.odds {
+		w.odds[f] = odds[w.choose(len(odds))]
+	}
+	if w.existing {
+		w.initialize()
+	}
+	for i := range 2 + w.choose(3) {
+		w.join(i)
+	}
+}
+
+// initialize makes the object, free, as leasehold init does.
+func (w *world) initialize() {
+	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", w.date(), epoch)
+	body, err := r.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	w.objects.put(lockKey, body, w.date())
+	w.promises.top = r.Token
+}
+
+// run plays the history.
+func (w *world) run() {
+	w.after(0, nil, w.trouble)
+	for range 50 * (1 + w.choose(16)) {
+		if w.next(); w.promises.broken != "" {
+			return
+		}
+	}
+	w.rest()
+}

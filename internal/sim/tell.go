@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// brief is an event or an action in a line of a history.
+func brief(x any) string {
+	switch x := x.(type) {
+	case protocol.Read:
+		return fmt.Sprintf("Read unless %q within %v", x.Unless, x.Timeout)
+	case protocol.Write:
+		return fmt.Sprintf("Write %v %s over %q within %v", x.Op, record(x.Record), x.Expect, x.Timeout)
+	case protocol.ReadDone:
+		shown := [...]string{"Unread", "Found", "Same", "Absent", "Foreign"}[x.Shown]
+		if x.Shown == protocol.Found {
+			shown += fmt.Sprintf(" %s as %q, %v old", record(x.Record), x.Version, x.Age)
+		}
+		return fmt.Sprintf("ReadDone %s, error %v, final %t", shown, x.Err, x.Fatal)
+	case protocol.WriteDone:
+		return fmt.Sprintf("WriteDone as %q, error %v, void %t, final %t", x.Version, x.Err, x.Void, x.Fatal)
+	case protocol.Heard:
+		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Word, x.Err, x.Proof != nil)
+	case protocol.Waiting:
+		return "Waiting for " + record(x.Record)
+	case protocol.Refused:
+		return "Refused for " + record(x.Record)
+	case protocol.Overdue:
+		return "Overdue is " + record(x.Record)
+	case protocol.Vanished:
+		return "Vanished is " + record(x.Record)
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T%+v", x, x), "protocol.")
+}
+
+func record(r protocol.Record) string {
+	state := "free"
+	if r.Held {
+		state = "held"
+	}
+	return fmt.Sprintf("%s, token %d, TTL %v, by %s", state, r.Token, r.TTL, r.WriteID)
+}

@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// trouble is what happens now and then, to the store or to one of the members.
+func (w *world) trouble() {
+	if w.calm {
+		return
+	}
+	w.sickness(w.victim())
+	w.mishap()
+	w.collect()
+	w.sweep()
+	w.after(w.pick(3*time.Second, time.Second, 500*time.Millisecond, 200*time.Millisecond), nil, w.trouble)
+}
+
+// victim is a member: mostly one that holds a lease, because most depends on that one.
+func (w *world) victim() *member {
+	m := w.members[w.choose(len(w.members))]
+	for _, holder := range w.members {
+		if holder.leased && w.choose(4) != 3 {
+			return holder
+		}
+	}
+	return m
+}
+
+// sick are the kinds of trouble that one member has.
+var sick = [...]Fault{Crash, Pause, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
+
+// sickness is trouble of one member.
+func (w *world) sickness(m *member) {
+	for _, f := range sick {
+		if w.meets(f) {
+			w.strike(m, f)
+			return
+		}
+	}
+}
+
+// worst lets things happen at the worst moment: while a write is on its way.
+func (w *world) worst(c *call) {
+	f := sick[w.choose(6)]
+	if w.calm || w.choose(4) != 3 {
+		return
+	}
+	m := c.from
+	c.lateRequest, c.lateAnswer = w.choose(8) == 7, w.choose(8) == 7
+	soon := w.pick(0, 5*time.Millisecond, 30*time.Millisecond, 2*time.Second)
+	w.after(soon, nil, func() {
+		if w.odds[f] > 0 && !w.calm {
+			w.strike(m, f)
+		}
+	})
+	if w.choose(2) == 1 {
+		w.after(soon, m, func() { w.letGo(m) })
+		return
+	}
+	rival := w.members[w.choose(len(w.members))]
+	w.after(soon+5*time.Millisecond, rival, func() { w.comes(rival) })
+}
+
+// strike lets a member have trouble.
+func (w *world) strike(m *member, f Fault) {
+	switch f {
+	case Crash:
+		w.met(Crash, m)
+		w.start(m)
+	case Pause:
+		w.pause(m)
+	case Denied:
+		m.denied = w.now + w.spell()
+	case CutRequests:
+		m.noRequests = w.now + w.spell()
+	case CutAnswers:
+		m.noAnswers = w.now + w.spell()
+	case CutBoth:
+		m.noRequests = w.now + w.spell()
+		m.noAnswers = m.noRequests
+	case WallJump:
+		w.met(WallJump, m)
+		m.wall = w.pick(-time.Hour, time.Hour, -5*time.Second, 48*time.Hour, -48*time.Hour)
+	case Drift:
+		w.rerate(m)
+	}
+}
+
+// spell is how long trouble lasts that ends by itself.
+func (w *world) spell() time.Duration {
+	return w.pick(500*time.Millisecond, 2*time.Second, 5*time.Second, 15*time.Second, 40*time.Second)
+}
+
+// pause stops a member for a while, and mostly for longer than its lease lasts.
+func (w *world) pause(m *member) {
+	left := m.real(m.c.Deadline() - w.clock(m))
+	m.paused = w.now + w.pick(100*time.Millisecond, left-time.Millisecond, left+2*time.Second, left+40*time.Second)
+	w.logf("%v is paused until %v", m, m.paused)
+	if m.leased && m.paused > w.now+left {
+		w.met(Pause, m)
+	}
+}
+
+// mishap is trouble of the store.
+func (w *world) mishap() {
+	switch {
+	case w.meets(Throttled):
+		w.weather.throttled = w.now + w.spell()
+	case w.hit(SlowStore):
+		w.weather.slow = w.now + w.spell()
+	case w.skewed && w.hit(StoreJump):
+		w.weather.skew = w.pick(-time.Hour, -10*time.Second, time.Minute, 48*time.Hour)
+	case w.weather.poisoned != "":
+		w.cure()
+	case w.meets(Poison):
+		w.poison()
+	case w.arm == Deleted && w.choose(20) == 19:
+		if _, exists := w.objects[lockKey]; exists {
+			w.met(Deletion)
+			w.promises.deleted = true
+			delete(w.objects, lockKey)
+		}
+	}
+}
+
+// poison puts something into the object's place that is no record of ours: for epochs,
+// into that of the next one. Over a marker that would be a deletion by hand.
+func (w *world) poison() {
+	key := lockKey
+	if w.cfg.Numbered {
+		key = layout.EpochKey(lockKey, w.objects.highest()+1)
+	}
+	before, exists := w.objects[key]
+	if exists && w.cfg.Tokenless {
+		return
+	}
+	w.weather.poisoned, w.weather.instead = key, nil
+	if exists {
+		w.weather.instead = &before
+	}
+	w.weather.poison = w.objects.put(key, w.strange(), w.date()).version
+	w.met(Poison, key)
+}
+
+// strange is something that is no record of ours, though it may look much like one.
+func (w *world) strange() []byte {
+	r := protocol.Record{Token: w.promises.top + 1, Layout: w.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
+	if w.cfg.Tokenless {
+		r.Token = 0
+	}
+	format := `"format":1`
+	switch w.choose(5) {
+	case 0:
+		return []byte("this is no record")
+	case 1:
+		format = `"format":2`
+	case 2:
+		r.Layout = "another"
+	case 3:
+		r.Session = "a session"
+	default:
+		r.Token = math.MaxInt64
+	}
+	body, err := r.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	return bytes.Replace(body, []byte(`"format":1`), []byte(format), 1)
+}
+
+// cure brings back exactly what was there.
+func (w *world) cure() {
+	key, before := w.weather.poisoned, w.weather.instead
+	w.weather.poisoned = ""
+	switch {
+	case w.objects[key].version != w.weather.poison: // a marker that somebody released
+	case before == nil:
+		delete(w.objects, key)
+	default:
+		w.objects.put(key, before.body, w.date())
+	}
+	w.logf("the poison %q is removed", key)
+}
+
+// sweep deletes a marker that has expired by the store's clock, where nobody else can.
+func (w *world) sweep() {
+	o, exists := w.objects[lockKey]
+	if !exists || !w.cfg.WriteOnce || w.weather.poisoned != "" {
+		return
+	}
+	if epoch.Add(w.now).Sub(o.written) > protocol.Stale(w.longest) {
+		w.logf("the marker is swept")
+		delete(w.objects, lockKey)
+	}
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// user is what the user of a member does next, until the calm.
+func (w *world) user(m *member) {
+	if w.calm {
+		return
+	}
+	switch {
+	case m.releasing:
+	case m.leased:
+		w.holding(m)
+	case m.wants:
+		if w.hit(Cancelled) {
+			w.step(m, protocol.Cancel{})
+		}
+	default:
+		w.idle(m)
+	}
+	w.after(w.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m, func() { w.user(m) })
+}
+
+// idle is what a user does that holds nothing and waits for nothing.
+func (w *world) idle(m *member) {
+	switch w.choose(8) {
+	case 0:
+	case 1:
+		w.step(m, protocol.Watch{On: w.choose(2) == 1})
+	default:
+		m.wants = true
+		w.step(m, protocol.Acquire{Wait: w.choose(4) != 3})
+	}
+}
+
+// holding is what a user does that holds a lease.
+func (w *world) holding(m *member) {
+	w.retune(m)
+	if w.hit(GivenUp) { // its work goes on
+		w.step(m, protocol.GiveUp{})
+		return
+	}
+	w.work(m)
+	if m.c.Valid(w.clock(m)) && w.now < m.busy {
+		return
+	}
+	if !m.c.Valid(w.clock(m)) && w.choose(3) == 2 {
+		w.met(Overrun)
+		return
+	}
+	w.release(m)
+}
+
+// letGo is a user that lets go of its lease before its time.
+func (w *world) letGo(m *member) {
+	if !w.calm && m.leased && !m.releasing {
+		w.release(m)
+	}
+}
+
+// comes is a user that comes now, and takes the place of one that waits.
+func (w *world) comes(m *member) {
+	if w.calm || m.leased {
+		return
+	}
+	if m.wants {
+		w.step(m, protocol.Cancel{})
+	}
+	m.wants = true
+	w.step(m, protocol.Acquire{Wait: true})
+}
+
+// retune changes the TTL of whom it belongs to, from the next write on.
+func (w *world) retune(m *member) {
+	f, to := Shorter, ttls[0]
+	if m.ttl == ttls[0] || m.ttl == ttls[1] && w.choose(2) == 1 {
+		f, to = Longer, ttls[2]
+	}
+	if w.hit(f) {
+		m.ttl = to
+		w.longest = max(w.longest, to)
+		w.step(m, protocol.Retune{TTL: to})
+	}
+}
+
+// release ends a lease: for all, for one, or for another user of the same process.
+func (w *world) release(m *member) {
+	ev := protocol.Release{}
+	switch w.choose(4) {
+	case 1:
+		ev.Successor = w.members[w.choose(len(w.members))].String()
+	case 2, 3:
+		ev.Pass = true
+	}
+	m.voice.successor, m.releasing = ev.Successor, true
+	w.step(m, ev)
+	switch {
+	case !ev.Pass || m.leased: // it is on its way
+	case w.choose(8) == 7:
+		w.met(Dropped)
+		w.step(m, protocol.Drop{})
+	default:
+		w.met(Passed)
+		m.wants = true
+		w.step(m, protocol.Acquire{Wait: true})
+	}
+}
