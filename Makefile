@@ -33,7 +33,7 @@ FUZZTIME := 60s
 fuzz: # each target for a minute, two at a time
 	@set -e; for pkg in $$(go list ./...); do \
 		for word in $$(go test -list '^Fuzz' $$pkg); do case $$word in Fuzz*) echo "$$pkg $$word";; esac; done; \
-	done | tee /dev/stderr | xargs -P 2 -L 1 sh -c 'go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -parallel 1 "$$0"'
+	done | tee /dev/stderr | xargs -P 2 -L 1 sh -c 'go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "$$0"'
 	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
 
 prove: # attack it in every way, for hours

@@ -17,8 +17,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -28,154 +28,55 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "seed of the first history")
 )
 
-// A command is what a client asked for, and outcome what it was told.
-type command struct {
-	op    string // of an object: "claim", "put", "delete", "get"; of a log: "open", "append", "read"
-	token leasehold.Token
-	value string
-}
-
-type outcome struct {
-	value string
-	is    verdict
-}
-
-type verdict int
-
-const (
-	done verdict = iota
-	fenced
-	unknown // it may have been done, or may yet be
-	failed  // it was certainly not done
-)
-
-func (c command) String() string { return fmt.Sprintf("%s(%d, %q)", c.op, c.token, c.value) }
-
-func (o outcome) String() string {
-	return [...]string{"done", "fenced", "unknown", "failed"}[o.is] + fmt.Sprintf(" %q", o.value)
-}
-
-func judge(err error) verdict {
+func judge(err error) linear.Verdict {
 	switch {
 	case err == nil:
-		return done
+		return linear.Done
 	case errors.Is(err, store.ErrUnknownOutcome):
-		return unknown
+		return linear.Unknown
 	case errors.Is(err, fence.ErrFenced):
-		return fenced
+		return linear.Refused
 	}
-	return failed
+	return linear.Failed
 }
 
 // A history is what all clients did.
 type history struct {
 	mu  sync.Mutex
-	ops []porcupine.Operation
+	ops []linear.Op
 }
 
-// record runs one operation. Of what is unknown nobody can say when it ended.
-func (h *history) record(t *testing.T, client int, c command, do func() (string, error)) verdict {
+// record runs one operation.
+func (h *history) record(t *testing.T, client int, c linear.Command, do func() (string, error)) linear.Verdict {
 	t.Helper()
 	begin := now()
 	value, err := do()
-	o := outcome{value, judge(err)}
-	if by, ok := errors.AsType[*fence.FencedError](err); ok && (by.Token != c.token || by.Newest <= c.token) {
+	o := linear.Outcome{Is: judge(err), Value: value}
+	if by, ok := errors.AsType[*fence.FencedError](err); ok && (int64(by.Token) != c.Token || int64(by.Newest) <= c.Token) {
 		t.Errorf("%v: %v", c, err)
 	}
-	if c.op == "open" && o.is != done { // perhaps it was, before a larger token came
-		o.is = unknown
+	if c.Op == "open" && o.Is != linear.Done { // perhaps it was, before a larger token came
+		o.Is = linear.Unknown
 	}
 	end := now()
-	if o.is == unknown {
-		end = math.MaxInt64
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Call: begin, Output: o, Return: end})
-	return o.is
+	h.ops = append(h.ops, linear.Op{Client: client, Asked: c, Told: o, Begin: begin, End: end})
+	return o.Is
 }
 
 // ticks gives each beginning and end a place of its own, since virtual time stands still
 // while nobody waits.
 var ticks struct {
 	sync.Mutex
-	n int64
+	n time.Duration
 }
 
-func now() int64 {
+func now() time.Duration {
 	ticks.Lock()
 	defer ticks.Unlock()
 	ticks.n++
 	return ticks.n
-}
-
-// register is what a fenced object must look like from outside: one value, and the
-// largest token that was used.
-type register struct {
-	token leasehold.Token
-	value string
-}
-
-var registerModel = model(func() any { return register{} }, func(s any, c command, o outcome) (bool, any) {
-	r, _ := s.(register)
-	switch {
-	case c.op == "get":
-		return o.is != done || o.value == r.value, r
-	case o.is == failed:
-		return true, r
-	case c.token < r.token: // refused; what is unknown may have been, too
-		return o.is != done, r
-	case o.is == fenced:
-		return false, r
-	}
-	r.token = c.token
-	switch c.op {
-	case "claim":
-		return o.is == unknown || o.value == r.value, r
-	case "put":
-		r.value = c.value
-	case "delete":
-		r.value = ""
-	}
-	return true, r
-})
-
-// sequence is what a fenced log must look like.
-type sequence struct {
-	token  leasehold.Token
-	values string
-}
-
-var logModel = model(func() any { return sequence{} }, func(s any, c command, o outcome) (bool, any) {
-	l, _ := s.(sequence)
-	switch {
-	case c.op == "read":
-		return o.is != done || o.value == l.values, l
-	case o.is == failed:
-		return true, l
-	case c.op == "open" && c.token <= l.token, c.op == "append" && c.token != l.token:
-		return o.is != done, l
-	case o.is == fenced:
-		return false, l
-	case c.op == "open":
-		l.token = c.token
-	default:
-		l.values += c.value + " "
-	}
-	return true, l
-})
-
-func model(initial func() any, step func(state any, c command, o outcome) (bool, any)) porcupine.Model {
-	return porcupine.Model{
-		Init: initial,
-		Step: func(state, input, output any) (bool, any) {
-			c, _ := input.(command)
-			o, _ := output.(outcome)
-			return step(state, c, o)
-		},
-		DescribeOperation: func(input, output any) string { return fmt.Sprint(input, " ", output) },
-		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
-	}
 }
 
 // badNetwork are all kinds of fault, before the request and after.
@@ -216,23 +117,15 @@ func check(t *testing.T, count int, m porcupine.Model, clients func(t *testing.T
 			requests = st
 		})
 		operations += len(h.ops)
-		result, info := porcupine.CheckOperationsVerbose(m, h.ops, time.Minute)
-		if result == porcupine.Ok {
-			continue
+		if err := linear.Check(m, h.ops, t.ArtifactDir()); err != nil {
+			t.Fatalf("the history of -seed %d -histories 1: %v\n%v", seed, err, requests.Log())
 		}
-		path := t.TempDir() + "/history.html"
-		_ = porcupine.VisualizePath(m, info, path)
-		for _, op := range h.ops {
-			t.Logf("%d: %4d to %4d: %v %v", op.ClientId, op.Call, op.Return, op.Input, op.Output)
-		}
-		t.Logf("%v", requests.Log())
-		t.Fatalf("%v: the history of -seed %d -histories 1 is not that of the model", result, seed)
 	}
 }
 
 func TestObjectHistories(t *testing.T) {
 	t.Parallel()
-	check(t, 3000, registerModel, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *history) {
+	check(t, 3000, linear.Object, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *history) {
 		var all sync.WaitGroup
 		for client := range 4 {
 			o := newObject(t, st, &fence.ObjectOptions{Apart: r.IntN(4) == 0})
@@ -269,21 +162,21 @@ func use(t *testing.T, r *rand.Rand, h *history, client int, o *fence.Object, to
 	}
 	switch k := r.IntN(10); {
 	case k < 2:
-		h.record(t, client, command{op: "claim", token: token.Token()}, func() (string, error) { return read(o.Claim(ctx, token)) })
+		h.record(t, client, linear.Command{Op: "claim", Token: int64(token)}, func() (string, error) { return read(o.Claim(ctx, token)) })
 	case k < 6:
-		h.record(t, client, command{"put", token.Token(), value}, func() (string, error) {
+		h.record(t, client, linear.Command{Op: "put", Token: int64(token), Value: value}, func() (string, error) {
 			return "", o.Put(ctx, token, strings.NewReader(value))
 		})
 	case k < 7:
-		h.record(t, client, command{op: "delete", token: token.Token()}, func() (string, error) { return "", o.Delete(ctx, token) })
+		h.record(t, client, linear.Command{Op: "delete", Token: int64(token)}, func() (string, error) { return "", o.Delete(ctx, token) })
 	default:
-		h.record(t, client, command{op: "get"}, func() (string, error) { return read(o.Get(ctx)) })
+		h.record(t, client, linear.Command{Op: "get"}, func() (string, error) { return read(o.Get(ctx)) })
 	}
 }
 
 func TestLogHistories(t *testing.T) {
 	t.Parallel()
-	check(t, 2000, logModel, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *history) {
+	check(t, 2000, linear.Log, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *history) {
 		var all sync.WaitGroup
 		for client := range 3 {
 			own := rand.New(rand.NewPCG(r.Uint64(), 3))
@@ -292,7 +185,7 @@ func TestLogHistories(t *testing.T) {
 		all.Go(func() {
 			for range 4 {
 				time.Sleep(time.Duration(r.Int64N(int64(5 * time.Second))))
-				h.record(t, 9, command{op: "read"}, func() (string, error) { return replay(t.Context(), newLog(t, st)) })
+				h.record(t, 9, linear.Command{Op: "read"}, func() (string, error) { return replay(t.Context(), newLog(t, st)) })
 			}
 		})
 		all.Wait()
@@ -312,7 +205,7 @@ func lead(t *testing.T, r *rand.Rand, st store.Store, h *history, client int) {
 			a, err = l.Claim(ctx, token)
 			return "", err
 		}
-		if h.record(t, client, command{op: "open", token: token.Token()}, open) != done {
+		if h.record(t, client, linear.Command{Op: "open", Token: int64(token)}, open) != linear.Done {
 			continue
 		}
 		var calls sync.WaitGroup
@@ -320,7 +213,7 @@ func lead(t *testing.T, r *rand.Rand, st store.Store, h *history, client int) {
 			for j := range 1 + r.IntN(2) {
 				value := fmt.Sprintf("%d.%d.%d", token, i, j)
 				calls.Go(func() {
-					h.record(t, 10*client+j, command{"append", token.Token(), value}, func() (string, error) {
+					h.record(t, 10*client+j, linear.Command{Op: "append", Token: int64(token), Value: value}, func() (string, error) {
 						_, err := a.Append(ctx, []byte(value))
 						return "", err
 					})

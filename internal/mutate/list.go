@@ -49,7 +49,7 @@ func (t test) String() string {
 //	-	return c.obs.top + 1
 //	+	return c.obs.top
 //	test ./internal/protocol TestScenarios/a03
-//	test ./internal/protocol TestFleet
+//	test ./internal/sim TestSimulation
 //
 // The lines under "file" are those of a diff: what is there now after "-" or a space,
 // what is to be there instead after "+" or a space. What is there now must be whole

@@ -53,7 +53,10 @@ func (r Record) Incarnation() string {
 func (t *talk) sees(before, after Record, now time.Duration) {
 	switch same := before.Held && before.SameLease(after); {
 	case !same:
-		*t = talk{asking: t.asking, other: t.asking, open: true}
+		// A lease that was free and is held again was brought back by hand. Its leader knows
+		// of the release only, and to hear of that anew would begin the wait anew, for ever.
+		back := after.Held && !before.Held && before.Token == after.Token && before.Token > 0
+		*t = talk{asking: t.asking, other: t.asking, open: !back}
 	case t.stale: // it may have renewed before it fell silent
 		t.stale = false
 	case !t.open:

@@ -118,12 +118,12 @@ func parse(rawurl string) (*url.URL, url.Values, error) {
 	if u.User != nil {
 		return nil, nil, fmt.Errorf("%w: it has a user or a password in it; credentials come from the environment or a profile, never from a URL", ErrURL)
 	}
-	if err = checkScheme(u.Scheme, rawurl); err != nil {
+	if err = checkScheme(u.Scheme); err != nil {
 		return nil, nil, err
 	}
 	switch {
 	case u.Opaque != "":
-		return nil, nil, fmt.Errorf("%w: %s:%s: write %s:// and an absolute path", ErrURL, u.Scheme, u.Opaque, u.Scheme)
+		return nil, nil, fmt.Errorf("%w: no slashes follow %s: at its beginning: write %s:// and an absolute path", ErrURL, u.Scheme, u.Scheme)
 	case u.Fragment != "" || strings.HasSuffix(rawurl, "#"):
 		return nil, nil, bad(u, "it has a fragment (a # in a path is written %23)")
 	}
@@ -151,7 +151,7 @@ func checkHost(u *url.URL) error {
 	return nil
 }
 
-func checkScheme(scheme, rawurl string) error {
+func checkScheme(scheme string) error {
 	known := strings.Join(slices.Sorted(maps.Keys(parameters)), "://, ") + "://"
 	_, ok := parameters[scheme]
 	switch {
@@ -160,7 +160,7 @@ func checkScheme(scheme, rawurl string) error {
 	case scheme == "gs" || scheme == "azblob":
 		return fmt.Errorf("%w: %s:// is not supported yet by this version; it knows %s", ErrURL, scheme, known)
 	case scheme == "":
-		return fmt.Errorf("%w: %q has no scheme; it must begin with one of %s", ErrURL, rawurl, known)
+		return fmt.Errorf("%w: it has no scheme; it must begin with one of %s", ErrURL, known)
 	}
 	return fmt.Errorf("%w: unknown scheme %s://; this version knows %s", ErrURL, scheme, known)
 }
