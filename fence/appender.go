@@ -168,6 +168,7 @@ func (a *Appender) next() *batch {
 	}
 	a.queue = slices.Delete(a.queue, 0, len(b.additions))
 	b.entry = newEntry(a.last, a.last.Position+1, a.h.Token(), a.claim, kindData, b.records)
+	_, b.records, _ = decode(b.entry.body) // who gives up may use its own bytes again
 	return b
 }
 

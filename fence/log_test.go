@@ -647,3 +647,23 @@ func TestClaimClosesTheGap(t *testing.T) {
 		reads(t, st, 0, "a1", "a2", "b1")
 	})
 }
+
+// Who gave up may use its bytes for something else, although they are still to be written,
+// and written anew because an entry of somebody else is in the way.
+func TestRecordsAreCopied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, st, 2)
+		plant(t, st, 2, `{"format":1,"kind":"fence","token":1,"claim":"c","id":"f","previous":""}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 5 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		record := []byte("mine")
+		if _, err := a.Append(ctx, record); !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		copy(record, "xxxx")
+		appendTo(t, a, "next")
+		reads(t, st, 0, "mine", "next")
+	})
+}
