@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,6 +232,10 @@ func TestFormerHolderWakesUp(t *testing.T) {
 	if *long {
 		rounds = 100
 	}
+	var played atomic.Int64
+	t.Cleanup(func() {
+		t.Logf("figures: a holder was stopped and woken up %d times, nothing of the next one's lost: %t", played.Load(), !t.Failed())
+	})
 	sites(t, func(t *testing.T, at site) {
 		for kind := range openers {
 			t.Run(kind, func(t *testing.T) {
@@ -241,6 +246,7 @@ func TestFormerHolderWakesUp(t *testing.T) {
 						if kind == "http" {
 							q.At = service(t, true)
 						}
+						played.Add(1)
 						if q.Play(t) == "" {
 							t.Error("what the second holder wrote is gone, and the first was never refused")
 						}
