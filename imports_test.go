@@ -45,7 +45,8 @@ var rules = []rule{
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock"}},
 	{pkg: "internal/e2e", may: nil},   // tests only
 	{pkg: "internal/chaos", may: nil}, // tests only
-	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}}, // tests only
+	{pkg: "internal/fencecheck", may: []string{"std", ".", "fence", "store/memstore"}}, // tests only
+	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},  // tests only
 	{pkg: "internal/mutate", may: []string{"std"}},
 	{pkg: "internal/prove", may: []string{"std"}},
 	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
@@ -75,7 +76,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/servers", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/testall"},
+		not: []string{"internal/servers", "internal/fencecheck", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/testall"},
 	},
 	// What a user could write.
 	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "store", "store/..."}},

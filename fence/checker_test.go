@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
-	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 func TestMemory(t *testing.T) {
@@ -59,7 +59,7 @@ func TestMemoryConcurrently(t *testing.T) {
 }
 
 func TestHolderThatCannotWrite(t *testing.T) {
-	released := newLease(t)
+	released := fencecheck.Lease(t)
 	if err := released.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -100,29 +100,10 @@ func TestParseToken(t *testing.T) {
 	}
 }
 
-// newLease acquires a lock of its own, whose tokens begin at the time.
-func newLease(t *testing.T) *leasehold.Lease {
-	t.Helper()
-	lock, err := leasehold.NewLock(memstore.New(), "lock", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := lock.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = lease.Release(t.Context()) }) // some are lost by then
-	return lease
-}
-
 // wantFenced checks that err says exactly which token was refused because of which.
 func wantFenced(t *testing.T, err error, resource string, token, newest fence.Token) {
 	t.Helper()
-	want := fence.FencedError{Resource: resource, Token: token.Token(), Newest: newest.Token()}
-	got, ok := errors.AsType[*fence.FencedError](err)
-	if !ok || *got != want || !errors.Is(err, fence.ErrFenced) {
-		t.Errorf("got  %v\nwant %v", err, &want)
-	}
+	fencecheck.Refused(t, err, resource, token.Token(), newest.Token())
 }
 
 // wantLost checks that the lease has ended, with a fence's refusal as the cause.

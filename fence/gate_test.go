@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // entry is a call of Enter that goes on in a goroutine of its own.
@@ -247,7 +248,7 @@ func TestGateHolder(t *testing.T) {
 func TestGateEndsLease(t *testing.T) {
 	var m fence.Memory
 	g := fence.NewGate(&m)
-	lease := newLease(t)
+	lease := fencecheck.Lease(t)
 	ctx, leave, err := g.Enter(t.Context(), "r", lease)
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +274,7 @@ func TestGateEndsLease(t *testing.T) {
 	if err = m.Check(t.Context(), "r", newest+1<<40); err != nil {
 		t.Fatal(err)
 	}
-	late := newLease(t)
+	late := fencecheck.Lease(t)
 	_, _, err = g.Enter(t.Context(), "r", late)
 	wantFenced(t, err, "r", fence.Token(late.Token()), newest+1<<40)
 	wantLost(t, late, "r", newest+1<<40)

@@ -1,12 +1,10 @@
 package fence_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -249,36 +248,9 @@ func replay(ctx context.Context, l *fence.Log) (string, error) {
 // restore reads the log up to an entry: the checkpoint, and what comes after it.
 func restore(ctx context.Context, l *fence.Log, to fence.Position) (string, fence.Position, error) {
 	for {
-		state, at, err := restoreOnce(ctx, l, to)
+		state, at, err := fencecheck.Restore(ctx, l, to)
 		if !errors.Is(err, fence.ErrTrimmed) && !errors.Is(err, fence.ErrReplaced) {
 			return state, at, err
 		}
 	}
-}
-
-func restoreOnce(ctx context.Context, l *fence.Log, to fence.Position) (string, fence.Position, error) {
-	c, err := l.Checkpoint(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	r, err := c.Open(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	state, err := io.ReadAll(r)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return "", 0, err
-	}
-	at := c.Position
-	for e, err := range l.Read(ctx, c.Position) {
-		if err != nil {
-			return "", 0, err
-		}
-		if e.Position > to {
-			break
-		}
-		at = e.Position
-		state = append(append(state, bytes.Join(e.Records, []byte(" "))...), ' ')
-	}
-	return string(state), at, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // serve starts a server with the handler behind a gate.
@@ -199,7 +200,7 @@ func TestMiddlewareKeepsResponseWriter(t *testing.T) {
 // A handler whose own write is refused answers so that its client's lease ends.
 func TestTransport(t *testing.T) {
 	var m fence.Memory
-	lease := newLease(t)
+	lease := fencecheck.Lease(t)
 	newest := fence.Token(lease.Token() + 1)
 	server := serve(t, fence.NewGate(&m), nil, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/further" {

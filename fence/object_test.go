@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -299,15 +300,7 @@ func TestForeignObjects(t *testing.T) {
 
 // The lease that has the token ends, with the reason.
 func TestFencedLeaseEnds(t *testing.T) {
-	st := memstore.New()
-	lock, err := leasehold.NewLock(st, "lock", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := lock.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	st, lease := memstore.New(), fencecheck.Lease(t)
 	newest := lease.Token() + 1
 	put(t, newObject(t, st, nil), fence.Token(newest), "from b")
 	refused(t, newObject(t, st, nil).Put(t.Context(), lease, strings.NewReader("late")), lease.Token(), newest)
@@ -323,19 +316,10 @@ func TestFencedLeaseEnds(t *testing.T) {
 
 // Whose lease has ended, and who has no token, sends nothing.
 func TestNothingIsSentWithoutALease(t *testing.T) {
-	inner := newStore(1)
-	lock, err := leasehold.NewLock(inner, "lock", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := lock.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner, lease := newStore(1), fencecheck.Lease(t)
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	inner.Reset()
 	o := newObject(t, inner, nil)
 	for _, c := range []struct {
 		h    fence.Holder

@@ -22,7 +22,7 @@ import (
 	"github.com/leasehold/leasehold"
 	grpcfence "github.com/leasehold/leasehold/adapter/grpc"
 	"github.com/leasehold/leasehold/fence"
-	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // service is the health service of gRPC, for its generated code, with handlers of ours.
@@ -72,27 +72,12 @@ func serve(t *testing.T, g *fence.Gate, opts *grpcfence.Options, s *service) fun
 // bare stands for a client without the interceptors.
 const bare = fence.Token(-1)
 
-func newLease(t *testing.T) *leasehold.Lease {
-	t.Helper()
-	lock, err := leasehold.NewLock(memstore.New(), "lock", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := lock.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = lease.Release(t.Context()) }) // some are lost by then
-	return lease
-}
-
 // wantFenced checks that err is a fence's refusal and its status.
 func wantFenced(t *testing.T, err error, resource string, token, newest leasehold.Token) {
 	t.Helper()
-	want := fence.FencedError{Resource: resource, Token: token, Newest: newest}
-	got, ok := errors.AsType[*fence.FencedError](err)
-	if !ok || *got != want || !errors.Is(err, fence.ErrFenced) || status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("got  %v, status %v\nwant %v", err, status.Code(err), &want)
+	fencecheck.Refused(t, err, resource, token, newest)
+	if code := status.Code(err); code != codes.FailedPrecondition {
+		t.Errorf("the status of %v is %v", err, code)
 	}
 }
 
@@ -158,7 +143,7 @@ func TestDrain(t *testing.T) {
 	for _, kind := range []string{"call", "stream"} {
 		t.Run(kind, func(t *testing.T) {
 			entered := make(chan struct{})
-			lease := newLease(t)
+			lease := fencecheck.Lease(t)
 			newest := fence.Token(lease.Token() + 1)
 			left := false // ordered by the gate
 			work := func(ctx context.Context) error {
@@ -211,7 +196,7 @@ func TestDrain(t *testing.T) {
 // What a handler writes to refuses the token: the client hears of it as of the gate's
 // own refusals. The resource is the method where nobody says otherwise.
 func TestRefusedFurtherOn(t *testing.T) {
-	lease := newLease(t)
+	lease := fencecheck.Lease(t)
 	dial := serve(t, fence.NewGate(&fence.Memory{}), nil, &service{check: func(ctx context.Context, _ string) error {
 		return fence.Refuse(fence.HolderFrom(ctx), "a table", lease.Token()+5)
 	}})
@@ -241,7 +226,7 @@ func TestRefusedFurtherOn(t *testing.T) {
 
 // Other failures stay what they are, and do not end the lease.
 func TestOtherErrors(t *testing.T) {
-	lease := newLease(t)
+	lease := fencecheck.Lease(t)
 	newest := map[string]string{"newest": "9223372036854775807"}
 	other, err := status.New(codes.FailedPrecondition, "the directory is not empty").WithDetails(
 		&errdetails.ErrorInfo{Reason: "FENCED", Domain: "elsewhere", Metadata: newest},

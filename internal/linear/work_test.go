@@ -3,11 +3,9 @@
 package linear_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/store"
 )
@@ -283,36 +282,9 @@ func appends(ctx context.Context, c *client) error {
 // many requests, of which one may fail, and the log may be trimmed meanwhile.
 func restore(ctx context.Context, l *fence.Log, to fence.Position) (state string, at fence.Position, err error) {
 	for range 20 {
-		if state, at, err = restoreOnce(ctx, l, to); err == nil {
+		if state, at, err = fencecheck.Restore(ctx, l, to); err == nil {
 			break
 		}
 	}
 	return state, at, err
-}
-
-func restoreOnce(ctx context.Context, l *fence.Log, to fence.Position) (string, fence.Position, error) {
-	checkpoint, err := l.Checkpoint(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	r, err := checkpoint.Open(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	state, err := io.ReadAll(r)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return "", 0, err
-	}
-	at := checkpoint.Position
-	for e, err := range l.Read(ctx, at) {
-		if err != nil {
-			return "", 0, err
-		}
-		if e.Position > to {
-			break
-		}
-		at = e.Position
-		state = append(append(state, bytes.Join(e.Records, []byte(" "))...), ' ')
-	}
-	return string(state), at, nil
 }

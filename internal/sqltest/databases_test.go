@@ -10,9 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
-	"github.com/leasehold/leasehold/store/memstore"
 	"modernc.org/sqlite"
 )
 
@@ -81,21 +79,6 @@ func newSQL(t *testing.T, db *sql.DB, dialect fence.Dialect) *fence.SQL {
 	return s
 }
 
-// newLease acquires a lock of its own, whose tokens begin at the time.
-func newLease(t *testing.T) *leasehold.Lease {
-	t.Helper()
-	lock, err := leasehold.NewLock(memstore.New(), "lock", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := lock.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = lease.Release(t.Context()) }) // some are lost by then
-	return lease
-}
-
 func begin(t *testing.T, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
@@ -129,14 +112,5 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// wantFenced checks that err says exactly which token was refused because of which.
-func wantFenced(t *testing.T, err error, resource string, token, newest leasehold.Token) {
-	t.Helper()
-	want := fence.FencedError{Resource: resource, Token: token, Newest: newest}
-	if got, ok := errors.AsType[*fence.FencedError](err); !ok || *got != want {
-		t.Errorf("got  %v\nwant %v", err, &want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // (1) A has decided to write, and is paused. (2) B claims and writes. (3) A goes on,
@@ -25,7 +26,7 @@ func TestFormerHolder(t *testing.T) {
 			run(t, db, `INSERT INTO doc VALUES (1, 'nobody')`)
 			resource := fmt.Sprint("doc ", round)
 			checked := round%10 > 0 // one in ten is the control
-			a := newLease(t)
+			a := fencecheck.Lease(t)
 			paused := begin(t, db, sql.LevelDefault)
 
 			b, tx := fence.Token(a.Token()+1), begin(t, db, sql.LevelDefault)
@@ -37,7 +38,7 @@ func TestFormerHolder(t *testing.T) {
 			if checked {
 				want = "B"
 				err := s.CheckTx(t.Context(), paused, resource, a)
-				wantFenced(t, err, resource, a.Token(), b.Token())
+				fencecheck.Refused(t, err, resource, a.Token(), b.Token())
 				if err := a.Err(); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, fence.ErrFenced) {
 					t.Errorf("A's lease says %v", err)
 				}

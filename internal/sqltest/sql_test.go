@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 var _ fence.Checker = (*fence.SQL)(nil)
@@ -39,7 +40,7 @@ func TestCheck(t *testing.T) {
 				if step.newest == 0 {
 					check(t, err)
 				} else {
-					wantFenced(t, err, step.resource, step.token, step.newest)
+					fencecheck.Refused(t, err, step.resource, step.token, step.newest)
 				}
 			}
 		}
@@ -56,7 +57,7 @@ func TestCheckIsDurable(t *testing.T) {
 	check(t, newSQL(t, db, fence.SQLite).Check(t.Context(), "r", fence.Token(2)))
 	check(t, db.Close())
 	s := newSQL(t, openFile(t, path, 60_000), fence.SQLite)
-	wantFenced(t, s.Check(t.Context(), "r", fence.Token(1)), "r", 1, 2)
+	fencecheck.Refused(t, s.Check(t.Context(), "r", fence.Token(1)), "r", 1, 2)
 }
 
 // PostgreSQL tells one of two that create a table at once that it exists.
@@ -92,7 +93,7 @@ func TestHolderThatCannotWrite(t *testing.T) {
 	tx := begin(t, db, sql.LevelDefault)
 	check(t, tx.Rollback())
 	check(t, db.Close()) // everything that reaches it fails with another error
-	released := newLease(t)
+	released := fencecheck.Lease(t)
 	check(t, released.Release(t.Context()))
 	row := fence.Row{Table: "t", Key: map[string]any{"id": 1}}
 	for h, want := range map[fence.Holder]error{
@@ -142,9 +143,9 @@ func TestUpdate(t *testing.T) {
 		}
 		check(t, set(1, "five", fence.Token(5)))
 		check(t, set(1, "five again", fence.Token(5)))
-		wantFenced(t, set(1, "four", fence.Token(4)), "jobs[name=a part=1]", 4, 5)
+		fencecheck.Refused(t, set(1, "four", fence.Token(4)), "jobs[name=a part=1]", 4, 5)
 		check(t, s.Update(t.Context(), db, row(1), nil, fence.Token(6))) // a claim
-		wantFenced(t, set(1, "five", fence.Token(5)), "jobs[name=a part=1]", 5, 6)
+		fencecheck.Refused(t, set(1, "five", fence.Token(5)), "jobs[name=a part=1]", 5, 6)
 		if state, token := get[string](t, db, `SELECT state FROM jobs WHERE part = 1`), get[int64](t, db, `SELECT held FROM jobs WHERE part = 1`); state != "five again" || token != 6 {
 			t.Errorf("the row has %q and token %d", state, token)
 		}
@@ -160,11 +161,11 @@ func TestUpdate(t *testing.T) {
 			}
 		}
 
-		lease := newLease(t)
+		lease := fencecheck.Lease(t)
 		check(t, set(2, "mine", lease))
 		newest := lease.Token() + 1
 		check(t, set(2, "another's", fence.Token(newest)))
-		wantFenced(t, set(2, "mine", lease), "jobs[name=a part=2]", lease.Token(), newest)
+		fencecheck.Refused(t, set(2, "mine", lease), "jobs[name=a part=2]", lease.Token(), newest)
 		if err := lease.Err(); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, fence.ErrFenced) {
 			t.Errorf("the lease says %v", err)
 		}
