@@ -131,6 +131,10 @@ func (e *electorate) attentive(t *testing.T, leader beginnings) {
 
 // TestHandOverWithPeers: a resignation reaches the followers at once. From before it
 // until the next leader's work begins, as a multiple of the time that one PUT takes.
+//
+// A machine or a store that stalls can make a follower lose patience and look, or the
+// former leader win again after its rest. That is as it should be, so such rounds are
+// counted and not judged; TestPeersHandOver judges every request, in virtual time.
 func TestHandOverWithPeers(t *testing.T) {
 	t.Parallel()
 	rounds := 2
@@ -141,7 +145,8 @@ func TestHandOverWithPeers(t *testing.T) {
 		e := newElectorate(t, at, 3)
 		var took, puts []time.Duration
 		leader := e.next(t)
-		for range rounds {
+		stalled := 0
+		for len(took) < rounds {
 			e.attentive(t, leader)
 			for range 3 {
 				puts = append(puts, leader.by.do(t, "put").Put)
@@ -152,21 +157,23 @@ func TestHandOverWithPeers(t *testing.T) {
 			}
 			asked := leader.by.do(t, "resign")
 			next := e.next(t)
-			if next.by == leader.by || !later(next.Leading, leader.Leading) {
-				t.Errorf("%s leads with token %v, after %s with %v", next.by.holder, next.Leading, leader.by.holder, leader.Leading)
+			if !later(next.Leading, leader.Leading) {
+				t.Fatalf("%s leads with token %v, after %s with %v", next.by.holder, next.Leading, leader.by.holder, leader.Leading)
 			}
-			took = append(took, next.At.Sub(asked.At))
-			// The word of the release proved itself, so nobody had to look; in the other
+			// The word of the release proves itself, so nobody has to look; in the other
 			// layouts one object is not all that there is to prove.
-			if reads := next.by.do(t, "status").Status.Requests.Reads; reads != before[next.by] && underTest == leasehold.LayoutObject {
-				t.Errorf("%s read %d times to take over", next.by.holder, reads-before[next.by])
+			reads := next.by.do(t, "status").Status.Requests.Reads - before[next.by]
+			if next.by != leader.by && (reads == 0 || underTest != leasehold.LayoutObject) {
+				took = append(took, next.At.Sub(asked.At))
+			} else if stalled++; stalled > 10*rounds {
+				t.Fatalf("of %d hand-overs only %d came by the word of the release", stalled+len(took), len(took))
 			}
 			leader = next
 		}
 		slices.Sort(took)
 		slices.Sort(puts)
 		put := puts[len(puts)/2]
-		t.Logf("%d hand-overs: median %v, p99 %v; one PUT %v; so %.2f and %.2f times a PUT", rounds,
+		t.Logf("%d hand-overs, %d more stalled: median %v, p99 %v; one PUT %v; so %.2f and %.2f times a PUT", rounds, stalled,
 			took[rounds/2], took[rounds*99/100], put, float64(took[rounds/2])/float64(put), float64(took[rounds*99/100])/float64(put))
 	})
 }
