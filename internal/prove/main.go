@@ -53,12 +53,12 @@ var parts = []part{
 	{
 		"histories of fences",
 		words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 20000"),
-		words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 300000"),
+		words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 100000"),
 	},
 	{
 		"linearizability",
 		words("go test ./internal/linear -count 1 -v -timeout 1h"),
-		words("go test ./internal/linear -count 1 -v -timeout 3h -histories 200"),
+		words("go test ./internal/linear -count 1 -v -timeout 3h -histories 100"),
 	},
 	{
 		"a former holder wakes up",
@@ -68,7 +68,7 @@ var parts = []part{
 	{
 		"chaos",
 		words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestChaos|TestNoLock|TestLink"),
-		words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestChaos -long 30m"),
+		words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestChaos -long 5m"),
 	},
 	{
 		"soak",
@@ -78,7 +78,7 @@ var parts = []part{
 	{
 		"fuzzing",
 		words("make fuzz FUZZTIME=60s"),
-		words("make fuzz FUZZTIME=20m"),
+		words("make fuzz FUZZTIME=3m"),
 	},
 }
 
