@@ -301,7 +301,7 @@ func (c *Candidate) release(now Now) {
 }
 
 func (c *Candidate) startFreeing(now Now) {
-	c.phase, c.streak.ended = freeing, now.Clock
+	c.phase = freeing
 	// From here on no earlier write may be taken for a lease again: the release
 	// may land after we have looked, and the next lease needs a token of its own
 	// (rule A8).
