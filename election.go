@@ -16,7 +16,9 @@ import (
 // ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
 // the defaults.
 type ElectionOptions struct {
-	// TTL, Holder, Address, Meta, Existing, Layout and Sweep are as in [LockOptions].
+	// TTL, Holder, Address, Meta, Existing, Layout, Sweep and Proof are as in
+	// [LockOptions]. With FastStart the Proof must say that the store's times are safe
+	// too.
 	TTL      time.Duration
 	Holder   string
 	Address  string
@@ -24,6 +26,7 @@ type ElectionOptions struct {
 	Existing bool
 	Layout   Layout
 	Sweep    bool
+	Proof    Proof
 
 	// Frequent is how often a follower looks while the leader is new or late, and
 	// Infrequent how often while it is steady. By default both follow from the
@@ -116,7 +119,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
 	lock, err := newLock(st, key, &LockOptions{
 		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
-		Layout: o.Layout, Sweep: o.Sweep,
+		Layout: o.Layout, Sweep: o.Sweep, Proof: o.Proof,
 		OnRenew: o.OnRenew, OnLost: o.OnLost, Logger: o.Logger,
 	}, func(cfg *protocol.Config) {
 		cfg.Follow, cfg.FastStart = true, o.FastStart

@@ -40,6 +40,7 @@ var rules = []rule{
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
 	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
+	{pkg: "internal/cost", may: []string{"std", ".", "store", "internal/protocol"}},
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock"}},
@@ -49,6 +50,7 @@ var rules = []rule{
 	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},  // tests only
 	{pkg: "internal/mutate", may: []string{"std"}},
 	{pkg: "internal/prove", may: []string{"std"}},
+	{pkg: "internal/stores", may: []string{"std", "store/storetest"}},
 	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
 	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
@@ -76,7 +78,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/servers", "internal/fencecheck", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/testall"},
+		not: []string{"internal/servers", "internal/fencecheck", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/stores", "internal/testall"},
 	},
 	// What a user could write.
 	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "store", "store/..."}},

@@ -49,6 +49,9 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	tune(&cfg)
+	if err = o.proven(st, cfg.FastStart); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
 	at, err := o.at(st, key, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)

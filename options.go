@@ -53,6 +53,11 @@ type LockOptions struct {
 	// If two processes sweep at the same moment, one may delete the other's marker.
 	Sweep bool
 
+	// Proof, if set, must say that the store is safe for this layout: else NewLock
+	// fails with its error and sends nothing. A report of storetest.Probe is one, as
+	// `leasehold doctor` prints it. Default: the store is trusted.
+	Proof Proof
+
 	// OnWait is called while an acquisition waits: when it begins to, and when
 	// the lock has got another holder.
 	OnWait func(Info)
@@ -68,6 +73,24 @@ type LockOptions struct {
 
 	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.
 	Logger *slog.Logger
+}
+
+// Proof is what was found out about a store.
+type Proof interface {
+	// Proves returns nil if the store that calls itself storeName is safe for the use:
+	// the name of a layout, or "fast start". It is called by NewLock and NewElection.
+	Proves(storeName, use string) error
+}
+
+// proven says why the store may not be used, if a proof is asked for.
+func (o *LockOptions) proven(st store.Store, fastStart bool) error {
+	if o.Proof == nil {
+		return nil
+	}
+	if err := o.Proof.Proves(st.String(), string(o.Layout)); err != nil || !fastStart {
+		return err
+	}
+	return o.Proof.Proves(st.String(), "fast start")
 }
 
 // withDefaults returns o, which may be nil, with its defaults, or why it cannot

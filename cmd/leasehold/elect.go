@@ -57,7 +57,7 @@ Exit codes:
   127    the command was not found
   0-255  with --once: the command's own
   76     with --once: the lease was lost (see --lost-exit-code)
-  64, 65, 66, 69, 70, 77: no campaign is possible; see leasehold run --help`,
+  64, 65, 66, 69, 70, 77, 78: no campaign is possible; see leasehold run --help`,
 		Example: `  leasehold elect leaders/scheduler -- ./scheduler
   leasehold elect --address 10.0.1.42:8443 s3://bucket/leaders/web -- ./primary.sh
   leasehold elect --peer-listen :8443 --peer-cert me.pem --peer-key me.key \
@@ -67,7 +67,7 @@ Exit codes:
 	f := cmd.Flags()
 	c.flags(f)
 	f.BoolVar(&c.once, "once", false, "end with the command, with its exit code")
-	f.BoolVar(&c.fastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right")
+	f.BoolVar(&c.fastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right: see leasehold doctor")
 	c.peering.flags(f)
 	return cmd
 }
@@ -80,6 +80,9 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	if c.place, err = locate(ctx, args[0], c.opts.Layout); err != nil {
 		return err
 	}
+	if err = c.prove(); err != nil {
+		return err
+	}
 	if err = c.claims.open(ctx, c.place); err != nil {
 		return err
 	}
@@ -88,7 +91,8 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	}
 	c.election, err = leasehold.NewElection(c.place.store, c.place.key, &leasehold.ElectionOptions{
 		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
-		Existing: c.opts.Existing, Layout: c.opts.Layout, Sweep: c.opts.Sweep, FastStart: c.fastStart, Peers: c.peering.peers(),
+		Existing: c.opts.Existing, Layout: c.opts.Layout, Sweep: c.opts.Sweep, Proof: c.opts.Proof, FastStart: c.fastStart,
+		Peers:   c.peering.peers(),
 		OnRenew: c.opts.OnRenew, Logger: c.talk.logger(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
@@ -97,7 +101,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 		},
 	})
 	if err != nil {
-		return &exit{exitUsage, err}
+		return unusable(err)
 	}
 	stop, err := c.peering.serve(ctx, &c.job, c.election)
 	if err != nil {

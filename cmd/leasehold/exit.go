@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/storetest"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
@@ -26,6 +27,7 @@ const (
 	exitHeld        = 75
 	exitLost        = 76
 	exitDenied      = 77
+	exitUnsafe      = 78
 	exitSignal      = 128 // plus the number of the signal
 )
 
@@ -42,6 +44,7 @@ const exitHelp = `Exit codes:
   75     another holds the lock, and --wait ran out (see --conflict-exit-code)
   76     the lease was lost while the command ran (see --lost-exit-code)
   77     the store denied access
+  78     with --proof: the store was not found safe for this
   126    the command was found, but cannot be run
   127    the command was not found`
 
@@ -86,6 +89,8 @@ func codeOf(err error) int {
 	}
 	_, network := errors.AsType[net.Error](err)
 	switch {
+	case is(storetest.ErrUnproven):
+		return exitUnsafe
 	case is(fence.ErrFenced):
 		return exitFenced
 	case is(storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken):

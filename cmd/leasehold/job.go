@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/store/storetest"
 )
 
 const defaultGrace = 5 * time.Second
@@ -30,6 +31,7 @@ type job struct {
 	lostCode int
 	shell    bool
 	claims   claims
+	proof    string // a file
 
 	argv []string
 	// candidate is what the lease comes from, a Lock or an Election.
@@ -60,10 +62,37 @@ func (j *job) flags(f *pflag.FlagSet) {
 	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
 	layoutFlag(f, &j.opts.Layout)
 	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
+	f.StringVar(&j.proof, "proof", "", "`file` with a report of \"leasehold doctor --output json\": refuse a store that was\nnot found safe")
 	j.claims.flag(f)
 	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
 	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
 	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
+}
+
+// prove reads the report that says what the store is worth, if there is to be one.
+func (j *job) prove() error {
+	if j.proof == "" {
+		return nil
+	}
+	f, err := os.Open(j.proof)
+	if err != nil {
+		return usage("--proof: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	report, err := storetest.ReadReport(f)
+	if err != nil {
+		return usage("--proof %s: %w: make one with leasehold doctor --output json", j.proof, err)
+	}
+	j.place.store, j.opts.Proof = report.Adapt(j.place.store), report
+	return nil
+}
+
+// unusable is the exit for a lock that cannot be made.
+func unusable(err error) error {
+	if errors.Is(err, storetest.ErrUnproven) {
+		return failed(err)
+	}
+	return &exit{exitUsage, err}
 }
 
 // waitsFor shows whom the wait is for, unless it was shown already.

@@ -94,8 +94,14 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	h.opts.Logger = h.talk.logger()
 	h.opts.OnWait = h.waitsFor
 	var err error
-	if h.place, h.lock, err = open(ctx, args[0], &h.opts); err != nil {
+	if h.place, err = locate(ctx, args[0], h.opts.Layout); err != nil {
 		return err
+	}
+	if err = h.prove(); err != nil {
+		return err
+	}
+	if h.lock, err = leasehold.NewLock(h.place.store, h.place.key, &h.opts); err != nil {
+		return unusable(err)
 	}
 	if err = h.claims.open(ctx, h.place); err != nil {
 		return err

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,8 +17,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
-
-var long = flag.Bool("long", false, "make 30 failovers on each server instead of 3")
 
 // A ballot is an election among processes of the command. Each job notes when it
 // began and ends with its process.

@@ -19,6 +19,8 @@ import (
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
+var long = flag.Bool("long", false, "do what is counted or measured many times more often")
+
 // TestMain lets more tests run at a time than there are cores: they wait for leases
 // to end, most of the time.
 func TestMain(m *testing.M) {

@@ -26,6 +26,11 @@ type ProxyOptions struct {
 	// that checks no signatures.
 	DropIfMatch bool
 
+	// Alter, if set, changes requests before they are passed on. To change the headers of
+	// conditions, too, needs a server that checks no signatures. It is called from several
+	// goroutines.
+	Alter func(r *http.Request)
+
 	// Fault, if set, decides what becomes of a request: the n-th of its method
 	// since the start, counted from 1. It is called from several goroutines.
 	Fault func(r *http.Request, n int) Fault
@@ -259,6 +264,9 @@ func (p *Proxy) pass(r *http.Request, body []byte) (reply, error) {
 		if p.opts.DropConditions {
 			out.Header.Del("If-None-Match")
 		}
+	}
+	if p.opts.Alter != nil {
+		p.opts.Alter(out)
 	}
 	answer, err := p.forward.RoundTrip(out)
 	if err != nil {

@@ -58,17 +58,20 @@ func leftOut() []string {
 
 // A Server is one server process with a data directory of its own, on a
 // loopback port of its own. Client, Bucket, URL and Env are safe for concurrent
-// use; Stop, Restart, Pause and Resume are for one goroutine at a time.
+// use, and so is Restricted; Stop, Restart, Pause and Resume are for one goroutine at a time.
 type Server struct {
-	Name      string
-	Endpoint  string // http://127.0.0.1:PORT
-	AccessKey string
-	SecretKey string
+	Name         string
+	Endpoint     string // http://127.0.0.1:PORT
+	AccessKey    string
+	SecretKey    string
+	SessionToken string // of a [Server.Restricted] identity; else ""
 
-	port *port
-	cmd  command
-	proc *process // nil while stopped
-	out  tail
+	port    *port
+	cmd     command
+	answers func(context.Context, *Server) error // gives nil once it serves requests
+	proc    *process                             // nil while stopped
+	out     tail
+	iam     *Server // where its identities are made, if that is another
 }
 
 // Start starts the server with an empty data directory, waits until it answers,
@@ -86,7 +89,7 @@ func Start(t testing.TB, name string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, name, func(port *port, dir string) command {
+	return start(t, name, listsBuckets, func(port *port, dir string) command {
 		return pinned[name].command(path, port.addr, dir)
 	})
 }
@@ -104,7 +107,7 @@ func StartS3rver(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, "s3rver", func(port *port, dir string) command {
+	return start(t, "s3rver", listsBuckets, func(port *port, dir string) command {
 		host, number := port.split()
 		return command{path: "node", args: []string{script, "-s", "-a", host, "-p", number, "-d", dir}}
 	})
@@ -124,9 +127,9 @@ func skipLeftOut(t testing.TB, name string) {
 
 // start runs a server on one free port after another until it answers on one:
 // between the choice of a port and its use any process may take it.
-func start(t testing.TB, name string, cmd func(port *port, dir string) command) *Server {
+func start(t testing.TB, name string, answers func(context.Context, *Server) error, cmd func(port *port, dir string) command) *Server {
 	t.Helper()
-	s := &Server{Name: name, AccessKey: accessKey, SecretKey: secretKey}
+	s := &Server{Name: name, AccessKey: accessKey, SecretKey: secretKey, answers: answers}
 	if name == "s3rver" {
 		s.AccessKey, s.SecretKey = "S3RVER", "S3RVER"
 	}
@@ -167,9 +170,8 @@ func (s *Server) run(ctx context.Context) error {
 	s.proc = proc
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("no answer within %v", readyWithin))
 	defer cancel()
-	client := s.Client()
 	for {
-		_, answer := client.ListBuckets(ctx, nil, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+		answer := s.answers(ctx, s)
 		select {
 		case <-proc.done:
 			return fmt.Errorf("%w: %s", errExited, proc.ended())
@@ -185,6 +187,12 @@ func (s *Server) run(ctx context.Context) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// listsBuckets is how an S3 server shows that it serves requests.
+func listsBuckets(ctx context.Context, s *Server) error {
+	_, err := s.Client().ListBuckets(ctx, nil, func(o *s3.Options) { o.Retryer = aws.NopRetryer{} })
+	return err
 }
 
 // Stop kills the server, as a crash would, and waits for its end. A server that
@@ -245,7 +253,7 @@ func (s *Server) ClientAt(endpoint string) *s3.Client {
 		BaseEndpoint: aws.String(endpoint),
 		Region:       "us-east-1",
 		UsePathStyle: true,
-		Credentials:  credentials.NewStaticCredentialsProvider(s.AccessKey, s.SecretKey, ""),
+		Credentials:  credentials.NewStaticCredentialsProvider(s.AccessKey, s.SecretKey, s.SessionToken),
 	})
 }
 
@@ -276,7 +284,7 @@ func (s *Server) Env() []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=" + s.AccessKey,
 		"AWS_SECRET_ACCESS_KEY=" + s.SecretKey,
-		"AWS_SESSION_TOKEN=",
+		"AWS_SESSION_TOKEN=" + s.SessionToken,
 		"AWS_PROFILE=",
 		"AWS_REGION=us-east-1",
 		"AWS_CONFIG_FILE=" + os.DevNull,

@@ -13,9 +13,8 @@ import (
 )
 
 var (
-	errNoETag    = errors.New("the answer has no ETag: is this an S3 server?")
-	errNoLength  = errors.New("the answer does not say how long the object is")
-	errUnchanged = errors.New("the server sent the same version again")
+	errNoETag   = errors.New("the answer has no ETag: is this an S3 server?")
+	errNoLength = errors.New("the answer does not say how long the object is")
 )
 
 // fail makes the error of the call.
@@ -59,7 +58,7 @@ func (c *call) classify(err error) verdict {
 		return c.unanswered(err)
 	case errors.Is(err, store.ErrTooLarge):
 		return verdict{kind: store.ErrTooLarge}
-	case errors.Is(err, errUnchanged):
+	case errors.Is(err, store.ErrSentAgain):
 		return verdict{kind: store.ErrNotModified}
 	case status < 300 || status == http.StatusRequestTimeout:
 		return verdict{kind: c.unsettled()}

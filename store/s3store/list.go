@@ -43,7 +43,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			// a server that has none must not pass.
 			key := s.prefix + entry.Key
 			if err == nil && key <= last {
-				err = (&call{op: "list", key: prefix}).fail(ctx, fmt.Errorf("the server lists %q after %q: not in byte order", key, last))
+				err = (&call{op: "list", key: prefix}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", key, last, store.ErrUnordered))
 			}
 			if last = key; err == nil && store.CheckKey("list", entry.Key) != nil {
 				continue // no store wrote it: "logs/" for a folder, say

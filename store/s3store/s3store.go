@@ -43,6 +43,11 @@ const maxPrefix = 1024 - store.MaxKey - 1
 type Options struct {
 	// Prefix goes before every key, with a slash between them. Default: none.
 	Prefix string
+
+	// UnquotedETags sends versions without their quotes in If-Match, for servers that
+	// compare them so, as some versions of Ceph do: they refuse every other update.
+	// Default: as RFC 9110 has it. The command leasehold doctor finds out.
+	UnquotedETags bool
 }
 
 // A Store is one bucket, or what lies under one prefix of it. It is safe for
@@ -51,6 +56,8 @@ type Store struct {
 	client *s3.Client
 	bucket string
 	prefix string // "" or ends with a slash
+
+	unquoted bool
 }
 
 var (
@@ -67,7 +74,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	case bucket == "":
 		return nil, fmt.Errorf("s3store: %w: the bucket has no name", store.ErrInvalid)
 	}
-	s := &Store{client: client, bucket: bucket}
+	s := &Store{client: client, bucket: bucket, unquoted: opts != nil && opts.UnquotedETags}
 	if opts == nil || opts.Prefix == "" {
 		return s, nil
 	}
@@ -103,7 +110,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 		return nil, c.fail(ctx, errNoETag)
 	case unless:
 		// A server that overlooks If-None-Match sends the object once more.
-		return nil, c.fail(ctx, errUnchanged)
+		return nil, c.fail(ctx, store.ErrSentAgain)
 	}
 	body, err := c.read(out.Body)
 	if err != nil {
@@ -150,7 +157,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if only.Absent() {
 		in.IfNoneMatch = aws.String("*")
 	} else {
-		in.IfMatch = aws.String(string(only.Match()))
+		in.IfMatch = aws.String(s.quoted(only.Match()))
 	}
 	out, err := s.client.PutObject(ctx, in, c.options)
 	if err != nil {
@@ -161,6 +168,14 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 		return nil, c.fail(ctx, errNoETag)
 	}
 	return &store.Object{Key: key, Version: version, Date: c.date()}, nil
+}
+
+// quoted is a version as the server wants it in If-Match.
+func (s *Store) quoted(v store.Version) string {
+	if s.unquoted {
+		return strings.Trim(string(v), `"`)
+	}
+	return string(v)
 }
 
 // Delete removes the object: see [store.Store].
@@ -189,11 +204,16 @@ func (s *Store) VersionOf(body []byte) store.Version {
 // AWS.
 func (s *Store) String() string {
 	where := url.URL{Scheme: "s3", Host: s.bucket, Path: strings.TrimSuffix(s.prefix, "/")}
+	query := url.Values{}
 	if base := s.client.Options().BaseEndpoint; base != nil {
 		if endpoint, err := url.Parse(*base); err == nil {
 			endpoint.User = nil
-			where.RawQuery = url.Values{"endpoint": {endpoint.String()}}.Encode()
+			query.Set("endpoint", endpoint.String())
 		}
 	}
+	if s.unquoted {
+		query.Set("unquoted_etags", "true")
+	}
+	where.RawQuery = query.Encode()
 	return where.String()
 }

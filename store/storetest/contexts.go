@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-func contextEnded(p *probe) {
+func contextEnded(p *trial) {
 	cancelled, cancel := context.WithCancel(p.ctx)
 	cancel()
 	late, cancel := context.WithDeadline(p.ctx, time.Unix(0, 0))
@@ -50,7 +50,7 @@ func contextEnded(p *probe) {
 	}
 }
 
-func (p *probe) endedBy(ctx context.Context, what string, err error) {
+func (p *trial) endedBy(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil:
 		p.report(putEnded, "%s succeeded", what)
@@ -61,7 +61,7 @@ func (p *probe) endedBy(ctx context.Context, what string, err error) {
 
 // contextEndsInFlight ends the context at moments spread over the time that a
 // put takes. It judges only what was answered, whenever the end came.
-func contextEndsInFlight(p *probe) {
+func contextEndsInFlight(p *trial) {
 	const rounds = 50
 	begun := time.Now()
 	p.create(key, []byte("body"))

@@ -10,7 +10,7 @@ import (
 // unlikeWindows are characters that no file name on Windows can have.
 const unlikeWindows = `<>:"|?*`
 
-func oddKeys(p *probe) {
+func oddKeys(p *trial) {
 	keys := []string{
 		"k",
 		"with space", "plus+plus", "percent%41", "percent%", "hash#hash", "amp&amp", "equals=equals",
@@ -57,7 +57,7 @@ var notKeys = []string{
 	strings.Repeat("s", 201), longestKey() + "z",
 }
 
-func invalidKeys(p *probe) {
+func invalidKeys(p *trial) {
 	for _, key := range notKeys {
 		_, err := p.put(p.ctx, key, []byte("body"), store.IfAbsent())
 		p.refused(err, keysChecked, "put of a key that CheckKey refuses", store.ErrInvalid)

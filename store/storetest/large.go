@@ -20,7 +20,7 @@ func random(size int64) io.Reader {
 }
 
 // large gives the store as a store.Large, or ends the case.
-func (p *probe) large() store.Large {
+func (p *trial) large() store.Large {
 	l, ok := p.st.(store.Large)
 	if !ok {
 		p.skip("the store under test is no store.Large")
@@ -28,14 +28,14 @@ func (p *probe) large() store.Large {
 	return l
 }
 
-func (p *probe) putLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
+func (p *trial) putLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	size, err := p.large().PutLarge(ctx, key, r)
 	p.typed("put", key, err)
 	return size, err
 }
 
 // open calls GetLarge and checks what is true of each of its answers.
-func (p *probe) open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+func (p *trial) open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	r, size, err := p.large().GetLarge(ctx, key)
 	p.typed("get", key, err)
 	if err == nil && r == nil {
@@ -46,7 +46,7 @@ func (p *probe) open(ctx context.Context, key string) (io.ReadCloser, int64, err
 }
 
 // holds checks that the object is the body.
-func (p *probe) holds(key string, body io.Reader, size int64) {
+func (p *trial) holds(key string, body io.Reader, size int64) {
 	r, told, err := p.open(p.ctx, key)
 	if err != nil {
 		p.report(getLargeOpens, "opening %q, of %d bytes, said: %v", key, size, err)
@@ -88,7 +88,7 @@ func compare(r, body io.Reader) (n int64, same bool, err error) {
 }
 
 // missing checks that there is no object for GetLarge either.
-func (p *probe) missing(key, sentence, after string) {
+func (p *trial) missing(key, sentence, after string) {
 	r, size, err := p.open(p.ctx, key)
 	switch {
 	case err == nil:
@@ -99,7 +99,7 @@ func (p *probe) missing(key, sentence, after string) {
 	}
 }
 
-func largeBodies(p *probe) {
+func largeBodies(p *trial) {
 	p.missing("large/none", getLargeNotExist, "opening")
 	p.create("large/put", []byte("by Put"))
 	p.holds("large/put", bytes.NewReader([]byte("by Put")), int64(len("by Put")))
@@ -124,7 +124,7 @@ func largeBodies(p *probe) {
 }
 
 // readsSmall checks what Get says of an object that PutLarge wrote.
-func (p *probe) readsSmall(key string, size int64) {
+func (p *trial) readsSmall(key string, size int64) {
 	o, err := p.read(p.ctx, key, "")
 	if size > store.MaxBody {
 		p.refused(err, getTooLarge, "get of a body over MaxBody", store.ErrTooLarge)
@@ -156,7 +156,7 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func largeInTheMaking(p *probe) {
+func largeInTheMaking(p *trial) {
 	p.large()
 	body := &reader{body: random(severalParts), f: func(read int64) error {
 		p.missing(key, putLargeWhole, fmt.Sprintf("%d bytes of %d", read, severalParts))
@@ -168,7 +168,7 @@ func largeInTheMaking(p *probe) {
 	p.holds(key, random(severalParts), severalParts)
 }
 
-func largeFails(p *probe) {
+func largeFails(p *trial) {
 	p.large()
 	failure := errors.New("the reader's own error")
 	for _, err := range []error{failure, io.ErrUnexpectedEOF, fmt.Errorf("not the end: %w", io.EOF)} {
@@ -187,7 +187,7 @@ func largeFails(p *probe) {
 	}
 }
 
-func largeContext(p *probe) {
+func largeContext(p *trial) {
 	p.large()
 	ended, cancel := context.WithCancel(p.ctx)
 	cancel()
@@ -222,7 +222,7 @@ func largeContext(p *probe) {
 	}
 }
 
-func largeKeys(p *probe) {
+func largeKeys(p *trial) {
 	p.large()
 	for _, key := range notKeys {
 		_, err := p.putLarge(p.ctx, key, random(1))

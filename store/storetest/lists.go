@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-func list(p *probe) {
+func list(p *trial) {
 	if found := p.entries("", ""); len(found) != 0 {
 		p.stop(opens, "the store has %d objects when it is opened", len(found))
 	}
@@ -75,7 +75,7 @@ func list(p *probe) {
 	}
 }
 
-func listStops(p *probe) {
+func listStops(p *trial) {
 	for i := range 5 {
 		p.create(fmt.Sprint("k/", i), []byte("body"))
 	}
@@ -94,7 +94,7 @@ func listStops(p *probe) {
 	}
 }
 
-func listIsCurrent(p *probe) {
+func listIsCurrent(p *trial) {
 	for i := range 100 {
 		key := fmt.Sprint("k/", i%10)
 		o := p.create(key, fmt.Append(nil, "life ", i))
@@ -114,7 +114,7 @@ func listIsCurrent(p *probe) {
 }
 
 // listPages writes more objects than the 1000 that fit on a page of S3.
-func listPages(p *probe) {
+func listPages(p *trial) {
 	const objects, writers = 1100, 16
 	want := make([]string, objects)
 	for i := range want {

@@ -16,11 +16,11 @@ const (
 	raceWriters = 32
 )
 
-func racingCreates(p *probe) {
+func racingCreates(p *trial) {
 	p.race(func(string) ([]byte, store.Condition) { return nil, store.IfAbsent() })
 }
 
-func racingUpdates(p *probe) {
+func racingUpdates(p *trial) {
 	p.race(func(key string) ([]byte, store.Condition) {
 		before := []byte("before " + key)
 		return before, store.IfMatch(p.create(key, before).Version)
@@ -29,7 +29,7 @@ func racingUpdates(p *probe) {
 
 // race sends many writes of the same condition at once, in rounds, each on a
 // key of its own. prepare brings about what the condition asks for.
-func (p *probe) race(prepare func(key string) (before []byte, only store.Condition)) {
+func (p *trial) race(prepare func(key string) (before []byte, only store.Condition)) {
 	clean := 0
 	for round := range raceRounds {
 		key := fmt.Sprint("race/", round)
@@ -63,7 +63,7 @@ func (a attempt) maybe() bool { return errors.Is(a.err, store.ErrUnknownOutcome)
 // and reports whether one writer was told that it had won. The losers of a race
 // may be told whatever kind of error is true of them: real servers answer 409,
 // 429, 500 and 503 to them as well as 412.
-func (p *probe) judge(key string, before []byte, attempts []attempt) bool {
+func (p *trial) judge(key string, before []byte, attempts []attempt) bool {
 	var winner *attempt
 	won, maybe, preconditions := 0, 0, 0
 	for i := range attempts {
@@ -125,7 +125,7 @@ type tally struct {
 	Writer string
 }
 
-func counter(p *probe) {
+func counter(p *trial) {
 	const writers, increments = 8, 25
 	start, _ := json.Marshal(tally{})
 	p.create(key, start)
@@ -153,7 +153,7 @@ func counter(p *probe) {
 }
 
 // increment adds one to the counter, again as often as somebody comes between.
-func (p *probe) increment(writer string) error {
+func (p *trial) increment(writer string) error {
 	const tries = 1000
 	var err error
 	for range tries {
@@ -174,7 +174,7 @@ func (p *probe) increment(writer string) error {
 	return fmt.Errorf("no success in %d tries: %w", tries, err)
 }
 
-func readAfterWrite(p *probe) {
+func readAfterWrite(p *trial) {
 	const writes, readers = 500, 2
 	o := p.create(key, []byte("0"))
 	for i := range writes {
@@ -194,7 +194,7 @@ func readAfterWrite(p *probe) {
 
 // tornReads has readers look while bodies of different letters and lengths
 // replace each other.
-func tornReads(p *probe) {
+func tornReads(p *trial) {
 	const writes, readers = 200, 4
 	bodies := [2][]byte{bytes.Repeat([]byte("a"), 64<<10), bytes.Repeat([]byte("b"), 40<<10)}
 	o := p.create(key, bodies[0])
@@ -219,7 +219,7 @@ func tornReads(p *probe) {
 	})
 }
 
-func (p *probe) readWhole(bodies [2][]byte) {
+func (p *trial) readWhole(bodies [2][]byte) {
 	o, err := p.read(p.ctx, key, "")
 	switch {
 	case err != nil:

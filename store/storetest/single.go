@@ -10,7 +10,7 @@ import (
 
 const key = "jobs/backup"
 
-func create(p *probe) {
+func create(p *trial) {
 	p.absent(key, opens, "opening")
 	first := p.create(key, []byte("first"))
 	p.unchanged(first, []byte("first"), getReads, "a create")
@@ -19,7 +19,7 @@ func create(p *probe) {
 	p.unchanged(first, []byte("first"), putPrecondition, "a refused create")
 }
 
-func update(p *probe) {
+func update(p *trial) {
 	first := p.create(key, []byte("first"))
 	second := p.update(key, []byte("second"), first.Version)
 	p.unchanged(second, []byte("second"), getReads, "an update")
@@ -29,7 +29,7 @@ func update(p *probe) {
 	p.update(key, []byte("third"), second.Version)
 }
 
-func updateOfNothing(p *probe) {
+func updateOfNothing(p *trial) {
 	gone := p.create("jobs/other", []byte("other")).Version
 	_, err := p.put(p.ctx, key, []byte("body"), store.IfMatch(gone))
 	p.refused(err, putPrecondition, "an update of no object", store.ErrPrecondition, store.ErrNotExist)
@@ -44,7 +44,7 @@ func updateOfNothing(p *probe) {
 	p.absent(key, putPrecondition, "a refused update of a deleted object")
 }
 
-func noCondition(p *probe) {
+func noCondition(p *trial) {
 	for _, only := range []store.Condition{{}, store.IfMatch("")} {
 		_, err := p.put(p.ctx, key, []byte("body"), only)
 		p.refused(err, putRefuses, "a put without a condition", store.ErrInvalid)
@@ -56,7 +56,7 @@ func noCondition(p *probe) {
 	p.unchanged(was, []byte("body"), putRefuses, "a put without a condition")
 }
 
-func get(p *probe) {
+func get(p *trial) {
 	p.absent(key, opens, "opening")
 	_, err := p.read(p.ctx, key, "no such version")
 	p.refused(err, getNotExist, "get of no object, unless a version", store.ErrNotExist)
@@ -73,7 +73,7 @@ func get(p *probe) {
 	}
 }
 
-func versions(p *probe) {
+func versions(p *trial) {
 	put := p.create(key, []byte("0"))
 	seen := map[store.Version]string{put.Version: "0"}
 	for i := range 20 {
@@ -92,7 +92,7 @@ func versions(p *probe) {
 	}
 }
 
-func bodies(p *probe) {
+func bodies(p *trial) {
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
@@ -106,7 +106,7 @@ func bodies(p *probe) {
 	p.unchanged(p.update(key, nil, was.Version), nil, getReads, "an update to an empty body")
 }
 
-func bodyTooLarge(p *probe) {
+func bodyTooLarge(p *trial) {
 	large := make([]byte, store.MaxBody+1)
 	_, err := p.put(p.ctx, key, large, store.IfAbsent())
 	p.refused(err, putRefuses, "a create with a body over MaxBody", store.ErrTooLarge)
@@ -117,7 +117,7 @@ func bodyTooLarge(p *probe) {
 	p.unchanged(was, []byte("body"), putRefuses, "a put of a body over MaxBody")
 }
 
-func plantedBodyTooLarge(p *probe) {
+func plantedBodyTooLarge(p *trial) {
 	planter, ok := p.st.(Planter)
 	if !ok {
 		p.skip("the store under test is no storetest.Planter, and by Put nothing over MaxBody gets in")
@@ -139,7 +139,7 @@ func plantedBodyTooLarge(p *probe) {
 	}
 }
 
-func bodiesAreCopied(p *probe) {
+func bodiesAreCopied(p *trial) {
 	body := []byte("body")
 	was := p.create(key, body)
 	copy(body, "XXXX")
@@ -148,7 +148,7 @@ func bodiesAreCopied(p *probe) {
 	p.unchanged(was, []byte("body"), getReads, "the caller wrote to the slice that it was given")
 }
 
-func remove(p *probe) {
+func remove(p *trial) {
 	if err := p.delete(p.ctx, key); err != nil {
 		p.report(deleteRemoves, "delete of no object said: %v", err)
 	}
@@ -170,7 +170,7 @@ func remove(p *probe) {
 // times compares the store's times with each other and never with this
 // machine's clock. Servers were seen whose Date lags behind their own
 // Last-Modified by 1.3 s; the bounds leave room for that and for a slow answer.
-func times(p *probe) {
+func times(p *trial) {
 	put := p.create(key, []byte("body"))
 	got := p.mustRead(key)
 	_, err := p.put(p.ctx, key, []byte("more"), store.IfAbsent())

@@ -96,7 +96,7 @@ func Check(ctx context.Context, open func() (store.Store, error)) []Violation {
 type testCase struct {
 	name string
 	long bool
-	run  func(*probe)
+	run  func(*trial)
 }
 
 var cases = []testCase{
@@ -135,7 +135,7 @@ var cases = []testCase{
 // check runs the case and says what it saw and, if it could not check, why.
 // The case has a goroutine of its own so that it can end itself at any depth.
 func (c testCase) check(ctx context.Context, st store.Store) ([]Violation, string) {
-	p := &probe{name: c.name, ctx: ctx, st: st}
+	p := &trial{name: c.name, ctx: ctx, st: st}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -145,9 +145,9 @@ func (c testCase) check(ctx context.Context, st store.Store) ([]Violation, strin
 	return p.violations, p.skipped
 }
 
-// A probe is one case under way. Its calls of the store check what is true of
+// A trial is one case under way. Its calls of the store check what is true of
 // every answer, so that the cases need to look only at what they are about.
-type probe struct {
+type trial struct {
 	name string
 	ctx  context.Context
 	st   store.Store
@@ -162,7 +162,7 @@ type probe struct {
 const perCase = 3
 
 // report notes a violation and goes on. Safe for concurrent use.
-func (p *probe) report(sentence, format string, args ...any) {
+func (p *trial) report(sentence, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	noted := 0
@@ -178,13 +178,13 @@ func (p *probe) report(sentence, format string, args ...any) {
 }
 
 // stop notes a violation and ends the case. Only for the case's own goroutine.
-func (p *probe) stop(sentence, format string, args ...any) {
+func (p *trial) stop(sentence, format string, args ...any) {
 	p.report(sentence, format, args...)
 	runtime.Goexit()
 }
 
 // skip ends the case, which cannot be checked here.
-func (p *probe) skip(reason string) {
+func (p *trial) skip(reason string) {
 	p.skipped = reason
 	runtime.Goexit()
 }

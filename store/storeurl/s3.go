@@ -18,7 +18,11 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	if err != nil {
 		return nil, err
 	}
-	pathStyle, err := pathStyleOf(u, query)
+	pathStyle, err := boolean(u, query, "path_style")
+	if err != nil {
+		return nil, err
+	}
+	unquoted, err := boolean(u, query, "unquoted_etags")
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +54,9 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		return nil, fmt.Errorf("open s3://%s: no region: add region=… to the URL, or set AWS_REGION", u.Host)
 	}
 	prefix := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/")
-	st, err := s3store.New(client, u.Host, &s3store.Options{Prefix: prefix})
+	st, err := s3store.New(client, u.Host, &s3store.Options{
+		Prefix: prefix, UnquotedETags: unquoted != nil && *unquoted,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
@@ -74,10 +80,10 @@ func endpointOf(u *url.URL, query url.Values) (string, error) {
 	return raw, nil
 }
 
-// pathStyleOf gives nil if the URL does not say.
-func pathStyleOf(u *url.URL, query url.Values) (*bool, error) {
+// boolean gives nil if the URL does not say.
+func boolean(u *url.URL, query url.Values, name string) (*bool, error) {
 	yes, no := true, false
-	switch query.Get("path_style") {
+	switch query.Get(name) {
 	case "":
 		return nil, nil //nolint:nilnil // no word on it is an answer too
 	case "true":
@@ -85,5 +91,5 @@ func pathStyleOf(u *url.URL, query url.Values) (*bool, error) {
 	case "false":
 		return &no, nil
 	}
-	return nil, bad(u, "path_style is neither true nor false")
+	return nil, bad(u, name+" is neither true nor false")
 }

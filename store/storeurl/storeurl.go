@@ -1,7 +1,7 @@
 // Package storeurl opens the store that a URL names. It is the one place that
 // knows all stores.
 //
-//	s3://BUCKET/PREFIX?region=…&endpoint=…&path_style=true|false&profile=…
+//	s3://BUCKET/PREFIX?region=…&endpoint=…&path_style=true|false&profile=…&unquoted_etags=true|false
 //	file:///DIR
 //	mem://NAME
 //
@@ -100,7 +100,7 @@ func SplitLock(rawurl string) (storeURL, key string, err error) {
 
 // parameters are the schemes and the parameters that each knows.
 var parameters = map[string][]string{
-	"s3":   {"region", "endpoint", "path_style", "profile"},
+	"s3":   {"region", "endpoint", "path_style", "profile", "unquoted_etags"},
 	"file": nil,
 	"mem":  nil,
 }

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A costing is one use of cost.
+type costing struct {
+	*app
+	plan    cost.Plan
+	file    string // of prices; empty: those that we came with
+	name    string // of the store whose prices count
+	measure bool
+	length  time.Duration
+
+	prices *cost.Prices
+	price  *cost.Price
+}
+
+// mostCandidates is how many candidates of several locks a measurement has.
+const mostCandidates = 1000
+
+func (a *app) cost() *cobra.Command {
+	c := &costing{app: a}
+	mode := string(cost.Store)
+	cmd := &cobra.Command{
+		Use:   "cost [flags] [STORE]",
+		Short: "Tell the requests and the money that a plan costs in a month",
+		Long: `Tell the requests and the money that a plan costs in a month.
+
+A plan is locks that are held all the time, and who wants them. The answer is
+computed, by formulas that docs/cost.md explains and tests count; nothing is sent.
+Below it stands what other protocols would cost at the same TTL, and what would save
+most. A month is 730 hours. Free tiers, discounts, storage and transfer are left out.
+
+Modes, for --mode:
+  store  an election whose followers look at the store
+  peer   an election whose followers ask the leader, and the store nothing
+  wait   a lock that the others wait for, as in leasehold run
+
+With --measure the plan is run as well, for --for and a little over two TTLs before,
+by candidates in this process, and its requests are counted. They go to STORE, such as
+s3://bucket/prefix, or without it to memory. There are as many candidates for each
+lock as planned, but no more than 1000 in all if there are several locks. Peers are
+asked within the process. Nobody resigns meanwhile. In the end, also after SIGINT or
+SIGTERM, all locks are released and their objects deleted; their names are new
+each time.
+
+--prices reads a file in the form of internal/cost/prices.json.`,
+		Example: `  leasehold cost --ttl 15s --candidates 5 --locks 100 --mode peer
+  leasehold cost --price s3-express --infrequent 30s
+  leasehold cost --measure --for 1m s3://my-bucket/scratch`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.plan.Mode = cost.Mode(mode)
+			if err := c.check(args, cmd.Flags().Changed("for")); err != nil {
+				return err
+			}
+			return c.tell(cmd.Context(), args)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&c.plan.TTL, "ttl", leasehold.DefaultTTL, "TTL of the locks; a holder renews every third of it")
+	f.IntVar(&c.plan.Candidates, "candidates", 3, "candidates for each lock, its holder included")
+	f.IntVar(&c.plan.Locks, "locks", 1, "how many locks there are")
+	f.StringVar(&mode, "mode", mode, "`mode` of those that do not hold it: store, peer or wait")
+	layoutFlag(f, &c.plan.Layout)
+	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal)")
+	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder, of each lock in a day")
+	f.StringVar(&c.name, "price", "s3", "`store` whose prices count: "+strings.Join(cost.ListPrices().Names(), ", "))
+	f.StringVar(&c.file, "prices", "", "`file` with prices to use instead of those that leasehold has")
+	f.BoolVar(&c.measure, "measure", false, "run the plan and count its requests, too")
+	f.DurationVar(&c.length, "for", time.Minute, "how long to count with --measure")
+	return cmd
+}
+
+// check reads the prices and says what is wrong with the flags.
+func (c *costing) check(args []string, long bool) (err error) {
+	if err = c.plan.Check(); err != nil {
+		return usage("%w", err)
+	}
+	switch {
+	case !c.measure && len(args) > 0:
+		return usage("%q is one argument too many: without --measure no store is asked", args[0])
+	case !c.measure && long:
+		return usage("--for without --measure: nothing is counted")
+	case c.measure && (c.length <= 0 || c.length > 24*time.Hour):
+		return usage("--for %v is not between 0s and 24h0m0s", c.length)
+	}
+	if c.prices, err = readPrices(c.file); err != nil {
+		return err
+	}
+	if c.price, err = c.prices.Store(c.name); err != nil {
+		return usage("--price: %w", err)
+	}
+	if err = c.plan.CheckAt(c.price); err != nil {
+		return usage("%w", err)
+	}
+	return nil
+}
+
+// readPrices reads a file, or without one gives the prices that we came with.
+func readPrices(file string) (*cost.Prices, error) {
+	if file == "" {
+		return cost.ListPrices(), nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, usage("--prices: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	prices, err := cost.ReadPrices(f)
+	if err != nil {
+		return nil, usage("--prices %s: %w", file, err)
+	}
+	return prices, nil
+}
+
+// tell measures, if it is to, and prints the bill.
+func (c *costing) tell(ctx context.Context, args []string) error {
+	b := c.bill()
+	if c.measure {
+		m, where, err := c.count(ctx, strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		b.Measured = c.counted(m, where)
+	}
+	return c.print(b.text(), b)
+}
+
+// count runs the plan in a store, or in memory, until it is measured or a signal comes.
+func (c *costing) count(ctx context.Context, where string) (*cost.Measured, string, error) {
+	var st store.Store = memstore.New()
+	if where == "" {
+		where = "memory"
+	} else {
+		p := place{name: where, storeURL: where}
+		if err := p.open(ctx); err != nil {
+			return nil, "", err
+		}
+		st = p.store
+	}
+	locks := min(c.plan.Locks, max(1, mostCandidates/c.plan.Candidates))
+	c.talk.tell("measuring in %s: %s, %s each, for %v after %v", where, plural(locks, "lock"), plural(c.plan.Candidates, "candidate"), c.length, 2*c.plan.TTL)
+	signals := make(chan os.Signal, 8)
+	listen(signals)
+	type outcome struct {
+		m   *cost.Measured
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan outcome, 1)
+	go func() {
+		m, err := cost.Measure(ctx, st, "leasehold-cost-"+strings.ToLower(rand.Text()), c.plan, locks, c.length)
+		done <- outcome{m, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, "", failed(o.err)
+		}
+		return o.m, where, nil
+	case sig := <-signals:
+		cancel()
+		if o := <-done; o.err != nil {
+			return nil, "", stopped(sig, fmt.Errorf("the measurement was ended by a signal (%v): %w", sig, o.err))
+		}
+		return nil, "", stopped(sig, nil) // it came with the end
+	}
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

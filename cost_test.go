@@ -1,0 +1,258 @@
+package leasehold_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	plan "github.com/leasehold/leasehold/internal/cost" // a test has the name cost
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// documented reads the first table under a heading of a document: the columns' names, and
+// for each row its name and its cells.
+func documented(t *testing.T, file, heading string) (columns []string, rows map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		_, rest, found = strings.Cut("\n"+string(text), "\n"+heading+"\n")
+	}
+	if !found {
+		t.Fatalf("%s has no heading %q", file, heading)
+	}
+	rows = map[string][]string{}
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "|") {
+			if columns != nil {
+				break
+			}
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i, cell := range cells {
+			cells[i] = strings.ReplaceAll(strings.TrimSpace(cell), "`", "")
+		}
+		switch {
+		case columns == nil:
+			columns = cells[1:]
+		case strings.HasPrefix(cells[0], "---"):
+		case rows[cells[0]] != nil:
+			t.Fatalf("%s: %s has two rows %q", file, heading, cells[0])
+		default:
+			rows[cells[0]] = cells[1:]
+		}
+	}
+	return columns, rows
+}
+
+// letters reads requests such as "G 2P L".
+func letters(t *testing.T, cell string) (r requests) {
+	t.Helper()
+	cell, _, _ = strings.Cut(cell, ",")
+	for _, field := range strings.Fields(strings.TrimPrefix(cell, "none")) {
+		n := 1
+		if digits := field[:len(field)-1]; digits != "" {
+			var err error
+			if n, err = strconv.Atoi(digits); err != nil {
+				t.Fatalf("%q is not a number of requests", field)
+			}
+		}
+		switch field[len(field)-1] {
+		case 'G':
+			r.get += n
+		case 'P':
+			r.put += n
+		case 'L':
+			r.list += n
+		case 'D':
+			r.del += n
+		default:
+			t.Fatalf("%q is no request", field)
+		}
+	}
+	return r
+}
+
+// TestBudgetsAreDocumented: docs/cost.md says of each layout what is counted.
+func TestBudgetsAreDocumented(t *testing.T) {
+	columns, rows := documented(t, "docs/cost.md", "## The other layouts")
+	of := map[string]func(b budget) requests{
+		"acquire, the last version seen is current": func(b budget) requests { return b.acquire },
+		"acquire, nothing known":                    func(b budget) requests { return b.unknown },
+		"acquire, nothing known and there is none":  func(b budget) requests { return b.make },
+		"acquire, nothing known and there have been 500 epochs": func(b budget) requests {
+			if b.unknown.list == 0 {
+				return requests{}
+			}
+			return b.unknown.plus(budgets[leasehold.LayoutEpochs].far)
+		},
+		"renew":                                  func(b budget) requests { return b.renew },
+		"hold for an hour, besides 720 renewals": func(b budget) requests { return b.hour },
+		"release":                                func(b budget) requests { return b.release },
+		"pass on to another goroutine of the process":      func(b budget) requests { return b.pass },
+		"look, nothing known":                              func(b budget) requests { return b.inspect },
+		"look, nothing has changed":                        func(b budget) requests { return b.look },
+		"look, it was renewed":                             func(b budget) requests { return b.news },
+		"look, it was freed":                               func(b budget) requests { return b.freed },
+		"look, much has happened since":                    func(b budget) requests { return b.jump },
+		"try, it was free when last seen and is held":      func(b budget) requests { return b.refused },
+		"take over from a holder that is gone, at the end": func(b budget) requests { return b.takeover },
+	}
+	for name := range rows {
+		if of[name] == nil {
+			t.Errorf("nothing is counted for the row %q", name)
+		}
+	}
+	for name, count := range of {
+		cells := rows[name]
+		if len(cells) != len(columns) || len(columns) != len(leasehold.Layouts) {
+			t.Errorf("the row %q has %d cells for %d layouts", name, len(cells), len(leasehold.Layouts))
+			continue
+		}
+		for i, cell := range cells {
+			b, ok := budgets[leasehold.Layout(columns[i])]
+			want := count(b)
+			never := name == "look, it was renewed" && b.renew == requests{}
+			switch {
+			case !ok:
+				t.Errorf("there is no layout %q", columns[i])
+			case cell == "" && never:
+			case letters(t, cell) != want:
+				t.Errorf("%s, %s: the document says %q, and the tests count %v", name, columns[i], cell, want)
+			}
+		}
+	}
+}
+
+// TestElectionIsDocumented: docs/cost.md says of locks and elections what is counted, by
+// TestCostInRequests, TestWaitingBacksOff and TestElectionBudget.
+func TestElectionIsDocumented(t *testing.T) {
+	b := budgets[leasehold.LayoutObject]
+	each := func(n int) string { return fmt.Sprintf("%d every TTL/3", n) }
+	number := strconv.Itoa
+	for heading, want := range map[string]map[string][]string{
+		"# What it costs in requests": {
+			"acquire, the last version seen is current": {number(b.acquire.get), number(b.acquire.put)},
+			"acquire, nothing known":                    {number(b.unknown.get), number(b.unknown.put)},
+			"hold":                                      {"0", each(b.renew.put)},
+			"release":                                   {number(b.release.get), number(b.release.put)},
+			"find it held (TryAcquire, status)":         {number(b.inspect.get), number(b.inspect.put)},
+			"wait for a holder that keeps it: the first renewal interval":  {fmt.Sprintf("about %d", plan.LooksOfWaiter), "0"},
+			"wait for a holder that keeps it: from then on":                {each(b.look.get), "0"},
+			"take over from a holder that is gone, at the end of the wait": {number(b.takeover.get), number(b.takeover.put)},
+		},
+		"## An election": {
+			"the leader":                            {"0", each(b.renew.put)},
+			"a follower, from its second minute on": {each(b.news.get) + ", and at most a twentieth more", "0"},
+			"a follower that has just begun, or whose leader has just changed": {fmt.Sprintf("up to %d until it knows when the leader renews", plan.LooksOfFollower), "0"},
+		},
+	} {
+		_, rows := documented(t, "docs/cost.md", heading)
+		for name, cells := range want {
+			if !slices.Equal(rows[name], cells) {
+				t.Errorf("%s, %s: the document says %q, want %q", heading, name, rows[name], cells)
+			}
+		}
+	}
+	const hourly = 720
+	if renewals := int(time.Hour / protocol.Renewal(leasehold.DefaultTTL)); renewals != hourly {
+		t.Errorf("an hour has %d renewals", renewals)
+	}
+	text, err := os.ReadFile("docs/cost.md")
+	if says := fmt.Sprintf("may make %d GETs, where %d is one\nfor each renewal", hourly+hourly/20, hourly); err != nil || !strings.Contains(string(text), says) {
+		t.Errorf("the document does not say %q, %v", says, err)
+	}
+}
+
+// TestMoneyIsDocumented: docs/cost.md says what is computed, by the prices of the day that
+// it names, and has no prices of its own.
+func TestMoneyIsDocumented(t *testing.T) {
+	prices := plan.ListPrices()
+	text, err := os.ReadFile("docs/cost.md")
+	if says := "as they stood on " + prices.Date + ","; err != nil || !strings.Contains(string(text), says) {
+		t.Errorf("the document does not say %q, %v", says, err)
+	}
+	lock := plan.Plan{TTL: leasehold.DefaultTTL, Candidates: 2, Locks: 1, Mode: plan.Store, Layout: leasehold.LayoutObject}
+	slow, epochs, seldom, asks := lock, lock, lock, lock
+	slow.TTL, epochs.Layout, seldom.Infrequent, asks.Mode = time.Minute, leasehold.LayoutEpochs, 30*time.Second, plan.Peer
+	many := lock
+	many.Candidates, many.Locks = 5, 100
+	peers := many
+	peers.Mode = plan.Peer
+	part := func(p plan.Plan, i ...int) (all plan.Requests) {
+		for _, n := range i {
+			all = all.Plus(p.Parts()[n].Requests)
+		}
+		return all
+	}
+	columns, rows := documented(t, "docs/cost.md", "## In money")
+	if !slices.Equal(columns, prices.Names()) {
+		t.Errorf("the columns are %q, the prices are of %q", columns, prices.Names())
+	}
+	want := map[string]plan.Requests{
+		"a holder, TTL 15 s":                             part(lock, 0),
+		"a holder, TTL 60 s":                             part(slow, 0),
+		"a holder, TTL 15 s, epochs":                     part(epochs, 0, 3),
+		"a follower that looks at the store, TTL 15 s":   part(lock, 1),
+		"a follower that looks every 30 s":               part(seldom, 1),
+		"a follower that asks the leader":                part(asks, 1),
+		"100 locks with 5 candidates each, --mode store": part(many, 0, 1),
+		"100 locks with 5 candidates each, --mode peer":  part(peers, 0, 1),
+	}
+	for name, r := range want {
+		var cells []string
+		for i := range prices.Stores {
+			cell := strconv.FormatFloat(prices.Stores[i].Of(r), 'f', 3, 64)
+			if strings.Contains(name, "epochs") && epochs.CheckAt(&prices.Stores[i]) != nil {
+				cell = "-"
+			}
+			cells = append(cells, cell)
+		}
+		if !slices.Equal(rows[name], cells) {
+			t.Errorf("%s: the document says %q, computed is\n| %s | %s |", name, rows[name], name, strings.Join(cells, " | "))
+		}
+	}
+	if len(rows) != len(want) {
+		t.Errorf("%d rows, of which %d are computed", len(rows), len(want))
+	}
+
+	if dollars := regexp.MustCompile(`\$0\.\d+`).FindAllString(string(text), -1); len(dollars) > 0 {
+		t.Errorf("docs/cost.md has prices of its own: %q", dollars)
+	}
+}
+
+// TestOriginalIsDocumented: docs/s3lect.md says what is computed for three instances.
+func TestOriginalIsDocumented(t *testing.T) {
+	prices := plan.ListPrices()
+	s3, err := prices.Store("s3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	three := plan.Plan{TTL: leasehold.DefaultTTL, Candidates: 3, Locks: 1, Mode: plan.Store, Layout: leasehold.LayoutObject}
+	_, rows := documented(t, "docs/s3lect.md", "## Cost")
+	for name, want := range map[string]string{"s3lect v1.0.2": "the original", "leasehold --mode peer": "the same in peer mode"} {
+		found := false
+		for _, a := range three.Alternatives(s3, prices.DynamoDB) {
+			if a.Name != name {
+				continue
+			}
+			found = true
+			if says, cells := fmt.Sprintf("$%.2f", a.USD), rows[want]; len(cells) != 3 || cells[2] != says {
+				t.Errorf("%s: the document says %q, computed is %s", want, cells, says)
+			}
+		}
+		if !found {
+			t.Errorf("there is no %q", name)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+// Package cost computes what a plan of locks asks of a store in a month, and what that
+// costs; the same for other protocols; and it runs a plan and counts. docs/cost.md
+// explains the formulas, and tests hold them against counted requests.
+package cost
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// Month is the time that all monthly figures are for: 730 hours, a twelfth of a year.
+const Month = 730 * time.Hour
+
+// Requests are numbers of requests, by method.
+type Requests struct {
+	Get    float64 `json:"get"`
+	Put    float64 `json:"put"`
+	List   float64 `json:"list"`
+	Delete float64 `json:"delete"`
+}
+
+// Times is n times as many.
+func (r Requests) Times(n float64) Requests {
+	return Requests{r.Get * n, r.Put * n, r.List * n, r.Delete * n}
+}
+
+// Plus is those and these.
+func (r Requests) Plus(o Requests) Requests {
+	return Requests{r.Get + o.Get, r.Put + o.Put, r.List + o.List, r.Delete + o.Delete}
+}
+
+// A Mode is what the candidates of a lock do that do not hold it.
+type Mode string
+
+// The modes.
+const (
+	Store Mode = "store" // of an election: they look at the store
+	Peer  Mode = "peer"  // of an election: they ask the leader
+	Wait  Mode = "wait"  // of a lock: they wait in Acquire
+)
+
+// Modes are all that there are.
+var Modes = []Mode{Store, Peer, Wait}
+
+// A Plan is locks that are held all the time, and who wants them.
+type Plan struct {
+	TTL        time.Duration
+	Candidates int // for each lock, the holder included
+	Locks      int
+	Mode       Mode
+	Layout     leasehold.Layout
+
+	// Infrequent is ElectionOptions.Infrequent, with the mode Store; 0: none.
+	Infrequent time.Duration
+
+	// Changes is how often the holder of each lock changes in a day: it releases the
+	// lock and the next one acquires it.
+	Changes float64
+}
+
+// Check says why there can be no such plan.
+func (p Plan) Check() error {
+	switch {
+	case p.TTL < leasehold.MinTTL || p.TTL > leasehold.MaxTTL:
+		return fmt.Errorf("the TTL %v is not between %v and %v", p.TTL, leasehold.MinTTL, leasehold.MaxTTL)
+	case p.Candidates < 1:
+		return fmt.Errorf("%d candidates: each lock needs one that holds it", p.Candidates)
+	case p.Locks < 1:
+		return fmt.Errorf("%d locks: there must be one", p.Locks)
+	case p.Mode != Store && p.Mode != Peer && p.Mode != Wait:
+		return fmt.Errorf("there is no mode %q: use store, peer or wait", p.Mode)
+	case p.Layout == leasehold.LayoutMarker:
+		return fmt.Errorf("the layout %s does not renew leases, so nothing is held for a month: each acquisition costs a PUT and its release a DELETE", p.Layout)
+	case budgets[p.Layout].renew == Requests{}:
+		return fmt.Errorf("there is no layout %q", p.Layout)
+	case p.Infrequent < 0 || p.Infrequent > 0 && p.Mode != Store:
+		return fmt.Errorf("an infrequent interval of %v with the mode %s: it is for followers that look at the store", p.Infrequent, p.Mode)
+	case p.Changes < 0 || p.Changes > p.most() || math.IsNaN(p.Changes):
+		return fmt.Errorf("%v changes of holder a day: with a TTL of %v a lock can be followed through 0 to %v", p.Changes, p.TTL, p.most())
+	}
+	return nil
+}
+
+// CheckAt is Check, and says why the plan cannot be computed for a store.
+func (p Plan) CheckAt(at *Price) error {
+	if at.Unordered && budgets[p.Layout].renewals > 0 {
+		return fmt.Errorf("the layout %s on %s: listings there are in no order, so each reads a day of epochs, which is not computed: use another layout", p.Layout, at.Title)
+	}
+	return p.Check()
+}
+
+// most is how many changes in a day the formulas are good for: with more, followers are
+// still finding out about one when the next one comes.
+func (p Plan) most() float64 {
+	return max(1, float64(24*time.Hour/(4*max(p.TTL, p.Infrequent))))
+}
+
+// A Part is what some of the candidates do in a month.
+type Part struct {
+	Who    string `json:"who"`
+	Number int    `json:"number"` // of them, or of what they do
+	Requests
+}
+
+// Parts is who makes which requests in a month.
+func (p Plan) Parts() []Part {
+	locks, b := float64(p.Locks), budgets[p.Layout]
+	others := p.Locks * (p.Candidates - 1)
+	changes := p.Changes * Month.Hours() / 24 * locks
+	followers := "followers"
+	if p.Mode == Wait {
+		followers = "waiters"
+	}
+	parts := []Part{
+		{"holders", p.Locks, b.renew.Times(p.renewals() * locks)},
+		{followers, others, p.follows().Times(float64(others))},
+		{"changes of holder", int(changes + 0.5), p.change().Times(changes)},
+	}
+	if epochs := b.epochs(p.renewals(), changes/locks) * locks; epochs > 0 {
+		collections := epochs / collectEvery
+		parts = append(parts, Part{"collections of epochs", int(collections + 0.5), p.collection(changes / locks).Times(collections)})
+	}
+	return parts
+}
+
+// Total is all requests in a month.
+func Total(parts []Part) (all Requests) {
+	for _, p := range parts {
+		all = all.Plus(p.Requests)
+	}
+	return all
+}
+
+// renewals is how often a lease is renewed in a month.
+func (p Plan) renewals() float64 { return float64(Month) / float64(protocol.Renewal(p.TTL)) }

@@ -1,0 +1,310 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Measured is what was counted while a plan ran.
+type Measured struct {
+	Locks   int           // how many of the plan's
+	For     time.Duration // how long it was counted, a multiple of the renewal interval
+	Changes int           // locks that changed hands meanwhile, which they should not
+	Holders Requests      // of all locks
+	Others  Requests
+}
+
+// Parts is what was counted, for all locks of the plan and a month.
+func (m *Measured) Parts(p Plan) []Part {
+	times := float64(p.Locks) / float64(m.Locks) * float64(Month) / float64(m.For)
+	parts := p.Parts()[:2]
+	parts[0].Requests, parts[1].Requests = m.Holders.Times(times), m.Others.Times(times)
+	return parts
+}
+
+// Measure runs so many locks of a plan in st, under prefix, which nobody else may use,
+// and counts the requests of d, rounded up to whole renewal intervals. Nobody resigns
+// meanwhile. It counts from two TTLs after the locks are held, when followers know when
+// their leaders renew. Peers are asked within this process: their questions are no
+// requests to the store. In the end, also if ctx ends first, it releases all locks and
+// deletes what lies under prefix.
+func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks int, d time.Duration) (*Measured, error) {
+	t, err := newTrial(st, prefix, p, locks)
+	if err != nil {
+		return nil, err
+	}
+	// An election waits for a store that is away. Here somebody waits for the result.
+	switch _, err = st.Get(ctx, prefix, ""); {
+	case err == nil:
+		return nil, fmt.Errorf("there is an object %q already", prefix)
+	case !errors.Is(err, store.ErrNotExist):
+		return nil, err
+	}
+	m, err := t.measure(ctx, d)
+	return m, errors.Join(err, t.end(ctx))
+}
+
+// A trial is a plan that runs.
+type trial struct {
+	st      store.Store
+	prefix  string
+	plan    Plan
+	locks   [][]*candidate
+	stopped chan error // why a candidate stopped before it was told to
+}
+
+// A candidate is one of a lock.
+type candidate struct {
+	requests *counter
+	election *leasehold.Election // nil: it is one of a lock
+	held     chan struct{}       // closed when it holds the lock for the first time
+	holds    func() bool
+	run      func(context.Context) error
+	stop     context.CancelFunc
+	done     chan struct{}
+}
+
+func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) {
+	t := &trial{st: st, prefix: prefix, plan: p, stopped: make(chan error, 1)}
+	for i := range locks {
+		key := fmt.Sprintf("%s/%04d", prefix, i)
+		friends := &friends{elections: map[string]*leasehold.Election{}}
+		var all []*candidate
+		for n := range p.Candidates {
+			c := &candidate{requests: &counter{Store: st}, held: make(chan struct{}), done: make(chan struct{})}
+			join := c.elect
+			if p.Mode == Wait {
+				join = c.lock
+			}
+			if err := join(key, p, fmt.Sprintf("candidate %d of lock %d", n+1, i+1), friends); err != nil {
+				return nil, err
+			}
+			all = append(all, c)
+		}
+		t.locks = append(t.locks, all)
+	}
+	return t, nil
+}
+
+// elect makes it a candidate of an election.
+func (c *candidate) elect(key string, p Plan, name string, friends *friends) error {
+	opts := leasehold.ElectionOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, Infrequent: p.Infrequent}
+	if p.Mode == Peer {
+		opts.Address, opts.Peers = name, friends
+	}
+	e, err := leasehold.NewElection(c.requests, key, &opts)
+	if err != nil {
+		return err
+	}
+	friends.elections[name] = e
+	first := sync.OnceFunc(func() { close(c.held) })
+	c.election, c.holds = e, e.IsLeader
+	c.run = func(ctx context.Context) error {
+		return e.Run(ctx, func(ctx context.Context, _ *leasehold.Lease) error {
+			first()
+			<-ctx.Done()
+			return nil
+		})
+	}
+	return nil
+}
+
+// lock makes it a candidate of a lock.
+func (c *candidate) lock(key string, p Plan, name string, _ *friends) error {
+	l, err := leasehold.NewLock(c.requests, key, &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout})
+	if err != nil {
+		return err
+	}
+	var now atomic.Pointer[leasehold.Lease]
+	first := sync.OnceFunc(func() { close(c.held) })
+	c.holds = func() bool { lease := now.Load(); return lease != nil && lease.Valid() }
+	c.run = func(ctx context.Context) error {
+		for {
+			lease, err := l.Acquire(ctx)
+			if err != nil {
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+				defer cancel()
+				return errors.Join(err, l.Settle(last))
+			}
+			now.Store(lease)
+			first()
+			select {
+			case <-lease.Done(): // another may have it
+			case <-ctx.Done():
+			}
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			_ = lease.Release(last) // what is left is deleted in the end
+			cancel()
+		}
+	}
+	return nil
+}
+
+// patience is how long it may take to clean up.
+const patience = 30 * time.Second
+
+func (t *trial) measure(ctx context.Context, d time.Duration) (*Measured, error) {
+	if err := t.begin(ctx); err != nil {
+		return nil, err
+	}
+	renewal := protocol.Renewal(t.plan.TTL)
+	// Halfway between two renewals none is on its way, and nor is a look.
+	if err := t.wait(ctx, 2*t.plan.TTL+renewal/2); err != nil {
+		return nil, err
+	}
+	m := &Measured{Locks: len(t.locks), For: (d + renewal - 1) / renewal * renewal}
+	holders := t.holders()
+	heldBefore, othersBefore := t.count(holders)
+	if err := t.wait(ctx, m.For); err != nil {
+		return nil, err
+	}
+	heldAfter, othersAfter := t.count(holders)
+	m.Holders, m.Others = heldAfter.Plus(heldBefore.Times(-1)), othersAfter.Plus(othersBefore.Times(-1))
+	for _, holder := range holders {
+		if holder == nil || !holder.holds() {
+			m.Changes++
+		}
+	}
+	return m, nil
+}
+
+// errNotHeld: the store is too slow, or away.
+var errNotHeld = errors.New("the locks could not be acquired in time")
+
+// begin starts the holders, and when they hold, the others.
+func (t *trial) begin(ctx context.Context) error {
+	for _, all := range t.locks {
+		t.start(ctx, all[0])
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for _, all := range t.locks {
+		select {
+		case <-all[0].held:
+		case err := <-t.stopped:
+			return err
+		case <-late.C:
+			return errNotHeld
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, all := range t.locks {
+		for _, c := range all[1:] {
+			t.start(ctx, c)
+		}
+	}
+	return nil
+}
+
+// start runs a candidate until end stops it.
+func (t *trial) start(ctx context.Context, c *candidate) {
+	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(c.done)
+		if err := c.run(ctx); ctx.Err() == nil {
+			select {
+			case t.stopped <- err:
+			default: // one is enough
+			}
+		}
+	}()
+}
+
+func (t *trial) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case err := <-t.stopped:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// holders are those of each lock, or nil where there is none now.
+func (t *trial) holders() []*candidate {
+	holders := make([]*candidate, len(t.locks))
+	for i, all := range t.locks {
+		for _, c := range all {
+			if c.holds() {
+				holders[i] = c
+			}
+		}
+	}
+	return holders
+}
+
+// count is what holders and others have asked so far.
+func (t *trial) count(holders []*candidate) (held, others Requests) {
+	for i, all := range t.locks {
+		for _, c := range all {
+			if c == holders[i] {
+				held = held.Plus(c.requests.count())
+			} else {
+				others = others.Plus(c.requests.count())
+			}
+		}
+	}
+	return held, others
+}
+
+// end stops the others first, so that nobody takes over, and deletes all that there is.
+func (t *trial) end(ctx context.Context) error {
+	for _, holding := range []bool{false, true} {
+		var stopping []*candidate
+		for _, all := range t.locks {
+			for _, c := range all {
+				if c.stop != nil && c.holds() == holding {
+					c.stop()
+					stopping = append(stopping, c)
+				}
+			}
+		}
+		for _, c := range stopping {
+			<-c.done
+		}
+	}
+	for _, all := range t.locks { // who began to hold in between
+		for _, c := range all {
+			if c.stop != nil {
+				c.stop()
+				<-c.done
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	for e, err := range t.st.List(ctx, t.prefix+"/", "") {
+		if err == nil {
+			err = t.st.Delete(ctx, e.Key)
+		}
+		if err != nil {
+			return fmt.Errorf("what lies under %s was not deleted: %w", t.prefix, err)
+		}
+	}
+	return nil
+}
+
+// friends are the candidates of one election, who ask each other without a network.
+type friends struct {
+	elections map[string]*leasehold.Election
+}
+
+func (f *friends) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
+	e, ok := f.elections[address]
+	if !ok {
+		return leasehold.Leadership{}, fmt.Errorf("nobody is at %q", address)
+	}
+	return e.Attend(ctx, q)
+}

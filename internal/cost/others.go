@@ -1,0 +1,171 @@
+package cost
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// An Alternative is the same plan by other means.
+type Alternative struct {
+	Name    string `json:"name"`
+	Assumed string `json:"assumed,omitempty"`
+	Requests
+	USD float64 `json:"usd"`
+}
+
+// Alternatives are what a plan costs in a month by each mode of leasehold, and by other
+// protocols with as many candidates, locks and changes of holder, at the same TTL.
+// Intervals are those that a protocol states or has in its code, in proportion to its own
+// time-out, and else ours. DynamoDB is left out if its prices are not known.
+func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
+	var all []Alternative
+	for _, mode := range Modes {
+		other := p
+		if other.Mode = mode; mode != Store {
+			other.Infrequent = 0
+		}
+		a := Alternative{Name: fmt.Sprintf("leasehold --mode %s", mode), Requests: Total(other.Parts())}
+		if mode == p.Mode {
+			a.Assumed = "this plan"
+		}
+		a.USD = at.Of(a.Requests)
+		all = append(all, a)
+	}
+	for _, r := range p.rivals() {
+		a := Alternative{Name: r.name, Assumed: r.assumed, Requests: p.all(r)}
+		switch {
+		case !r.dynamo:
+			a.USD = at.Of(a.Requests)
+		case dynamo == nil:
+			continue
+		default:
+			a.USD = dynamo.of(a.Requests)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// A rival is a protocol of others: what a holder asks in a month, what each of the others
+// does, and what a change of holder costs all candidates of one lock besides.
+type rival struct {
+	name, assumed           string
+	holder, other, exchange Requests
+	dynamo                  bool
+}
+
+func (p Plan) rivals() []rival {
+	often := func(every time.Duration) float64 { return float64(Month) / float64(every) }
+	ours := often(protocol.Renewal(p.TTL))
+	return []rival{
+		{
+			name: "lock by If-Match, published 2025", assumed: "names no interval: TTL/3",
+			holder: put.Times(ours), other: get.Times(ours), exchange: put.Times(2),
+		},
+		{
+			name: "election by epochs, published 2024", assumed: "names no interval: TTL/3",
+			holder: put.Times(ours), other: getList.Times(ours), exchange: put.Times(2),
+		},
+		{
+			name: "create-and-delete, published 2024", assumed: "tries every 0.75 s; no time-out",
+			other: put.Times(often(750 * time.Millisecond)), exchange: remove,
+		},
+		{
+			name: "s3lect v1.0.2", assumed: "all look, every TTL/3",
+			holder: getPut.Times(ours), other: get.Times(ours), exchange: getPut.Plus(put),
+		},
+		{
+			name: "s3lect v1.0.2 with peers", assumed: "the leader looks, every TTL/3",
+			holder: getPut.Times(ours), exchange: getPut.Plus(put).Plus(get.Times(float64(p.Candidates - 1))),
+		},
+		{
+			name: "DynamoDB lock client", assumed: "renews TTL/4, looks every 1 s",
+			holder: put.Times(often(p.TTL / 4)), other: get.Times(often(time.Second)), exchange: put.Times(2), dynamo: true,
+		},
+	}
+}
+
+// all is what a rival costs for all locks.
+func (p Plan) all(r rival) Requests {
+	lock := r.holder.Plus(r.other.Times(float64(p.Candidates - 1))).Plus(r.exchange.Times(p.Changes * Month.Hours() / 24))
+	return lock.Times(float64(p.Locks))
+}
+
+// A Saving is a change of a plan that makes it cheaper.
+type Saving struct {
+	Flag string  `json:"flag"` // of leasehold cost, that shows it
+	But  string  `json:"but"`  // what it costs otherwise
+	USD  float64 `json:"usd"`  // saved in a month
+}
+
+// Savings are the two changes of a plan that save most, if any saves a hundredth of it.
+func (p Plan) Savings(at *Price) []Saving {
+	now := at.Of(Total(p.Parts()))
+	var all []Saving
+	try := func(other Plan, flag, but string) {
+		if saved := now - at.Of(Total(other.Parts())); other.CheckAt(at) == nil && saved >= now/100 && saved > 0 {
+			all = append(all, Saving{flag, but, saved})
+		}
+	}
+	longer := p
+	longer.TTL *= 4
+	longer.Infrequent *= 4
+	longer.Changes = min(longer.Changes, longer.most())
+	try(longer, "--ttl "+short(longer.TTL), longer.slower(p))
+	if p.Mode == Store {
+		peer := p
+		peer.Mode, peer.Infrequent = Peer, 0
+		try(peer, "--mode peer", "followers must reach the leader over HTTPS")
+	}
+	if p.Mode == Store && p.Infrequent == 0 {
+		seldom := p
+		seldom.Infrequent = 2 * p.TTL
+		seldom.Changes = min(seldom.Changes, seldom.most())
+		try(seldom, "--infrequent "+short(seldom.Infrequent), seldom.slower(p))
+	}
+	if p.Layout != leasehold.LayoutObject {
+		object := p
+		object.Layout = leasehold.LayoutObject
+		try(object, "--layout object", "it needs If-Match, and keeps no history")
+	}
+	slices.SortStableFunc(all, func(a, b Saving) int { return cmp.Compare(b.USD, a.USD) })
+	return all[:min(len(all), 2)]
+}
+
+// slower says what p costs in time, compared with another plan.
+func (p Plan) slower(than Plan) string {
+	return fmt.Sprintf("a crash is overcome within %s, not %s", short(p.failover()), short(than.failover()))
+}
+
+// short is a duration without units of which there are none.
+func short(d time.Duration) string {
+	text := d.String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, none) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// failover is how long it takes at most until a holder that crashed is succeeded, counted
+// from its last renewal, in whole seconds.
+func (p Plan) failover() time.Duration {
+	wait, look := protocol.Patience(p.TTL)+p.TTL/10, p.TTL/24
+	switch {
+	case p.Mode == Peer:
+		look = p.TTL // who has not looked counts from its first look
+	case p.Mode == Wait:
+		look = protocol.Renewal(p.TTL) * 5 / 4
+	case p.Infrequent > 0: // it may be seen late, and looked at again late
+		look = p.Infrequent * 5 / 4
+		wait = max(wait, look)
+	}
+	return (look + wait + time.Second - 1).Truncate(time.Second)
+}

@@ -1,0 +1,152 @@
+package cost
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+//go:embed prices.json
+var embedded []byte
+
+// Prices are list prices in US dollars as they were on a date. Free tiers, discounts,
+// storage and transfer are not among them: a record is half a kilobyte.
+type Prices struct {
+	Date     string    `json:"date"` // of the day on which they were looked up: 2006-01-02
+	Currency string    `json:"currency"`
+	Stores   []Price   `json:"stores"`
+	DynamoDB *DynamoDB `json:"dynamodb"` // nil: not known
+}
+
+// A Price is what requests to one kind of store cost: dollars for each Per of them.
+type Price struct {
+	Name   string   `json:"name"` // to choose it by
+	Title  string   `json:"title"`
+	Source string   `json:"source"`
+	Per    float64  `json:"per"`
+	Get    *float64 `json:"get"`
+	Put    *float64 `json:"put"`
+	List   *float64 `json:"list"`
+	Delete *float64 `json:"delete"`
+
+	// Unordered: listings are in no order, so that each reads all that there is.
+	Unordered bool `json:"unordered,omitempty"`
+}
+
+// A DynamoDB is what request units of DynamoDB cost: dollars for each Per of them.
+type DynamoDB struct {
+	Title  string   `json:"title"`
+	Source string   `json:"source"`
+	Per    float64  `json:"per"`
+	Read   *float64 `json:"read"`
+	Write  *float64 `json:"write"`
+}
+
+// ListPrices are those that came with this program.
+func ListPrices() *Prices {
+	p, err := ReadPrices(bytes.NewReader(embedded))
+	if err != nil {
+		panic(fmt.Sprintf("cost: prices.json: %v", err)) // a test reads it
+	}
+	return p
+}
+
+// ReadPrices reads prices in the form of prices.json, and is strict: an unknown or
+// missing field is an error that names it, since a price that is not there is not zero.
+func ReadPrices(r io.Reader) (*Prices, error) {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	var p Prices
+	if err := dec.Decode(&p); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the prices")
+	}
+	return &p, p.check()
+}
+
+func (p *Prices) check() error {
+	if _, err := time.Parse(time.DateOnly, p.Date); err != nil {
+		return fmt.Errorf("date %q: write the day on which the prices were looked up, such as 2026-11-20", p.Date)
+	}
+	if p.Currency != "USD" {
+		return fmt.Errorf("currency %q: only USD is known", p.Currency)
+	}
+	if len(p.Stores) == 0 {
+		return errors.New("stores: there is none")
+	}
+	names := map[string]bool{}
+	for i, s := range p.Stores {
+		switch {
+		case s.Name == "" || strings.ContainsAny(s.Name, " ,\n"):
+			return fmt.Errorf("stores[%d]: the name %q is not one that can be asked for", i, s.Name)
+		case names[s.Name]:
+			return fmt.Errorf("stores[%d]: there is another %q", i, s.Name)
+		}
+		names[s.Name] = true
+		if err := complete(s.Title, s.Source, s.Per, map[string]*float64{"get": s.Get, "put": s.Put, "list": s.List, "delete": s.Delete}); err != nil {
+			return fmt.Errorf("stores[%d], %s: %w", i, s.Name, err)
+		}
+	}
+	if d := p.DynamoDB; d != nil {
+		if err := complete(d.Title, d.Source, d.Per, map[string]*float64{"read": d.Read, "write": d.Write}); err != nil {
+			return fmt.Errorf("dynamodb: %w", err)
+		}
+	}
+	return nil
+}
+
+func complete(title, source string, per float64, prices map[string]*float64) error {
+	switch {
+	case title == "":
+		return errors.New("title is missing")
+	case source == "":
+		return errors.New("source is missing: say where the prices stand")
+	case per <= 0:
+		return fmt.Errorf("per %v: write for how many requests the prices are, such as 1000", per)
+	}
+	for _, name := range []string{"get", "put", "list", "delete", "read", "write"} {
+		switch price, wanted := prices[name]; {
+		case wanted && price == nil:
+			return fmt.Errorf("%s is missing; write 0 if it is free", name)
+		case wanted && *price < 0:
+			return fmt.Errorf("%s %v is less than 0", name, *price)
+		}
+	}
+	return nil
+}
+
+// Names are those of the stores.
+func (p *Prices) Names() []string {
+	var names []string
+	for _, s := range p.Stores {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Store finds a store by its name.
+func (p *Prices) Store(name string) (*Price, error) {
+	for i := range p.Stores {
+		if p.Stores[i].Name == name {
+			return &p.Stores[i], nil
+		}
+	}
+	return nil, fmt.Errorf("there are no prices of %q: use %s", name, strings.Join(p.Names(), ", "))
+}
+
+// Of is what requests cost, in dollars.
+func (p *Price) Of(r Requests) float64 {
+	return (r.Get**p.Get + r.Put**p.Put + r.List**p.List + r.Delete**p.Delete) / p.Per
+}
+
+// of is what reads and writes of small items cost, in dollars.
+func (d *DynamoDB) of(r Requests) float64 {
+	return (r.Get**d.Read + (r.Put+r.Delete)**d.Write) / d.Per
+}

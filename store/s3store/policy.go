@@ -1,0 +1,188 @@
+package s3store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// objectActions are the operations that a policy can allow, in the order in which
+// messages name them, and what each needs to be allowed on the objects.
+var objectActions = []struct {
+	operation string
+	actions   []string
+}{
+	{"get", []string{"s3:GetObject"}},
+	// To say whether If-Match holds is to say something of the object, so S3 wants to
+	// see that it may be read.
+	{"put", []string{"s3:GetObject", "s3:PutObject"}},
+	{"list", nil},
+	{"delete", []string{"s3:DeleteObject"}},
+	{"large", []string{"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"}},
+}
+
+// A statement is one of an IAM policy. Its fields are in the order that people know.
+type statement struct {
+	Sid       string
+	Effect    string
+	Action    []string
+	Resource  string
+	Condition map[string]map[string]string `json:",omitempty"`
+}
+
+// Policy gives the smallest IAM policy, as indented JSON, whose bearer can do these
+// operations of the store: "get", "put", "list" and "delete" are the methods of
+// [store.Store], "large" is [store.Large]. It is for people, who attach it to a role or
+// a user, and sends nothing. The error matches [store.ErrInvalid] if there is no
+// operation or an unknown one, or if the bucket is named by an access point, because
+// that takes a policy of its own beside this one.
+//
+// Who may get, put or use large objects may also list what lies under the prefix:
+// without s3:ListBucket, S3 answers 403 for an object that does not exist, and a lock
+// that nobody has held yet would look like one that is forbidden. To be told of a
+// missing object, a request that names no prefix must be let through as well, and so
+// may one that lists: it shows the keys, not the objects, of the whole bucket. Who
+// minds gives the locks a bucket of their own.
+//
+// Who may put may also get, since S3 asks that of a PUT with If-Match. Keys of KMS need
+// kms:Decrypt and kms:GenerateDataKey besides. To a directory bucket (S3 Express) access
+// is given as a whole, prefix or not: to read, or to read and write.
+func (s *Store) Policy(operations ...string) (string, error) {
+	if s.accessPoint() {
+		return "", fmt.Errorf("s3store: %w: policy: %s is an access point; make the policy for its bucket, and see that the access point's own allows the same", store.ErrInvalid, s.bucket)
+	}
+	actions, err := actionsOf(operations)
+	if err != nil {
+		return "", fmt.Errorf("s3store: %w: policy: %w", store.ErrInvalid, err)
+	}
+	if strings.HasSuffix(s.bucket, directoryBucket) {
+		return document(s.session(actions))
+	}
+	bucket := "arn:" + s.partition() + ":s3:::" + s.bucket
+	under := literal(s.prefix) + "*"
+	var statements []statement
+	if len(actions) > 0 {
+		statements = append(statements, statement{Sid: "Objects", Effect: "Allow", Action: actions, Resource: bucket + "/" + under})
+	}
+	gets, lists := slices.Contains(actions, "s3:GetObject"), slices.Contains(operations, "list")
+	if gets || lists {
+		statements = append(statements, s.listing("List", bucket, "StringLike", under))
+	}
+	// Whether a GET of what does not exist comes with the key as s3:prefix, or without
+	// any, S3 does not document. Both are allowed. One statement with StringLikeIfExists
+	// would say the same, but MinIO does not know it.
+	if gets && s.prefix != "" {
+		statements = append(statements, s.listing("TellMissing", bucket, "Null", "true"))
+	}
+	return document(statements...)
+}
+
+// accessPoint reports that the bucket is not named by its own name.
+func (s *Store) accessPoint() bool {
+	return strings.HasPrefix(s.bucket, "arn:") || strings.HasSuffix(s.bucket, "-s3alias") || strings.HasSuffix(s.bucket, "--xa-s3")
+}
+
+// actionsOf gives what the operations need on the objects, each once.
+func actionsOf(operations []string) (actions []string, err error) {
+	if len(operations) == 0 {
+		return nil, errors.New("it has no operations")
+	}
+	var known []string
+	for _, o := range objectActions {
+		known = append(known, o.operation)
+		if !slices.Contains(operations, o.operation) {
+			continue
+		}
+		for _, action := range o.actions {
+			if !slices.Contains(actions, action) {
+				actions = append(actions, action)
+			}
+		}
+	}
+	for _, operation := range operations {
+		if !slices.Contains(known, operation) {
+			return nil, fmt.Errorf("unknown operation %q; there are %s", operation, strings.Join(known, ", "))
+		}
+	}
+	return actions, nil
+}
+
+// listing allows to list, if a condition holds of the request's prefix.
+func (s *Store) listing(sid, bucket, operator, value string) statement {
+	st := statement{Sid: sid, Effect: "Allow", Action: []string{"s3:ListBucket"}, Resource: bucket}
+	if s.prefix != "" {
+		st.Condition = map[string]map[string]string{operator: {"s3:prefix": value}}
+	}
+	return st
+}
+
+// session allows sessions with a directory bucket. The name of the bucket is unique in
+// its zone and says which that is, so region and account, which the store does not know,
+// add nothing to it.
+func (s *Store) session(actions []string) statement {
+	st := statement{
+		Sid: "Session", Effect: "Allow", Action: []string{"s3express:CreateSession"},
+		Resource: "arn:" + s.partition() + ":s3express:*:*:bucket/" + s.bucket,
+	}
+	if !slices.ContainsFunc(actions, func(action string) bool { return action != "s3:GetObject" }) {
+		// Who names no mode, as the SDK does not, is given the most that is allowed.
+		st.Condition = map[string]map[string]string{"StringEquals": {"s3express:SessionMode": "ReadOnly"}}
+	}
+	return st
+}
+
+// partitions are those of AWS by the beginnings of their regions' names.
+var partitions = []struct{ region, partition string }{
+	{"cn-", "aws-cn"},
+	{"eusc-", "aws-eusc"},
+	{"us-gov-", "aws-us-gov"},
+	{"us-iso-", "aws-iso"},
+	{"us-isob-", "aws-iso-b"},
+	{"eu-isoe-", "aws-iso-e"},
+	{"us-isof-", "aws-iso-f"},
+}
+
+func (s *Store) partition() string {
+	for _, p := range partitions {
+		if strings.HasPrefix(s.client.Options().Region, p.region) {
+			return p.partition
+		}
+	}
+	return "aws"
+}
+
+// literal keeps a policy from taking a part of a key for a wildcard or a variable.
+func literal(key string) string {
+	return strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}").Replace(key)
+}
+
+// document writes a policy. IAM takes the characters of Latin-1 only, so all others than
+// those of ASCII are escaped.
+func document(statements ...statement) (string, error) {
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
+	enc.SetEscapeHTML(false) // a key may have an ampersand
+	enc.SetIndent("", "  ")
+	err := enc.Encode(struct {
+		Version   string
+		Statement []statement
+	}{"2012-10-17", statements})
+	var out strings.Builder
+	for _, r := range strings.TrimSpace(encoded.String()) {
+		if r < utf8.RuneSelf {
+			out.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&out, `\u%04x`, unit)
+		}
+	}
+	return out.String(), err
+}

@@ -1,0 +1,344 @@
+package s3store_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/s3store"
+)
+
+// uses are what an operation of a policy stands for, all of it. There is an object "k",
+// and none "missing".
+var uses = map[string]func(ctx context.Context, st *s3store.Store) error{
+	"get": func(ctx context.Context, st *s3store.Store) error {
+		if _, err := st.Get(ctx, "k", ""); err != nil {
+			return err
+		}
+		_, err := st.Get(ctx, "missing", "")
+		return unless(err, store.ErrNotExist)
+	},
+	"put": func(ctx context.Context, st *s3store.Store) error {
+		obj, err := st.Put(ctx, "put", []byte("1"), store.IfAbsent())
+		if err != nil {
+			return err
+		}
+		if _, err = st.Put(ctx, "put", []byte("2"), store.IfMatch(obj.Version)); err != nil {
+			return err
+		}
+		_, err = st.Put(ctx, "missing", []byte("3"), store.IfMatch(obj.Version))
+		return unless(err, store.ErrNotExist)
+	},
+	"list": func(ctx context.Context, st *s3store.Store) error {
+		if keys, err := drain(ctx, st, "", ""); err != nil || !slices.Contains(keys, "k") {
+			return cmp.Or(err, fmt.Errorf("the list is %q", keys))
+		}
+		_, err := drain(ctx, st, "a/b", "a/b/c")
+		return err
+	},
+	"delete": func(ctx context.Context, st *s3store.Store) error {
+		if err := st.Delete(ctx, "k"); err != nil {
+			return err
+		}
+		return st.Delete(ctx, "missing")
+	},
+	"large": func(ctx context.Context, st *s3store.Store) error {
+		if _, err := st.PutLarge(ctx, "large", random(part+1)); err != nil {
+			return err
+		}
+		r, _, err := st.GetLarge(ctx, "large")
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, r)
+		_ = r.Close()
+		if err != nil {
+			return err
+		}
+		_, _, err = st.GetLarge(ctx, "missing")
+		if err = unless(err, store.ErrNotExist); err != nil {
+			return err
+		}
+		// One that fails leaves no parts behind.
+		_, err = st.PutLarge(ctx, "broken", source{size: part, err: errOwnCause}.reader())
+		if err != nil && strings.Contains(err.Error(), "its parts stay") {
+			return fmt.Errorf("%w to abort: %w", store.ErrDenied, err)
+		}
+		return unless(err, errOwnCause)
+	},
+}
+
+// implied are the operations that come with one.
+var implied = map[string][]string{
+	"get":    {"get", "list"},
+	"put":    {"put", "get", "list"},
+	"list":   {"list"},
+	"delete": {"delete"},
+	"large":  {"large", "put", "get", "list"},
+}
+
+// unless gives nil for an error that was to be.
+func unless(err, want error) error {
+	if errors.Is(err, want) {
+		return nil
+	}
+	return cmp.Or(err, fmt.Errorf("no error, want %w", want))
+}
+
+// An arena is a server on which there are identities with policies.
+type arena struct {
+	server *servers.Server
+	client func(t *testing.T, p policy) *s3.Client
+	// unasked reports that the server does not ask for what a statement allows.
+	unasked func(operation, sid, action string) bool
+}
+
+// arenas runs test on every server that has identities, and on S3's own rules in both
+// of the ways in which it may be about missing objects.
+func arenas(t *testing.T, test func(t *testing.T, a arena)) {
+	t.Helper()
+	for _, name := range servers.IAMNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := servers.StartIAM(t, name)
+			test(t, arena{
+				server: srv,
+				client: func(t *testing.T, p policy) *s3.Client {
+					t.Helper()
+					return srv.Restricted(t, p.String()).Client()
+				},
+				unasked: func(operation, _, action string) bool {
+					return action == "s3:ListBucket" && operation != "list" || action == "s3:GetObject" && operation == "put"
+				},
+			})
+		})
+	}
+	for _, keyed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rules of S3/prefix of a missing object %t", keyed), func(t *testing.T) {
+			t.Parallel()
+			srv := servers.Start(t, "versitygw")
+			test(t, arena{
+				server: srv,
+				client: func(t *testing.T, p policy) *s3.Client {
+					t.Helper()
+					return srv.ClientAt((&judge{identity: p, keyed: keyed}).start(t, srv.Endpoint))
+				},
+				unasked: func(operation, sid, _ string) bool {
+					return operation != "list" && (keyed && sid == "TellMissing" || !keyed && sid == "List")
+				},
+			})
+		})
+	}
+}
+
+// as opens a bucket with a client, and makes what uses need.
+func (a arena) as(t *testing.T, client *s3.Client, bucket string) *s3store.Store {
+	t.Helper()
+	_, err := open(t, a.server.Client(), bucket).Put(t.Context(), "k", []byte("x"), store.IfAbsent())
+	if err != nil && !errors.Is(err, store.ErrPrecondition) {
+		t.Fatal(err)
+	}
+	return open(t, client, bucket).Store
+}
+
+// policyOf is the policy for the operations of a bucket.
+func policyOf(t *testing.T, client *s3.Client, bucket string, operations ...string) policy {
+	t.Helper()
+	document, err := open(t, client, bucket).Policy(operations...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, document)
+}
+
+// A policy allows what it says, and neither another operation nor another prefix.
+func TestPolicyAllows(t *testing.T) {
+	arenas(t, func(t *testing.T, a arena) {
+		for operation := range uses {
+			bucket := a.server.Bucket(t)
+			client := a.client(t, policyOf(t, a.server.Client(), bucket, operation))
+			for other, use := range uses {
+				err := use(t.Context(), a.as(t, client, bucket))
+				switch {
+				case slices.Contains(implied[operation], other) && err != nil:
+					t.Errorf("who may %s cannot %s: %v", operation, other, err)
+				case !slices.Contains(implied[operation], other) && !errors.Is(err, store.ErrDenied):
+					t.Errorf("who may %s can %s: %v", operation, other, err)
+				}
+				elsewhere, err := s3store.New(client, bucket, &s3store.Options{Prefix: "some/prefixed"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err = use(t.Context(), elsewhere); !errors.Is(err, store.ErrDenied) {
+					t.Errorf("who may %s can %s below another prefix: %v", operation, other, err)
+				}
+				a.clear(t, bucket)
+			}
+			// What the doc comment says of requests that name no prefix.
+			_, err := client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket})
+			if denied := isDenied(err); denied == slices.Contains(implied[operation], "get") {
+				t.Errorf("who may %s lists without a prefix: %v", operation, err)
+			}
+		}
+	})
+}
+
+// clear removes what uses leave.
+func (a arena) clear(t *testing.T, bucket string) {
+	t.Helper()
+	st := open(t, a.server.Client(), bucket)
+	for _, key := range []string{"k", "put", "large"} {
+		if err := st.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func isDenied(err error) bool {
+	answer, ok := errors.AsType[smithy.APIError](err)
+	return ok && answer.ErrorCode() == "AccessDenied"
+}
+
+// Nothing can be taken from a policy: it is the smallest.
+func TestPolicyIsSmallest(t *testing.T) {
+	arenas(t, func(t *testing.T, a arena) {
+		taken := 0
+		for operation, use := range uses {
+			bucket := a.server.Bucket(t)
+			whole := policyOf(t, a.server.Client(), bucket, operation)
+			for i, r := range whole.Statement {
+				for j, action := range r.Action {
+					if a.unasked(operation, r.Sid, action) {
+						continue
+					}
+					taken++
+					less := parse(t, whole.String())
+					less.Statement[i].Action = slices.Delete(less.Statement[i].Action, j, j+1)
+					if len(less.Statement[i].Action) == 0 {
+						less.Statement = slices.Delete(less.Statement, i, i+1)
+					}
+					if len(less.Statement) == 0 { // which no server takes
+						less.Statement = []rule{{Sid: "Nothing", Effect: "Allow", Action: many{"s3:GetObject"}, Resource: many{"arn:aws:s3:::" + bucket + "/nothing"}}}
+					}
+					if err := use(t.Context(), a.as(t, a.client(t, less), bucket)); !errors.Is(err, store.ErrDenied) {
+						t.Errorf("to %s, %s of the statement %s is not needed: %v", operation, action, r.Sid, err)
+					}
+					a.clear(t, bucket)
+				}
+			}
+		}
+		if taken < 7 {
+			t.Errorf("only %d actions were taken away", taken)
+		}
+	})
+}
+
+func TestPolicyDocument(t *testing.T) {
+	for _, c := range []struct {
+		name, region, bucket, prefix string
+		operations                   []string
+		want                         []string // each in the policy
+	}{
+		{
+			"no prefix", "", "b", "",
+			[]string{"list", "get"},
+			[]string{`"Resource": "arn:aws:s3:::b/*"`, `"Resource": "arn:aws:s3:::b"` + "\n    }\n  ]\n}"},
+		},
+		{
+			"wildcards are escaped", "", "b", "a*/${b}?&",
+			[]string{"list", "get"},
+			[]string{`"arn:aws:s3:::b/a${*}/${$}{b}${?}&/*"`, `"s3:prefix": "a${*}/${$}{b}${?}&/*"`},
+		},
+		{"other characters are escaped", "", "b", "é/𝛼", []string{"get"}, []string{`"arn:aws:s3:::b/\u00e9/\ud835\udefc/*"`}},
+		{"China", "cn-north-1", "b", "p", []string{"get"}, []string{`"arn:aws-cn:s3:::b/p/*"`, `"arn:aws-cn:s3:::b"`}},
+		{"GovCloud", "us-gov-west-1", "b", "p", []string{"get"}, []string{`"arn:aws-us-gov:s3:::b/p/*"`}},
+		{"Europe", "eu-central-1", "b", "p", []string{"get"}, []string{`"arn:aws:s3:::b/p/*"`}},
+		{"European Sovereign Cloud", "eusc-de-east-1", "b", "p", []string{"get"}, []string{`"arn:aws-eusc:s3:::b/p/*"`}},
+		{
+			"directory bucket, to read", "us-west-2", "b--usw2-az1--x-s3", "p",
+			[]string{"get", "list"},
+			[]string{`"s3express:CreateSession"`, `"arn:aws:s3express:*:*:bucket/b--usw2-az1--x-s3"`, `"s3express:SessionMode": "ReadOnly"`},
+		},
+		{
+			"directory bucket, to delete", "us-west-2", "b--usw2-az1--x-s3", "p",
+			[]string{"list", "delete"},
+			[]string{`"Resource": "arn:aws:s3express:*:*:bucket/b--usw2-az1--x-s3"` + "\n    }\n  ]\n}"},
+		},
+		{"each once", "", "b", "p", []string{"put", "get", "put"}, []string{"\"Action\": [\n        \"s3:GetObject\",\n        \"s3:PutObject\"\n      ]"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st, err := s3store.New(s3.New(s3.Options{Region: c.region}), c.bucket, &s3store.Options{Prefix: c.prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			document, err := st.Policy(c.operations...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !json.Valid([]byte(document)) {
+				t.Error("it is not JSON")
+			}
+			for _, want := range c.want {
+				if strings.Count(document, want) == 0 {
+					t.Errorf("it lacks %s", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(document)
+			}
+		})
+	}
+}
+
+// The keys that a policy names are those below its prefix, and no others.
+func TestPolicyNamesItsPrefix(t *testing.T) {
+	for _, prefix := range []string{"p", "a*", "a?b", "${aws:username}", "$", "é"} {
+		st, err := s3store.New(s3.New(s3.Options{}), "b", &s3store.Options{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := st.Policy("get")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &judge{identity: parse(t, document)}
+		for key, want := range map[string]bool{prefix + "/k": true, prefix + "/": true, prefix + "k": false, "a/b/k": false, "axb/k": false, "ab/k": false, "user/k": false} {
+			if j.allows("arn:aws:s3:::b/"+key, nil, "s3:GetObject") != want || j.allows("arn:aws:s3:::b", map[string]string{"s3:prefix": key}, "s3:ListBucket") != want {
+				t.Errorf("the policy of %q allows %q: %t", prefix, key, !want)
+			}
+		}
+	}
+}
+
+func TestPolicyRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		bucket, says string
+		operations   []string
+	}{
+		"no operation":      {"b", "no operations", nil},
+		"unknown operation": {"b", `unknown operation "head"; there are get, put, list, delete, large`, []string{"get", "head"}},
+		"access point":      {"arn:aws:s3:us-west-2:123456789012:accesspoint/a", "is an access point", []string{"get"}},
+		"alias of one":      {"a-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias", "is an access point", []string{"get"}},
+		"one of a zone":     {"a--usw2-az1--xa-s3", "is an access point", []string{"get"}},
+	} {
+		st, err := s3store.New(s3.New(s3.Options{}), c.bucket, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := st.Policy(c.operations...)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), c.says) || document != "" {
+			t.Errorf("%s: %q, %v", name, document, err)
+		}
+	}
+}

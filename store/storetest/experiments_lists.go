@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// listed are names whose byte order is not that of words or numbers.
+var listed = []string{"b", "a", "B", "A", "10", "9", "a-b", "a.b", "a b", "ab", "é", "a~", "0000000042.json", "0000000041.json"}
+
+func (s *survey) listing() (Result, string, error) {
+	var want []string
+	for _, name := range listed {
+		if _, err := s.write(s.a, "list/"+name, s.body(), store.IfAbsent()); err != nil {
+			return Unknown, "", err
+		}
+		want = append(want, "list/"+name)
+	}
+	slices.Sort(want)
+	for _, look := range []struct{ prefix, after string }{{"list/", ""}, {"list/a", ""}, {"list/", "list/a"}} {
+		entries, err := s.list(s.b, look.prefix, look.after)
+		switch {
+		case errors.Is(err, store.ErrUnordered):
+			return Bad, err.Error(), nil
+		case err != nil:
+			return denied(err, "list")
+		}
+		var got, expected []string
+		for _, e := range entries {
+			got = append(got, e.Key)
+		}
+		for _, key := range want {
+			if strings.HasPrefix(key, look.prefix) && key > look.after {
+				expected = append(expected, key)
+			}
+		}
+		if !slices.Equal(got, expected) {
+			return Bad, fmt.Sprintf("of what begins with %q and comes after %q it lists %q, not %q", look.prefix, look.after, got, expected), nil
+		}
+	}
+	for _, name := range listed {
+		if err := s.remove(s.a, "list/"+name); err != nil {
+			return Unknown, "", err
+		}
+	}
+	return OK, "in byte order, from where it is told to", nil
+}
+
+// fresh is how often a listing, and reads how often a read must show what was written
+// the moment before over other connections.
+const (
+	fresh = 25
+	reads = 200
+)
+
+func (s *survey) freshListings() (Result, string, error) {
+	for n := range fresh {
+		key := fmt.Sprintf("fresh/%02d", n)
+		made, err := s.write(s.a, key, s.body(), store.IfAbsent())
+		if err != nil {
+			return Unknown, "", err
+		}
+		entries, err := s.list(s.b, "fresh/", "")
+		switch {
+		case err != nil:
+			return Unknown, "", err
+		case len(entries) != 1 || entries[0].Key != key:
+			return Bad, fmt.Sprintf("the listing %d of %d did not show what had just been written, or more", n+1, fresh), nil
+		case entries[0].Version != made.Version:
+			return Bad, fmt.Sprintf("it lists version %s of an object of version %s", entries[0].Version, made.Version), nil
+		}
+		if err = s.remove(s.a, key); err != nil {
+			return Unknown, "", err
+		}
+		if entries, err = s.list(s.b, "fresh/", ""); err != nil {
+			return Unknown, "", err
+		} else if len(entries) > 0 {
+			return Bad, fmt.Sprintf("the listing %d of %d showed what had just been deleted", n+1, fresh), nil
+		}
+	}
+	return OK, fmt.Sprintf("%d writes and %[1]d deletes", fresh), nil
+}
+
+func (s *survey) freshReads() (Result, string, error) {
+	// Over several keys: some stores take one write of a key in a second.
+	const keys = 40
+	for n := range reads {
+		writer, reader := s.either(n), s.either(n+1)
+		key := fmt.Sprintf("read-%d", n%keys)
+		o, err := s.object(key)
+		if err != nil {
+			return Unknown, "", err
+		}
+		now, err := s.write(writer, key, s.body(), store.IfMatch(o.Version))
+		if err != nil {
+			return Unknown, "", err
+		}
+		if o, err = s.read(reader, key, ""); err != nil {
+			return Unknown, "", err
+		}
+		if o.Version != now.Version {
+			return Bad, fmt.Sprintf("read %d of %d showed an older version", n+1, reads), nil
+		}
+	}
+	for n := range reads / 10 {
+		// Who has just been told that there is nothing must not be told so again.
+		key := fmt.Sprintf("appears-%d", n)
+		_, before := s.read(s.b, key, "")
+		if _, err := s.write(s.a, key, s.body(), store.IfAbsent()); err != nil {
+			return Unknown, "", err
+		}
+		switch _, after := s.read(s.b, key, ""); {
+		case errors.Is(after, store.ErrNotExist):
+			return Bad, fmt.Sprintf("an object that had just been written did not exist (before it was said: %v)", before), nil
+		case after != nil:
+			return Unknown, "", after
+		}
+		if err := s.remove(s.a, key); err != nil {
+			return Unknown, "", err
+		}
+	}
+	return OK, fmt.Sprintf("%d writes over other objects and %d where nothing was", reads, reads/10), nil
+}

@@ -1,0 +1,541 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// few makes a probe short, where races are not what matters.
+var few = &ProbeOptions{Races: 40}
+
+func probed(t *testing.T, st store.Store, opts *ProbeOptions) *Report {
+	t.Helper()
+	r, err := Probe(t.Context(), st, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// empty fails unless there is nothing in the store.
+func empty(t *testing.T, st store.Store) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), "", "") {
+		t.Errorf("left behind: %q, %v", e.Key, err)
+	}
+}
+
+// A good store is good for everything, in no more requests than were announced, all of
+// them counted, and is left as it was.
+func TestProbeOfAGoodStore(t *testing.T) {
+	st := faultstore.Wrap(memstore.New(), nil)
+	var told []Finding
+	r := probed(t, st, &ProbeOptions{OnFinding: func(f Finding) { told = append(told, f) }})
+	for _, v := range r.Verdicts {
+		if !v.Safe || len(v.Why) > 0 {
+			t.Errorf("%s: %v", v.Use, v.Why)
+		}
+	}
+	if len(r.Verdicts) != len(Uses()) || len(r.Findings) != len(experiments) || !slices.Equal(told, r.Findings) {
+		t.Errorf("%d verdicts, %d findings, %d told", len(r.Verdicts), len(r.Findings), len(told))
+	}
+	c := st.Counts()
+	if want := (Requests{Get: c.Get, Put: c.Put, List: c.List, Delete: c.Delete}); r.Requests != want {
+		t.Errorf("counted %+v; it was %+v", r.Requests, want)
+	}
+	if n := r.Requests.Total(); n > r.Limit || n < r.Limit/2 || r.Limit != (*ProbeOptions)(nil).Requests() {
+		t.Errorf("%d requests, with a limit of %d", n, r.Limit)
+	}
+	if r.Left != 0 || r.TTL.Suggested.Duration() != 15*time.Second || r.TTL.Least.Duration() != time.Second {
+		t.Errorf("left %d, TTL %+v", r.Left, r.TTL)
+	}
+	empty(t, st)
+}
+
+// overlook carries out the writes of a kind without their conditions.
+func overlook(kind func(store.Condition) bool) func(*broken) {
+	return func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if !kind(only) {
+				return b.Store.Put(ctx, key, body, only)
+			}
+			return b.force(ctx, key, body)
+		}
+	}
+}
+
+func updates(c store.Condition) bool { return !c.Absent() }
+
+// shifted is a store whose times were changed.
+func shifted(change func(*store.Object)) func(*broken) {
+	return getThen(func(_ string, o *store.Object, err error) (*store.Object, error) {
+		if o != nil {
+			change(o)
+		}
+		return o, err
+	})
+}
+
+// lag is a store of which each reader sees what was there one write before.
+func lag(b *broken) {
+	var mu sync.Mutex
+	was := map[string]*store.Object{}
+	b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		before, _ := b.Store.Get(ctx, key, "")
+		o, err := b.Store.Put(ctx, key, body, only)
+		if err == nil && before != nil && strings.Contains(key, "/read-") {
+			was[key] = before
+		}
+		return o, err
+	}
+	b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o := was[key]; o != nil {
+			return o, nil
+		}
+		return b.Store.Get(ctx, key, unless)
+	}
+}
+
+// Each way to be broken is found, by its name, and rules out what rests on it.
+var ailments = []struct {
+	name    string
+	apply   func(*broken)
+	finding string
+	unfit   string // one of the uses
+	fit     string // one that does not rest on it, or ""
+}{
+	{"makes up objects", getThen(func(key string, o *store.Object, err error) (*store.Object, error) {
+		if errors.Is(err, store.ErrNotExist) {
+			return &store.Object{Key: key, Version: "none"}, nil
+		}
+		return o, err
+	}), canRead, "object", ""},
+	{"refuses to create", putThen(func(_ context.Context, key string, _ *store.Object, _ error) (*store.Object, error) {
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+	}), canCreate, "object", ""},
+	{"ignores IfAbsent", overlook(store.Condition.Absent), createOver, "epochs", ""},
+	{"ignores IfMatch", overlook(updates), updateStale, "object", "epochs"},
+	{"knows no IfMatch", func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if !only.Absent() {
+				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, canUpdate, "object", ""},
+	{"updates what is not there", func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if _, there := b.now(key); !there {
+				return b.force(ctx, key, body)
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, updateAbsent, "object", "epochs"},
+	{"updates what was deleted", func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if strings.HasSuffix(key, "/gone") {
+				return b.force(ctx, key, body)
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, updateGone, "object", "marker"},
+	{"brings versions back", func(b *broken) {
+		const two = 2
+		b.put = func(ctx context.Context, key string, body []byte, _ store.Condition) (*store.Object, error) {
+			o, err := b.force(ctx, key, body)
+			if o != nil {
+				o.Version = store.Version(fmt.Sprint(int(o.Version[len(o.Version)-1]) % two))
+			}
+			return o, err
+		}
+		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, unless)
+			if o != nil {
+				o.Version = store.Version(fmt.Sprint(int(o.Version[len(o.Version)-1]) % two))
+			}
+			return o, err
+		}
+	}, newVersions, "object", ""},
+	{"does not delete", func(b *broken) {
+		b.delete = func(context.Context, string) error { return nil }
+	}, canDelete, "marker", ""},
+	{"keeps deleted keys taken", func(b *broken) {
+		var gone sync.Map
+		b.delete = func(ctx context.Context, key string) error {
+			gone.Store(key, true)
+			return b.Store.Delete(ctx, key)
+		}
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if _, taken := gone.Load(key); taken && strings.HasSuffix(key, "/deleted") {
+				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, afterDelete, "marker", "epochs"},
+	{"lists in no order", listThen(func(all []store.Entry) []store.Entry {
+		slices.Reverse(all)
+		return all
+	}), canList, "epochs", "object"},
+	{"lists late", func(b *broken) {
+		b.list = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			if strings.HasSuffix(prefix, "fresh/") {
+				prefix += "nothing"
+			}
+			return b.Store.List(ctx, prefix, after)
+		}
+	}, listsCurrent, "fence.Log", "fence.Object"},
+	{"reads what was before the last write", lag, readsCurrent, "object", ""},
+	{"denies what was just written", func(b *broken) {
+		var asked sync.Map
+		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, unless)
+			if strings.HasSuffix(key, "/appears-0") {
+				if errors.Is(err, store.ErrNotExist) {
+					asked.Store(key, true)
+				} else if _, again := asked.LoadAndDelete(key); again {
+					return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
+				}
+			}
+			return o, err
+		}
+	}, readsCurrent, "epochs", ""},
+	{"lets both win a race of creates", both(store.Condition.Absent), raceCreate, "epochs", ""},
+	{"lets both win a race of updates", both(updates), raceUpdate, "object", "epochs"},
+	{"refuses both of a race", func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if strings.Contains(key, "/race-") {
+				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, raceCreate, "object", ""},
+	{"has no Date", shifted(func(o *store.Object) { o.Date = time.Time{} }), tellsTime, "fast start", "object"},
+	{"has no Last-Modified", shifted(func(o *store.Object) { o.LastModified = time.Time{} }), tellsTime, "fast start", "object"},
+	{"makes objects older", shifted(func(o *store.Object) { o.LastModified = o.LastModified.Add(-trust - time.Second) }), tellsAge, "fast start", "object"},
+}
+
+// both lets both of two writes at a time win, in lanes and races.
+func both(kind func(store.Condition) bool) func(*broken) {
+	return func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if kind(only) && (strings.Contains(key, "/race-") || strings.Contains(key, "/lane-") && updates(only)) {
+				return b.force(ctx, key, body)
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}
+}
+
+func TestProbeFindsWhatIsBroken(t *testing.T) {
+	for _, a := range ailments {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			b := &broken{Store: memstore.New()}
+			a.apply(b)
+			r := probed(t, bare{b}, few)
+			f := r.Finding(a.finding)
+			if f.Result != Bad || f.Detail == "" {
+				t.Errorf("%+v", f)
+			}
+			err := r.Proves(r.Store, a.unfit)
+			if !errors.Is(err, ErrUnproven) || !strings.Contains(err.Error(), a.finding) && !strings.Contains(err.Error(), "not tried") {
+				t.Errorf("%s: %v", a.unfit, err)
+			}
+			if a.fit != "" && r.Proves(r.Store, a.fit) != nil {
+				t.Error(r.Proves(r.Store, a.fit))
+			}
+			if t.Failed() {
+				for _, f := range r.Findings {
+					t.Logf("%+v", f)
+				}
+			}
+		})
+	}
+}
+
+// Everything that a verdict rests on is made to fail by one of the above, or by the test
+// of clocks.
+func TestEveryNeedIsDefended(t *testing.T) {
+	for _, use := range uses {
+		for _, need := range use.needs {
+			found := need == clockRate
+			for _, a := range ailments {
+				found = found || a.finding == need
+			}
+			if !found {
+				t.Errorf("%s rests on %q, which nothing here breaks", use.name, need)
+			}
+		}
+	}
+}
+
+// rare is a store in which about one race in 500 goes wrong: one write in 500, of those
+// of a kind, is carried out without its condition.
+func rare(random *rand.Rand, kind func(store.Condition) bool) *broken {
+	var mu sync.Mutex
+	b := &broken{Store: memstore.New()}
+	b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		mu.Lock()
+		slip := kind(only) && random.IntN(500) == 0
+		mu.Unlock()
+		if slip {
+			return b.force(ctx, key, body)
+		}
+		return b.Store.Put(ctx, key, body, only)
+	}
+	return b
+}
+
+// A store in which one race in 500 goes wrong is noticed, nearly always.
+func TestOneRaceIn500(t *testing.T) {
+	rounds := 100
+	if testing.Short() {
+		rounds = 20
+	}
+	for _, c := range []struct {
+		name  string
+		kind  func(store.Condition) bool
+		least int // of a hundred
+	}{
+		// By chance 99.8 of a hundred, and 95.
+		{"any", store.Condition.Valid, 90},
+		{"creates", store.Condition.Absent, 80},
+		{"updates", updates, 80},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			caught := 0
+			for seed := range rounds {
+				r, err := Probe(t.Context(), bare{rare(rand.New(rand.NewPCG(uint64(seed), 0)), c.kind)}, nil)
+				if err != nil || r.Proves(r.Store, "object") != nil {
+					caught++
+				}
+			}
+			t.Logf("%d of %d caught", caught, rounds)
+			if caught*100 < c.least*rounds {
+				t.Errorf("only %d of %d were caught", caught, rounds)
+			}
+		})
+	}
+}
+
+// What a network does is no fault of the store's conditions.
+func TestProbeOverABadNetwork(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			st := faultstore.Wrap(memstore.New(), &faultstore.Options{Seed: seed, Faults: []faultstore.Fault{
+				{Kind: faultstore.Throttled, Probability: 0.01},
+				{Kind: faultstore.Conflict, Probability: 0.02},
+				{Kind: faultstore.LostAnswer, Probability: 0.02},
+				{Kind: faultstore.LostRequest, Probability: 0.02},
+				{Kind: faultstore.LateLanding, Probability: 0.005, Delay: time.Second},
+			}})
+			defer st.Close()
+			r := probed(t, st, few)
+			for _, f := range r.Findings {
+				if f.Result == Bad {
+					t.Errorf("seed %d: %+v", seed, f)
+				}
+			}
+			if f := r.Finding(trouble); f.Result != Note || !strings.Contains(f.Detail, "conflicting") {
+				t.Errorf("seed %d: %+v", seed, f)
+			}
+			if r.Requests.Total() > r.Limit {
+				t.Errorf("seed %d: %d requests of %d", seed, r.Requests.Total(), r.Limit)
+			}
+		})
+	}
+}
+
+// However early a probe is interrupted, it leaves nothing behind and claims nothing.
+func TestProbeInterrupted(t *testing.T) {
+	for n := 1; n < 400; n += 1 + n/10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		st := &broken{Store: memstore.New()}
+		var calls atomic.Int64
+		st.put = func(putCtx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if calls.Add(1) == int64(n) {
+				cancel()
+			}
+			if putCtx.Err() != nil {
+				t.Error("a write is cut off, and may land later")
+			}
+			return st.Store.Put(putCtx, key, body, only)
+		}
+		r, err := Probe(ctx, bare{st}, few)
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("after %d writes of %d: %v", n, calls.Load(), err)
+		}
+		if slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v.Use == "object" && v.Safe }) {
+			t.Errorf("after %d writes: it claims that the store is safe", n)
+		}
+		empty(t, st)
+	}
+}
+
+// denies is a store that denies one operation.
+func denies(op string) *broken {
+	b := &broken{Store: memstore.New()}
+	no := func(key string) error { return &store.Error{Op: op, Key: key, Kind: store.ErrDenied} }
+	switch op {
+	case "put":
+		b.put = func(_ context.Context, key string, _ []byte, _ store.Condition) (*store.Object, error) {
+			return nil, no(key)
+		}
+	case "get":
+		b.get = func(_ context.Context, key string, _ store.Version) (*store.Object, error) { return nil, no(key) }
+	case "list":
+		b.list = func(_ context.Context, prefix, _ string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, no(prefix)) }
+		}
+	case "delete":
+		b.delete = func(_ context.Context, key string) error { return no(key) }
+	}
+	return b
+}
+
+func TestProbeDenied(t *testing.T) {
+	for _, op := range []string{"put", "get"} {
+		if r, err := Probe(t.Context(), bare{denies(op)}, few); !errors.Is(err, store.ErrDenied) {
+			t.Errorf("%s is denied: %v, %v", op, r, err)
+		}
+	}
+	r := probed(t, bare{denies("list")}, few)
+	if f := r.Finding(canList); f.Result != Unknown || r.Proves(r.Store, "object") != nil || r.Proves(r.Store, "epochs") == nil {
+		t.Errorf("list is denied: %+v, %+v", f, r.Verdicts)
+	}
+	// Without the right to delete the probe leaves few objects, and says so.
+	b := denies("delete")
+	r = probed(t, bare{b}, few)
+	n := 0
+	for _, err := range b.Store.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if f := r.Finding(canDelete); f.Result != Unknown || r.Left != n || n == 0 || n > 20 || r.Proves(r.Store, "object") == nil {
+		t.Errorf("delete is denied: %+v, %d of %d left, %+v", f, r.Left, n, r.Verdicts)
+	}
+}
+
+func TestReports(t *testing.T) {
+	r := probed(t, memstore.New(), few)
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadReport(bytes.NewReader(text))
+	if err != nil || again.Proves(r.Store, "object") != nil {
+		t.Errorf("%v, %+v", err, again)
+	}
+	for _, bad := range []string{"", "{}", `{"format":2}`, `{"format":1,"store":"s3://b"}`, "[]"} {
+		if got, err := ReadReport(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q was read: %+v", bad, got)
+		}
+	}
+	r.Store = "s3://bucket/locks?endpoint=http%3A%2F%2Fhost"
+	for name, proves := range map[string]bool{
+		r.Store: true,
+		"s3://bucket/locks/team?endpoint=http%3A%2F%2Fhost":                true,
+		"s3://bucket/locksmith?endpoint=http%3A%2F%2Fhost":                 false,
+		"s3://bucket?endpoint=http%3A%2F%2Fhost":                           false,
+		"s3://bucket/locks":                                                false,
+		"s3://other/locks?endpoint=http%3A%2F%2Fhost":                      false,
+		"s3://bucket/locks?endpoint=http%3A%2F%2Fhost&unquoted_etags=true": false,
+		"mem://bucket/locks?endpoint=http%3A%2F%2Fhost":                    false,
+	} {
+		if err := r.Proves(name, "object"); (err == nil) != proves {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.Proves(r.Store, "chess"); !errors.Is(err, ErrUnproven) {
+		t.Error(err)
+	}
+}
+
+// The store's clock is found to be where it is and as fast as it is, from answers in
+// whole seconds; the truth always lies within what is said.
+func TestClocks(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		offset := time.Duration(random.Int64N(int64(time.Hour))) - 30*time.Minute
+		rate := 0.8 + 0.4*random.Float64()
+		begin := time.Now()
+		var s samples
+		for at := time.Duration(0); at < 20*time.Second; at += time.Duration(random.Int64N(int64(20 * time.Millisecond))) {
+			sent := begin.Add(at)
+			received := sent.Add(time.Duration(random.Int64N(int64(30 * time.Millisecond))))
+			between := sent.Add(time.Duration(random.Int64N(int64(received.Sub(sent)) + 1)))
+			theirs := begin.Add(offset).Add(time.Duration(rate * float64(between.Sub(begin))))
+			s.add("get", sent, received, theirs.Round(0).Truncate(time.Second))
+		}
+		c := s.clock()
+		if c.Resolution.Duration() != time.Second {
+			t.Fatalf("%+v", c)
+		}
+		if rate < c.RateFrom-1e-6 || rate > c.RateTo+1e-6 || c.RateTo-c.RateFrom > 0.3 {
+			t.Errorf("the rate is %f, and not between %f and %f", rate, c.RateFrom, c.RateTo)
+		}
+	}
+}
+
+// Where the clock runs as fast as ours, its offset is known to the milliseconds.
+func TestClockOffset(t *testing.T) {
+	begin := time.Now()
+	const offset = 1234 * time.Millisecond
+	var s samples
+	for at := time.Duration(0); at < 5*time.Second; at += 3 * time.Millisecond {
+		sent := begin.Add(at)
+		s.add("get", sent, sent.Add(2*time.Millisecond), sent.Add(offset+time.Millisecond).Round(0).Truncate(time.Second))
+	}
+	c := s.clock()
+	if c.OffsetFrom.Duration() > offset || c.OffsetTo.Duration() < offset || c.OffsetTo-c.OffsetFrom > 10_000 || c.Contradiction != 0 {
+		t.Errorf("%+v", c)
+	}
+	// A cached clock contradicts itself.
+	late := begin.Add(5 * time.Second)
+	s.add("get", late, late.Add(time.Millisecond), late.Add(offset-2*time.Second).Round(0).Truncate(time.Second))
+	if c = s.clock(); c.Contradiction.Duration() < time.Second/2 {
+		t.Errorf("%+v", c)
+	}
+	if new(samples).clock() != nil {
+		t.Error("a clock without answers")
+	}
+}
+
+// A machine whose clock is too fast must not hold locks.
+func TestFastClockIsBad(t *testing.T) {
+	for rate, want := range map[float64]Result{0.85: Bad, 0.99: OK, 1: OK, 1.01: OK, 1.2: Bad} {
+		s := &survey{report: &Report{}}
+		begin := time.Now()
+		for at := time.Duration(0); at < 30*time.Second; at += 5 * time.Millisecond {
+			sent := begin.Add(at)
+			s.samples.add("get", sent, sent.Add(time.Millisecond), begin.Add(time.Duration(rate*float64(at))).Round(0).Truncate(time.Second))
+		}
+		if got, detail, err := s.clock(); got != want || err != nil {
+			t.Errorf("rate %v: %s, %s, %v", rate, got, detail, err)
+		}
+	}
+}
