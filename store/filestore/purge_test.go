@@ -21,7 +21,8 @@ func TestPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := st.Purge(t.Context(), "scratch"); n != 0 || err != nil {
+	n, err := st.Purge(t.Context(), "scratch")
+	if n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	if _, err = os.Stat(dir + "/scratch"); !errors.Is(err, os.ErrNotExist) {

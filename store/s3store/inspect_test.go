@@ -47,7 +47,8 @@ func TestInspection(t *testing.T) {
 					t.Errorf("there are %s", set.Value)
 				}
 			}
-			if requests, err := look.Purge(ctx, "scratch"); err != nil || requests < 2 {
+			requests, err := look.Purge(ctx, "scratch")
+			if err != nil || requests < 2 {
 				t.Errorf("%d requests, %v", requests, err)
 			}
 			out, err := server.Client().ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &bucket})
