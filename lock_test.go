@@ -880,3 +880,58 @@ func TestAbandonedLease(t *testing.T) {
 		release(t, acquire(t, newLock(t, st, nil)))
 	})
 }
+
+// asks is a proof that notes what it is asked, and says no to one use.
+type asks struct {
+	no   string
+	uses []string
+}
+
+var errNoProof = errors.New("nobody has shown that")
+
+func (a *asks) Proves(storeName, use string) error {
+	a.uses = append(a.uses, storeName+" "+use)
+	if use == a.no {
+		return errNoProof
+	}
+	return nil
+}
+
+// TestProof: where a proof is asked for, it decides, before anything is sent, on the layout
+// and on what else the guarantee would rest on.
+func TestProof(t *testing.T) {
+	st := newStore()
+	for _, c := range []struct {
+		no   string
+		fast bool
+		fail bool
+		uses []string
+	}{
+		{"", false, false, []string{"epochs"}},
+		{"epochs", false, true, []string{"epochs"}},
+		{"epochs", true, true, []string{"epochs"}},
+		{"fast start", false, false, []string{"epochs"}},
+		{"fast start", true, true, []string{"epochs", "fast start"}},
+		{"", true, false, []string{"epochs", "fast start"}},
+	} {
+		a := &asks{no: c.no}
+		_, err := leasehold.NewElection(st, "k", &leasehold.ElectionOptions{Layout: leasehold.LayoutEpochs, FastStart: c.fast, Proof: a})
+		if errors.Is(err, errNoProof) != c.fail || err != nil != c.fail {
+			t.Errorf("%+v: %v", c, err)
+		}
+		var want []string
+		for _, use := range c.uses {
+			want = append(want, st.String()+" "+use)
+		}
+		if !slices.Equal(a.uses, want) {
+			t.Errorf("%+v: it was asked for %q", c, a.uses)
+		}
+	}
+	a := &asks{no: "marker"}
+	if _, err := leasehold.NewLock(st, "k", &leasehold.LockOptions{Layout: leasehold.LayoutMarker, Proof: a}); !errors.Is(err, errNoProof) {
+		t.Error(err)
+	}
+	if c := st.Counts(); c != (faultstore.Counts{}) {
+		t.Errorf("%+v requests were made", c)
+	}
+}

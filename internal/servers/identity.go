@@ -30,11 +30,7 @@ func StartIAM(t testing.TB, name string) *Server {
 	if name != "versitygw" {
 		return Start(t, name)
 	}
-	skipLeftOut(t, name)
-	path, err := Binary(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := binary(t, name)
 	// Identities and policies are kept by a process of their own, which the gateway asks
 	// over a socket.
 	dir, err := os.MkdirTemp("", "iam") //nolint:usetesting // the path of a socket may have about 100 bytes, and t.TempDir is named after the test

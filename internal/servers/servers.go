@@ -84,14 +84,21 @@ func Start(t testing.TB, name string) *Server {
 		s.Name, s.Endpoint = name, StartProxy(t, s.Endpoint, &ProxyOptions{DropIfMatch: true}).Endpoint
 		return s
 	}
+	path := binary(t, name)
+	return start(t, name, listsBuckets, func(port *port, dir string) command {
+		return pinned[name].command(path, port.addr, dir)
+	})
+}
+
+// binary is Binary for a test, which is skipped if the server is left out.
+func binary(t testing.TB, name string) string {
+	t.Helper()
 	skipLeftOut(t, name)
 	path, err := Binary(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, name, listsBuckets, func(port *port, dir string) command {
-		return pinned[name].command(path, port.addr, dir)
-	})
+	return path
 }
 
 // StartS3rver starts s3rver, which ignores every condition of a write: the

@@ -16,11 +16,7 @@ func StartVersioned(t testing.TB, name string) *Server {
 	if name != "versitygw" {
 		return Start(t, name)
 	}
-	skipLeftOut(t, name)
-	path, err := Binary(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := binary(t, name)
 	return start(t, name, listsBuckets, func(port *port, dir string) command {
 		past := dir + "-versions"
 		if err := os.MkdirAll(past, 0o755); err != nil {
