@@ -25,6 +25,7 @@ type town struct {
 	mu     sync.Mutex
 	places map[string]*place
 	asked  atomic.Int64
+	open   atomic.Int64  // questions that wait for their answer
 	delay  time.Duration // of each answer
 	bend   func(leasehold.Leadership) leasehold.Leadership
 }
@@ -50,7 +51,9 @@ func (w *town) Ask(ctx context.Context, address string, q leasehold.Question) (l
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(p.ctx, stop)() //nolint:contextcheck // its end is that of the place
+	w.open.Add(1)
 	said, err := p.election.Attend(ctx, q)
+	w.open.Add(-1)
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
@@ -152,6 +155,9 @@ func TestPeersHandOver(t *testing.T) {
 				all := w.settlers(t, 5, 0)
 				for round := range 4 {
 					time.Sleep(time.Minute)
+					for w.open.Load() < int64(len(all)-1) {
+						time.Sleep(10 * time.Millisecond) // who is about to ask anew cannot be named
+					}
 					_, leader := leaders(all)
 					if leader != all[round] {
 						t.Fatalf("round %d: the leader is %v", round, leader.Status().Holder)

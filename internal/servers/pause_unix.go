@@ -7,11 +7,14 @@ import (
 	"testing"
 )
 
-// Pause freezes the server (SIGSTOP): connections stay open and nothing is
-// answered. It must be running.
+// Pause freezes the server (SIGSTOP), and returns when it does nothing any more:
+// connections stay open and nothing is answered. It must be running.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	s.signal(t, syscall.SIGSTOP)
+	if err := stopped(s.proc.cmd.Process.Pid); err != nil {
+		t.Fatalf("%s: wait until it has stopped: %v", s.Name, err)
+	}
 }
 
 // Resume lets a paused server go on (SIGCONT) with the requests that it has

@@ -1,11 +1,24 @@
 package servers
 
 import (
+	"errors"
 	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// stopped waits until a stop has reached all threads of the child, which takes a while
+// where there is much to do.
+func stopped(pid int) error {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
 
 // startTied starts the process so that the kernel kills it when the test
 // process dies, however it dies.

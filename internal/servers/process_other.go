@@ -2,7 +2,23 @@
 
 package servers
 
-import "os/exec"
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stopped waits until a stop has reached the child.
+func stopped(pid int) error {
+	for {
+		state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output() //nolint:noctx // it takes a moment
+		if err != nil || strings.HasPrefix(string(state), "T") {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // startTied starts the process. Only Linux can tie its life to ours; elsewhere
 // a server outlives a test process that is killed.
