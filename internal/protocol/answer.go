@@ -12,9 +12,13 @@ func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 	}
 	c.contacted, c.readErrs, c.writeErrs = true, 0, 0
 	c.sent.record.Epoch = ev.Epoch
-	if c.answered == releasing {
+	switch c.answered {
+	case releasing:
 		c.observe(c.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
+		return
+	case reaping:
+		c.observe(c.sent.record, ev.Version, now.Clock)
 		return
 	}
 	c.adopt(c.sent, ev.Version, now, out)
@@ -33,11 +37,14 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 	}
 	switch c.phase {
 	case clear:
-		c.attempts = nil
+		if !c.bound() { // else an earlier one may have landed, and its session goes on
+			c.attempts = nil
+		}
 		if c.want != nothing {
 			c.fail(ev.Err, now, out)
 		}
 	case freeing:
+		c.abandon(out)
 		c.released(ev.Err, out)
 	case held, lost:
 		// No short cut: what forbids the renewal may pass, and until the
@@ -85,6 +92,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 		c.fail(ev.Err, now, out)
 	}
 	if c.phase == freeing && ev.Fatal {
+		c.abandon(out)
 		c.released(ev.Err, out)
 	}
 }
@@ -109,7 +117,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	}
 	c.settle(ev.Version)
 	c.observe(ev.Record, ev.Version, now.Clock)
-	if c.cfg.FastStart && ev.Age >= Stale(ev.Record.TTL) {
+	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
 		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
 	}
 	c.writeErrs = 0
@@ -149,7 +157,12 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		return // the record is ours, to be freed; the lease is over
 	}
 	c.lease, c.deadline = a.record, a.t0+Validity(a.record.TTL)
-	switch late := now.Clock > a.t0+a.record.TTL/2; {
+	late := now.Clock > a.t0+a.record.TTL/2
+	if a.record.Session != "" {
+		c.deadline, late = never, false // the session's clock says how long it is valid (rule D4)
+	}
+	late = late || a.record.Session != c.session
+	switch {
 	case c.phase == held:
 		c.due = a.t0 + Renewal(a.record.TTL)
 		out.add(Renewed{})
@@ -169,6 +182,9 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		c.phase, c.want = held, nothing
 		c.leases(a.t0)
 		c.due = a.t0 + Renewal(a.record.TTL)
+		if a.record.Session != "" {
+			c.due = never
+		}
 		out.add(Granted{})
 	}
 }

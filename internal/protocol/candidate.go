@@ -39,6 +39,13 @@ type Config struct {
 	// Sweep is set none is taken over either: its record must be gone first.
 	WriteOnce, Sweep bool
 
+	// Fresh: the object must not exist yet, so a name is used once (rule D1).
+	Fresh bool
+	// Reaper: the candidate does not want the lock, but that nobody holds it any more.
+	// Where it would take the lock over it frees it (rule D3), and an acquisition is
+	// answered by Over.
+	Reaper bool
+
 	// FastStart lets the candidate take over without waiting when the store's
 	// own clock says that the record is old enough.
 	FastStart bool
@@ -64,6 +71,7 @@ var (
 	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
 	ErrGivenUp   = errors.New("its holder gave it up")
 	ErrTooLate   = errors.New("too little was left of the lease to delete its object, which is left to expire")
+	ErrUsed      = errors.New("an object of that name exists already")
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
 )
 
@@ -97,6 +105,7 @@ const (
 	claiming
 	renewing
 	releasing
+	reaping
 )
 
 // attempt is a write that has landed, or may land, or may yet land. What the
@@ -152,6 +161,8 @@ type Candidate struct {
 	pace      pace          // of looking at what another holds
 	talk      talk          // with the leader itself
 	watching  bool          // look, even if nobody wants the lock
+	session   string        // that the lease is under, or the acquisition wants it under; empty: none
+	over      string        // a session that is known to be over, the last one
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
 	told      Record        // the holder that Waiting told of
@@ -292,6 +303,8 @@ func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	case c.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
 		c.obs.takeable = never
+	case r.Held && r.Session != "":
+		c.outlive(now)
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
 		c.obs.takeable += Patience(r.TTL) + c.spread(r.TTL/10)
@@ -320,7 +333,11 @@ func (c *Candidate) vanish(date time.Time, now Now) bool {
 	if was || !c.obs.known {
 		c.obs.takeable = now.Clock
 	}
-	if was {
+	switch {
+	case was && c.obs.record.Held && c.obs.record.Session != "":
+		c.outlive(now.Clock) // its holder does not look at the object
+		c.news = true
+	case was:
 		c.obs.takeable += Patience(c.obs.record.TTL) + c.spread(c.obs.record.TTL/10)
 		c.news = true
 	}

@@ -162,6 +162,10 @@ func (s *script) configure(words []string) {
 			s.cfg.WriteOnce = true
 		case "sweep":
 			s.cfg.Sweep = true
+		case "fresh":
+			s.cfg.Fresh = true
+		case "reaper":
+			s.cfg.Reaper = true
 		case "retries":
 			for pause := range strings.SplitSeq(value, ",") {
 				s.cfg.Retries = append(s.cfg.Retries, s.duration(pause))
@@ -180,7 +184,17 @@ func (s *script) configure(words []string) {
 func (s *script) event(name string, args []string) protocol.Event {
 	switch name {
 	case "acquire":
-		return protocol.Acquire{Wait: slices.Contains(args, "wait")}
+		e := protocol.Acquire{Wait: slices.Contains(args, "wait")}
+		if i := slices.Index(args, "under"); i >= 0 {
+			e.Session = args[i+1]
+		}
+		return e
+	case "session-over": // REASON…
+		return protocol.SessionOver{Err: errors.New(strings.Join(args, " "))}
+	case "outlived":
+		return protocol.Outlived{Session: args[0]}
+	case "nudge":
+		return protocol.Nudge{}
 	case "cancel":
 		return protocol.Cancel{}
 	case "release":
@@ -257,6 +271,8 @@ func (s *script) record(args []string) protocol.Record {
 			r.Token, _ = strconv.ParseInt(args[i+1], 10, 64)
 		case "ttl":
 			r.TTL = s.duration(args[i+1])
+		case "under":
+			r.Session = args[i+1]
 		case "successor":
 			r.Successor = args[i+1]
 		case "at":
@@ -347,6 +363,9 @@ func (s *script) show(action protocol.Action) string {
 		if a.Record.Previous > 0 {
 			text += fmt.Sprintf(", previous %d", a.Record.Previous)
 		}
+		if a.Record.Session != "" {
+			text += ", under " + a.Record.Session
+		}
 		for _, name := range slices.Sorted(maps.Keys(a.Record.Unknown)) {
 			text += ", " + name
 		}
@@ -377,6 +396,10 @@ func (s *script) show(action protocol.Action) string {
 		return "unreadable: " + a.Err.Error()
 	case protocol.Failed:
 		return "failed: " + a.Err.Error()
+	case protocol.Over:
+		return fmt.Sprintf("over: token %d, ended %q", a.Record.Token, a.Record.Ended)
+	case protocol.Orphaned:
+		return "orphaned: " + a.Session
 	case protocol.Lost:
 		return "lost: " + a.Err.Error()
 	case protocol.Released:

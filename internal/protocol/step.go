@@ -14,7 +14,12 @@ type Event interface{ event() }
 type (
 	// Acquire: the user wants the lock; with Wait, even if that takes long. The
 	// candidate answers with one Granted, Refused or Failed.
-	Acquire struct{ Wait bool }
+	Acquire struct {
+		Wait bool
+		// Session is the name of the session that the lease is to be under: it is valid,
+		// and has been confirmed to exist (rule D2). Empty: the lease is renewed by itself.
+		Session string
+	}
 	// Cancel: the user no longer waits for an acquisition.
 	Cancel struct{}
 	// Release: the user has stopped all work under the lease. The candidate
@@ -51,6 +56,14 @@ type (
 		Void    bool // nothing of it has landed, or will
 		Fatal   bool // and to try again is pointless
 	}
+	// SessionOver: the session that this candidate's lease is under, or was to be
+	// under, is over, because of Err.
+	SessionOver struct{ Err error }
+	// Outlived: a session of others is over for good (rule D3): it was closed, or
+	// killed, or does not exist.
+	Outlived struct{ Session string }
+	// Nudge: the lock may have changed, so it is worth a look.
+	Nudge struct{}
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
@@ -66,17 +79,20 @@ type (
 	Tick struct{}
 )
 
-func (Acquire) event()   {}
-func (Cancel) event()    {}
-func (Release) event()   {}
-func (Drop) event()      {}
-func (Watch) event()     {}
-func (GiveUp) event()    {}
-func (ReadDone) event()  {}
-func (WriteDone) event() {}
-func (Retune) event()    {}
-func (Heard) event()     {}
-func (Tick) event()      {}
+func (Acquire) event()     {}
+func (Cancel) event()      {}
+func (Release) event()     {}
+func (Drop) event()        {}
+func (Watch) event()       {}
+func (GiveUp) event()      {}
+func (ReadDone) event()    {}
+func (WriteDone) event()   {}
+func (SessionOver) event() {}
+func (Outlived) event()    {}
+func (Nudge) event()       {}
+func (Retune) event()      {}
+func (Heard) event()       {}
+func (Tick) event()        {}
 
 // Shown is what the answer to a Read showed.
 type Shown int
@@ -134,6 +150,11 @@ type (
 	Lost struct{ Err error }
 	// Released: the release is settled; Err says why the lock may not be free.
 	Released struct{ Err error }
+	// Over: the lock that a Reaper wanted to be over is, and this is its last record.
+	Over struct{ Record Record }
+	// Orphaned: a record that names this session of ours may be there, or may come,
+	// and nobody will free it: only the end of the session does (rule D6).
+	Orphaned struct{ Session string }
 	// Ask asks the leader at Address for its Word, which it may keep for as long
 	// as Wait while that is still Known. Waiting: the user waits for the lock.
 	Ask struct {
@@ -159,6 +180,8 @@ func (Overdue) action()    {}
 func (Unreadable) action() {}
 func (Lost) action()       {}
 func (Released) action()   {}
+func (Over) action()       {}
+func (Orphaned) action()   {}
 func (Ask) action()        {}
 func (Hush) action()       {}
 
@@ -212,8 +235,16 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.finish(reading)
 		c.readDone(ev, now, &out)
 	case WriteDone:
-		c.finish(claiming, renewing, releasing)
+		c.finish(claiming, renewing, releasing, reaping)
 		c.writeDone(ev, now, &out)
+	case SessionOver:
+		c.sessionOver(ev.Err, now, &out)
+	case Outlived:
+		c.outlived(ev.Session, now)
+	case Nudge:
+		if c.wanting() {
+			c.obs.fresh, c.due = false, now.Clock
+		}
 	case Retune:
 		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	case Heard:
@@ -245,7 +276,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.want != nothing || c.phase == held || c.phase == lost {
 		panic("protocol: Acquire while " + c.phase.String())
 	}
-	c.want = atOnce
+	c.want, c.session = atOnce, ev.Session
 	if ev.Wait {
 		c.want = eventually
 	}
@@ -336,14 +367,19 @@ func (c *Candidate) advance(now Now, out *actions) {
 func (c *Candidate) seek(now Now, out *actions) {
 	switch {
 	case c.want == nothing && len(c.attempts) > 0 && now.Clock >= c.until:
-		c.attempts = nil // should it land yet, the others wait out its TTL
+		c.abandon(out) // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
 		c.read(maxRequest, out)
 	case c.want == nothing && len(c.attempts) == 0:
 		c.overdue(now, out)
 		c.wait(now, out)
+	case c.cfg.Reaper && !c.obs.held():
+		c.want = nothing
+		out.add(Over{c.obs.record})
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
+	case c.obs.version != "" && c.cfg.Fresh:
+		c.fail(ErrUsed, now, out)
 	case now.Clock >= c.obs.takeable && !c.stuck():
 		c.overdue(now, out)
 		c.claim(now, out)
@@ -379,7 +415,12 @@ func (c *Candidate) read(timeout time.Duration, out *actions) {
 
 // claim writes a record with the next token over exactly what was seen.
 func (c *Candidate) claim(now Now, out *actions) {
+	if c.cfg.Reaper {
+		c.reap(now, out)
+		return
+	}
 	r := c.record(now)
+	r.Session = c.session
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.next(), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
 	// An answer that takes longer than half a TTL is no use: see adopt.
 	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(maxRequest, c.cfg.TTL/2)}, now, out)
@@ -389,7 +430,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 // what became of the last one.
 func (c *Candidate) keep(now Now, out *actions) {
 	left := c.deadline - now.Clock
-	if c.cfg.WriteOnce {
+	if c.cfg.WriteOnce || c.session != "" {
 		c.due = c.deadline
 		return
 	}
@@ -409,11 +450,14 @@ func (c *Candidate) keep(now Now, out *actions) {
 func (c *Candidate) free(now Now, out *actions) {
 	switch {
 	case now.Clock >= c.until:
+		c.abandon(out)
 		c.released(ErrUnsettled, out)
 	case !c.obs.fresh:
 		c.read(maxRequest, out)
-	case c.obs.version == "" || !c.obs.record.Held || !c.mine(c.obs.record):
+	case !c.obs.held() || !c.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
+	case c.obs.record.Session != "" && c.obs.record.Session == c.over:
+		c.released(nil, out) // whom it names is no more
 	case c.cfg.Tokenless && (c.deleting || c.deadline-now.Clock < c.cfg.TTL/enoughLeft):
 		// The record is deleted, and no condition would keep a delete that comes
 		// late from removing the next holder's. So none is sent when too little is
@@ -425,7 +469,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.released(ErrTooLate, out)
 	default:
 		r := c.obs.record
-		r.Held, r.WriteID, r.RenewedAt, r.ExpiresAt = false, c.writeID(), now.Wall, now.Wall
+		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writeID(), now.Wall, now.Wall
 		r.Successor = c.successor
 		timeout := min(maxRequest, Renewal(r.TTL))
 		if c.cfg.Tokenless {
@@ -456,7 +500,7 @@ func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
 	c.sent = attempt{writeID: w.Record.WriteID, expect: w.Expect, record: w.Record, t0: now.Clock}
-	if kind != releasing { // a free record needs no owner
+	if kind != releasing && kind != reaping { // a free record needs no owner
 		c.remember(c.sent)
 	}
 	c.busy = kind
