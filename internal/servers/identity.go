@@ -27,10 +27,12 @@ var IAMNames = []string{"versitygw", "minio"}
 // StartIAM is Start for one of [IAMNames], on which [Server.Restricted] makes identities.
 func StartIAM(t testing.TB, name string) *Server {
 	t.Helper()
-	if name != "versitygw" {
-		return Start(t, name)
-	}
 	path := binary(t, name)
+	if name != "versitygw" {
+		return start(t, name, assumesRoles, func(port *port, dir string) command {
+			return pinned[name].command(path, port.addr, dir)
+		})
+	}
 	// Identities and policies are kept by a process of their own, which the gateway asks
 	// over a socket.
 	dir, err := os.MkdirTemp("", "iam") //nolint:usetesting // the path of a socket may have about 100 bytes, and t.TempDir is named after the test
@@ -52,6 +54,13 @@ func StartIAM(t testing.TB, name string) *Server {
 	})
 	s.iam = iam
 	return s
+}
+
+// assumesRoles is how a server shows that it makes identities, which MinIO does a while
+// after it has begun to serve other requests.
+func assumesRoles(ctx context.Context, s *Server) error {
+	const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:*"],"Resource":["arn:aws:s3:::*"]}]}`
+	return s.assumeRole(ctx, new(Server), everything)
 }
 
 // listsUsers is how an IAM service shows that it serves requests.
