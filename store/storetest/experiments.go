@@ -58,7 +58,7 @@ var experiments = []experiment{
 	{name: canRead, vital: true, fixed: 1, run: (*survey).reading},
 	{name: canCreate, vital: true, fixed: 3, run: (*survey).creating},
 	{name: "settings", fixed: settings, run: (*survey).settings}, // early, to know how to clean up
-	{name: canDelete, fixed: 3, after: []string{canCreate}, run: (*survey).deleting},
+	{name: canDelete, fixed: 5, after: []string{canCreate}, run: (*survey).deleting},
 	{name: createOver, fixed: 2 + 2*repeats, after: []string{canCreate}, run: (*survey).creatingOver},
 	{name: canUpdate, fixed: 4, after: []string{canCreate}, run: (*survey).updating},
 	{name: newVersions, fixed: 2 * repeats, after: []string{canUpdate}, run: (*survey).changing},
@@ -130,13 +130,15 @@ func (s *survey) deleting() (Result, string, error) {
 	if err := s.remove(s.a, "nothing"); err != nil {
 		return denied(err, "delete")
 	}
-	if err := s.remove(s.a, "first"); err != nil {
-		return denied(err, "delete")
-	}
-	if _, err := s.read(s.b, "first", ""); !isAny(err, store.ErrNotExist, store.ErrDenied) {
-		return Bad, fmt.Sprintf("after a delete a read said: %v", err), nil
-	}
-	return OK, "", nil
+	return s.certain("removed", func(key string) (Result, string, error) {
+		if _, err := s.gone(key); err != nil {
+			return Unknown, "", err
+		}
+		if _, err := s.read(s.b, key, ""); !isAny(err, store.ErrNotExist, store.ErrDenied) {
+			return Bad, fmt.Sprintf("after a delete a read said: %v", err), nil
+		}
+		return OK, "", nil
+	})
 }
 
 // mustRefuse tries a write that must not land.
@@ -344,32 +346,36 @@ func (s *survey) gone(key string) (*store.Object, error) {
 }
 
 func (s *survey) afterDelete() (Result, string, error) {
-	if _, err := s.gone("deleted"); err != nil {
+	return s.certain("deleted", func(key string) (Result, string, error) {
+		if _, err := s.gone(key); err != nil {
+			return Unknown, "", err
+		}
+		_, err := s.write(s.b, key, s.body(), store.IfAbsent())
+		switch {
+		case err == nil:
+			return OK, "", nil
+		case errors.Is(err, store.ErrPrecondition):
+			return Bad, "refused, although the object was deleted: a lock that is deleted can never be had again", nil
+		}
 		return Unknown, "", err
-	}
-	_, err := s.write(s.b, "deleted", s.body(), store.IfAbsent())
-	switch {
-	case err == nil:
-		return OK, "", nil
-	case errors.Is(err, store.ErrPrecondition):
-		return Bad, "refused, although the object was deleted: a lock that is deleted can never be had again", nil
-	}
-	return Unknown, "", err
+	})
 }
 
 func (s *survey) updatingGone() (Result, string, error) {
-	o, err := s.gone("gone")
-	if err != nil {
+	return s.certain("gone", func(key string) (Result, string, error) {
+		o, err := s.gone(key)
+		if err != nil {
+			return Unknown, "", err
+		}
+		_, err = s.write(s.b, key, s.body(), store.IfMatch(o.Version))
+		switch {
+		case err == nil:
+			return Bad, "an update of the deleted version succeeded", nil
+		case isAny(err, store.ErrPrecondition, store.ErrNotExist):
+			return OK, "", nil
+		}
 		return Unknown, "", err
-	}
-	_, err = s.write(s.b, "gone", s.body(), store.IfMatch(o.Version))
-	switch {
-	case err == nil:
-		return Bad, "an update of the deleted version succeeded", nil
-	case isAny(err, store.ErrPrecondition, store.ErrNotExist):
-		return OK, "", nil
-	}
-	return Unknown, "", err
+	})
 }
 
 func (s *survey) bareWrites() (Result, string, error) {

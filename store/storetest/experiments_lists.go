@@ -59,30 +59,38 @@ const (
 
 func (s *survey) freshListings() (Result, string, error) {
 	for n := range fresh {
-		key := fmt.Sprintf("fresh/%02d", n)
-		made, err := s.write(s.a, key, s.body(), store.IfAbsent())
-		if err != nil {
-			return Unknown, "", err
-		}
-		entries, err := s.list(s.b, "fresh/", "")
-		switch {
-		case err != nil:
-			return Unknown, "", err
-		case len(entries) != 1 || entries[0].Key != key:
-			return Bad, fmt.Sprintf("the listing %d of %d did not show what had just been written, or more", n+1, fresh), nil
-		case entries[0].Version != made.Version:
-			return Bad, fmt.Sprintf("it lists version %s of an object of version %s", entries[0].Version, made.Version), nil
-		}
-		if err = s.remove(s.a, key); err != nil {
-			return Unknown, "", err
-		}
-		if entries, err = s.list(s.b, "fresh/", ""); err != nil {
-			return Unknown, "", err
-		} else if len(entries) > 0 {
-			return Bad, fmt.Sprintf("the listing %d of %d showed what had just been deleted", n+1, fresh), nil
+		result, detail, err := s.certain(fmt.Sprintf("fresh/%02d", n), s.freshListing)
+		if result != OK || err != nil {
+			return result, detail, err
 		}
 	}
 	return OK, fmt.Sprintf("%d writes and %[1]d deletes", fresh), nil
+}
+
+// freshListing looks at one key only: others may have come late.
+func (s *survey) freshListing(key string) (Result, string, error) {
+	made, err := s.write(s.a, key, s.body(), store.IfAbsent())
+	if err != nil {
+		return Unknown, "", err
+	}
+	listed, err := s.list(s.b, key, "")
+	switch {
+	case err != nil:
+		return Unknown, "", err
+	case len(listed) != 1:
+		return Bad, "a listing did not show what had just been written", nil
+	case listed[0].Version != made.Version:
+		return Bad, fmt.Sprintf("it lists version %s of an object of version %s", listed[0].Version, made.Version), nil
+	}
+	if err = s.remove(s.a, key); err != nil {
+		return Unknown, "", err
+	}
+	if listed, err = s.list(s.b, key, ""); err != nil {
+		return Unknown, "", err
+	} else if len(listed) > 0 {
+		return Bad, "a listing showed what had just been deleted", nil
+	}
+	return OK, "", nil
 }
 
 func (s *survey) freshReads() (Result, string, error) {

@@ -153,11 +153,12 @@ const spread = 40
 
 func (s *survey) racingUpdates() (Result, string, error) {
 	var current [lanes][spread]store.Version
+	var given [lanes][spread]int // how many keys were given up
 	var turn [lanes]int
 	return s.inLanes(func(r *races, lane int, _ int64) {
 		at := turn[lane] % spread
 		turn[lane]++
-		key := fmt.Sprintf("lane-%d-%d", lane, at)
+		key := fmt.Sprintf("lane-%d-%d-%d", lane, at, given[lane][at])
 		version := &current[lane][at]
 		if *version == "" {
 			o, err := s.object(key)
@@ -173,7 +174,11 @@ func (s *survey) racingUpdates() (Result, string, error) {
 		}
 		d := s.duel(key, store.IfMatch(*version))
 		*version = "" // unless it is clear, what is there now decides how it goes on
-		if d.judge(r) {
+		clear := d.judge(r)
+		switch {
+		case isAny(errors.Join(d.errs[:]...), store.ErrUnknownOutcome):
+			given[lane][at]++ // what has no answer yet may land in the next race
+		case clear:
 			for i, err := range d.errs {
 				if err == nil {
 					*version = d.made[i].Version

@@ -276,6 +276,25 @@ func (s *survey) again(ask func() error) error {
 	}
 }
 
+// certain runs an experiment on a key again, on another one, while a write of it has had
+// no answer: such a write may land at any time, after a delete too.
+func (s *survey) certain(key string, run func(key string) (Result, string, error)) (result Result, detail string, err error) {
+	for n := range tries {
+		before := s.doubts()
+		result, detail, err = run(fmt.Sprintf("%s-%d", key, n))
+		if s.doubts() == before || err != nil {
+			return result, detail, err
+		}
+	}
+	return Unknown, "too many writes had no answer", nil
+}
+
+func (s *survey) doubts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy[store.ErrUnknownOutcome]
+}
+
 // write puts an object, until it is known what became of it. Of what is told 412 it finds
 // out whether it landed, if an earlier try may have.
 func (s *survey) write(c *counted, key string, body []byte, only store.Condition) (o *store.Object, err error) {
