@@ -36,7 +36,7 @@ fuzz: # each target for a minute, two at a time
 	done | tee /dev/stderr | xargs -P 2 -L 1 sh -c 'go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "$$0"'
 	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
 
-prove: # attack it in every way, for two hours
+prove: # attack it in every way, for hours
 	go run ./internal/prove -long
 
 mutate: # take out each rule in turn: the tests must notice

@@ -93,7 +93,7 @@ type result struct {
 }
 
 func main() {
-	long := flag.Bool("long", false, "attack for two hours")
+	long := flag.Bool("long", false, "attack for hours")
 	only := flag.String("only", "", "only the parts with this `word` in their names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
