@@ -40,6 +40,12 @@ func parse(body []byte) (contents, error) {
 	if err := errors.Join(f.take("leaderID", &c.LeaderID), f.take("leaderAddr", &c.LeaderAddr), f.take("lastUpdated", &c.LastUpdated)); err != nil {
 		return contents{}, err
 	}
+	// Of a field that is there twice each reader takes another, and the original stops at
+	// the first that is not what it should be.
+	var original LeaderRecord
+	if err := json.Unmarshal(body, &original); err != nil || !original.LastUpdated.Equal(c.LastUpdated) || original.LeaderID != c.LeaderID {
+		return contents{}, errors.New("instances of the original package read something else, or nothing")
+	}
 	if c.LeaderID == "" && len(f) > 0 {
 		// Much that has a time of its last update is no lockfile.
 		return contents{}, errors.New("it has other fields, and no leaderID")

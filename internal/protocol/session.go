@@ -70,7 +70,6 @@ func (c *Candidate) abandon(out *actions) {
 			out.add(Orphaned{session})
 		}
 	}
-	c.attempts = nil
 }
 
 // reap frees a lock whose holder was waited out, over exactly what was seen. It is the end

@@ -367,7 +367,8 @@ func (c *Candidate) advance(now Now, out *actions) {
 func (c *Candidate) seek(now Now, out *actions) {
 	switch {
 	case c.want == nothing && len(c.attempts) > 0 && now.Clock >= c.until:
-		c.abandon(out) // should it land yet, the others wait out its TTL
+		c.abandon(out)
+		c.attempts = nil // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
 		c.read(maxRequest, out)
 	case c.want == nothing && len(c.attempts) == 0:
