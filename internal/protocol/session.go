@@ -38,7 +38,7 @@ func (c *Candidate) sessionOver(err error, now Now, out *actions) {
 		return
 	}
 	c.over, c.session = c.session, ""
-	c.attempts, c.passed = nil, false
+	c.attempts = nil
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
@@ -64,9 +64,8 @@ func (c *Candidate) abandon(out *actions) {
 	for _, a := range c.attempts {
 		named = append(named, a.record.Session)
 	}
-	slices.Sort(named)
-	for _, session := range slices.Compact(named) {
-		if session != "" && session != c.over {
+	for i, session := range named {
+		if session != "" && session != c.over && !slices.Contains(named[:i], session) {
 			out.add(Orphaned{session})
 		}
 	}
