@@ -45,7 +45,7 @@ func (c *Candidate) wait(now Now, out *actions) {
 	switch {
 	case r.Held && r.Session != "":
 		// Its session tells when it is worth a look.
-		c.due, c.obs.fresh = c.obs.takeable, true
+		c.due = c.obs.takeable
 		return
 	case c.talk.again:
 		c.talk.again, c.due = false, now.Clock
