@@ -53,22 +53,7 @@ func (r *races) stopped() bool {
 // inLanes calls race until as many races were run as there should be.
 func (s *survey) inLanes(race func(r *races, lane int, n int64)) (Result, string, error) {
 	r := new(races)
-	s.setRacing(true)
-	defer s.setRacing(false)
-	var all sync.WaitGroup
-	for lane := range lanes {
-		all.Go(func() {
-			for s.ctx.Err() == nil && !r.stopped() {
-				n := r.run.Add(1)
-				if n > int64(s.opts.Races) {
-					r.run.Add(-1)
-					return
-				}
-				race(r, lane, n)
-			}
-		})
-	}
-	all.Wait()
+	s.each(r, s.opts.Races, func(lane int, n int64) { race(r, lane, n) })
 	run, wrong, unclear := r.run.Load(), r.wrong.Load(), r.unclear.Load()
 	switch {
 	case r.err != nil:
@@ -81,6 +66,26 @@ func (s *survey) inLanes(race func(r *races, lane int, n int64)) (Result, string
 		return OK, fmt.Sprintf("%d races of two: never two winners; %d without a clear answer", run, unclear), nil
 	}
 	return OK, fmt.Sprintf("%d races of two, each with one winner", run), nil
+}
+
+// each runs so many races, several at a time, unless enough of them go wrong before.
+func (s *survey) each(r *races, limit int, race func(lane int, n int64)) {
+	s.setRacing(true)
+	defer s.setRacing(false)
+	var all sync.WaitGroup
+	for lane := range lanes {
+		all.Go(func() {
+			for s.ctx.Err() == nil && !r.stopped() {
+				n := r.run.Add(1)
+				if n > int64(limit) {
+					r.run.Add(-1)
+					return
+				}
+				race(lane, n)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func (s *survey) setRacing(yes bool) {
@@ -225,40 +230,30 @@ func (s *survey) conditionalDeletes() (Result, string, error) {
 // racingDeletes counts the races in which both won. They are many at a time, because a
 // server that looks first and then deletes leaves little time between the two.
 func (s *survey) racingDeletes() (both, run int64) {
-	s.setRacing(true)
-	defer s.setRacing(false)
 	r := new(races)
-	var all sync.WaitGroup
-	for lane := range lanes {
+	var judged atomic.Int64
+	s.each(r, deletes, func(lane int, _ int64) {
 		key := fmt.Sprintf("doomed-%d", lane)
-		all.Go(func() {
-			for range deletes / lanes {
-				if s.ctx.Err() != nil || r.stopped() {
-					return
+		o, err := s.object(key)
+		if err != nil {
+			return // what the last round has left may not be clear
+		}
+		judged.Add(1)
+		var puts, removals atomic.Int64
+		together(2*rivals, func(i int) {
+			if i%2 == 1 {
+				if s.deleteIf(key, o.Version) == nil {
+					removals.Add(1)
 				}
-				o, err := s.object(key)
-				if err != nil {
-					continue // what the last round has left may not be clear
-				}
-				r.run.Add(1)
-				var puts, removals atomic.Int64
-				together(2*rivals, func(i int) {
-					if i%2 == 1 {
-						if s.deleteIf(key, o.Version) == nil {
-							removals.Add(1)
-						}
-					} else if _, err := s.either(i/2).Put(s.ctx, s.prefix+key, s.body(), store.IfMatch(o.Version)); err == nil {
-						puts.Add(1)
-					}
-				})
-				if puts.Load() > 0 && removals.Load() > 0 {
-					r.wrong.Add(1)
-				}
+			} else if _, err := s.either(i/2).Put(s.ctx, s.prefix+key, s.body(), store.IfMatch(o.Version)); err == nil {
+				puts.Add(1)
 			}
 		})
-	}
-	all.Wait()
-	return r.wrong.Load(), r.run.Load()
+		if puts.Load() > 0 && removals.Load() > 0 {
+			r.wrong.Add(1)
+		}
+	})
+	return r.wrong.Load(), judged.Load()
 }
 
 func (s *survey) deleteIf(key string, v store.Version) error {

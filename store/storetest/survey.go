@@ -29,7 +29,6 @@ const (
 type survey struct {
 	ctx     context.Context // its end is noticed between two requests
 	opts    ProbeOptions
-	st      store.Store
 	a, b    *counted // two sets of connections
 	look    store.Inspection
 	prefix  string
@@ -48,7 +47,7 @@ type survey struct {
 var errNoBudget = errors.New("the store failed so often that the requests are used up")
 
 func newSurvey(ctx context.Context, st store.Store, opts *ProbeOptions) (*survey, error) {
-	s := &survey{ctx: ctx, st: st, began: time.Now(), keys: map[string]bool{}, busy: map[error]int{}}
+	s := &survey{ctx: ctx, began: time.Now(), keys: map[string]bool{}, busy: map[error]int{}}
 	if opts != nil {
 		s.opts = *opts
 	}
