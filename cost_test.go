@@ -187,8 +187,8 @@ func TestMoneyIsDocumented(t *testing.T) {
 	slow.TTL, epochs.Layout, seldom.Infrequent, asks.Mode = time.Minute, leasehold.LayoutEpochs, 30*time.Second, plan.Peer
 	many := lock
 	many.Candidates, many.Locks = 5, 100
-	peers := many
-	peers.Mode = plan.Peer
+	peers, sessions := many, many
+	peers.Mode, sessions.Mode = plan.Peer, plan.Session
 	part := func(p plan.Plan, i ...int) (all plan.Requests) {
 		for _, n := range i {
 			all = all.Plus(p.Parts()[n].Requests)
@@ -200,14 +200,15 @@ func TestMoneyIsDocumented(t *testing.T) {
 		t.Errorf("the columns are %q, the prices are of %q", columns, prices.Names())
 	}
 	want := map[string]plan.Requests{
-		"a holder, TTL 15 s":                             part(lock, 0),
-		"a holder, TTL 60 s":                             part(slow, 0),
-		"a holder, TTL 15 s, epochs":                     part(epochs, 0, 3),
-		"a follower that looks at the store, TTL 15 s":   part(lock, 1),
-		"a follower that looks every 30 s":               part(seldom, 1),
-		"a follower that asks the leader":                part(asks, 1),
-		"100 locks with 5 candidates each, --mode store": part(many, 0, 1),
-		"100 locks with 5 candidates each, --mode peer":  part(peers, 0, 1),
+		"a holder, TTL 15 s":                               part(lock, 0),
+		"a holder, TTL 60 s":                               part(slow, 0),
+		"a holder, TTL 15 s, epochs":                       part(epochs, 0, 3),
+		"a follower that looks at the store, TTL 15 s":     part(lock, 1),
+		"a follower that looks every 30 s":                 part(seldom, 1),
+		"a follower that asks the leader":                  part(asks, 1),
+		"100 locks with 5 candidates each, --mode store":   part(many, 0, 1),
+		"100 locks with 5 candidates each, --mode peer":    part(peers, 0, 1),
+		"100 locks with 5 candidates each, --mode session": part(sessions, 0, 1),
 	}
 	for name, r := range want {
 		var cells []string

@@ -50,6 +50,9 @@
 //		return schedule(ctx, lease.Token())
 //	})
 //
+// Who holds many locks puts them under one [Session]: one heartbeat, however many
+// leases. Package shard spreads work over processes that way.
+//
 // The duties of the user: stop working when the lease's context ends; pass the
 // token on to whatever can check it; call [Lease.Release] for every lease, also
 // for one that was lost, after the work has stopped.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,28 +22,48 @@ import (
 type driver struct {
 	lock *Lock
 	at   layout.Layout
-	cfg  protocol.Config
-	opts LockOptions
+	opts *LockOptions
 
-	mu        sync.Mutex
+	mu    sync.Mutex
+	lease *Lease     // from its grant until its release is settled
+	calls *callbacks // of the user; made when the first is called
+
+	// A lease under a session needs nothing until it is released. Its driver rests
+	// then: it has no engine, and what there is to remember of the candidate, which is
+	// little, because there may be very many of them.
+	rest *protocol.Rest
+	*engine
+}
+
+// An engine is what a driver has while it has something to do.
+type engine struct {
+	cfg       protocol.Config
 	candidate *protocol.Candidate
 	timer     *time.Timer
 	ctx       context.Context    // of the acquisition; gives requests their values
 	began     time.Time          // the acquisition
+	session   *Session           // of the acquisition; nil: none
+	members   []*Session         // that must tell of their end
+	named     *Session           // of these, the one that the lock names
+	own       *reapers           // of acquisitions without a session
+	vigil     vigil              // for the session that the candidate waits for
 	waiter    chan result        // of the acquisition, until it is answered
 	settling  []chan struct{}    // closed when the candidate has settled
+	calm      []chan struct{}    // closed when no request is under way
 	seen      Info               // the last holder that the acquisition waited for
 	quit      context.CancelFunc // ends the read under way
+	looked    time.Duration      // when the last read was sent
 	shown     layout.Snapshot    // by the last read
-	lease     *Lease             // from its grant until its release is settled
 	record    protocol.Record    // as last seen, to tell what has changed
 	exists    bool
 	last      time.Time // when the store last answered
 	failures  int       // of requests, in a row
 	requests  Requests
 
-	// changed is told of every change that is seen, while the driver is locked.
+	// changed is told of every change that is seen, and beats of every heartbeat, while
+	// the driver is locked.
 	changed func(Change)
+	beats   func(protocol.Record)
 
 	// peers are asked instead of the store, if there are any; heir is whom a
 	// release names that names nobody.
@@ -50,8 +71,6 @@ type driver struct {
 	heir         func() string
 	standing     standing
 	conversation conversation
-
-	calls callbacks
 }
 
 // result is the end of an acquisition.
@@ -64,28 +83,94 @@ type result struct {
 // stand still while the machine is suspended, the clock does not.
 const maxSleep = time.Second
 
-func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts LockOptions) *driver {
-	d := &driver{lock: lock, at: at, cfg: cfg, opts: opts, candidate: protocol.New(cfg), heir: func() string { return "" }}
-	d.calls = callbacks{patience: cfg.TTL, hangs: func(name string) {
-		opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", at.String(), "callback", name)
-	}}
+func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts *LockOptions) *driver {
+	d := &driver{lock: lock, at: at, opts: opts}
+	d.start(cfg, protocol.New(cfg))
 	return d
 }
 
-// acquire begins an acquisition. Its one result comes on the channel.
-func (d *driver) acquire(ctx context.Context, ev protocol.Acquire) <-chan result {
-	waiter := make(chan result, 1)
+func (d *driver) start(cfg protocol.Config, c *protocol.Candidate) {
+	d.engine = &engine{cfg: cfg, candidate: c, heir: func() string { return "" }}
+	d.record, _, d.exists = c.Observed()
+}
+
+// enter locks the driver and makes it ready for what comes.
+func (d *driver) enter() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ctx, d.began, d.waiter, d.seen = context.WithoutCancel(ctx), time.Now(), waiter, Info{}
-	d.stepLocked(ev)
+	if d.engine != nil {
+		return
+	}
+	cfg := d.opts.config("")
+	d.start(cfg, protocol.Resume(cfg, d.rest))
+	d.rest, d.ctx = nil, context.WithoutCancel(d.lease.ctx)
+	d.session, d.members, d.named = d.lease.session, []*Session{d.lease.session}, d.lease.session
+}
+
+// leave unlocks the driver, which rests from now on if it can.
+func (d *driver) leave() {
+	idle := d.changed == nil && d.waiter == nil && len(d.calm) == 0
+	if rest, can := d.candidate.Rest(); can && idle {
+		if d.timer != nil {
+			d.timer.Stop()
+		}
+		d.rest, d.engine = rest, nil
+	}
+	d.mu.Unlock()
+}
+
+// call runs a function of the user, after those before it.
+func (d *driver) call(name string, f func()) {
+	if d.calls == nil {
+		d.calls = &callbacks{patience: d.opts.TTL, hangs: d.hangs}
+	}
+	d.calls.add(name, f)
+}
+
+func (d *driver) hangs(name string) {
+	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
+}
+
+// acquire makes an acquisition, and cancels it if ctx ends first.
+func (d *driver) acquire(ctx context.Context, wait bool, s *Session) result {
+	done := d.begin(ctx, wait, s)
+	select {
+	case r := <-done:
+		return r
+	case <-ctx.Done():
+		d.cancel()
+		return <-done
+	}
+}
+
+// begin begins an acquisition. Its one result comes on the channel.
+func (d *driver) begin(ctx context.Context, wait bool, s *Session) <-chan result {
+	waiter := make(chan result, 1)
+	d.enter()
+	defer d.leave()
+	if s != nil && !slices.Contains(d.members, s) {
+		if err := s.enter(d); err != nil {
+			waiter <- result{err: err}
+			return waiter
+		}
+		d.members = append(d.members, s)
+	}
+	d.ctx, d.began, d.waiter, d.seen, d.session = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, s
+	d.stepLocked(d.wanted(wait))
 	return waiter
+}
+
+func (d *driver) wanted(wait bool) protocol.Acquire {
+	ev := protocol.Acquire{Wait: wait}
+	if d.session != nil {
+		ev.Session = d.session.Key()
+	}
+	return ev
 }
 
 // cancel ends the acquisition, unless its result and the end of its context cross.
 func (d *driver) cancel() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	if d.waiter != nil && d.quit != nil {
 		d.quit() // nobody waits for what the read would show
 	}
@@ -94,10 +179,16 @@ func (d *driver) cancel() {
 
 // release ends the lease and sends the release, which may name a successor.
 func (d *driver) release(l *Lease, successor string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	if s := l.session; s != nil && !s.Valid() {
+		s.end(protocol.ErrExpired) // if it has not ended yet: no timer has run since it ran out
+	}
+	d.enter()
+	defer d.leave()
 	if l.ctx.Err() == nil && !l.Valid() {
 		d.stepLocked(protocol.Tick{}) // it is lost, and no timer has run since
+	}
+	if s := l.session; s != nil && s.ended.Load() {
+		d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over}) // it is on its way to tell us so
 	}
 	if successor == "" {
 		successor = d.heir()
@@ -109,8 +200,8 @@ func (d *driver) release(l *Lease, successor string) {
 
 // giveUp ends a lease whose work has not stopped; it must still be released.
 func (d *driver) giveUp(l *Lease, why error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	if d.lease == l {
 		d.stepLocked(protocol.GiveUp{Err: why})
 	}
@@ -118,8 +209,8 @@ func (d *driver) giveUp(l *Lease, why error) {
 
 // step passes an event to the candidate and carries out what it answers.
 func (d *driver) step(ev protocol.Event) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	d.stepLocked(ev)
 }
 
@@ -130,23 +221,63 @@ func (d *driver) stepLocked(ev protocol.Event) {
 		// back as it leaves (rule A7), not when it is answered.
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 	}
+	d.unname()
 	for _, action := range actions {
 		d.do(action)
 	}
 	d.announce()
+	d.attend()
 	if d.candidate.Settled() {
-		for _, settled := range d.settling {
-			close(settled)
-		}
+		closeAll(d.settling)
 		d.settling = nil
+		if d.waiter == nil && d.lease == nil {
+			d.quitSessions(nil)
+		}
+	}
+	if !d.candidate.Busy() {
+		closeAll(d.calm)
+		d.calm = nil
 	}
 	d.arm()
 }
 
+// unname has a session of ours tell that the lock does not name it any more, however that
+// came: who waits for the lock has seen that it did, and looks at nothing else.
+func (d *driver) unname() {
+	r, _, exists := d.candidate.Observed()
+	i := slices.IndexFunc(d.members, func(s *Session) bool { return exists && r.Held && r.Session == s.Key() })
+	before := d.named
+	if d.named = nil; i >= 0 {
+		d.named = d.members[i]
+	}
+	if before != nil && before != d.named {
+		before.freed(d.lock.key)
+	}
+}
+
+func closeAll(all []chan struct{}) {
+	for _, c := range all {
+		close(c)
+	}
+}
+
+// calmed is closed when no request is under way.
+func (d *driver) calmed() <-chan struct{} {
+	d.enter()
+	defer d.leave()
+	calm := make(chan struct{})
+	if !d.candidate.Busy() {
+		close(calm)
+	} else {
+		d.calm = append(d.calm, calm)
+	}
+	return calm
+}
+
 // settled is closed when nothing of an acquisition is under way any more.
 func (d *driver) settled() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	settled := make(chan struct{})
 	if d.lease != nil || d.candidate.Settled() {
 		close(settled)
@@ -180,19 +311,26 @@ func (d *driver) do(action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Read:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
-		d.quit = cancel
+		d.quit, d.looked = cancel, clock.Now()
 		go d.read(ctx, cancel, a)
 	case protocol.Write:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		go d.write(ctx, cancel, a)
 	case protocol.Granted:
-		d.lease = newLease(d.ctx, d, d.candidate.Lease())
+		d.lease = newLease(d.ctx, d, d.candidate.Lease(), d.session)
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 		d.standing.free, d.standing.object = false, ""
+		d.quitSessions(d.session)
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
 	case protocol.Refused:
+		if a.Record.Session != "" && !a.Record.Opaque {
+			ctx, cancel := context.WithTimeout(d.ctx, protocol.MaxRequest)
+			d.quit = cancel
+			go d.judge(ctx, cancel, a.Record)
+			return
+		}
 		d.answer(result{err: &HeldError{d.describe(a.Record)}})
 	case protocol.Failed:
 		d.answer(result{err: a.Err})
@@ -200,10 +338,13 @@ func (d *driver) do(action protocol.Action) {
 		d.seen = d.describe(a.Record)
 		if d.opts.OnWait != nil {
 			seen := d.seen
-			d.calls.add("OnWait", func() { d.opts.OnWait(seen) })
+			d.call("OnWait", func() { d.opts.OnWait(seen) })
 		}
 	case protocol.Seen:
 		d.seenNew()
+		if d.beats != nil {
+			d.beats(d.record)
+		}
 	case protocol.Overdue:
 		d.tell(Change{Kind: Expired, Info: d.describe(a.Record)})
 	case protocol.Unreadable:
@@ -215,6 +356,10 @@ func (d *driver) do(action protocol.Action) {
 		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
 	case protocol.Released:
 		d.released(a.Err)
+	case protocol.Over:
+		d.answer(result{})
+	case protocol.Orphaned:
+		d.orphaned(a.Session)
 	case protocol.Ask:
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.conversation
@@ -290,7 +435,7 @@ func (d *driver) answered(err error) {
 func (d *driver) renewed() {
 	if d.opts.OnRenew != nil {
 		lease := d.lease
-		d.calls.add("OnRenew", func() { d.opts.OnRenew(lease) })
+		d.call("OnRenew", func() { d.opts.OnRenew(lease) })
 	}
 }
 
@@ -299,7 +444,7 @@ func (d *driver) lost(cause error) {
 	lease.end(cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
 	if d.opts.OnLost != nil {
-		d.calls.add("OnLost", func() { d.opts.OnLost(lease, cause) })
+		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
 }
 
@@ -311,6 +456,7 @@ func (d *driver) released(err error) {
 	d.standing.free = exists && !r.Held && r.Token == int64(d.lease.token)
 	d.standing.successor = r.Successor
 	d.lease.outcome = err
+	d.lease.settled.Store(true)
 	close(d.lease.released)
 	d.lease = nil
 	if !d.lock.queue.leave() {
@@ -321,8 +467,8 @@ func (d *driver) released(err error) {
 func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol.Read) {
 	s, err := d.at.Look(ctx, a.Unless)
 	cancel()
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	d.quit, d.shown = nil, s
 	d.requests.Reads++
 	d.answered(err)
@@ -333,17 +479,17 @@ func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protoco
 	s, err := d.at.Write(ctx, a)
 	cancel()
 	d.opts.Logger.Debug("write", "lock", d.at.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	d.requests.Writes++
 	d.answered(err)
 	if err == nil && a.Op == protocol.Free {
 		d.standing.record, d.standing.object = s.Record, store.Version(s.Version)
 	}
-	d.stepLocked(layout.WriteDone(s, err))
 	if epochs, ok := d.at.(layout.Epochs); ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) {
 		go d.collect(d.ctx, epochs)
 	}
+	d.stepLocked(layout.WriteDone(s, err))
 }
 
 // collect deletes epochs of the past. Whether it succeeds matters little: another
@@ -368,8 +514,8 @@ func (d *driver) collect(ctx context.Context, epochs layout.Epochs) {
 // heldError says who holds the lock, if that is known, and why the acquisition
 // ended, if it has a reason of its own.
 func (d *driver) heldError(cause error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	held := &HeldError{d.seen}
 	if d.lease != nil { // another goroutine of this process
 		held.Info = describe(d.lock.key, layout.Snapshot{Record: d.candidate.Lease()})

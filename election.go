@@ -158,8 +158,8 @@ func (o *ElectionOptions) check() error {
 // Campaign waits until this candidate is the leader and returns its lease. End it
 // with [Election.Resign], or [Lease.Release]. Errors and the end of ctx are as for
 // [Lock.Acquire].
-func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
-	lease, err := e.lock.Acquire(ctx)
+func (e *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	lease, err := e.lock.Acquire(ctx, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -190,9 +190,9 @@ var ErrResigned = errors.New("the leader resigned")
 // Run returns an error other than ctx.Err() only if campaigning makes no sense:
 // access is denied, the object is not a lock, the bucket does not exist or, with
 // Existing, the object. A store that cannot be reached is waited out.
-func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error) error {
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
 	for {
-		lease, err := e.Campaign(ctx)
+		lease, err := e.Campaign(ctx, opts...)
 		switch {
 		case err == nil:
 			e.serve(ctx, lease, lead)
@@ -225,7 +225,7 @@ func (e *Election) pause() time.Duration {
 }
 
 func hopeless(err error) bool {
-	for _, final := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid, store.ErrNotExist, ErrForeignObject} {
+	for _, final := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid, store.ErrNotExist, ErrForeignObject, ErrSessionOver} {
 		if errors.Is(err, final) {
 			return true
 		}
@@ -272,8 +272,7 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 	e.mu.Unlock()
 	log := e.lock.d.opts.Logger
 	if e.opts.OnElected != nil {
-		calls := &e.lock.d.calls
-		late := time.AfterFunc(calls.patience, func() { calls.hangs("OnElected") })
+		late := time.AfterFunc(e.lock.d.opts.TTL, func() { e.lock.d.hangs("OnElected") })
 		err := e.opts.OnElected(work, lease)
 		late.Stop()
 		if err != nil {
@@ -327,7 +326,7 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	case lease == nil || lease.settled():
+	case lease == nil || lease.settled.Load():
 		return ErrNotLeading
 	}
 	return lease.releaseTo(ctx, successor)

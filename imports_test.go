@@ -66,15 +66,16 @@ var rules = []rule{
 	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol"}},
 	{pkg: "fence", may: []string{"std", ".", "store"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
+	{pkg: "shard", may: []string{"std", ".", "store"}},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "go.opentelemetry.io/otel/..."}},
 
 	// What users read: nothing that they cannot import themselves.
-	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "s3lect", "metrics", "store/..."}},
+	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "s3lect", "shard", "metrics", "store/..."}},
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "fence", "peer", "metrics", "store/...", "internal/...",
+			"std", ".", "fence", "peer", "shard", "metrics", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},

@@ -50,6 +50,9 @@ const (
 	LayoutMarkerIfMatch Layout = "marker+if-match"
 )
 
+// layoutSession is what the record of a session's heartbeat says, which is no lock.
+const layoutSession Layout = protocol.Session
+
 // defaultLayout is a variable so that all tests can be run over another one:
 // go test -ldflags "-X github.com/leasehold/leasehold.defaultLayout=epochs".
 var defaultLayout = "object"
@@ -63,23 +66,31 @@ func (l Layout) Tokens() bool { return l != LayoutMarker && l != LayoutMarkerIfM
 // ErrNoTokens: the layout of the lock has no tokens.
 var ErrNoTokens = errors.New("the layout marker has no tokens")
 
-// at gives the layout of a lock, and tells the protocol what it must know of it.
-func (o *LockOptions) at(st store.Store, key string, cfg *protocol.Config) (layout.Layout, error) {
+// configure tells the protocol what it must know of the layout.
+func (l Layout) configure(cfg *protocol.Config, sweep bool) {
+	switch l {
+	case LayoutObject:
+	case LayoutEpochs, LayoutEpochsIfMatch:
+		cfg.Numbered, cfg.Layout = true, string(l)
+	case LayoutMarker, LayoutMarkerIfMatch:
+		cfg.Layout = protocol.Marker
+		cfg.Tokenless, cfg.WriteOnce, cfg.Sweep = true, l == LayoutMarker, sweep
+	}
+}
+
+// at gives the layout of a lock.
+func (o *LockOptions) at(st store.Store, key string) (layout.Layout, error) {
 	switch o.Layout {
 	case LayoutObject:
 		return layout.Object{Store: st, Key: key}, nil
 	case LayoutEpochs, LayoutEpochsIfMatch:
-		cfg.Numbered, cfg.Layout = true, string(o.Layout)
 		e := layout.Epochs{Store: st, Key: key, IfMatch: o.Layout == LayoutEpochsIfMatch}
 		return e, e.Check()
 	case LayoutMarker, LayoutMarkerIfMatch:
 		if o.Existing {
 			return nil, errors.New("a marker cannot exist already: one that exists is held")
 		}
-		ifMatch := o.Layout == LayoutMarkerIfMatch
-		cfg.Layout = protocol.Marker
-		cfg.Tokenless, cfg.WriteOnce, cfg.Sweep = true, !ifMatch, o.Sweep
-		m := layout.Marker{Store: st, Key: key, TTL: o.TTL, IfMatch: ifMatch}
+		m := layout.Marker{Store: st, Key: key, TTL: o.TTL, IfMatch: o.Layout == LayoutMarkerIfMatch}
 		o.Logger.Warn("the layout marker has no tokens, so nothing can refuse what a former holder still sends; and a delete that comes late can free another's lock",
 			"lock", m.String())
 		return m, nil
@@ -150,12 +161,15 @@ type CollectOptions struct {
 type Collected struct {
 	Key string
 	Age time.Duration // by the store's clock
-	Why string        // "past epoch", "expired marker"
+	Why string        // "past epoch", "expired marker", "session that is over"
 }
 
 // Collect deletes what is left of the past of the locks under a prefix: epochs that
-// are older than the kept ones, never the highest of a lock, and markers of leasehold
-// that have expired by the store's own clock. Holders collect the epochs of their own
+// are older than the kept ones, never the highest of a lock, markers of leasehold
+// that have expired by the store's own clock, and sessions that have been over for the
+// age. A session whose holder has been gone for so long, and that nobody has ended because
+// nobody wanted its locks, is watched for its TTL and margin and ended; another Collect
+// deletes it, when it is old enough. Holders collect the epochs of their own
 // lock now and then, so nobody has to call it for those. It yields each object that
 // it deletes. An error about one lock is yielded, and the next lock follows; one of
 // the listing is the last.
@@ -172,7 +186,8 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 	}
 	past := layout.Collection{Keep: o.Keep, Age: max(o.Age, layout.DefaultCollection.Age), Limit: -1, Dry: o.DryRun}
 	return func(yield func(Collected, error) bool) {
-		for info, err := range List(ctx, st, prefix) {
+		var silent []string // sessions
+		for info, err := range listAll(ctx, st, prefix) {
 			more := true
 			switch {
 			case errors.Is(err, ErrForeignObject):
@@ -183,12 +198,30 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 				more = collectEpochs(ctx, st, info, past, yield)
 			case info.Layout == LayoutMarker && info.Held:
 				more = sweepMarker(ctx, st, info, o.DryRun, yield)
+			case info.Layout == layoutSession && info.Age >= past.Age && info.Held:
+				silent = append(silent, info.Key)
+			case info.Layout == layoutSession && info.Age >= past.Age:
+				more = deleteSession(ctx, st, info, o.DryRun, yield)
 			}
 			if !more {
 				return
 			}
 		}
+		if !o.DryRun {
+			reap(ctx, st, silent)
+		}
 	}
+}
+
+// deleteSession deletes the object of a session that is over, which nobody writes any more.
+// A lock may still name it: that it is not there means that it is over (rule D2). Its name
+// is not used again, and a request of its beginning is not on its way any more (rule D8).
+func deleteSession(ctx context.Context, st store.Store, info Info, dry bool, yield func(Collected, error) bool) (more bool) {
+	var err error
+	if !dry {
+		err = st.Delete(ctx, info.Key)
+	}
+	return yield(Collected{info.Key, info.Age, "session that is over"}, err)
 }
 
 func collectEpochs(ctx context.Context, st store.Store, info Info, past layout.Collection, yield func(Collected, error) bool) (more bool) {

@@ -56,6 +56,7 @@ func renews() bool { return here() != leasehold.LayoutMarker }
 const (
 	withoutRenewals  = "the layout marker does not renew leases, so none lasts"
 	withoutSuccessor = "a marker that is released is gone, and can name no successor"
+	withoutSessions  = "a marker has no record that can name a session"
 	withoutMarkers   = "only markers are shared with other tools"
 	withoutSafety    = "candidates that sweep markers may delete each other's"
 )

@@ -18,19 +18,21 @@ import (
 // than real time; a request that is on its way when the lease ends is stopped by
 // nothing but a check of the [Token]. A Lease is safe for concurrent use.
 type Lease struct {
-	d      *driver
-	token  Token
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	d       *driver
+	session *Session // nil: the lease is renewed by itself
+	token   Token
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
 
 	deadline atomic.Int64 // a reading of clock.Now; 0 once the lease has ended
 	release  sync.Once
-	released chan struct{} // closed when the release is settled
+	released chan struct{} // made when the release begins, closed when it is settled
 	outcome  error         // of the release; set before released is closed
+	settled  atomic.Bool   // the release is
 }
 
-func newLease(ctx context.Context, d *driver, record protocol.Record) *Lease {
-	l := &Lease{d: d, token: Token(record.Token), released: make(chan struct{})}
+func newLease(ctx context.Context, d *driver, record protocol.Record, s *Session) *Lease {
+	l := &Lease{d: d, session: s, token: Token(record.Token)}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l
 }
@@ -44,6 +46,9 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // suspended sees it up to a second after it wakes up; Valid tells at once.
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 
+// Key is the name of the lock.
+func (l *Lease) Key() string { return l.d.lock.key }
+
 // Token is the lease's own number, larger than that of every earlier lease of the
 // lock. It stays what it is after the lease has ended.
 func (l *Lease) Token() Token { return l.token }
@@ -54,9 +59,18 @@ func (l *Lease) Holder() string { return l.d.opts.Holder }
 // Valid looks at the clock and reports whether the lease is valid now: the time
 // since its last renewal was sent is less than TTL − margin, where the margin is
 // TTL/12 + 10 ms. The clock goes on while the machine is suspended. What Valid
-// returned a moment ago says nothing about now.
-func (l *Lease) Valid() bool {
-	return clock.Now() < time.Duration(l.deadline.Load())
+// returned a moment ago says nothing about now. Under a [Session] it is the heartbeat
+// that counts instead of renewals.
+func (l *Lease) Valid() bool { return clock.Now() < l.until() }
+
+// until is the reading of the clock from which on the lease is no longer valid: its own
+// deadline or that of its session, whichever is earlier (rule D4).
+func (l *Lease) until() time.Duration {
+	deadline := time.Duration(l.deadline.Load())
+	if l.session != nil {
+		deadline = min(deadline, l.session.until())
+	}
+	return deadline
 }
 
 // Deadline is when the lease ends unless it is renewed first: a reading of Go's
@@ -65,7 +79,7 @@ func (l *Lease) Valid() bool {
 // Once the lease has ended, it is the zero time.
 func (l *Lease) Deadline() time.Time {
 	now := time.Now() // before the other clock: a pause in between makes it early
-	deadline := time.Duration(l.deadline.Load())
+	deadline := l.until()
 	if deadline == 0 {
 		return time.Time{}
 	}
@@ -98,7 +112,12 @@ func (l *Lease) end(cause error) {
 func (l *Lease) Abandon(cause error) { l.d.giveUp(l, cause) }
 
 // letGo begins the release, once. It may name a successor.
-func (l *Lease) letGo(successor string) { l.release.Do(func() { l.d.release(l, successor) }) }
+func (l *Lease) letGo(successor string) {
+	l.release.Do(func() {
+		l.released = make(chan struct{})
+		l.d.release(l, successor)
+	})
+}
 
 // patience is how long a release may keep its caller waiting that cannot wait
 // by a context of its own.
@@ -117,22 +136,17 @@ const patience = 5 * time.Second
 // the error matches [ErrLost]. Further calls return what the first one did.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
-// settled reports that the release has come to its end.
-func (l *Lease) settled() bool {
-	select {
-	case <-l.released:
-		return true
-	default:
-		return false
+// lastly gives a context that has ended some time after all.
+func lastly(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return ctx, func() {}
 	}
+	return context.WithTimeout(context.WithoutCancel(ctx), patience)
 }
 
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-	}
+	ctx, cancel := lastly(ctx)
+	defer cancel()
 	l.letGo(successor)
 	select {
 	case <-l.released:

@@ -21,6 +21,7 @@ import (
 // A Lock has no goroutines and sends no requests unless it is being acquired,
 // held or released, and needs no closing. It is safe for concurrent use.
 type Lock struct {
+	st    store.Store
 	key   string
 	queue queue
 	d     *driver
@@ -44,21 +45,26 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
-	cfg, err := o.config()
+	if err = o.encodable(); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
+	at, err := o.at(st, key)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
+	cfg := o.config(newIncarnation())
 	tune(&cfg)
 	if err = o.proven(st, cfg.FastStart); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
-	at, err := o.at(st, key, &cfg)
-	if err != nil {
-		return nil, fmt.Errorf("lock %q: %w", key, err)
-	}
-	l := &Lock{key: key}
+	return makeLock(st, key, at, cfg, o), nil
+}
+
+// makeLock makes a lock of what has been checked.
+func makeLock(st store.Store, key string, at layout.Layout, cfg protocol.Config, o *LockOptions) *Lock {
+	l := &Lock{st: st, key: key}
 	l.d = newDriver(l, at, cfg, o)
-	return l, nil
+	return l
 }
 
 // Key is the name of the lock in its store.
@@ -81,7 +87,15 @@ func (l *Lock) Key() string { return l.key }
 // ([ErrForeignObject]). Later failures of the store are waited out.
 //
 // The lease outlives ctx: it keeps its values, not its end.
-func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+//
+// The one option is [WithSession]: then the lease is not renewed by itself, and Acquire also
+// fails, with an error that matches [ErrSessionOver], if the session is over. A holder under
+// a session is waited for by a look at that session once for each of its heartbeats.
+func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	a, err := l.acquisition(opts)
+	if err != nil {
+		return nil, err
+	}
 	if err := l.queue.enter(ctx); err != nil {
 		if errors.Is(err, errCrossed) {
 			l.leave()
@@ -89,38 +103,40 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 		}
 		return nil, l.d.heldError(err)
 	}
-	return l.acquire(ctx, protocol.Acquire{Wait: true})
+	return l.acquire(ctx, true, a)
 }
 
 // TryAcquire is Acquire that does not wait: if another holds the lock, this
 // process included, it returns a [*HeldError] that says who. It does not take
 // over from a holder that is gone, unless this Lock has seen its record unchanged
-// for its TTL and margin; see [Info.Abandoned].
-func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+// for its TTL and margin; see [Info.Abandoned]. From a holder whose session is over it does,
+// and to find that out costs one read more.
+func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	a, err := l.acquisition(opts)
+	if err != nil {
+		return nil, err
+	}
 	if !l.queue.tryEnter() {
 		return nil, l.d.heldError(nil)
 	}
-	return l.acquire(ctx, protocol.Acquire{})
+	return l.acquire(ctx, false, a)
 }
 
-func (l *Lock) acquire(ctx context.Context, ev protocol.Acquire) (*Lease, error) {
+func (l *Lock) acquire(ctx context.Context, wait bool, a acquisition) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		l.leave()
 		return nil, err
 	}
-	done := l.d.acquire(ctx, ev)
-	var r result
-	select {
-	case r = <-done:
-	case <-ctx.Done():
-		l.d.cancel()
-		r = <-done
-	}
+	r := l.d.acquire(ctx, wait, a.session)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.
 		r.lease.letGo("")
 		return nil, ctx.Err()
+	case r.lease != nil && r.lease.session != nil && r.lease.Err() != nil:
+		err := r.lease.Err() // the session had run out before
+		r.lease.letGo("")
+		return nil, l.explain(err)
 	case r.lease != nil:
 		return r.lease, nil
 	}
@@ -172,8 +188,8 @@ func (l *Lock) explain(err error) error {
 //
 // Do returns f's error, joined with one that matches [ErrLost] if the lease was
 // lost before f returned. It returns an error of [Lock.Acquire] without calling f.
-func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
-	lease, err := l.Acquire(ctx)
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) (err error) {
+	lease, err := l.Acquire(ctx, opts...)
 	if err != nil {
 		return err
 	}
@@ -203,6 +219,9 @@ var ErrTokenChanged = errors.New("the token is another")
 // gives [ErrTokenChanged], and none at all store.ErrNotExist. The former holder,
 // if it is alive, notices at its next renewal and works on until then: only what
 // checks the token is protected from that. It costs one read and one write.
+//
+// A lock under a session is broken by ending the session first, since its holder looks at
+// nothing else: that ends all its other leases too, and costs a read and a write more.
 func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 	s, info, err := l.look(ctx)
 	switch {
@@ -217,24 +236,57 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 	case !info.Held:
 		return info, nil
 	}
-	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
-	w.Record.Held, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, newIncarnation(), time.Now(), "broken"
-	if written, lost := l.d.at.Write(ctx, w); lost == nil {
+	if info.Session != "" {
+		if err = breakSession(ctx, l.st, info.Session); err != nil {
+			return info, fmt.Errorf("the lock %v was not freed, because its session goes on: %w", l.d.at, err)
+		}
+	}
+	written, lost := l.d.at.Write(ctx, broken(s))
+	if lost == nil {
 		return describe(l.key, written), nil
 	}
 	// Our write may have landed, or the holder have renewed since: look.
-	if _, info, again := l.look(ctx); again == nil && info.Token == token && !info.Held {
-		return info, nil
+	if _, now, err := l.look(ctx); err == nil && now.Token == token && !now.Held {
+		return now, nil
 	}
-	return Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", l.d.at, err)
+	return Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", l.d.at, lost)
+}
+
+// broken is the write that frees what was seen.
+func broken(s layout.Snapshot) protocol.Write {
+	w := protocol.Write{Op: protocol.Free, Record: s.Record, Over: s.Record, Expect: s.Version}
+	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), "broken"
+	return w
 }
 
 // List yields the locks under a prefix of a store, in all layouts, in byte order of
 // their objects' keys, for one listing and one read each; a lock with epochs costs a listing
-// more. An object that is not a lock is yielded as an error that matches
+// more, and each session that a lock is under one read. An object that is not a lock is yielded as an error that matches
 // [ErrForeignObject], with its key in the Info, and the next one follows; any other
 // error is the last.
 func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		gone := map[string]bool{} // sessions
+		for info, err := range listAll(ctx, st, prefix) {
+			if err == nil && info.Layout == layoutSession {
+				continue
+			}
+			if err == nil && info.Held && info.Session != "" {
+				over, known := gone[info.Session]
+				if info.Abandoned = over; !known {
+					info, err = judged(ctx, st, info)
+					gone[info.Session] = info.Abandoned
+				}
+			}
+			if !yield(info, err) || err != nil && !errors.Is(err, ErrForeignObject) {
+				return
+			}
+		}
+	}
+}
+
+// listAll yields sessions too.
+func listAll(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for found, err := range layout.Find(ctx, st, prefix) {
 			if err != nil {
@@ -260,7 +312,10 @@ func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, er
 // exist is an Info that says so, not an error.
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 	_, info, err := l.look(ctx)
-	return info, err
+	if err != nil {
+		return info, err
+	}
+	return judged(ctx, l.st, info)
 }
 
 // Init makes the lock's object, free, if there is none, and returns what is there
@@ -271,7 +326,7 @@ func (l *Lock) Init(ctx context.Context) (info Info, made bool, err error) {
 	if err != nil || info.Exists {
 		return info, false, err
 	}
-	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.cfg, newIncarnation(), s.Date, time.Now())}
+	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.opts.config(""), newIncarnation(), s.Date, time.Now())}
 	written, err := l.d.at.Write(ctx, w)
 	if err == nil {
 		return describe(l.key, written), true, nil

@@ -742,7 +742,7 @@ func TestUnreachableStore(t *testing.T) {
 		st := newStore()
 		lock := newLock(t, st, nil)
 		st.Partition(true)
-		for name, acquire := range map[string]func(context.Context) (*leasehold.Lease, error){
+		for name, acquire := range map[string]func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error){
 			"Acquire": lock.Acquire, "TryAcquire": lock.TryAcquire,
 		} {
 			start := time.Now()

@@ -64,7 +64,7 @@ func (e *Election) saw(c Change) {
 	case Elected, TakenOver:
 		e.leader, e.leading, e.elected = c.Info, true, c.Time
 		if e.opts.OnLeader != nil {
-			e.lock.d.calls.add("OnLeader", func() { e.opts.OnLeader(c.Info) })
+			e.lock.d.call("OnLeader", func() { e.opts.OnLeader(c.Info) })
 		}
 	case Renewed:
 		e.leader, e.leading = c.Info, true

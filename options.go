@@ -95,10 +95,10 @@ func (o *LockOptions) proven(st store.Store, fastStart bool) error {
 
 // withDefaults returns o, which may be nil, with its defaults, or why it cannot
 // be used.
-func (o *LockOptions) withDefaults() (LockOptions, error) {
-	var opts LockOptions
+func (o *LockOptions) withDefaults() (*LockOptions, error) {
+	opts := new(LockOptions)
 	if o != nil {
-		opts = *o
+		*opts = *o
 	}
 	if opts.TTL == 0 {
 		opts.TTL = DefaultTTL
@@ -127,19 +127,24 @@ func (o *LockOptions) withDefaults() (LockOptions, error) {
 	return opts, nil
 }
 
-// config makes the protocol's configuration of one new candidate, and finds out
-// now whether its records can be written.
-func (o LockOptions) config() (protocol.Config, error) {
+// config makes the protocol's configuration of a candidate.
+func (o *LockOptions) config(incarnation string) protocol.Config {
 	cfg := protocol.Config{
-		Incarnation: newIncarnation(),
+		Incarnation: incarnation,
 		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
 	}
+	o.Layout.configure(&cfg, o.Sweep)
+	return cfg
+}
+
+// encodable finds out now whether records with these options can be written.
+func (o *LockOptions) encodable() error {
 	trial := protocol.Record{
 		Token: protocol.MaxToken, Holder: o.Holder, Address: o.Address, TTL: o.TTL, Meta: o.Meta,
-		WriteID: cfg.Incarnation,
+		WriteID: newIncarnation(),
 	}
 	_, err := trial.Encode()
-	return cfg, err
+	return err
 }
 
 // newIncarnation makes 128 random bits: the mark of one candidate and one start

@@ -161,8 +161,8 @@ type standing struct {
 // leadership is what the candidate says of itself now, and a channel that is closed
 // when it would say otherwise.
 func (d *driver) leadership() (Leadership, <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	s := &d.standing
 	said := Leadership{Lock: d.lock.key, Version: d.version()}
 	if s.changed == nil {
@@ -176,7 +176,7 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	said.Token, said.Holder, said.Address, said.Meta = Token(r.Token), r.Holder, r.Address, r.Meta
 	said.Incarnation, said.TTL, said.AcquiredAt, said.RenewedAt = r.Incarnation(), r.TTL, r.AcquiredAt, r.RenewedAt
 	if said.Leading = d.sound(); said.Leading {
-		said.Remaining = time.Duration(d.lease.deadline.Load()) - clock.Now()
+		said.Remaining = d.lease.until() - clock.Now()
 	}
 	if said.Free = d.lease == nil && s.free; said.Free {
 		said.Successor, said.Object = s.successor, s.object
@@ -239,8 +239,8 @@ func (d *driver) ask(ctx context.Context, number int, a protocol.Ask, waited tim
 	if err == nil && said.Lock != d.lock.key {
 		err = fmt.Errorf("it answers for the lock %q", said.Lock)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	c := &d.conversation
 	if c.number != number {
 		return // nobody wants to know any more

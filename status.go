@@ -71,7 +71,7 @@ type Status struct {
 // Status sends nothing.
 func (e *Election) Status() Status {
 	d := e.lock.d
-	d.mu.Lock()
+	d.enter()
 	s := Status{
 		Key: e.lock.key, Holder: d.opts.Holder,
 		LastSeen: d.last, Failures: d.failures, Requests: d.requests,
@@ -80,7 +80,7 @@ func (e *Election) Status() Status {
 	if wake, ok := d.candidate.Wake(); ok {
 		s.NextLook = time.Now().Add(wake - clock.Now())
 	}
-	d.mu.Unlock()
+	d.leave()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.Leading = e.lease != nil && e.lease.Valid()
@@ -121,8 +121,8 @@ func (e *Election) await(ctx context.Context, condition func() bool) error {
 
 // watch makes the candidate look even while nobody wants the lock.
 func (d *driver) watch(on bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.enter()
+	defer d.leave()
 	if d.ctx == nil {
 		d.ctx = context.Background()
 	}

@@ -101,7 +101,7 @@ func TestStopFromAHookDoesNotDeadlock(t *testing.T) {
 					began := time.Now()
 					// Nothing else may deadlock there either.
 					_, _, _ = a.IsLeader(), a.LeaderID(), a.GetLeadershipStatus()
-					if err := a.EnablePeerMode(nil); err != nil { //nolint:contextcheck // it has none to pass on
+					if err := a.EnablePeerMode(nil); err != nil {
 						t.Error(err)
 					}
 					if err := a.Stop(); err != nil || a.IsLeader() {

@@ -49,6 +49,8 @@ Modes, for --mode:
   store  an election whose followers look at the store
   peer   an election whose followers ask the leader, and the store nothing
   wait   a lock that the others wait for, as in leasehold run
+  session  the same in programs: each candidate is a process with one session for all
+         locks, which are spread over the processes
 
 With --measure the plan is run as well, for --for and a little over two TTLs before,
 by candidates in this process, and its requests are counted. They go to STORE, such as
@@ -75,7 +77,7 @@ each time.
 	f.DurationVar(&c.plan.TTL, "ttl", leasehold.DefaultTTL, "TTL of the locks; a holder renews every third of it")
 	f.IntVar(&c.plan.Candidates, "candidates", 3, "candidates for each lock, its holder included")
 	f.IntVar(&c.plan.Locks, "locks", 1, "how many locks there are")
-	f.StringVar(&mode, "mode", mode, "`mode` of those that do not hold it: store, peer or wait")
+	f.StringVar(&mode, "mode", mode, "`mode` of those that do not hold it: store, peer, wait or session")
 	layoutFlag(f, &c.plan.Layout)
 	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal)")
 	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder, of each lock in a day")

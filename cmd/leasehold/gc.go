@@ -30,6 +30,10 @@ by the store's own clock and the reason:
   expired marker  its TTL and margin are over, so its holder is gone. Other tools'
                   markers stay. A marker that is made at this very moment may be hit:
                   nothing can keep a delete from that.
+  session that is over
+                  and has been for --age. A session that has been silent for so long
+                  is watched for its TTL and margin, and ended; the next collection
+                  after --age deletes it.
 
 Nothing is deleted from a store that does not tell its time. What concerns one lock
 does not keep the others from being collected; the exit code is that of the first

@@ -20,7 +20,7 @@ type acquisition struct {
 
 // await lets a signal end the acquisition, and shows on a terminal who is waited
 // for.
-func (j *job) await(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (j *job) await(ctx context.Context, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan acquisition, 1)

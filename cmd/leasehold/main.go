@@ -86,7 +86,7 @@ LEASEHOLD_CONFLICT_EXIT_CODE, and so on. The flag counts if both are given.`,
 	all.StringVar(&a.output, "output", "text", "`format` of what leasehold itself prints: text or json")
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
-	root.AddCommand(a.run(), a.elect(), a.status(), a.watch(), a.list(), a.history(), a.init(), a.breakLock(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version())
+	root.AddCommand(a.run(), a.elect(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version())
 	return root
 }
 

@@ -20,8 +20,9 @@ import (
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
-// workers is how many want the lock, half of them with run and half with elect.
-const workers = 6
+// workers is how many want the lock, half of them with run and half with elect. With them
+// come tenants, who want it too, and more locks, under a session each.
+const workers, tenants = 6, 3
 
 // TestChaos attacks workers that want one lock, and what is between them and the store.
 // Nobody may work under the lock beside its holder, unless all that could have stopped
@@ -60,7 +61,7 @@ func onServer(t *testing.T, name string) {
 	t.Helper()
 	s := &site{t: t, server: servers.Start(t, name)}
 	s.proxy = servers.StartProxy(t, s.server.Endpoint, &servers.ProxyOptions{Fault: s.fault})
-	for n := range workers {
+	for n := range workers + tenants {
 		s.links = append(s.links, newLink(t, n))
 	}
 	target, err := url.Parse(s.proxy.Endpoint)
@@ -84,14 +85,17 @@ func onDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // it would go with the arena
-	f := launch(t, make([]*link, workers), nil, func(n int) []string {
+	f := launch(t, make([]*link, workers+tenants), nil, func(n int) []string {
 		return underAttack(n, "file://"+filepath.Join(dir, "locks", "lock"))
 	})
 	attack(t, f, []*fault{fullDisk(t, dir)})
 }
 
-// underAttack is the command that is attacked, up to the job.
+// underAttack is the command that is attacked, up to the job, or what makes a tenant of it.
 func underAttack(n int, url string) []string {
+	if n >= workers {
+		return []string{"env", tenantVariable + "=" + url}
+	}
 	subcommand := []string{"run", "elect"}[n%2]
 	return []string{
 		os.Getenv(arenaVariable), subcommand, "--ttl", ttl.String(), "--grace", grace.String(),
@@ -132,33 +136,43 @@ func attack(t *testing.T, f *fleet, others []*fault) {
 		t.Name(), strikes, len(faults), len(f.terms), f.refused, len(f.violations), recovery.Round(time.Millisecond))
 }
 
-// recovered kills whoever holds the lock, now that all else works, and returns how long
-// it takes until somebody else works.
+// recovered kills whoever holds a lock, now that all else works, and returns how long it
+// takes until somebody works under each.
 func recovered(t *testing.T, f *fleet) time.Duration {
 	t.Helper()
 	now := clock.Now()
-	if h, ok := f.holder(); ok {
+	for _, h := range f.holders() {
 		v := victim{f.workers[h.Worker], h, f}
 		v.all(syscall.SIGKILL)
 	}
 	const most = ttl + ttl/5 + 5*time.Second // the rule, and what requests and processes take
-	if !await(most, func() bool { return f.beganAfter(now) }) {
-		t.Errorf("nobody works %v after the last fault", most)
+	if !await(most, func() bool { return len(f.waiting(now)) == 0 }) {
+		t.Errorf("nobody works under %v %v after the last fault", f.waiting(now), most)
 	}
 	return clock.Now() - now
 }
 
 func (f *fleet) report(t *testing.T, table *strings.Builder, recovery time.Duration) {
 	t.Helper()
-	idle := f.idle()
+	idle := f.idle(theLock)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	by := [2]int{}
+	var run, elect, tenant int
 	for _, term := range f.terms {
-		by[term.Worker%2]++
+		switch {
+		case term.tenant():
+			tenant++
+		case term.Worker%2 == 0:
+			run++
+		default:
+			elect++
+		}
 	}
-	fmt.Fprintf(table, "%6d  terms, %d of run and %d of elect\n%6d  words refused by token\n%6d  violations\n",
-		len(f.terms), by[0], by[1], f.refused, len(f.violations))
+	if tenant == 0 {
+		t.Error("no tenant has ever held a lock")
+	}
+	fmt.Fprintf(table, "%6d  terms, %d of run, %d of elect and %d of tenants, of %d locks\n%6d  words refused by token\n%6d  violations\n",
+		len(f.terms), run, elect, tenant, len(f.newest), f.refused, len(f.violations))
 	fmt.Fprintf(table, "longest without a holder %v, last recovery %v\n", idle.Round(time.Millisecond), recovery.Round(time.Millisecond))
 	for _, v := range f.violations {
 		t.Error(v)

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,12 +13,14 @@ import (
 // A word is what a job says each time it does something.
 type word struct {
 	Worker        int
-	PID, Guardian int // the job's process, and the one that started it
+	PID, Guardian int // the job's process, and the one that started it; the same: a tenant
+	Lock          string
 	Token         int64
 	At            time.Duration // when it was done: a reading of package clock, the same for all
 }
 
-// A term is all that one job does: it begins with the job's first word.
+// A term is all that one job does, or a tenant under one lease: it begins with the first
+// word.
 type term struct {
 	word // the last one
 
@@ -29,16 +32,19 @@ type term struct {
 	denied bool // it was told that its token is too old
 }
 
+// tenant reports that it is no job's: its process holds the lease itself.
+func (t term) tenant() bool { return t.PID == t.Guardian }
+
 // A checker is the resource that all jobs write to. It refuses a token once it has
 // seen a greater one, as a fence does, and it judges: nothing may be done under a
-// token after a job with a greater one has begun, and no two jobs have one token. As
-// tokens grow with each holder, that is mutual exclusion, and it is judged by when
-// things were done, not by when they were heard of.
+// token after a job with a greater one of the same lock has begun, and no two jobs have
+// one token. As tokens grow with each holder, that is mutual exclusion, and it is judged
+// by when things were done, not by when they were heard of.
 type checker struct {
 	mu         sync.Mutex
 	terms      []*term
-	newest     int64 // the greatest token so far
-	refused    int   // words with a smaller one
+	newest     map[string]int64 // the greatest token of each lock so far
+	refused    int              // words with a smaller one
 	violations []string
 }
 
@@ -55,17 +61,20 @@ func (c *checker) hear(t *term, w word) bool {
 	}
 	for _, o := range c.terms {
 		switch {
-		case o == t:
+		case o == t || o.Lock != t.Lock:
 		case o.Token == t.Token && first:
-			c.violate("workers %d and %d both have token %d", o.Worker, t.Worker, t.Token)
+			c.violate("workers %d and %d both have token %d of %s", o.Worker, t.Worker, t.Token, t.Lock)
 		case o.Token < t.Token && first:
 			c.judge(o, t)
 		case o.Token > t.Token:
 			c.judge(t, o)
 		}
 	}
-	c.newest = max(c.newest, t.Token)
-	if t.Token < c.newest {
+	if c.newest == nil {
+		c.newest = map[string]int64{}
+	}
+	c.newest[t.Lock] = max(c.newest[t.Lock], t.Token)
+	if t.Token < c.newest[t.Lock] {
 		c.refused++
 		t.denied = true
 	}
@@ -75,8 +84,8 @@ func (c *checker) hear(t *term, w word) bool {
 // judge compares what the older of two terms did last with the beginning of the newer.
 func (c *checker) judge(older, newer *term) {
 	if late := older.At - newer.begun; late > 0 && !older.frozen {
-		c.violate("worker %d worked under token %d, %v after worker %d had begun under token %d",
-			older.Worker, older.Token, late, newer.Worker, newer.Token)
+		c.violate("worker %d worked under token %d of %s, %v after worker %d had begun under token %d",
+			older.Worker, older.Token, older.Lock, late, newer.Worker, newer.Token)
 	}
 }
 
@@ -84,27 +93,37 @@ func (c *checker) violate(format string, args ...any) {
 	c.violations = append(c.violations, fmt.Sprintf(format, args...))
 }
 
-// holder gives the term whose job holds the lock, as far as is known.
-func (c *checker) holder() (term, bool) {
+// holders gives the terms of those who hold a lock, as far as is known.
+func (c *checker) holders() (holders []term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.terms {
-		if t.Token == c.newest && !t.ended {
-			return *t, true
+		if t.Token == c.newest[t.Lock] && !t.ended {
+			holders = append(holders, *t)
 		}
 	}
-	return term{}, false
+	return holders
+}
+
+// holder gives the term of who holds the lock.
+func (c *checker) holder(lock string) (term, bool) {
+	holders := c.holders()
+	i := slices.IndexFunc(holders, func(t term) bool { return t.Lock == lock })
+	if i < 0 {
+		return term{}, false
+	}
+	return holders[i], true
 }
 
 // now gives what has become of a term.
 func (c *checker) now(t term) term {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.terms, func(o *term) bool { return o.PID == t.PID && o.Token == t.Token })
+	i := slices.IndexFunc(c.terms, func(o *term) bool { return o.PID == t.PID && o.Lock == t.Lock && o.Token == t.Token })
 	return *c.terms[i]
 }
 
-// freeze notes that only the token protects from what the term does from now on.
+// freeze notes that only the token protects from what the job does from now on.
 func (c *checker) freeze(t term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,21 +132,32 @@ func (c *checker) freeze(t term) {
 	}
 }
 
-// beganAfter reports whether a job began after the instant.
-func (c *checker) beganAfter(at time.Duration) bool {
+// waiting are the locks under which nobody has begun after the instant.
+func (c *checker) waiting(at time.Duration) (locks []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.terms, func(t *term) bool { return t.begun > at })
+	for lock := range c.newest {
+		if !slices.ContainsFunc(c.terms, func(t *term) bool { return t.Lock == lock && t.begun > at }) {
+			locks = append(locks, lock)
+		}
+	}
+	return locks
 }
 
-// idle is the longest time in which nobody worked.
-func (c *checker) idle() (longest time.Duration) {
+// idle is the longest time in which nobody worked under the lock.
+func (c *checker) idle(lock string) (longest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	terms := slices.SortedFunc(slices.Values(c.terms), func(a, b *term) int { return int(a.begun - b.begun) })
-	for i, last := 1, time.Duration(0); i < len(terms); i++ {
-		last = max(last, terms[i-1].At)
-		longest = max(longest, terms[i].begun-last)
+	terms := slices.SortedFunc(slices.Values(c.terms), func(a, b *term) int { return cmp.Compare(a.begun, b.begun) })
+	last := time.Duration(0)
+	for _, t := range terms {
+		if t.Lock != lock {
+			continue
+		}
+		if last > 0 {
+			longest = max(longest, t.begun-last)
+		}
+		last = max(last, t.At)
 	}
 	return longest
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/signal"
@@ -25,7 +26,10 @@ const (
 // refusedCode is the exit code of a job whose token was refused.
 const refusedCode = 3
 
-// job works under the lock: every 20 ms it tells the checker so. Every second job does
+// theLock is the lock that all jobs work under, and tenants too.
+const theLock = "lock"
+
+// job works under the lock: every 20 ms it tells the checker so. One job in two does
 // not care to be asked to end, and has to be killed.
 func job(socket string) (code int, err error) {
 	token, err := strconv.ParseInt(os.Getenv("LEASEHOLD_TOKEN"), 10, 64)
@@ -40,7 +44,7 @@ func job(socket string) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if token%2 == 1 {
+	if rand.N(2) == 1 { // not by its token: who takes turns with another has every second one
 		signal.Ignore(syscall.SIGTERM)
 	}
 	// The path leads out of the network namespace: no partition parts it from the checker.
@@ -50,7 +54,7 @@ func job(socket string) (code int, err error) {
 	}
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
-	w := word{Worker: worker, PID: os.Getpid(), Guardian: os.Getppid(), Token: token}
+	w := word{Worker: worker, PID: os.Getpid(), Guardian: os.Getppid(), Lock: theLock, Token: token}
 	// The end comes after a word: who was stopped in between speaks when it wakes up.
 	for end := clock.Now() + lasts; ; time.Sleep(20 * time.Millisecond) {
 		w.At = clock.Now()

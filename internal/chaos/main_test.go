@@ -27,9 +27,16 @@ var (
 // built is the path of the command, if a test has built it.
 var built string
 
-// TestMain makes this binary a job, or lets it into its arena, if it is told to.
+// TestMain makes this binary a job or a tenant, or lets it into its arena, if it is told to.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if url := os.Getenv(tenantVariable); url != "" {
+		if err := rent(url, os.Getenv(jobVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, "tenant:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if socket := os.Getenv(jobVariable); socket != "" {
 		code, err := job(socket)
 		if err != nil {

@@ -57,37 +57,47 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.
 
 // processes are the faults that befall the processes of workers.
 func (f *fleet) processes() []*fault {
-	end := func(whom func(victim, syscall.Signal) bool, sig syscall.Signal) func(*rand.Rand) bool {
-		return f.upon(func(v victim, _ *rand.Rand) bool { return whom(v, sig) && await(ttl, v.gone) })
+	job, tenant := func(t term) bool { return !t.tenant() }, term.tenant
+	end := func(whom func(victim, syscall.Signal) bool, sig syscall.Signal) func(victim, *rand.Rand) bool {
+		return func(v victim, _ *rand.Rand) bool { return whom(v, sig) && await(ttl, v.gone) }
 	}
-	stop := func(whom func(victim, syscall.Signal) bool, least, more time.Duration) func(*rand.Rand) bool {
-		return f.upon(func(v victim, r *rand.Rand) bool {
+	stop := func(whom func(victim, syscall.Signal) bool, least, more time.Duration) func(victim, *rand.Rand) bool {
+		return func(v victim, r *rand.Rand) bool {
 			defer whom(v, syscall.SIGCONT)
 			reached := whom(v, syscall.SIGSTOP)
 			time.Sleep(least + upTo(r, more))
 			return reached
-		})
+		}
 	}
 	faults := []*fault{
-		{name: "SIGKILL leasehold", strike: end(victim.leasehold, syscall.SIGKILL)},
-		{name: "SIGKILL guardian", strike: end(victim.guardian, syscall.SIGKILL)},
-		{name: "SIGKILL job", strike: end(victim.job, syscall.SIGKILL)},
-		{name: "SIGKILL all three", strike: end(victim.all, syscall.SIGKILL)},
+		{name: "SIGKILL leasehold", strike: f.upon(job, end(victim.leasehold, syscall.SIGKILL))},
+		{name: "SIGKILL guardian", strike: f.upon(job, end(victim.guardian, syscall.SIGKILL))},
+		{name: "SIGKILL job", strike: f.upon(job, end(victim.job, syscall.SIGKILL))},
+		{name: "SIGKILL all three", strike: f.upon(job, end(victim.all, syscall.SIGKILL))},
 		{name: "SIGKILL a follower", strike: f.follower},
-		{name: "SIGTERM leasehold", strike: end(victim.leasehold, syscall.SIGTERM)},
-		{name: "SIGSTOP leasehold, < TTL/3", strike: stop(victim.leasehold, 0, ttl/3)},
-		{name: "SIGSTOP leasehold, until succeeded", strike: f.upon(victim.hang)},
-		{name: "SIGSTOP guardian, > TTL", strike: stop(victim.guardian, ttl, ttl)},
-		{name: "SIGSTOP job, > TTL", strike: stop(victim.job, ttl, ttl)},
-		{name: "SIGSTOP all three, until succeeded", strike: f.upon(victim.sleep)},
+		{name: "SIGTERM leasehold", strike: f.upon(job, end(victim.leasehold, syscall.SIGTERM))},
+		{name: "SIGSTOP leasehold, < TTL/3", strike: f.upon(job, stop(victim.leasehold, 0, ttl/3))},
+		{name: "SIGSTOP leasehold, until succeeded", strike: f.upon(job, victim.hang)},
+		{name: "SIGSTOP guardian, > TTL", strike: f.upon(job, stop(victim.guardian, ttl, ttl))},
+		{name: "SIGSTOP job, > TTL", strike: f.upon(job, stop(victim.job, ttl, ttl))},
+		{name: "SIGSTOP all three, until succeeded", strike: f.upon(job, victim.sleep)},
 	}
 	if f.workers[0].link != nil {
-		faults = append(faults, &fault{name: "SIGSTOP guardian and partition, until succeeded", strike: f.upon(victim.forsake)})
+		faults = append(faults, &fault{name: "SIGSTOP guardian and partition, until succeeded", strike: f.upon(job, victim.forsake)})
+	}
+	if len(f.workers) > workers {
+		faults = append(
+			faults,
+			&fault{name: "SIGKILL tenant", strike: f.upon(tenant, end(victim.leasehold, syscall.SIGKILL))},
+			&fault{name: "SIGTERM tenant", strike: f.upon(tenant, end(victim.leasehold, syscall.SIGTERM))},
+			&fault{name: "SIGSTOP tenant, < TTL/3", strike: f.upon(tenant, stop(victim.leasehold, 0, ttl/3))},
+			&fault{name: "SIGSTOP tenant, until succeeded", strike: f.upon(tenant, victim.doze)},
+		)
 	}
 	return faults
 }
 
-// A victim is the holder's processes.
+// A victim is a holder's processes. A tenant is one, which is all three.
 type victim struct {
 	*worker
 	term
@@ -95,11 +105,13 @@ type victim struct {
 	fleet *fleet
 }
 
-// upon makes a strike at whoever holds the lock, waiting for somebody to do so.
-func (f *fleet) upon(strike func(v victim, r *rand.Rand) bool) func(*rand.Rand) bool {
+// upon makes a strike at such a holder, waiting for one.
+func (f *fleet) upon(whom func(term) bool, strike func(v victim, r *rand.Rand) bool) func(*rand.Rand) bool {
 	return func(r *rand.Rand) bool {
 		for limit := time.Now().Add(3 * ttl); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
-			if t, ok := f.holder(); ok {
+			holders := slices.DeleteFunc(f.holders(), func(t term) bool { return !whom(t) })
+			if len(holders) > 0 {
+				t := holders[r.IntN(len(holders))]
 				v := victim{f.workers[t.Worker], t, f}
 				time.Sleep(upTo(r, ttl/4)) // not always as soon as it begins
 				return !v.gone() && strike(v, r)
@@ -111,7 +123,7 @@ func (f *fleet) upon(strike func(v victim, r *rand.Rand) bool) func(*rand.Rand) 
 
 func (f *fleet) follower(r *rand.Rand) bool {
 	n := r.IntN(len(f.workers))
-	if t, ok := f.holder(); ok && t.Worker == n {
+	if t, ok := f.holder(theLock); ok && t.Worker == n {
 		n = (n + 1) % len(f.workers)
 	}
 	return f.workers[n].signal(syscall.SIGKILL)
@@ -132,7 +144,7 @@ func (v victim) gone() bool { return v.fleet.now(v.term).ended }
 // succeeded reports that another began after the victim, which takes a TTL and a margin
 // if there is a store to be reached.
 func (v victim) succeeded() bool {
-	return !v.gone() && await(4*ttl, func() bool { h, ok := v.fleet.holder(); return ok && h.Token > v.Token })
+	return !v.gone() && await(4*ttl, func() bool { h, ok := v.fleet.holder(v.Lock); return ok && h.Token > v.Token })
 }
 
 // found waits until the job is gone, or its next word has told on it.
@@ -167,6 +179,14 @@ func (v victim) sleep(*rand.Rand) bool {
 	}
 	v.job(syscall.SIGCONT)
 	return v.found()
+}
+
+// doze stops a tenant until another has begun. When it wakes up, no lease is valid any more
+// and it knows it: nothing that it does is excused.
+func (v victim) doze(*rand.Rand) bool {
+	stopped := v.leasehold(syscall.SIGSTOP)
+	succeeded := stopped && v.succeeded()
+	return v.leasehold(syscall.SIGCONT) && succeeded && v.found()
 }
 
 // await reports whether it became true within the limit.
@@ -227,7 +247,7 @@ func (s *site) network() []*fault {
 // cut partitions some workers from the store, the holder more often than others.
 func (s *site) cut(lose func(*link) error) func(*rand.Rand) bool {
 	return func(r *rand.Rand) bool {
-		holder, _ := s.fleet.holder()
+		holder, _ := s.fleet.holder(theLock)
 		reached := false
 		for n, l := range s.links {
 			if r.IntN(3) == 0 || n == holder.Worker && r.IntN(3) > 0 {

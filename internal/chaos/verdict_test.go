@@ -9,7 +9,10 @@ import (
 // in which it hears of it.
 func TestChecker(t *testing.T) {
 	t.Parallel()
-	const frozen = -1 // in place of a time: freeze the term
+	const (
+		frozen    = -1 // in place of a time: freeze the term
+		elsewhere = 3  // the process that works under another lock
+	)
 	type said struct {
 		pid   int
 		token int64
@@ -27,6 +30,8 @@ func TestChecker(t *testing.T) {
 			said: []said{{1, 7, 10, true}, {1, 7, 31, true}, {2, 8, 30, true}}, violations: 1,
 		},
 		"frozen before":           {said: []said{{1, 7, 10, true}, {1, 0, frozen, true}, {2, 8, 30, true}, {1, 7, 40, false}}, refused: 1},
+		"two locks":               {said: []said{{1, 7, 10, true}, {elsewhere, 8, 20, true}, {1, 7, 30, true}, {elsewhere, 8, 40, true}}},
+		"one token of two locks":  {said: []said{{1, 7, 10, true}, {elsewhere, 7, 20, true}}},
 		"one token, two jobs":     {said: []said{{1, 7, 10, true}, {2, 7, 20, true}}, violations: 1},
 		"tokens that go back":     {said: []said{{1, 7, 10, true}, {2, 6, 20, false}}, violations: 1, refused: 1},
 		"a refusal is not undone": {said: []said{{1, 7, 10, true}, {2, 8, 30, true}, {1, 7, 20, false}, {1, 7, 21, false}}, refused: 2},
@@ -34,11 +39,11 @@ func TestChecker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var chk checker
-			terms := map[int]*term{1: {}, 2: {}}
+			terms, locks := map[int]*term{1: {}, 2: {}, elsewhere: {}}, map[int]string{elsewhere: "shard"}
 			for _, s := range c.said {
 				if s.at == frozen {
 					chk.freeze(*terms[s.pid])
-				} else if good := chk.hear(terms[s.pid], word{Worker: s.pid, PID: s.pid, Token: s.token, At: s.at}); good != s.good {
+				} else if good := chk.hear(terms[s.pid], word{Worker: s.pid, PID: s.pid, Lock: locks[s.pid], Token: s.token, At: s.at}); good != s.good {
 					t.Errorf("%+v: good %v", s, good)
 				}
 			}

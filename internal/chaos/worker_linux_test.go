@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// ttl is that of all leases, and grace what a job has from SIGTERM to SIGKILL.
-const ttl, grace = 2 * time.Second, 500 * time.Millisecond
+// grace is what a job has from SIGTERM to SIGKILL.
+const grace = 500 * time.Millisecond
 
 // lasts is how long jobs do if they are left alone, those of run and those of elect:
 // long enough to be found at work when another takes over.
 var lasts = [2]time.Duration{3 * ttl, time.Hour}
 
 // A worker is a supervisor that starts its process whenever that has ended, as an
-// init system does: leasehold run or elect with a job, or the bare job.
+// init system does: leasehold run or elect with a job, the bare job, or a tenant.
 type worker struct {
 	n    int
 	argv []string
@@ -130,7 +130,7 @@ func launch(t *testing.T, links []*link, env []string, argv func(n int) []string
 	for n, link := range links {
 		w := &worker{n: n, link: link, argv: append(argv(n), self), log: filepath.Join(dir, fmt.Sprint("log", n)), ends: map[int]int{}}
 		w.env = slices.Concat(os.Environ(), env, []string{
-			jobVariable + "=" + socket, workerVariable + "=" + fmt.Sprint(n), lastsVariable + "=" + lasts[n%2].String(),
+			jobVariable + "=" + socket, workerVariable + "=" + fmt.Sprint(n), lastsVariable + "=" + lasts[n%len(lasts)].String(),
 		})
 		f.workers = append(f.workers, w)
 		live.Go(func() {

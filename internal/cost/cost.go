@@ -6,6 +6,7 @@ package cost
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -38,13 +39,14 @@ type Mode string
 
 // The modes.
 const (
-	Store Mode = "store" // of an election: they look at the store
-	Peer  Mode = "peer"  // of an election: they ask the leader
-	Wait  Mode = "wait"  // of a lock: they wait in Acquire
+	Store   Mode = "store"   // of an election: they look at the store
+	Peer    Mode = "peer"    // of an election: they ask the leader
+	Wait    Mode = "wait"    // of a lock: they wait in Acquire
+	Session Mode = "session" // the same, under sessions: each of them is a process that wants all locks
 )
 
 // Modes are all that there are.
-var Modes = []Mode{Store, Peer, Wait}
+var Modes = []Mode{Store, Peer, Wait, Session}
 
 // A Plan is locks that are held all the time, and who wants them.
 type Plan struct {
@@ -71,8 +73,10 @@ func (p Plan) Check() error {
 		return fmt.Errorf("%d candidates: each lock needs one that holds it", p.Candidates)
 	case p.Locks < 1:
 		return fmt.Errorf("%d locks: there must be one", p.Locks)
-	case p.Mode != Store && p.Mode != Peer && p.Mode != Wait:
-		return fmt.Errorf("there is no mode %q: use store, peer or wait", p.Mode)
+	case !slices.Contains(Modes, p.Mode):
+		return fmt.Errorf("there is no mode %q: use store, peer, wait or session", p.Mode)
+	case p.Mode == Session && !p.Layout.Tokens():
+		return fmt.Errorf("the layout %s with the mode %s: a marker cannot be under a session", p.Layout, p.Mode)
 	case p.Layout == leasehold.LayoutMarker:
 		return fmt.Errorf("the layout %s does not renew leases, so nothing is held for a month: each acquisition costs a PUT and its release a DELETE", p.Layout)
 	case budgets[p.Layout].renew == Requests{}:
@@ -109,18 +113,21 @@ type Part struct {
 // Parts is who makes which requests in a month.
 func (p Plan) Parts() []Part {
 	locks, b := float64(p.Locks), budgets[p.Layout]
-	others := p.Locks * (p.Candidates - 1)
 	changes := p.Changes * Month.Hours() / 24 * locks
-	followers := "followers"
-	if p.Mode == Wait {
-		followers = "waiters"
+	holders := Part{"holders", p.Locks, b.renew.Times(p.renewals() * locks)}
+	others := Part{"followers", p.Locks * (p.Candidates - 1), Requests{}}
+	renewals := p.renewals()
+	switch p.Mode {
+	case Wait:
+		others.Who = "waiters"
+	case Session:
+		holders = Part{"sessions", p.Candidates, put.Times(p.renewals() * float64(p.Candidates))}
+		others = Part{"watches of sessions", min(p.Locks, p.Candidates) * (p.Candidates - 1), Requests{}}
+		renewals = 0
 	}
-	parts := []Part{
-		{"holders", p.Locks, b.renew.Times(p.renewals() * locks)},
-		{followers, others, p.follows().Times(float64(others))},
-		{"changes of holder", int(changes + 0.5), p.change().Times(changes)},
-	}
-	if epochs := b.epochs(p.renewals(), changes/locks) * locks; epochs > 0 {
+	others.Requests = p.follows().Times(float64(others.Number))
+	parts := []Part{holders, others, {"changes of holder", int(changes + 0.5), p.change().Times(changes)}}
+	if epochs := b.epochs(renewals, changes/locks) * locks; epochs > 0 {
 		collections := epochs / collectEvery
 		parts = append(parts, Part{"collections of epochs", int(collections + 0.5), p.collection(changes / locks).Times(collections)})
 	}

@@ -45,11 +45,12 @@ func TestMonth(t *testing.T) {
 func TestPlansThatCannotBe(t *testing.T) {
 	for says, change := range map[string]func(*cost.Plan){
 		"the TTL 10ms is not between 1s and 24h0m0s": func(p *cost.Plan) { p.TTL = 10 * time.Millisecond },
-		"0 candidates":                func(p *cost.Plan) { p.Candidates = 0 },
-		"-1 locks":                    func(p *cost.Plan) { p.Locks = -1 },
-		`there is no mode "watch"`:    func(p *cost.Plan) { p.Mode = "watch" },
-		`there is no layout "quorum"`: func(p *cost.Plan) { p.Layout = "quorum" },
-		"does not renew leases":       func(p *cost.Plan) { p.Layout = leasehold.LayoutMarker },
+		"0 candidates":                       func(p *cost.Plan) { p.Candidates = 0 },
+		"-1 locks":                           func(p *cost.Plan) { p.Locks = -1 },
+		"a marker cannot be under a session": func(p *cost.Plan) { p.Mode, p.Layout = cost.Session, leasehold.LayoutMarkerIfMatch },
+		`there is no mode "watch"`:           func(p *cost.Plan) { p.Mode = "watch" },
+		`there is no layout "quorum"`:        func(p *cost.Plan) { p.Layout = "quorum" },
+		"does not renew leases":              func(p *cost.Plan) { p.Layout = leasehold.LayoutMarker },
 		"for followers that look at the store": func(p *cost.Plan) {
 			p.Mode, p.Infrequent = cost.Peer, time.Second
 		},
@@ -80,6 +81,7 @@ func TestAlternatives(t *testing.T) {
 		"leasehold --mode store":             3.05,
 		"leasehold --mode peer":              2.63,
 		"leasehold --mode wait":              3.05,
+		"leasehold --mode session":           8.31, // 3 × 525,600 PUT, 1,051,200 GET, 30 changes
 		"lock by If-Match, published 2025":   3.05, // 525,600 PUT, 1,051,200 GET
 		"election by epochs, published 2024": 8.30, // 525,600 PUT, 1,051,200 GET and LIST
 		"create-and-delete, published 2024":  2 * 3_504_000 * 0.005 / 1000,
@@ -111,7 +113,8 @@ func TestSavings(t *testing.T) {
 		}
 		return flags
 	}
-	many, day, peer, epochs := usual, usual, usual, usual
+	many, day, peer, epochs, locks := usual, usual, usual, usual, usual
+	locks.Locks = 1000
 	many.Candidates = 1000
 	day.TTL, day.Candidates = 24*time.Hour, 1
 	peer.Mode = cost.Peer
@@ -123,6 +126,7 @@ func TestSavings(t *testing.T) {
 		{usual, []string{"--ttl 1m", "--mode peer"}},
 		{many, []string{"--mode peer", "--infrequent 30s"}},
 		{peer, []string{"--ttl 1m"}},
+		{locks, []string{"--mode session", "--ttl 1m"}},
 		{day, nil},
 		{epochs, []string{"--ttl 1m", "--layout object"}},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,11 +37,22 @@ func layouts() (all []leasehold.Layout) {
 	return all
 }
 
+// modes are those that there are in a layout.
+func modes(layout leasehold.Layout) []Mode {
+	if !layout.Tokens() {
+		return slices.DeleteFunc(slices.Clone(Modes), func(m Mode) bool { return m == Session })
+	}
+	return Modes
+}
+
 // plans are some of each mode and layout.
 func plans() (all []Plan) {
 	for _, layout := range layouts() {
-		for _, mode := range Modes {
+		for _, mode := range modes(layout) {
 			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 2, Mode: mode, Layout: layout})
+		}
+		if layout.Tokens() {
+			all = append(all, Plan{TTL: 15 * time.Second, Candidates: 4, Locks: 100, Mode: Session, Layout: layout})
 		}
 		all = append(all, Plan{TTL: time.Minute, Candidates: 2, Locks: 1, Mode: Store, Layout: layout})
 		for _, interval := range []time.Duration{2 * time.Second, 8 * time.Second, 30 * time.Second} {
@@ -80,6 +92,9 @@ func TestPlansAreCounted(t *testing.T) {
 					past = p.collection(0).Times(float64(p.Locks) * (1 + time.Hour.Seconds()/protocol.Renewal(p.TTL).Seconds()/collectEvery))
 				}
 				one := budgets[p.Layout].renew.Times(float64(p.Locks))
+				if p.Mode == Session {
+					one = put.Times(float64(p.Candidates))
+				}
 				if !within(m.Holders, holders.Plus(one.Times(-1)), holders.Plus(one).Plus(past)) {
 					t.Errorf("holders made %v, not %v", m.Holders, holders)
 				}
@@ -129,7 +144,7 @@ func TestCollectionsAreCounted(t *testing.T) {
 func TestChangesAreCounted(t *testing.T) {
 	const changes, pause = 20, 5*time.Minute + 2500*time.Millisecond
 	for _, layout := range layouts() {
-		for _, mode := range Modes {
+		for _, mode := range modes(layout) {
 			for _, candidates := range []int{2, 5} {
 				p := Plan{TTL: 15 * time.Second, Candidates: candidates, Locks: 1, Mode: mode, Layout: layout}
 				t.Run(fmt.Sprintf("%s %s %d", layout, mode, candidates), func(t *testing.T) {
@@ -143,6 +158,12 @@ func TestChangesAreCounted(t *testing.T) {
 						}
 						time.Sleep(pause)
 						count := func() (all Requests) {
+							for _, p := range tr.processes {
+								all = all.Plus(p.requests.count())
+							}
+							if tr.processes != nil {
+								return all
+							}
 							for _, c := range tr.locks[0] {
 								all = all.Plus(c.requests.count())
 							}

@@ -8,6 +8,8 @@ func (p Plan) follows() Requests {
 	switch {
 	case p.Mode == Peer:
 		return Requests{} // the leader answers
+	case p.Mode == Session:
+		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
 	case p.Mode == Store && p.Infrequent == 0:
 		return b.news.Times(p.renewals()) // one look soon after each
 	}
@@ -58,12 +60,17 @@ func (p Plan) change() Requests {
 	if p.Candidates == 1 { // it comes back itself
 		return b.release.Plus(b.acquire)
 	}
+	if p.Mode == Session { // whose heartbeat is brought forward
+		b.release = b.release.Plus(put)
+	}
 	other := b.jump
 	switch p.Mode {
 	case Store:
 		other = b.freed.Plus(b.jump).Plus(b.look.Times(LooksOfFollower - 2))
 	case Wait:
 		other = b.freed.Plus(b.jump).Plus(b.look.Times(LooksOfWaiter - 2))
+	case Session: // it hears of the release, and looks; and looks at the heartbeats of both for a while
+		other = b.freed.Plus(b.jump).Plus(get.Times(LooksOfWaiter))
 	case Peer: // it hears of the change, and looks once
 	}
 	return b.release.Plus(b.freed).Plus(b.acquire).Plus(b.refused).Plus(other.Times(float64(p.Candidates - 1)))

@@ -54,16 +54,24 @@ func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks i
 
 // A trial is a plan that runs.
 type trial struct {
-	st      store.Store
-	prefix  string
-	plan    Plan
-	locks   [][]*candidate
-	stopped chan error // why a candidate stopped before it was told to
+	st        store.Store
+	prefix    string
+	plan      Plan
+	locks     [][]*candidate
+	processes []*process // with the mode Session
+	stopped   chan error // why a candidate stopped before it was told to
+}
+
+// A process has a session, and a candidate for each lock.
+type process struct {
+	requests *counter
+	session  *leasehold.Session
 }
 
 // A candidate is one of a lock.
 type candidate struct {
 	requests *counter
+	process  *process            // nil: it has no session
 	election *leasehold.Election // nil: it is one of a lock
 	held     chan struct{}       // closed when it holds the lock for the first time
 	holds    func() bool
@@ -74,6 +82,11 @@ type candidate struct {
 
 func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) {
 	t := &trial{st: st, prefix: prefix, plan: p, stopped: make(chan error, 1)}
+	if p.Mode == Session {
+		for range p.Candidates {
+			t.processes = append(t.processes, &process{requests: &counter{Store: st}})
+		}
+	}
 	for i := range locks {
 		key := fmt.Sprintf("%s/%04d", prefix, i)
 		friends := &friends{elections: map[string]*leasehold.Election{}}
@@ -81,8 +94,12 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 		for n := range p.Candidates {
 			c := &candidate{requests: &counter{Store: st}, held: make(chan struct{}), done: make(chan struct{})}
 			join := c.elect
-			if p.Mode == Wait {
+			switch p.Mode {
+			case Wait:
 				join = c.lock
+			case Session: // the locks are spread over the processes
+				c.process = t.processes[(i+n)%p.Candidates]
+				c.requests, join = c.process.requests, c.lock
 			}
 			if err := join(key, p, fmt.Sprintf("candidate %d of lock %d", n+1, i+1), friends); err != nil {
 				return nil, err
@@ -128,7 +145,11 @@ func (c *candidate) lock(key string, p Plan, name string, _ *friends) error {
 	c.holds = func() bool { lease := now.Load(); return lease != nil && lease.Valid() }
 	c.run = func(ctx context.Context) error {
 		for {
-			lease, err := l.Acquire(ctx)
+			var opts []leasehold.AcquireOption
+			if c.process != nil {
+				opts = append(opts, leasehold.WithSession(c.process.session))
+			}
+			lease, err := l.Acquire(ctx, opts...)
 			if err != nil {
 				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 				defer cancel()
@@ -181,6 +202,12 @@ var errNotHeld = errors.New("the locks could not be acquired in time")
 
 // begin starts the holders, and when they hold, the others.
 func (t *trial) begin(ctx context.Context) error {
+	for _, p := range t.processes {
+		var err error
+		if p.session, err = leasehold.NewSession(ctx, p.requests, &leasehold.SessionOptions{TTL: t.plan.TTL, Prefix: t.prefix + "/sessions"}); err != nil {
+			return err
+		}
+	}
 	for _, all := range t.locks {
 		t.start(ctx, all[0])
 	}
@@ -247,6 +274,15 @@ func (t *trial) holders() []*candidate {
 
 // count is what holders and others have asked so far.
 func (t *trial) count(holders []*candidate) (held, others Requests) {
+	for _, p := range t.processes { // heartbeats are writes, and watches are looks
+		all := p.requests.count()
+		held.Put += all.Put
+		all.Put = 0
+		others = others.Plus(all)
+	}
+	if t.processes != nil {
+		return held, others
+	}
 	for i, all := range t.locks {
 		for _, c := range all {
 			if c == holders[i] {
@@ -285,6 +321,11 @@ func (t *trial) end(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
+	for _, p := range t.processes {
+		if p.session != nil {
+			_ = p.session.Close(ctx) // what is left is deleted now
+		}
+	}
 	for e, err := range t.st.List(ctx, t.prefix+"/", "") {
 		if err == nil {
 			err = t.st.Delete(ctx, e.Key)

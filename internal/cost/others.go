@@ -30,6 +30,9 @@ func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 		if other.Mode = mode; mode != Store {
 			other.Infrequent = 0
 		}
+		if other.Check() != nil {
+			continue // a marker cannot be under a session
+		}
 		a := Alternative{Name: fmt.Sprintf("leasehold --mode %s", mode), Requests: Total(other.Parts())}
 		if mode == p.Mode {
 			a.Assumed = "this plan"
@@ -123,6 +126,11 @@ func (p Plan) Savings(at *Price) []Saving {
 		peer.Mode, peer.Infrequent = Peer, 0
 		try(peer, "--mode peer", "followers must reach the leader over HTTPS")
 	}
+	if p.Mode != Session && p.Locks > 1 {
+		session := p
+		session.Mode, session.Infrequent = Session, 0
+		try(session, "--mode session", "a process loses all its locks together")
+	}
 	if p.Mode == Store && p.Infrequent == 0 {
 		seldom := p
 		seldom.Infrequent = 2 * p.TTL
@@ -161,7 +169,7 @@ func (p Plan) failover() time.Duration {
 	switch {
 	case p.Mode == Peer:
 		look = p.TTL // who has not looked counts from its first look
-	case p.Mode == Wait:
+	case p.Mode == Wait, p.Mode == Session:
 		look = protocol.Renewal(p.TTL) * 5 / 4
 	case p.Infrequent > 0: // it may be seen late, and looked at again late
 		look = p.Infrequent * 5 / 4

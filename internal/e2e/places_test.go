@@ -32,6 +32,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if config := os.Getenv(tenantVariable); config != "" {
+		if err := tenant(config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	parallel := "6"
 	if testing.Short() { // then nothing is measured, and more may wait at a time

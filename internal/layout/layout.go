@@ -56,11 +56,7 @@ func (o Object) String() string {
 
 // Look costs one Get.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
-	s, err := get(ctx, o.Store, o.Key, "", store.Version(unless))
-	if errors.Is(err, store.ErrNotExist) {
-		return Snapshot{Date: store.DateOf(err)}, nil
-	}
-	return s, err
+	return look(ctx, o.Store, o.Key, "", unless)
 }
 
 // Write costs one Put.
@@ -76,6 +72,7 @@ func (o Object) Proven(body []byte, v protocol.Version) (Snapshot, bool) {
 		return Snapshot{}, false
 	}
 	r, err := protocol.Decode(body)
+	r.Session = follow(r.Session, o.Key)
 	return Snapshot{Exists: true, Record: r, Version: v}, err == nil
 }
 
@@ -100,13 +97,16 @@ func get(ctx context.Context, st store.Store, key, layout string, unless store.V
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("the object %v is %w", Object{st, key}, err)
 	}
+	record.Session = follow(record.Session, key)
 	return snapshot(record, obj), nil
 }
 
 // put writes a record that is to belong to a layout.
 func put(ctx context.Context, st store.Store, key, layout string, r protocol.Record, only store.Condition) (Snapshot, error) {
 	r.Layout = layout
-	body, err := r.Encode()
+	text := r
+	text.Session = wayTo(r.Session, key)
+	body, err := text.Encode()
 	if err != nil {
 		return Snapshot{}, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid, Cause: err}
 	}

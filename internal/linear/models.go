@@ -66,35 +66,40 @@ func byKey(m porcupine.Model) porcupine.Model {
 type lease struct {
 	Holder int64 // the token of the lease; 0: nobody has one
 	Last   int64 // the largest token so far
+	Spare  bool  // no user has got Last, and its candidate may yet find one
 }
 
-// Lock is a mutex with a counter, and so is an election. A history needs [Leases] first.
+// Lock is a mutex with a counter under each key, and so is an election. A lease under a
+// session is one like all others. A history needs [Leases] first.
 //
-//	acquire        gives the token of the lease
-//	valid TOKEN    the holder looked whether the lease is valid, and it was
-//	release TOKEN  ends the lease
-//	inspect        gives the token in the store, and "held" or "free"
-//	saw TOKEN      a follower was told of the leader; it may be a former one
-var Lock = model(func(s lease, c Command, o Outcome) (bool, lease) {
+//	acquire KEY        gives the token of the lease
+//	valid KEY TOKEN    the holder looked whether the lease is valid, and it was
+//	release KEY TOKEN  ends the lease
+//	inspect KEY        gives the token in the store, and "held" or "free"
+//	saw KEY TOKEN      a follower was told of the leader; it may be a former one
+var Lock = byKey(model(func(s lease, c Command, o Outcome) (bool, lease) {
 	switch c.Op {
 	case "acquire": // unknown: nobody got a lease
 		if o.Is == Unknown {
 			return true, s
 		}
-		return s.Holder == 0 && o.Token > s.Last, lease{o.Token, o.Token}
+		next := o.Token > s.Last || o.Token == s.Last && s.Spare
+		return s.Holder == 0 && next, lease{Holder: o.Token, Last: o.Token}
 	case "valid":
 		return o.Is == Unknown || s.Holder == c.Token, s
 	case "release":
 		if s.Holder != c.Token {
 			return o.Is == Unknown, s
 		}
-		return true, lease{0, s.Last}
+		return true, lease{Last: s.Last}
 	case "inspect":
 		switch {
 		case o.Is == Unknown:
 			return true, s
+		case o.Token == s.Last && o.Value == "held":
+			return true, s
 		case o.Token == s.Last:
-			return o.Value == "held" || s.Holder == 0, s
+			return s.Holder == 0, lease{Last: s.Last}
 		}
 		return s.replaced(o.Token)
 	case "saw":
@@ -104,28 +109,33 @@ var Lock = model(func(s lease, c Command, o Outcome) (bool, lease) {
 		return s.replaced(c.Token)
 	}
 	return false, s
-})
+}))
 
-// replaced: the store has shown a token that no user has got. Its candidate is dead or
-// gave up, and it must have waited for the lease before it all the same.
+// replaced: the store has shown a token that no user has got. Its candidate is dead or its
+// user gave up, and it must have waited for the lease before it all the same. If the next
+// user of that candidate comes before it has freed the lock, he gets it with this token.
 func (s lease) replaced(by int64) (bool, lease) {
-	return s.Holder == 0 && by > s.Last, lease{0, by}
+	return s.Holder == 0 && by > s.Last, lease{Last: by, Spare: true}
 }
 
-// Leases completes the history of a lock. A lease that was not released is as good as one
+// Leases completes the history of locks. A lease that was not released is as good as one
 // of which the release is unknown: it can have ended at any time since its holder last saw
 // that it was valid, but not before.
 func Leases(ops []Op) []Op {
-	released := map[int64]bool{}
-	seen := map[int64]time.Duration{} // by token, when its lease was last seen to be valid
+	type name struct {
+		key   string
+		token int64
+	}
+	released := map[name]bool{}
+	seen := map[name]time.Duration{} // when the lease was last seen to be valid
 	for _, op := range ops {
-		token := op.Asked.Token
+		lease := name{op.Asked.Key, op.Asked.Token}
 		switch {
 		case op.Told.Is != Done:
 		case op.Asked.Op == "release":
-			released[token] = true
+			released[lease] = true
 		case op.Asked.Op == "valid":
-			seen[token] = max(seen[token], op.Begin)
+			seen[lease] = max(seen[lease], op.Begin)
 		}
 	}
 	var all []Op
@@ -134,8 +144,9 @@ func Leases(ops []Op) []Op {
 			continue
 		}
 		all = append(all, op)
-		if token := op.Told.Token; op.Asked.Op == "acquire" && op.Told.Is == Done && !released[token] {
-			all = append(all, Op{Client: op.Client, Asked: Command{Op: "release", Token: token}, Begin: max(op.Begin, seen[token])})
+		if lease := (name{op.Asked.Key, op.Told.Token}); op.Asked.Op == "acquire" && op.Told.Is == Done && !released[lease] {
+			release := Command{Op: "release", Key: lease.key, Token: lease.token}
+			all = append(all, Op{Client: op.Client, Asked: release, Begin: max(op.Begin, seen[lease])})
 		}
 	}
 	return all

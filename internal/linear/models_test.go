@@ -23,6 +23,10 @@ func put(expect, value string) linear.Command {
 
 func with(op string, token int64) linear.Command { return linear.Command{Op: op, Token: token} }
 
+func about(op, key string, token int64) linear.Command {
+	return linear.Command{Op: op, Key: key, Token: token}
+}
+
 func gave(token int64) linear.Outcome { return linear.Outcome{Is: linear.Done, Token: token} }
 
 func showed(value string) linear.Outcome { return linear.Outcome{Is: linear.Done, Value: value} }
@@ -62,8 +66,21 @@ func TestModels(t *testing.T) {
 			at(7, 8, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 5, Value: "free"}),
 		}, false},
 		{"a dead candidate's token is seen", linear.Lock, []linear.Op{at(1, 1, with("saw", 5), done), at(2, 3, with("acquire", 0), gave(6))}, true},
-		{"a dead candidate's token is used again", linear.Lock, []linear.Op{at(1, 1, with("saw", 5), done), at(2, 3, with("acquire", 0), gave(5))}, false},
+		{"a token whose user gave up is another's", linear.Lock, []linear.Op{at(1, 1, with("saw", 5), done), at(2, 3, with("acquire", 0), gave(5)), at(4, 5, with("valid", 5), done)}, true},
+		{"that token, when it was free", linear.Lock, []linear.Op{
+			at(1, 1, with("saw", 5), done), at(2, 3, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 5, Value: "free"}), at(4, 5, with("acquire", 0), gave(5)),
+		}, false},
+		{"that token, after another", linear.Lock, []linear.Op{at(1, 1, with("saw", 5), done), at(2, 3, with("acquire", 0), gave(6)), at(4, 5, with("release", 6), done), at(6, 7, with("acquire", 0), gave(5))}, false},
 		{"a follower sees another while the lease is valid", linear.Lock, []linear.Op{at(1, 2, with("acquire", 0), gave(5)), at(3, 3, with("saw", 6), done), at(4, 5, with("valid", 5), done)}, false},
+		{"leases of two keys", linear.Lock, []linear.Op{at(1, 2, about("acquire", "k", 0), gave(5)), at(3, 4, about("acquire", "l", 0), gave(5)), at(5, 6, about("valid", "k", 5), done), at(7, 8, about("valid", "l", 5), done)}, true},
+		{"one of them is released", linear.Lock, []linear.Op{
+			at(1, 2, about("acquire", "k", 0), gave(5)), at(1, 2, about("acquire", "l", 0), gave(5)), at(3, 4, about("release", "l", 5), done),
+			at(5, 6, about("acquire", "k", 0), gave(6)), at(7, 8, about("valid", "k", 5), done),
+		}, false},
+		{"the holder of two was killed", linear.Lock, []linear.Op{
+			at(1, 2, about("acquire", "k", 0), gave(5)), at(1, 2, about("acquire", "l", 0), gave(5)), at(3, 4, about("release", "l", 5), done),
+			at(5, 6, about("acquire", "k", 0), gave(6)), at(7, 8, about("valid", "k", 6), done),
+		}, true},
 
 		{"a fenced write is refused", linear.Object, []linear.Op{at(1, 2, linear.Command{Op: "put", Token: 2, Value: "b"}, done), at(3, 4, linear.Command{Op: "put", Token: 1, Value: "a"}, refused), at(5, 6, get, showed("b"))}, true},
 		{"a fenced write goes through", linear.Object, []linear.Op{at(1, 2, linear.Command{Op: "put", Token: 2, Value: "b"}, done), at(3, 4, linear.Command{Op: "put", Token: 1, Value: "a"}, done)}, false},

@@ -34,6 +34,7 @@ func init() {
 		"register": {linear.Register, register, "put", 300 * time.Millisecond},
 		"lock":     {linear.Lock, lock, "acquire", 2 * ttl},
 		"election": {linear.Lock, election, "acquire", 2 * ttl},
+		"session":  {linear.Lock, session, "acquire", 2 * ttl},
 		"object":   {linear.Object, object, "put", 300 * time.Millisecond},
 		"log":      {linear.Log, appends, "append", 300 * time.Millisecond},
 	}
@@ -120,7 +121,7 @@ func election(ctx context.Context, c *client) error {
 				return
 			}
 			last = change.Info.Token
-			c.note(linear.Command{Op: "saw", Token: int64(last)})
+			c.note(linear.Command{Op: "saw", Key: c.key, Token: int64(last)})
 		}
 		followed <- nil
 	}()
@@ -134,52 +135,75 @@ func election(ctx context.Context, c *client) error {
 
 // hold gets a lease, uses it for a while, and releases it. Sometimes it looks at the
 // lock first.
-func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(context.Context) (*leasehold.Lease, error)) {
+func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) {
 	if c.rand.IntN(2) == 0 {
-		c.do(linear.Command{Op: "inspect"}, func() linear.Outcome {
-			info, err := l.Inspect(ctx)
-			state := "free"
-			if info.Held {
-				state = "held"
-			}
-			o := judged(state, err)
-			o.Token = int64(info.Token)
-			return o
-		})
+		c.inspect(ctx, l)
 	}
 	var lease *leasehold.Lease
-	got := c.do(linear.Command{Op: "acquire"}, func() linear.Outcome {
+	c.do(linear.Command{Op: "acquire", Key: l.Key()}, func() linear.Outcome {
 		var err error
-		if lease, err = acquire(ctx); err != nil {
-			return linear.Outcome{Is: linear.Failed} // whatever was sent, nobody has a lease
-		}
-		return linear.Outcome{Is: linear.Done, Token: int64(lease.Token())}
+		lease, err = acquire(ctx)
+		return acquired(lease, err)
 	})
 	if lease == nil {
 		return
 	}
+	c.use(lease)
+	c.do(of("release", lease), func() linear.Outcome { return released(lease.Release(ctx)) })
+}
+
+func (c *client) inspect(ctx context.Context, l *leasehold.Lock) {
+	c.do(linear.Command{Op: "inspect", Key: l.Key()}, func() linear.Outcome {
+		info, err := l.Inspect(ctx)
+		state := "free"
+		if info.Held {
+			state = "held"
+		}
+		o := judged(state, err)
+		o.Token = int64(info.Token)
+		return o
+	})
+}
+
+// use looks at leases for a while, as long as all are valid.
+func (c *client) use(leases ...*leasehold.Lease) {
 	looks := 2 + c.rand.IntN(4)
 	if c.rand.IntN(4) == 0 {
-		looks = 40 // until it has been renewed
+		looks = 40 // until they have been renewed
 	}
 	for range looks {
-		valid := c.do(linear.Command{Op: "valid", Token: got.Token}, func() linear.Outcome {
-			if lease.Valid() {
-				return linear.Outcome{Is: linear.Done}
+		for _, lease := range leases {
+			valid := c.do(of("valid", lease), func() linear.Outcome {
+				if lease.Valid() {
+					return linear.Outcome{Is: linear.Done}
+				}
+				return linear.Outcome{Is: linear.Failed}
+			})
+			if valid.Is != linear.Done {
+				return
 			}
-			return linear.Outcome{Is: linear.Failed}
-		})
-		if valid.Is != linear.Done {
-			break
 		}
 		c.pause(20 * time.Millisecond)
 	}
-	c.do(linear.Command{Op: "release", Token: got.Token}, func() linear.Outcome {
-		if lease.Release(ctx) != nil {
-			return linear.Outcome{Is: linear.Unknown}
-		}
-		return linear.Outcome{Is: linear.Done}
-	})
+}
+
+// of is a command about a lease.
+func of(op string, lease *leasehold.Lease) linear.Command {
+	return linear.Command{Op: op, Key: lease.Key(), Token: int64(lease.Token())}
+}
+
+func acquired(lease *leasehold.Lease, err error) linear.Outcome {
+	if err != nil {
+		return linear.Outcome{Is: linear.Failed} // whatever was sent, nobody has a lease
+	}
+	return linear.Outcome{Is: linear.Done, Token: int64(lease.Token())}
+}
+
+func released(err error) linear.Outcome {
+	if err != nil {
+		return linear.Outcome{Is: linear.Unknown}
+	}
+	return linear.Outcome{Is: linear.Done}
 }
 
 // object writes a fenced object, with tokens that grow, and with old ones.

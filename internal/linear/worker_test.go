@@ -76,12 +76,20 @@ var faults = []faultstore.Fault{
 
 // do runs one operation.
 func (c *client) do(cmd linear.Command, f func() linear.Outcome) linear.Outcome {
+	tell := c.begun(cmd)
+	told := f()
+	tell(told)
+	return told
+}
+
+// begun tells that an operation begins. What it gives is to be called with its outcome.
+func (c *client) begun(cmd linear.Command) func(linear.Outcome) {
 	l := line{Op: linear.Op{Client: c.Client, Asked: cmd, Begin: clock.Now()}, N: c.next()}
 	c.say(l)
-	l.Told = f()
-	l.End = clock.Now()
-	c.say(l)
-	return l.Told
+	return func(told linear.Outcome) {
+		l.Told, l.End = told, clock.Now()
+		c.say(l)
+	}
 }
 
 // note tells of what happened just now.

@@ -66,7 +66,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	case Found:
 		c.found(ev, now, out)
 	case Absent:
-		c.settle("")
+		c.settle("", Record{})
 		if c.vanish(ev.Date, now) {
 			out.add(Vanished{c.obs.record})
 		}
@@ -115,7 +115,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		c.adopt(a, ev.Version, now, out)
 		return
 	}
-	c.settle(ev.Version)
+	c.settle(ev.Version, ev.Record)
 	c.observe(ev.Record, ev.Version, now.Clock)
 	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
 		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
@@ -132,6 +132,9 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 
 // foreign: there is something that we do not understand. We leave it alone.
 func (c *Candidate) foreign(err error, now Now, out *actions) {
+	if c.phase == clear || c.phase == freeing {
+		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
+	}
 	c.attempts = nil    // what they were conditional on is gone
 	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
 	switch {

@@ -160,9 +160,11 @@ type Candidate struct {
 	due       time.Duration // the next step, if no request is under way
 	pace      pace          // of looking at what another holds
 	talk      talk          // with the leader itself
+	again     bool          // what the look under way shows is too old
 	watching  bool          // look, even if nobody wants the lock
 	session   string        // that the lease is under, or the acquisition wants it under; empty: none
-	over      string        // a session that is known to be over, the last one
+	over      string        // a session that is over for good, the last one known
+	ended     string        // a session of ours under which nothing is valid any more, the last one
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
 	told      Record        // the holder that Waiting told of
@@ -207,6 +209,9 @@ func (c *Candidate) Observed() (r Record, v Version, exists bool) {
 func (c *Candidate) Idle() bool {
 	return c.phase == clear && c.busy == none && !c.wanting()
 }
+
+// Busy reports that a request is under way.
+func (c *Candidate) Busy() bool { return c.busy != none }
 
 // Settled reports that no write of the candidate is under way, or may yet land, that
 // somebody would have to free.
@@ -281,8 +286,10 @@ func (c *Candidate) landed(r Record) (attempt, bool) {
 
 // settle forgets the attempts that can no longer land, because the version that
 // they were conditional on is gone and write IDs keep it from coming back.
-func (c *Candidate) settle(current Version) {
-	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current })
+//
+// A claim may be two writes, of which only the first has landed, as r: then the second may yet.
+func (c *Candidate) settle(current Version, r Record) {
+	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current && a.writeID != r.WriteID })
 }
 
 // observe takes in a version that was not known. The time until the lock may be

@@ -43,12 +43,12 @@ func (c *Candidate) wait(now Now, out *actions) {
 		}
 	}
 	switch {
-	case r.Held && r.Session != "":
+	case c.again:
+		c.again, c.due = false, now.Clock
+	case r.Held && r.Session != "" && now.Clock < c.obs.takeable:
 		// Its session tells when it is worth a look.
 		c.due = c.obs.takeable
 		return
-	case c.talk.again:
-		c.talk.again, c.due = false, now.Clock
 	case now.Clock < c.talk.quiet:
 		c.due, c.obs.fresh = c.talk.quiet, false
 		return // however soon the lock may be taken

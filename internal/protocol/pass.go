@@ -42,7 +42,9 @@ func (s streak) over(rest time.Duration) bool { return s.ended-s.began >= rest*3
 func (c *Candidate) pass(now Now, out *actions) bool {
 	c.streak.ended = now.Clock
 	idle := c.phase == held && c.busy == none && c.obs.fresh
-	if !idle || c.cfg.WriteOnce || c.streak.over(c.rest()) {
+	// Under a session the record would stand for as long as that lasts, should the next
+	// user not come (rule D6).
+	if !idle || c.cfg.WriteOnce || c.session != "" || c.streak.over(c.rest()) {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).

@@ -36,7 +36,6 @@ type talk struct {
 	fails  int           // of questions, in a row
 	quiet  time.Duration // no look is needed before this
 	heir   bool          // it said that we go first
-	again  bool          // what the look under way shows is too old
 }
 
 // peerTries is how many questions in a row may fail before the store is asked.
@@ -142,7 +141,7 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 // lookAfter ends the conversation with this leader. The store must tell.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	c.talk.open, c.talk.stale, c.talk.quiet = false, true, 0
-	c.talk.again = c.busy == reading
+	c.again = c.busy == reading
 	c.pace.poll = 0
 	c.due = now.Clock + pause
 }

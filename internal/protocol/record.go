@@ -51,6 +51,8 @@ type Record struct {
 	Epoch, Previous int64
 	// Ended says why the lease is over, if not by a release.
 	Ended string
+	// Freed, of a session, are the locks that were released under it.
+	Freed *Freed
 	// Opaque: something else than a record says that the lock is held.
 	Opaque bool
 
@@ -60,6 +62,13 @@ type Record struct {
 	// Unknown holds the fields that this version does not know, by name. They
 	// are written back as they were.
 	Unknown map[string]json.RawMessage
+}
+
+// Freed tells those who wait for locks of a session which of them are worth a look. It
+// decides nothing: who looks sees for itself.
+type Freed struct {
+	Count int64    `json:"count"`          // so far
+	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
 }
 
 // wire is the record's form in the store. The order of its fields is the order
@@ -78,6 +87,7 @@ type wire struct {
 	Layout     string            `json:"layout,omitempty"`
 	Previous   int64             `json:"previous,omitempty"`
 	Ended      string            `json:"ended,omitempty"`
+	Freed      *Freed            `json:"freed,omitempty"`
 	AcquiredAt string            `json:"acquired_at,omitempty"`
 	RenewedAt  string            `json:"renewed_at,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"`
@@ -99,7 +109,7 @@ func (r Record) Encode() ([]byte, error) {
 	w := wire{
 		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
 		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
-		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended,
+		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended, Freed: r.Freed,
 		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
 	}
 	if r.Held {
@@ -134,8 +144,11 @@ func (r Record) texts() []string {
 	return texts
 }
 
-// Marker is the layout that has no tokens.
-const Marker = "marker"
+// The layouts that the protocol knows of.
+const (
+	Marker  = "marker"  // it has no tokens
+	Session = "session" // the heartbeat of a session, which is no lock
+)
 
 // Decode reads a record of the default layout. Every error matches ErrForeign.
 func Decode(body []byte) (Record, error) { return DecodeIn("", body) }
@@ -250,6 +263,9 @@ func (f fields) texts(r *Record) error {
 	if err := f.take("ended", &r.Ended); err != nil {
 		return err
 	}
+	if err := f.take("freed", &r.Freed); err != nil {
+		return err
+	}
 	switch state {
 	case stateHeld:
 		r.Held = true
@@ -259,11 +275,6 @@ func (f fields) texts(r *Record) error {
 	}
 	if r.WriteID == "" {
 		return errors.New("it has no write_id")
-	}
-	if r.Session != "" {
-		// A lease under a session is not renewed in this record: to wait for
-		// the record's TTL and take it over would take it from a live holder.
-		return errors.New("it belongs to a session, which this version does not know: upgrade leasehold")
 	}
 	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = parseTime(acquired), parseTime(renewed), parseTime(expires)
 	return nil

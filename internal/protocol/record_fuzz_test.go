@@ -20,6 +20,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`))
 	f.Add([]byte(`{"format":1,"token":2,"state":"held","ttl_ms":1,"write_id":"x","layout":"epochs","previous":1,"ended":"broken","successor":"b"}`))
 	f.Add([]byte(`{"format":1,"state":"held","ttl_ms":1,"write_id":"x","layout":"marker"}`))
+	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","layout":"session","freed":{"count":2,"last":["a","b"]}}`))
+	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","session":"sessions/1"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := protocol.DecodeIn(protocol.AnyLayout, body)
@@ -73,7 +75,7 @@ func members(t *testing.T, body []byte) map[string]string {
 		texts[name] = compact.String()
 		known, ok := map[string]any{
 			"state": "", "holder": "", "address": "", "write_id": "", "session": "", "successor": "", "layout": "", "ended": "",
-			"previous": int64(0), "meta": map[string]string(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil,
+			"previous": int64(0), "meta": map[string]string(nil), "freed": (*protocol.Freed)(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil,
 		}[name]
 		if !ok {
 			continue

@@ -79,7 +79,7 @@ func TestForeignObjects(t *testing.T) {
 		"other state":      {replace(`"held"`, `"busy"`), `"busy"`},
 		"no write ID":      {replace(`"0f9c.7"`, `""`), "write_id"},
 		"holder a number":  {replace(`"web-1"`, `7`), "holder"},
-		"of a session":     {replace(`"session":""`, `"session":"s1"`), "session"},
+		"of a session":     {replace(`"session":""`, `"session":"","layout":"session"`), "session"},
 		"too large":        {plain + strings.Repeat(" ", protocol.MaxRecord), "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,10 @@ func TestScenarios(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := play(t, string(text))
+			got := play(t, string(text), false)
+			if resting := play(t, string(text), true); got == string(text) && resting != got {
+				t.Errorf("%s: a candidate that rests when it can did otherwise:\n%s", file, resting)
+			}
 			if got == string(text) {
 				return
 			}
@@ -81,14 +84,15 @@ type script struct {
 	cfg   protocol.Config
 	wrote []protocol.Record // by number, from 1
 	age   time.Duration
+	rests bool // whenever it can
 }
 
 // wall is what wall clocks show when the clock reads zero.
 var wall = time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
 
-func play(t *testing.T, text string) string {
+func play(t *testing.T, text string, rests bool) string {
 	t.Helper()
-	s := &script{T: t, cfg: protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
+	s := &script{T: t, rests: rests, cfg: protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -127,9 +131,15 @@ func (s *script) line(line string, out *strings.Builder) {
 	for _, action := range s.c.Step(s.event(words[1], words[2:]), now) {
 		fmt.Fprintf(out, "  %s\n", s.show(action))
 	}
+	if rest, can := s.c.Rest(); can && s.rests {
+		s.c = protocol.Resume(s.cfg, rest)
+	}
 	state := "nothing held"
 	if s.c.Valid(at) {
 		state = fmt.Sprintf("valid until %v, token %d", s.c.Deadline(), s.c.Lease().Token)
+	}
+	if session := s.c.Awaits(); session != "" {
+		state += "; awaits " + session
 	}
 	if s.c.Idle() {
 		state += "; idle"
@@ -189,13 +199,18 @@ func (s *script) event(name string, args []string) protocol.Event {
 			e.Session = args[i+1]
 		}
 		return e
-	case "session-over": // REASON…
-		return protocol.SessionOver{Err: errors.New(strings.Join(args, " "))}
+	case "session-over": // SESSION REASON…
+		return protocol.SessionOver{Session: args[0], Err: errors.New(strings.Join(args[1:], " "))}
 	case "outlived":
-		return protocol.Outlived{Session: args[0]}
+		return protocol.Outlived{Session: args[0], Look: slices.Contains(args, "look")}
 	case "nudge":
 		return protocol.Nudge{}
-	case "cancel":
+	case "hurry":
+		return protocol.Hurry{}
+	case "cancel": // [REASON…]
+		if len(args) > 0 {
+			return protocol.Cancel{Err: errors.New(strings.Join(args, " "))}
+		}
 		return protocol.Cancel{}
 	case "release":
 		e := protocol.Release{}

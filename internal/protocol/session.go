@@ -1,7 +1,9 @@
 package protocol
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,35 +12,35 @@ func (o *observation) held() bool { return o.version != "" && o.record.Held }
 
 // outlive: the holder that was seen keeps its lease for as long as its session lasts, and
 // does not look at the object meanwhile. So no patience is enough, and no clock: the session
-// must be over (rule D3).
+// must be over (rule D3). What we have left there ourselves nobody holds.
 func (c *Candidate) outlive(now time.Duration) {
 	c.obs.takeable = never
-	if c.over == c.obs.record.Session {
+	if c.over == c.obs.record.Session || c.mine(c.obs.record) {
 		c.obs.takeable = now
 	}
 }
 
 // outlived takes in that a session is over. The version that was seen is the one to take
 // over: should somebody else have been faster, the write is refused.
-func (c *Candidate) outlived(session string, now Now) {
+func (c *Candidate) outlived(session string, look bool, now Now) {
 	c.over = session
 	if c.obs.known && c.obs.record.Held && c.obs.record.Session == session && !c.mine(c.obs.record) {
 		c.obs.takeable = now.Clock
 		if c.wanting() {
-			c.due = min(c.due, now.Clock)
+			c.due, c.obs.fresh = min(c.due, now.Clock), c.obs.fresh && !look
 		}
 	}
 }
 
 // sessionOver ends the lease with its session, whose end nobody can undo (rules D4 and
 // D7). What this candidate has written under it, or what may land yet, is for others to
-// take over.
-func (c *Candidate) sessionOver(err error, now Now, out *actions) {
-	if c.session == "" {
+// take over, when the session is over for them too: until then others of this process may
+// still be at work under it.
+func (c *Candidate) sessionOver(session string, err error, now Now, out *actions) {
+	if c.ended = session; c.session != session {
 		return
 	}
-	c.over, c.session = c.session, ""
-	c.attempts = nil
+	c.session, c.attempts = "", nil
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
@@ -49,26 +51,92 @@ func (c *Candidate) sessionOver(err error, now Now, out *actions) {
 	}
 }
 
-// bound reports that an attempt names a session, so that it must be settled (rule D6).
-func (c *Candidate) bound() bool {
-	return slices.ContainsFunc(c.attempts, func(a attempt) bool { return a.record.Session != "" })
+// bound reports that what landed of ours, or may land yet, names a session, so that it
+// must be settled (rule D6).
+func (c *Candidate) bound() bool { return len(c.named()) > 0 }
+
+// named are the sessions of ours that the object names, or may yet name, without being
+// held.
+func (c *Candidate) named() (sessions []string) {
+	add := func(r Record) {
+		if r.Held && r.Session != "" && r.Session != c.over && r.Session != c.ended && !slices.Contains(sessions, r.Session) {
+			sessions = append(sessions, r.Session)
+		}
+	}
+	if c.obs.version != "" && c.mine(c.obs.record) {
+		add(c.obs.record)
+	}
+	for _, a := range c.attempts {
+		add(a.record)
+	}
+	return sessions
 }
 
 // abandon gives up to settle what may have landed, or may yet land, and says whose end
 // alone would make it harmless.
 func (c *Candidate) abandon(out *actions) {
-	var named []string
-	if c.phase == freeing {
-		named = append(named, c.obs.record.Session)
+	for _, session := range c.named() {
+		out.add(Orphaned{session})
 	}
-	for _, a := range c.attempts {
-		named = append(named, a.record.Session)
+}
+
+// Awaits is the session whose end the candidate waits for, because only that makes the
+// lock free to be taken, if nobody releases it before; or empty.
+func (c *Candidate) Awaits() string {
+	if r := c.obs.record; c.wanting() && c.obs.known && c.obs.takeable == never && !r.Opaque {
+		return r.Session
 	}
-	for i, session := range named {
-		if session != "" && session != c.over && !slices.Contains(named[:i], session) {
-			out.add(Orphaned{session})
-		}
+	return ""
+}
+
+// hurry brings the next renewal forward, to a second after the last one at the earliest.
+func (c *Candidate) hurry(now Now) {
+	if c.phase == held {
+		c.due = min(c.due, max(now.Clock, c.obs.first+time.Second))
 	}
+}
+
+// A Rest is all that a candidate needs to know of a lease under a session, to which nothing
+// happens until it is released or the session is over. It is small, since there may be very
+// many of them.
+type Rest struct {
+	incarnation     string
+	rng, seq        uint64
+	wrote           string // the write ID, without the incarnation
+	version         Version
+	session         string
+	acquired        time.Duration // since the epoch of Unix
+	token           int64
+	epoch, previous int64
+	unknown         map[string]json.RawMessage
+}
+
+// Rest gives what is to be remembered of a candidate that holds a lease under a session, and
+// false if it does anything else. What Resume makes of it does what the candidate would have
+// done.
+func (c *Candidate) Rest() (*Rest, bool) {
+	if c.session == "" || c.phase != held || c.watching {
+		return nil, false
+	}
+	r := c.lease
+	return &Rest{
+		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.seq, wrote: strings.TrimPrefix(r.WriteID, c.cfg.Incarnation),
+		version: c.obs.version, session: c.session, acquired: time.Duration(r.AcquiredAt.UnixNano()),
+		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown,
+	}, true
+}
+
+// Resume makes a candidate that goes on where the one rested whose configuration cfg was,
+// but for its incarnation.
+func Resume(cfg Config, rest *Rest) *Candidate {
+	cfg.Incarnation = rest.incarnation
+	c := New(cfg)
+	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
+	r.WriteID, r.AcquiredAt = cfg.Incarnation+rest.wrote, r.RenewedAt
+	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
+	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
+	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
+	return c
 }
 
 // reap frees a lock whose holder was waited out, over exactly what was seen. It is the end
@@ -76,5 +144,5 @@ func (c *Candidate) abandon(out *actions) {
 func (c *Candidate) reap(now Now, out *actions) {
 	r := c.obs.record
 	r.Held, r.WriteID, r.Ended = false, c.writeID(), "its holder was waited out by "+c.cfg.Holder
-	c.write(reaping, Write{Op: Free, Record: r, Timeout: min(maxRequest, r.TTL/2)}, now, out)
+	c.write(reaping, Write{Op: Free, Record: r, Timeout: min(MaxRequest, r.TTL/2)}, now, out)
 }

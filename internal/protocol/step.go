@@ -20,8 +20,9 @@ type (
 		// and has been confirmed to exist (rule D2). Empty: the lease is renewed by itself.
 		Session string
 	}
-	// Cancel: the user no longer waits for an acquisition.
-	Cancel struct{}
+	// Cancel: the user no longer waits for an acquisition, or it makes no sense any
+	// more, because of Err.
+	Cancel struct{ Err error }
 	// Release: the user has stopped all work under the lease. The candidate
 	// answers with one Released.
 	Release struct {
@@ -56,14 +57,23 @@ type (
 		Void    bool // nothing of it has landed, or will
 		Fatal   bool // and to try again is pointless
 	}
-	// SessionOver: the session that this candidate's lease is under, or was to be
-	// under, is over, because of Err.
-	SessionOver struct{ Err error }
+	// SessionOver: nothing is valid any more under a session of ours, because of Err.
+	// This candidate's lease is under it, or was to be, or once was.
+	SessionOver struct {
+		Session string
+		Err     error
+	}
 	// Outlived: a session of others is over for good (rule D3): it was closed, or
-	// killed, or does not exist.
-	Outlived struct{ Session string }
+	// killed, or does not exist. Look: that was a while ago, so that others may have
+	// taken the lock since.
+	Outlived struct {
+		Session string
+		Look    bool
+	}
 	// Nudge: the lock may have changed, so it is worth a look.
 	Nudge struct{}
+	// Hurry: the next renewal has something to tell, and is to come soon.
+	Hurry struct{}
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
@@ -90,6 +100,7 @@ func (WriteDone) event()   {}
 func (SessionOver) event() {}
 func (Outlived) event()    {}
 func (Nudge) event()       {}
+func (Hurry) event()       {}
 func (Retune) event()      {}
 func (Heard) event()       {}
 func (Tick) event()        {}
@@ -212,7 +223,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Acquire:
 		c.acquire(ev, now)
 	case Cancel:
-		c.cancel(now, &out)
+		c.cancel(ev.Err, now, &out)
 	case Release:
 		c.successor = ev.Successor
 		if !ev.Pass || !c.pass(now, &out) {
@@ -238,13 +249,15 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.finish(claiming, renewing, releasing, reaping)
 		c.writeDone(ev, now, &out)
 	case SessionOver:
-		c.sessionOver(ev.Err, now, &out)
+		c.sessionOver(ev.Session, ev.Err, now, &out)
 	case Outlived:
-		c.outlived(ev.Session, now)
+		c.outlived(ev.Session, ev.Look, now)
 	case Nudge:
 		if c.wanting() {
-			c.obs.fresh, c.due = false, now.Clock
+			c.obs.fresh, c.due, c.again = false, now.Clock, c.busy == reading
 		}
+	case Hurry:
+		c.hurry(now)
 	case Retune:
 		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	case Heard:
@@ -291,7 +304,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 		c.obs.fresh = false // the next number may have been used and collected since
 	}
 	c.contacted, c.readErrs, c.writeErrs, c.slow = false, 0, 0, 0
-	c.told, c.due, c.pace.poll, c.passed = Record{}, 0, 0, false
+	c.told, c.due, c.pace.poll, c.passed, c.again = Record{}, 0, 0, false, false
 	if s := &c.streak; ev.Wait && s.on && s.over(c.rest()) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
 		c.obs.fresh, c.due = false, s.ended+c.rest()
@@ -306,9 +319,12 @@ func (c *Candidate) watch(on bool) {
 	c.watching = on
 }
 
-func (c *Candidate) cancel(now Now, out *actions) {
+func (c *Candidate) cancel(err error, now Now, out *actions) {
+	if err == nil {
+		err = ErrCancelled
+	}
 	if c.want != nothing { // else the answer and the cancellation crossed
-		c.fail(ErrCancelled, now, out)
+		c.fail(err, now, out)
 	}
 }
 
@@ -370,7 +386,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.abandon(out)
 		c.attempts = nil // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
-		c.read(maxRequest, out)
+		c.read(MaxRequest, out)
 	case c.want == nothing && len(c.attempts) == 0:
 		c.overdue(now, out)
 		c.wait(now, out)
@@ -411,7 +427,13 @@ func (c *Candidate) overdue(now Now, out *actions) {
 
 func (c *Candidate) read(timeout time.Duration, out *actions) {
 	c.busy = reading
-	out.add(Read{Unless: c.obs.version, Timeout: timeout})
+	unless := c.obs.version
+	if c.cfg.Numbered && c.obs.held() && c.obs.record.Session != "" {
+		// "The next number is not there" may mean that it was collected. Otherwise a claim
+		// would find that out, but under a session none is sent before it is over.
+		unless = ""
+	}
+	out.add(Read{Unless: unless, Timeout: timeout})
 }
 
 // claim writes a record with the next token over exactly what was seen.
@@ -424,7 +446,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 	r.Session = c.session
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.next(), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
 	// An answer that takes longer than half a TTL is no use: see adopt.
-	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(maxRequest, c.cfg.TTL/2)}, now, out)
+	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(MaxRequest, c.cfg.TTL/2)}, now, out)
 }
 
 // keep takes the next step to keep the lease: a renewal, or the look that tells
@@ -436,7 +458,7 @@ func (c *Candidate) keep(now Now, out *actions) {
 		return
 	}
 	if !c.obs.fresh {
-		c.read(min(maxRequest, c.cfg.TTL/6, left), out)
+		c.read(min(MaxRequest, c.cfg.TTL/6, left), out)
 		return
 	}
 	r := c.record(now)
@@ -444,7 +466,7 @@ func (c *Candidate) keep(now Now, out *actions) {
 	// The write may land at once and its answer never come, and from then on the
 	// others count by it. If it promises less, believe it from now on (rule A7).
 	c.deadline = min(c.deadline, now.Clock+Validity(r.TTL))
-	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(maxRequest, Renewal(r.TTL), left)}, now, out)
+	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(MaxRequest, Renewal(r.TTL), left)}, now, out)
 }
 
 // free sends the release, or the look that tells what became of the last one.
@@ -454,11 +476,11 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.abandon(out)
 		c.released(ErrUnsettled, out)
 	case !c.obs.fresh:
-		c.read(maxRequest, out)
+		c.read(MaxRequest, out)
 	case !c.obs.held() || !c.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
-	case c.obs.record.Session != "" && c.obs.record.Session == c.over:
-		c.released(nil, out) // whom it names is no more
+	case c.obs.record.Session != "" && (c.obs.record.Session == c.over || c.obs.record.Session == c.ended):
+		c.released(nil, out) // what it names ends without that
 	case c.cfg.Tokenless && (c.deleting || c.deadline-now.Clock < c.cfg.TTL/enoughLeft):
 		// The record is deleted, and no condition would keep a delete that comes
 		// late from removing the next holder's. So none is sent when too little is
@@ -472,7 +494,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		r := c.obs.record
 		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writeID(), now.Wall, now.Wall
 		r.Successor = c.successor
-		timeout := min(maxRequest, Renewal(r.TTL))
+		timeout := min(MaxRequest, Renewal(r.TTL))
 		if c.cfg.Tokenless {
 			timeout, c.deleting = min(timeout, (c.deadline-now.Clock)/2), true
 		}

@@ -44,10 +44,10 @@ func Stale(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Se
 // Renewal is the interval between the renewals of a lease.
 func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 
-const (
-	// maxRequest bounds every request: one that takes longer is not coming back.
-	maxRequest = 10 * time.Second
+// MaxRequest bounds every request: one that takes longer is not coming back.
+const MaxRequest = 10 * time.Second
 
+const (
 	// recent is how old knowledge of a numbered lock may be. Numbers are collected
 	// when they are a day old.
 	recent = time.Hour

@@ -76,10 +76,10 @@ func (b bucket) page(prefix, after string) (entries []store.Entry, truncated boo
 	return entries, false
 }
 
-// highest is the number of the highest epoch, and 0 if there is none.
-func (b bucket) highest() (top int64) {
+// highest is the number of the highest epoch of a lock, and 0 if there is none.
+func (b bucket) highest(lock string) (top int64) {
 	for key := range b {
-		if _, n, ok := layout.Epoch(key); ok {
+		if of, n, ok := layout.Epoch(key); ok && of == lock {
 			top = max(top, n)
 		}
 	}

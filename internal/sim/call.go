@@ -14,8 +14,11 @@ import (
 // A call is one call of a layout, or a collection. It is a coroutine that stops at each of
 // its requests: to the layout it is the store.
 type call struct {
+	by     *process        // nil: a collection
 	from   *member         // nil: a collection
 	write  *protocol.Write // nil: a look, or a collection
+	then   func()          // if it is not a call of the candidate's
+	given  bool            // up, by the user
 	absent time.Duration   // as its sender's was
 	next   func() (*request, bool)
 	stop   func()
@@ -72,6 +75,9 @@ var errLost = errors.New("no answer")
 // begin starts a call. Its first request is what resume sends.
 func begin(from *member, write *protocol.Write, run func(c *call)) *call {
 	c := &call{from: from, write: write}
+	if from != nil {
+		c.by = from.process
+	}
 	c.next, c.stop = iter.Pull(func(yield func(*request) bool) {
 		c.yield = yield
 		run(c)

@@ -1,47 +1,60 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// rest is the end of a history: all trouble is over, and what must come to pass has to.
+// settle is the end of a history: all trouble is over, and what must come to pass has to.
 // Beyond the bound of clocks nothing has to, and of an object that must exist and does
-// not nobody can have a lease.
-func (w *world) rest() {
+// not nobody can have a lease. Nor of one that was deleted by hand and was under a session: who
+// has seen it vanish waits for the end of that, which need not come.
+func (w *world) settle() {
 	w.soothe()
-	_, exists := w.objects[lockKey]
-	if w.arm == Far || w.existing && !exists {
+	locks := slices.DeleteFunc(slices.Clone(w.locks), func(l *lock) bool {
+		_, exists := w.objects[l.key]
+		return w.existing && !exists || l.deleted && len(w.sessions) > 0 || len(l.members) == 0
+	})
+	if w.arm == Far || len(locks) == 0 {
 		return
 	}
-	first := w.members[w.choose(len(w.members))]
-	first.hopeful = true
-	for _, m := range w.members {
-		w.ease(m)
+	for _, l := range locks {
+		l.members[w.choose(len(l.members))].hopeful = true
 	}
-	w.await("a lock that nobody holds is never taken", w.patience(true))
-	if w.choose(4) != 3 || w.cfg.WriteOnce || w.promises.deleted {
+	w.easeAll()
+	w.await(locks, "is never taken, though nobody holds it", w.patience(true))
+	if w.choose(4) != 3 || w.cfg.WriteOnce || slices.ContainsFunc(w.locks, func(l *lock) bool { return l.deleted }) {
 		return
 	}
 	for _, m := range w.members {
 		m.hopeful = true
-		w.ease(m)
 	}
-	w.pass(3 * first.ttl)
-	holder := w.await("a lock that nobody holds is never taken", w.patience(true))
-	if holder == nil {
+	w.easeAll()
+	w.pass(3 * w.longest)
+	if !w.await(locks, "is never taken, though nobody holds it", w.patience(true)) {
 		return
 	}
-	w.steady(holder)
-	holder.hopeful = false
+	w.steady(locks)
+	first := w.holder(locks[0])
+	if first == nil {
+		return
+	}
 	crash := w.choose(2) == 1
 	if crash {
-		w.start(holder)
+		for _, m := range first.locks {
+			m.hopeful = false
+		}
+		w.start(first.process)
 	} else {
-		w.ease(holder)
+		first.hopeful = false
+		w.ease(first)
 	}
-	w.await("a lock that its holder has left is never taken", w.patience(crash))
+	locks = slices.DeleteFunc(locks, func(l *lock) bool { // that nobody else wants
+		return !slices.ContainsFunc(l.members, func(m *member) bool { return m.hopeful })
+	})
+	w.await(locks, "is never taken, though its holder has left it", w.patience(crash))
 }
 
 // soothe ends all trouble. What is on its way comes soon, and calls that wait in vain end.
@@ -52,8 +65,8 @@ func (w *world) soothe() {
 	if w.weather.poisoned != "" {
 		w.cure()
 	}
-	for _, m := range w.members {
-		m.paused, m.noRequests, m.noAnswers, m.denied = 0, 0, 0, 0
+	for _, p := range w.processes {
+		p.paused, p.noRequests, p.noAnswers, p.denied = 0, 0, 0, 0
 	}
 	waiting := w.queue
 	w.queue = nil
@@ -61,37 +74,52 @@ func (w *world) soothe() {
 		e.at = min(e.at, w.now+500*time.Millisecond)
 		w.queue.push(e)
 	}
-	if w.cfg.WriteOnce {
-		w.after(0, nil, w.tidy)
-	}
+	w.after(0, nil, w.tidy)
 }
 
 // tidy sweeps every second.
 func (w *world) tidy() {
-	w.sweep()
-	w.after(time.Second, nil, w.tidy)
-}
-
-// ease is what the user of a member does in the calm: the hopeful want the lock and keep
-// it, the others let go.
-func (w *world) ease(m *member) {
-	switch {
-	case !w.calm || m.releasing:
-	case m.leased && (!m.hopeful || !m.c.Valid(w.clock(m))):
-		m.releasing = true
-		w.step(m, protocol.Release{})
-	case m.wants && !m.hopeful:
-		w.step(m, protocol.Cancel{})
-	case m.hopeful && !m.leased && !m.wants:
-		m.wants = true
-		w.step(m, protocol.Acquire{Wait: true})
+	if w.cfg.WriteOnce {
+		w.sweep()
+	}
+	w.reclaim()
+	if w.cfg.WriteOnce || len(w.sessions) > 0 {
+		w.after(time.Second, nil, w.tidy)
 	}
 }
 
-// holder is the hopeful member whose lease is valid.
-func (w *world) holder() *member {
-	for _, m := range w.members {
-		if m.hopeful && m.c.Valid(w.clock(m)) {
+// easeAll eases everybody.
+func (w *world) easeAll() {
+	for _, p := range w.processes {
+		w.tend(p)
+		for _, m := range p.locks {
+			w.ease(m)
+		}
+	}
+}
+
+// ease is what the user of a lock does in the calm: the hopeful want it and keep it, the
+// others let go. Who has sessions waits for one.
+func (w *world) ease(m *member) {
+	switch {
+	case !w.calm || m.releasing || m.beats != nil || m.reaps != nil:
+	case m.leased && (!m.hopeful || !w.valid(m)):
+		w.expire(m.under)
+		m.releasing = true
+		w.step(m, protocol.Release{})
+	case m.wants && !m.hopeful:
+		w.cancel(m)
+	case m.hopeful && !m.leased && !m.wants && !m.sessions:
+		w.acquire(m, true, nil)
+	case m.hopeful && !m.leased && !m.wants && m.open != nil && w.alive(m.open):
+		w.acquire(m, true, m.open)
+	}
+}
+
+// holder is the hopeful member whose lease of a lock is valid.
+func (w *world) holder(l *lock) *member {
+	for _, m := range l.members {
+		if m.hopeful && w.valid(m) {
 			return m
 		}
 	}
@@ -102,6 +130,9 @@ func (w *world) holder() *member {
 // waits for it. Somebody may be kept from looking by a peer's word for as long as a lease
 // is valid, and then looks at its interval. A holder that is gone is waited out in full
 // and, where nothing can be written over, until its marker is swept.
+//
+// Under sessions that is no longer: whoever waits has looked at the lock, and then waits out
+// the session, or hears from it that the lock was released.
 func (w *world) patience(gone bool) time.Duration {
 	ttl := w.longest
 	look := max(protocol.Renewal(ttl), infrequent)
@@ -115,66 +146,25 @@ func (w *world) patience(gone bool) time.Duration {
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// await lets time pass until a hopeful member holds the lock, and returns it; nil if a
-// promise is broken.
-func (w *world) await(otherwise string, patience time.Duration) *member {
-	for end := w.now + patience; w.promises.broken == ""; w.next() {
-		if holder := w.holder(); holder != nil {
-			return holder
+// await lets time pass until hopeful members hold the locks, and reports that they do; a
+// promise is broken if they do not.
+func (w *world) await(locks []*lock, otherwise string, patience time.Duration) bool {
+	for end := w.now + patience; w.broken == ""; w.next() {
+		missing := slices.IndexFunc(locks, func(l *lock) bool { return w.holder(l) == nil })
+		if missing < 0 {
+			return true
 		}
 		if len(w.queue) == 0 || w.queue[0].at > end {
-			w.fault(Liveness, "%s in %v", otherwise, patience)
+			w.fault(Liveness, "in %v %s %s", patience, locks[missing].key, otherwise)
 			break
 		}
 	}
-	return nil
+	return false
 }
 
 // pass lets time pass.
 func (w *world) pass(d time.Duration) {
-	for end := w.now + d; len(w.queue) > 0 && w.queue[0].at <= end && w.promises.broken == ""; {
+	for end := w.now + d; len(w.queue) > 0 && w.queue[0].at <= end && w.broken == ""; {
 		w.next()
 	}
-}
-
-// steady lets one member hold the lock while the others wait, and counts their requests.
-func (w *world) steady(holder *member) {
-	window := 3 * holder.ttl
-	for _, m := range w.members {
-		m.sent = traffic{}
-	}
-	w.pass(window)
-	for _, m := range w.members {
-		if may := w.budget(m, holder, window); m.sent.reads > may.reads || m.sent.writes > may.writes {
-			w.fault(Budget, "%v, where %v holds the lock, sent %+v in %v, and may send %+v", m, holder, m.sent, window, may)
-		}
-	}
-}
-
-// budget is what a member may send in a window of time: who holds, a write for each renewal;
-// who waits, a look, and a few more until it knows when the holder renews. One whose
-// clock is faster than the holder's looks too early at times, and once more then.
-func (w *world) budget(m, holder *member, window time.Duration) traffic {
-	renewals := int(window*(protocol.Drift+1)/protocol.Drift/protocol.Renewal(holder.ttl)) + 1
-	listed := w.name == "epochs" // with each renewal, by who sends it and by who sees it
-	if m == holder {
-		if listed {
-			return traffic{reads: renewals, writes: renewals}
-		}
-		return traffic{writes: renewals}
-	}
-	may := traffic{reads: renewals + 8}
-	if m.rate > holder.rate {
-		may.reads += renewals
-	}
-	if listed {
-		may.reads += renewals
-	}
-	if w.cfg.Numbered {
-		// Epochs are collected at once here, and not after a day. Who looks for one that
-		// is gone, or was created again, claims in vain before it begins anew.
-		may.reads += 8
-		may.writes = 2
-	}
-	return may
 }

@@ -21,6 +21,16 @@
 // calm, and what must come to pass has to: whoever waits gets the lock in time, and nobody
 // sends more requests than docs/cost.md says.
 //
+// # Sessions
+//
+// In half of the histories, those of markers apart, some processes have sessions, and the
+// others have not. There are up to three locks then, which a process with sessions wants all,
+// at times by two candidates, and mostly under its session. What the library does around the
+// state machine (session.go, driver.go, reaper.go) is done by session.go and reaper.go here, in
+// that order, and whatever the library does in a goroutine of its own happens some time later.
+// A heartbeat names only the last lock that was released, so that it is soon too few. What the
+// library itself makes of all that its own tests show.
+//
 // # What is checked
 //
 // At every step: at most one lease is valid (P2). At every claim that lands: its token
@@ -30,16 +40,25 @@
 // at itself. A lease that has ended stays ended, and what is no record of ours is left alone.
 // In the calm: liveness and the budget of requests.
 //
+// A lease under a session is valid while both are (D4). The name of a session is used once,
+// even if somebody draws it again (D1), and no lock names one that has never existed (D2). Nobody
+// ends a session that is valid, or takes a lock of one that is not over (D3), and none names one
+// that goes on if its process neither holds it nor is about to settle that (D6). Who was told
+// that its session is over ends its lease, and sends nothing for it (D7). Sessions that are over
+// are deleted as soon as no request to them is on its way.
+//
 // An [Arm] says which of these are promised. Clocks beyond the bound may break P2 only. What
-// a deletion by hand may break, and what not, stands in promise.go. Markers promise less: no
-// P1, and P2 only if a delete arrives within the lease that it is sent under or never. A run
-// without the fence shows that its check can fail.
+// a deletion by hand may break, and what not, stands in promise.go; of a lock that is under a
+// session it may break D6 too, and liveness, for as long as that session lasts. Markers promise
+// less: no P1, and P2 only if a delete arrives within the lease that it is sent under or never.
+// A run without the fence shows that its check can fail.
 //
 // # Files
 //
-// sim.go begins a history and says what came of it; world.go is the queue; member.go is a
-// candidate and its clock, and user.go who it works for; call.go, network.go and bucket.go
+// sim.go begins a history and says what came of it; world.go is the queue; process.go is a
+// process and its clock, member.go a candidate in it, and user.go who it works for; session.go
+// and reaper.go are sessions and those who wait for their end; call.go, network.go and bucket.go
 // bring requests to the store, and peer.go questions to leaders; fault.go names the trouble
-// and trouble.go makes it; promise.go has the promises; calm.go is the end of a history;
-// tell.go and shrink.go tell of one, and make it short.
+// and trouble.go makes it; promise.go has the promises; calm.go is the end of a history, with
+// budget.go; tell.go and shrink.go tell of one, and make it short.
 package sim

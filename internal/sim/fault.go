@@ -5,43 +5,51 @@ type Fault int
 
 // The kinds of trouble. Each is counted when it has an effect, not when it is drawn.
 const (
-	Crash       Fault = iota // a process dies, and is started again under its name
-	Pause                    // one stands still for longer than its lease
-	Drift                    // a clock runs as fast or as slow as the bound allows
-	FarDrift                 // beyond the bound
-	WallJump                 // a wall clock jumps
-	LostRequest              // to the store
-	LostAnswer               // of the store
-	LateRequest              // a write lands that nobody waits for any more
-	LateAnswer               // one comes when nobody waits for it any more
-	Duplicate                // a write arrives once more
-	Conflict                 // 409
-	Unavailable              // 503, and nothing landed
-	Throttled                // everybody is asked to slow down, for a while
-	Unknown                  // 500 for a write that has landed
-	Denied                   // 403
-	CutRequests              // a member's requests do not arrive, for a while
-	CutAnswers               // the answers do not
-	CutBoth                  // neither do
-	SlowStore                // the store takes seconds, for a while
-	StoreJump                // its clock jumps
-	Poison                   // something that is no record is in the object's place
-	Deletion                 // somebody deletes the object by hand
-	Shorter                  // a holder's TTL is made shorter
-	Longer                   // or longer
-	GivenUp                  // a lease is given up before the work under it has stopped
-	Overrun                  // work goes on for a while after its lease was lost
-	Cancelled                // an acquisition is
-	Passed                   // a lease is passed on in its process
-	Dropped                  // and nobody is there to take it
-	PeerLost                 // a leader's answer, or the question
-	PeerLate                 // one is heard by nobody any more
-	PeerStale                // a word that was true once
-	PeerLie                  // a word that never was
-	Collected                // an epoch of the past is deleted
-	Recreated                // one that was collected is created once more
-	StaleWrite               // a former holder writes after its successor
-	Faults                   // how many there are
+	Crash         Fault = iota // a process dies, and is started again under its name
+	Pause                      // one stands still for longer than its lease
+	Drift                      // a clock runs as fast or as slow as the bound allows
+	FarDrift                   // beyond the bound
+	WallJump                   // a wall clock jumps
+	LostRequest                // to the store
+	LostAnswer                 // of the store
+	LateRequest                // a write lands that nobody waits for any more
+	LateAnswer                 // one comes when nobody waits for it any more
+	Duplicate                  // a write arrives once more
+	Conflict                   // 409
+	Unavailable                // 503, and nothing landed
+	Throttled                  // everybody is asked to slow down, for a while
+	Unknown                    // 500 for a write that has landed
+	Denied                     // 403
+	CutRequests                // a member's requests do not arrive, for a while
+	CutAnswers                 // the answers do not
+	CutBoth                    // neither do
+	SlowStore                  // the store takes seconds, for a while
+	StoreJump                  // its clock jumps
+	Poison                     // something that is no record is in the object's place
+	Deletion                   // somebody deletes the object by hand
+	Shorter                    // a holder's TTL is made shorter
+	Longer                     // or longer
+	GivenUp                    // a lease is given up before the work under it has stopped
+	Overrun                    // work goes on for a while after its lease was lost
+	Cancelled                  // an acquisition is
+	Passed                     // a lease is passed on in its process
+	Dropped                    // and nobody is there to take it
+	PeerLost                   // a leader's answer, or the question
+	PeerLate                   // one is heard by nobody any more
+	PeerStale                  // a word that was true once
+	PeerLie                    // a word that never was
+	Collected                  // an epoch of the past is deleted
+	Recreated                  // one that was collected is created once more
+	StaleWrite                 // a former holder writes after its successor
+	Killed                     // a session is ended while its process is alive and goes on with it
+	ClosedHeld                 // a session is closed while there are leases under it
+	HintMissed                 // a heartbeat tells of more releases than it names
+	OrphanSettled              // a claim under a session that nobody waited for has landed, and is freed
+	OrphanEnds                 // one that cannot be settled ends its session
+	Rested                     // a candidate rests, and is made anew of what there is to remember
+	Judged                     // who does not wait learns whether the session of the holder is over
+	Reclaimed                  // the object of a session that is over is deleted
+	Faults                     // how many there are
 )
 
 var faultNames = [Faults]string{
@@ -52,6 +60,8 @@ var faultNames = [Faults]string{
 	"TTL made shorter", "TTL made longer", "lease given up", "work overruns", "acquisition cancelled", "lease passed on", "passed on to nobody",
 	"peer silent", "peer too late", "peer's word stale", "peer's word a lie",
 	"epoch collected", "epoch created again", "former holder writes",
+	"session killed while its holder lives", "session closed with leases", "heartbeat names too few",
+	"orphan settled", "orphan ends its session", "rest and resume", "session judged", "session's object deleted",
 }
 
 func (f Fault) String() string { return faultNames[f] }

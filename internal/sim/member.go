@@ -5,31 +5,27 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
 )
 
-// A member is one process: a candidate, its clock, and the user that it works for.
+// A member is a candidate in its process, and the user that it works for: for a lock, for the
+// heartbeat of a session, or for the end of one.
 type member struct {
-	number int
-	life   int // one more with each start
-	c      *protocol.Candidate
-	ttl    time.Duration
-	claim  int // of its lease: which claim began it, in the order in which they landed; 0: none has
-	ended  int // the claim of the last lease that was seen to be over
+	*process
+	on    *lock
+	c     *protocol.Candidate
+	cfg   protocol.Config
+	lay   func(st store.Store) layout.Layout
+	ttl   time.Duration
+	claim int           // of its lease: which claim began it, in the order in which they landed; 0: none has
+	ended int           // the claim of the last lease that was seen to be over
+	tick  time.Duration // the event that is the next Tick
 
-	// Its clock shows base at the real time since, and goes on at rate/rateOne.
-	rate        int64
-	base, since time.Duration
-	wall        time.Duration // how far its wall clock is off
-	tick        time.Duration // the event that is the next Tick
-	paused      time.Duration // until then
-
-	asked                 *call           // that it waits for
-	absent                time.Duration   // when it was last shown that there is no object
-	vanished              protocol.Record // of the object that it last saw vanish
-	noRequests, noAnswers time.Duration   // until then, they do not arrive
-	denied                time.Duration   // until then, its credentials are
-	sent                  traffic
+	asked    *call           // that the candidate waits for
+	absent   time.Duration   // when it was last shown that there is no object
+	vanished protocol.Record // of the object that it last saw vanish
 
 	wants     bool
 	leased    bool          // its user holds a lease, valid or not, or its release is not settled
@@ -37,26 +33,10 @@ type member struct {
 	busy      time.Duration // until then its user needs the lease
 	hopeful   bool          // in the calm: its user wants the lock, and keeps it
 	voice     voice
-}
 
-// traffic counts requests. Of a listing the first page counts, since a page shows few objects
-// here and a thousand elsewhere.
-type traffic struct{ reads, writes int }
-
-func (t *traffic) add(r *request) {
-	switch {
-	case r.writes():
-		t.writes++
-	case r.page <= 1:
-		t.reads++
-	}
-}
-
-func (m *member) String() string {
-	if m == nil {
-		return "collector"
-	}
-	return fmt.Sprintf("m%d", m.number)
+	beats *session // it is the heartbeat of this session
+	reaps *reaper  // it waits for the end of one
+	membership
 }
 
 // ttls are far apart, so that who counts by the wrong one is wrong by far.
@@ -65,27 +45,21 @@ var ttls = [...]time.Duration{3 * time.Second, 9 * time.Second, 30 * time.Second
 // infrequent is the interval of some followers of a steady leader.
 const infrequent = 10 * time.Second
 
-// rateOne is the rate of a clock that is right.
-const rateOne = 1200
-
-// join adds a member.
-func (w *world) join(i int) {
-	m := &member{number: i, ttl: w.pick(ttls[:]...), rate: rateOne, base: time.Duration(i) * time.Hour}
-	w.members = append(w.members, m)
-	w.start(m)
-	w.rerate(m)
+func (m *member) String() string {
+	switch {
+	case m == nil:
+		return "collector"
+	case m.reaps != nil:
+		return fmt.Sprintf("%v, for the end of %s,", m.process, m.on.key)
+	}
+	return fmt.Sprintf("%v/%s", m.process, m.on.key)
 }
 
-// start begins the life of a process. Names are not incarnations: some have that of
+// enlist makes a candidate for a lock. Names are not incarnations: some have that of
 // another.
-func (w *world) start(m *member) {
-	m.life++
-	if m.asked != nil {
-		m.asked.end()
-	}
+func (w *world) enlist(m *member) {
 	cfg := w.cfg
-	cfg.Incarnation = fmt.Sprintf("i%d-%d", m.number, m.life)
-	cfg.TTL, cfg.Holder, cfg.Address = m.ttl, m.String(), m.String()
+	cfg.TTL, cfg.Holder, cfg.Address = m.ttl, m.process.String(), m.process.String()
 	if w.choose(4) == 3 {
 		cfg.Holder = "m0"
 	}
@@ -95,52 +69,33 @@ func (w *world) start(m *member) {
 		cfg.Frequent, cfg.Infrequent = time.Second, infrequent
 	}
 	w.longest = max(w.longest, m.ttl)
-	m.c = protocol.New(cfg)
-	m.asked, m.wants, m.leased, m.releasing, m.voice, m.paused = nil, false, false, false, voice{}, 0
-	m.vanished = protocol.Record{}
+	lay := func(st store.Store) layout.Layout { return w.lay(st, m.on.key, m.ttl) }
+	*m = member{process: m.process, on: m.on, ttl: m.ttl, claim: m.claim, ended: m.ended, hopeful: m.hopeful, lay: lay}
+	w.candidate(m, cfg)
 	w.logf("%v starts as %s, TTL %v, follows %t, peers %t, fast start %t, clock %d/%d",
-		m, cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
-	w.after(w.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), m, func() { w.user(m) })
+		m, m.cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
+	w.after(w.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), m.process, func() { w.user(m) })
 }
 
-func (w *world) clock(m *member) time.Duration {
-	return m.base + (w.now-m.since)*time.Duration(m.rate)/rateOne
+// candidate gives a member its candidate, which is another one than all before it.
+func (w *world) candidate(m *member, cfg protocol.Config) {
+	w.made++
+	cfg.Incarnation = fmt.Sprintf("i%d-%d-%d", m.number, m.life, w.made)
+	m.cfg, m.c = cfg, protocol.New(cfg)
+	m.all = append(m.all, m)
 }
 
-// real is how long a time on the member's clock is, rounded up.
-func (m *member) real(d time.Duration) time.Duration {
-	if m == nil || d <= 0 {
-		return d
+// valid reports that the member holds a lease that is valid now (rules A10 and D4).
+func (w *world) valid(m *member) bool {
+	return m.c.Valid(w.clock(m.process)) && (m.under == nil || w.alive(m.under))
+}
+
+// deadline is the reading of its clock at which its lease ends.
+func (m *member) deadline() time.Duration {
+	if m.under != nil {
+		return min(m.c.Deadline(), m.under.heartbeat.c.Deadline())
 	}
-	return (d*rateOne + time.Duration(m.rate) - 1) / time.Duration(m.rate)
-}
-
-// rerate gives a clock another rate: often the fastest or the slowest that the bound allows.
-func (w *world) rerate(m *member) {
-	m.base, m.since = w.clock(m), w.now
-	if w.arm == Far && w.choose(2) == 1 {
-		w.met(FarDrift)
-		m.rate = [...]int64{rateOne / 2, rateOne / 4, rateOne * 2, rateOne * 4}[w.choose(4)]
-	} else {
-		const bound = rateOne / protocol.Drift
-		m.rate = [...]int64{rateOne, rateOne - bound, rateOne + bound, rateOne + bound/4}[w.choose(4)]
-		if m.rate == rateOne-bound || m.rate == rateOne+bound {
-			w.met(Drift)
-		}
-	}
-	w.plan(m)
-}
-
-// cut reports that the member is cut off in one way.
-func (w *world) cut(m *member, f Fault) bool {
-	switch {
-	case m == nil || w.now >= m.noRequests && f == CutRequests || w.now >= m.noAnswers && f == CutAnswers:
-		return false
-	case w.now < m.noRequests && w.now < m.noAnswers:
-		w.met(CutBoth)
-	}
-	w.met(f)
-	return true
+	return m.c.Deadline()
 }
 
 // step gives a member an event and carries out what it answers.
@@ -148,12 +103,19 @@ func (w *world) step(m *member, ev protocol.Event) {
 	if w.verbose {
 		w.logf("%v  %s", m, brief(ev))
 	}
-	for _, action := range m.c.Step(ev, protocol.Now{Clock: w.clock(m), Wall: epoch.Add(w.now + m.wall)}) {
+	actions := m.c.Step(ev, protocol.Now{Clock: w.clock(m.process), Wall: epoch.Add(w.now + m.wall)})
+	w.unname(m)
+	for _, action := range actions {
 		if w.verbose {
 			w.logf("%v    -> %s", m, brief(action))
 		}
 		w.do(m, action)
 	}
+	w.attend(m)
+	if m.c.Settled() && !m.wants && !m.leased {
+		w.quit(m, nil)
+	}
+	w.rest(m)
 	w.plan(m)
 	w.speak(m)
 	if c := m.asked; c != nil && c.waits == nil {
@@ -165,30 +127,49 @@ func (w *world) step(m *member, ev protocol.Event) {
 func (w *world) do(m *member, action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Read:
+		m.looked = w.clock(m.process)
 		w.call(m, nil, a.Timeout, func(c *call) {
-			c.reading, c.err = w.lay(c, m.ttl).Look(context.Background(), a.Unless)
+			c.reading, c.err = m.lay(c).Look(context.Background(), a.Unless)
 		})
 	case protocol.Write:
+		if a.Op == protocol.Free && m.told != nil && a.Over.Session == m.told.String() {
+			w.fault(Budget, "%v frees a lock that it has left under the session %v, which is over", m, m.told)
+		}
 		w.call(m, &a, a.Timeout, func(c *call) {
-			c.reading, c.err = w.lay(c, m.ttl).Write(context.Background(), a)
+			c.reading, c.err = m.lay(c).Write(context.Background(), a)
 		})
 	case protocol.Granted:
-		m.wants, m.leased, m.voice.freed = false, true, nil
+		m.wants, m.leased, m.under, m.voice.freed = false, true, m.session, nil
 		m.busy = w.now + w.pick(40*time.Second, 8*time.Second, time.Second, 0)
 		w.grant(m)
-	case protocol.Refused, protocol.Failed:
+		w.quit(m, m.session)
+	case protocol.Refused:
+		if a.Record.Session != "" {
+			w.judge(m, a.Record)
+			return
+		}
+		m.wants = false
+	case protocol.Failed:
 		m.wants = false
 	case protocol.Lost:
 		m.ended = m.claim
 	case protocol.Released:
-		m.ended, m.leased, m.releasing = m.claim, false, false
 		m.voice.release(m, a.Err)
+		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
+	case protocol.Orphaned:
+		w.orphaned(m, a.Session)
 	case protocol.Vanished:
 		m.vanished = a.Record
 	case protocol.Ask:
 		w.ask(m, a)
 	case protocol.Hush:
 		m.voice.asking = 0
+	}
+	switch {
+	case m.beats != nil:
+		w.beaten(m.beats, action)
+	case m.reaps != nil:
+		w.reaped(m.reaps, action)
 	}
 }
 
@@ -199,12 +180,12 @@ func (w *world) plan(m *member) {
 		m.tick = 0
 		return
 	}
-	at := w.now + max(m.real(wake-w.clock(m)), 0)
+	at := w.now + max(m.real(wake-w.clock(m.process)), 0)
 	if m.tick == at && at > w.now {
 		return
 	}
 	m.tick = at
-	w.after(at-w.now, m, func() {
+	w.after(at-w.now, m.process, func() {
 		if m.tick == at {
 			m.tick = 0
 			w.step(m, protocol.Tick{})

@@ -18,7 +18,7 @@ func (w *world) call(m *member, write *protocol.Write, timeout time.Duration, ru
 	if write != nil {
 		w.worst(c)
 	}
-	w.after(m.real(timeout), m, func() {
+	w.after(m.real(timeout), m.process, func() {
 		if m.asked == c {
 			w.giveUp(c)
 		}
@@ -41,6 +41,8 @@ func (w *world) resume(c *call) {
 	switch {
 	case c.from == nil:
 		w.collector = nil
+	case c.then != nil:
+		c.then()
 	case c.write == nil:
 		c.from.asked = nil
 		w.step(c.from, layout.ReadDone(c.reading, c.err))
@@ -53,24 +55,37 @@ func (w *world) resume(c *call) {
 // send puts a request on its way. A delete of a marker must arrive once, within the lease that
 // it is sent under, or never: less is promised of markers.
 func (w *world) send(r *request) {
-	m := r.from.from
+	m, p := r.from.from, r.from.by
 	marker := r.op == "delete" && w.cfg.Tokenless
 	if marker {
-		r.expires = w.now + m.real(m.c.Deadline()-w.clock(m))
+		r.expires = w.now + m.real(m.c.Deadline()-w.clock(p))
 	}
-	if m != nil {
-		m.sent.add(r)
+	if p != nil {
+		p.sent.add(r)
 	}
 	w.logf("%v  %s %q %v", m, r.op, r.key, r.only)
-	if w.cut(m, CutRequests) {
+	if w.cut(p, CutRequests) {
 		return
 	}
 	if !w.hit(LostRequest) {
-		w.after(w.delay(LateRequest, r.from.lateRequest), nil, func() { w.arrive(r) })
+		w.fly(r, w.delay(LateRequest, r.from.lateRequest))
 	}
 	if r.writes() && !marker && w.meets(Duplicate) {
-		w.after(w.pick(10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second), nil, func() { w.arrive(r) })
+		w.fly(r, w.pick(10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second))
 	}
+}
+
+// fly brings a request to the store.
+func (w *world) fly(r *request, delay time.Duration) {
+	if m := r.from.from; m != nil {
+		m.on.flying++
+	}
+	w.after(delay, nil, func() {
+		if m := r.from.from; m != nil {
+			m.on.flying--
+		}
+		w.arrive(r)
+	})
 }
 
 // delay is how long the network takes. What is late is so by seconds or by a minute.
@@ -95,11 +110,11 @@ func (w *world) arrive(r *request) {
 	}
 	r.arrived = true
 	a := w.serve(r)
-	m := r.from.from
-	if w.hit(LostAnswer) || w.cut(m, CutAnswers) {
+	p := r.from.by
+	if w.hit(LostAnswer) || w.cut(p, CutAnswers) {
 		return
 	}
-	w.after(w.delay(LateAnswer, r.from.lateAnswer), m, func() { w.deliver(r, a) })
+	w.after(w.delay(LateAnswer, r.from.lateAnswer), p, func() { w.deliver(r, a) })
 }
 
 // deliver brings an answer to its call, if that still waits for it.
@@ -127,7 +142,7 @@ func (w *world) serve(r *request) answer {
 		a = refused(store.ErrThrottled)
 	case w.hit(Unavailable):
 		a = refused(store.ErrUnavailable)
-	case r.from.from != nil && w.now < r.from.from.denied:
+	case r.from.by != nil && w.now < r.from.by.denied:
 		w.met(Denied, r.op)
 		a = refused(store.ErrDenied)
 	case r.op == "put" && w.hit(Conflict):
@@ -152,10 +167,10 @@ func (w *world) serve(r *request) answer {
 
 // land carries out a request, and looks at what that does to the promises.
 func (w *world) land(r *request) answer {
-	_, number, numbered := layout.Epoch(r.key)
+	of, number, numbered := layout.Epoch(r.key)
 	top := int64(0)
 	if numbered {
-		top = w.highest()
+		top = w.highest(of)
 	}
 	before, existed := w.objects[r.key]
 	a := w.objects.serve(r, w.date())
@@ -169,6 +184,9 @@ func (w *world) land(r *request) answer {
 	}
 	if r.op == "put" && existed && r.key == w.weather.poisoned && before.version == w.weather.poison {
 		w.fault(Foreign, "%q was written over", r.key)
+	}
+	if r.op == "put" && r.from.from != nil {
+		w.written(r, number-top)
 	}
 	claim := r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim
 	switch {
@@ -186,10 +204,10 @@ func (w *world) land(r *request) answer {
 	return a
 }
 
-// highest is the number of the highest epoch that is a record.
-func (w *world) highest() int64 {
-	top := w.objects.highest()
-	if _, n, ok := layout.Epoch(w.weather.poisoned); ok && n == top {
+// highest is the number of the highest epoch of a lock that is a record.
+func (w *world) highest(lock string) int64 {
+	top := w.objects.highest(lock)
+	if of, n, ok := layout.Epoch(w.weather.poisoned); ok && of == lock && n == top {
 		top--
 	}
 	return top
@@ -200,9 +218,10 @@ func (w *world) collect() {
 	if !w.cfg.Numbered || w.collector != nil {
 		return
 	}
+	l := w.locks[w.choose(len(w.locks))]
 	what := layout.Collection{Keep: w.choose(3) / 2, Limit: 12 - 4*w.choose(5)}
 	collection := begin(nil, nil, func(c *call) {
-		epochs, _ := w.lay(c, 0).(layout.Epochs)
+		epochs, _ := w.lay(c, l.key, 0).(layout.Epochs)
 		for _, err := range epochs.Collect(context.Background(), what) {
 			c.err = err
 		}

@@ -42,22 +42,35 @@ func (w *world) ask(m *member, a protocol.Ask) {
 	v.asked++
 	v.asking = v.asked
 	q := question{from: m, life: m.life, number: v.asked, known: a.Known}
-	w.after(m.real(a.Wait+time.Second), m, func() {
+	w.after(m.real(a.Wait+time.Second), m.process, func() {
 		if v.asking == q.number {
 			w.hear(q, protocol.Heard{Err: errLost})
 		}
 	})
-	for _, to := range w.members {
-		if to.String() == a.Address && !w.hit(PeerLost) {
-			w.after(w.delay(PeerLate, false), to, func() { w.attend(to, q, a.Wait) })
+	for _, p := range w.processes {
+		if p.String() == a.Address && !w.hit(PeerLost) {
+			w.after(w.delay(PeerLate, false), p, func() { w.receive(p, q, a.Wait) })
 		}
 	}
 }
 
-// attend is a question at the leader, which keeps it for as long as there is no news.
-func (w *world) attend(m *member, q question, wait time.Duration) {
+// receive passes a question on to who holds the lock in the process, or may have held it.
+func (w *world) receive(p *process, q question, wait time.Duration) {
+	var to *member
+	for _, m := range q.from.on.members {
+		if m.process == p && (to == nil || m.leased) {
+			to = m
+		}
+	}
+	if to != nil {
+		w.asked(to, q, wait)
+	}
+}
+
+// asked is a question at the leader, which keeps it for as long as there is no news.
+func (w *world) asked(m *member, q question, wait time.Duration) {
 	m.voice.parked = append(m.voice.parked, q)
-	w.after(m.real(wait), m, func() {
+	w.after(m.real(wait), m.process, func() {
 		for i := range m.voice.parked {
 			if p := &m.voice.parked[i]; p.from == q.from && p.life == q.life && p.number == q.number {
 				p.spent = true
@@ -101,7 +114,7 @@ func (w *world) reply(m *member, q question, heard protocol.Heard) {
 			Incarnation: seen.Incarnation(), Valid: time.Duration(w.choose(40)) * 10 * time.Second, Version: fmt.Sprint(w.choose(3)),
 		}}
 	}
-	w.after(w.delay(PeerLate, false), q.from, func() { w.hear(q, heard) })
+	w.after(w.delay(PeerLate, false), q.from.process, func() { w.hear(q, heard) })
 }
 
 func (w *world) hear(q question, heard protocol.Heard) {
@@ -116,9 +129,9 @@ func (w *world) hear(q question, heard protocol.Heard) {
 
 // word is what a member can say of itself.
 func (w *world) word(m *member) protocol.Heard {
-	r, clock := m.c.Lease(), w.clock(m)
+	r, clock := m.c.Lease(), w.clock(m.process)
 	word := protocol.Word{
-		Leading: m.c.Valid(clock), Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation(), Valid: m.c.Deadline() - clock,
+		Leading: w.valid(m), Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation(), Valid: m.deadline() - clock,
 	}
 	heard := protocol.Heard{}
 	if freed := m.voice.freed; freed != nil && !m.leased && freed.Record.Token == r.Token {

@@ -1,15 +1,23 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
 )
 
 // The promises, as Result names them.
 const (
 	P1       = "P1"       // tokens grow, and each is one lease's
 	P2       = "P2"       // at most one lease is valid
+	D1       = "D1"       // the name of a session is used once
+	D2       = "D2"       // no lock names a session before that exists
+	D3       = "D3"       // a session that is valid is ended by nobody else
+	D6       = "D6"       // no lock names a session that goes on, while nobody holds it
 	Fence    = "fence"    // the resource never goes back
 	Absence  = "existing" // who may not create the object does not
 	Ended    = "ended"    // who was told that its lease is over is not told otherwise
@@ -20,15 +28,27 @@ const (
 	Sense    = "sense"    // the state machine does not panic
 )
 
-// promises is what is remembered to tell whether they are kept.
-type promises struct {
-	broken, how string // the first that was not
-	claims      []claim
-	top         int64         // the largest token of a claim that landed
-	last        int64         // the largest token of a lease that was granted
-	claimed     time.Duration // when the last claim landed
-	deleted     bool          // somebody has deleted the object
-	excused     bool          // and then P1 was broken in the one way in which it may be
+// A lock is what is remembered of one, to tell whether the promises are kept; and of the
+// heartbeat of a session.
+type lock struct {
+	key     string
+	members []*member // that want it at times
+	claims  []claim
+	top     int64         // the largest token of a claim that landed
+	last    int64         // the largest token of a lease that was granted
+	claimed time.Duration // when the last claim landed
+	deleted bool          // somebody has deleted the object
+	excused bool          // and then P1 was broken in the one way in which it may be
+	names   *session      // that its record names, if that is held
+	writer  string        // the incarnation of that record
+	resource
+
+	session *session // whose heartbeat it is; nil: a lock
+	born    bool     // that object was created
+	over    bool     // it says that the session is over
+	there   bool     // it has not been deleted since
+	reused  bool     // somebody wants to begin another session of its name
+	flying  int      // requests are on their way to it
 }
 
 // A claim landed where it counts, and so began a lease.
@@ -41,44 +61,124 @@ type claim struct {
 
 // fault tells of a promise that was broken.
 func (w *world) fault(promise, format string, args ...any) {
-	if w.promises.broken == "" {
-		w.promises.broken = promise
-		w.promises.how = fmt.Sprintf("at %.3f s ", w.now.Seconds()) + fmt.Sprintf(format, args...)
-		w.logf("BROKEN: %s: %s", promise, w.promises.how)
+	if w.broken == "" {
+		w.broken = promise
+		w.how = fmt.Sprintf("at %.3f s ", w.now.Seconds()) + fmt.Sprintf(format, args...)
+		w.logf("BROKEN: %s: %s", promise, w.how)
 	}
 }
 
-// oneLease checks P2: at most one lease is valid at any instant. A lease can begin to be valid
-// only by an event, so it is enough to look after each.
+// oneLease checks P2: at most one lease of a lock is valid at any instant. A lease can begin to
+// be valid only by an event, so it is enough to look after each.
 func (w *world) oneLease() {
-	var holder *member
-	for _, m := range w.members {
-		if !m.c.Valid(w.clock(m)) {
-			m.ended = m.claim
-			continue
+	for _, l := range w.locks {
+		var holder *member
+		for _, m := range l.members {
+			if !w.valid(m) {
+				m.ended = m.claim
+				continue
+			}
+			if m.ended == m.claim {
+				w.fault(Ended, "the lease of %v is valid once more", m)
+			}
+			if holder != nil && w.arm != Far && !w.unseen(holder, m) {
+				w.fault(P2, "%v and %v hold valid leases", holder, m)
+			}
+			holder = m
 		}
-		if m.ended == m.claim {
-			w.fault(Ended, "the lease of %v is valid once more", m)
-		}
-		if holder != nil && w.arm != Far && !w.unseen(holder, m) {
-			w.fault(P2, "%v and %v hold valid leases", holder, m)
-		}
-		holder = m
 	}
 }
 
 // unseen reports that two may hold leases because somebody has deleted the object: one
 // of them did not know that there was another. Who has seen the other's record before the
 // object vanished waits for the end of its lease before it creates the object.
+//
+// A holder under a session does not look at the object, and so never learns that it was
+// deleted. Then it may have been created by somebody else, who did not know either.
 func (w *world) unseen(a, b *member) bool {
-	if !w.promises.deleted || w.existing {
+	l := a.on
+	if !l.deleted || w.existing {
 		return false
 	}
 	if a.claim > b.claim {
 		a, b = b, a
 	}
 	lease, seen := a.c.Lease(), b.vanished
-	return !w.promises.claims[b.claim].created || !lease.SameLease(seen) || lease.TTL != seen.TTL
+	ignorant := !lease.SameLease(seen) || lease.TTL != seen.TTL
+	if a.under == nil {
+		return !l.claims[b.claim].created || ignorant
+	}
+	return slices.ContainsFunc(l.claims[a.claim+1:b.claim], func(c claim) bool { return c.created }) ||
+		l.claims[b.claim].created && ignorant
+}
+
+// orphans checks D6: a lock that names a session of a process that goes on with it is held, or
+// about to be settled. Once somebody has deleted its object, a claim that was to create it may
+// land long after its sender has seen it there, and forgotten the claim.
+func (w *world) orphans() {
+	for _, l := range w.locks {
+		s := l.names
+		if s == nil || l.deleted || s.doomed || s.over != nil || s.life != s.of.life {
+			continue
+		}
+		if !slices.ContainsFunc(l.members, func(m *member) bool {
+			return m.process == s.of && (m.leased || !m.c.Settled())
+		}) {
+			w.fault(D6, "%s names the session %v, which goes on, and nobody holds it", l.key, s)
+		}
+	}
+}
+
+// written checks what sessions promise of the record that a candidate has written, in the epoch
+// that is above the highest by so many. A claim in the highest one says that its lease is over.
+func (w *world) written(r *request, above int64) {
+	if len(w.sessions) == 0 {
+		return
+	}
+	m, record := r.from.from, r.from.write.Record
+	if m.on.session != nil {
+		w.sessionWritten(m, r, record)
+		return
+	}
+	if record.Session != "" && !w.find(record.Session).heartbeat.on.born {
+		w.fault(D2, "%v wrote that it is under the session %s, which does not exist yet", m, record.Session)
+	}
+	if r.from.write.Op == protocol.Free && !m.leased && r.from.write.Over.Session != "" {
+		w.met(OrphanSettled, m)
+	}
+	if above < 0 {
+		return
+	}
+	l, claim := m.on, r.from.write.Op == protocol.Claim
+	if s := l.names; claim && s != nil && !s.heartbeat.on.over && l.writer != record.Incarnation() && (s.of != m.process || s.over == nil) {
+		w.fault(D3, "%v has taken a lock that is under the session %v, which is not over", m, s)
+	}
+	over := w.cfg.Numbered && above == 0 && claim
+	if l.names, l.writer = nil, record.Incarnation(); record.Held && record.Session != "" && !over {
+		l.names = w.find(record.Session)
+	}
+}
+
+// sessionWritten checks D1 and D3, in the object of a session.
+func (w *world) sessionWritten(m *member, r *request, record protocol.Record) {
+	l := m.on
+	s := l.session
+	if begins := r.only.Absent() || r.from.write.Op == protocol.Claim; begins && (l.born || m != s.heartbeat) {
+		w.fault(D1, "%v has begun the session %v, whose name was used", m, s)
+	}
+	l.born, l.there, l.over = true, true, !record.Held
+	if l.over && !w.calm {
+		w.passBy(w.members[w.choose(len(w.members))])
+	}
+	if m.reaps == nil || s.life != s.of.life {
+		return
+	}
+	if w.alive(s) && w.arm != Far {
+		w.fault(D3, "%v has ended the session %v, which is valid", m, s)
+	}
+	if !errors.Is(s.over, errClosed) {
+		w.met(Killed, s)
+	}
 }
 
 // claimed checks P1: the tokens of claims that landed strictly grow.
@@ -88,41 +188,41 @@ func (w *world) unseen(a, b *member) bool {
 // saw that there is no object in a later second than that of the last claim. With
 // Existing nobody creates it, and everything is promised.
 func (w *world) claimed(r *request, number int64) {
-	p := &w.promises
+	l := r.from.from.on
 	record := r.from.write.Record
 	mark, _, _ := strings.Cut(record.WriteID, ".")
-	if len(p.claims) == 0 {
-		p.claims = append(p.claims, claim{}) // so that 0 is none
+	if len(l.claims) == 0 {
+		l.claims = append(l.claims, claim{}) // so that 0 is none
 	}
-	p.claims = append(p.claims, claim{incarnation: mark, token: record.Token, created: r.only.Absent()})
-	late := p.deleted && !w.existing && r.only.Absent() && r.from.absent/time.Second <= p.claimed/time.Second
-	p.claimed = w.now
+	l.claims = append(l.claims, claim{incarnation: mark, token: record.Token, created: r.only.Absent()})
+	late := l.deleted && !w.existing && r.only.Absent() && r.from.absent/time.Second <= l.claimed/time.Second
+	l.claimed = w.now
 	switch {
 	case w.cfg.Tokenless:
 	case number > 0 && record.Token != number:
 		w.fault(P1, "a claim landed with token %d in epoch %d", record.Token, number)
-	case record.Token > p.top:
-		p.top = record.Token
-	case late || p.excused:
-		p.excused = true
+	case record.Token > l.top:
+		l.top = record.Token
+	case late || l.excused:
+		l.excused = true
 	default:
-		w.fault(P1, "a claim landed with token %d after %d", record.Token, p.top)
+		w.fault(P1, "a claim landed with token %d after %d", record.Token, l.top)
 	}
-	if w.existing && p.deleted {
+	if w.existing && l.deleted {
 		w.fault(Absence, "the object was created by a claim of %s", mark)
 	}
 }
 
 // grant checks P1 once more, for leases: each has a claim of its own that landed, no two
-// have one token, and where no clock is beyond the bound they come in order.
+// have one token, and where no clock is beyond the bound they come in order. One that is granted
+// when its session is over already is never valid, and may come late.
 func (w *world) grant(m *member) {
-	w.granted++
-	r, p := m.c.Lease(), &w.promises
+	r, l := m.c.Lease(), m.on
 	m.claim = 0
-	for i := len(p.claims) - 1; i > 0 && m.claim == 0; i-- {
-		if p.claims[i].incarnation == r.Incarnation() && p.claims[i].token == r.Token && !p.claims[i].granted {
+	for i := len(l.claims) - 1; i > 0 && m.claim == 0; i-- {
+		if l.claims[i].incarnation == r.Incarnation() && l.claims[i].token == r.Token && !l.claims[i].granted {
 			m.claim = i
-			p.claims[i].granted = true
+			l.claims[i].granted = true
 		}
 	}
 	switch {
@@ -130,14 +230,17 @@ func (w *world) grant(m *member) {
 		w.fault(P1, "%v was granted token %d, which no claim has brought or another lease has had", m, r.Token)
 	case w.cfg.Tokenless && r.Token != 0:
 		w.fault(P1, "%v was granted token %d where there are none", m, r.Token)
-	case !w.cfg.Tokenless && r.Token <= p.last && w.arm != Far && !p.excused && (w.existing || !p.deleted):
-		w.fault(P1, "%v was granted token %d after %d", m, r.Token, p.last)
+	case !w.cfg.Tokenless && r.Token <= l.last && w.valid(m) && w.arm != Far && !l.excused && (w.existing || !l.deleted):
+		w.fault(P1, "%v was granted token %d after %d", m, r.Token, l.last)
 	}
-	p.last = max(p.last, r.Token)
+	l.last = max(l.last, r.Token)
+	if l.session == nil {
+		w.granted++
+	}
 }
 
-// resource is what the leases protect. It looks at tokens only, and must not go back from
-// one lease to one before it.
+// resource is what the leases of a lock protect. It looks at tokens only, and must not go back
+// from one lease to one before it.
 type resource struct {
 	token int64
 	claim int // of the last write that it took
@@ -146,22 +249,22 @@ type resource struct {
 // work lets a holder write to the resource, if its lease is valid now. The write may
 // arrive at any time.
 func (w *world) work(m *member) {
-	if w.cfg.Tokenless || !m.c.Valid(w.clock(m)) {
+	if w.cfg.Tokenless || !w.valid(m) {
 		return
 	}
 	token, claim := m.c.Lease().Token, m.claim
-	w.after(w.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { w.arrived(token, claim) })
+	w.after(w.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { w.arrived(m.on, token, claim) })
 }
 
-func (w *world) arrived(token int64, claim int) {
-	s := &w.resource
+func (w *world) arrived(l *lock, token int64, claim int) {
+	s := &l.resource
 	if claim < s.claim {
 		w.met(StaleWrite, token)
 	}
 	switch {
 	case w.fenced && token < s.token: // refused (rule A11)
 		return
-	case claim < s.claim && !w.promises.excused:
+	case claim < s.claim && !l.excused:
 		w.fault(Fence, "the resource went back to a lease with token %d", token)
 	}
 	s.token, s.claim = token, claim

@@ -44,26 +44,24 @@ type Result struct {
 type way struct {
 	name string
 	cfg  protocol.Config
-	lay  func(st store.Store, ttl time.Duration) layout.Layout
+	lay  func(st store.Store, key string, ttl time.Duration) layout.Layout
 }
 
-const lockKey = "l"
-
 var ways = []way{
-	{"object", protocol.Config{}, func(st store.Store, _ time.Duration) layout.Layout {
-		return layout.Object{Store: st, Key: lockKey}
+	{"object", protocol.Config{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+		return layout.Object{Store: st, Key: key}
 	}},
-	{"epochs", protocol.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, _ time.Duration) layout.Layout {
-		return layout.Epochs{Store: st, Key: lockKey}
+	{"epochs", protocol.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+		return layout.Epochs{Store: st, Key: key}
 	}},
-	{"epochs+if-match", protocol.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, _ time.Duration) layout.Layout {
-		return layout.Epochs{Store: st, Key: lockKey, IfMatch: true}
+	{"epochs+if-match", protocol.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
+		return layout.Epochs{Store: st, Key: key, IfMatch: true}
 	}},
-	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: protocol.Marker}, func(st store.Store, ttl time.Duration) layout.Layout {
-		return layout.Marker{Store: st, Key: lockKey, TTL: ttl}
+	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: protocol.Marker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+		return layout.Marker{Store: st, Key: key, TTL: ttl}
 	}},
-	{"marker+if-match", protocol.Config{Tokenless: true, Layout: protocol.Marker}, func(st store.Store, ttl time.Duration) layout.Layout {
-		return layout.Marker{Store: st, Key: lockKey, TTL: ttl, IfMatch: true}
+	{"marker+if-match", protocol.Config{Tokenless: true, Layout: protocol.Marker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+		return layout.Marker{Store: st, Key: key, TTL: ttl, IfMatch: true}
 	}},
 }
 
@@ -116,7 +114,7 @@ func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history s
 		w.run()
 	}()
 	return Result{
-		Layout: w.name, Arm: w.arm, Hash: w.hash, Promise: w.promises.broken, Broken: w.promises.how,
+		Layout: w.name, Arm: w.arm, Hash: w.hash, Promise: w.broken, Broken: w.how,
 		Faults: w.faults, Granted: w.granted, Choices: taken,
 	}, w.history.String()
 }
@@ -146,32 +144,56 @@ func (w *world) begin(cfg Config) {
 	for f := range w.odds {
 		w.odds[f] = odds[w.choose(len(odds))]
 	}
-	if w.existing {
-		w.initialize()
+	w.populate()
+}
+
+// populate makes the locks and the processes. With sessions there are some of each kind: with
+// sessions, which want all the locks, and without, which want one.
+func (w *world) populate() {
+	sessions := !w.cfg.Tokenless && w.choose(2) == 1
+	locks := 1
+	if sessions {
+		locks += w.choose(3)
+	}
+	for i := range locks {
+		l := &lock{key: fmt.Sprintf("l%d", i)}
+		if w.existing {
+			w.initialize(l)
+		}
+		w.locks = append(w.locks, l)
 	}
 	for i := range 2 + w.choose(3) {
-		w.join(i)
+		if sessions && (i == 0 || w.choose(3) != 2) {
+			w.join(i, w.locks, true)
+			continue
+		}
+		one := w.choose(locks)
+		w.join(i, w.locks[one:one+1], false)
 	}
 }
 
-// initialize makes the object, free, as leasehold init does.
-func (w *world) initialize() {
+// initialize makes a lock's object, free, as leasehold init does.
+func (w *world) initialize(l *lock) {
 	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", w.date(), epoch)
 	body, err := r.Encode()
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}
-	w.objects.put(lockKey, body, w.date())
-	w.promises.top = r.Token
+	w.objects.put(l.key, body, w.date())
+	l.top = r.Token
 }
 
 // run plays the history.
 func (w *world) run() {
 	w.after(0, nil, w.trouble)
-	for range 50 * (1 + w.choose(16)) {
-		if w.next(); w.promises.broken != "" {
+	events := 50 * (1 + w.choose(16))
+	if w.processes[0].sessions {
+		events *= 2 // of more candidates
+	}
+	for range events {
+		if w.next(); w.broken != "" {
 			return
 		}
 	}
-	w.rest()
+	w.settle()
 }

@@ -41,5 +41,8 @@ func record(r protocol.Record) string {
 	if r.Held {
 		state = "held"
 	}
+	if r.Session != "" {
+		state += " under " + r.Session
+	}
 	return fmt.Sprintf("%s, token %d, TTL %v, by %s", state, r.Token, r.TTL, r.WriteID)
 }

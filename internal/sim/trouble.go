@@ -19,6 +19,7 @@ func (w *world) trouble() {
 	w.mishap()
 	w.collect()
 	w.sweep()
+	w.reclaim()
 	w.after(w.pick(3*time.Second, time.Second, 500*time.Millisecond, 200*time.Millisecond), nil, w.trouble)
 }
 
@@ -61,11 +62,11 @@ func (w *world) worst(c *call) {
 		}
 	})
 	if w.choose(2) == 1 {
-		w.after(soon, m, func() { w.letGo(m) })
+		w.after(soon, m.process, func() { w.letGo(m) })
 		return
 	}
 	rival := w.members[w.choose(len(w.members))]
-	w.after(soon+5*time.Millisecond, rival, func() { w.comes(rival) })
+	w.after(soon+5*time.Millisecond, rival.process, func() { w.comes(rival) })
 }
 
 // strike lets a member have trouble.
@@ -73,7 +74,7 @@ func (w *world) strike(m *member, f Fault) {
 	switch f {
 	case Crash:
 		w.met(Crash, m)
-		w.start(m)
+		w.start(m.process)
 	case Pause:
 		w.pause(m)
 	case Denied:
@@ -89,7 +90,7 @@ func (w *world) strike(m *member, f Fault) {
 		w.met(WallJump, m)
 		m.wall = w.pick(-time.Hour, time.Hour, -5*time.Second, 48*time.Hour, -48*time.Hour)
 	case Drift:
-		w.rerate(m)
+		w.rerate(m.process)
 	}
 }
 
@@ -100,8 +101,8 @@ func (w *world) spell() time.Duration {
 
 // pause stops a member for a while, and mostly for longer than its lease lasts.
 func (w *world) pause(m *member) {
-	left := m.real(m.c.Deadline() - w.clock(m))
-	m.paused = w.now + w.pick(100*time.Millisecond, left-time.Millisecond, left+2*time.Second, left+40*time.Second)
+	left := m.real(m.deadline() - w.clock(m.process))
+	m.paused = w.now + w.pick(100*time.Millisecond, left-time.Millisecond, left+5*time.Second, left+40*time.Second)
 	w.logf("%v is paused until %v", m, m.paused)
 	if m.leased && m.paused > w.now+left {
 		w.met(Pause, m)
@@ -122,10 +123,11 @@ func (w *world) mishap() {
 	case w.meets(Poison):
 		w.poison()
 	case w.arm == Deleted && w.choose(20) == 19:
-		if _, exists := w.objects[lockKey]; exists {
+		l := w.locks[w.choose(len(w.locks))]
+		if _, exists := w.objects[l.key]; exists {
 			w.met(Deletion)
-			w.promises.deleted = true
-			delete(w.objects, lockKey)
+			l.deleted, l.names = true, nil
+			delete(w.objects, l.key)
 		}
 	}
 }
@@ -133,25 +135,29 @@ func (w *world) mishap() {
 // poison puts something into the object's place that is no record of ours: for epochs,
 // into that of the next one. Over a marker that would be a deletion by hand.
 func (w *world) poison() {
-	key := lockKey
+	l := w.locks[w.choose(len(w.locks))]
+	key := l.key
 	if w.cfg.Numbered {
-		key = layout.EpochKey(lockKey, w.objects.highest()+1)
+		key = layout.EpochKey(key, w.objects.highest(key)+1)
+	}
+	if n := len(w.sessions); n > 0 && w.choose(3) == 2 {
+		key = w.sessions[n-1].String()
 	}
 	before, exists := w.objects[key]
-	if exists && w.cfg.Tokenless {
+	if exists && w.cfg.Tokenless || !exists && key[0] == 's' {
 		return
 	}
 	w.weather.poisoned, w.weather.instead = key, nil
 	if exists {
 		w.weather.instead = &before
 	}
-	w.weather.poison = w.objects.put(key, w.strange(), w.date()).version
+	w.weather.poison = w.objects.put(key, w.strange(l, key[0] == 's'), w.date()).version
 	w.met(Poison, key)
 }
 
 // strange is something that is no record of ours, though it may look much like one.
-func (w *world) strange() []byte {
-	r := protocol.Record{Token: w.promises.top + 1, Layout: w.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
+func (w *world) strange(l *lock, session bool) []byte {
+	r := protocol.Record{Token: l.top + 1, Layout: w.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
 	if w.cfg.Tokenless {
 		r.Token = 0
 	}
@@ -164,7 +170,10 @@ func (w *world) strange() []byte {
 	case 2:
 		r.Layout = "another"
 	case 3:
-		r.Session = "a session"
+		r.Layout = "another"
+		if !session {
+			r.Layout = protocol.Session
+		}
 	default:
 		r.Token = math.MaxInt64
 	}
@@ -191,12 +200,13 @@ func (w *world) cure() {
 
 // sweep deletes a marker that has expired by the store's clock, where nobody else can.
 func (w *world) sweep() {
-	o, exists := w.objects[lockKey]
+	key := w.locks[0].key
+	o, exists := w.objects[key]
 	if !exists || !w.cfg.WriteOnce || w.weather.poisoned != "" {
 		return
 	}
 	if epoch.Add(w.now).Sub(o.written) > protocol.Stale(w.longest) {
 		w.logf("the marker is swept")
-		delete(w.objects, lockKey)
+		delete(w.objects, key)
 	}
 }

@@ -17,12 +17,12 @@ func (w *world) user(m *member) {
 		w.holding(m)
 	case m.wants:
 		if w.hit(Cancelled) {
-			w.step(m, protocol.Cancel{})
+			w.cancel(m)
 		}
 	default:
 		w.idle(m)
 	}
-	w.after(w.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m, func() { w.user(m) })
+	w.after(w.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m.process, func() { w.user(m) })
 }
 
 // idle is what a user does that holds nothing and waits for nothing.
@@ -32,8 +32,10 @@ func (w *world) idle(m *member) {
 	case 1:
 		w.step(m, protocol.Watch{On: w.choose(2) == 1})
 	default:
-		m.wants = true
-		w.step(m, protocol.Acquire{Wait: w.choose(4) != 3})
+		if s := w.under(m); s != nil || !m.sessions || w.choose(4) == 3 {
+			hasty := w.choose(4)
+			w.acquire(m, hasty == 0 || hasty < 3 && !m.sessions, s)
+		}
 	}
 }
 
@@ -45,19 +47,27 @@ func (w *world) holding(m *member) {
 		return
 	}
 	w.work(m)
-	if m.c.Valid(w.clock(m)) && w.now < m.busy {
+	if w.valid(m) && w.now < m.busy {
 		return
 	}
-	if !m.c.Valid(w.clock(m)) && w.choose(3) == 2 {
+	if !w.valid(m) && w.choose(3) == 2 {
 		w.met(Overrun)
 		return
 	}
 	w.release(m)
 }
 
-// letGo is a user that lets go of its lease before its time.
+// letGo is a user that lets go of its lease before its time, or gives up waiting for it.
 func (w *world) letGo(m *member) {
-	if !w.calm && m.leased && !m.releasing {
+	switch {
+	case w.calm || m.releasing:
+	case m.wants && m.beats == nil && m.reaps == nil:
+		w.met(Cancelled)
+		w.cancel(m)
+	case !m.leased:
+	case m.beats != nil:
+		w.closeSession(m.beats)
+	default:
 		w.release(m)
 	}
 }
@@ -68,14 +78,33 @@ func (w *world) comes(m *member) {
 		return
 	}
 	if m.wants {
-		w.step(m, protocol.Cancel{})
+		w.cancel(m)
 	}
-	m.wants = true
-	w.step(m, protocol.Acquire{Wait: true})
+	w.acquire(m, true, w.under(m))
+}
+
+// passBy is a user that tries once, where a session has just ended.
+func (w *world) passBy(m *member) {
+	w.after(w.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.process, func() {
+		if !w.calm && !m.leased && !m.wants {
+			w.acquire(m, false, w.under(m))
+		}
+	})
+}
+
+// under is the session that an acquisition is to be under, if there is one.
+func (w *world) under(m *member) *session {
+	if s := m.open; s != nil && w.alive(s) && w.choose(4) != 3 {
+		return s
+	}
+	return nil
 }
 
 // retune changes the TTL of whom it belongs to, from the next write on.
 func (w *world) retune(m *member) {
+	if m.sessions {
+		return
+	}
 	f, to := Shorter, ttls[0]
 	if m.ttl == ttls[0] || m.ttl == ttls[1] && w.choose(2) == 1 {
 		f, to = Longer, ttls[2]
@@ -92,10 +121,11 @@ func (w *world) release(m *member) {
 	ev := protocol.Release{}
 	switch w.choose(4) {
 	case 1:
-		ev.Successor = w.members[w.choose(len(w.members))].String()
+		ev.Successor = w.processes[w.choose(len(w.processes))].String()
 	case 2, 3:
 		ev.Pass = true
 	}
+	w.expire(m.under)
 	m.voice.successor, m.releasing = ev.Successor, true
 	w.step(m, ev)
 	switch {
@@ -105,7 +135,6 @@ func (w *world) release(m *member) {
 		w.step(m, protocol.Drop{})
 	default:
 		w.met(Passed)
-		m.wants = true
-		w.step(m, protocol.Acquire{Wait: true})
+		w.acquire(m, true, w.under(m))
 	}
 }

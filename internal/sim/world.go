@@ -19,9 +19,14 @@ type world struct {
 	choose   func(n int) int // from 0 to n-1, for n up to 256
 
 	now       time.Duration // real time
+	atOnce    int           // events since that has changed
 	queue     queue
 	seq       uint64
-	members   []*member
+	processes []*process
+	locks     []*lock
+	members   []*member // the candidates for locks
+	sessions  []*session
+	made      int // candidates
 	objects   bucket
 	collector *call
 	weather   weather
@@ -29,13 +34,13 @@ type world struct {
 	calm      bool
 	longest   time.Duration // of all TTLs
 
-	promises promises
-	resource resource
-	faults   Counts
-	granted  int
-	hash     uint64
-	verbose  bool
-	history  strings.Builder
+	broken, how string // the first promise that was not kept
+
+	faults  Counts
+	granted int
+	hash    uint64
+	verbose bool
+	history strings.Builder
 }
 
 // weather is what the store is like at present, for everybody.
@@ -47,12 +52,12 @@ type weather struct {
 	instead         *object       // of this, if there was anything
 }
 
-// An event is something that happens at a time. What happens to a member waits while it is
+// An event is something that happens at a time. What happens to a process waits while it is
 // paused, and does not happen if it has crashed since.
 type event struct {
 	at   time.Duration
 	seq  uint64
-	to   *member // nil: to nobody
+	to   *process // nil: to nobody
 	life int
 	do   func()
 }
@@ -93,12 +98,17 @@ func (q *queue) pop() event {
 }
 
 // after lets something happen in a while.
-func (w *world) after(d time.Duration, to *member, do func()) {
+func (w *world) after(d time.Duration, to *process, do func()) {
 	e := event{at: w.now + max(d, 0), to: to, do: do}
 	if to != nil {
 		e.life = to.life
 	}
 	w.push(e)
+}
+
+// soon lets something happen that is done apart, and so in any order.
+func (w *world) soon(to *process, do func()) {
+	w.after(time.Duration(w.choose(3))*time.Millisecond, to, do)
 }
 
 func (w *world) push(e event) {
@@ -110,15 +120,21 @@ func (w *world) push(e event) {
 // next lets the next event happen.
 func (w *world) next() {
 	e := w.queue.pop()
-	w.now = max(w.now, e.at)
-	switch m := e.to; {
-	case m == nil:
-		e.do()
-	case e.life != m.life:
+	if w.atOnce++; e.at > w.now {
+		w.now, w.atOnce = e.at, 0
+	}
+	if w.atOnce > 10_000 {
+		w.fault(Sense, "somebody is busy, and no time passes")
 		return
-	case w.now < m.paused:
+	}
+	switch p := e.to; {
+	case p == nil:
+		e.do()
+	case e.life != p.life:
+		return
+	case w.now < p.paused:
 		// All at once when it goes on, in any order.
-		e.at = m.paused + time.Duration(w.choose(3))*time.Millisecond
+		e.at = p.paused + time.Duration(w.choose(3))*time.Millisecond
 		w.push(e)
 		return
 	default:
@@ -126,6 +142,7 @@ func (w *world) next() {
 	}
 	w.mix(uint64(w.now), e.seq)
 	w.oneLease()
+	w.orphans()
 }
 
 // mix adds to the hash of the history.
@@ -155,10 +172,8 @@ func (w *world) pick(of ...time.Duration) time.Duration { return of[w.choose(len
 
 // end leaves nothing of the coroutines behind.
 func (w *world) end() {
-	for _, m := range w.members {
-		if m.asked != nil {
-			m.asked.end()
-		}
+	for _, p := range w.processes {
+		p.end()
 	}
 	if w.collector != nil {
 		w.collector.end()

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/shard"
+)
+
+func (a *app) shards() *cobra.Command {
+	return &cobra.Command{
+		Use:   "shards PREFIX",
+		Short: "Show who owns which shard",
+		Long: `Show who owns which of the shards that workers divide among themselves with the
+package shard, in order of their names.
+
+PREFIX is what the workers were given: a URL, such as s3://bucket/streams/orders, or a
+bare name. Nothing is touched; it costs a read for the plan and one for each shard and
+each worker, and a listing of the shards.
+
+  owned       by a worker whose session goes on
+  moving      owned, and the plan gives it to another worker, which is NEXT: the owner
+              gives it up when its work has returned
+  gone        the owner's session is over, or has not been renewed for its TTL and
+              margin: the next owner takes it over
+  free        nobody owns it
+  not a lock  its object is none that this version understands
+
+--output json gives one object a line. If the plan is not one that this version
+understands, who owns what is shown all the same, and the exit code is 65.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := locate(cmd.Context(), strings.TrimSuffix(args[0], "/"), "")
+			if err != nil {
+				return err
+			}
+			return a.showShards(cmd.Context(), p)
+		},
+	}
+}
+
+// showShards shows as much as it learns, also when it then fails.
+func (a *app) showShards(ctx context.Context, p place) error {
+	owners, err := shard.Owners(ctx, patient{p.store}, p.key)
+	show := a.shardRows
+	if a.output == "json" {
+		show = a.shardLines
+	}
+	if lost := show(owners); lost != nil {
+		return lost
+	}
+	switch {
+	case errors.Is(err, shard.ErrForeign):
+		return &exit{exitForeign, err}
+	case err != nil:
+		return failed(err)
+	}
+	return nil
+}
+
+func (a *app) shardRows(owners []shard.Owner) error {
+	rows := [][]string{{"SHARD", "STATE", "OWNER", "TOKEN", "NEXT"}}
+	for _, o := range owners {
+		row := []string{printable(o.Shard), o.State.String(), "-", "-", "-"}
+		if o.Holder != "" && o.State != shard.Free {
+			row[2] = printable(o.Holder)
+		}
+		if o.Token != leasehold.NoToken {
+			row[3] = o.Token.String()
+		}
+		if o.Planned != "" && o.State != shard.Owned {
+			row[4] = printable(o.Planned)
+		}
+		rows = append(rows, row)
+	}
+	return a.table(rows)
+}
+
+// shardLines writes shards as JSON. The names are for scripts: they stay.
+func (a *app) shardLines(owners []shard.Owner) error {
+	for _, o := range owners {
+		line := struct {
+			Shard          string          `json:"shard"`
+			State          string          `json:"state"`
+			Owner          string          `json:"owner,omitempty"` // of a free one: the last
+			Session        string          `json:"session,omitempty"`
+			Token          leasehold.Token `json:"token,omitempty"`
+			Planned        string          `json:"planned,omitempty"`
+			PlannedSession string          `json:"planned_session,omitempty"`
+			Error          string          `json:"error,omitempty"`
+		}{o.Shard, o.State.String(), o.Holder, o.Session, o.Token, o.Planned, o.PlannedSession, ""}
+		if o.Err != nil {
+			line.Error = oneLine(o.Err)
+		}
+		if err := a.writeLine(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Heartbeat keeps a session in one object, as Object keeps a lock. Its record says that it
+// is no lock.
+type Heartbeat struct {
+	Store store.Store
+	Key   string
+
+	// Freed, if set, gives what the record is to tell of the locks that were released.
+	Freed func() *protocol.Freed
+}
+
+func (h Heartbeat) String() string { return Object{h.Store, h.Key}.String() }
+
+// Look costs one Get.
+func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
+	if strings.HasPrefix(h.Key, up) {
+		return Snapshot{}, &store.Error{Op: "get", Key: h.Key, Kind: store.ErrInvalid, Cause: errOutside}
+	}
+	return look(ctx, h.Store, h.Key, protocol.Session, unless)
+}
+
+// Write costs one Put.
+func (h Heartbeat) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
+	if h.Freed != nil {
+		w.Record.Freed = h.Freed()
+	}
+	return put(ctx, h.Store, h.Key, protocol.Session, w.Record, expected(w.Expect))
+}
+
+// errOutside: not to find a session there would say nothing.
+var errOutside = errors.New("the session lies outside of the store as it was opened: open it by the URL that the lock's holder uses")
+
+const up = "../"
+
+// A record names its session by the way to it from its own object. So whoever opens the same
+// objects from another root finds the same session, or a way out of its root; it never takes
+// "not there" under its own root for over.
+
+// wayTo is that of a record under a key to a session.
+func wayTo(session, key string) string {
+	if session == "" {
+		return ""
+	}
+	from, to := strings.Split(key, "/"), strings.Split(session, "/")
+	for len(from) > 1 && len(to) > 1 && from[0] == to[0] {
+		from, to = from[1:], to[1:]
+	}
+	return strings.Repeat(up, len(from)-1) + strings.Join(to, "/")
+}
+
+// follow is where the way of a record under a key leads to.
+func follow(way, key string) string {
+	if way == "" {
+		return ""
+	}
+	return path.Join(path.Dir(key), way)
+}
+
+// look reads what is kept in one object, which need not be there.
+func look(ctx context.Context, st store.Store, key, layout string, unless protocol.Version) (Snapshot, error) {
+	s, err := get(ctx, st, key, layout, store.Version(unless))
+	if errors.Is(err, store.ErrNotExist) {
+		return Snapshot{Date: store.DateOf(err)}, nil
+	}
+	return s, err
+}

@@ -1,0 +1,113 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// TestRest: a candidate that has rested says and does what one does that has not.
+func TestRest(t *testing.T) {
+	other := protocol.Record{Held: true, Token: 45, Epoch: 45, TTL: 15 * time.Second, WriteID: "other.2"}
+	for name, events := range map[string][]protocol.Event{
+		"released": {
+			protocol.Tick{},
+			protocol.Release{},
+			protocol.WriteDone{Version: "v14", Epoch: 44},
+			protocol.Acquire{Wait: true},
+			protocol.WriteDone{Err: protocol.ErrTaken},
+			protocol.ReadDone{Shown: protocol.Found, Version: "v15", Record: other},
+		},
+		"vanished": {
+			protocol.Release{},
+			protocol.WriteDone{Err: protocol.ErrTaken},
+			protocol.ReadDone{Shown: protocol.Absent},
+			protocol.Acquire{},
+			protocol.ReadDone{Shown: protocol.Absent},
+		},
+		"over": {protocol.SessionOver{Session: "s/9", Err: protocol.ErrGivenUp}, protocol.Release{}},
+	} {
+		t.Run(name, func(t *testing.T) { testRest(t, events) })
+	}
+}
+
+// testRest plays the same to two candidates that hold a lease under a session.
+func testRest(t *testing.T, events []protocol.Event) {
+	t.Helper()
+	cfg := protocol.Config{
+		Incarnation: "me", TTL: 9 * time.Second, Holder: "web-1", Address: "web-1:80",
+		Meta: map[string]string{"zone": "a"}, Layout: "epochs", Numbered: true,
+	}
+	awake := holding(t, cfg)
+	rest, can := awake.Rest()
+	if !can {
+		t.Fatal("a candidate that holds a lease under a session cannot rest")
+	}
+	awake.Step(protocol.Watch{On: true}, at(4*time.Second))
+	if _, can := awake.Rest(); can {
+		t.Fatal("a candidate that watches can rest")
+	}
+	awake.Step(protocol.Watch{}, at(4*time.Second))
+	cfg.Incarnation = ""
+	rested := protocol.Resume(cfg, rest)
+	compare(t, "at first", awake, rested)
+	for i, ev := range events {
+		now := at(time.Hour + time.Duration(i)*time.Millisecond)
+		if a, b := awake.Step(ev, now), rested.Step(ev, now); !reflect.DeepEqual(a, b) {
+			t.Errorf("to %T one that has not rested says\n%+v\nand one that has\n%+v", ev, a, b)
+		}
+		compare(t, fmt.Sprintf("after %T", ev), awake, rested)
+	}
+}
+
+func at(d time.Duration) protocol.Now { return protocol.Now{Clock: d, Wall: wall.Add(d)} }
+
+// holding is a candidate with a past that holds a lease under a session.
+func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
+	t.Helper()
+	c := protocol.New(cfg)
+	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: protocol.Record{
+		Held: true, Token: 41, Epoch: 43, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
+	}}
+	c.Step(protocol.Acquire{}, at(0))
+	c.Step(seen, at(0)) // refused, and random numbers were drawn
+	seen.Record.Held = false
+	c.Step(protocol.Acquire{Session: "s/9"}, at(0))
+	for n := range 13 { // so that write IDs have two digits
+		if _, can := c.Rest(); can {
+			t.Fatal("a candidate that acquires can rest")
+		}
+		seen.Version = protocol.Version(fmt.Sprint("v", n))
+		c.Step(seen, at(time.Second))
+		if n < 12 {
+			c.Step(protocol.WriteDone{Err: protocol.ErrTaken}, at(time.Second))
+		}
+	}
+	c.Step(protocol.WriteDone{Version: "v13", Epoch: 44}, at(3*time.Second))
+	return c
+}
+
+func compare(t *testing.T, when string, awake, rested *protocol.Candidate) {
+	t.Helper()
+	text := func(c *protocol.Candidate) string {
+		lease, err := c.Lease().Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, version, exists := c.Observed()
+		seen, err := record.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wake, _ := c.Wake()
+		return fmt.Sprintf("%s%s%s %t %d %d, valid %t until %v, wakes at %v",
+			lease, seen, version, exists, c.Lease().Epoch, record.Epoch, c.Valid(time.Hour), c.Deadline(), wake)
+	}
+	if a, b := text(awake), text(rested); a != b {
+		t.Errorf("%s one that has not rested is\n%s\nand one that has\n%s", when, a, b)
+	}
+}

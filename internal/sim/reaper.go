@@ -1,0 +1,165 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// reapers watch the sessions that candidates wait for, each one.
+type reapers []*reaper
+
+// A reaper waits until a session is over, and ends it when it was waited out.
+type reaper struct {
+	m       *member
+	all     *reapers
+	waiters []*member
+	stopped bool
+	count   int64         // of releases, by the last heartbeat
+	news    time.Duration // when that last grew
+}
+
+// attend has the session watched that the candidate waits for.
+func (w *world) attend(m *member) {
+	key, r := m.c.Awaits(), m.vigil
+	switch {
+	case r == nil && key == "", r != nil && key == r.m.on.key:
+		return
+	case r != nil:
+		w.leave(r, m)
+	}
+	if m.vigil = nil; key == "" {
+		return
+	}
+	all := &m.own
+	if m.session != nil {
+		all = &m.session.reapers
+	}
+	m.vigil = w.watch(all, key, m)
+}
+
+// watch adds a candidate to those that wait for the end of a session.
+func (w *world) watch(all *reapers, key string, m *member) *reaper {
+	i := slices.IndexFunc(*all, func(r *reaper) bool { return r.m.on.key == key })
+	if i < 0 {
+		r := &reaper{all: all}
+		r.m = &member{process: m.process, on: w.find(key).heartbeat.on, ttl: m.ttl, reaps: r}
+		r.m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key} }
+		w.candidate(r.m, protocol.Config{TTL: m.ttl, Holder: m.process.String(), Layout: protocol.Session, Reaper: true, Follow: true})
+		i, *all = len(*all), append(*all, r)
+		w.soon(m.process, func() { w.reap(r) })
+	}
+	r := (*all)[i]
+	r.waiters = append(r.waiters, m)
+	if r.news >= m.looked { // the others have been told of a release since
+		w.soon(m.process, func() { w.step(m, protocol.Nudge{}) })
+	}
+	return r
+}
+
+// leave takes out a candidate; without any the session is not watched any more.
+func (w *world) leave(r *reaper, m *member) {
+	r.waiters = slices.DeleteFunc(r.waiters, func(other *member) bool { return other == m })
+	if len(r.waiters) > 0 {
+		return
+	}
+	r.remove()
+	r.stopped = true
+	w.soon(m.process, func() { w.step(r.m, protocol.Cancel{}) })
+}
+
+func (r *reaper) remove() {
+	*r.all = slices.DeleteFunc(*r.all, func(other *reaper) bool { return other == r })
+}
+
+// reap begins to wait until the session is over.
+func (w *world) reap(r *reaper) {
+	if !r.stopped {
+		r.m.wants = true
+		w.step(r.m, protocol.Acquire{Wait: true})
+	}
+}
+
+// each gives an event to those who wait, in any order.
+func (w *world) each(r *reaper, which func(m *member) bool, event func() protocol.Event) {
+	for _, m := range r.waiters {
+		if which(m) {
+			w.soon(m.process, func() { w.step(m, event()) })
+		}
+	}
+}
+
+func anyone(*member) bool { return true }
+
+// reaped is what a reaper does about what its candidate finds.
+func (w *world) reaped(r *reaper, action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.Seen:
+		w.heartbeat(r)
+	case protocol.Over:
+		r.m.wants = false
+		r.remove()
+		w.each(r, anyone, func() protocol.Event {
+			return protocol.Outlived{Session: r.m.on.key, Look: w.choose(2) == 1}
+		})
+	case protocol.Failed:
+		if r.stopped {
+			return
+		}
+		if errors.Is(a.Err, store.ErrDenied) || errors.Is(a.Err, protocol.ErrForeign) {
+			w.each(r, anyone, func() protocol.Event { return protocol.Cancel(a) })
+		}
+		w.after(r.m.real(protocol.Renewal(r.m.ttl)), r.m.process, func() { w.reap(r) })
+	}
+}
+
+// heartbeat takes one in. If it tells of releases that were not known, those who wait for such
+// a lock look at it.
+func (w *world) heartbeat(r *reaper) {
+	record, _, _ := r.m.c.Observed()
+	f := record.Freed
+	if f == nil || f.Count <= r.count {
+		return
+	}
+	missed := f.Count - r.count
+	r.count, r.news = f.Count, w.clock(r.m.process)
+	if missed > int64(len(f.Last)) {
+		w.met(HintMissed, f)
+	}
+	w.each(r, func(m *member) bool {
+		return missed > int64(len(f.Last)) || slices.Contains(f.Last, m.on.key)
+	}, func() protocol.Event { return protocol.Nudge{} })
+}
+
+// judge finds out whether the session of the holder goes on, for an acquisition that does not
+// wait.
+func (w *world) judge(m *member, r protocol.Record) {
+	c := begin(m, nil, func(c *call) {
+		c.reading, c.err = layout.Heartbeat{Store: c, Key: r.Session}.Look(context.Background(), "")
+	})
+	c.then = func() {
+		m.judging = nil
+		if c.err == nil {
+			w.met(Judged, r.Session)
+		}
+		if c.given || c.err != nil || c.reading.Exists && c.reading.Record.Held || m.session != nil && !w.alive(m.session) {
+			m.wants = false
+			w.step(m, protocol.Tick{}) // its session may have ended meanwhile
+			return
+		}
+		w.step(m, protocol.Outlived{Session: r.Session})
+		w.want(m, false)
+	}
+	m.judging = c
+	w.after(m.real(protocol.MaxRequest), m.process, func() {
+		if m.judging == c {
+			w.giveUp(c)
+		}
+	})
+	w.resume(c)
+}

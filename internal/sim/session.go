@@ -1,0 +1,319 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A session is a heartbeat, and the bookkeeping of its process for the leases under it. It
+// does what the library's does, in that order.
+type session struct {
+	of        *process
+	life      int // of that
+	heartbeat *member
+	reapers   reapers
+	began     bool // that is confirmed
+	ended     bool // nothing under it is valid any more
+	doomed    bool // it is to end at once
+	over      error
+	members   []*member // that have something under it, or may yet have
+	unused    bool      // it is over, and nothing is under it any more
+	count     int64     // of the locks that were released under it
+	told      int64     // the count, when the heartbeat was last written
+	last      []string
+}
+
+// A membership is what a candidate has to do with sessions.
+type membership struct {
+	session *session      // of the acquisition; nil: none
+	under   *session      // of the lease
+	members []*session    // that must tell of their end
+	named   *session      // of these, the one that the lock names
+	told    *session      // the last one of whose end it was told
+	own     reapers       // of acquisitions without a session
+	vigil   *reaper       // for the session that the candidate waits for
+	looked  time.Duration // when the last read was sent
+	judging *call         // whether the session of the holder goes on
+}
+
+// lastFreed is how many of the locks that were released last a heartbeat names.
+const lastFreed = 1
+
+var errClosed = errors.New("it was closed")
+
+// begin begins a session, under a name that is used once (rule D1).
+func (w *world) beginSession(p *process) {
+	s := &session{of: p, life: p.life}
+	on := &lock{key: fmt.Sprintf("s%d", len(w.sessions)), session: s}
+	if used := w.used(); used != nil {
+		on, used.reused = used, true
+	}
+	key := on.key
+	m := &member{process: p, on: on, ttl: w.pick(ttls[0], ttls[0], ttls[1], ttls[2]), beats: s, wants: true}
+	m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key, Freed: s.tell} }
+	s.heartbeat, p.open = m, s
+	w.sessions = append(w.sessions, s)
+	w.longest = max(w.longest, m.ttl)
+	w.candidate(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: protocol.Session, Fresh: true})
+	w.step(m, protocol.Acquire{Wait: true})
+}
+
+// used is the object of an earlier session, whose name somebody has drawn again, or nil. Who
+// begins another one has to find that out (rule D1).
+func (w *world) used() *lock {
+	if len(w.sessions) == 0 || w.calm || w.choose(8) != 7 {
+		return nil
+	}
+	l := w.sessions[w.choose(min(len(w.sessions), 256))].heartbeat.on
+	if !l.there || w.objects[l.key].body == nil {
+		return nil
+	}
+	return l
+}
+
+func (s *session) String() string { return s.heartbeat.on.key }
+
+// find is the session of that name.
+func (w *world) find(key string) *session {
+	for _, s := range w.sessions {
+		if s.String() == key {
+			return s
+		}
+	}
+	return nil
+}
+
+// alive reports that the session is valid now.
+func (w *world) alive(s *session) bool {
+	return s.began && !s.ended && s.heartbeat.c.Valid(w.clock(s.of))
+}
+
+// beaten is what the session does about its heartbeat.
+func (w *world) beaten(s *session, action protocol.Action) {
+	p := s.of
+	switch a := action.(type) {
+	case protocol.Granted:
+		s.began = true
+		for _, m := range p.locks {
+			w.soon(p, func() { w.ease(m) })
+		}
+	case protocol.Failed:
+		if p.open = nil; w.calm || errors.Is(a.Err, protocol.ErrUsed) {
+			w.soon(p, func() { w.tend(p) })
+		}
+	case protocol.Renewed:
+		if s.count > s.told {
+			w.soon(p, func() { w.step(s.heartbeat, protocol.Hurry{}) })
+		}
+	case protocol.Lost:
+		w.soon(p, func() { w.endSession(s, a.Err) })
+	}
+}
+
+// steward is what the user of sessions does, until the calm.
+func (w *world) steward(p *process) {
+	if w.calm {
+		return
+	}
+	switch s := p.open; {
+	case s == nil:
+		w.beginSession(p)
+	case !s.began && w.hit(Cancelled):
+		w.step(s.heartbeat, protocol.Cancel{})
+	case s.began && w.choose(40) == 39:
+		w.closeSession(s)
+	}
+	w.after(w.pick(time.Second, 300*time.Millisecond, 4*time.Second, 10*time.Second), p, func() { w.steward(p) })
+}
+
+// tend lets a process have a session.
+func (w *world) tend(p *process) {
+	if p.sessions && p.open == nil {
+		w.beginSession(p)
+	}
+}
+
+// closeSession ends the session, and frees it when the work under its leases has stopped. If
+// that takes too long it is left to run out.
+func (w *world) closeSession(s *session) {
+	if s.over != nil {
+		return
+	}
+	if slices.ContainsFunc(s.members, func(m *member) bool { return m.under == s }) {
+		w.met(ClosedHeld, s)
+	}
+	w.endSession(s, errClosed)
+	w.after(w.pick(5*time.Second, time.Second, 40*time.Second), s.of, func() {
+		if m := s.heartbeat; m.leased && !s.unused {
+			w.step(m, protocol.GiveUp{})
+		}
+	})
+}
+
+// endSession ends all leases, their validity before anything is sent (rule D7).
+func (w *world) endSession(s *session, why error) {
+	if s.over != nil {
+		return
+	}
+	w.logf("the session %v ends: %v", s, why)
+	s.over, s.ended = why, true
+	if s.of.open == s {
+		s.of.open = nil
+	}
+	for _, m := range s.members {
+		w.soon(s.of, func() { w.sessionOver(m, s) })
+	}
+	w.use(s)
+	if w.calm {
+		w.soon(s.of, func() { w.tend(s.of) })
+	}
+}
+
+// expire ends a session that has run out, should nothing have noticed that yet.
+func (w *world) expire(s *session) {
+	if s != nil && !w.alive(s) {
+		w.endSession(s, protocol.ErrExpired)
+	}
+}
+
+// sessionOver tells a candidate of the end of a session that it is or was under.
+func (w *world) sessionOver(m *member, s *session) {
+	m.told = s
+	w.step(m, protocol.SessionOver{Session: s.String(), Err: s.over})
+	if m.under == s && m.c.Valid(w.clock(m.process)) {
+		w.fault(Ended, "the session %v is over, and %v does not end its lease", s, m)
+	}
+	if m.under != s {
+		w.part(m, s)
+	}
+}
+
+// part: nothing of this candidate is under that session any more.
+func (w *world) part(m *member, s *session) {
+	m.members = slices.DeleteFunc(m.members, func(other *session) bool { return other == s })
+	s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
+	if m.named == s {
+		m.named = nil
+	}
+	w.use(s)
+}
+
+// quit: nothing of this candidate is under a session any more, but for that one.
+func (w *world) quit(m *member, but *session) {
+	for _, s := range slices.Clone(m.members) {
+		if s != but {
+			w.part(m, s)
+		}
+	}
+}
+
+// unname has a session of ours tell that the lock does not name it any more.
+func (w *world) unname(m *member) {
+	r, _, exists := m.c.Observed()
+	i := slices.IndexFunc(m.members, func(s *session) bool { return exists && r.Held && r.Session == s.String() })
+	before := m.named
+	if m.named = nil; i >= 0 {
+		m.named = m.members[i]
+	}
+	if before != nil && before != m.named {
+		w.freed(before, m.on.key)
+	}
+}
+
+// use frees the session's object when it is over and its last lease was released.
+func (w *world) use(s *session) {
+	if s.over == nil || len(s.members) > 0 || s.unused {
+		return
+	}
+	s.unused = true
+	w.soon(s.of, func() {
+		s.heartbeat.releasing = true
+		w.step(s.heartbeat, protocol.Release{})
+	})
+}
+
+// freed takes in that a lock that was under the session is not any more, while that goes on.
+func (w *world) freed(s *session, key string) {
+	s.count++
+	s.last = append(s.last, key)
+	s.last = s.last[max(0, len(s.last)-lastFreed):]
+	if s.over == nil {
+		w.step(s.heartbeat, protocol.Hurry{})
+	}
+}
+
+// tell is what a heartbeat says of the locks that were released.
+func (s *session) tell() *protocol.Freed {
+	if s.told = s.count; s.count == 0 {
+		return nil
+	}
+	return &protocol.Freed{Count: s.count, Last: slices.Clone(s.last)}
+}
+
+// orphaned ends a session of ours that a lock may name for ever (rule D6).
+func (w *world) orphaned(m *member, key string) {
+	for _, s := range m.members {
+		if s.String() == key {
+			s.doomed = true
+			w.met(OrphanEnds, s)
+			w.soon(s.of, func() { w.endSession(s, errors.New("a lock may name it for ever")) })
+		}
+	}
+}
+
+// acquire begins an acquisition, under the session of the process if that is to be.
+func (w *world) acquire(m *member, wait bool, s *session) {
+	if s != nil && !slices.Contains(m.members, s) {
+		m.members, s.members = append(m.members, s), append(s.members, m)
+	}
+	m.wants, m.session = true, s
+	w.want(m, wait)
+}
+
+func (w *world) want(m *member, wait bool) {
+	ev := protocol.Acquire{Wait: wait}
+	if m.session != nil {
+		ev.Session = m.session.String()
+	}
+	w.step(m, ev)
+}
+
+// cancel ends an acquisition.
+func (w *world) cancel(m *member) {
+	if c := m.judging; c != nil {
+		c.given = true
+		w.giveUp(c) // nobody waits for what it would show
+	}
+	w.step(m, protocol.Cancel{})
+}
+
+// rest lets a candidate rest that holds a lease under a session, and go on from what there
+// is to remember of it.
+func (w *world) rest(m *member) {
+	if m.cfg.Follow || m.wants { // an election is watched
+		return
+	}
+	if rest, can := m.c.Rest(); can {
+		w.met(Rested, m)
+		m.c = protocol.Resume(m.cfg, rest)
+		m.session, m.members, m.named, m.looked = m.under, []*session{m.under}, m.under, 0
+	}
+}
+
+// reclaim deletes sessions that are over, when nothing is on its way to them any more.
+func (w *world) reclaim() {
+	for _, s := range w.sessions {
+		l := s.heartbeat.on
+		if l.there && l.over && !l.reused && l.flying == 0 && l.key != w.weather.poisoned && w.choose(2) == 1 {
+			w.met(Reclaimed, s)
+			delete(w.objects, l.key)
+			l.there = false
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package leasehold
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// reapers watch the sessions that candidates wait for: one for each session, however many
+// locks are held under it.
+type reapers struct {
+	st   store.Store
+	opts *LockOptions
+
+	mu sync.Mutex
+	of map[string]*reaper
+}
+
+// A reaper waits until a session is over, and ends it when it was waited out.
+type reaper struct {
+	all     *reapers
+	lock    *Lock // of the session's object
+	stop    context.CancelFunc
+	waiters map[*driver]bool
+	count   int64         // of releases, by the last heartbeat
+	news    time.Duration // when that last grew
+}
+
+// A vigil is a candidate's part in a reaper.
+type vigil struct {
+	session string
+	reaper  *reaper
+}
+
+// attend has the session watched that the candidate waits for.
+func (d *driver) attend() {
+	session := d.candidate.Awaits()
+	if session == d.vigil.session {
+		return
+	}
+	if d.vigil.reaper != nil {
+		d.vigil.reaper.leave(d)
+	}
+	if d.vigil = (vigil{}); session == "" {
+		return
+	}
+	all := d.own
+	switch {
+	case d.session != nil:
+		all = &d.session.reapers
+	case all == nil:
+		all = &reapers{st: d.lock.st, opts: d.opts}
+		d.own = all
+	}
+	d.vigil = vigil{session, all.join(session, d, d.looked)}
+}
+
+// reaping makes a candidate for a heartbeat a reaper of it, which looks once soon after each
+// heartbeat.
+func reaping(cfg *protocol.Config) { cfg.Reaper, cfg.Follow = true, true }
+
+// join adds a candidate that has looked at its lock at that time.
+func (all *reapers) join(session string, d *driver, looked time.Duration) *reaper {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	r := all.of[session]
+	if r == nil {
+		r = &reaper{all: all, waiters: map[*driver]bool{}}
+		at := layout.Heartbeat{Store: all.st, Key: session}
+		r.lock = heartbeat(at, all.opts, reaping)
+		r.lock.d.beats = r.beat
+		var ctx context.Context
+		ctx, r.stop = context.WithCancel(d.ctx)
+		if all.of == nil {
+			all.of = map[string]*reaper{}
+		}
+		all.of[session] = r
+		go r.run(ctx)
+	}
+	r.waiters[d] = true
+	if r.news >= looked { // the others have been told of a release since
+		go d.step(protocol.Nudge{})
+	}
+	return r
+}
+
+func (r *reaper) leave(d *driver) {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
+	delete(r.waiters, d)
+	if len(r.waiters) == 0 {
+		r.removeLocked()
+		r.stop()
+	}
+}
+
+func (r *reaper) removeLocked() {
+	if r.all.of[r.lock.key] == r {
+		delete(r.all.of, r.lock.key)
+	}
+}
+
+// run waits until the session is over.
+func (r *reaper) run(ctx context.Context) {
+	for {
+		err := r.lock.d.acquire(ctx, true, nil).err
+		switch {
+		case err == nil:
+			r.over()
+			return
+		case ctx.Err() != nil:
+			return
+		case hopeless(err):
+			err = r.lock.explain(err)
+			each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) { d.step(protocol.Cancel{Err: err}) })
+		}
+		select {
+		case <-time.After(protocol.Renewal(r.all.opts.TTL)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// who are the waiters for which the condition holds.
+func (r *reaper) who(condition func(*driver) bool) (waiters []*driver) {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
+	for d := range r.waiters {
+		if condition(d) {
+			waiters = append(waiters, d)
+		}
+	}
+	return waiters
+}
+
+// beat takes in a heartbeat. If it tells of releases that were not known, those who wait
+// for such a lock look at it.
+func (r *reaper) beat(record protocol.Record) {
+	f := record.Freed
+	if f == nil {
+		return
+	}
+	r.all.mu.Lock()
+	missed := f.Count - r.count
+	if missed > 0 {
+		r.count, r.news = f.Count, clock.Now()
+	}
+	r.all.mu.Unlock()
+	if missed <= 0 {
+		return
+	}
+	last := f.Last[max(0, len(f.Last)-int(min(missed, maxFreed))):]
+	go each(r.who(func(d *driver) bool {
+		return missed > int64(len(f.Last)) || slices.Contains(last, mark(d.lock.key))
+	}), func(d *driver, _ bool) { d.step(protocol.Nudge{}) })
+}
+
+// over tells the waiters that the session is over.
+func (r *reaper) over() {
+	r.all.mu.Lock()
+	r.removeLocked()
+	r.all.mu.Unlock()
+	session := r.lock.key
+	each(r.who(func(*driver) bool { return true }), func(d *driver, late bool) {
+		d.step(protocol.Outlived{Session: session, Look: late})
+	})
+}
+
+// reap ends the sessions whose holders are gone. What cannot be read stays as it is.
+func reap(ctx context.Context, st store.Store, sessions []string) {
+	o, err := (&LockOptions{}).withDefaults()
+	if err != nil {
+		return
+	}
+	var all sync.WaitGroup
+	gate := make(chan struct{}, maxReaped)
+	for _, session := range sessions {
+		at := layout.Heartbeat{Store: st, Key: session}
+		d := heartbeat(at, o, reaping).d
+		gate <- struct{}{}
+		all.Go(func() {
+			defer func() { <-gate }()
+			d.acquire(ctx, true, nil)
+		})
+	}
+	all.Wait()
+}
+
+// maxReaped is how many sessions are watched at a time when they are collected.
+const maxReaped = 1000
+
+// abreast is how many requests at a time are sent for something that concerns many locks.
+const abreast = 32
+
+// each calls f for each driver, in random order, so that those who want the same locks do
+// not want them in the same order; no more of them have a request under way than abreast.
+// late is true for those that did not come at once.
+func each(drivers []*driver, f func(d *driver, late bool)) {
+	rand.Shuffle(len(drivers), func(i, j int) { drivers[i], drivers[j] = drivers[j], drivers[i] })
+	var all sync.WaitGroup
+	gate := make(chan struct{}, abreast)
+	for i, d := range drivers {
+		gate <- struct{}{}
+		all.Go(func() {
+			f(d, i >= abreast)
+			<-d.calmed()
+			<-gate
+		})
+	}
+	all.Wait()
+}

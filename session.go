@@ -1,0 +1,452 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// SessionOptions are the options of [NewSession]. The zero value, like nil, gives the
+// defaults.
+type SessionOptions struct {
+	// TTL, Holder, Address, Meta, Proof and Logger are as in [LockOptions]. The TTL is
+	// that of all leases under the session.
+	TTL     time.Duration
+	Holder  string
+	Address string
+	Meta    map[string]string
+	Proof   Proof
+	Logger  *slog.Logger
+
+	// Prefix is where the session's object lies: PREFIX/ and 128 random bits. Default
+	// "sessions".
+	Prefix string
+}
+
+// ErrSessionOver: the session that the lease was under, or was to be under, is over. The
+// cause that goes with it says why.
+var ErrSessionOver = errors.New("the session is over")
+
+// A Session is one heartbeat for any number of leases: one object that is written every
+// third of the TTL, whatever is held under it. A lock that is acquired [WithSession] names
+// the session and is written when it changes hands, and at no other time. So ten thousand
+// leases cost what one costs, and they end together.
+//
+// The guarantee is that of a lease: when the session is over for its holder, nobody else
+// takes it for over yet. Who waits for a lock under a session watches the session. When its
+// heartbeat has not changed for its TTL and margin, the session is ended for good by a
+// conditional write, and then its locks are taken over, each by one write. See
+// docs/protocol.md, rules D1 to D8. The idea is Chubby's, and that of ZooKeeper, etcd and
+// Consul; there a server keeps the time.
+//
+// A Session is safe for concurrent use.
+type Session struct {
+	heartbeat *Lock
+	lease     *Lease // of the heartbeat
+	reapers   reapers
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	ended     atomic.Bool // nothing under it is valid any more
+
+	mu      sync.Mutex
+	members map[*driver]bool
+	over    error // why; nil while it goes on
+	count   int64 // of the locks that were released under it
+	last    []string
+	told    int64         // the count, when the heartbeat was last written
+	unused  chan struct{} // closed when it is over and nothing is under it any more
+}
+
+// NewSession begins a session: it makes the session's object, and returns when that is
+// confirmed. From then on the heartbeat is sent in the background until the session is
+// closed or lost. It fails like [Lock.Acquire], and with the end of ctx; the session
+// outlives ctx.
+func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Session, error) {
+	var so SessionOptions
+	if opts != nil {
+		so = *opts
+	}
+	if so.Prefix == "" {
+		so.Prefix = "sessions"
+	}
+	if st == nil {
+		return nil, errors.New("the store of a session is nil")
+	}
+	lo := &LockOptions{
+		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof, Logger: so.Logger, Layout: LayoutObject,
+	}
+	s := &Session{members: map[*driver]bool{}, unused: make(chan struct{})}
+	lo.OnRenew = func(*Lease) { s.beaten() }
+	o, err := lo.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	if err = errors.Join(o.encodable(), o.proven(st, false)); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	for try := 1; ; try++ {
+		key := so.Prefix + "/" + newIncarnation() // a name that is used once (rule D1)
+		if err = store.CheckKey("session", key); err != nil {
+			return nil, err
+		}
+		at := layout.Heartbeat{Store: st, Key: key, Freed: s.tell}
+		s.heartbeat = heartbeat(at, o, func(cfg *protocol.Config) { cfg.Fresh = true })
+		s.lease, err = s.heartbeat.Acquire(ctx)
+		// What was made may be confirmed too late to begin with; then there is another name.
+		if err == nil || !errors.Is(err, protocol.ErrUsed) || try == 3 {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin a session: %w", err)
+	}
+	s.reapers = reapers{st: st, opts: o}
+	context.AfterFunc(s.lease.Context(), func() { s.end(context.Cause(s.lease.Context())) })
+	return s, nil
+}
+
+// heartbeat makes a candidate for a session's object.
+func heartbeat(at layout.Heartbeat, o *LockOptions, tune func(*protocol.Config)) *Lock {
+	cfg := o.config(newIncarnation())
+	cfg.Layout = protocol.Session
+	tune(&cfg)
+	return makeLock(at.Store, at.Key, at, cfg, o)
+}
+
+// Key is the name of the session's object in its store.
+func (s *Session) Key() string { return s.heartbeat.key }
+
+// Valid looks at the clock and reports whether the session is valid now: see [Lease.Valid].
+func (s *Session) Valid() bool { return !s.ended.Load() && s.lease.Valid() }
+
+// until is the reading of the clock from which on nothing under the session is valid.
+func (s *Session) until() time.Duration {
+	if s.ended.Load() {
+		return 0
+	}
+	return s.lease.until()
+}
+
+// Done is closed when the session is lost or closed. A process that was suspended sees it
+// up to a second after it wakes up; Valid tells at once.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is nil while the session goes on, and then matches [ErrSessionOver] and says why.
+func (s *Session) Err() error {
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
+	if !s.Valid() {
+		return fmt.Errorf("%w: %w", ErrSessionOver, protocol.ErrExpired)
+	}
+	return nil
+}
+
+// Leases are those that are held under the session and not released yet, in the order of
+// their keys.
+func (s *Session) Leases() []*Lease {
+	var leases []*Lease
+	s.mu.Lock()
+	members := s.membersLocked()
+	s.mu.Unlock()
+	for _, d := range members {
+		d.mu.Lock()
+		if d.lease != nil && d.lease.session == s {
+			leases = append(leases, d.lease)
+		}
+		d.mu.Unlock()
+	}
+	slices.SortFunc(leases, func(a, b *Lease) int { return strings.Compare(a.Key(), b.Key()) })
+	return leases
+}
+
+// errClosed: who made the session has closed it.
+var errClosed = errors.New("it was closed")
+
+// Close ends the session and with it all its leases: first their validity and their
+// contexts; then, when each lease has been released, which says that its work has stopped,
+// the session, by one write. To release a lease costs nothing any more. Whoever wants one of
+// its locks next takes it over by one write, without a wait.
+//
+// If ctx ends first, Close returns its error, the heartbeat is not sent any more, and the
+// others wait the TTL out; if ctx has ended before the call, Close waits up to 5 s all the
+// same. A session that was lost must be closed too; then the error matches [ErrLost].
+func (s *Session) Close(ctx context.Context) error {
+	ctx, cancel := lastly(ctx)
+	defer cancel()
+	s.end(errClosed)
+	select {
+	case <-s.unused:
+	case <-ctx.Done():
+		err := fmt.Errorf("%d leases of the session %v have not been released: %w", len(s.Leases()), s.heartbeat.d.at, ctx.Err())
+		s.lease.Abandon(err)
+		return err
+	}
+	return s.lease.Release(ctx)
+}
+
+// end ends all leases, their contexts before anything is sent (rule D7).
+func (s *Session) end(why error) {
+	s.mu.Lock()
+	if s.over != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.over = fmt.Errorf("%w: %w", ErrSessionOver, why)
+	s.ended.Store(true)
+	members := s.membersLocked()
+	s.mu.Unlock()
+	for _, d := range members {
+		d.endLease(s)
+	}
+	s.cancel(s.over)
+	for _, d := range members {
+		d.sessionOver(s)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.useLocked()
+}
+
+// enter adds a candidate whose lease is to be under the session.
+func (s *Session) enter(d *driver) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over != nil {
+		return s.over
+	}
+	if !s.Valid() {
+		return s.Err()
+	}
+	s.members[d] = true
+	return nil
+}
+
+// leave takes it out again, when nothing of it can be under the session any more.
+func (s *Session) leave(d *driver) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.members, d)
+	s.useLocked()
+}
+
+// useLocked frees the session's object when it is over and its last lease was released.
+func (s *Session) useLocked() {
+	if s.over == nil || len(s.members) > 0 {
+		return
+	}
+	select {
+	case <-s.unused:
+	default:
+		close(s.unused)
+		go s.lease.letGo("")
+	}
+}
+
+func (s *Session) membersLocked() []*driver { return slices.Collect(maps.Keys(s.members)) }
+
+// maxFreed is how many of the locks that were released last a heartbeat names. Who missed
+// more looks at all.
+const maxFreed = 64
+
+// mark stands for a lock in a heartbeat. Where two have the same, one is looked at in vain.
+func mark(key string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// freed takes in that a lock was released while the session goes on. The next heartbeat
+// tells of it, and comes soon.
+func (s *Session) freed(key string) {
+	s.mu.Lock()
+	over := s.over != nil
+	s.count++
+	s.last = append(s.last, mark(key))
+	s.last = s.last[max(0, len(s.last)-maxFreed):]
+	s.mu.Unlock()
+	if !over {
+		s.heartbeat.d.step(protocol.Hurry{})
+	}
+}
+
+// tell is what a heartbeat says of the locks that were released.
+func (s *Session) tell() *protocol.Freed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told = s.count; s.count == 0 {
+		return nil
+	}
+	return &protocol.Freed{Count: s.count, Last: slices.Clone(s.last)}
+}
+
+// beaten: a heartbeat was confirmed, and there may be more to tell since.
+func (s *Session) beaten() {
+	s.mu.Lock()
+	more := s.count > s.told
+	s.mu.Unlock()
+	if more {
+		s.heartbeat.d.step(protocol.Hurry{})
+	}
+}
+
+// An AcquireOption changes how one acquisition goes.
+type AcquireOption func(*acquisition)
+
+type acquisition struct{ session *Session }
+
+// WithSession puts the lease under a session, which must be in the same store: it is valid
+// as long as both are, and is not renewed by itself. The lock's record is written when it
+// changes hands only, so its holder does not notice when somebody breaks the lock by hand
+// or deletes its object. Layouts without tokens cannot be under a session.
+//
+// Should an acquisition be given up, or a lease released, and the store not say for a TTL
+// what became of the write, the session is ended, because nobody would ever free that lock
+// otherwise.
+func WithSession(s *Session) AcquireOption {
+	return func(a *acquisition) { a.session = s }
+}
+
+// acquisition is what the options make.
+func (l *Lock) acquisition(opts []AcquireOption) (a acquisition, err error) {
+	for _, o := range opts {
+		o(&a)
+	}
+	switch s := a.session; {
+	case s == nil:
+	case !l.d.opts.Layout.Tokens():
+		err = fmt.Errorf("the lock %v: a lock of the layout marker has no record that can name a session", l.d.at)
+	case l.st.String() != s.heartbeat.st.String():
+		err = fmt.Errorf("the lock %v: its session is in another store: %v", l.d.at, s.heartbeat.st)
+	case s.Err() != nil:
+		err = fmt.Errorf("the lock %v: %w", l.d.at, s.Err())
+	}
+	return a, err
+}
+
+// endLease ends the lease that this driver holds under the session, if it does.
+func (d *driver) endLease(s *Session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.lease; l != nil && l.session == s && l.ctx.Err() == nil {
+		l.end(fmt.Errorf("%w: %w", ErrLost, s.over))
+	}
+}
+
+// sessionOver tells the candidate of the end of a session that it is or was under.
+func (d *driver) sessionOver(s *Session) {
+	d.enter()
+	defer d.leave()
+	d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over})
+	if d.lease == nil || d.lease.session != s {
+		// What of it may land yet is nobody's. Who stayed until all is settled might wait
+		// for the end of the very session that waits for it.
+		d.part(s)
+	}
+}
+
+// orphaned ends a session of ours that a lock may name for ever (rule D6).
+func (d *driver) orphaned(session string) {
+	for _, s := range d.members {
+		if s.Key() == session {
+			d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "lock", d.at.String(), "session", session)
+			go s.end(fmt.Errorf("the store does not say whether the lock %v names it", d.at))
+		}
+	}
+}
+
+// quitSessions: nothing of this driver is under a session any more, but for that one.
+func (d *driver) quitSessions(but *Session) {
+	for _, s := range slices.Clone(d.members) {
+		if s != but {
+			d.part(s)
+		}
+	}
+}
+
+// part: nothing of this driver is under that session any more.
+func (d *driver) part(s *Session) {
+	d.members = slices.DeleteFunc(d.members, func(other *Session) bool { return other == s })
+	if d.named == s {
+		d.named = nil
+	}
+	s.leave(d)
+}
+
+// judge finds out whether the session of the holder goes on, for an acquisition that does
+// not wait.
+func (d *driver) judge(ctx context.Context, cancel context.CancelFunc, r protocol.Record) {
+	s, err := layout.Heartbeat{Store: d.lock.st, Key: r.Session}.Look(ctx, "")
+	given := errors.Is(ctx.Err(), context.Canceled)
+	cancel()
+	d.enter()
+	defer d.leave()
+	d.quit = nil
+	d.requests.Reads++
+	d.answered(err)
+	switch {
+	case given:
+		d.answer(result{err: protocol.ErrCancelled})
+	case err != nil:
+		d.answer(result{err: fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", err)})
+	case s.Exists && s.Record.Held:
+		held := d.describe(r)
+		held.Abandoned = describe(r.Session, s).Abandoned
+		d.answer(result{err: &HeldError{held}})
+	case d.session != nil && d.session.Err() != nil:
+		d.answer(result{err: d.session.Err()})
+	default:
+		d.stepLocked(protocol.Outlived{Session: r.Session})
+		d.stepLocked(d.wanted(false))
+		return
+	}
+	d.stepLocked(protocol.Tick{}) // the acquisition is over, and perhaps all under its session
+}
+
+// breakSession ends a session by hand.
+func breakSession(ctx context.Context, st store.Store, session string) error {
+	at := layout.Heartbeat{Store: st, Key: session}
+	for try := 1; ; try++ {
+		s, err := at.Look(ctx, "")
+		if err != nil || !s.Exists || !s.Record.Held {
+			return err
+		}
+		// Its holder may be faster than we are.
+		if _, err = at.Write(ctx, broken(s)); err == nil || try == 3 {
+			return err
+		}
+	}
+}
+
+// judged completes what is known of a lock by whether the session of its holder goes on. It
+// costs one read if there is a session. Where the session's object is none, or lies outside
+// of the store as it was opened, the holder is taken for one that is there, as it is by who
+// waits for the lock.
+func judged(ctx context.Context, st store.Store, i Info) (Info, error) {
+	if !i.Held || i.Session == "" {
+		return i, nil
+	}
+	s, err := layout.Heartbeat{Store: st, Key: i.Session}.Look(ctx, "")
+	if errors.Is(err, ErrForeignObject) || errors.Is(err, store.ErrInvalid) {
+		return i, nil
+	}
+	if err != nil {
+		return i, fmt.Errorf("whether the session %s of the holder of %s goes on is not known: %w", i.Session, i.Key, err)
+	}
+	i.Abandoned = !s.Exists || !s.Record.Held || describe(i.Session, s).Abandoned
+	return i, nil
+}

@@ -1,0 +1,1282 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/filestore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A process is one in which there is a session: its own way to the store, and locks.
+type process struct {
+	t       *testing.T
+	st      *faultstore.Store
+	session *leasehold.Session
+
+	mu    sync.Mutex
+	locks map[string]*leasehold.Lock
+}
+
+func startProcess(t *testing.T, st store.Store, name string) *process {
+	t.Helper()
+	if !here().Tokens() {
+		t.Skip(withoutSessions)
+	}
+	p := &process{t: t, st: faultstore.Wrap(st, nil), locks: map[string]*leasehold.Lock{}}
+	s, err := leasehold.NewSession(t.Context(), p.st, &leasehold.SessionOptions{Holder: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.session = s
+	return p
+}
+
+func (p *process) lock(key string) *leasehold.Lock {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.locks[key] == nil {
+		lock, err := leasehold.NewLock(p.st, key, &leasehold.LockOptions{Holder: "of " + p.session.Key()})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.locks[key] = lock
+	}
+	return p.locks[key]
+}
+
+func (p *process) acquire(key string) *leasehold.Lease {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 24*time.Hour)
+	defer cancel()
+	lease, err := p.lock(key).Acquire(ctx, leasehold.WithSession(p.session))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if !lease.Valid() || lease.Err() != nil || lease.Context().Err() != nil {
+		p.t.Fatalf("the lease is not valid: %v", lease.Err())
+	}
+	return lease
+}
+
+// end ends the process in order.
+func (p *process) end() {
+	p.t.Helper()
+	if err := leasehold.ReleaseAll(p.t.Context(), p.session.Leases()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+		p.t.Error(err)
+	}
+	if err := p.session.Close(p.t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+		p.t.Error(err)
+	}
+}
+
+// close ends the process with its session first, so that its locks name that still.
+func (p *process) close() {
+	p.t.Helper()
+	leases := p.session.Leases()
+	closed := make(chan error)
+	go func() { closed <- p.session.Close(p.t.Context()) }()
+	select {
+	case <-p.session.Done():
+	case <-time.After(time.Hour):
+		p.t.Fatal("the session does not end")
+	}
+	for _, lease := range leases {
+		_ = lease.Release(p.t.Context()) // it is lost
+	}
+	if err := <-closed; err != nil {
+		p.t.Error(err)
+	}
+}
+
+func keys(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("shards/%05d", i))
+	}
+	return all
+}
+
+// TestSessionCost: one write every third of the TTL, whatever is held.
+func TestSessionCost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := startProcess(t, memstore.New(), "a")
+		var leases []*leasehold.Lease
+		for _, key := range keys(1000) {
+			leases = append(leases, p.acquire(key))
+		}
+		got := cost(p.st, func() { time.Sleep(time.Hour + 500*time.Millisecond) })
+		if want := (requests{put: 720}); got != want {
+			t.Errorf("an hour with 1,000 leases: %v, want %v", got, want)
+		}
+		for _, lease := range leases {
+			if !lease.Valid() {
+				t.Fatalf("the lease of %s is over: %v", lease.Key(), lease.Err())
+			}
+		}
+		if held := p.session.Leases(); !slices.Equal(held, leases) {
+			t.Errorf("%d leases are held, want %d", len(held), len(leases))
+		}
+		got = cost(p.st, func() { release(t, leases[0]) })
+		if here() == leasehold.LayoutObject && got != (requests{put: 1}) {
+			t.Errorf("a release: %v, want one write", got)
+		}
+		p.end()
+	})
+}
+
+// TestSessionCloses: first the contexts end, then the work is waited for, then the session
+// is freed, and its locks with it.
+func TestSessionCloses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		lease := a.acquire("shards/1")
+		closed := make(chan error, 1)
+		go func() { closed <- a.session.Close(t.Context()) }()
+		select {
+		case <-lease.Done():
+		case <-time.After(time.Hour):
+			t.Fatal("the context of the lease does not end")
+		}
+		if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrLost) || !errors.Is(lease.Err(), leasehold.ErrSessionOver) {
+			t.Errorf("the lease of a session that closes: %v", lease.Err())
+		}
+		time.Sleep(time.Hour) // the work does not stop
+		if _, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("while the work goes on, another could acquire the lock: %v", err)
+		}
+		if writes := cost(a.st, func() { _ = lease.Release(t.Context()) }).put; writes > 1 {
+			t.Errorf("the release of a lease of a session that closes, and the end of that: %d writes", writes)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		info, err := b.lock("shards/1").Inspect(t.Context())
+		if err != nil || !info.Held || !info.Abandoned || info.Session != a.session.Key() {
+			t.Errorf("after the end of its session the lock is %+v, %v", info, err)
+		}
+		start := time.Now()
+		next, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Token() <= lease.Token() || time.Since(start) > 0 {
+			t.Errorf("token %v after %v, in %v", next.Token(), lease.Token(), time.Since(start))
+		}
+		if _, err = a.lock("shards/2").Acquire(t.Context(), leasehold.WithSession(a.session)); !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("under a session that is over: %v", err)
+		}
+		b.end()
+	})
+}
+
+// TestSessionThatIsNotReleased: a lease that nobody releases keeps the session from being
+// freed, but not for longer than its TTL and margin.
+func TestSessionThatIsNotReleased(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		lease := a.acquire("shards/1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.session.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 leases") {
+			t.Errorf("Close: %v", err)
+		}
+		start := time.Now()
+		b.acquire("shards/1")
+		if waited := time.Since(start); waited < 10*time.Second || waited > takeover(15*time.Second)+5*time.Second {
+			t.Errorf("the lock was taken over after %v", waited)
+		}
+		_ = lease.Release(t.Context())
+		b.end()
+	})
+}
+
+// TestSessionRelease: who waits for one lock of a session that goes on hears of its release
+// from the heartbeat.
+func TestSessionRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		for _, key := range keys(100) {
+			a.acquire(key)
+		}
+		for round := range 20 {
+			lease := a.session.Leases()[round]
+			var waiting sync.WaitGroup
+			var at time.Time
+			waiting.Go(func() { b.acquire(lease.Key()); at = time.Now() })
+			time.Sleep(time.Duration(round) * 7 * time.Second)
+			start := time.Now()
+			release(t, lease)
+			waiting.Wait()
+			if waited := at.Sub(start); waited > 7*time.Second {
+				t.Errorf("round %d: %v from the release to the next holder", round, waited)
+			}
+			a.acquire(fmt.Sprint("more/", round))
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestManyReleases: more releases between two looks than a heartbeat names.
+func TestManyReleases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		var waiting sync.WaitGroup
+		var leases []*leasehold.Lease
+		for _, key := range keys(200) {
+			leases = append(leases, a.acquire(key))
+			waiting.Go(func() { b.acquire(key) })
+		}
+		time.Sleep(time.Minute)
+		if err := leasehold.ReleaseAll(t.Context(), leases); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		waiting.Wait()
+		if waited := time.Since(start); waited > 7*time.Second {
+			t.Errorf("the last one had its lock after %v", waited)
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestSessionIsLost: its leases end before anybody else can have their locks, whatever
+// happened to the session.
+func TestSessionIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		var leases []*leasehold.Lease
+		for _, key := range keys(50) {
+			leases = append(leases, a.acquire(key))
+		}
+		a.st.Partition(true)
+		var waiting sync.WaitGroup
+		for _, lease := range leases {
+			waiting.Go(func() {
+				next := b.acquire(lease.Key())
+				if lease.Valid() || lease.Context().Err() == nil || a.session.Valid() || a.session.Err() == nil {
+					t.Errorf("%s has two holders", lease.Key())
+				}
+				if next.Token() <= lease.Token() {
+					t.Errorf("%s: token %v after %v", lease.Key(), next.Token(), lease.Token())
+				}
+			})
+		}
+		waiting.Wait()
+		if err := leases[0].Err(); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, leasehold.ErrSessionOver) || !errors.Is(err, protocol.ErrExpired) {
+			t.Errorf("a lease of a session that is lost: %v", err)
+		}
+		<-a.session.Done()
+		a.st.Partition(false)
+		a.end()
+		b.end()
+	})
+}
+
+// TestSessionKeepsTime: a session that has run out while the machine was suspended makes no
+// lease valid, even before anybody has noticed.
+func TestSessionKeepsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		lease := a.acquire("shards/1")
+		if until := time.Until(lease.Deadline()); until <= 0 || until > 15*time.Second {
+			t.Errorf("the deadline of the lease is in %v", until)
+		}
+		slept.Add(int64(time.Minute))
+		if lease.Valid() || a.session.Valid() || !errors.Is(lease.Err(), leasehold.ErrLost) || !errors.Is(a.session.Err(), leasehold.ErrSessionOver) {
+			t.Errorf("after a minute of sleep: %v, %v", lease.Err(), a.session.Err())
+		}
+		if _, err := a.lock("shards/2").TryAcquire(t.Context(), leasehold.WithSession(a.session)); !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("under that session: %v", err)
+		}
+		a.end()
+	})
+}
+
+// TestWaitersOfSessions: to wait for a thousand locks of three sessions costs three looks
+// for each heartbeat.
+func TestWaitersOfSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		waiter := startProcess(t, st, "waiter")
+		var holders []*process
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var waiting sync.WaitGroup
+		for i, key := range keys(1000) {
+			if i < 3 {
+				holders = append(holders, startProcess(t, st, fmt.Sprint("holder ", i)))
+			}
+			holders[i%3].acquire(key)
+			waiting.Go(func() {
+				if _, err := waiter.lock(key).Acquire(ctx, leasehold.WithSession(waiter.session)); !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", key, err)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		got := cost(waiter.st, func() { time.Sleep(time.Hour) })
+		if got.put != 720 || got.get < 3*700 || got.get > 3*800 || got.list+got.del > 0 {
+			t.Errorf("an hour of waiting: %v; want 720 writes and 3 looks for each", got)
+		}
+		cancel()
+		waiting.Wait()
+		for _, p := range append(holders, waiter) {
+			p.end()
+		}
+	})
+}
+
+// TestCrashOfAHolder: a thousand locks of a session that is gone, and three processes that
+// want them.
+func TestCrashOfAHolder(t *testing.T) {
+	const n = 1000
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		gone := startProcess(t, st, "gone")
+		all := keys(n)
+		for _, key := range all {
+			gone.acquire(key)
+		}
+		var others []*process
+		var waiting sync.WaitGroup
+		var mu sync.Mutex
+		holders := map[string]int{}
+		var first, last time.Time
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i := range 3 {
+			p := startProcess(t, st, fmt.Sprint("waiter ", i))
+			others = append(others, p)
+			for _, key := range all {
+				lock := p.lock(key)
+				waiting.Go(func() {
+					_, err := lock.Acquire(ctx, leasehold.WithSession(p.session))
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					holders[key]++
+					if last = time.Now(); first.IsZero() {
+						first = last
+					}
+					if len(holders) == n {
+						cancel()
+					}
+				})
+			}
+		}
+		time.Sleep(time.Minute)
+		for _, p := range others {
+			p.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 20 * time.Millisecond})
+		}
+		before := make([]faultstore.Counts, 3)
+		for i, p := range others {
+			before[i] = p.st.Counts()
+		}
+		gone.st.Partition(true)
+		crashed := time.Now()
+		waiting.Wait()
+		var spent requests
+		for i, p := range others {
+			spent = spent.plus(since(p.st, before[i]))
+		}
+		for key, times := range holders {
+			if times != 1 {
+				t.Errorf("%s had %d holders", key, times)
+			}
+		}
+		if len(holders) != n {
+			t.Errorf("%d locks were taken over, not %d", len(holders), n)
+		}
+		if over := first.Sub(crashed); over > takeover(15*time.Second)+5*time.Second {
+			t.Errorf("the first lock was taken over after %v", over)
+		}
+		if took := last.Sub(first); took > 5*time.Second {
+			t.Errorf("all locks had new holders %v after the first", took)
+		}
+		t.Logf("first after %v, all %v later, %v", first.Sub(crashed), last.Sub(first), spent)
+		if here() == leasehold.LayoutObject && (spent.put > n*5/4 || spent.get > 3*n*5/4) {
+			t.Errorf("%v for %d locks", spent, n)
+		}
+		gone.st.Partition(false)
+		gone.end()
+		for _, p := range others {
+			p.end()
+		}
+	})
+}
+
+// TestFailoverOfASession: whenever the holder is gone, its locks are another's a TTL and the
+// margin after its last heartbeat, plus TTL/8 for the look at that and TTL/10 of jitter.
+func TestFailoverOfASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var longest time.Duration
+		defer func() { t.Logf("at most %v", longest) }()
+		for round := range 40 {
+			a, began := startProcess(t, st, "a"), time.Now()
+			b := startProcess(t, st, "b")
+			a.acquire("shards/1")
+			got := make(chan time.Time)
+			go func() { b.acquire("shards/1"); got <- time.Now() }()
+			time.Sleep(time.Minute + time.Duration(round)*250*time.Millisecond)
+			last := began.Add(time.Since(began).Truncate(5 * time.Second)) // heartbeat
+			a.st.Partition(true)
+			waited := (<-got).Sub(last)
+			longest = max(longest, waited)
+			if ttl := 15 * time.Second; waited > protocol.Patience(ttl)+ttl/8+ttl/10 {
+				t.Errorf("round %d: %v from the last heartbeat to the next holder", round, waited)
+			}
+			a.st.Partition(false)
+			a.end()
+			b.end()
+		}
+	})
+}
+
+// TestTryUnderSessions: an acquisition that does not wait finds out whether the holder's
+// session goes on.
+func TestTryUnderSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		a.acquire("shards/1")
+		plain, err := leasehold.NewLock(b.st, "shards/1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held *leasehold.HeldError
+		if _, err = plain.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Session != a.session.Key() || held.Info.Abandoned {
+			t.Errorf("while the session goes on: %v", err)
+		}
+		b.st.Partition(true)
+		if _, err = plain.TryAcquire(t.Context()); err == nil || errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("cut off: %v", err)
+		}
+		b.st.Partition(false)
+		a.close()
+		lease, err := plain.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		b.end()
+	})
+}
+
+// TestSessionsThatDoNotFit: what cannot be is refused, and says why.
+func TestSessionsThatDoNotFit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		marker, err := leasehold.NewLock(a.st, "marker", &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = marker.Acquire(t.Context(), leasehold.WithSession(a.session)); err == nil || !strings.Contains(err.Error(), "marker") {
+			t.Errorf("a marker under a session: %v", err)
+		}
+		if _, err = leasehold.NewSession(t.Context(), a.st, &leasehold.SessionOptions{TTL: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "TTL") {
+			t.Errorf("a session with a TTL of 1 ms: %v", err)
+		}
+		if _, err = leasehold.NewSession(t.Context(), a.st, &leasehold.SessionOptions{Prefix: "/x"}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("a session with a bad prefix: %v", err)
+		}
+		if _, err = leasehold.NewSession(t.Context(), nil, nil); err == nil {
+			t.Error("a session without a store")
+		}
+		a.end()
+	})
+}
+
+// TestForeignHeartbeat: where the session's object is not one, nobody knows whether its
+// holder is alive, and whoever waits hears of it.
+func TestForeignHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		a.acquire("shards/1")
+		obj, err := st.Get(t.Context(), a.session.Key(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = st.Put(t.Context(), a.session.Key(), []byte("not a session"), store.IfMatch(obj.Version)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = b.lock("shards/1").Acquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrForeignObject) {
+			t.Errorf("got %v, want ErrForeignObject", err)
+		}
+		<-a.session.Done()
+		a.end()
+		b.end()
+	})
+}
+
+// TestOrphans (rule D6): an acquisition is given up while its claim has no answer, and the
+// store stays silent about it. Nobody would free the lock, so the session ends.
+func TestOrphans(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		other := a.acquire("shards/2")
+		// The claim lands, and then nothing is heard of this lock.
+		ours := func(c faultstore.Call) bool { return strings.HasPrefix(c.Key, "shards/1") }
+		claimed := false
+		a.st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, When: func(c faultstore.Call) bool {
+			claimed = claimed || ours(c) && c.Op == "put"
+			return claimed && ours(c)
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session))
+		if err == nil {
+			t.Fatal("acquired")
+		}
+		select {
+		case <-a.session.Done():
+			t.Logf("the session ended: %v", a.session.Err())
+		case <-time.After(time.Minute):
+			t.Error("the session goes on, and so does the lock that nobody holds")
+		}
+		if other.Valid() {
+			t.Error("another lease of the session is valid")
+		}
+		_ = other.Release(t.Context())
+		start := time.Now()
+		b.acquire("shards/1")
+		t.Logf("acquired after %v", time.Since(start))
+		a.end()
+		b.end()
+	})
+}
+
+// TestSettledOrphan: the same, and the store comes back in time. The lock is freed, and the
+// session goes on.
+func TestSettledOrphan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		other := a.acquire("shards/2")
+		a.st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, When: func(c faultstore.Call) bool {
+			return strings.HasPrefix(c.Key, "shards/1")
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session)); err == nil {
+			t.Fatal("acquired")
+		}
+		a.st.Clear()
+		if err := a.lock("shards/1").Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.acquire("shards/1")
+		if !other.Valid() {
+			t.Errorf("another lease of the session: %v", other.Err())
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestElectionUnderASession: a follower learns of the leader's end from its session.
+func TestElectionUnderASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		candidate := func(p *process) *leasehold.Election {
+			e, err := leasehold.NewElection(p.st, "leader", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		first, err := candidate(a).Campaign(t.Context(), leasehold.WithSession(a.session))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := candidate(b)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
+				if first.Valid() || lease.Token() <= first.Token() {
+					t.Errorf("two leaders, or token %v after %v", lease.Token(), first.Token())
+				}
+				<-ctx.Done()
+				return nil
+			}, leasehold.WithSession(b.session))
+		}()
+		time.Sleep(time.Hour)
+		if e.IsLeader() {
+			t.Fatal("two leaders")
+		}
+		a.st.Partition(true)
+		if err := e.WaitForLeadership(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		a.st.Partition(false)
+		_ = first.Release(t.Context())
+		a.end()
+		b.end()
+	})
+}
+
+// TestAcquireAll: all or none, and callers that want the same locks in other orders do not
+// wait for each other for ever.
+func TestAcquireAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		var callers sync.WaitGroup
+		var inside [100]sync.Mutex
+		for c := range 4 {
+			var locks []*leasehold.Lock
+			for i := range 100 {
+				lock, err := leasehold.NewLock(st, fmt.Sprintf("shards/%02d", (i*7+c*13)%100), patient(leasehold.LockOptions{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks = append(locks, lock)
+			}
+			callers.Go(func() {
+				for range 3 {
+					leases, err := leasehold.AcquireAll(t.Context(), locks)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for i, lease := range leases {
+						if lease.Key() != locks[i].Key() {
+							t.Errorf("the lease of %s is in the place of that of %s", lease.Key(), locks[i].Key())
+						}
+						if !inside[i].TryLock() {
+							t.Errorf("%s has two holders", lease.Key())
+						}
+					}
+					time.Sleep(2 * time.Second)
+					for i := range leases {
+						inside[i].Unlock()
+					}
+					if err = leasehold.ReleaseAll(t.Context(), leases); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+	})
+}
+
+// TestWaiterOfAnOrphan: a claim lands whose user has given up, and somebody sees it before
+// it is freed. He waits for the session that it names, and must be told that it was freed.
+func TestWaiterOfAnOrphan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		claimed := false
+		a.st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, When: func(c faultstore.Call) bool {
+			claimed = claimed || strings.HasPrefix(c.Key, "shards/1") && c.Op == "put"
+			return claimed && strings.HasPrefix(c.Key, "shards/1")
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session)); err == nil {
+			t.Fatal("acquired")
+		}
+		got := make(chan struct{})
+		go func() { b.acquire("shards/1"); close(got) }()
+		time.Sleep(time.Second)
+		a.st.Clear()
+		if err := a.lock("shards/1").Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-got:
+		case <-time.After(time.Hour):
+			t.Error("the lock has been free for an hour, and who waits for it has not looked")
+			_ = a.session.Close(t.Context())
+			<-got
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestReleasesAtTheEnd: whoever releases a lease as soon as its session ends it sends
+// nothing: it used to be a write for each lease, at the worst moment.
+func TestReleasesAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		var work sync.WaitGroup
+		for _, key := range keys(1000) {
+			lease := a.acquire(key)
+			work.Go(func() {
+				<-lease.Done()
+				_ = lease.Release(t.Context())
+			})
+		}
+		got := cost(a.st, func() {
+			if err := a.session.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			work.Wait()
+		})
+		if got != (requests{put: 1}) {
+			t.Errorf("the end of a session with 1,000 leases: %v", got)
+		}
+	})
+}
+
+// TestReleaseAfterSleep: who releases a lease of a session that ran out while the machine
+// was suspended, before anybody has noticed, is told that the lease was lost.
+func TestReleaseAfterSleep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		leases := []*leasehold.Lease{a.acquire("shards/1"), a.acquire("shards/2")}
+		slept.Add(int64(time.Minute))
+		for _, lease := range leases {
+			if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, leasehold.ErrSessionOver) {
+				t.Errorf("the release of a lease that was lost: %v", err)
+			}
+		}
+		a.end()
+	})
+}
+
+// TestSettledOrphanIsTold: who has seen the lock under a claim that was given up, and is freed,
+// learns of that.
+func TestSettledOrphanIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		a.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 2 * time.Second, When: func(c faultstore.Call) bool {
+			return c.Op == "put" && strings.HasPrefix(c.Key, "shards/1")
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done := make(chan *leasehold.Lease, 1)
+		go func() {
+			time.Sleep(900 * time.Millisecond) // the claim has landed
+			lease, _ := b.lock("shards/1").Acquire(t.Context(), leasehold.WithSession(b.session))
+			done <- lease
+		}()
+		if _, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session)); err == nil {
+			t.Fatal("acquired")
+		}
+		a.st.Clear()
+		if err := a.lock("shards/1").Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+		case <-time.After(time.Hour):
+			t.Error("the lock is free for an hour, and who waits for it does not know")
+			a.end()
+			<-done
+			b.end()
+			return
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestCollectedWhileUnderASession: what was known of a lock is old, and the epochs since are
+// gone.
+func TestCollectedWhileUnderASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		lock := func(p *process) *leasehold.Lock {
+			l, err := leasehold.NewLock(p.st, "shards/1", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		la, lb := lock(a), lock(b)
+		cycle := func() *leasehold.Lease {
+			lease, err := la.Acquire(t.Context(), leasehold.WithSession(a.session))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		lease := cycle()
+		if _, err := lb.TryAcquire(t.Context(), leasehold.WithSession(b.session)); err == nil {
+			t.Fatal("acquired")
+		}
+		for range 100 {
+			release(t, lease)
+			lease = cycle()
+		}
+		release(t, lease)
+		time.Sleep(25 * time.Hour)
+		for range 40 {
+			release(t, cycle())
+		}
+		for _, err := range leasehold.Collect(t.Context(), st, "", nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		next, err := lb.Acquire(ctx, leasehold.WithSession(b.session))
+		if err != nil {
+			t.Errorf("a lock that is free: %v", err)
+		} else {
+			release(t, next)
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestWatchedAfterASession: who watches a lock whose session is over does not spin.
+func TestWatchedAfterASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		e, err := leasehold.NewElection(b.st, "leader", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader, err := leasehold.NewElection(a.st, "leader", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := leader.Campaign(t.Context(), leasehold.WithSession(a.session))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		go func() {
+			time.Sleep(time.Minute)
+			a.st.Partition(true)
+		}()
+		_, _ = e.WaitForNextElection(ctx, time.Now().Add(30*time.Second))
+		a.st.Partition(false)
+		_ = lease.Release(t.Context())
+		a.end()
+		b.end()
+	})
+}
+
+// TestForeignInPlaceOfARelease: a release meets what is no record, and what was there comes back.
+func TestForeignInPlaceOfARelease(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it plants one object: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		lease := a.acquire("shards/1")
+		obj, err := st.Get(t.Context(), "shards/1", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign, err := st.Put(t.Context(), "shards/1", []byte("not a lock"), store.IfMatch(obj.Version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = lease.Release(t.Context()); err == nil {
+			t.Error("released")
+		}
+		if _, err = st.Put(t.Context(), "shards/1", obj.Body, store.IfMatch(foreign.Version)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		next, err := b.lock("shards/1").Acquire(ctx, leasehold.WithSession(b.session))
+		if err != nil {
+			t.Errorf("nobody holds it: %v", err)
+		} else {
+			release(t, next)
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestSessionFromAnotherRoot: who opens the same objects from another root finds the same
+// session; and if it lies outside of that root, an error, and never its end.
+func TestSessionFromAnotherRoot(t *testing.T) {
+	needs(t, here().Tokens(), withoutSessions)
+	dir := t.TempDir()
+	open := func(root string) *filestore.Store {
+		st, err := filestore.New(root, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	lock := func(st store.Store, key string) *leasehold.Lock {
+		l, err := leasehold.NewLock(st, key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	outer := open(dir)
+	s, err := leasehold.NewSession(t.Context(), outer, &leasehold.SessionOptions{Prefix: "p/sessions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := lock(outer, "p/shards/00").Acquire(t.Context(), leasehold.WithSession(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	middle, inner := lock(open(filepath.Join(dir, "p")), "shards/00"), lock(open(filepath.Join(dir, "p", "shards")), "00")
+	if _, err = middle.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
+		t.Errorf("from where both lie: %v", err)
+	}
+	if _, err = inner.TryAcquire(t.Context()); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "outside") {
+		t.Errorf("from where the session does not lie: %v", err)
+	}
+	if _, err = inner.Acquire(t.Context()); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("to wait there: %v", err)
+	}
+	if info, failed := inner.Inspect(t.Context()); failed != nil || !info.Held || info.Abandoned {
+		t.Errorf("to look there: %+v, %v", info, failed)
+	}
+	if _, err = inner.Break(t.Context(), lease.Token()); !errors.Is(err, store.ErrInvalid) || !lease.Valid() {
+		t.Errorf("to break it there: %v", err)
+	}
+	closed := make(chan error)
+	go func() { closed <- s.Close(t.Context()) }()
+	<-lease.Done()
+	_ = lease.Release(t.Context()) // it is lost
+	if err = <-closed; err != nil {
+		t.Fatal(err)
+	}
+	if lease, err = middle.TryAcquire(t.Context()); err != nil {
+		t.Fatalf("when the session is over: %v", err)
+	}
+	release(t, lease)
+}
+
+// TestTwoCandidatesOfASession: a session ends while one candidate of its process holds a lock
+// under it and another, which comes back under the next session, has a claim for it on its
+// way. The session must not wait for who waits for its end.
+func TestTwoCandidatesOfASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := startProcess(t, memstore.New(), "a")
+		next, err := leasehold.NewSession(t.Context(), p.st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := leasehold.NewLock(p.st, "shards/1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delayed := false
+		p.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: 3 * time.Second, When: func(c faultstore.Call) bool {
+			first := !delayed && c.Op == "put" && strings.HasPrefix(c.Key, "shards/1")
+			delayed = delayed || first
+			return first
+		}})
+		got := make(chan *leasehold.Lease, 1)
+		go func() {
+			if _, failed := other.Acquire(t.Context(), leasehold.WithSession(p.session)); !errors.Is(failed, leasehold.ErrSessionOver) {
+				t.Errorf("an acquisition whose session ends: %v", failed)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			lease, failed := other.Acquire(ctx, leasehold.WithSession(next))
+			if failed != nil {
+				t.Errorf("under the next session: %v", failed)
+			}
+			got <- lease
+		}()
+		time.Sleep(time.Second)
+		p.acquire("shards/1")
+		time.Sleep(time.Second)
+		p.close()
+		if lease := <-got; lease != nil {
+			release(t, lease)
+		}
+		if err = next.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// devNull takes every write for a success and keeps nothing of it.
+type devNull struct{ writes atomic.Int64 }
+
+func (d *devNull) Put(context.Context, string, []byte, store.Condition) (*store.Object, error) {
+	return &store.Object{Version: store.Version(fmt.Sprintf("%034d", d.writes.Add(1)))}, nil
+}
+
+func (d *devNull) Get(_ context.Context, key string, _ store.Version) (*store.Object, error) {
+	return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
+}
+
+func (d *devNull) Delete(context.Context, string) error { return nil }
+
+func (d *devNull) List(context.Context, string, string) iter.Seq2[store.Entry, error] {
+	return func(func(store.Entry, error) bool) {}
+}
+
+func (d *devNull) String() string { return "null://" }
+
+// TestMemoryOfALease: what a lease under a session takes, its lock and the channel that its
+// user waits at included, is under 1 KB.
+func TestMemoryOfALease(t *testing.T) {
+	const n = 10_000
+	st := &devNull{}
+	s, err := leasehold.NewSession(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	leases := make([]*leasehold.Lease, n)
+	goroutines, before := runtime.NumGoroutine(), heap()
+	for i := range leases {
+		lock, err := leasehold.NewLock(st, fmt.Sprintf("shards/%05d", i), &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leases[i], err = lock.Acquire(t.Context(), leasehold.WithSession(s)); err != nil {
+			t.Fatal(err)
+		}
+		_ = leases[i].Done()
+	}
+	size := (heap() - before) / n
+	t.Logf("%d bytes for a lease", size)
+	if size > 1024 {
+		t.Errorf("%d bytes for a lease", size)
+	}
+	if more := runtime.NumGoroutine() - goroutines; more > 10 {
+		t.Errorf("%d goroutines for %d leases", more, n)
+	}
+	if held := s.Leases(); len(held) != n {
+		t.Errorf("%d leases are held", len(held))
+	}
+	if err := errors.Join(leasehold.ReleaseAll(t.Context(), leases), s.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBreakUnderASession: a lock under a session is broken by ending that, so that its holder
+// learns of it.
+func TestBreakUnderASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		lease, other := a.acquire("shards/1"), a.acquire("shards/2")
+		if _, err := b.lock("shards/1").Break(t.Context(), lease.Token()+1); !errors.Is(err, leasehold.ErrTokenChanged) {
+			t.Errorf("Break with another token: %v", err)
+		}
+		info, err := b.lock("shards/1").Break(t.Context(), lease.Token())
+		if err != nil || info.Held || info.Session != "" {
+			t.Errorf("Break: %+v, %v", info, err)
+		}
+		time.Sleep(protocol.Renewal(15*time.Second) + time.Second)
+		if lease.Valid() || other.Valid() || !errors.Is(a.session.Err(), leasehold.ErrSessionOver) {
+			t.Errorf("a renewal later the holder goes on: %v, %v", lease.Err(), a.session.Err())
+		}
+		if next := b.acquire("shards/1"); next.Token() <= lease.Token() {
+			t.Errorf("token %v after %v", next.Token(), lease.Token())
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestListUnderSessions: the locks are listed and not the sessions; a lock of a session that
+// is over is abandoned; and each session is read once.
+func TestListUnderSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		for i, key := range keys(20) {
+			[]*process{a, b}[i%2].acquire(key)
+		}
+		if err := leasehold.ReleaseAll(t.Context(), b.session.Leases()[:1]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		a.close()
+		listed := 0
+		gets := cost(st, func() {
+			for info, err := range leasehold.List(t.Context(), st, "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				listed++
+				if gone := info.Session == a.session.Key(); info.Abandoned != (info.Held && gone) {
+					t.Errorf("%s: held %t, abandoned %t, under a session that is over %t", info.Key, info.Held, info.Abandoned, gone)
+				}
+			}
+		}).get
+		if listed != 20 || gets != 20+2+2 {
+			t.Errorf("%d locks listed by %d reads; want 20 by 24", listed, gets)
+		}
+		b.end()
+	})
+}
+
+// TestCollectSessions: those that are over, a day later, and no others; one whose holder is
+// gone is ended first.
+func TestCollectSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		over, gone, alive := startProcess(t, st, "over"), startProcess(t, st, "gone"), startProcess(t, st, "alive")
+		over.acquire("shards/1")
+		gone.acquire("shards/2")
+		lease := alive.acquire("shards/3")
+		over.close()
+		gone.st.Partition(true)
+		collect := func() (keys []string) {
+			for c, err := range leasehold.Collect(t.Context(), st, "", nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys = append(keys, c.Key)
+			}
+			return keys
+		}
+		time.Sleep(23 * time.Hour)
+		if deleted := collect(); len(deleted) > 0 {
+			t.Errorf("within a day %q were deleted", deleted)
+		}
+		time.Sleep(2 * time.Hour)
+		if deleted := collect(); !slices.Equal(deleted, []string{over.session.Key()}) {
+			t.Errorf("after a day %q were deleted", deleted)
+		}
+		info, err := alive.lock("shards/2").Inspect(t.Context())
+		if err != nil || !info.Abandoned {
+			t.Errorf("a lock of a session that was ended: %+v, %v", info, err)
+		}
+		time.Sleep(25 * time.Hour)
+		if deleted := collect(); !slices.Equal(deleted, []string{gone.session.Key()}) {
+			t.Errorf("after two days %q were deleted", deleted)
+		}
+		if !lease.Valid() {
+			t.Error(lease.Err())
+		}
+		for _, key := range []string{"shards/1", "shards/2"} {
+			start := time.Now()
+			if alive.acquire(key); time.Since(start) > 0 {
+				t.Errorf("%s names a session that was deleted, and was acquired after %v", key, time.Since(start))
+			}
+		}
+		gone.st.Partition(false)
+		gone.end()
+		alive.end()
+	})
+}
+
+// TestAcquireAny: one of those that are free, or the first that becomes free.
+func TestAcquireAny(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		var locks []*leasehold.Lock
+		for i, key := range keys(50) {
+			locks = append(locks, b.lock(key))
+			if i != 17 {
+				a.acquire(key)
+			}
+		}
+		with := leasehold.WithSession(b.session)
+		lease, err := leasehold.AcquireAny(t.Context(), locks, with)
+		if err != nil || lease.Key() != locks[17].Key() {
+			t.Fatalf("AcquireAny: %v, %v", lease, err)
+		}
+		locks = slices.Delete(locks, 17, 18)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err = leasehold.AcquireAny(ctx, locks, with); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("when all are held: %v", err)
+		}
+		got := make(chan *leasehold.Lease)
+		go func() {
+			first, failed := leasehold.AcquireAny(t.Context(), locks, with)
+			if failed != nil {
+				t.Error(failed)
+			}
+			got <- first
+		}()
+		time.Sleep(time.Minute)
+		if err = leasehold.ReleaseAll(t.Context(), a.session.Leases()[20:23]); err != nil {
+			t.Fatal(err)
+		}
+		lease = <-got
+		time.Sleep(time.Minute)
+		if held := b.session.Leases(); len(held) != 2 || !slices.Contains(held, lease) {
+			t.Errorf("%d leases are held, not those 2 that were won", len(held))
+		}
+		if _, err = leasehold.AcquireAny(t.Context(), nil, with); err == nil {
+			t.Error("any of no locks was acquired")
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// TestAcquireAllOrNone: what was acquired is released when the rest cannot be.
+func TestAcquireAllOrNone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		a.acquire(keys(100)[77])
+		var locks []*leasehold.Lock
+		for _, key := range keys(100) {
+			locks = append(locks, b.lock(key))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		with := leasehold.WithSession(b.session)
+		if _, err := leasehold.AcquireAll(ctx, locks, with); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while one is held: %v", err)
+		}
+		if held := b.session.Leases(); len(held) > 0 {
+			t.Errorf("%d are still held", len(held))
+		}
+		if _, err := leasehold.AcquireAll(t.Context(), append(locks, locks[3]), with); err == nil || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("one lock twice: %v", err)
+		}
+		a.end()
+		leases, err := leasehold.AcquireAll(t.Context(), locks, with)
+		if err != nil || len(leases) != 100 || leases[42].Key() != locks[42].Key() {
+			t.Errorf("%d leases, %v", len(leases), err)
+		}
+		b.end()
+	})
+}

@@ -1,0 +1,133 @@
+package shard
+
+import (
+	"cmp"
+	"slices"
+)
+
+// nobody is the owner of a shard that no worker can have.
+const nobody = -1
+
+// arrange says who is to own each shard, and moves as few as it can. owner[i] is the worker
+// that shard i is with, or nobody; weight[w] is what worker w weighs; list[w] is the list
+// that it works on, and in[l][i] reports whether shard i is on list l.
+//
+// Where all workers know all shards, each gets its share, rounded down or up, and the number
+// of moves is the least that leads there. Where lists differ, the shards that the fewest
+// workers know are dealt first, and the others level what these weigh.
+func arrange(owner, weight, list []int, in [][]bool) []int {
+	to := slices.Repeat([]int{nobody}, len(owner))
+	load := make([]int, len(weight))
+	for _, g := range groups(list, in, len(owner)) {
+		if len(g.workers) == 0 {
+			continue
+		}
+		have := make([]int, len(weight))
+		for _, i := range g.shards {
+			if owner[i] != nobody {
+				have[owner[i]]++
+			}
+		}
+		room := share(len(g.shards), g.workers, weight, load, have)
+		var homeless []int
+		for _, i := range g.shards {
+			if w := owner[i]; w != nobody && room[w] > 0 {
+				to[i] = w
+				room[w]--
+				load[w]++
+				continue
+			}
+			homeless = append(homeless, i)
+		}
+		for len(homeless) > 0 { // deal them like cards: neighbours go apart
+			for _, w := range g.workers {
+				if room[w] > 0 {
+					to[homeless[0]], homeless = w, homeless[1:]
+					room[w]--
+					load[w]++
+				}
+			}
+		}
+	}
+	return to
+}
+
+// A group is the shards that the same workers know.
+type group struct {
+	shards  []int
+	workers []int
+}
+
+// groups divides the shards, those first that the fewest workers know.
+func groups(list []int, in [][]bool, shards int) []group {
+	of := map[string]*group{}
+	var all []*group
+	for i := range shards {
+		on := make([]byte, len(in))
+		for l := range in {
+			if in[l][i] {
+				on[l] = 1
+			}
+		}
+		g := of[string(on)]
+		if g == nil {
+			g = &group{}
+			for w, l := range list {
+				if on[l] == 1 {
+					g.workers = append(g.workers, w)
+				}
+			}
+			of[string(on)] = g
+			all = append(all, g)
+		}
+		g.shards = append(g.shards, i)
+	}
+	slices.SortStableFunc(all, func(a, b *group) int { return cmp.Compare(len(a.workers), len(b.workers)) })
+	groups := make([]group, len(all))
+	for n, g := range all {
+		groups[n] = *g
+	}
+	return groups
+}
+
+// share says how many of n shards each worker is to have: what brings its load and that of
+// the others to the same level, by weight, rounded down or up. Who has more than it would
+// have rounded down is rounded up first, since that saves a move.
+func share(n int, workers, weight, load, have []int) []int {
+	room := make([]int, len(weight))
+	below := slices.Clone(workers) // the level; who is above it gets nothing
+	var sum, weights int
+	for {
+		sum, weights = n, 0
+		for _, w := range below {
+			sum += load[w]
+			weights += weight[w]
+		}
+		before := len(below)
+		below = slices.DeleteFunc(below, func(w int) bool { return sum*weight[w] < load[w]*weights })
+		if len(below) == before {
+			break
+		}
+	}
+	rest := make([]int, len(weight))
+	left := n
+	for _, w := range below { // in whole numbers: a share of 50 must not be 49.99
+		exact := sum*weight[w] - load[w]*weights
+		room[w], rest[w] = exact/weights, exact%weights
+		left -= room[w]
+	}
+	slices.SortStableFunc(below, func(a, b int) int {
+		if more := have[a] > room[a]; more != (have[b] > room[b]) {
+			if more {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(rest[b], rest[a])
+	})
+	below = slices.DeleteFunc(below, func(w int) bool { return rest[w] == 0 })
+	for _, w := range below[:left] {
+		room[w]++
+	}
+	return room
+}

@@ -1,0 +1,211 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// What the lock of a worker's membership says of it in its Meta.
+const (
+	metaWeight = "shard.weight"
+	metaList   = "shard.list"
+)
+
+// maxWeight bounds the weight of a worker.
+const maxWeight = 1000
+
+// A roll is which workers are alive, for a coordinator. Each worker holds a lock of its own,
+// its membership, whose name is that of its session. A listing shows who has come; and for
+// each membership there is a watch, which wants that lock, and so has it when the worker
+// gives it up, because it is leaving, or when its session is over. So the end of a worker is
+// known as soon as anybody can know it, and its session has been ended for good by then: who
+// takes its shards over need not wait.
+type roll struct {
+	*Worker
+	session *leasehold.Session // of the coordinator
+	me      string
+	watches sync.WaitGroup
+	news    chan struct{} // has an element if somebody is gone
+
+	mu  sync.Mutex
+	all map[string]*member
+}
+
+// A member is one membership, as last read.
+type member struct {
+	session string
+	holder  string
+	list    string
+	weight  int
+	alive   bool
+	ignore  context.CancelFunc // ends its watch
+}
+
+// call returns who is alive, in the order of the sessions. It costs one listing, and two
+// reads for each who has come.
+func (r *roll) call(ctx context.Context) ([]*member, error) {
+	entries, err := r.listing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	there := map[string]bool{}
+	var fresh []store.Entry
+	for _, e := range entries {
+		session := r.sessionOf(e.Key)
+		there[session] = true
+		if r.all[session] == nil {
+			fresh = append(fresh, e)
+		}
+	}
+	for session, m := range r.all {
+		if !there[session] {
+			m.ignore()
+			delete(r.all, session)
+		}
+	}
+	r.mu.Unlock()
+	if err := r.read(ctx, fresh); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var living []*member
+	for _, m := range r.all {
+		if m.alive {
+			living = append(living, m)
+		}
+	}
+	slices.SortFunc(living, func(a, b *member) int { return strings.Compare(a.session, b.session) })
+	return living, nil
+}
+
+func (b *books) sessionOf(key string) string { return strings.TrimPrefix(key, b.workerKey("")) }
+
+func (r *roll) listing(ctx context.Context) (entries []store.Entry, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for e, err := range r.st.List(ctx, r.workerKey(""), "") {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// read reads memberships, many at a time, and begins to watch them.
+func (r *roll) read(ctx context.Context, entries []store.Entry) error {
+	errs := make([]error, len(entries))
+	slots := make(chan struct{}, abreast)
+	var all sync.WaitGroup
+	for i, e := range entries {
+		slots <- struct{}{}
+		all.Go(func() {
+			for info, err := range leasehold.List(ctx, listed{r.books, r.st, e}, "") {
+				if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
+					errs[i] = err
+					break
+				}
+				r.enter(ctx, info, err)
+			}
+			<-slots
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// enter takes in what a membership says, or why it is none.
+func (r *roll) enter(ctx context.Context, info leasehold.Info, err error) {
+	watch, ignore := context.WithCancel(ctx)
+	m := &member{session: r.sessionOf(info.Key), holder: info.Holder, ignore: ignore}
+	if err == nil {
+		err = m.take(info)
+	}
+	// One that is not held under its own session is what another coordinator has left.
+	m.alive = err == nil && info.Held && info.Session == r.sessionKey(m.session)
+	r.mu.Lock()
+	r.all[m.session] = m
+	r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.opts.Logger.Warn("an object among the workers is none and is left alone", "key", info.Key, "error", err)
+	case m.session != r.me:
+		r.watches.Go(func() { r.watch(watch, m) })
+	}
+}
+
+// take takes in what a membership says.
+func (m *member) take(i leasehold.Info) (err error) {
+	m.list = i.Meta[metaList]
+	if m.weight, err = strconv.Atoi(i.Meta[metaWeight]); err != nil || m.weight < 1 || m.weight > maxWeight {
+		return fmt.Errorf("its %s is %q", metaWeight, i.Meta[metaWeight])
+	}
+	return nil
+}
+
+// watch waits until the worker is leaving or gone.
+func (r *roll) watch(ctx context.Context, m *member) {
+	lock, err := leasehold.NewLock(r.st, r.workerKey(m.session), r.memberOptions())
+	if err != nil {
+		r.opts.Logger.Warn("a worker cannot be watched", "worker", m.session, "error", err)
+		return
+	}
+	for ctx.Err() == nil {
+		lease, failed := lock.Acquire(ctx, leasehold.WithSession(r.session))
+		if failed != nil {
+			sleep(ctx, r.interval())
+			continue
+		}
+		r.mu.Lock()
+		m.alive = false
+		r.mu.Unlock()
+		select {
+		case r.news <- struct{}{}:
+		default:
+		}
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		_ = lease.Release(last)
+		r.remove(last, m)
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	_ = lock.Settle(last)
+}
+
+// remove deletes a membership that is over. Its name is that of a session and is used once,
+// so nobody can miss it.
+func (r *roll) remove(ctx context.Context, m *member) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := r.st.Delete(ctx, r.workerKey(m.session)); err != nil {
+		r.opts.Logger.Debug("the membership of a worker that is gone was not deleted", "worker", m.session, "error", err)
+	}
+}
+
+// listed is a store in which there is one object, which was listed already.
+type listed struct {
+	books *books
+	store.Store
+	entry store.Entry
+}
+
+func (l listed) List(context.Context, string, string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) { yield(l.entry, nil) }
+}
+
+func (l listed) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	return l.books.get(ctx, key, unless)
+}

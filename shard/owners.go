@@ -1,0 +1,183 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A State is what there is to say of a shard.
+type State int
+
+// The states of a shard.
+const (
+	Free   State = iota + 1 // nobody owns it
+	Owned                   // by a worker whose session goes on, as far as can be told by a look
+	Moving                  // owned, and the plan gives it to another, for whom it will be given up
+	Gone                    // its last owner's session is over, and nobody has taken it over yet
+	Broken                  // its lock is not one that this version understands
+)
+
+var stateNames = [...]string{Free: "free", Owned: "owned", Moving: "moving", Gone: "gone", Broken: "not a lock"}
+
+func (s State) String() string {
+	if s < Free || s > Broken {
+		return fmt.Sprintf("state %d", int(s))
+	}
+	return stateNames[s]
+}
+
+// An Owner says who owns a shard.
+type Owner struct {
+	Shard   string
+	State   State
+	Holder  string          // of the lock; of a free one the last
+	Session string          // of the holder, the last part of its key
+	Token   leasehold.Token // of the lock; NoToken if it was never owned
+
+	// Planned is who is to own the shard, by the holder's name, and PlannedSession its
+	// session; empty if the plan names nobody.
+	Planned, PlannedSession string
+
+	Err error // of Broken
+}
+
+// Owners looks at who owns what, without touching anything, and returns it in the order of
+// the names: all shards of the plan, and those that were owned before. It costs a read for
+// the plan, one for each of its lists, one for each shard and each session that owns any,
+// and a listing of the shards.
+//
+// An error that matches [ErrForeign] comes with what could be learned all the same.
+func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error) {
+	if err := store.CheckKey("owners", prefix+"/plan"); err != nil {
+		return nil, err
+	}
+	b := newBooks(st, prefix)
+	plan := &Plan{}
+	wire, _, broken := b.readPlan(ctx, "")
+	if broken == nil && wire != nil {
+		var owners map[string]string
+		if owners, broken = b.resolve(ctx, wire); broken == nil {
+			plan = wire.named(owners)
+		}
+	}
+	if broken != nil && !errors.Is(broken, ErrForeign) {
+		return nil, broken
+	}
+	names, err := b.shards(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	holders := map[string]string{}
+	for _, m := range plan.Workers {
+		holders[m.Session] = m.Holder
+	}
+	owners, errs := make([]Owner, len(names)), make([]error, len(names))
+	seen := &remembering{Store: st, books: b, of: map[string]*memory{}}
+	slots := make(chan struct{}, abreast)
+	var all sync.WaitGroup
+	for i, name := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			o := Owner{Shard: name, PlannedSession: plan.Owners[name]}
+			o.Planned = holders[o.PlannedSession]
+			errs[i] = b.inspect(ctx, seen, &o, plan.Token > 0)
+			owners[i] = o
+			<-slots
+		})
+	}
+	all.Wait()
+	if err = errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return owners, broken
+}
+
+// shards are the names of all that there are.
+func (b *books) shards(ctx context.Context, plan *Plan) ([]string, error) {
+	names := map[string]bool{}
+	for name := range plan.Owners {
+		names[name] = true
+	}
+	prefix := b.shardKey("")
+	for e, err := range b.st.List(ctx, prefix, "") {
+		if err != nil {
+			return nil, err
+		}
+		names[strings.TrimPrefix(e.Key, prefix)] = true
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// inspect looks at the lock of a shard, for which there may be a plan.
+func (b *books) inspect(ctx context.Context, st store.Store, o *Owner, planned bool) error {
+	lock, err := leasehold.NewLock(st, b.shardKey(o.Shard), &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+	if err != nil {
+		o.State, o.Err = Broken, err
+		return nil
+	}
+	i, err := lock.Inspect(ctx)
+	if errors.Is(err, leasehold.ErrForeignObject) {
+		o.State, o.Err = Broken, err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o.Holder, o.Token = i.Holder, i.Token
+	if i.Session != "" {
+		o.Session = path.Base(i.Session)
+	}
+	switch {
+	case !i.Held:
+		o.State = Free
+	case i.Abandoned:
+		o.State = Gone
+	case planned && o.PlannedSession != o.Session:
+		o.State = Moving
+	default:
+		o.State = Owned
+	}
+	return nil
+}
+
+// remembering is a store of which each session is read once, below the prefix, whatever the
+// lock says: keys in locks begin where the worker's store does, and that need not be where
+// this one begins.
+type remembering struct {
+	store.Store
+	books *books
+
+	mu sync.Mutex
+	of map[string]*memory
+}
+
+type memory struct {
+	once sync.Once
+	obj  *store.Object
+	err  error
+}
+
+func (r *remembering) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if strings.HasPrefix(key, r.books.shardKey("")) {
+		return r.Store.Get(ctx, key, unless)
+	}
+	key = r.books.sessionKey(path.Base(key))
+	r.mu.Lock()
+	m := r.of[key]
+	if m == nil {
+		m = &memory{}
+		r.of[key] = m
+	}
+	r.mu.Unlock()
+	m.once.Do(func() { m.obj, m.err = r.Store.Get(ctx, key, unless) })
+	return m.obj, m.err
+}

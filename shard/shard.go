@@ -1,0 +1,353 @@
+// Package shard divides named shards among workers, as consumers of a stream share its
+// partitions: evenly, by weight, with as few moves as can be when workers come and go, and
+// with an orderly hand-over: the old owner's work has returned before the new one's begins.
+//
+//	w, err := shard.NewWorker(st, "streams/orders", names, nil)
+//	err = w.Run(ctx, func(ctx context.Context, s shard.Shard) error {
+//		return consume(ctx, s.Name, s.Token) // ctx ends before anybody else can own the shard
+//	})
+//
+// # The guarantee, and its limit
+//
+// Each shard is a [leasehold.Lock] under the worker's [leasehold.Session], with the guarantee
+// of those: at most one valid lease at any instant as long as clocks run at nearly the same
+// rate, and a token that grows with each owner, for whatever can refuse a smaller one after a
+// larger.
+//
+// Who is to own which shard is a plan, one object that an elected coordinator writes. The
+// plan is advice: it may be wrong, late or lost, and then shards wait, or lie where they
+// lay. It never makes a second owner.
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Options are the options of [NewWorker]. The zero value, like nil, gives the defaults.
+type Options struct {
+	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions]. Workers may
+	// have different TTLs; what happens every third of a TTL happens by one's own.
+	TTL     time.Duration
+	Holder  string
+	Address string
+	Meta    map[string]string
+	Proof   leasehold.Proof
+
+	// Weight is what this worker can carry beside the others: it gets its part of the sum
+	// of all weights, rounded down or up. Default 1; from 1 to 1000.
+	Weight int
+
+	// OnPlan is called on the worker that coordinates, after each plan that it has written
+	// and before it looks again, so it must be quick.
+	OnPlan func(Plan)
+
+	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.
+	Logger *slog.Logger
+}
+
+// A Shard is one that the worker owns.
+type Shard struct {
+	Name  string
+	Token leasehold.Token // larger than that of every earlier owner of the shard
+	Lease *leasehold.Lease
+}
+
+// ErrMoved is the cause with which the context of work ends when the plan gives its shard to
+// another worker.
+var ErrMoved = errors.New("the shard is to go to another worker")
+
+// A Worker owns its part of the shards while it runs. It is safe for concurrent use.
+type Worker struct {
+	*books
+	opts  Options
+	names map[string]bool
+	list  string // the name of its list
+	body  []byte // of its list
+	locks store.Store
+
+	running sync.Mutex
+
+	mu      sync.Mutex
+	status  Status
+	owned   map[string]Shard
+	trouble struct{ plan, list, session string } // as last told of
+}
+
+// NewWorker makes a worker for shards, whose names must be fit for keys and none of which
+// may lie below another ("a" and "a/b"). All that the workers of a prefix share lies below it
+// in st. It sends nothing.
+//
+// Workers should agree on the names. Where they do not, as while a deployment rolls, a shard
+// exists as long as a worker that is alive names it, and goes to those that do.
+func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*Worker, error) {
+	if st == nil {
+		return nil, errors.New("the store of a worker is nil")
+	}
+	w := &Worker{names: make(map[string]bool, len(shards)), owned: map[string]Shard{}, locks: gated{st, make(chan struct{}, abreast)}}
+	w.books = newBooks(st, prefix)
+	if opts != nil {
+		w.opts = *opts
+	}
+	if w.opts.Weight == 0 {
+		w.opts.Weight = 1
+	}
+	if w.opts.Weight < 1 || w.opts.Weight > maxWeight {
+		return nil, fmt.Errorf("the weight %d is not between 1 and %d", w.opts.Weight, maxWeight)
+	}
+	if w.opts.TTL == 0 {
+		w.opts.TTL = leasehold.DefaultTTL
+	}
+	if w.opts.Logger == nil {
+		w.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := w.check(shards); err != nil {
+		return nil, err
+	}
+	trial := w.lockOptions() // what the options of locks and sessions can be is said there
+	trial.Meta = w.opts.Meta
+	if _, err := leasehold.NewLock(w.locks, w.coordinatorKey(), trial); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// check takes in the names of the shards.
+func (w *Worker) check(shards []string) (err error) {
+	for _, name := range shards {
+		if err = store.CheckKey("shard", w.shardKey(name)); err != nil {
+			return err
+		}
+		if w.names[name] {
+			return fmt.Errorf("there are two shards %q", name)
+		}
+		w.names[name] = true
+	}
+	for name := range w.names {
+		for i, r := range name {
+			if r == '/' && w.names[name[:i]] {
+				return fmt.Errorf("the shard %q lies below the shard %q, and some stores have no place for both", name, name[:i])
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(w.names))
+	if w.body, err = encodeList(names); err != nil {
+		return err
+	}
+	if len(w.body) > store.MaxBody {
+		return fmt.Errorf("the names of the %d shards have %d bytes together, more than %d", len(names), len(w.body), store.MaxBody)
+	}
+	w.list = nameOf(w.body)
+	w.know(w.list, names)
+	return store.CheckKey("worker", w.listKey(w.list))
+}
+
+func (w *Worker) lockOptions() *leasehold.LockOptions {
+	return &leasehold.LockOptions{
+		TTL: w.opts.TTL, Holder: w.opts.Holder, Address: w.opts.Address, Proof: w.opts.Proof,
+		Layout: leasehold.LayoutObject, Logger: w.opts.Logger,
+	}
+}
+
+// memberOptions are those of the membership.
+func (w *Worker) memberOptions() *leasehold.LockOptions {
+	o := w.lockOptions()
+	o.Meta = map[string]string{metaWeight: strconv.Itoa(w.opts.Weight), metaList: w.list}
+	return o
+}
+
+func (w *Worker) sessionOptions() *leasehold.SessionOptions {
+	return &leasehold.SessionOptions{
+		TTL: w.opts.TTL, Holder: w.opts.Holder, Address: w.opts.Address, Meta: w.opts.Meta, Proof: w.opts.Proof,
+		Logger: w.opts.Logger, Prefix: w.prefix + "/sessions",
+	}
+}
+
+// interval is how often a worker looks at the plan, and a coordinator at the workers.
+func (w *Worker) interval() time.Duration { return w.opts.TTL / 3 }
+
+// Run takes part until ctx ends. It calls work for each shard that it owns, each on a
+// goroutine of its own. The context that work gets carries the values of ctx and ends, with a
+// cause, when the shard is to go to another ([ErrMoved]), when its lease is lost, and with
+// ctx; then work must return, since nobody else can have the shard before. Until it does, but
+// for a lease that is lost, the lease stays valid.
+//
+// When work returns although its context goes on, the worker keeps the shard, and calls it
+// again after half a TTL.
+//
+// When ctx ends, all work is ended and waited for, the shards and the session are given up,
+// so that the others need not wait it out, and Run returns ctx.Err(). When the session is
+// lost, all work is ended and waited for, and Run goes on with a new one. A store that cannot
+// be reached is waited out. Run returns another error only if to go on makes no sense: access
+// is denied, the bucket does not exist, what lies at the election's place is not a lock, or
+// the worker is running already.
+func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard) error) error {
+	if !w.running.TryLock() {
+		return errors.New("the worker is running already")
+	}
+	defer w.running.Unlock()
+	for {
+		err := w.term(ctx, work)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if hopeless(err) {
+			return err
+		}
+		w.note(&w.trouble.session, "the worker begins anew", err)
+		if !sleep(ctx, w.interval()/8) {
+			return ctx.Err()
+		}
+	}
+}
+
+// term is one session of the worker.
+func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) error) error {
+	if err := w.publish(ctx, w.list, w.body); err != nil {
+		return err
+	}
+	session, err := leasehold.NewSession(ctx, w.st, w.sessionOptions())
+	if err != nil {
+		return err
+	}
+	w.begin(session)
+	t := newTerm(ctx, w, session, work)
+	err = t.run() //nolint:contextcheck // it has the context of the term
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	if e := session.Close(last); e != nil && !errors.Is(e, leasehold.ErrLost) {
+		w.opts.Logger.Warn("the session was not closed, and the others wait it out", "session", session.Key(), "error", e)
+	}
+	return err
+}
+
+// hopeless: to try again makes no sense. A session that is over can be followed by another,
+// whatever it was that ended it.
+func hopeless(err error) bool {
+	if errors.Is(err, leasehold.ErrSessionOver) {
+		return false
+	}
+	for _, final := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid, leasehold.ErrForeignObject} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+// Status is what a worker knows of itself.
+type Status struct {
+	Session      string // the last part of its key; empty before the first
+	Coordinating bool
+	Token        leasehold.Token // of the plan that it follows, and its
+	Serial       int64           // serial; 0: none yet
+	Shards       []Shard         // that it works on, by name
+
+	// PlanErr is why the plan cannot be followed at present, and nil if it can. Meanwhile the
+	// worker keeps what it has.
+	PlanErr error
+}
+
+// Status sends nothing.
+func (w *Worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.status
+	for _, name := range slices.Sorted(maps.Keys(w.owned)) {
+		s.Shards = append(s.Shards, w.owned[name])
+	}
+	return s
+}
+
+func (w *Worker) begin(session *leasehold.Session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trouble.session = ""
+	w.status = Status{Session: strings.TrimPrefix(session.Key(), w.sessionKey(""))}
+}
+
+// failing takes in why the plan cannot be followed, or written, or that it can.
+func (w *Worker) failing(err error) {
+	w.mu.Lock()
+	w.status.PlanErr = err
+	w.mu.Unlock()
+	if err != nil && !errors.Is(err, ErrForeign) && !errors.Is(err, store.ErrNotExist) {
+		w.opts.Logger.Debug("the plan could not be read or written", "prefix", w.prefix, "error", err)
+		return // it passes
+	}
+	w.note(&w.trouble.plan, "the plan cannot be followed, and the worker keeps what it has", err)
+}
+
+// note logs a trouble when it begins, changes or ends.
+func (w *Worker) note(last *string, what string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	w.mu.Lock()
+	same := *last == text
+	*last = text
+	w.mu.Unlock()
+	if err != nil && !same {
+		w.opts.Logger.Warn(what, "prefix", w.prefix, "error", err)
+	}
+}
+
+// sleep waits for about so long, and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d + rand.N(d/16+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// abreast is how many requests for locks a worker has under way at a time: it may be told to
+// take thousands of shards at once. Heartbeats do not queue with them.
+const abreast = 64
+
+// gated is a store with a limit on how many requests are under way.
+type gated struct {
+	store.Store
+	slots chan struct{}
+}
+
+func (g gated) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if err := g.enter(ctx, "get", key); err != nil {
+		return nil, err
+	}
+	defer func() { <-g.slots }()
+	return g.Store.Get(ctx, key, unless)
+}
+
+func (g gated) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if err := g.enter(ctx, "put", key); err != nil {
+		return nil, err
+	}
+	defer func() { <-g.slots }()
+	return g.Store.Put(ctx, key, body, only)
+}
+
+func (g gated) enter(ctx context.Context, op, key string) error {
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &store.Error{Op: op, Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
+	}
+}
