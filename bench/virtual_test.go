@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+var (
+	followers = flag.Int("followers", 100, "how many follow the leader in TestVirtualFailover")
+	locks     = flag.Int("locks", 100, "how many locks a process holds in TestVirtualSession")
+)
+
+// bubble runs f in virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		defer clock.Set(func() time.Duration { return time.Since(start) + time.Hour })()
+		f(t)
+	})
+}
+
+// tell prints what the experiment scale reads.
+func tell(v virtual) {
+	text, _ := json.Marshal(v)
+	fmt.Printf("\nVIRTUAL %s\n", text)
+}
+
+// latency is that of each request: some 50 ms, as within a region.
+var latency = faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 30 * time.Millisecond, Jitter: 40 * time.Millisecond}
+
+// TestVirtualFailover: a leader crashes that so many follow.
+func TestVirtualFailover(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		leader, rest := faultstore.Wrap(st, nil), faultstore.Wrap(st, nil)
+		leader.Inject(latency)
+		rest.Inject(latency)
+		candidate := func(at *faultstore.Store, name string) *leasehold.Election {
+			e, err := leasehold.NewElection(at, "leader", &leasehold.ElectionOptions{Holder: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		first, err := candidate(leader, "first").Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		next := make(chan *leasehold.Lease, *followers)
+		for i := range *followers {
+			e := candidate(rest, fmt.Sprint(i))
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 5 * time.Second / time.Duration(*followers))
+				if lease, err := e.Campaign(ctx); err == nil {
+					next <- lease
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		before := rest.Counts()
+		time.Sleep(time.Minute)
+		steady := rest.Counts()
+		leader.Partition(true)
+		crashed := time.Now()
+		lease := <-next
+		v := virtual{Followers: *followers, Seconds: time.Since(crashed).Seconds(), PerSecond: float64(steady.Get-before.Get) / 60}
+		after := rest.Counts()
+		v.Reads, v.Writes = after.Get-steady.Get, after.Put-steady.Put
+		if first.Valid() || lease.Token() <= first.Token() {
+			t.Error("two leaders")
+		}
+		cancel()
+		all.Wait()
+		leader.Partition(false)
+		_ = first.Release(t.Context())
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // until what was given up has come to its end
+		tell(v)
+	})
+}
+
+// TestVirtualSession: a process crashes that holds so many locks under one session, and
+// three want all of them.
+func TestVirtualSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		process := func() (*faultstore.Store, *leasehold.Session) {
+			at := faultstore.Wrap(st, nil)
+			s, err := leasehold.NewSession(t.Context(), at, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at, s
+		}
+		lock := func(at *faultstore.Store, i int) *leasehold.Lock {
+			l, err := leasehold.NewLock(at, fmt.Sprintf("locks/%07d", i), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		gone, holder := process()
+		for i := range *locks {
+			if _, err := lock(gone, i).Acquire(t.Context(), leasehold.WithSession(holder)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var stores []*faultstore.Store
+		var sessions []*leasehold.Session
+		var first, last time.Time
+		taken := 0
+		var all sync.WaitGroup
+		for range 3 {
+			at, s := process()
+			stores, sessions = append(stores, at), append(sessions, s)
+			for i := range *locks {
+				l := lock(at, i)
+				all.Go(func() {
+					if _, err := l.Acquire(ctx, leasehold.WithSession(s)); err != nil {
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if last = time.Now(); first.IsZero() {
+						first = last
+					}
+					if taken++; taken == *locks {
+						cancel()
+					}
+				})
+			}
+		}
+		time.Sleep(time.Minute)
+		before := 0
+		for _, at := range stores {
+			before += at.Counts().Get
+		}
+		time.Sleep(time.Minute)
+		v := virtual{Locks: *locks}
+		for _, at := range stores {
+			c := at.Counts()
+			v.PerSecond += float64(c.Get)
+			v.Reads -= c.Get
+			v.Writes -= c.Put
+			at.Inject(latency)
+		}
+		v.PerSecond = (v.PerSecond - float64(before)) / 60
+		gone.Partition(true)
+		crashed := time.Now()
+		all.Wait()
+		v.Seconds, v.Spread = first.Sub(crashed).Seconds(), last.Sub(first).Seconds()
+		for _, at := range stores {
+			v.Reads += at.Counts().Get
+			v.Writes += at.Counts().Put
+		}
+		if taken != *locks {
+			t.Errorf("%d locks have new holders, not %d", taken, *locks)
+		}
+		cancel()
+		gone.Partition(false)
+		for _, s := range append(sessions, holder) {
+			closed := make(chan error)
+			leases := s.Leases()
+			go func() { closed <- s.Close(t.Context()) }()
+			<-s.Done()
+			for _, l := range leases {
+				_ = l.Release(t.Context()) // it is lost
+			}
+			if err := <-closed; err != nil && s != holder {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute) // until what was given up has come to its end
+		tell(v)
+	})
+}
