@@ -2,6 +2,7 @@ package leasehold
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -118,7 +119,7 @@ func (r *reaper) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case hopeless(err):
-			err = r.lock.explain(err)
+			err = fmt.Errorf("the session of the holder: %w", err) // they explain it
 			each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) { d.step(protocol.Cancel{Err: err}) })
 		}
 		select {

@@ -164,6 +164,61 @@ func TestDamage(t *testing.T) {
 	})
 }
 
+// TestForeignElection: where the election, or the session of the coordinator, is none, all
+// workers say so and keep what they have, and go on when it is gone.
+func TestForeignElection(t *testing.T) {
+	for name, key := range map[string]func(coordinator *node) string{
+		"election": func(*node) string { return "/coordinator" },
+		"session":  func(c *node) string { return "/sessions/" + c.worker.Status().Session },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := newFleet(t, 30)
+				for _, name := range []string{"a", "b", "c"} {
+					f.start(name, nil)
+				}
+				f.settle()
+				c := f.coordinator()
+				before, key := f.begun(), key(c)
+				put(t, f.st, prefix+key, "not a record")
+				if name == "election" { // its leader leads under its session, until it goes
+					f.stop(c)
+				}
+				time.Sleep(10 * time.Minute)
+				for _, n := range f.living() {
+					if err := n.worker.Status().ElectionErr; !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), prefix+key) {
+						t.Errorf("%s says %v", n.name, err)
+					}
+					select {
+					case <-n.done:
+						t.Errorf("%s has ended: %v", n.name, n.err)
+					default:
+					}
+				}
+				if got := read(t, f.st, prefix+key); got != "not a record" {
+					t.Errorf("it was written over: %s", got)
+				}
+				for shard, n := range f.begun() {
+					if n != before[shard] {
+						t.Errorf("the work on %s has begun anew", shard)
+					}
+				}
+				if err := f.st.Delete(t.Context(), prefix+key); err != nil {
+					t.Fatal(err)
+				}
+				within(t, "the "+name+" was put right", f.settle(), 10*ttl)
+				time.Sleep(ttl) // now all have seen the plan
+				for _, n := range f.living() {
+					if err := n.worker.Status().ElectionErr; err != nil {
+						t.Errorf("then %s says %v", n.name, err)
+					}
+				}
+				f.end()
+			})
+		})
+	}
+}
+
 // TestDeposed: a coordinator does not write over the plan of one with a larger token.
 func TestDeposed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -261,15 +316,6 @@ func TestHopeless(t *testing.T) {
 			t.Errorf("twice: %v", err)
 		}
 		f.stop(a)
-		put(t, f.st, prefix+"/coordinator", "not a lock")
-		b := f.start("b", nil)
-		<-b.done
-		if !errors.Is(b.err, leasehold.ErrForeignObject) {
-			t.Errorf("with an election that is none: %v", b.err)
-		}
-		if err := f.st.Delete(t.Context(), prefix+"/coordinator"); err != nil {
-			t.Fatal(err)
-		}
 		c := f.start("c", nil)
 		c.st.Inject(faultstore.Fault{Kind: faultstore.Denied})
 		<-c.done
@@ -280,7 +326,6 @@ func TestHopeless(t *testing.T) {
 		d.st.Partition(true)
 		time.Sleep(time.Hour)
 		d.st.Partition(false)
-		f.take(b)
 		f.take(c)
 		f.settle()
 		f.stop(d)

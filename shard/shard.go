@@ -83,7 +83,7 @@ type Worker struct {
 	mu      sync.Mutex
 	status  Status
 	owned   map[string]Shard
-	trouble struct{ plan, list, session string } // as last told of
+	trouble struct{ plan, list, election, session string } // as last told of
 }
 
 // NewWorker makes a worker for shards, whose names must be fit for keys and none of which
@@ -191,8 +191,8 @@ func (w *Worker) interval() time.Duration { return w.opts.TTL / 3 }
 // so that the others need not wait it out, and Run returns ctx.Err(). When the session is
 // lost, all work is ended and waited for, and Run goes on with a new one. A store that cannot
 // be reached is waited out. Run returns another error only if to go on makes no sense: access
-// is denied, the bucket does not exist, what lies at the election's place is not a lock, or
-// the worker is running already.
+// is denied, the bucket does not exist, or the worker is running already. An object that is
+// not what it should be is left as it is and waited out too: see [Status].
 func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard) error) error {
 	if !w.running.TryLock() {
 		return errors.New("the worker is running already")
@@ -258,6 +258,12 @@ type Status struct {
 	// PlanErr is why the plan cannot be followed at present, and nil if it can. Meanwhile the
 	// worker keeps what it has.
 	PlanErr error
+
+	// ElectionErr is why nobody can become the coordinator at present, as far as this worker
+	// knows: what lies in the place of the election, or of its leader's session, is not a
+	// record. Until somebody puts that right all keep what they have, and it is nil again when
+	// there is another plan.
+	ElectionErr error
 }
 
 // Status sends nothing.
@@ -288,6 +294,14 @@ func (w *Worker) failing(err error) {
 		return // it passes
 	}
 	w.note(&w.trouble.plan, "the plan cannot be followed, and the worker keeps what it has", err)
+}
+
+// electing takes in why there can be no coordinator, or that there is one.
+func (w *Worker) electing(err error) {
+	w.mu.Lock()
+	w.status.ElectionErr = err
+	w.mu.Unlock()
+	w.note(&w.trouble.election, "nobody can become the coordinator, and the worker keeps what it has", err)
 }
 
 // note logs a trouble when it begins, changes or ends.

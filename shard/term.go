@@ -95,7 +95,17 @@ func (t *term) campaign() {
 		t.stop(err)
 		return
 	}
-	err = election.Run(t.ctx, t.leads, leasehold.WithSession(t.session))
+	for {
+		err = election.Run(t.ctx, t.leads, leasehold.WithSession(t.session))
+		if !errors.Is(err, leasehold.ErrForeignObject) || t.ctx.Err() != nil {
+			break
+		}
+		// Without a coordinator everybody keeps what they have, and somebody may put it right.
+		t.electing(err)
+		if !sleep(t.ctx, t.opts.TTL) {
+			break
+		}
+	}
 	t.stop(fmt.Errorf("the worker cannot take part in the election of a coordinator: %w", err)) // unless it has ended
 	last, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), requestTimeout)
 	defer cancel()
@@ -132,6 +142,7 @@ func (t *term) told(p *Plan, version store.Version) {
 	t.Worker.mu.Lock()
 	t.status.Token, t.status.Serial = p.Token, p.Serial
 	t.Worker.mu.Unlock()
+	t.electing(nil) // somebody has written it
 	t.poke()
 }
 
