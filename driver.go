@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -478,7 +479,9 @@ func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol
 func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protocol.Write) {
 	s, err := d.at.Write(ctx, a)
 	cancel()
-	d.opts.Logger.Debug("write", "lock", d.at.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
+	if d.opts.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the rest
+		d.opts.Logger.Debug("write", "lock", d.at.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
+	}
 	d.enter()
 	defer d.leave()
 	d.requests.Writes++

@@ -140,6 +140,9 @@ func (a *audience) heir() string {
 
 // fit is the successor if a record can name it, which is a courtesy, and else none.
 func (d *driver) fit(successor string) string {
+	if successor == "" {
+		return ""
+	}
 	r := d.candidate.Lease()
 	r.Successor = successor
 	if _, err := r.Encode(); err != nil {

@@ -84,10 +84,11 @@ func (b *bench) acquireAt(ctx context.Context, s *section, p *place) error {
 			return err
 		}
 	}
-	requests, err := b.countRequests(ctx, p)
+	requests, err := b.countRequests(ctx, p, func(e *entrant) error { return e.cycle(ctx, "counted") })
 	if err != nil {
 		return err
 	}
+	requests[rawTwo] = "2"
 	head := []string{where, "p50 ms", "p99 ms", "over two PUTs", "allocations", "requests"}
 	rows := [][]string{head}
 	for _, name := range names {
@@ -101,10 +102,11 @@ func (b *bench) acquireAt(ctx context.Context, s *section, p *place) error {
 	return nil
 }
 
-// countRequests runs some cycles of each through a proxy that counts.
-func (b *bench) countRequests(ctx context.Context, p *place) (map[string]string, error) {
+// countRequests runs an operation of each some times through a proxy that counts.
+func (b *bench) countRequests(ctx context.Context, p *place, operation func(*entrant) error) (map[string]string, error) {
+	requests := map[string]string{}
 	if p == nil {
-		return nil, nil
+		return requests, nil
 	}
 	counted := *p
 	counted.endpoint = p.counted.endpoint
@@ -113,19 +115,18 @@ func (b *bench) countRequests(ctx context.Context, p *place) (map[string]string,
 		return nil, err
 	}
 	defer leave(entrants)
-	requests := map[string]string{rawTwo: "2"}
-	const cycles = 10
+	const times = 10
 	for _, e := range entrants {
-		if err := e.cycle(ctx, "counted"); err != nil {
+		if err := operation(e); err != nil {
 			return nil, err
 		}
 		before := p.counted.count()
-		for range cycles {
-			if err := e.cycle(ctx, "counted"); err != nil {
+		for range times {
+			if err := operation(e); err != nil {
 				return nil, err
 			}
 		}
-		requests[e.name] = number(float64(p.counted.count()-before) / cycles)
+		requests[e.name] = number(float64(p.counted.count()-before) / times)
 	}
 	return requests, nil
 }
@@ -173,12 +174,16 @@ func (b *bench) heldAt(ctx context.Context, s *section, p *place) error {
 			return err
 		}
 	}
+	requests, err := b.countRequests(ctx, p, func(e *entrant) error { return e.refused(ctx, "held") })
+	if err != nil {
+		return err
+	}
 	where := others[0].place
-	rows := [][]string{{where, "p50 ms", "p99 ms", "allocations"}}
+	rows := [][]string{{where, "p50 ms", "p99 ms", "allocations", "requests"}}
 	for _, e := range others {
 		rows = append(rows, []string{
 			e.name, b.ms("held", where, e.name), number(b.of("held", where, e.name, "p99 µs").median / 1000),
-			number(b.of("held", where, e.name, "allocations").median),
+			number(b.of("held", where, e.name, "allocations").median), requests[e.name],
 		})
 	}
 	s.table(rows)

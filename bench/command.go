@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 )
 
+const runInDirectory = "leasehold run LOCK -- true, in a directory"
+
 // commands measures the command leasehold beside others that run a command under a lock.
 func commands(ctx context.Context, b *bench) error {
 	dir := b.host.TempDir()
@@ -30,7 +32,7 @@ func commands(ctx context.Context, b *bench) error {
 	all := []one{
 		{"true", nil, []string{"true"}},
 		{"leasehold version", nil, []string{binary, "version"}},
-		{"leasehold run LOCK -- true, in a directory", nil, []string{binary, "run", "-q", "file://" + filepath.Join(dir, "locks") + "/lock", "--", "true"}},
+		{runInDirectory, nil, []string{binary, "run", "-q", "file://" + filepath.Join(dir, "locks") + "/lock", "--", "true"}},
 		{"leasehold run LOCK -- true, " + p.name, p.server.Env(), []string{binary, "run", "-q", lockURL(p), "--", "true"}},
 	}
 	if path, err := exec.LookPath("flock"); err == nil {

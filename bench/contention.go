@@ -20,14 +20,15 @@ const (
 func contention(ctx context.Context, b *bench) error {
 	p := b.near()[len(b.near())-1]
 	s := b.section("A hundred tasks and one lock")
-	s.say("Each task is a candidate of its own and needs the lock for %v, so %v is the least that all can take. After %v those are given up that have not had their turn.", taskFor, tasks*taskFor, enough)
-	where := fmt.Sprintf("%d tasks, %s", tasks, p.name)
+	s.say("Each task is a candidate of its own, or all share one lock of one process, and needs the lock for %v, so %v is the least that all can take. After %v those are given up that have not had their turn.", taskFor, tasks*taskFor, enough)
+	where := hundred(p)
 	n := tasks
 	if b.short {
 		n = 10
 	}
 	rows := [][]string{{where, "all done, s", "in use", "turns", "requests for each turn"}}
-	for _, sub := range subjects {
+	one := subject{name: "leasehold, tasks of one process", shared: true, open: openLeasehold("")}
+	for _, sub := range append([]subject{one}, subjects...) {
 		for round := range min(b.rounds, 3) {
 			err := b.contend(ctx, sub, p, where, n, round)
 			if errors.Is(err, errMissing) {
@@ -54,6 +55,9 @@ func contention(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// hundred names the place of it.
+func hundred(p *place) string { return fmt.Sprintf("%d tasks, %s", tasks, p.name) }
+
 func (b *bench) contend(ctx context.Context, sub subject, p *place, where string, n, round int) error {
 	ctx, cancel := context.WithTimeout(ctx, enough)
 	defer cancel()
@@ -74,7 +78,9 @@ func (b *bench) contend(ctx context.Context, sub subject, p *place, where string
 		if err != nil {
 			return err
 		}
-		all = append(all, c)
+		if all = append(all, c); sub.shared {
+			break
+		}
 	}
 	name := fmt.Sprintf("contended-%d", round)
 	before, began := p.counted.count(), time.Now()
@@ -83,7 +89,8 @@ func (b *bench) contend(ctx context.Context, sub subject, p *place, where string
 	var used time.Duration
 	var failure error
 	var tasks sync.WaitGroup
-	for _, c := range all {
+	for i := range n {
+		c := all[i%len(all)]
 		tasks.Go(func() {
 			release, err := c.acquire(ctx, name)
 			if err != nil {

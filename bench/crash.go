@@ -129,6 +129,12 @@ func (b *bench) crashOf(ctx context.Context, sub subject, p *place, ttl, watch t
 		release, err = other.acquire(ctx, name)
 		got <- err
 	}()
+	giveUp := func() {
+		cancel()
+		if err := <-got; err == nil {
+			_ = release(context.WithoutCancel(ctx))
+		}
+	}
 	time.Sleep(ttl) // until the other knows the holder
 	before := hers.count() + his.count()
 	time.Sleep(watch)
@@ -137,16 +143,14 @@ func (b *bench) crashOf(ctx context.Context, sub subject, p *place, ttl, watch t
 	began := time.Now()
 	late := 5*ttl + 20*time.Second
 	if name == "rate" {
-		cancel()
-		<-got
+		giveUp()
 		return rate, 0, nil
 	}
 	select {
 	case err = <-got:
 		took = time.Since(began)
 	case <-time.After(late):
-		cancel()
-		<-got
+		giveUp()
 		return rate, 0, errNever
 	}
 	if err != nil {

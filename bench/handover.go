@@ -19,22 +19,25 @@ const holdFor = 6 * time.Second
 func handover(ctx context.Context, b *bench) error {
 	s := b.section("Hand-over after a release")
 	s.say("So many wait; the holder keeps the lock for %v, and releases it; the time until another holds it is idle. Requests are those of all, from one hand-over to the next, and what is above one release and one acquisition is waiting. All subjects at once; those with peers, whose hand-overs are the quickest, after them, alone. What stands over one PUT is over one PUT with If-Match of the same round by the bare SDK.", holdFor)
-	place := b.near()[len(b.near())-1]
+	near, far := b.near()[len(b.near())-1], b.far()[len(b.far())-1]
 	for _, n := range waiters {
 		if b.short && n > 2 {
 			continue
 		}
-		if err := b.handoverAmong(ctx, s, place, n); err != nil {
+		if err := b.handoverAmong(ctx, s, near, n); err != nil {
 			return err
 		}
 	}
-	return nil
+	return b.handoverAmong(ctx, s, far, waiters[0])
 }
+
+// among names the place of a hand-over.
+func among(n int, p *place) string { return fmt.Sprintf("%d waiters, %s", n, p.name) }
 
 func (b *bench) handoverAmong(ctx context.Context, s *section, p *place, n int) error {
 	together := append([]subject{{name: "leasehold, election", open: openElection(false)}}, subjects...)
 	alone := []subject{{name: "leasehold, election with peers", open: openElection(true)}}
-	where := fmt.Sprintf("%d waiters, %s", n, p.name)
+	where := among(n, p)
 	rounds := min(b.rounds, 5)
 	for _, group := range [][]subject{together, alone} {
 		var all sync.WaitGroup
@@ -73,7 +76,11 @@ func (b *bench) handoverAmong(ctx context.Context, s *section, p *place, n int) 
 	for _, sub := range append(together, alone...) {
 		chart = append(chart, bar{sub.name, b.of("handover", where, sub.name, "idle ms")})
 	}
-	s.plot(fmt.Sprintf("handover-%d.svg", n), "hand-over among "+where, bars("Idle after a release, "+where, "ms", chart))
+	file := fmt.Sprintf("handover-%d.svg", n)
+	if p.delayed {
+		file = fmt.Sprintf("handover-%d-far.svg", n)
+	}
+	s.plot(file, "hand-over among "+where, bars("Idle after a release, "+where, "ms", chart))
 	return nil
 }
 

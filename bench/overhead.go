@@ -29,40 +29,65 @@ func (n *null) List(context.Context, string, string) iter.Seq2[store.Entry, erro
 
 func (n *null) String() string { return "null://" }
 
-// overhead measures what leasehold itself does for an operation: its store answers at once.
+// An overheads has what leasehold itself does for an operation: its store answers at once.
+type overheads struct {
+	ctx     context.Context
+	st      *null
+	lock    *leasehold.Lock
+	session *leasehold.Session
+}
+
+func newOverhead(ctx context.Context) (*overheads, error) {
+	o := &overheads{ctx: ctx, st: &null{}}
+	var err error
+	if o.lock, err = leasehold.NewLock(o.st, "lock", nil); err != nil {
+		return nil, err
+	}
+	o.session, err = leasehold.NewSession(ctx, o.st, nil)
+	return o, err
+}
+
+// cycle acquires and releases the lock.
+func (o *overheads) cycle(opts ...leasehold.AcquireOption) func() error {
+	return func() error {
+		lease, err := o.lock.Acquire(o.ctx, opts...)
+		if err != nil {
+			return err
+		}
+		return lease.Release(o.ctx)
+	}
+}
+
+func (o *overheads) underSession() func() error { return o.cycle(leasehold.WithSession(o.session)) }
+
+// alone does what the store has to do for that.
+func (o *overheads) alone() error {
+	for range 2 {
+		if _, err := o.st.Put(o.ctx, "lock", nil, store.IfAbsent()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What is measured of it.
+const (
+	ownCycle = "acquire and release"
+	ownStore = "the store alone"
+)
+
+// overhead measures it.
 func overhead(ctx context.Context, b *bench) error {
-	st := &null{}
-	lock, err := leasehold.NewLock(st, "lock", nil)
+	o, err := newOverhead(ctx)
 	if err != nil {
 		return err
 	}
-	session, err := leasehold.NewSession(ctx, st, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = session.Close(ctx) }()
-	cycle := func(opts ...leasehold.AcquireOption) func() error {
-		return func() error {
-			lease, err := lock.Acquire(ctx, opts...)
-			if err != nil {
-				return err
-			}
-			return lease.Release(ctx)
-		}
-	}
-	store := func() error {
-		for range 2 {
-			if _, err := st.Put(ctx, "lock", nil, store.IfAbsent()); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	defer func() { _ = o.session.Close(ctx) }()
 	type one struct {
 		name string
 		f    func() error
 	}
-	all := []one{{"acquire and release", cycle()}, {"the same under a session", cycle(leasehold.WithSession(session))}, {"the store alone", store}}
+	all := []one{{ownCycle, o.cycle()}, {"the same under a session", o.underSession()}, {ownStore, o.alone}}
 	n := 20_000
 	if b.short {
 		n = 100
@@ -82,6 +107,22 @@ func overhead(ctx context.Context, b *bench) error {
 	rows := [][]string{{"", "p50 µs", "allocations"}}
 	for _, x := range all {
 		rows = append(rows, []string{x.name, b.of("overhead", "null", x.name, "p50 µs").String(), number(b.of("overhead", "null", x.name, "allocations").median)})
+	}
+	s.table(rows)
+	s.say("A renewal, likewise, over a week of virtual time at the default TTL. Under a session one renewal is that of all its leases.")
+	rows = [][]string{{"leases", "CPU for a renewal, µs", "allocations"}}
+	for _, n := range []int{1, 100, b.most(10_000)} {
+		v, err := b.play(ctx, "TestVirtualRenewals", "-leases", n)
+		if err != nil {
+			return err
+		}
+		name := thousands(n) + ", one session"
+		if n == 1 {
+			name = "1"
+		}
+		b.add("overhead", "virtual time", "renewal of "+name, "CPU µs", 0, v.Micros)
+		b.add("overhead", "virtual time", "renewal of "+name, "allocations", 0, v.Allocations)
+		rows = append(rows, []string{name, number(v.Micros), number(v.Allocations)})
 	}
 	s.table(rows)
 	return nil

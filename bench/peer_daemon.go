@@ -200,7 +200,7 @@ func program(ctx context.Context, name, pattern, debian string) (string, error) 
 		// At this run level no service is started by its installation.
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if said, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w: there is no %s, and apt-get %v: %v: %.200s", errMissing, name, args, err, said)
+			return "", fmt.Errorf("%w: there is no %s, and apt-get %v: %w: %.200s", errMissing, name, args, err, said)
 		}
 	}
 	if path := find(); path != "" {

@@ -24,7 +24,7 @@ var etcdServer = &daemon{
 			if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 				err = fmt.Errorf("%w: %.500s", err, failed.Stderr)
 			}
-			return nil, fmt.Errorf("%w: build etcd: %v", errMissing, err)
+			return nil, fmt.Errorf("%w: build etcd: %w", errMissing, err)
 		}
 		clients, peers := "http://127.0.0.1:"+at.port, "http://127.0.0.1:0" // there are no peers
 		return []string{

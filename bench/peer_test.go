@@ -30,6 +30,7 @@ func TestExclusive(t *testing.T) {
 }
 
 func openSubject(t *testing.T, b *bench, s subject) candidate {
+	t.Helper()
 	p := b.places[0]
 	if s.ownServer {
 		p = nil
@@ -46,6 +47,7 @@ func openSubject(t *testing.T, b *bench, s subject) candidate {
 }
 
 func exclusive(t *testing.T, one, other candidate) {
+	t.Helper()
 	release, err := one.acquire(t.Context(), "shared")
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,10 @@ type virtual struct {
 	Spread    float64 `json:"spread"`     // from then until the last one has
 	Reads     int     `json:"reads"`      // since the crash, of all
 	Writes    int     `json:"writes"`
+
+	Leases      int     `json:"leases,omitempty"`      // that are renewed
+	Allocations float64 `json:"allocations,omitempty"` // for each renewal
+	Micros      float64 `json:"micros,omitempty"`      // of CPU for each
 }
 
 // What S3 serves of one prefix, by its guide to performance.
@@ -45,7 +49,7 @@ func scale(ctx context.Context, b *bench) error {
 		seldom.Infrequent, peers.Mode = 4*defaultTTL, cost.Peer
 		gets := cost.Total(p.Parts()).Get / seconds
 		over, spent := "–", "–"
-		if n <= b.most(10_000) {
+		if n <= b.most(100_000) {
 			v, err := b.play(ctx, "TestVirtualFailover", "-followers", n)
 			if err != nil {
 				return err
@@ -64,7 +68,7 @@ func scale(ctx context.Context, b *bench) error {
 		session.Mode = cost.Session
 		alone, together := cost.Total(p.Parts()), cost.Total(session.Parts())
 		first, rest, spent := "–", "–", "–"
-		if n <= b.most(10_000) {
+		if n <= b.most(100_000) {
 			v, err := b.play(ctx, "TestVirtualSession", "-locks", n)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -15,7 +16,8 @@ import (
 // errHeld: another candidate holds the lock.
 var errHeld = errors.New("it is held")
 
-// A candidate is one process's way to locks. It is used by one goroutine at a time.
+// A candidate is one process's way to locks. Where the subject does not say otherwise it is
+// used by one goroutine at a time.
 type candidate interface {
 	// acquire waits until it holds the lock of that name, with whatever pauses its makers
 	// chose, and returns what releases it.
@@ -30,6 +32,8 @@ type subject struct {
 	name string
 	// ownServer: it does not run on S3, and brings a server. Then open gets no place.
 	ownServer bool
+	// shared: the tasks of a process share a candidate, which may be used concurrently.
+	shared bool
 	// open makes a candidate that is to keep a lock for ttl if it dies. An error that is
 	// errMissing leaves the subject out.
 	open func(ctx context.Context, b *bench, p *place, ttl time.Duration) (candidate, error)
@@ -146,7 +150,7 @@ func openLeasehold(how string) func(context.Context, *bench, *place, time.Durati
 		if err != nil {
 			return nil, err
 		}
-		c := &ours{ttl: ttl, locks: map[string]*leasehold.Lock{}, make: func(name string) (*leasehold.Lock, error) {
+		c := &ours{locks: map[string]*leasehold.Lock{}, make: func(name string) (*leasehold.Lock, error) {
 			return leasehold.NewLock(st, "ours/"+how+name, &leasehold.LockOptions{TTL: ttl})
 		}}
 		if how == "session" {
@@ -159,13 +163,15 @@ func openLeasehold(how string) func(context.Context, *bench, *place, time.Durati
 }
 
 type ours struct {
-	ttl     time.Duration
 	session *leasehold.Session
+	mu      sync.Mutex
 	locks   map[string]*leasehold.Lock
 	make    func(name string) (*leasehold.Lock, error)
 }
 
 func (o *ours) lock(name string) (l *leasehold.Lock, opts []leasehold.AcquireOption, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.session != nil {
 		opts = append(opts, leasehold.WithSession(o.session))
 	}

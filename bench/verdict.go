@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"strings"
 )
 
@@ -11,49 +11,113 @@ import (
 func verdict(_ context.Context, b *bench) error {
 	s := b.section("In short")
 	last := len(b.sections) - 1
-	near, far := b.near()[len(b.near())-1], b.far()[len(b.far())-1]
-	var faster []string
-	for _, sub := range subjects {
-		if !sub.ownServer {
-			continue
-		}
-		theirs, ours := b.of("acquire", own, sub.name, "p50 µs"), b.of("acquire", far.name, "leasehold", "p50 µs")
-		if theirs.n > 0 && ours.n > 0 && theirs.median < ours.median {
-			faster = append(faster, fmt.Sprintf("%s %s ms (%s times faster)", sub.name, number(theirs.median/1000), number(ours.median/theirs.median)))
-		}
+	if rows := b.faster(); len(rows) > 1 {
+		s.say("**Where others are faster.** Each row names all of this run that needed less time than leasehold.")
+		s.table(rows)
+		s.say("Why one would pick them:")
+		s.say("%s", strings.Join([]string{
+			"- A server near by answers in less time than a bucket takes for one write. Where locks are taken for milliseconds, or thousands of times a second, take **etcd** or **Redis**; etcd tells waiters at once, and its locks survive a crash of its machine. What one pays is a server to run, day and night, or three of them.",
+			"- Where a **PostgreSQL** is there anyway and the work is done in it, an advisory lock costs nothing more, and ends with the connection; a row with a lease can be checked in the transaction that it protects.",
+			"- **Redis** without an fsync for each write forgets its last locks when it crashes. Its locks have no tokens.",
+			"- A lock on S3 that is faster here makes fewer requests or checks less: no token, no second look after an answer that was lost, no margin for a slow store. [reliability.md](reliability.md) and [protocol.md](protocol.md) say what comes of that.",
+			"- On one machine **flock** needs no store at all, and the kernel frees it when the process dies.",
+		}, "\n"))
 	}
-	if len(faster) > 0 {
-		s.say("**Where others are faster.** A lock that is acquired and released takes leasehold two writes to the bucket: %s ms on %s, %s ms behind S3's latency. A server near by needs less: %s. Where locks are taken for milliseconds, or thousands of times a second, take one of those; and where a PostgreSQL is there anyway and the work is in it, its advisory lock ends with the connection and costs nothing more. What one pays for that is a server to run, and one has to ask what becomes of its locks when it crashes: Redis without an fsync for each write forgets the last ones.",
-			b.ms("acquire", near.name, "leasehold"), near.name, b.ms("acquire", far.name, "leasehold"), strings.Join(faster, ", "))
-	}
-	var slower []string
-	for _, sub := range subjects {
-		r := b.ratio("acquire", near.name, "p50 µs", sub.name, "leasehold")
-		if sub.ownServer || strings.HasPrefix(sub.name, "leasehold") || r.n == 0 {
-			continue
-		}
-		slower = append(slower, fmt.Sprintf("%s %s", sub.name, number(r.median)))
-	}
-	if len(slower) > 0 {
-		s.say("**Beside others on a bucket**, times leasehold's time for the same on %s: %s. Who makes fewer requests or checks less is faster there, and what each of them gives up for that stands in [reliability.md](reliability.md).", near.name, strings.Join(slower, ", "))
-	}
-	if r := b.ratio("acquire", near.name, "p50 µs", "leasehold", rawTwo); r.n > 0 {
-		s.say("**The floor.** Acquire and release over two PUTs with If-Match by the bare SDK: %s.", b.perPlace(func(p *place) string {
-			return b.ratio("acquire", p.name, "p50 µs", "leasehold", rawTwo).String()
-		}))
-	}
-	if r := b.of("handover", fmt.Sprintf("2 waiters, %s", near.name), "leasehold, election with peers", "over one PUT"); r.n > 0 {
-		s.say("**Hand-over.** With peers the next one leads after %s PUTs; without them after its next look at the store.", r)
+	if rows := b.goals(); len(rows) > 1 {
+		s.say("**What it is held to.**")
+		s.table(rows)
 	}
 	b.sections = append([]*section{b.sections[last]}, b.sections[:last]...)
 	return nil
 }
 
-// perPlace is a figure for each place.
-func (b *bench) perPlace(f func(*place) string) string {
-	var all []string
-	for _, p := range b.places {
-		all = append(all, p.name+" "+f(p))
+// faster are those that needed less time than leasehold, for each thing that was timed.
+func (b *bench) faster() [][]string {
+	rows := [][]string{{"", "leasehold", "faster"}}
+	compare := func(what, experiment, metric string, of func(name string) (place string), ours string, others []string, unit string, scale float64) {
+		mine := b.of(experiment, of(ours), ours, metric).median
+		if math.IsNaN(mine) {
+			return
+		}
+		var all []string
+		for _, name := range others {
+			if theirs := b.of(experiment, of(name), name, metric).median; theirs < mine && !strings.HasPrefix(name, "leasehold") {
+				all = append(all, name+" "+number(theirs/scale))
+			}
+		}
+		if len(all) == 0 {
+			all = []string{"nobody"}
+		}
+		rows = append(rows, []string{what + ", " + unit, number(mine / scale), strings.Join(all, "; ")})
 	}
-	return strings.Join(all, "; ")
+	var names []string
+	brings := map[string]bool{}
+	for _, sub := range subjects {
+		names = append(names, sub.name)
+		brings[sub.name] = sub.ownServer
+	}
+	near, far := b.near()[len(b.near())-1], b.far()[len(b.far())-1]
+	at := func(p *place) func(string) string {
+		return func(name string) string {
+			if brings[name] {
+				return own
+			}
+			return p.name
+		}
+	}
+	always := func(place string) func(string) string { return func(string) string { return place } }
+	for _, p := range []*place{near, far} {
+		compare("acquire and release, "+p.name, "acquire", "p50 µs", at(p), "leasehold", names, "ms", 1000)
+		compare("try a lock that is held, "+p.name, "held", "p50 µs", at(p), "leasehold", names, "ms", 1000)
+		for _, n := range waiters {
+			compare("idle after a release, with peers, "+among(n, p), "handover", "idle ms", always(among(n, p)), "leasehold, election with peers", names, "ms", 1)
+		}
+	}
+	compare("fail-over at equal cost", "crash", "s", always(b.near()[0].name), "leasehold, election", names, "s", 1)
+	compare("a hundred tasks, "+near.name, "contention", "s", always(hundred(near)), "leasehold", names, "s", 1)
+	var commands []string
+	for _, s := range b.Samples {
+		if s.Experiment == "command" && s.Round == 0 && strings.Contains(s.Subject, "lock") {
+			commands = append(commands, s.Subject)
+		}
+	}
+	compare("a command under a lock in a directory", "command", "p50 µs", always("this machine"), runInDirectory, commands, "ms", 1000)
+	return rows
+}
+
+// goals are what leasehold is held to, and what this run has measured of that.
+func (b *bench) goals() [][]string {
+	rows := [][]string{{"", "goal", "measured", ""}}
+	goal := func(name string, most float64, measured spread) {
+		if measured.n == 0 {
+			return
+		}
+		kept := "kept"
+		if measured.median > most {
+			kept = "**missed**"
+		}
+		rows = append(rows, []string{name, "at most " + number(most), measured.String(), kept})
+	}
+	for _, p := range b.places {
+		goal("acquire and release, over two PUTs by the bare SDK, "+p.name, 1.10, b.ratio("acquire", p.name, "p50 µs", "leasehold", rawTwo))
+	}
+	part := func(metric string) spread { // of one operation of the two, without the store
+		all, store := b.values("overhead", "null", ownCycle, metric), b.values("overhead", "null", ownStore, metric)
+		var each []float64
+		for round, v := range all {
+			each = append(each, (v-store[round])/2)
+		}
+		return spreadOf(each)
+	}
+	goal("leasehold's own part of an operation, µs", 20, part("p50 µs"))
+	goal("its allocations", 60, part("allocations"))
+	for _, p := range b.places {
+		goal("idle after a release, election with peers, over one PUT by the bare SDK, "+p.name, 3, b.of("handover", among(waiters[0], p), "leasehold, election with peers", "over one PUT"))
+	}
+	var perInterval []float64
+	for _, v := range b.values("process", b.near()[0].name, "10000 leases, one session", "requests") {
+		perInterval = append(perInterval, v*(defaultTTL/3).Seconds())
+	}
+	goal("requests in an interval (TTL/3) for 10,000 leases under a session", 1, spreadOf(perInterval))
+	return rows
 }

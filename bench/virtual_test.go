@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 var (
 	followers = flag.Int("followers", 100, "how many follow the leader in TestVirtualFailover")
+	leases    = flag.Int("leases", 1, "how many are renewed in TestVirtualRenewals; more than one are under a session")
 	locks     = flag.Int("locks", 100, "how many locks a process holds in TestVirtualSession")
 )
 
@@ -190,5 +192,53 @@ func TestVirtualSession(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // until what was given up has come to its end
 		tell(v)
+	})
+}
+
+// TestVirtualRenewals: leases are renewed for days, by a store that answers at once.
+func TestVirtualRenewals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := &null{}
+		var session *leasehold.Session
+		var opts []leasehold.AcquireOption
+		if *leases > 1 {
+			var err error
+			if session, err = leasehold.NewSession(t.Context(), st, nil); err != nil {
+				t.Fatal(err)
+			}
+			opts = append(opts, leasehold.WithSession(session))
+		}
+		var all []*leasehold.Lease
+		for i := range *leases {
+			lock, err := leasehold.NewLock(st, fmt.Sprintf("locks/%07d", i), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := lock.Acquire(t.Context(), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, lease)
+		}
+		time.Sleep(defaultTTL)
+		var before, after runtime.MemStats
+		runtime.GC()
+		writes, cpu := st.writes.Load(), cpuTime()
+		runtime.ReadMemStats(&before)
+		time.Sleep(7 * 24 * time.Hour)
+		runtime.ReadMemStats(&after)
+		n := float64(st.writes.Load() - writes)
+		if least := float64(7*24*time.Hour) / float64(defaultTTL/3) * 0.9; n < least || n > 1.2*least {
+			t.Errorf("%v renewals in a week", n)
+		}
+		tell(virtual{Leases: *leases, Allocations: float64(after.Mallocs-before.Mallocs) / n, Micros: (cpuTime() - cpu) * 1e6 / n})
+		if session != nil {
+			go func() { _ = session.Close(t.Context()) }()
+			<-session.Done()
+		}
+		for _, lease := range all {
+			_ = lease.Release(t.Context())
+		}
+		time.Sleep(time.Minute)
 	})
 }

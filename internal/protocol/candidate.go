@@ -2,9 +2,9 @@ package protocol
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -244,13 +244,14 @@ func (c *Candidate) wanting() bool {
 // mine reports that a record was written by this candidate. That is never
 // ownership (rule A9): it says that nobody else relies on the record.
 func (c *Candidate) mine(r Record) bool {
-	return strings.HasPrefix(r.WriteID, c.cfg.Incarnation+".")
+	seq, ours := strings.CutPrefix(r.WriteID, c.cfg.Incarnation)
+	return ours && strings.HasPrefix(seq, ".")
 }
 
 // writeID makes the name of the next attempt to write (rule A2).
 func (c *Candidate) writeID() string {
 	c.seq++
-	return fmt.Sprintf("%s.%d", c.cfg.Incarnation, c.seq)
+	return c.cfg.Incarnation + "." + strconv.FormatUint(c.seq, 10)
 }
 
 // jitter gives a time from 0 up to d, by splitmix64.

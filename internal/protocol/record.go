@@ -116,18 +116,21 @@ func (r Record) Encode() ([]byte, error) {
 		w.State = stateHeld
 	}
 	var b bytes.Buffer
+	b.Grow(512) // most records fit
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(w); err != nil {
 		return nil, err
 	}
 	b.Truncate(b.Len() - len("}\n"))
-	for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
+	if len(r.Unknown) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
+			quoted, err := json.Marshal(name)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
 		}
-		fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
 	}
 	b.WriteString("}\n")
 	if b.Len() > MaxRecord {
