@@ -1,9 +1,11 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
-# Modules of their own that have tests.
+# Modules of their own that have tests. The comparison is not tidied: a module that only a
+# test of one of its dependencies needs cannot be had everywhere.
 TESTED  := adapter/grpc internal/sqltest
+CHECKED := $(TESTED) bench
 MODULES := . tools internal/servers/pinned $(TESTED)
 
-.PHONY: check test race lint vet format tidy fmt fuzz mutate prove servers
+.PHONY: check test race lint vet format tidy fmt fuzz mutate prove bench servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -14,10 +16,10 @@ race:
 	@set -e; for dir in . $(TESTED); do echo "go test -race in $$dir"; (cd $$dir && go test -race -timeout 30m ./...); done
 
 lint:
-	@set -e; for dir in . $(TESTED); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done
+	@set -e; for dir in . $(CHECKED); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done
 
 vet:
-	@set -e; for dir in . $(TESTED); do echo "go vet in $$dir"; (cd $$dir && go vet ./...); done
+	@set -e; for dir in . $(CHECKED); do echo "go vet in $$dir"; (cd $$dir && go vet ./...); done
 
 format: # fails if fmt would change anything
 	@diff=$$($(TOOL) gofumpt -d .) && test -z "$$diff" || { echo "$$diff"; echo 'run: make fmt'; exit 1; }
@@ -41,6 +43,9 @@ prove: # attack it in every way, for hours
 
 mutate: # take out each rule in turn: the tests must notice
 	go run ./internal/mutate
+
+bench: # run it beside what else there is, for an hour, and write docs/benchmarks.md
+	go -C bench run .
 
 servers: # build the test servers and print where they are
 	@cd internal/servers/pinned && for tool in $$(go list tool); do go tool -n $$tool; done

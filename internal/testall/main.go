@@ -49,6 +49,10 @@ var (
 // modules are those of their own that have tests, which "./..." does not see.
 var modules = []string{"adapter/grpc", "internal/sqltest"}
 
+// comparison is one more, which is not compiled for other platforms: it takes minutes, and
+// nobody depends on it.
+const comparison = "bench"
+
 // without is the environment variable by which servers are left out.
 const without = "LEASEHOLD_TEST_WITHOUT"
 
@@ -93,7 +97,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	goTest(ctx, t, append(slices.Clone(test), packages...), "object", built, stderr)
 	if whole && *only == "" {
 		installPostgres(ctx, t)
-		for _, dir := range modules {
+		for _, dir := range append(slices.Clone(modules), comparison) {
 			t.printf("\nthe module %s:\n", dir)
 			goTest(ctx, t, append(append([]string{"-C", dir}, test...), "./..."), "object", built, stderr)
 		}
