@@ -9,7 +9,7 @@ anew; a figure is the median of the rounds, and in brackets stand the least and 
 Machines are noisy: compare figures of one table, and ratios.
 
 Each S3 server is measured as it is, and behind a proxy that adds 100 to 200 ms to each request,
-evenly drawn: S3's guide to performance names [roughly 100–200 ms](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)
+evenly spread: S3's guide to performance names [roughly 100–200 ms](https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)
 for small objects and the first byte of larger ones. There round trips decide, and not the
 processor that all share here. The other servers run on this machine too, each alone and with
 nothing between: with one in another zone, add its round trip.

@@ -174,7 +174,7 @@ func (b *bench) operations(p *place) int {
 	case b.short:
 		return 3
 	case p != nil && p.delayed:
-		return 6
+		return 8
 	}
 	return 60
 }

@@ -40,7 +40,7 @@ func scale(ctx context.Context, b *bench) error {
 		return err
 	}
 	s := b.section("Scale")
-	s.say("Requests and dollars are computed by the formulas of [cost.md](cost.md), which tests count, for S3's list prices of %s; the TTL is %v. Crashes are played in virtual time, with 30 to 70 ms for each request. S3 serves %d PUT and %d GET a second of one prefix, and more after a while where keys spread.", prices.Date, defaultTTL, putsPerSecond, getsPerSecond)
+	s.say("Requests and dollars are computed by the formulas of [cost.md](cost.md), which tests count, for S3's list prices of %s; the TTL is %v. Crashes are played in virtual time, with 30 to 70 ms for each request, up to 100,000; a million locks with all who wait for them do not fit into the memory of one machine. S3 serves %d PUT and %d GET a second of one prefix, and more after a while where keys spread.", prices.Date, defaultTTL, putsPerSecond, getsPerSecond)
 	seconds := cost.Month.Seconds()
 	rows := [][]string{{"followers of one leader", "GET/s", "$ a month", "$ with `--infrequent 1m`", "$ with peers", "fail-over, s", "GET and PUT spent on it"}}
 	for n := 10; n <= 100_000; n *= 10 {
