@@ -32,7 +32,8 @@ type plague struct {
 
 // rage strikes in rounds, each in an order of its own, until the time is over and each
 // fault was reached, or until it is hopeless. What was not reached yet may need the others:
-// a job that does not care for SIGTERM holds the lock until it is killed.
+// a job that does not care for SIGTERM holds the lock until it is killed. So they go on when
+// the time is over, but less often.
 func (p *plague) rage(until, hopeless time.Time) {
 	for {
 		for _, i := range p.r.Perm(len(p.faults)) {
@@ -40,6 +41,9 @@ func (p *plague) rage(until, hopeless time.Time) {
 			missing := slices.ContainsFunc(p.faults, func(f *fault) bool { return f.count == 0 })
 			if now.After(hopeless) || now.After(until) && !missing {
 				return
+			}
+			if now.After(until) && f.count > 0 && p.r.IntN(3) > 0 {
+				continue
 			}
 			if f.strike(p.r) {
 				f.count++

@@ -21,7 +21,7 @@ import (
 func TestManyLeases(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *servers.Server) {
-		n, ttl, lasts := 200, 3*time.Second, 10*time.Second
+		n, ttl, lasts := 200, 6*time.Second, 20*time.Second
 		if *long && server.Name == "minio" {
 			n, ttl, lasts = 10_000, protocol.DefaultTTL, 10*time.Minute
 		}

@@ -189,7 +189,7 @@ type succession struct {
 // and not while the former one could still hold it.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
-	n, ttl := 50, 3*time.Second
+	n, ttl := 50, 6*time.Second
 	if *long {
 		n, ttl = 1000, protocol.DefaultTTL
 	}

@@ -123,6 +123,10 @@ func StartProxy(t testing.TB, target string, opts *ProxyOptions) *Proxy {
 func (p *Proxy) listen(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", p.port.addr) //nolint:noctx // it does not block
+	// Another process may be looking at the port, as freePort does.
+	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		ln, err = net.Listen("tcp", p.port.addr) //nolint:noctx // it does not block
+	}
 	if err != nil {
 		t.Fatalf("proxy: %v", err)
 	}
