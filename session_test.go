@@ -474,6 +474,16 @@ func TestTryUnderSessions(t *testing.T) {
 		if _, err = plain.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Session != a.session.Key() || held.Info.Abandoned {
 			t.Errorf("while the session goes on: %v", err)
 		}
+		for range 3 { // the lock and the session, however often
+			before := b.st.Counts()
+			if _, err = plain.TryAcquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrHeld) {
+				t.Errorf("under another session: %v", err)
+			}
+			time.Sleep(time.Millisecond)
+			if after := b.st.Counts(); after.Get != before.Get+2 || after.Put != before.Put {
+				t.Errorf("a try cost %+v after %+v", after, before)
+			}
+		}
 		b.st.Partition(true)
 		if _, err = plain.TryAcquire(t.Context()); err == nil || errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("cut off: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // cycle acquires and releases a lock that nobody else wants.
@@ -84,7 +85,7 @@ func (b *bench) acquireAt(ctx context.Context, s *section, p *place) error {
 			return err
 		}
 	}
-	requests, err := b.countRequests(ctx, p, func(e *entrant) error { return e.cycle(ctx, "counted") })
+	requests, err := b.countRequests(ctx, p, defaultTTL, func(e *entrant) error { return e.cycle(ctx, "counted") })
 	if err != nil {
 		return err
 	}
@@ -103,14 +104,14 @@ func (b *bench) acquireAt(ctx context.Context, s *section, p *place) error {
 }
 
 // countRequests runs an operation of each some times through a proxy that counts.
-func (b *bench) countRequests(ctx context.Context, p *place, operation func(*entrant) error) (map[string]string, error) {
+func (b *bench) countRequests(ctx context.Context, p *place, ttl time.Duration, operation func(*entrant) error) (map[string]string, error) {
 	requests := map[string]string{}
 	if p == nil {
 		return requests, nil
 	}
 	counted := *p
 	counted.endpoint = p.counted.endpoint
-	entrants, err := b.enter(ctx, &counted, defaultTTL)
+	entrants, err := b.enter(ctx, &counted, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func (b *bench) heldAt(ctx context.Context, s *section, p *place) error {
 			return err
 		}
 	}
-	requests, err := b.countRequests(ctx, p, func(e *entrant) error { return e.refused(ctx, "held") })
+	requests, err := b.countRequests(ctx, p, 10*defaultTTL, func(e *entrant) error { return e.refused(ctx, "held") })
 	if err != nil {
 		return err
 	}
