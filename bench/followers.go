@@ -129,6 +129,7 @@ func (b *bench) serve(ctx context.Context, name string, n, round int, length tim
 	var asking, all sync.WaitGroup
 	var failed atomic.Value
 	asking.Add(n)
+	greeting := make(chan struct{}, 32) // so many connect at a time, as followers do that start one after the other
 	for i := range n {
 		client, err := peer.NewClient(&peer.ClientOptions{RootCAs: roots, Token: "bench"})
 		if err != nil {
@@ -136,7 +137,9 @@ func (b *bench) serve(ctx context.Context, name string, n, round int, length tim
 		}
 		all.Go(func() {
 			defer func() { _ = client.Close() }()
-			if err := follow(ctx, client, a.Address, i, asking.Done); err != nil && ctx.Err() == nil {
+			greeting <- struct{}{}
+			ready := func() { <-greeting; asking.Done() }
+			if err := follow(ctx, client, a.Address, i, ready); err != nil && ctx.Err() == nil {
 				failed.Store(err)
 			}
 		})
@@ -164,16 +167,20 @@ func (b *bench) serve(ctx context.Context, name string, n, round int, length tim
 }
 
 // follow asks the leader as a candidate does, until it has resigned. It calls ready when it
-// knows the leader.
+// knows the leader. A candidate that gets no answer three times in a row asks the store.
 func follow(ctx context.Context, client *peer.Client, address string, i int, ready func()) error {
 	q := leasehold.Question{Lock: "leader", Holder: fmt.Sprint("follower ", i), Waited: time.Second}
 	first := sync.OnceFunc(ready)
 	defer first()
-	for {
+	for silent := 0; ; {
 		said, err := client.Ask(ctx, address, q)
+		if silent++; err != nil && silent < 3 {
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		silent = 0
 		if !said.Leading {
 			return nil
 		}

@@ -99,7 +99,8 @@ func run(ctx context.Context, args []string) (err error) {
 		fmt.Fprintf(os.Stderr, "%s …\n", e.name)
 		var failed error
 		if err = b.host.protect(func() { failed = e.run(ctx, b) }); err != nil || failed != nil {
-			return fmt.Errorf("%s: %w", e.name, errors.Join(err, failed))
+			err = fmt.Errorf("%s: %w", e.name, errors.Join(err, failed))
+			return errors.Join(err, b.print(os.Stdout)) // what there is
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v\n", e.name, time.Since(began).Round(time.Second))
 	}
