@@ -44,7 +44,7 @@ prove: # attack it in every way, for hours
 mutate: # take out each rule in turn: the tests must notice
 	go run ./internal/mutate
 
-bench: # run it beside what else there is, for an hour, and write docs/benchmarks.md
+bench: # run it beside what else there is, for 35 minutes, and write docs/benchmarks.md
 	go -C bench run .
 
 servers: # build the test servers and print where they are

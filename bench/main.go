@@ -1,7 +1,7 @@
 // Bench measures leasehold beside what people use for locks and leader election, all of it
 // really run, on this machine, in one run:
 //
-//	go run .            everything; it takes most of an hour, and writes ../docs/benchmarks.md
+//	go run .            everything; it takes 35 minutes, and writes ../docs/benchmarks.md
 //	go run . -short     every experiment for a moment, to see that all of it works
 //	go run . -only NAME
 //
@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	short := flags.Bool("short", false, "run every experiment for a moment, and write the document to standard output")
 	only := flags.String("only", "", "run these experiments, separated by commas, and write the document to standard output")
-	rounds := flags.Int("rounds", 9, "how often each subject is measured")
+	rounds := flags.Int("rounds", 5, "how often each subject is measured; less often where it takes long")
 	servers := flags.String("servers", "gofakes3,versitygw,minio", "the S3 servers to measure with")
 	if err = flags.Parse(args); err != nil {
 		return err
@@ -90,6 +90,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if b.short {
 		b.rounds = 2
 	}
+	b.Rounds = b.rounds
 	defer b.host.close()
 	if err = b.host.protect(func() { b.places = openPlaces(b.host, strings.Split(*servers, ",")) }); err != nil {
 		return err

@@ -25,6 +25,13 @@ type decider struct {
 	decisions func() int64
 }
 
+// The elections that are compared.
+const (
+	ownElection = "leasehold, election"
+	bareElector = "client-go v0.37.2"
+	fakeElector = "client-go v0.37.2, fake clientset"
+)
+
 // decisions measures how fast an election decides when its store answers at once.
 func decisions(ctx context.Context, b *bench) error {
 	deciders, err := openDeciders()
@@ -67,17 +74,17 @@ func openDeciders() ([]decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours := decider{"leasehold, election", func(ctx context.Context) error {
+	ours := decider{ownElection, func(ctx context.Context) error {
 		if _, err := el.Campaign(ctx); err != nil {
 			return err
 		}
 		return el.Resign(ctx)
 	}, st.writes.Load}
-	bare, err := openKubernetes("client-go v0.37.2", &nullLeases{})
+	bare, err := openKubernetes(bareElector, &nullLeases{})
 	if err != nil {
 		return nil, err
 	}
-	clientset, err := openKubernetes("client-go v0.37.2, fake clientset", fake.NewSimpleClientset().CoordinationV1())
+	clientset, err := openKubernetes(fakeElector, fake.NewSimpleClientset().CoordinationV1())
 	return []decider{ours, bare, clientset}, err
 }
 

@@ -27,6 +27,7 @@ type sample struct {
 type results struct {
 	Began    time.Time `json:"began"`
 	Machine  string    `json:"machine"`
+	Rounds   int       `json:"rounds"`
 	Samples  []sample  `json:"samples"`
 	Notes    []string  `json:"notes"` // what was left out
 	sections []*section
@@ -170,7 +171,7 @@ func (s *section) plot(name, alt, svg string) {
 func (r *results) print(w io.Writer) error {
 	var out strings.Builder
 	out.WriteString(preface)
-	fmt.Fprintf(&out, "Run of %s on %s. The raw figures of every round: [benchmarks.json](benchmarks/benchmarks.json).\n\n", r.Began.Format("2006-01-02"), r.Machine)
+	fmt.Fprintf(&out, "Run of %s on %s, %d rounds, or fewer where one takes long. The raw figures of every round: [benchmarks.json](benchmarks/benchmarks.json).\n\n", r.Began.Format("2006-01-02"), r.Machine, r.Rounds)
 	for i := range r.sections {
 		fmt.Fprintf(&out, "## %s\n\n%s", r.sections[i].title, r.sections[i].text.String())
 	}

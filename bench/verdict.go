@@ -26,10 +26,14 @@ func verdict(_ context.Context, b *bench) error {
 	if rows := b.goals(); len(rows) > 1 {
 		s.say("**What it is held to.**")
 		s.table(rows)
+		s.say("%s", misses)
 	}
 	b.sections = append([]*section{b.sections[last]}, b.sections[:last]...)
 	return nil
 }
+
+// misses are the reasons that are known of a goal that is missed.
+const misses = "Two of these are hard to keep on this machine. A server in its memory answers a PUT in a fifth of a millisecond; there it counts that each request of a lock has a goroutine of its own, so that a caller can give up while it is under way. And where a hundred candidates are one process beside the server, all of them hear of the release at once and share two cores. Over a network the first does not show, as the rows with a delay say, and candidates on machines of their own do not have the second."
 
 // faster are those that needed less time than leasehold, for each thing that was timed.
 func (b *bench) faster() [][]string {
@@ -82,6 +86,16 @@ func (b *bench) faster() [][]string {
 		}
 	}
 	compare("a command under a lock in a directory", "command", "p50 µs", always("this machine"), runInDirectory, commands, "ms", 1000)
+	var more []string
+	mine := b.of("decisions", "null", ownElection, "decisions/s").median
+	for _, name := range []string{bareElector, fakeElector} {
+		if theirs := b.of("decisions", "null", name, "decisions/s").median; theirs > mine {
+			more = append(more, name+" "+number(theirs))
+		}
+	}
+	if len(more) > 0 {
+		rows = append(rows, []string{"decisions of an election on a store that answers at once, a second", number(mine), strings.Join(more, "; ")})
+	}
 	return rows
 }
 
@@ -112,7 +126,9 @@ func (b *bench) goals() [][]string {
 	goal("leasehold's own part of an operation, µs", 20, part("p50 µs"))
 	goal("its allocations", 60, part("allocations"))
 	for _, p := range b.places {
-		goal("idle after a release, election with peers, over one PUT by the bare SDK, "+p.name, 3, b.of("handover", among(waiters[0], p), "leasehold, election with peers", "over one PUT"))
+		for _, n := range waiters {
+			goal("idle after a release, election with peers, over one PUT by the bare SDK, "+among(n, p), 3, b.of("handover", among(n, p), "leasehold, election with peers", "over one PUT"))
+		}
 	}
 	var perInterval []float64
 	for _, v := range b.values("process", b.near()[0].name, "10000 leases, one session", "requests") {
