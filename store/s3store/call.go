@@ -35,19 +35,20 @@ type call struct {
 // small all that is on it is copied to one of twice the size, which takes a sixth of the
 // processor time of a small request. Each request of a lock has a goroutine of its own.
 //
-// The room is part of the frame, and never touched.
+// The room is part of the frame, and not touched, since no key is empty.
 //
 //go:noinline
-func deepen(touch bool) (sum byte) {
-	if touch {
+func deepen(key string) {
+	if key == "" {
 		var room [56 << 10]byte
 		for i := range room {
-			room[i] = room[i/2] + 1
-			sum += room[i]
+			room[i] = room[i/2] + touched
 		}
+		touched = room[len(room)-1]
 	}
-	return sum
 }
+
+var touched byte // so that the room is there
 
 // options are the options of the call, whatever those of the client are.
 func (c *call) options(o *s3.Options) {
