@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,38 +90,14 @@ func served(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) serve(ctx context.Context, name string, n, round int, length time.Duration) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), leadingVariable+"=1")
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err = cmd.Start(); err != nil {
-		return err
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	said := json.NewDecoder(stdout)
 	var a audience
-	if err = said.Decode(&a); err != nil {
+	leader, err := start(ctx, leadingVariable, "1", &a)
+	if err != nil {
 		return err
 	}
+	defer func() { _ = leader.cmd.Process.Kill(); _ = leader.cmd.Wait() }()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(a.Certificate))
-	ask := func() (s state, err error) {
-		if _, err = io.WriteString(stdin, "\n"); err != nil {
-			return s, err
-		}
-		return s, said.Decode(&s)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var asking, all sync.WaitGroup
@@ -145,17 +119,17 @@ func (b *bench) serve(ctx context.Context, name string, n, round int, length tim
 		})
 	}
 	asking.Wait()
-	before, err := ask()
+	before, err := leader.ask()
 	if err != nil {
 		return err
 	}
 	time.Sleep(length)
-	after, err := ask()
+	after, err := leader.ask()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	_ = stdin.Close()
+	_ = leader.stdin.Close()
 	all.Wait()
 	if err, is := failed.Load().(error); is {
 		return fmt.Errorf("%s: %w", name, err)

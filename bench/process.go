@@ -112,50 +112,45 @@ func ownState() state {
 	return s
 }
 
-// A held is a child that holds leases.
-type held struct {
+// A process is a child of this one, which says how it stands when it is asked.
+type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	said  *json.Decoder
 }
 
-// startHolding starts a child, which holds when it has said its first state.
-func startHolding(ctx context.Context, h holding) (*held, state, error) {
-	text, err := json.Marshal(h)
-	if err != nil {
-		return nil, state{}, err
-	}
+// start starts this program again, as what the variable says, and takes in its first word.
+func start(ctx context.Context, variable, value string, first any) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, state{}, err
+		return nil, err
 	}
-	c := &held{cmd: exec.CommandContext(ctx, self)}
-	c.cmd.Env = append(os.Environ(), holdingVariable+"="+string(text))
+	c := &process{cmd: exec.CommandContext(ctx, self)}
+	c.cmd.Env = append(os.Environ(), variable+"="+value)
 	c.cmd.Stderr = os.Stderr
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return nil, state{}, err
+		return nil, err
 	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		return nil, state{}, err
+		return nil, err
 	}
 	c.said = json.NewDecoder(out)
 	if err = c.cmd.Start(); err != nil {
-		return nil, state{}, err
+		return nil, err
 	}
-	var s state
-	return c, s, c.said.Decode(&s)
+	return c, c.said.Decode(first)
 }
 
 // ask has the child say how it stands.
-func (c *held) ask() (s state, err error) {
+func (c *process) ask() (s state, err error) {
 	if _, err = io.WriteString(c.stdin, "\n"); err != nil {
 		return s, err
 	}
 	return s, c.said.Decode(&s)
 }
 
-func (c *held) end() error {
+func (c *process) end() error {
 	_ = c.stdin.Close()
 	return c.cmd.Wait()
 }
@@ -189,7 +184,12 @@ func processes(ctx context.Context, b *bench) error {
 		}
 		for round := range min(b.rounds, 2) {
 			h.Bucket = p.server.Bucket(b.host)
-			c, first, err := startHolding(ctx, h)
+			text, err := json.Marshal(h)
+			if err != nil {
+				return err
+			}
+			var first state
+			c, err := start(ctx, holdingVariable, string(text), &first)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}

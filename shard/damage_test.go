@@ -31,11 +31,7 @@ func TestForeignPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f := newFleet(t, 30)
-				for _, name := range []string{"a", "b", "c"} {
-					f.start(name, nil)
-				}
-				f.settle()
+				f := settledFleet(t)
 				before := f.begun()
 				put(t, f.st, prefix+"/plan", body)
 				time.Sleep(10 * time.Minute)
@@ -119,11 +115,7 @@ func TestFickleWork(t *testing.T) {
 // shard only.
 func TestDamage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newFleet(t, 30)
-		for _, name := range []string{"a", "b", "c"} {
-			f.start(name, nil)
-		}
-		f.settle()
+		f := settledFleet(t)
 		n := f.other()
 		for _, key := range []string{"/plan", "/workers/" + n.worker.Status().Session, "/workers/" + f.coordinator().worker.Status().Session} {
 			if err := f.st.Delete(t.Context(), prefix+key); err != nil {
@@ -173,11 +165,7 @@ func TestForeignElection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				f := newFleet(t, 30)
-				for _, name := range []string{"a", "b", "c"} {
-					f.start(name, nil)
-				}
-				f.settle()
+				f := settledFleet(t)
 				c := f.coordinator()
 				before, key := f.begun(), key(c)
 				put(t, f.st, prefix+key, "not a record")
@@ -240,11 +228,7 @@ func TestDeposed(t *testing.T) {
 // TestLatePlan: the plan of a coordinator that is none any more does not land.
 func TestLatePlan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newFleet(t, 30)
-		for _, name := range []string{"a", "b", "c"} {
-			f.start(name, nil)
-		}
-		f.settle()
+		f := settledFleet(t)
 		old := f.coordinator()
 		old.st.Inject(faultstore.Fault{Kind: faultstore.LateLanding, Op: "put", Key: prefix + "/plan", Delay: 5 * time.Minute})
 		f.start("d", nil) // so there is a plan to write

@@ -85,6 +85,17 @@ func newFleet(t *testing.T, shards int) *fleet {
 	}
 }
 
+// settledFleet is three workers that share thirty shards.
+func settledFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := newFleet(t, 30)
+	for _, name := range []string{"a", "b", "c"} {
+		f.start(name, nil)
+	}
+	f.settle()
+	return f
+}
+
 // start starts a worker; opts may be nil.
 func (f *fleet) start(name string, opts *shard.Options) *node {
 	f.t.Helper()
