@@ -313,10 +313,10 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Read:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		d.quit, d.looked = cancel, clock.Now()
-		go d.read(ctx, cancel, a)
+		go func() { deepen(d.lock.key); d.read(ctx, cancel, a) }()
 	case protocol.Write:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
-		go d.write(ctx, cancel, a)
+		go func() { deepen(d.lock.key); d.write(ctx, cancel, a) }()
 	case protocol.Granted:
 		d.lease = newLease(d.ctx, d, d.candidate.Lease(), d.session)
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
@@ -375,6 +375,26 @@ func (d *driver) do(action protocol.Action) {
 		d.conversation.number++
 	}
 }
+
+// deepen makes room at once on the stack of a new goroutine that a request needs bit by bit:
+// the client of a store can call more than 32 KiB deep, and each time that a stack has become
+// too small all that is on it is copied to one of twice the size, which took a sixth of the
+// processor time of a small request.
+//
+// The room is part of the frame, and not touched, since no key is empty.
+//
+//go:noinline
+func deepen(key string) {
+	if key == "" {
+		var room [56 << 10]byte
+		for i := range room {
+			room[i] = room[i/2] + touched
+		}
+		touched = room[len(room)-1]
+	}
+}
+
+var touched byte // so that the room is there
 
 // answer ends the acquisition.
 func (d *driver) answer(r result) {

@@ -1,7 +1,9 @@
 package s3store
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -30,26 +32,6 @@ type call struct {
 	unsure bool           // an earlier request, of those that were repeated, may have landed
 }
 
-// deepen makes room on the stack of a goroutine at once that the SDK needs bit by bit: it
-// calls more than 32 KiB deep, and each time that a new goroutine's stack has become too
-// small all that is on it is copied to one of twice the size, which takes a sixth of the
-// processor time of a small request. Each request of a lock has a goroutine of its own.
-//
-// The room is part of the frame, and not touched, since no key is empty.
-//
-//go:noinline
-func deepen(key string) {
-	if key == "" {
-		var room [56 << 10]byte
-		for i := range room {
-			room[i] = room[i/2] + touched
-		}
-		touched = room[len(room)-1]
-	}
-}
-
-var touched byte // so that the room is there
-
 // options are the options of the call, whatever those of the client are.
 func (c *call) options(o *s3.Options) {
 	if !c.repeats {
@@ -75,7 +57,11 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 	}
 	// Only here, not in the context of the call: that one also reaches the
 	// requests for credentials.
-	answer, err := w.client.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	if err := pack(req); err != nil {
+		return nil, err
+	}
+	answer, err := w.client.Do(req)
 	if err != nil {
 		return answer, err
 	}
@@ -87,6 +73,27 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 	}
 	c.answer = answer
 	return answer, nil
+}
+
+// maxPacked is the length of a body that net/http sends together with its headers: what
+// its buffer holds.
+const maxPacked = 4 << 10
+
+// pack has a small body leave with its headers. A body of which net/http does not know that
+// it is in memory, as that of the SDK, is sent after them: a second packet, a second call of
+// the kernel, and a server that begins, and waits. GetBody stays unset, without which
+// net/http sends no PUT again.
+func pack(req *http.Request) error {
+	if req.Body == nil || req.ContentLength <= 0 || req.ContentLength > maxPacked {
+		return nil
+	}
+	body := make([]byte, req.ContentLength)
+	if _, err := io.ReadFull(req.Body, body); err != nil {
+		return fmt.Errorf("read the body of the request: %w", err)
+	}
+	err := req.Body.Close()
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return err
 }
 
 // begin is called before each request. What will be known of this one says nothing

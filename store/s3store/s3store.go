@@ -94,7 +94,6 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 		return nil, err
 	}
 	c := &call{op: "get", key: key}
-	deepen(key)
 	in := &s3.GetObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
 	if unless != "" {
 		in.IfNoneMatch = aws.String(string(unless))
@@ -154,7 +153,6 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 		return nil, err
 	}
 	c := &call{op: "put", key: key, create: only.Absent()}
-	deepen(key)
 	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key), Body: bytes.NewReader(body)}
 	if only.Absent() {
 		in.IfNoneMatch = aws.String("*")
@@ -186,7 +184,6 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	c := &call{op: "delete", key: key}
-	deepen(key)
 	in := &s3.DeleteObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
 	if _, err := s.client.DeleteObject(ctx, in, c.options); err != nil {
 		if err = c.fail(ctx, err); !errors.Is(err, store.ErrNotExist) {

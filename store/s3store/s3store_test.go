@@ -1,14 +1,18 @@
 package s3store_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -279,6 +283,48 @@ func TestRetriesOfTheClientStayOff(t *testing.T) {
 					t.Errorf("%d requests reached the server, want 1", n)
 				}
 			})
+		}
+	}
+}
+
+// A counted connection counts the calls of Write.
+type counted struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestSmallWriteIsOnePacket: a small body leaves together with the headers, and any body
+// arrives as it is.
+func TestSmallWriteIsOnePacket(t *testing.T) {
+	var arrived []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var err error
+		if arrived, err = io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("ETag", `"v2"`)
+	}))
+	defer server.Close()
+	var writes atomic.Int64
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return counted{c, &writes}, err
+	}}
+	defer transport.CloseIdleConnections()
+	st := newStore(t, client(server.URL, func(o *s3.Options) { o.HTTPClient = &http.Client{Transport: transport} }))
+	for size, one := range map[int]bool{0: true, 1: true, 600: true, 3000: true, 4 << 10: false, 4<<10 + 1: false, 300 << 10: false} {
+		body := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
+		writes.Store(0)
+		if _, err := st.Put(t.Context(), "k", body, store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+		if n := writes.Load(); one != (n == 1) || !bytes.Equal(arrived, body) {
+			t.Errorf("%d bytes: %d arrived, in %d packets", size, len(arrived), n)
 		}
 	}
 }
