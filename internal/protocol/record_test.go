@@ -1,6 +1,8 @@
 package protocol_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -36,7 +38,7 @@ func TestRecordIsReadAndWrittenAlike(t *testing.T) {
 }
 
 func TestUnknownFieldsAreKept(t *testing.T) {
-	text := strings.TrimSuffix(plain, "}\n") + `,"Zone":"a","colour":{"deep":[1,2.50,"<&>"]}}` + "\n"
+	text := strings.TrimSuffix(plain, "}\n") + `,"Zone":"a","colour":{"deep": [1,2.50,"<&>"]}}` + "\n"
 	r, err := protocol.Decode([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +107,81 @@ func TestEncodeRefuses(t *testing.T) {
 	} {
 		if body, err := r.Encode(); err == nil {
 			t.Errorf("%s: encoded %d bytes", name, len(body))
+		}
+	}
+}
+
+// form is the record as package json would write it.
+type form struct {
+	Format     int               `json:"format"`
+	Token      int64             `json:"token,omitempty"`
+	State      string            `json:"state"`
+	Holder     string            `json:"holder"`
+	Address    string            `json:"address"`
+	TTL        int64             `json:"ttl_ms"`
+	WriteID    string            `json:"write_id"`
+	Session    string            `json:"session"`
+	Meta       map[string]string `json:"meta,omitempty"`
+	Successor  string            `json:"successor,omitempty"`
+	Layout     string            `json:"layout,omitempty"`
+	Previous   int64             `json:"previous,omitempty"`
+	Ended      string            `json:"ended,omitempty"`
+	Freed      *protocol.Freed   `json:"freed,omitempty"`
+	AcquiredAt string            `json:"acquired_at,omitempty"`
+	RenewedAt  string            `json:"renewed_at,omitempty"`
+	ExpiresAt  string            `json:"expires_at,omitempty"`
+}
+
+// TestEncodeAsJSON: a record is written by hand, and byte for byte as package json would, with
+// each of its fields and without, and whatever stands in its texts.
+func TestEncodeAsJSON(t *testing.T) {
+	t.Parallel()
+	const layout = "2006-01-02T15:04:05.000Z"
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600))
+	texts := []string{"", " ", "~", "x", "web-1:8443", `"`, `\`, "a\x1fb", "\x7f", "<a&b>", "\n", "é", "\u2028", "日本", strings.Repeat("long ", 300)}
+	for i, s := range texts {
+		for bits := range 1 << 8 {
+			has := func(bit int) bool { return bits>>bit&1 == 1 }
+			r := protocol.Record{Held: has(0), Holder: s, TTL: time.Duration(i+1) * time.Second, WriteID: "w" + s, Session: s}
+			f := form{Format: 1, State: "free", Holder: s, TTL: int64(i+1) * 1000, WriteID: "w" + s, Session: s}
+			if has(0) {
+				f.State = "held"
+			}
+			if has(1) {
+				r.Token, f.Token = 7, 7
+			}
+			if has(2) {
+				r.Address, f.Address = s, s
+			}
+			if has(3) {
+				r.Meta = map[string]string{"b": s, "a" + s: "<"}
+				f.Meta = r.Meta
+			}
+			if has(4) {
+				r.Successor, r.Layout = s, s
+				f.Successor, f.Layout = s, s
+			}
+			if has(5) {
+				r.Previous, r.Ended = -3, s
+				f.Previous, f.Ended = -3, s
+			}
+			if has(6) {
+				r.Freed = &protocol.Freed{Count: 4, Last: []string{s}}
+				f.Freed = r.Freed
+			}
+			if has(7) {
+				r.AcquiredAt, r.RenewedAt, r.ExpiresAt = at, at.Add(time.Millisecond), at.Add(time.Second)
+				f.AcquiredAt, f.RenewedAt, f.ExpiresAt = r.AcquiredAt.UTC().Format(layout), r.RenewedAt.UTC().Format(layout), r.ExpiresAt.UTC().Format(layout)
+			}
+			var want bytes.Buffer
+			enc := json.NewEncoder(&want)
+			enc.SetEscapeHTML(false)
+			if err := enc.Encode(f); err != nil {
+				t.Fatal(err)
+			}
+			if body, err := r.Encode(); err != nil || !bytes.Equal(body, want.Bytes()) {
+				t.Fatalf("%q, %b: %s, %v; want %s", s, bits, body, err, want.Bytes())
+			}
 		}
 	}
 }
