@@ -91,11 +91,27 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 		}
 		select {
 		case <-changed:
+			e.giveWay(ctx, q)
 		case <-late.C:
 			q.Wait = 0
 		case <-ctx.Done():
 			return said, ctx.Err()
 		}
+	}
+}
+
+// headStart is how long after the successor the other followers hear of a release. They only
+// wait for it then (firstPoll and more), and thousands of answers at once would delay its own.
+const headStart = 20 * time.Millisecond
+
+// giveWay waits if another than who asks is to hear first what is new.
+func (e *Election) giveWay(ctx context.Context, q Question) {
+	if said, _ := e.lock.d.leadership(); !said.Free || said.Successor == "" || said.Successor == q.Holder {
+		return
+	}
+	select {
+	case <-time.After(headStart):
+	case <-ctx.Done():
 	}
 }
 

@@ -494,6 +494,57 @@ func TestReleaseNamesWhoWaits(t *testing.T) {
 	})
 }
 
+// TestSuccessorHearsFirst: of a release; the others have time, but none who gave up, or does
+// not wait, is held back, and nobody when no successor is named.
+func TestSuccessorHearsFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, successor := range []string{"heir", ""} {
+			e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = e.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			known := attend(t, e, "").Version
+			began := time.Now()
+			told := map[string]<-chan time.Duration{}
+			ask := func(ctx context.Context, holder string, wait time.Duration) {
+				after := make(chan time.Duration, 1)
+				told[holder] = after
+				go func() {
+					said, err := e.Attend(ctx, leasehold.Question{Lock: "leaders/scheduler", Holder: holder, Known: known, Wait: wait})
+					if err != nil || !said.Free || said.Successor != successor {
+						t.Errorf("%s is told %+v, %v", holder, said, err)
+					}
+					after <- time.Since(began)
+				}()
+			}
+			leaving, leave := context.WithCancel(t.Context())
+			ask(t.Context(), "other", time.Hour)
+			ask(leaving, "leaving", time.Hour)
+			ask(t.Context(), "heir", time.Hour)
+			synctest.Wait()
+			if err := e.ResignTo(t.Context(), successor); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			leave()
+			synctest.Wait()
+			ask(t.Context(), "at once", 0)
+			later := 20 * time.Millisecond
+			if successor == "" {
+				later = 0
+			}
+			for holder, want := range map[string]time.Duration{"heir": 0, "other": later, "leaving": 0, "at once": 0} {
+				if after := <-told[holder]; after != want {
+					t.Errorf("successor %q: %s is told after %v, not %v", successor, holder, after, want)
+				}
+			}
+		}
+	})
+}
+
 // TestSuccessorThatDoesNotFit: a name that the record has no room for is left out,
 // since a release must not fail for a courtesy.
 func TestSuccessorThatDoesNotFit(t *testing.T) {
