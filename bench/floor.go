@@ -176,7 +176,7 @@ func (b *bench) operations(p *place) int {
 	case p != nil && p.delayed:
 		return 8
 	}
-	return 60
+	return 500
 }
 
 // roundsAt is how many rounds there are.

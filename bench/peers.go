@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http/httptest"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -17,6 +19,8 @@ func openElection(peers bool) func(context.Context, *bench, *place, time.Duratio
 		return &elector{p: p, ttl: ttl, peers: peers, of: map[string]*leasehold.Election{}}, nil
 	}
 }
+
+var candidates atomic.Int64 // of elections, so far
 
 // An elector holds a lock by leading its election.
 type elector struct {
@@ -35,7 +39,8 @@ func (e *elector) election(name string) (*leasehold.Election, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := &leasehold.ElectionOptions{TTL: e.ttl}
+	// Else all in this process would have one name, and each be the successor that is named.
+	opts := &leasehold.ElectionOptions{TTL: e.ttl, Holder: fmt.Sprintf("candidate-%d", candidates.Add(1))}
 	server := httptest.NewUnstartedServer(nil)
 	if e.peers {
 		// The address must be known before there is an election, and the other way round.

@@ -26,14 +26,14 @@ func verdict(_ context.Context, b *bench) error {
 	if rows := b.goals(); len(rows) > 1 {
 		s.say("**What it is held to.**")
 		s.table(rows)
-		s.say("%s", misses)
+		s.say("%s", hardest)
 	}
 	b.sections = append([]*section{b.sections[last]}, b.sections[:last]...)
 	return nil
 }
 
-// misses are the reasons that are known of a goal that is missed.
-const misses = "Two of these are hard to keep on this machine. A server in its memory answers a PUT in a fifth of a millisecond; there it counts that each request of a lock has a goroutine of its own, so that a caller can give up while it is under way. And where a hundred candidates are one process beside the server, all of them hear of the release at once and share two cores. Over a network the first does not show, as the rows with a delay say, and candidates on machines of their own do not have the second."
+// hardest says which goal is the hardest to keep, and why.
+const hardest = "The first is the hardest to keep. A server in its memory answers a PUT in a fifth of a millisecond, and there it counts that each request of a lock has a goroutine of its own, so that a caller can give up while it is under way; under a session a lock also gives up its memory between its requests. Over a network neither shows, as the rows with a delay say."
 
 // faster are those that needed less time than leasehold, for each thing that was timed.
 func (b *bench) faster() [][]string {
