@@ -30,7 +30,8 @@ type LockOptions struct {
 	TTL time.Duration
 
 	// Holder names this candidate to people. Two candidates may have the same
-	// name; no decision rests on it. Default "HOST/PID".
+	// name: no decision rests on it. Only a successor is named by it, and where
+	// several have that name they all go first. Default "HOST/PID".
 	Holder string
 
 	// Address is where the holder can be reached, for whoever reads the record.

@@ -90,9 +90,6 @@ func (r Record) Encode() ([]byte, error) {
 		w.name(name)
 		w.b = append(w.b, r.Unknown[name]...)
 	}
-	if w.err != nil {
-		return nil, w.err
-	}
 	body := append(w.b, "}\n"...)
 	if len(body) > MaxRecord {
 		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", len(body), MaxRecord)
@@ -280,10 +277,7 @@ func (f fields) texts(r *Record) error {
 // A writer appends the members of a JSON object, as package json would. A record is encoded
 // for every write, and most of it are short texts and numbers, for which json takes four times
 // as long.
-type writer struct {
-	b   []byte
-	err error
-}
+type writer struct{ b []byte }
 
 func (w *writer) name(name string) {
 	if len(w.b) == 0 {
@@ -330,13 +324,12 @@ func (w *writer) quote(s string) {
 	w.b = append(w.b, '"')
 }
 
+// json is for texts, and maps and lists of texts, so it cannot fail.
 func (w *writer) json(v any) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil && w.err == nil {
-		w.err = err
-	}
+	_ = enc.Encode(v)
 	w.b = append(w.b, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
