@@ -185,3 +185,16 @@ func TestEncodeAsJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesToTheMillisecond: of any second.
+func TestTimesToTheMillisecond(t *testing.T) {
+	t.Parallel()
+	for ms := range 1000 {
+		at := time.Date(2026, 11, 20, 23, 59, 59, ms*1e6+999_999, time.UTC)
+		r := protocol.Record{Token: 1, TTL: time.Second, WriteID: "w", ExpiresAt: at}
+		want := `"expires_at":"` + at.Format("2006-01-02T15:04:05.000Z") + `"`
+		if body, err := r.Encode(); err != nil || !strings.Contains(string(body), want) {
+			t.Fatalf("%s, %v; want %s", body, err, want)
+		}
+	}
+}
