@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +75,72 @@ func TestSettled(t *testing.T) {
 	settled(false, "while a release is under way")
 	p.step(time.Hour+4, protocol.WriteDone{Version: "v3"})
 	settled(true, "after the release")
+}
+
+// did reports whether the last step asked for an action like this one.
+func did[A protocol.Action](p *player) bool {
+	return slices.ContainsFunc(p.last, func(a protocol.Action) bool { _, is := a.(A); return is })
+}
+
+// TestBusy: from the request to its answer.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{})
+	for i, step := range []struct {
+		ev   protocol.Event
+		busy bool
+	}{
+		{protocol.Tick{}, false},
+		{protocol.Acquire{}, true},
+		{freed, true},
+		{protocol.WriteDone{Version: "v2"}, false},
+		{protocol.Release{}, true},
+		{protocol.WriteDone{Version: "v3"}, false},
+	} {
+		if p.step(time.Duration(i), step.ev); p.c.Busy() != step.busy {
+			t.Errorf("after %T: busy %t, want %t", step.ev, p.c.Busy(), step.busy)
+		}
+	}
+}
+
+// TestAlmostOurs: a record is ours if its write ID is our incarnation and a number, and of
+// no other is it known that nobody relies on it.
+func TestAlmostOurs(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"me2.1", "me", ".1", "other.1"} {
+		held := freed
+		held.Record.Held, held.Record.WriteID = true, id
+		p := newPlayer(protocol.Config{})
+		p.step(0, protocol.Acquire{})
+		if p.step(1, held); !did[protocol.Refused](p) || did[protocol.Write](p) {
+			t.Errorf("a lock held by the write %q: %v", id, p.last)
+		}
+	}
+}
+
+// TestNudgeIsForOneAcquisition: a nudge while a look is under way asks for another one, but
+// not in the acquisition that comes after.
+func TestNudgeIsForOneAcquisition(t *testing.T) {
+	t.Parallel()
+	held := freed
+	held.Version, held.Record.Held, held.Record.Token = "v4", true, 43
+	for _, again := range []bool{true, false} {
+		p := newPlayer(protocol.Config{})
+		p.step(0, protocol.Acquire{Wait: true})
+		p.step(1, protocol.Nudge{})
+		if !again {
+			p.step(2, freed)
+			p.step(3, protocol.WriteDone{Version: "v2"})
+			p.step(4, protocol.Release{})
+			p.step(5, protocol.WriteDone{Version: "v3"})
+			p.step(6, protocol.Acquire{Wait: true})
+			p.step(7, protocol.WriteDone{Err: protocol.ErrTaken})
+		}
+		p.step(8, held)
+		if p.step(9, protocol.Tick{}); did[protocol.Read](p) != again {
+			t.Errorf("nudged in this acquisition %t, and then %v", again, p.last)
+		}
+	}
 }
 
 // TestObserved: there is an object as soon as an answer has shown one; without tokens

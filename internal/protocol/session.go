@@ -81,10 +81,10 @@ func (c *Candidate) abandon(out *actions) {
 }
 
 // Awaits is the session whose end the candidate waits for, because only that makes the
-// lock free to be taken, if nobody releases it before; or empty. Who wants the lock at once and
-// has nothing to settle does not wait.
+// lock free to be taken, if nobody releases it before; or empty. Who wants the lock at once does
+// not wait.
 func (c *Candidate) Awaits() string {
-	if r := c.obs.record; c.wanting() && (c.want != atOnce || len(c.attempts) > 0) && c.obs.known && c.obs.takeable == never && !r.Opaque {
+	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.known && c.obs.takeable == never && !r.Opaque {
 		return r.Session
 	}
 	return ""
