@@ -73,8 +73,9 @@ type Leadership struct {
 }
 
 // Attend answers the question of one follower: what this candidate can say of its
-// leadership. It returns as soon as that is other than what the follower knows, and
-// when q.Wait is over or ctx ends at the latest. While it waits, the follower counts
+// leadership. It returns as soon as that is other than what the follower knows, or 20 ms
+// later if a release names another that is to go first, and when q.Wait is over or ctx ends
+// at the latest. While it waits, the follower counts
 // as one that this leader can name as its successor: see [Election.Resign]. It sends
 // nothing. It fails if the question is about another lock.
 func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
@@ -91,7 +92,7 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 		}
 		select {
 		case <-changed:
-			e.giveWay(ctx, q)
+			e.giveWay(ctx, q, late.C)
 		case <-late.C:
 			q.Wait = 0
 		case <-ctx.Done():
@@ -105,12 +106,13 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 const headStart = 20 * time.Millisecond
 
 // giveWay waits if another than who asks is to hear first what is new.
-func (e *Election) giveWay(ctx context.Context, q Question) {
+func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Time) {
 	if said, _ := e.lock.d.leadership(); !said.Free || said.Successor == "" || said.Successor == q.Holder {
 		return
 	}
 	select {
 	case <-time.After(headStart):
+	case <-late:
 	case <-ctx.Done():
 	}
 }

@@ -524,7 +524,10 @@ func TestSuccessorHearsFirst(t *testing.T) {
 			ask(t.Context(), "other", time.Hour)
 			ask(leaving, "leaving", time.Hour)
 			ask(t.Context(), "heir", time.Hour)
+			ask(t.Context(), "short of time", time.Second+5*time.Millisecond)
 			synctest.Wait()
+			time.Sleep(time.Second)
+			began = time.Now()
 			if err := e.ResignTo(t.Context(), successor); err != nil {
 				t.Fatal(err)
 			}
@@ -532,11 +535,11 @@ func TestSuccessorHearsFirst(t *testing.T) {
 			leave()
 			synctest.Wait()
 			ask(t.Context(), "at once", 0)
-			later := 20 * time.Millisecond
+			later, soon := 20*time.Millisecond, 5*time.Millisecond
 			if successor == "" {
-				later = 0
+				later, soon = 0, 0
 			}
-			for holder, want := range map[string]time.Duration{"heir": 0, "other": later, "leaving": 0, "at once": 0} {
+			for holder, want := range map[string]time.Duration{"heir": 0, "other": later, "short of time": soon, "leaving": 0, "at once": 0} {
 				if after := <-told[holder]; after != want {
 					t.Errorf("successor %q: %s is told after %v, not %v", successor, holder, after, want)
 				}
