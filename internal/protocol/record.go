@@ -71,6 +71,28 @@ type Freed struct {
 	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
 }
 
+// wire is the record's form in the store. The order of its fields is the order
+// in which people read them.
+type wire struct {
+	Format     int               `json:"format"`
+	Token      int64             `json:"token,omitempty"`
+	State      string            `json:"state"`
+	Holder     string            `json:"holder"`
+	Address    string            `json:"address"`
+	TTL        int64             `json:"ttl_ms"`
+	WriteID    string            `json:"write_id"`
+	Session    string            `json:"session"`
+	Meta       map[string]string `json:"meta,omitempty"`
+	Successor  string            `json:"successor,omitempty"`
+	Layout     string            `json:"layout,omitempty"`
+	Previous   int64             `json:"previous,omitempty"`
+	Ended      string            `json:"ended,omitempty"`
+	Freed      *Freed            `json:"freed,omitempty"`
+	AcquiredAt string            `json:"acquired_at,omitempty"`
+	RenewedAt  string            `json:"renewed_at,omitempty"`
+	ExpiresAt  string            `json:"expires_at,omitempty"`
+}
+
 const (
 	stateHeld = "held"
 	stateFree = "free"
@@ -84,50 +106,35 @@ func (r Record) Encode() ([]byte, error) {
 			return nil, fmt.Errorf("the text %q is not valid UTF-8", s)
 		}
 	}
-	w := writer{b: make([]byte, 0, 512)} // most records fit
-	r.write(&w)
-	for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
-		w.name(name)
-		w.b = append(w.b, r.Unknown[name]...)
+	w := wire{
+		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
+		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
+		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended, Freed: r.Freed,
+		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
 	}
-	body := append(w.b, "}\n"...)
-	if len(body) > MaxRecord {
-		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", len(body), MaxRecord)
-	}
-	return body, nil
-}
-
-// write writes the fields that this version knows, in the order in which people read them.
-func (r Record) write(w *writer) {
-	state := stateFree
 	if r.Held {
-		state = stateHeld
+		w.State = stateHeld
 	}
-	w.number("format", Format)
-	if r.Token != 0 {
-		w.number("token", r.Token)
+	var b bytes.Buffer
+	b.Grow(512) // most records fit
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(w); err != nil {
+		return nil, err
 	}
-	w.text("state", state)
-	w.text("holder", r.Holder)
-	w.text("address", r.Address)
-	w.number("ttl_ms", r.TTL.Milliseconds())
-	w.text("write_id", r.WriteID)
-	w.text("session", r.Session)
-	if len(r.Meta) > 0 {
-		w.value("meta", r.Meta)
+	b.Truncate(b.Len() - len("}\n"))
+	for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
 	}
-	w.some("successor", r.Successor)
-	w.some("layout", r.Layout)
-	if r.Previous != 0 {
-		w.number("previous", r.Previous)
+	b.WriteString("}\n")
+	if b.Len() > MaxRecord {
+		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", b.Len(), MaxRecord)
 	}
-	w.some("ended", r.Ended)
-	if r.Freed != nil {
-		w.value("freed", r.Freed)
-	}
-	w.some("acquired_at", formatTime(r.AcquiredAt))
-	w.some("renewed_at", formatTime(r.RenewedAt))
-	w.some("expires_at", formatTime(r.ExpiresAt))
+	return b.Bytes(), nil
 }
 
 func (r Record) texts() []string {
@@ -272,65 +279,6 @@ func (f fields) texts(r *Record) error {
 	}
 	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = parseTime(acquired), parseTime(renewed), parseTime(expires)
 	return nil
-}
-
-// A writer appends the members of a JSON object, as package json would. A record is encoded
-// for every write, and most of it are short texts and numbers, for which json takes four times
-// as long.
-type writer struct{ b []byte }
-
-func (w *writer) name(name string) {
-	if len(w.b) == 0 {
-		w.b = append(w.b, '{')
-	} else {
-		w.b = append(w.b, ',')
-	}
-	w.quote(name)
-	w.b = append(w.b, ':')
-}
-
-func (w *writer) number(name string, n int64) {
-	w.name(name)
-	w.b = strconv.AppendInt(w.b, n, 10)
-}
-
-func (w *writer) text(name, s string) {
-	w.name(name)
-	w.quote(s)
-}
-
-// some is text, but for a text that is empty.
-func (w *writer) some(name, s string) {
-	if s != "" {
-		w.text(name, s)
-	}
-}
-
-func (w *writer) value(name string, v any) {
-	w.name(name)
-	w.json(v)
-}
-
-// quote leaves to json what is not plain.
-func (w *writer) quote(s string) {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			w.json(s)
-			return
-		}
-	}
-	w.b = append(w.b, '"')
-	w.b = append(w.b, s...)
-	w.b = append(w.b, '"')
-}
-
-// json is for texts, and maps and lists of texts, so it cannot fail.
-func (w *writer) json(v any) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	w.b = append(w.b, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
 // fields are the members of a JSON object that have not been understood yet.

@@ -111,7 +111,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// form is the record as package json would write it.
+// form is the form of a record in the store, which others read too.
 type form struct {
 	Format     int               `json:"format"`
 	Token      int64             `json:"token,omitempty"`
@@ -132,8 +132,8 @@ type form struct {
 	ExpiresAt  string            `json:"expires_at,omitempty"`
 }
 
-// TestEncodeAsJSON: a record is written by hand, and byte for byte as package json would, with
-// each of its fields and without, and whatever stands in its texts.
+// TestEncodeAsJSON: a record is written in its form byte for byte, with each of its fields and
+// without, and whatever stands in its texts.
 func TestEncodeAsJSON(t *testing.T) {
 	t.Parallel()
 	const layout = "2006-01-02T15:04:05.000Z"
