@@ -66,6 +66,10 @@ type engine struct {
 	changed func(Change)
 	beats   func(protocol.Record)
 
+	forgot  *time.Timer // reports a lost lease that is not released
+	fails   func(error) // is told of trouble instead of the user
+	failing error       // why it is not known whether the session goes on that the acquisition waited for
+
 	// peers are asked instead of the store, if there are any; heir is whom a
 	// release names that names nobody.
 	peers        Peers
@@ -156,6 +160,7 @@ func (d *driver) begin(ctx context.Context, wait bool, s *Session) <-chan result
 		d.members = append(d.members, s)
 	}
 	d.ctx, d.began, d.waiter, d.seen, d.session = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, s
+	d.failing = nil
 	d.stepLocked(d.wanted(wait))
 	return waiter
 }
@@ -174,6 +179,9 @@ func (d *driver) cancel() {
 	defer d.leave()
 	if d.waiter != nil && d.quit != nil {
 		d.quit() // nobody waits for what the read would show
+	}
+	if r := d.vigil.reaper; r != nil {
+		d.failing = r.failing()
 	}
 	d.stepLocked(protocol.Cancel{})
 }
@@ -325,18 +333,27 @@ func (d *driver) do(action protocol.Action) {
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
+	case protocol.Troubled:
+		d.troubled(a.Err)
 	case protocol.Refused:
+		if d.ownSession(a.Record) {
+			d.answer(result{err: &HeldError{Info: d.describe(a.Record), advice: sameSession}})
+			return
+		}
 		if a.Record.Session != "" && !a.Record.Opaque {
-			ctx, cancel := context.WithTimeout(d.ctx, protocol.MaxRequest)
+			ctx, cancel := context.WithTimeout(d.ctx, min(protocol.MaxRequest, d.cfg.TTL))
 			d.quit = cancel
 			go d.judge(ctx, cancel, a.Record)
 			return
 		}
-		d.answer(result{err: &HeldError{d.describe(a.Record)}})
+		d.answer(result{err: &HeldError{Info: d.describe(a.Record)}})
 	case protocol.Failed:
 		d.answer(result{err: a.Err})
 	case protocol.Waiting:
 		d.seen = d.describe(a.Record)
+		if d.ownSession(a.Record) {
+			d.opts.Logger.Warn("an acquisition waits for another Lock under its own session", "lock", d.at.String(), "advice", sameSession)
+		}
 		if d.opts.OnWait != nil {
 			seen := d.seen
 			d.call("OnWait", func() { d.opts.OnWait(seen) })
@@ -453,6 +470,46 @@ func (d *driver) answered(err error) {
 	d.failures, d.last = 0, time.Now()
 }
 
+// What keeps a lock from a caller may be the caller itself.
+const (
+	sameSession = "another Lock of the same key holds it under the same session: release that lease, or share the Lock"
+	notReleased = "this Lock's own lease of it was lost and has not been released: call Release when its work has stopped"
+)
+
+// ownSession reports that the holder's session is the one that the acquisition is for.
+func (d *driver) ownSession(r protocol.Record) bool {
+	return d.session != nil && r.Session == d.session.Key()
+}
+
+// warnOwn reports a lost lease that has not been released, since nobody gets in before.
+func (d *driver) warnOwn() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lease != nil && d.lease.advice() != "" {
+		d.opts.Logger.Warn("a lost lease has not been released", "lock", d.at.String(), "token", int64(d.lease.token), "advice", notReleased)
+	}
+}
+
+// advice is what to do about a lease that keeps others out and is not valid any more.
+func (l *Lease) advice() string {
+	if errors.Is(context.Cause(l.ctx), ErrLost) {
+		return notReleased
+	}
+	return ""
+}
+
+// troubled tells the user that the store fails, and goes on to.
+func (d *driver) troubled(err error) {
+	if d.fails != nil {
+		d.fails(err)
+		return
+	}
+	d.opts.Logger.Warn("the store fails, and is tried again", "lock", d.at.String(), "error", err)
+	if d.opts.OnTrouble != nil {
+		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
+	}
+}
+
 func (d *driver) renewed() {
 	if d.opts.OnRenew != nil {
 		lease := d.lease
@@ -464,6 +521,7 @@ func (d *driver) lost(cause error) {
 	lease := d.lease
 	lease.end(cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
+	d.forgot = time.AfterFunc(d.cfg.TTL, d.warnOwn)
 	if d.opts.OnLost != nil {
 		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
@@ -476,6 +534,9 @@ func (d *driver) released(err error) {
 	r, _, exists := d.candidate.Observed()
 	d.standing.free = exists && !r.Held && r.Token == int64(d.lease.token)
 	d.standing.successor = r.Successor
+	if d.forgot != nil {
+		d.forgot.Stop()
+	}
 	d.lease.outcome = err
 	d.lease.settled.Store(true)
 	close(d.lease.released)
@@ -539,9 +600,17 @@ func (d *driver) collect(ctx context.Context, epochs layout.Epochs) {
 func (d *driver) heldError(cause error) error {
 	d.enter()
 	defer d.leave()
-	held := &HeldError{d.seen}
+	trouble := d.candidate.Trouble()
+	if trouble == nil {
+		trouble = d.failing
+	}
+	if cause != nil && trouble != nil {
+		cause = fmt.Errorf("%w; the lock %v was not acquired, since the store fails: %w", cause, d.at, trouble)
+	}
+	held := &HeldError{Info: d.seen}
 	if d.lease != nil { // another goroutine of this process
 		held.Info = describe(d.lock.key, layout.Snapshot{Record: d.candidate.Lease()})
+		held.advice = d.lease.advice()
 	}
 	switch {
 	case cause == nil && !held.Info.Exists:

@@ -16,17 +16,17 @@ import (
 // ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
 // the defaults.
 type ElectionOptions struct {
-	// TTL, Holder, Address, Meta, Existing, Layout, Sweep and Proof are as in
-	// [LockOptions]. With FastStart the Proof must say that the store's times are safe
-	// too.
-	TTL      time.Duration
-	Holder   string
-	Address  string
-	Meta     map[string]string
-	Existing bool
-	Layout   Layout
-	Sweep    bool
-	Proof    Proof
+	// TTL, Holder, Address, Meta, Existing, Layout, Sweep, Proof and FastStart are as
+	// in [LockOptions].
+	TTL       time.Duration
+	Holder    string
+	Address   string
+	Meta      map[string]string
+	Existing  bool
+	Layout    Layout
+	Sweep     bool
+	Proof     Proof
+	FastStart bool
 
 	// Frequent is how often a follower looks while the leader is new or late, and
 	// Infrequent how often while it is steady. By default both follow from the
@@ -43,19 +43,15 @@ type ElectionOptions struct {
 	// Default TTL/3.
 	Grace time.Duration
 
-	// FastStart lets a candidate take over from a leader whose record is older
-	// than its TTL and margin and 3 s by the store's own clock, without watching
-	// it first. The guarantee for valid leases then rests on that clock too; the
-	// one for tokens does not. Only for stores whose times are known to be right.
-	FastStart bool
-
 	// Retries are the pauses after failures of the store, in a row. After those
-	// the pauses double. All end with the lease. Default 100 ms, 1 s.
+	// the pauses double. None is shorter than 50 ms, doubled for each failure in the
+	// row but the first, none is longer than 4 s, and all end with the lease. Default
+	// 100 ms, 1 s.
 	Retries []time.Duration
 
 	// Peers lets this candidate, while it follows, ask a leader whose record has an
-	// address instead of the store, which then gets no request from it while the
-	// leader answers. The leader must answer with what [Election.Attend] says;
+	// address instead of the store, which then gets one request from it in four TTLs
+	// while the leader answers. The leader must answer with what [Election.Attend] says;
 	// package peer does both over HTTPS. It finds out at once when the leader
 	// resigns, and when its process ends. If the leader is silent three times in a
 	// row, or says that it does not lead, the store is asked again, frequently.
@@ -69,9 +65,10 @@ type ElectionOptions struct {
 	// work begins. If it returns an error, the candidate resigns at once. Its
 	// context ends as the work's does.
 	OnElected func(ctx context.Context, lease *Lease) error
-	// OnRenew and OnLost are as in LockOptions.
-	OnRenew func(*Lease)
-	OnLost  func(*Lease, error)
+	// OnRenew, OnLost and OnTrouble are as in LockOptions.
+	OnRenew   func(*Lease)
+	OnLost    func(*Lease, error)
+	OnTrouble func(error)
 	// OnLeader is called for each new leader that is seen, this one included.
 	OnLeader func(Info)
 
@@ -120,9 +117,9 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	lock, err := newLock(st, key, &LockOptions{
 		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
 		Layout: o.Layout, Sweep: o.Sweep, Proof: o.Proof,
-		OnRenew: o.OnRenew, OnLost: o.OnLost, Logger: o.Logger,
+		FastStart: o.FastStart, OnRenew: o.OnRenew, OnLost: o.OnLost, OnTrouble: o.OnTrouble, Logger: o.Logger,
 	}, func(cfg *protocol.Config) {
-		cfg.Follow, cfg.FastStart = true, o.FastStart
+		cfg.Follow = true
 		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries
 		cfg.Peers = o.Peers != nil
 	})
@@ -179,8 +176,8 @@ var ErrResigned = errors.New("the leader resigned")
 // lease, with ctx, and when the candidate resigns; then lead must return.
 //
 // When lead returns, with an error or without, the candidate resigns, lets the
-// others go first for half a TTL, or for one and a half times Infrequent if that is
-// longer, and campaigns again. A lease that is lost
+// others go first for half a TTL, but for 30 s at most, or for one and a half times
+// Infrequent if that is longer, and campaigns again. A lease that is lost
 // while lead runs ends its context, before anybody else can be the leader.
 //
 // While leading goes on after ctx has ended or Resign was called, the lease is
@@ -191,10 +188,13 @@ var ErrResigned = errors.New("the leader resigned")
 // access is denied, the object is not a lock, the bucket does not exist or, with
 // Existing, the object. A store that cannot be reached is waited out.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
+	failures := 0 // of campaigns, in a row
 	for {
 		lease, err := e.Campaign(ctx, opts...)
+		pause := e.pause()
 		switch {
 		case err == nil:
+			failures = 0
 			e.serve(ctx, lease, lead)
 			if errors.Is(lease.Err(), ErrLost) && !errors.Is(lease.Err(), protocol.ErrGivenUp) && ctx.Err() == nil {
 				continue // another leads by now, or the store is away
@@ -205,8 +205,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 			return err
 		default:
 			e.lock.d.opts.Logger.Warn("campaign failed, will try again", "lock", e.lock.d.at.String(), "error", err)
+			failures++
+			pause = protocol.Pause(failures, e.opts.Retries)
 		}
-		pause := e.pause()
 		select {
 		case <-time.After(pause + rand.N(pause/4)):
 		case <-ctx.Done():
@@ -215,13 +216,17 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 	}
 }
 
-// pause is how long this candidate lets the others go first, and a store that is
-// away come back: each follower has looked by then, and those that spread their
-// attempts have made them.
+// longestPause bounds how long a candidate that has resigned lets the others go first by
+// itself. With a long TTL it may be back before they have looked; but where there are no
+// others, nobody would lead for hours.
+const longestPause = 30 * time.Second
+
+// pause is how long this candidate lets the others go first: each follower has looked by
+// then, and those that spread their attempts have made them.
 func (e *Election) pause() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return max(protocol.Renewal(e.opts.TTL), e.opts.Infrequent) * 3 / 2
+	return max(min(protocol.Renewal(e.opts.TTL)*3/2, longestPause), e.opts.Infrequent*3/2)
 }
 
 func hopeless(err error) bool {

@@ -23,12 +23,19 @@ var (
 )
 
 // HeldError says by whom the lock is held. It matches [ErrHeld].
-type HeldError struct{ Info Info }
+type HeldError struct {
+	Info Info
+
+	advice string // where the caller itself keeps the lock from being free
+}
 
 func (e *HeldError) Error() string {
 	text := fmt.Sprintf("the lock %s is held by %s (token %v)", e.Info.Key, e.Info.Holder, e.Info.Token)
 	if e.Info.Abandoned {
 		text += fmt.Sprintf("; it looks abandoned, and a wait of a little over %v can take it over", e.Info.TTL)
+	}
+	if e.advice != "" {
+		text += "; " + e.advice
 	}
 	return text
 }

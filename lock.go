@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
@@ -54,7 +55,7 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 	}
 	cfg := o.config(newIncarnation())
 	tune(&cfg)
-	if err = o.proven(st, cfg.FastStart); err != nil {
+	if err = o.proven(st); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	return makeLock(st, key, at, cfg, o), nil
@@ -80,11 +81,12 @@ func (l *Lock) Key() string { return l.key }
 // margin.
 //
 // If ctx ends first, Acquire returns an error that matches ctx.Err() and, where
-// that is known, a [*HeldError]. A write that is under way then is followed to its
-// end in the background, and if the lock comes after all it is released. Acquire
-// also fails if the store does not answer three times in a row before it has
-// answered once, if access is denied, and if the object is not a lock
-// ([ErrForeignObject]). Later failures of the store are waited out.
+// that is known, a [*HeldError] and why the store failed. A write that is under way
+// then is followed to its end in the background, and if the lock comes after all it is
+// released. Acquire fails at once if trying again is pointless: if access is denied,
+// if there is no bucket, if the store refuses such requests for good, and if the
+// object is not a lock ([ErrForeignObject]). All other failures of the store are
+// waited out, with pauses that grow to 4 s: see [LockOptions.OnTrouble].
 //
 // The lease outlives ctx: it keeps its values, not its end.
 //
@@ -96,6 +98,7 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 	if err != nil {
 		return nil, err
 	}
+	l.d.warnOwn()
 	if err := l.queue.enter(ctx); err != nil {
 		if errors.Is(err, errCrossed) {
 			l.leave()
@@ -109,8 +112,12 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 // TryAcquire is Acquire that does not wait: if another holds the lock, this
 // process included, it returns a [*HeldError] that says who. It does not take
 // over from a holder that is gone, unless this Lock has seen its record unchanged
-// for its TTL and margin; see [Info.Abandoned]. From a holder whose session is over it does,
+// for its TTL and margin, by earlier calls or by Inspect, or [LockOptions.FastStart] is
+// set; see [Info.Abandoned]. From a holder whose session is over it does,
 // and to find that out costs one read more.
+//
+// If the store fails three times in a row, or has not said within a TTL whether the lock
+// is free, TryAcquire fails with the last reason.
 func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	a, err := l.acquisition(opts)
 	if err != nil {
@@ -309,11 +316,17 @@ func listAll(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info,
 }
 
 // Inspect reads the lock without taking it, by one read. A lock that does not
-// exist is an Info that says so, not an error.
+// exist is an Info that says so, not an error. What it sees counts as a look of this
+// Lock: a holder that has not renewed for its TTL and margin since the first one is
+// gone, and TryAcquire takes over from it.
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {
-	_, info, err := l.look(ctx)
+	sent := clock.Now()
+	s, info, err := l.look(ctx)
 	if err != nil {
 		return info, err
+	}
+	if s.Exists {
+		l.d.step(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
 	}
 	return judged(ctx, l.st, info)
 }

@@ -54,6 +54,14 @@ type LockOptions struct {
 	// If two processes sweep at the same moment, one may delete the other's marker.
 	Sweep bool
 
+	// FastStart lets a candidate take over from a holder whose record is older than its
+	// TTL and margin and 3 s by the store's own clock, without watching it first. So a
+	// new Lock that does not wait can take over too. The guarantee for valid leases
+	// then rests on that clock as well; the one for tokens does not. Only for stores
+	// whose times are known to be right: `leasehold doctor` measures that, and a Proof
+	// must say so. A holder under a session is not affected.
+	FastStart bool
+
 	// Proof, if set, must say that the store is safe for this layout: else NewLock
 	// fails with its error and sends nothing. A report of storetest.Probe is one, as
 	// `leasehold doctor` prints it. Default: the store is trusted.
@@ -71,6 +79,10 @@ type LockOptions struct {
 	// own: one that hangs delays the others, but never a renewal or the end of
 	// a lease.
 	OnLost func(*Lease, error)
+	// OnTrouble is called when the store has failed three times in a row, whatever was
+	// asked of it, and then once a minute while that goes on, with the last error. The
+	// lock is tried for all the same, with pauses that grow from 100 ms to 4 s.
+	OnTrouble func(error)
 
 	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.
 	Logger *slog.Logger
@@ -84,11 +96,11 @@ type Proof interface {
 }
 
 // proven says why the store may not be used, if a proof is asked for.
-func (o *LockOptions) proven(st store.Store, fastStart bool) error {
+func (o *LockOptions) proven(st store.Store) error {
 	if o.Proof == nil {
 		return nil
 	}
-	if err := o.Proof.Proves(st.String(), string(o.Layout)); err != nil || !fastStart {
+	if err := o.Proof.Proves(st.String(), string(o.Layout)); err != nil || !o.FastStart {
 		return err
 	}
 	return o.Proof.Proves(st.String(), "fast start")
@@ -133,6 +145,7 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 	cfg := protocol.Config{
 		Incarnation: incarnation,
 		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
+		FastStart: o.FastStart,
 	}
 	o.Layout.configure(&cfg, o.Sweep)
 	return cfg

@@ -32,6 +32,7 @@ type reaper struct {
 	waiters map[*driver]bool
 	count   int64         // of releases, by the last heartbeat
 	news    time.Duration // when that last grew
+	trouble error         // why the store cannot be asked about the session; nil: it can
 }
 
 // A vigil is a candidate's part in a reaper.
@@ -75,8 +76,10 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 	if r == nil {
 		r = &reaper{all: all, waiters: map[*driver]bool{}}
 		at := layout.Heartbeat{Store: all.st, Key: session}
-		r.lock = heartbeat(at, all.opts, reaping)
-		r.lock.d.beats = r.beat
+		opts := *all.opts // but for what is called for the lock itself
+		opts.OnWait, opts.OnRenew, opts.OnLost, opts.OnTrouble = nil, nil, nil, nil
+		r.lock = heartbeat(at, &opts, reaping)
+		r.lock.d.beats, r.lock.d.fails = r.beat, r.fails
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(d.ctx)
 		if all.of == nil {
@@ -110,7 +113,7 @@ func (r *reaper) removeLocked() {
 
 // run waits until the session is over.
 func (r *reaper) run(ctx context.Context) {
-	for {
+	for failures := 1; ; failures++ {
 		err := r.lock.d.acquire(ctx, true, nil).err
 		switch {
 		case err == nil:
@@ -123,7 +126,7 @@ func (r *reaper) run(ctx context.Context) {
 			each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) { d.step(protocol.Cancel{Err: err}) })
 		}
 		select {
-		case <-time.After(protocol.Renewal(r.all.opts.TTL)):
+		case <-time.After(protocol.Pause(failures, nil)):
 		case <-ctx.Done():
 			return
 		}
@@ -146,10 +149,12 @@ func (r *reaper) who(condition func(*driver) bool) (waiters []*driver) {
 // for such a lock look at it.
 func (r *reaper) beat(record protocol.Record) {
 	f := record.Freed
+	r.all.mu.Lock()
+	r.trouble = nil
 	if f == nil {
+		r.all.mu.Unlock()
 		return
 	}
-	r.all.mu.Lock()
 	missed := f.Count - r.count
 	if missed > 0 {
 		r.count, r.news = f.Count, clock.Now()
@@ -162,6 +167,26 @@ func (r *reaper) beat(record protocol.Record) {
 	go each(r.who(func(d *driver) bool {
 		return missed > int64(len(f.Last)) || slices.Contains(last, mark(d.lock.key))
 	}), func(d *driver, _ bool) { d.step(protocol.Nudge{}) })
+}
+
+// fails takes in that the store does not say whether the session goes on. Those who wait
+// for its end send nothing themselves, so it is theirs to hear.
+func (r *reaper) fails(err error) {
+	r.all.mu.Lock()
+	r.trouble = err
+	r.all.mu.Unlock()
+	go each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) {
+		d.enter()
+		defer d.leave()
+		d.troubled(err)
+	})
+}
+
+// failing is why it is not known whether the session goes on, or nil.
+func (r *reaper) failing() error {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
+	return r.trouble
 }
 
 // over tells the waiters that the session is over.

@@ -94,7 +94,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	if err = errors.Join(o.encodable(), o.proven(st, false)); err != nil {
+	if err = errors.Join(o.encodable(), o.proven(st)); err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -406,7 +406,7 @@ func (d *driver) judge(ctx context.Context, cancel context.CancelFunc, r protoco
 	case s.Exists && s.Record.Held:
 		held := d.describe(r)
 		held.Abandoned = describe(r.Session, s).Abandoned
-		d.answer(result{err: &HeldError{held}})
+		d.answer(result{err: &HeldError{Info: held}})
 	case d.session != nil && d.session.Err() != nil:
 		d.answer(result{err: d.session.Err()})
 	default:

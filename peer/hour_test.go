@@ -55,7 +55,7 @@ func TestHour(t *testing.T) {
 				if counts.Get != 0 || counts.Put < 719 || counts.Put > 721 || requests != int64(counts.Put) || asked != 0 {
 					t.Errorf("the leader made %+v, %d requests by its own count", counts, requests)
 				}
-			case counts.Get+counts.Put+counts.List+counts.Delete != 0 || requests != 0:
+			case counts.Get < 59 || counts.Get > 61 || counts.Put+counts.List+counts.Delete != 0 || requests != int64(counts.Get): // a look in four TTLs
 				t.Errorf("follower %d made %+v, %d requests by its own count", i, counts, requests)
 			case asked < 479 || asked > 481: // one for each half of a TTL
 				t.Errorf("follower %d asked %d times", i, asked)

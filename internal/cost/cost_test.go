@@ -79,7 +79,7 @@ func TestAlternatives(t *testing.T) {
 	p.Changes = 1
 	want := map[string]float64{
 		"leasehold --mode store":             3.05,
-		"leasehold --mode peer":              2.63,
+		"leasehold --mode peer":              2.66, // 525,600 PUT, 87,600 GET
 		"leasehold --mode wait":              3.05,
 		"leasehold --mode session":           8.31, // 3 × 525,600 PUT, 1,051,200 GET, 30 changes
 		"lock by If-Match, published 2025":   3.05, // 525,600 PUT, 1,051,200 GET

@@ -5,9 +5,13 @@ import "github.com/leasehold/leasehold/internal/protocol"
 // follows is what one follower or waiter asks in a month of a holder that stays.
 func (p Plan) follows() Requests {
 	b, renewal := budgets[p.Layout], protocol.Renewal(p.TTL)
+	several := b.news
+	if b.renewals > 0 { // then each was an object of its own
+		several = b.jump
+	}
 	switch {
-	case p.Mode == Peer:
-		return Requests{} // the leader answers
+	case p.Mode == Peer: // the leader answers, and its word alone counts for so long
+		return several.Times(float64(Month) / float64(protocol.Trusted*p.TTL))
 	case p.Mode == Session:
 		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
 	case p.Mode == Store && p.Infrequent == 0:
@@ -18,10 +22,6 @@ func (p Plan) follows() Requests {
 		every = p.Infrequent
 	}
 	none, one, more := shares(float64(every) / float64(renewal))
-	several := b.news
-	if b.renewals > 0 { // then each was an object of its own
-		several = b.jump
-	}
 	each := b.look.Times(none).Plus(b.news.Times(one)).Plus(several.Times(more))
 	return each.Times(float64(Month) / float64(every))
 }

@@ -1,16 +1,14 @@
 package protocol
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 	if ev.Err != nil {
 		c.writeFailed(ev, now, out)
 		return
 	}
-	c.contacted, c.readErrs, c.writeErrs = true, 0, 0
+	c.trouble.looked()
+	c.trouble.progress()
 	c.sent.record.Epoch = ev.Epoch
 	switch c.answered {
 	case releasing:
@@ -28,10 +26,8 @@ func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 // must tell (rule A6). That holds for a refusal too: an earlier attempt of our
 // own, or the same request delivered twice, may be what it collided with.
 func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
-	c.writeErrs++
 	c.deleting = c.deleting && !ev.Void
-	c.obs.fresh = false
-	c.due = now.Clock
+	c.tryFailed(ev.Err, now, out)
 	if !ev.Fatal {
 		return
 	}
@@ -57,7 +53,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 		c.unread(ev, now, out)
 		return
 	}
-	c.contacted, c.readErrs = true, 0
+	c.trouble.looked()
 	c.due = now.Clock
 	c.pace.before, c.pace.looked = c.pace.looked, now.Clock
 	switch ev.Shown {
@@ -80,15 +76,11 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 
 // unread: the store did not answer. Try again soon, and then less and less often.
 func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
-	c.readErrs++
-	limit := c.cfg.TTL / 6
 	if c.phase == clear {
-		limit = max(Renewal(c.cfg.TTL), time.Second)
 		out.add(Unreadable{ev.Err})
 	}
-	c.due = now.Clock + c.retryDelay(c.readErrs, limit)
-	tired := c.readErrs >= firstContact && (!c.contacted || c.want == atOnce)
-	if c.phase == clear && c.want != nothing && (ev.Fatal || tired) {
+	c.lookFailed(ev.Err, now, out)
+	if c.phase == clear && c.want != nothing && (ev.Fatal || c.tired()) {
 		c.fail(ev.Err, now, out)
 	}
 	if c.phase == freeing && ev.Fatal {
@@ -102,7 +94,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 // the same condition can settle it (rule A6).
 func (c *Candidate) same(now Now) {
 	c.obs.fresh, c.talk.stale = true, false
-	c.due = now.Clock + c.retryDelay(c.writeErrs-1, c.cfg.TTL/6)
+	c.due = now.Clock
 }
 
 func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
@@ -116,11 +108,10 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		return
 	}
 	c.settle(ev.Version, ev.Record)
-	c.observe(ev.Record, ev.Version, now.Clock)
-	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
-		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
+	if c.advances(ev.Record) {
+		c.trouble.progress()
 	}
-	c.writeErrs = 0
+	c.sight(ev, now)
 	switch {
 	case c.phase != held:
 	case !ev.Record.Held && c.cfg.Tokenless:
@@ -130,12 +121,33 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	}
 }
 
+// sight takes in a version that an answer has shown for the first time.
+func (c *Candidate) sight(ev ReadDone, now Now) {
+	c.observe(ev.Record, ev.Version, now.Clock)
+	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
+		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
+	}
+}
+
+// sighted takes in what somebody else's look has shown, so that the wait for a holder
+// that is gone counts from then (rule A5). It never makes the candidate act, and it is
+// ignored where the candidate may know better: while it does something, where it has
+// looked itself since, and for a record of its own.
+func (c *Candidate) sighted(ev Sighted, now Now) {
+	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
+	idle := c.phase == clear && c.busy == none && c.want == nothing && !c.passed && !c.unsettled()
+	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.mine(seen.Record) {
+		c.sight(seen, now)
+	}
+}
+
 // foreign: there is something that we do not understand. We leave it alone.
 func (c *Candidate) foreign(err error, now Now, out *actions) {
 	if c.phase == clear || c.phase == freeing {
 		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
 	}
-	c.attempts = nil    // what they were conditional on is gone
+	c.attempts = nil // what they were conditional on is gone
+	c.left = c.obs.version
 	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
 	switch {
 	case c.phase == held:
@@ -146,7 +158,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 		c.fail(err, now, out)
 	case c.watching:
 		out.add(Unreadable{err})
-		c.due = now.Clock + Renewal(c.cfg.TTL)
+		c.due = now.Clock + min(Renewal(c.cfg.TTL), MaxPause)
 	}
 }
 
@@ -154,7 +166,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 // t0, however long ago that was (rules A4 and A6). The others can no longer land.
 func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	c.attempts = nil
-	c.writeErrs = 0
+	c.trouble.progress()
 	c.observe(a.record, v, now.Clock)
 	if c.phase == lost || c.phase == freeing {
 		return // the record is ours, to be freed; the lease is over
@@ -172,14 +184,14 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	case c.want == nothing:
 		c.orphan = true
 		c.startFreeing(now)
-	case late && c.slow >= firstContact:
+	case late && c.trouble.slow >= enoughTries:
 		c.fail(ErrSlowStore, now, out)
 		c.orphan = true
 		c.startFreeing(now)
 	case late:
 		// Too little is left of it to begin work. It was never handed out, so
 		// it may be replaced at once, by an acquisition of its own (rule A3).
-		c.slow++
+		c.trouble.slow++
 		c.due = now.Clock
 	default:
 		c.phase, c.want = held, nothing

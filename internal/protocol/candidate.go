@@ -57,7 +57,8 @@ type Config struct {
 	// Peers makes a follower ask the leader itself, where its record has an
 	// address, and the store only when it does not answer.
 	Peers bool
-	// Retries are the pauses after failures in a row. Nil: DefaultRetries.
+	// Retries are the pauses after failures in a row, as far as Pause allows them.
+	// Nil: DefaultRetries.
 	Retries []time.Duration
 }
 
@@ -73,6 +74,7 @@ var (
 	ErrTooLate   = errors.New("too little was left of the lease to delete its object, which is left to expire")
 	ErrUsed      = errors.New("an object of that name exists already")
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
+	ErrNoAnswer  = errors.New("the store did not say within the TTL whether the lock is free")
 )
 
 // phase is what a candidate has to do with the lock.
@@ -109,16 +111,16 @@ const (
 )
 
 // attempt is a write that has landed, or may land, or may yet land. What the
-// record shows later decides which (rule A6).
+// record shows later decides which (rule A6). Where there are many they are kept
+// together, as the range of their numbers with the first one's time: see remember.
 type attempt struct {
-	writeID string
-	expect  Version
-	record  Record
-	t0      time.Duration // the clock before the first byte (rule A4)
+	first, last uint64 // the numbers in their write IDs
+	expect      Version
+	record      Record        // the first one's
+	t0          time.Duration // the clock before its first byte (rule A4)
 }
 
-// maxAttempts bounds the memory of attempts. To forget one is always safe: if it
-// lands after all, it is taken for a rival's.
+// maxAttempts bounds the memory of attempts.
 const maxAttempts = 8
 
 // observation is what the candidate knows of the object. While it holds a lease,
@@ -133,6 +135,7 @@ type observation struct {
 	overdue  bool          // Overdue has told of this version
 	top      int64         // the largest token ever seen
 	base     int64         // where there is no object, the store's time in milliseconds
+	own      uint64        // the largest number of a record of our own ever seen
 }
 
 // A Candidate is one competitor for one lock: its whole memory and all its
@@ -152,6 +155,7 @@ type Candidate struct {
 	lease    Record        // the lease held, or held last
 	deadline time.Duration // it is valid before this
 	passed   bool          // it is over, and its record stands until the next user claims
+	left     Version       // a record of our own that could not be freed
 	streak   streak
 	deleting bool          // its object may be on its way to be deleted
 	orphan   bool          // the lease came after its user had gone
@@ -168,10 +172,7 @@ type Candidate struct {
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
 	told      Record        // the holder that Waiting told of
-	contacted bool          // the store has answered in this acquisition
-	readErrs  int           // in a row
-	writeErrs int           // in a row
-	slow      int           // claims in a row that came too late to be used
+	trouble   trouble       // with the store
 	seq       uint64
 	rng       uint64
 }
@@ -216,7 +217,7 @@ func (c *Candidate) Busy() bool { return c.busy != none }
 // Settled reports that no write of the candidate is under way, or may yet land, that
 // somebody would have to free.
 func (c *Candidate) Settled() bool {
-	return c.phase == clear && c.want == nothing && len(c.attempts) == 0 && (c.busy == none || c.busy == reading)
+	return c.phase == clear && c.want == nothing && !c.unsettled() && (c.busy == none || c.busy == reading)
 }
 
 // Wake is the reading of the clock at which the driver must pass in a Tick, and
@@ -232,20 +233,52 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 	if c.phase == held {
 		wake = min(wake, c.deadline)
 	}
+	if c.want == atOnce || c.settling() {
+		wake = min(wake, c.until)
+	}
 	return wake, wake != math.MaxInt64
 }
 
 // wanting reports that the candidate, holding nothing, has something to do: get
 // the lock, settle a claim that nobody waits for any more, or watch.
 func (c *Candidate) wanting() bool {
-	return c.phase == clear && (c.want != nothing || len(c.attempts) > 0 || c.watching)
+	return c.phase == clear && (c.want != nothing || c.unsettled() || c.watching)
+}
+
+// unsettled reports that a claim of ours that nobody wants may land yet, or has landed.
+func (c *Candidate) unsettled() bool { return len(c.attempts) > 0 || c.stray() }
+
+// settling reports that there is time until c.until to find out what became of what nobody
+// waits for, and that no request is under way.
+func (c *Candidate) settling() bool {
+	return c.busy == none && (c.phase == freeing || c.phase == clear && c.want == nothing && len(c.attempts) > 0)
+}
+
+// stray reports that the object is a record of our own that nobody wants, and that no
+// claim is on its way to replace. It must be freed wherever it comes from: under a session
+// it would stand for as long as that lasts (rule D6), and without one others would wait
+// out a holder that there is not.
+func (c *Candidate) stray() bool {
+	r := c.obs.record
+	return c.phase == clear && c.want == nothing && len(c.attempts) == 0 && !c.passed && c.obs.held() && c.obs.version != c.left &&
+		c.mine(r) && (r.Session == "" || r.Session != c.over && r.Session != c.ended)
 }
 
 // mine reports that a record was written by this candidate. That is never
 // ownership (rule A9): it says that nobody else relies on the record.
 func (c *Candidate) mine(r Record) bool {
-	seq, ours := strings.CutPrefix(r.WriteID, c.cfg.Incarnation)
-	return ours && strings.HasPrefix(seq, ".")
+	_, ours := c.number(r)
+	return ours
+}
+
+// number is the number in the record's write ID, if this candidate made that.
+func (c *Candidate) number(r Record) (n uint64, ours bool) {
+	text, ours := strings.CutPrefix(r.WriteID, c.cfg.Incarnation+".")
+	if !ours {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil
 }
 
 // writeID makes the name of the next attempt to write (rule A2).
@@ -267,22 +300,55 @@ func (c *Candidate) jitter(d time.Duration) time.Duration {
 	return time.Duration(z % uint64(d))
 }
 
-// remember keeps an attempt that may land.
-func (c *Candidate) remember(a attempt) {
+// remember keeps an attempt that may land. None is forgotten, because under a session
+// one that lands unnoticed is held for as long as the session lives (rule D6). Where
+// there are too many, the two oldest become one range, which counts from the first
+// one's t0: that is earlier than any other's, so what lands is believed for too short a
+// time and never for too long (rule A4).
+func (c *Candidate) remember(a attempt, out *actions) {
 	if len(c.attempts) == maxAttempts {
-		c.attempts = slices.Delete(c.attempts, 0, 1)
+		c.merge(out)
 	}
 	c.attempts = append(c.attempts, a)
 }
 
-// landed finds the attempt that wrote r, if it is remembered.
+func (c *Candidate) merge(out *actions) {
+	for i, a := range c.attempts {
+		for j := i + 1; j < len(c.attempts); j++ {
+			if b := c.attempts[j]; a.expect == b.expect && a.record.Session == b.record.Session {
+				c.attempts[i].last = b.last
+				c.attempts = slices.Delete(c.attempts, j, j+1)
+				return
+			}
+		}
+	}
+	// All of different sessions: only the end of one makes its claim harmless.
+	if session := c.attempts[0].record.Session; session != "" {
+		out.add(Orphaned{session})
+	}
+	c.attempts = slices.Delete(c.attempts, 0, 1)
+}
+
+// landed finds the attempt that wrote r.
 func (c *Candidate) landed(r Record) (attempt, bool) {
 	for _, a := range c.attempts {
-		if a.writeID == r.WriteID && r.Held {
+		if r.Held && c.wrote(a, r) {
+			if a.first < a.last {
+				a.record = r
+			}
 			return a, true
 		}
 	}
 	return attempt{}, false
+}
+
+// wrote reports that r is what one of these attempts has written.
+func (c *Candidate) wrote(a attempt, r Record) bool {
+	n, ours := c.number(r)
+	if a.first < a.last && a.record.Session != r.Session {
+		return false // ranges of different sessions may overlap
+	}
+	return ours && a.first <= n && n <= a.last
 }
 
 // settle forgets the attempts that can no longer land, because the version that
@@ -290,7 +356,7 @@ func (c *Candidate) landed(r Record) (attempt, bool) {
 //
 // A claim may be two writes, of which only the first has landed, as r: then the second may yet.
 func (c *Candidate) settle(current Version, r Record) {
-	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current && a.writeID != r.WriteID })
+	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current && !c.wrote(a, r) })
 }
 
 // observe takes in a version that was not known. The time until the lock may be
@@ -303,6 +369,9 @@ func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	lookedOn := c.told.WriteID != "" && c.told.SameLease(c.obs.record)
 	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
 	c.obs.top = max(c.obs.top, r.Token, r.Epoch)
+	if n, ours := c.number(r); ours {
+		c.obs.own = max(c.obs.own, n)
+	}
 	c.news = true
 	if !c.mine(r) {
 		c.streak.rested = false

@@ -242,32 +242,29 @@ func TestSmallestInterval(t *testing.T) {
 	}
 }
 
-// TestForgetting: nine attempts later the first is forgotten. If it lands after all, it is
-// as good as a rival's: its record is claimed over, with a new token, and not adopted.
-func TestForgetting(t *testing.T) {
+// TestNoAttemptIsForgotten: whichever of many attempts lands is known for one's own, and the
+// lease counts from its sending, or from an earlier one. It used to be forgotten when eight
+// others had been sent, and under a session nobody freed it then.
+func TestNoAttemptIsForgotten(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		lands  int // of the nine
-		adopts bool
-	}{{0, false}, {1, true}, {8, true}} {
+	const attempts = 30
+	for lands := range attempts {
 		p := newPlayer(protocol.Config{TTL: time.Hour})
 		p.step(0, protocol.Acquire{Wait: true})
 		p.step(1, freed)
-		wrote := []protocol.Record{p.wrote(t)}
+		wrote, sent := []protocol.Record{p.wrote(t)}, []time.Duration{1}
 		at := time.Second
-		for len(wrote) < 9 {
+		for len(wrote) < attempts {
 			p.step(at, protocol.WriteDone{Err: errors.New("time-out")})
 			p.step(at, protocol.ReadDone{Shown: protocol.Same})
-			if wake, ok := p.c.Wake(); ok { // else it is sent again at once
-				at = wake
-				p.step(at, protocol.Tick{})
-			}
-			wrote = append(wrote, p.wrote(t))
+			at, _ = p.c.Wake()
+			p.step(at, protocol.Tick{})
+			wrote, sent = append(wrote, p.wrote(t)), append(sent, at)
 		}
 		p.step(at, protocol.WriteDone{Err: errors.New("time-out")})
-		p.step(at, protocol.ReadDone{Shown: protocol.Found, Version: "v2", Record: wrote[c.lands]})
-		if held := p.c.Valid(at); held != c.adopts {
-			t.Errorf("attempt %d of 9 has landed; it is adopted: %t, want %t: %v", c.lands+1, held, c.adopts, p.last)
+		p.step(at, protocol.ReadDone{Shown: protocol.Found, Version: "v2", Record: wrote[lands]})
+		if limit := sent[lands] + protocol.Validity(time.Hour); !p.c.Valid(at) || p.c.Deadline() > limit {
+			t.Errorf("attempt %d has landed: valid %t, until %v, want until %v at most: %v", lands+1, p.c.Valid(at), p.c.Deadline(), limit, p.last)
 		}
 	}
 }

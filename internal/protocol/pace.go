@@ -49,8 +49,8 @@ func (c *Candidate) wait(now Now, out *actions) {
 		// Its session tells when it is worth a look.
 		c.due = c.obs.takeable
 		return
-	case now.Clock < c.talk.quiet:
-		c.due, c.obs.fresh = c.talk.quiet, false
+	case now.Clock < c.quiet():
+		c.due, c.obs.fresh = c.quiet(), false
 		return // however soon the lock may be taken
 	case !c.cfg.Follow && c.want != nothing:
 		c.due = now.Clock + c.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))

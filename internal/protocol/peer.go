@@ -38,6 +38,11 @@ type talk struct {
 	heir   bool          // it said that we go first
 }
 
+// Trusted is for how many TTLs a leader's word alone may keep a follower from the store. A
+// peer with a valid certificate may lie, and a follower that never looked would wait for it
+// for ever; one look in four TTLs is a twelfth of what following the store costs.
+const Trusted = 4
+
 // peerTries is how many questions in a row may fail before the store is asked.
 const peerTries = 3
 
@@ -124,7 +129,7 @@ func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 func (c *Candidate) unheard(now Now) {
 	t, r := &c.talk, c.obs.record
 	t.fails++
-	t.due = now.Clock + c.retryDelay(t.fails, r.TTL/6)
+	t.due = now.Clock + min(Pause(t.fails, c.cfg.Retries), max(r.TTL/6, minPause))
 	if t.fails >= peerTries {
 		c.distrust(c.jitter(c.frequent(r)), now)
 	}
@@ -146,6 +151,11 @@ func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	c.due = now.Clock + pause
 }
 
+// quiet is until when no look is needed, by the leader's word.
+func (c *Candidate) quiet() time.Duration {
+	return min(c.talk.quiet, c.pace.looked+Trusted*c.obs.record.TTL)
+}
+
 // trust puts off the next look for as long as the leader's lease lasts by its own
 // word, and plans the next question. That is at once if the leader kept this one,
 // so that it can tell of its end; and it need not be believed that it does.
@@ -163,6 +173,6 @@ func (c *Candidate) trust(w Word, now Now) {
 	}
 	t.known = w.Version
 	if c.busy == none {
-		c.due = t.quiet
+		c.due = c.quiet()
 	}
 }

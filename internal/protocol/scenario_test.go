@@ -261,6 +261,10 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", protocol.ErrForeign)}
 	case "found": // VERSION #NUMBER | VERSION held|free by NAME token N ttl D
 		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args), Age: s.age}
+	case "sighted": // as found, and when it was sent
+		i := slices.Index(args, "sent")
+		seen := protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args[:i])}
+		return protocol.Sighted{Answer: seen, Sent: s.duration(args[i+1])}
 	case "age": // of the records found from now on, by the store's clock
 		s.age = s.duration(args[0])
 		return protocol.Tick{}
@@ -397,6 +401,8 @@ func (s *script) show(action protocol.Action) string {
 		return "granted"
 	case protocol.Renewed:
 		return "renewed"
+	case protocol.Troubled:
+		return "troubled: " + a.Err.Error()
 	case protocol.Refused:
 		return fmt.Sprintf("refused: held by %s, token %d", a.Record.Holder, a.Record.Token)
 	case protocol.Waiting:

@@ -137,6 +137,7 @@ func Resume(cfg Config, rest *Rest) *Candidate {
 	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
 	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
+	c.obs.own, _ = c.number(r)
 	return c
 }
 

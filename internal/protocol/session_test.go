@@ -71,7 +71,7 @@ func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 	t.Helper()
 	c := protocol.New(cfg)
 	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: protocol.Record{
-		Held: true, Token: 41, Epoch: 43, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
+		Held: true, Token: 29, Epoch: 30, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
 	}}
 	c.Step(protocol.Acquire{}, at(0))
 	c.Step(seen, at(0)) // refused, and random numbers were drawn
@@ -82,6 +82,7 @@ func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 			t.Fatal("a candidate that acquires can rest")
 		}
 		seen.Version = protocol.Version(fmt.Sprint("v", n))
+		seen.Record.Epoch++ // of a rival that was faster
 		c.Step(seen, at(time.Second))
 		if n < 12 {
 			c.Step(protocol.WriteDone{Err: protocol.ErrTaken}, at(time.Second))

@@ -77,6 +77,11 @@ type (
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
+	// Sighted: somebody else's look, which was sent at that time, had this answer.
+	Sighted struct {
+		Answer ReadDone
+		Sent   time.Duration
+	}
 	// Heard is the answer to an Ask that no Hush has ended.
 	Heard struct {
 		Word Word
@@ -102,6 +107,7 @@ func (Outlived) event()    {}
 func (Nudge) event()       {}
 func (Hurry) event()       {}
 func (Retune) event()      {}
+func (Sighted) event()     {}
 func (Heard) event()       {}
 func (Tick) event()        {}
 
@@ -141,6 +147,9 @@ type (
 	Granted struct{}
 	// Renewed: the lease's deadline has moved.
 	Renewed struct{}
+	// Troubled: the store has failed for the third time in a row, or has gone on to
+	// fail for a minute since that was told.
+	Troubled struct{ Err error }
 	// Refused: the lock is another's, and the user did not want to wait.
 	Refused struct{ Record Record }
 	// Failed: the acquisition ended without the lock.
@@ -182,6 +191,7 @@ func (Read) action()       {}
 func (Write) action()      {}
 func (Granted) action()    {}
 func (Renewed) action()    {}
+func (Troubled) action()   {}
 func (Refused) action()    {}
 func (Failed) action()     {}
 func (Waiting) action()    {}
@@ -219,6 +229,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		// told "no longer" must not be told "again".
 		c.lose(ErrExpired, &out)
 	}
+	c.tooLong(now, &out)
 	switch ev := ev.(type) {
 	case Acquire:
 		c.acquire(ev, now)
@@ -260,6 +271,8 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.hurry(now)
 	case Retune:
 		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
+	case Sighted:
+		c.sighted(ev, now)
 	case Heard:
 		c.heard(ev, now, &out)
 	case Tick:
@@ -303,7 +316,8 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.cfg.Numbered && now.Clock-max(c.obs.first, c.pace.looked) > recent {
 		c.obs.fresh = false // the next number may have been used and collected since
 	}
-	c.contacted, c.readErrs, c.writeErrs, c.slow = false, 0, 0, 0
+	c.trouble.forget()
+	c.until = now.Clock + c.cfg.TTL // if it does not wait
 	c.told, c.due, c.pace.poll, c.passed, c.again = Record{}, 0, 0, false, false
 	if s := &c.streak; ev.Wait && s.on && s.over(c.rest()) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
@@ -355,7 +369,8 @@ func (c *Candidate) startFreeing(now Now) {
 	c.attempts = nil
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
-	c.readErrs, c.writeErrs, c.deleting = 0, 0, false
+	c.trouble.forget()
+	c.deleting = false
 }
 
 func (c *Candidate) lose(cause error, out *actions) {
@@ -365,8 +380,12 @@ func (c *Candidate) lose(cause error, out *actions) {
 
 // advance does what is due, if no request is under way.
 func (c *Candidate) advance(now Now, out *actions) {
-	if c.busy != none || now.Clock < c.due {
+	if c.busy != none || now.Clock < c.due && !(c.settling() && now.Clock >= c.until) {
 		return
+	}
+	if c.stray() {
+		c.orphan = true
+		c.startFreeing(now)
 	}
 	switch {
 	case c.phase == held:
@@ -386,7 +405,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.abandon(out)
 		c.attempts = nil // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
-		c.read(MaxRequest, out)
+		c.read(MaxRequest, now, out)
 	case c.want == nothing && len(c.attempts) == 0:
 		c.overdue(now, out)
 		c.wait(now, out)
@@ -397,9 +416,13 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.fail(ErrAbsent, now, out)
 	case c.obs.version != "" && c.cfg.Fresh:
 		c.fail(ErrUsed, now, out)
+	case c.tired():
+		c.fail(c.trouble.err, now, out)
 	case now.Clock >= c.obs.takeable && !c.stuck():
 		c.overdue(now, out)
-		c.claim(now, out)
+		if !c.resting(now) {
+			c.claim(now, out)
+		}
 	case c.want == atOnce && c.obs.version == "":
 		c.fail(ErrVanished, now, out)
 	case c.want == atOnce:
@@ -425,7 +448,10 @@ func (c *Candidate) overdue(now Now, out *actions) {
 	}
 }
 
-func (c *Candidate) read(timeout time.Duration, out *actions) {
+func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
+	if c.due = c.trouble.lookAt; now.Clock < c.due {
+		return
+	}
 	c.busy = reading
 	unless := c.obs.version
 	if c.cfg.Numbered && c.obs.held() && c.obs.record.Session != "" {
@@ -458,7 +484,10 @@ func (c *Candidate) keep(now Now, out *actions) {
 		return
 	}
 	if !c.obs.fresh {
-		c.read(min(MaxRequest, c.cfg.TTL/6, left), out)
+		c.read(min(MaxRequest, c.cfg.TTL/6, left), now, out)
+		return
+	}
+	if c.resting(now) {
 		return
 	}
 	r := c.record(now)
@@ -476,7 +505,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.abandon(out)
 		c.released(ErrUnsettled, out)
 	case !c.obs.fresh:
-		c.read(MaxRequest, out)
+		c.read(MaxRequest, now, out)
 	case !c.obs.held() || !c.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
 	case c.obs.record.Session != "" && (c.obs.record.Session == c.over || c.obs.record.Session == c.ended):
@@ -490,6 +519,7 @@ func (c *Candidate) free(now Now, out *actions) {
 			c.obs.takeable = max(c.obs.takeable, c.deadline)
 		}
 		c.released(ErrTooLate, out)
+	case c.resting(now):
 	default:
 		r := c.obs.record
 		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writeID(), now.Wall, now.Wall
@@ -503,7 +533,10 @@ func (c *Candidate) free(now Now, out *actions) {
 }
 
 func (c *Candidate) released(err error, out *actions) {
-	c.phase, c.due = clear, 0
+	c.phase, c.due, c.left = clear, 0, ""
+	if err != nil {
+		c.left = c.obs.version
+	}
 	if !c.orphan {
 		out.add(Released{err})
 	}
@@ -522,9 +555,9 @@ func (c *Candidate) record(now Now) Record {
 func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
-	c.sent = attempt{writeID: w.Record.WriteID, expect: w.Expect, record: w.Record, t0: now.Clock}
+	c.sent = attempt{first: c.seq, last: c.seq, expect: w.Expect, record: w.Record, t0: now.Clock}
 	if kind != releasing && kind != reaping { // a free record needs no owner
-		c.remember(c.sent)
+		c.remember(c.sent, out)
 	}
 	c.busy = kind
 	out.add(w)

@@ -56,29 +56,49 @@ const (
 	// to be deleted: its inverse.
 	enoughLeft = 4
 
-	// firstContact is how many reads may fail before the first one that
-	// succeeds; then an acquisition ends with the store's error. Later outages
-	// are waited out.
-	firstContact = 3
+	// enoughTries is how many failures in a row are told: an acquisition that does
+	// not wait ends with the last one, and others go on and say so.
+	enoughTries = 3
+
+	// reminder is how often trouble that goes on is told again.
+	reminder = time.Minute
+)
+
+// The bounds of every pause before another try. The first keeps a store that refuses
+// everything from being flooded; the second keeps a lock from standing idle for long
+// after the store has come back, whatever the TTL.
+const (
+	minPause = 50 * time.Millisecond
+	MaxPause = 4 * time.Second
 )
 
 // DefaultRetries are the pauses after the first failures in a row.
 var DefaultRetries = []time.Duration{100 * time.Millisecond, time.Second}
 
-// retryDelay is the pause after the n-th failure in a row: those of the
-// configuration first, then the last one doubled each time. No pause is longer
-// than limit.
-func (c *Candidate) retryDelay(n int, limit time.Duration) time.Duration {
-	retries := c.cfg.Retries
+// Pause is how long to wait before another try after the n-th failure in a row. All
+// code of leasehold that tries again asks it. The pauses are those of retries, or else
+// of DefaultRetries, and after these the last one doubled each time; but none is
+// shorter than 50 ms doubled n-1 times, and none is longer than MaxPause.
+func Pause(n int, retries []time.Duration) time.Duration {
+	if n <= 0 {
+		return 0
+	}
 	if len(retries) == 0 {
 		retries = DefaultRetries
 	}
-	switch {
-	case n <= 0:
-		return 0
-	case n <= len(retries):
-		return min(retries[n-1], limit)
+	pause := retries[min(n, len(retries))-1] << min(max(n-len(retries), 0), 16)
+	return min(max(pause, minPause<<min(n-1, 16)), MaxPause)
+}
+
+// retryDelay is the pause after the n-th failure in a row. Who holds a lease has only so
+// much time to renew it, so there it is at most a sixth of the TTL; and the others
+// need not be slower than a lease of theirs would be renewed. They spread, so that
+// many who have failed at one moment do not come back at one moment.
+func (c *Candidate) retryDelay(n int) time.Duration {
+	pause := Pause(n, c.cfg.Retries)
+	if c.phase != clear {
+		return min(pause, max(c.cfg.TTL/6, minPause))
 	}
-	last := max(retries[len(retries)-1], 10*time.Millisecond)
-	return min(last<<min(n-len(retries), 16), limit)
+	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
+	return pause + c.jitter(pause/4)
 }

@@ -1,0 +1,98 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+)
+
+// trouble is what a candidate knows of a store that does not do what it is asked. A try is
+// a write and the looks that tell what became of it. After a failure there is always a
+// pause before the next try, whatever the answer was and whatever made the next one
+// due, so requests are bounded under every failure that lasts: see Pause.
+type trouble struct {
+	reads  int           // failed looks, in a row
+	writes int           // failed writes, in a row
+	slow   int           // claims in a row that came too late to be used
+	lookAt time.Duration // no look is sent before this
+	tryAt  time.Duration // and no write
+	err    error         // why the last try failed; nil: none has since the last success
+	told   time.Duration // Troubled is not sent again before this
+}
+
+// forget begins anew: what the user asks for next need not wait for what failed before.
+func (t *trouble) forget() { *t = trouble{told: t.told} }
+
+// looked takes in that a look was answered.
+func (t *trouble) looked() {
+	if t.reads, t.lookAt = 0, 0; t.writes == 0 {
+		t.err = nil
+	}
+}
+
+// progress takes in that a write has landed, or that a rival's has: then the store works.
+func (t *trouble) progress() { t.writes, t.tryAt, t.err = 0, 0, nil }
+
+// advances reports that a record that is new tells of a write that was not known to have
+// landed: then the store works, and what follows is no repetition. A store that names the
+// same record anew each time does not.
+func (c *Candidate) advances(r Record) bool {
+	if n, ours := c.number(r); ours {
+		return n > c.obs.own
+	}
+	return max(r.Token, r.Epoch) > c.obs.top || c.cfg.Tokenless && r.Held
+}
+
+// lookFailed takes in that a look failed.
+func (c *Candidate) lookFailed(err error, now Now, out *actions) {
+	c.trouble.reads++
+	c.trouble.lookAt = now.Clock + c.retryDelay(c.trouble.reads)
+	c.due = c.trouble.lookAt
+	c.troubled(c.trouble.reads, err, now, out)
+}
+
+// tryFailed takes in that a write failed. What became of it is looked at without a pause.
+func (c *Candidate) tryFailed(err error, now Now, out *actions) {
+	c.trouble.writes++
+	c.trouble.tryAt = now.Clock + c.retryDelay(c.trouble.writes)
+	c.obs.fresh = false
+	c.due = now.Clock
+	c.troubled(c.trouble.writes, err, now, out)
+}
+
+// troubled tells of the n-th failure in a row, the third time and then once a minute.
+func (c *Candidate) troubled(n int, err error, now Now, out *actions) {
+	c.trouble.err = err
+	if n >= enoughTries && now.Clock >= c.trouble.told {
+		c.trouble.told = now.Clock + reminder
+		out.add(Troubled{err})
+	}
+}
+
+// resting reports that no write may be sent yet, and plans the next step for then.
+func (c *Candidate) resting(now Now) bool {
+	if now.Clock >= c.trouble.tryAt {
+		return false
+	}
+	c.due = c.trouble.tryAt
+	return true
+}
+
+// tired reports that an acquisition that does not wait has failed often enough.
+func (c *Candidate) tired() bool {
+	return c.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
+}
+
+// Trouble is why the last try failed, and nil if none has failed since the last success.
+func (c *Candidate) Trouble() error { return c.trouble.err }
+
+// tooLong ends an acquisition that does not wait and has had no answer for a TTL.
+func (c *Candidate) tooLong(now Now, out *actions) {
+	if c.want != atOnce || now.Clock < c.until {
+		return
+	}
+	err := error(ErrNoAnswer)
+	if c.trouble.err != nil {
+		err = fmt.Errorf("%w: %w", ErrNoAnswer, c.trouble.err)
+	}
+	c.fail(err, now, out)
+}
