@@ -284,7 +284,7 @@ func TestHistory(t *testing.T) {
 		end()
 		_ = gone.Release(t.Context())
 
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // not at the moment of a renewal
 		if _, err := lock("hand").Break(t.Context(), broken.Token()); err != nil {
 			t.Fatal(err)
 		}
