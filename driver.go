@@ -608,6 +608,9 @@ func (d *driver) heldError(cause error) error {
 		cause = fmt.Errorf("%w; the lock %v was not acquired, since the store fails: %w", cause, d.at, trouble)
 	}
 	held := &HeldError{Info: d.seen}
+	if d.session != nil && d.seen.Session == d.session.Key() {
+		held.advice = sameSession
+	}
 	if d.lease != nil { // another goroutine of this process
 		held.Info = describe(d.lock.key, layout.Snapshot{Record: d.candidate.Lease()})
 		held.advice = d.lease.advice()

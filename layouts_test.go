@@ -44,6 +44,8 @@ var essential = []func(*testing.T){
 	TestElectionBudget, TestLeaderCrashes, TestLeaderIsCutOff, TestResign, TestResignToASuccessor,
 	TestWorkThatDoesNotStop, TestObserve, TestBreak, TestList, TestHistory, TestCollect,
 	TestPeersBudget, TestPeersHandOver, TestAttend,
+	TestTroubleIsBounded, TestFinalRefusals, TestTroubleIsTold, TestTryAcquireEnds, TestBackInSeconds,
+	TestOwnLostLease, TestNewLocksTakeOver, TestInspectIsALook,
 }
 
 // here is the layout that a test runs over.

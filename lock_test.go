@@ -39,7 +39,9 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 }
 
 // newStore is an empty store behind a network that can be made bad.
-func newStore() *faultstore.Store { return faultstore.Wrap(memstore.New(), nil) }
+func newStore() *faultstore.Store { return newStoreOver(memstore.New()) }
+
+func newStoreOver(st store.Store) *faultstore.Store { return faultstore.Wrap(st, nil) }
 
 func newLock(t *testing.T, st store.Store, opts *leasehold.LockOptions) *leasehold.Lock {
 	t.Helper()

@@ -1,0 +1,231 @@
+package leasehold_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestOwnLostLease: a lease that was lost and is not released keeps its own Lock busy. The next
+// acquisition waited for that without a word, and was told that it is held by itself.
+func TestOwnLostLease(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		var log bytes.Buffer
+		lock := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		lease := acquire(t, lock)
+		st.Partition(true)
+		<-lease.Done()
+		st.Partition(false)
+		said := func() int { return strings.Count(log.String(), "call Release when its work has stopped") }
+		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), "call Release") {
+			t.Errorf("TryAcquire does not say what to do: %v", err)
+		}
+		if n := said(); n != 0 {
+			t.Errorf("it is logged %d times before a TTL has passed: %s", n, &log)
+		}
+		time.Sleep(leasehold.DefaultTTL)
+		synctest.Wait()
+		if n := said(); n != 1 {
+			t.Errorf("it is logged %d times after a TTL: %s", n, &log)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := lock.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "call Release") {
+			t.Errorf("Acquire does not say what to do: %v", err)
+		}
+		if n := said(); n != 2 {
+			t.Errorf("it is logged %d times when somebody waits for it: %s", n, &log)
+		}
+		_ = lease.Release(t.Context())
+		release(t, acquire(t, lock))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := said(); n != 2 {
+			t.Errorf("it is logged %d times, and it was released: %s", n, &log)
+		}
+	})
+}
+
+// TestOwnSession: another Lock of the same key under the same session is waited for like any
+// other, and that is logged, because it may be the caller's own. It was waited for without a word.
+func TestOwnSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s, err := leasehold.NewSession(t.Context(), st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		under := leasehold.WithSession(s)
+		lease, err := newLock(t, st, nil).Acquire(t.Context(), under)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		other := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		const advice = "under the same session"
+		if _, err := other.TryAcquire(t.Context(), under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+			t.Errorf("TryAcquire does not say what to do: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := other.Acquire(ctx, under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+			t.Errorf("Acquire does not say what to do: %v", err)
+		}
+		if n := strings.Count(log.String(), advice); n != 1 {
+			t.Errorf("it is logged %d times: %s", n, &log)
+		}
+		time.AfterFunc(time.Minute, func() { _ = lease.Release(t.Context()) })
+		got, err := other.Acquire(t.Context(), under)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, got)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNewLocksTakeOver: whoever makes a Lock for each try takes over from a holder that is gone by
+// the store's clock. Without FastStart it never did.
+func TestNewLocksTakeOver(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		gone := newStoreOver(inner)
+		lease := acquire(t, newLock(t, gone, nil))
+		gone.Partition(true)
+		<-lease.Done()
+		try := func(fast bool) error {
+			got, err := newLock(t, inner, &leasehold.LockOptions{FastStart: fast}).TryAcquire(t.Context())
+			if err != nil {
+				return err
+			}
+			return got.Release(t.Context())
+		}
+		if err := try(true); !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("before the time is over: %v", err)
+		}
+		time.Sleep(leasehold.DefaultTTL)
+		if err := try(false); !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("by a clock that it was not to trust: %v", err)
+		}
+		if err := try(true); err != nil {
+			t.Error(err)
+		}
+		_ = lease.Release(t.Context())
+	})
+}
+
+// TestInspectIsALook: the wait for a holder that is gone begins with an Inspect too.
+func TestInspectIsALook(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		gone := newStoreOver(inner)
+		lease := acquire(t, newLock(t, gone, nil))
+		lock := newLock(t, inner, nil)
+		gone.Partition(true)
+		if _, err := lock.Inspect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(leasehold.DefaultTTL * 13 / 12)
+		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("before the TTL and the margin have passed: %v", err)
+		}
+		time.Sleep(leasehold.DefaultTTL / 6)
+		if _, err := lock.Inspect(t.Context()); err != nil { // which does not begin it anew
+			t.Fatal(err)
+		}
+		got, err := lock.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Token() <= lease.Token() && here().Tokens() {
+			t.Errorf("token %v after %v", got.Token(), lease.Token())
+		}
+		release(t, got)
+		_ = lease.Release(t.Context())
+	})
+}
+
+// losing loses writes of a lock: the first one lands when it is let go, and the others never.
+type losing struct {
+	store.Store
+	key   string
+	puts  atomic.Int64
+	most  int64 // that are lost
+	lands chan struct{}
+	done  chan error
+}
+
+func (s *losing) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if key != s.key {
+		return s.Store.Put(ctx, key, body, only)
+	}
+	switch n := s.puts.Add(1); {
+	case n == 1:
+		go func() {
+			<-s.lands
+			_, err := s.Store.Put(context.WithoutCancel(ctx), key, body, only)
+			s.done <- err
+		}()
+	case n > s.most:
+		return s.Store.Put(ctx, key, body, only)
+	}
+	return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnknownOutcome}
+}
+
+// TestManyLostClaimsUnderASession: a claim that is slow, and more after it than are remembered one by
+// one; the caller gives up, and the slow one lands. It was forgotten, Settle said that nothing was
+// under way, and the lock was held for as long as the session lived.
+func TestManyLostClaimsUnderASession(t *testing.T) {
+	for _, most := range []int64{9, 20, 1000} {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			release(t, acquire(t, newLock(t, inner, nil)))
+			st := &losing{Store: inner, key: "jobs/backup", most: most, lands: make(chan struct{}), done: make(chan error)}
+			s, err := leasehold.NewSession(t.Context(), st, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock := newLock(t, st, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				for st.puts.Load() < min(most, 20) {
+					time.Sleep(time.Second)
+				}
+				cancel()
+			}()
+			if lease, err := lock.Acquire(ctx, leasehold.WithSession(s)); err == nil {
+				t.Fatalf("it was acquired: %v", lease.Token())
+			}
+			close(st.lands)
+			landed := <-st.done
+			if err := lock.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the session may be about to end
+			info, err := lock.Inspect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Held && s.Err() == nil {
+				t.Errorf("of %d claims the first one landed (%v), and the lock is held for as long as the session lives: %+v", most, landed, info)
+			}
+			_ = s.Close(t.Context())
+		})
+	}
+}
