@@ -230,12 +230,7 @@ func (e *Election) pause() time.Duration {
 }
 
 func hopeless(err error) bool {
-	for _, final := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid, store.ErrNotExist, ErrForeignObject, ErrSessionOver} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	return store.Final(err) || errors.Is(err, store.ErrNotExist) || errors.Is(err, ErrForeignObject) || errors.Is(err, ErrSessionOver)
 }
 
 // A term is one time of leading under Run.

@@ -236,15 +236,7 @@ func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) err
 // hopeless: to try again makes no sense. A session that is over can be followed by another,
 // whatever it was that ended it.
 func hopeless(err error) bool {
-	if errors.Is(err, leasehold.ErrSessionOver) {
-		return false
-	}
-	for _, final := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid, leasehold.ErrForeignObject} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	return !errors.Is(err, leasehold.ErrSessionOver) && (store.Final(err) || errors.Is(err, leasehold.ErrForeignObject))
 }
 
 // Status is what a worker knows of itself.

@@ -132,7 +132,10 @@ type Store interface {
 	// that a rival write was under way and nothing landed, Put must return
 	// ErrConflict. If the write may have landed, whatever the reason (the
 	// context ended, the connection broke, the store answered 5xx), Put must
-	// return ErrUnknownOutcome. If the context has already ended, Put must
+	// return ErrUnknownOutcome. If the store refuses the request in a way that
+	// repeating it cannot change, and nothing landed, Put must return ErrDenied,
+	// ErrNoBucket, ErrInvalid or ErrRefused, whichever fits; a caller does not
+	// try again then. If the context has already ended, Put must
 	// send nothing. A body over MaxBody must be refused with ErrTooLarge and
 	// the zero Condition with ErrInvalid, both before anything is sent.
 	// A reader must never see a part of a body.
@@ -221,6 +224,11 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrNoBucket: the bucket or directory that the store points at does not exist.
 	ErrNoBucket = errors.New("bucket does not exist")
+	// ErrRefused: the store refuses the request for good, for a reason of no other
+	// kind: it does not know such requests (501, 405), it takes this one to be
+	// malformed (400, 411), or the bucket is in another region (301). Nothing
+	// landed, and the same request is answered in the same way again.
+	ErrRefused = errors.New("refused by the store")
 	// ErrUnavailable: the store could not be reached or could not answer, and
 	// nothing landed. Also a read that failed for a reason of no other kind.
 	ErrUnavailable = errors.New("store unavailable")
@@ -234,6 +242,10 @@ type Error struct {
 	Kind  error     // one of the sentinels above
 	Cause error     // what the SDK, the file system or the context said; may be nil
 	Date  time.Time // the store's clock in the answer, if there was one and it said
+
+	// RequestID is the store's name for the request, which its operators ask for.
+	// It is empty if the store gave none, and no part of the message.
+	RequestID string
 }
 
 func (e *Error) Error() string {
@@ -249,6 +261,29 @@ func (e *Error) Unwrap() []error {
 		return []error{e.Kind}
 	}
 	return []error{e.Kind, e.Cause}
+}
+
+// Final reports that the same call would fail in the same way again until a person
+// changes something: access, the bucket, the name or the store itself. Nothing
+// landed. A caller that retries other errors should return such an error at once.
+func Final(err error) bool {
+	if errors.Is(err, ErrUnknownOutcome) {
+		return false // whatever else it is, what may have landed has to be looked for
+	}
+	for _, kind := range []error{ErrDenied, ErrNoBucket, ErrInvalid, ErrRefused} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// RequestIDOf returns the store's name for the request that err came from, or "".
+func RequestIDOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.RequestID
+	}
+	return ""
 }
 
 // DateOf returns the store's own time in the answer that err came with, or the

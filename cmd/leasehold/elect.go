@@ -136,7 +136,7 @@ func (c *candidacy) campaign(ctx context.Context) error {
 func passing(err error) bool {
 	_, final := errors.AsType[*exit](err)
 	code := codeOf(err)
-	return !final && (code == exitUnavailable || code == exitInternal) && !errors.Is(err, store.ErrNoBucket)
+	return !final && (code == exitUnavailable || code == exitInternal) && !store.Final(err)
 }
 
 // lead runs the command, and rests before the next campaign unless it is all over.

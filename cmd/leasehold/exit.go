@@ -103,7 +103,7 @@ func codeOf(err error) int {
 		return exitDenied
 	case is(store.ErrNotExist):
 		return exitAbsent
-	case is(store.ErrUnavailable, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
+	case is(store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
 		return exitUnavailable
 	}
 	return exitInternal

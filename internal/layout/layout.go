@@ -121,12 +121,6 @@ func snapshot(r protocol.Record, obj *store.Object) Snapshot {
 	return Snapshot{Exists: true, Record: r, Version: protocol.Version(obj.Version), LastModified: obj.LastModified, Date: obj.Date}
 }
 
-// Final reports that an error will be the same next time: who may not, or asks
-// what no store does, need not try again.
-func Final(err error) bool {
-	return errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrNoBucket) || errors.Is(err, store.ErrInvalid)
-}
-
 // Age is the time since the record was written, by the store's own clock, if the
 // store tells both of its times. They may contradict each other: then it is 0.
 func (s Snapshot) Age() (time.Duration, bool) {
@@ -157,7 +151,7 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	case errors.Is(err, protocol.ErrForeign):
 		return protocol.ReadDone{Shown: protocol.Foreign, Err: err}
 	case err != nil:
-		return protocol.ReadDone{Err: err, Fatal: Final(err)}
+		return protocol.ReadDone{Err: err, Fatal: store.Final(err)}
 	case !s.Exists:
 		return protocol.ReadDone{Shown: protocol.Absent, Date: s.Date}
 	}
@@ -168,5 +162,5 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 // WriteDone makes of the answer of a Write what the candidate wants to know.
 func WriteDone(s Snapshot, err error) protocol.WriteDone {
 	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)
-	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Fatal: void && Final(err)}
+	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Fatal: void && store.Final(err)}
 }

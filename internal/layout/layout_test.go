@@ -375,6 +375,36 @@ func TestLastNumber(t *testing.T) {
 	})
 }
 
+// TestFinal: an answer that a store would give to every repetition ends an attempt at
+// once. The refusal of a request that the store does not know used to be one to try again
+// after, and so a candidate tried for ever. What may have landed is never final.
+func TestFinal(t *testing.T) {
+	for _, c := range []struct {
+		kind        error
+		void, fatal bool
+	}{
+		{store.ErrDenied, true, true},
+		{store.ErrNoBucket, true, true},
+		{store.ErrInvalid, true, true},
+		{store.ErrRefused, true, true},
+		{store.ErrUnavailable, true, false},
+		{store.ErrThrottled, true, false},
+		{store.ErrConflict, true, false},
+		{store.ErrNotExist, true, false},
+		{store.ErrPrecondition, false, false},
+		{store.ErrUnknownOutcome, false, false},
+		{fmt.Errorf("%w: %w", store.ErrUnknownOutcome, store.ErrRefused), false, false},
+	} {
+		err := &store.Error{Op: "put", Key: "k", Kind: c.kind}
+		if got := layout.WriteDone(layout.Snapshot{}, err); got.Void != c.void || got.Fatal != c.fatal {
+			t.Errorf("a write ends in %v: void %v, fatal %v", err, got.Void, got.Fatal)
+		}
+		if got := layout.ReadDone(layout.Snapshot{}, err); got.Fatal != c.fatal {
+			t.Errorf("a read ends in %v: fatal %v", err, got.Fatal)
+		}
+	}
+}
+
 // FuzzEpochKey: what is read as an epoch's key is written the same, and the other way
 // round.
 func FuzzEpochKey(f *testing.F) {

@@ -129,3 +129,11 @@ func (c *call) date() time.Time {
 	}
 	return date
 }
+
+// requestID gives the server's name for the request.
+func (c *call) requestID() string {
+	if c.answer == nil {
+		return ""
+	}
+	return c.answer.Header.Get("X-Amz-Request-Id")
+}

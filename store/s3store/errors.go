@@ -34,7 +34,7 @@ func (c *call) fail(ctx context.Context, err error) error {
 	if v.advice != "" {
 		err = fmt.Errorf("%s: %w", v.advice, err)
 	}
-	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: err, Date: c.date()}
+	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: err, Date: c.date(), RequestID: c.requestID()}
 }
 
 func (c *call) writes() bool { return c.op == "put" && !c.part || c.op == "delete" }
@@ -92,8 +92,8 @@ func (c *call) unsettled() error {
 // brokenDown is for an answer of 500 and above.
 func (c *call) brokenDown(code string) verdict {
 	switch {
-	case code == "NotImplemented":
-		return verdict{store.ErrUnavailable, "the server does not know this request, so it cannot carry locks"}
+	case c.status() == http.StatusNotImplemented || code == "NotImplemented":
+		return verdict{store.ErrRefused, "the server does not know this request, so it cannot carry locks"}
 	case !c.writes() && strings.HasPrefix(code, "SlowDown"):
 		return verdict{kind: store.ErrThrottled}
 	}
@@ -115,10 +115,12 @@ func (c *call) turnedAway(status int, err error) verdict {
 		return c.notFound(code(err))
 	case http.StatusConflict:
 		return verdict{kind: conflict(code(err))}
+	case http.StatusMovedPermanently:
+		return verdict{store.ErrRefused, c.onRedirect(err)}
+	case http.StatusMethodNotAllowed, http.StatusLengthRequired:
+		return verdict{kind: store.ErrRefused}
 	case http.StatusBadRequest:
-		if kind := badRequest(code(err)); kind != nil {
-			return verdict{kind: kind}
-		}
+		return verdict{badRequest(code(err)), c.onRedirect(err)}
 	}
 	return verdict{store.ErrUnavailable, c.onRedirect(err)}
 }
@@ -155,15 +157,20 @@ func conflict(code string) error {
 	return store.ErrUnavailable
 }
 
-// badRequest gives nil if the code is of no kind of its own.
+// badRequest: some servers, S3 itself among them, also say 400 when the request was
+// not what was sent, and then another one may fare better.
 func badRequest(code string) error {
 	switch code {
+	case "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch":
+		return store.ErrUnavailable
+	case "SlowDown":
+		return store.ErrThrottled
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
 		return store.ErrDenied
 	case "KeyTooLongError", "InvalidURI", "XMinioInvalidObjectName", "XMinioParentIsObject":
 		return store.ErrInvalid
 	}
-	return nil
+	return store.ErrRefused
 }
 
 // onRedirect says which region to use, if the answer does.

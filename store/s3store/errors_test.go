@@ -51,7 +51,7 @@ var (
 var kinds = []error{
 	store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict,
 	store.ErrThrottled, store.ErrDenied, store.ErrUnknownOutcome, store.ErrTooLarge,
-	store.ErrInvalid, store.ErrNoBucket, store.ErrUnavailable,
+	store.ErrInvalid, store.ErrNoBucket, store.ErrRefused, store.ErrUnavailable,
 }
 
 // checkError checks that err is a *store.Error which matches the wanted kinds
@@ -152,7 +152,14 @@ func TestAnswers(t *testing.T) {
 		{"403 for the clock", coded(403, "RequestTimeTooSkewed"), hang, all, []error{store.ErrDenied}, "clock"},
 		{"400 for a token", coded(400, "ExpiredToken"), hang, all, []error{store.ErrDenied}, ""},
 		{"400 for the key", coded(400, "KeyTooLongError"), hang, puts, []error{store.ErrInvalid}, ""},
-		{"400", coded(400, "InvalidRequest"), hang, all, []error{store.ErrUnavailable}, "InvalidRequest"},
+		// The four that follow used to be outcomes that are not known, or stores that are
+		// away, and a candidate tried again for ever.
+		{"400", coded(400, "InvalidRequest"), hang, all, []error{store.ErrRefused}, "InvalidRequest"},
+		{"405", coded(405, "MethodNotAllowed"), hang, all, []error{store.ErrRefused}, "MethodNotAllowed"},
+		{"411", coded(411, "MissingContentLength"), hang, puts, []error{store.ErrRefused}, "MissingContentLength"},
+		{"501", coded(501, "NotImplemented"), hang, all, []error{store.ErrRefused}, "cannot carry locks"},
+		{"501 without a body", raw(501, "", ""), hang, all, []error{store.ErrRefused}, "cannot carry locks"},
+		{"400 for a body that broke off", coded(400, "IncompleteBody"), hang, puts, []error{store.ErrUnavailable}, "IncompleteBody"},
 
 		{"429", raw(429, "", ""), hang, all, []error{store.ErrThrottled}, ""},
 		{"503 slow down", coded(503, "SlowDown"), hang, writes, []error{store.ErrUnknownOutcome, store.ErrThrottled}, ""},
@@ -165,18 +172,17 @@ func TestAnswers(t *testing.T) {
 		{"500", coded(500, "InternalError"), hang, reads, []error{store.ErrUnavailable}, ""},
 		{"504 of a gateway", raw(504, "", "<html>"), hang, writes, []error{store.ErrUnknownOutcome}, ""},
 		{"408 of a gateway", raw(408, "", ""), hang, writes, []error{store.ErrUnknownOutcome}, ""},
-		{"501", coded(501, "NotImplemented"), hang, puts, []error{store.ErrUnavailable}, "cannot carry locks"},
 
 		{
 			"301 with the region", raw(301, "X-Amz-Bucket-Region: eu-west-1\r\n", xmlError("PermanentRedirect", "words")), hang, all,
-			[]error{store.ErrUnavailable},
+			[]error{store.ErrRefused},
 			"region=eu-west-1",
 		},
-		{"301", raw(301, "", ""), hang, all, []error{store.ErrUnavailable}, ""},
+		{"301", raw(301, "", ""), hang, all, []error{store.ErrRefused}, ""},
 		{"307", raw(307, "", ""), hang, all, []error{store.ErrUnavailable}, ""},
 		{
 			"400 for the region", raw(400, "", xmlError("AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-west-1'")), hang, all,
-			[]error{store.ErrUnavailable},
+			[]error{store.ErrRefused},
 			"region=eu-west-1",
 		},
 	} {

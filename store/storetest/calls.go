@@ -14,7 +14,7 @@ import (
 var kinds = []error{
 	store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict,
 	store.ErrThrottled, store.ErrDenied, store.ErrUnknownOutcome, store.ErrTooLarge,
-	store.ErrInvalid, store.ErrNoBucket, store.ErrUnavailable,
+	store.ErrInvalid, store.ErrNoBucket, store.ErrRefused, store.ErrUnavailable,
 }
 
 var errNothing = errors.New("neither an object nor an error")
