@@ -114,7 +114,10 @@ func (c Condition) String() string {
 type Store interface {
 	// Get reads the object.
 	//
-	// If there is no object, Get must return ErrNotExist. If unless is not
+	// If there is no object, Get must return ErrNotExist. It must return it for
+	// no answer but the store's own word about this object: a 404 of a proxy, of
+	// another kind of server or about the credentials is an ErrUnavailable or an
+	// ErrRefused that shows the answer. If unless is not
 	// empty and is the object's current version, Get must return
 	// ErrNotModified and need not transfer the body. If the body is larger
 	// than MaxBody, Get must return ErrTooLarge and must not read it all.
@@ -226,8 +229,9 @@ var (
 	ErrNoBucket = errors.New("bucket does not exist")
 	// ErrRefused: the store refuses the request for good, for a reason of no other
 	// kind: it does not know such requests (501, 405), it takes this one to be
-	// malformed (400, 411), or the bucket is in another region (301). Nothing
-	// landed, and the same request is answered in the same way again.
+	// malformed (400, 411), the bucket is in another region (301), or it says of
+	// something else that it is missing (404). Nothing landed, and the same
+	// request is answered in the same way again.
 	ErrRefused = errors.New("refused by the store")
 	// ErrUnavailable: the store could not be reached or could not answer, and
 	// nothing landed. Also a read that failed for a reason of no other kind.

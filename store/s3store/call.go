@@ -28,8 +28,9 @@ type call struct {
 	sought atomic.Bool // net/http looked for a connection
 	sent   atomic.Bool // there was a connection, so bytes may have left
 
-	answer *http.Response // the server's answer, or nil
-	unsure bool           // an earlier request, of those that were repeated, may have landed
+	answer  *http.Response // the server's answer, or nil
+	refusal *refusal       // what it says, if it is one of 300 and above
+	unsure  bool           // an earlier request, of those that were repeated, may have landed
 }
 
 // options are the options of the call, whatever those of the client are.
@@ -72,6 +73,14 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the server redirected the request to %s", answer.Request.URL.Redacted())
 	}
 	c.answer = answer
+	switch {
+	case c.refused():
+		c.refusal = refuse(answer)
+	case c.op == "list":
+		return answer, listing(answer)
+	case c.op != "get": // whose body is no business of the SDK's
+		answer.Body = limited(answer.Body)
+	}
 	return answer, nil
 }
 
@@ -99,14 +108,12 @@ func pack(req *http.Request) error {
 // begin is called before each request. What will be known of this one says nothing
 // about those before it.
 func (c *call) begin() {
-	status := c.status()
-	answered := status >= 300 && status < 500 && status != http.StatusRequestTimeout
 	unsent := !c.handed.Load() || c.sought.Load() && !c.sent.Load()
-	c.unsure = c.unsure || !answered && !unsent
+	c.unsure = c.unsure || !changesNothing(c.status()) && !unsent
 	c.handed.Store(true)
 	c.sought.Store(false)
 	c.sent.Store(false)
-	c.answer = nil
+	c.answer, c.refusal = nil, nil
 }
 
 // status gives the HTTP status of the server's answer, or 0.
@@ -132,8 +139,11 @@ func (c *call) date() time.Time {
 
 // requestID gives the server's name for the request.
 func (c *call) requestID() string {
-	if c.answer == nil {
-		return ""
+	switch {
+	case c.refusal != nil:
+		return c.refusal.requestID
+	case c.answer != nil:
+		return c.answer.Header.Get(requestIDHeader)
 	}
-	return c.answer.Header.Get("X-Amz-Request-Id")
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
 
 	"github.com/leasehold/leasehold/store"
@@ -23,18 +24,16 @@ func (c *call) fail(ctx context.Context, err error) error {
 	if c.unsure && c.writes() {
 		v.kind = store.ErrUnknownOutcome
 	}
-	if c.writes() && c.status() == http.StatusServiceUnavailable && strings.HasPrefix(code(err), "SlowDown") {
-		err = fmt.Errorf("%w: %w", store.ErrThrottled, err)
+	cause := c.worded(err, v.advice)
+	if c.writes() && c.status() >= 500 && throttles(c.code(err)) {
+		cause = fmt.Errorf("%w: %w", store.ErrThrottled, cause)
 	}
 	// The SDK and net/http may say what became of the connection, or why the
 	// context was cancelled, instead of that it has ended.
 	if ended := ctx.Err(); ended != nil && !c.refused() && !errors.Is(err, ended) {
-		err = fmt.Errorf("%w: %w", ended, err)
+		cause = fmt.Errorf("%w: %w", ended, cause)
 	}
-	if v.advice != "" {
-		err = fmt.Errorf("%s: %w", v.advice, err)
-	}
-	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: err, Date: c.date(), RequestID: c.requestID()}
+	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: cause, Date: c.date(), RequestID: c.requestID()}
 }
 
 func (c *call) writes() bool { return c.op == "put" && !c.part || c.op == "delete" }
@@ -60,12 +59,17 @@ func (c *call) classify(err error) verdict {
 		return verdict{kind: store.ErrTooLarge}
 	case errors.Is(err, store.ErrSentAgain):
 		return verdict{kind: store.ErrNotModified}
-	case status < 300 || status == http.StatusRequestTimeout:
+	case status == http.StatusNotModified && c.op == "get":
+		return verdict{kind: store.ErrNotModified}
+	case status == http.StatusNotImplemented || status >= 500 && c.code(err) == "NotImplemented":
+		return verdict{store.ErrRefused, "the server does not know this request, so it cannot carry locks"}
+	case !changesNothing(status):
+		if !c.writes() && throttles(c.code(err)) {
+			return verdict{kind: store.ErrThrottled}
+		}
 		return verdict{kind: c.unsettled()}
-	case status >= 500:
-		return c.brokenDown(code(err))
 	}
-	return c.turnedAway(status, err)
+	return c.turnedAway(status, c.code(err))
 }
 
 // unanswered is for a call without an answer.
@@ -89,96 +93,124 @@ func (c *call) unsettled() error {
 	return store.ErrUnavailable
 }
 
-// brokenDown is for an answer of 500 and above.
-func (c *call) brokenDown(code string) verdict {
-	switch {
-	case c.status() == http.StatusNotImplemented || code == "NotImplemented":
-		return verdict{store.ErrRefused, "the server does not know this request, so it cannot carry locks"}
-	case !c.writes() && strings.HasPrefix(code, "SlowDown"):
-		return verdict{kind: store.ErrThrottled}
+// changesNothing reports that an answer of this status says by itself that the request
+// was not carried out. RFC 9110 gives the statuses of 400 and above to requests that
+// the server will not process, and 501 to those that it cannot. They come before the
+// server, or what stands before it, has done anything: it has not yet read what it is
+// to store (405, 411, 501), or not found it good (400). Left out are those that are
+// said after something may have been done: a time-out (408), a page to go on to (302,
+// 303), all numbers that no standard knows (499 is said of a client that left while its
+// request was under way), and the errors of servers but 501.
+func changesNothing(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+		http.StatusUnavailableForLegalReasons, http.StatusNotImplemented:
+		return true
+	case http.StatusRequestTimeout:
+		return false
 	}
-	return verdict{kind: c.unsettled()}
+	return status >= 400 && status <= http.StatusRequestHeaderFieldsTooLarge
 }
 
-// turnedAway is for an answer of 300 to 499: nothing landed.
-func (c *call) turnedAway(status int, err error) verdict {
-	switch status {
-	case http.StatusNotModified:
-		return verdict{kind: store.ErrNotModified}
-	case http.StatusPreconditionFailed:
+// turnedAway is for an answer that changes nothing.
+func (c *call) turnedAway(status int, code string) verdict {
+	if status == http.StatusPreconditionFailed && c.writes() {
 		return verdict{kind: store.ErrPrecondition}
+	}
+	if v := judge(code); v.kind != nil {
+		return v
+	}
+	switch status {
 	case http.StatusTooManyRequests:
 		return verdict{kind: store.ErrThrottled}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return verdict{store.ErrDenied, c.onDenied(code(err))}
+		return verdict{store.ErrDenied, c.onDenied()}
 	case http.StatusNotFound:
-		return c.notFound(code(err))
+		return c.notFound(code)
 	case http.StatusConflict:
-		return verdict{kind: conflict(code(err))}
-	case http.StatusMovedPermanently:
-		return verdict{store.ErrRefused, c.onRedirect(err)}
-	case http.StatusMethodNotAllowed, http.StatusLengthRequired:
-		return verdict{kind: store.ErrRefused}
-	case http.StatusBadRequest:
-		return verdict{badRequest(code(err)), c.onRedirect(err)}
+		return verdict{kind: c.conflict(code)}
+	case http.StatusRequestEntityTooLarge:
+		return verdict{store.ErrRefused, "a lock has a few hundred bytes: does a proxy before the server allow less?"}
+	case http.StatusTemporaryRedirect, http.StatusPreconditionFailed, http.StatusLocked,
+		http.StatusFailedDependency, http.StatusTooEarly, http.StatusMisdirectedRequest:
+		return verdict{kind: store.ErrUnavailable} // the next time it may be another
 	}
-	return verdict{store.ErrUnavailable, c.onRedirect(err)}
+	return verdict{store.ErrRefused, c.onRegion()}
 }
 
-func (c *call) onDenied(code string) string {
-	switch {
-	case code == "RequestTimeTooSkewed":
-		return "set this machine's clock: it is too far from the server's"
-	case c.op == "get":
+// judge gives the verdict on a code that means the same under every status, or none.
+// It is heard before the status, which servers choose differently.
+func judge(code string) verdict {
+	switch code {
+	case "RequestTimeout", "RequestTimeoutException", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch":
+		// What arrived is not what was sent, so the next may fare better. S3 says 400.
+		return verdict{kind: store.ErrUnavailable}
+	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
+		return verdict{kind: store.ErrDenied}
+	case "RequestTimeTooSkewed":
+		return verdict{store.ErrDenied, "set this machine's clock: it is too far from the server's"}
+	case "KeyTooLongError", "InvalidURI", "XMinioInvalidObjectName", "XMinioParentIsObject",
+		"ObjectParentIsFile", "ExistingObjectIsDirectory": // the last two are versitygw's
+		return verdict{kind: store.ErrInvalid}
+	}
+	if throttles(code) {
+		return verdict{kind: store.ErrThrottled}
+	}
+	return verdict{}
+}
+
+// throttles reports that the code asks for fewer requests.
+func throttles(code string) bool {
+	_, known := retry.DefaultThrottleErrorCodes[code]
+	return known || strings.HasPrefix(code, "SlowDown")
+}
+
+func (c *call) onDenied() string {
+	if c.op == "get" {
 		return "also what S3 says of an object that does not exist to who lacks s3:ListBucket"
 	}
 	return ""
 }
 
+// notFound: an object is absent only by S3's word. A web server, a proxy that has lost
+// the server behind it, and a server that does not know the access key say 404 as well,
+// and who took those for an absent object would find every lock free.
 func (c *call) notFound(code string) verdict {
-	if code == "NoSuchUpload" {
+	absent := code == "NoSuchKey" || c.refusal.empty && fromS3(c.answer)
+	switch {
+	case code == "NoSuchUpload":
 		return verdict{store.ErrUnavailable, "somebody else has ended this upload in parts: is there a lifecycle rule that ends them too soon?"}
-	}
-	// A create cannot miss an object, so what it misses is the bucket, even
-	// where the answer does not say.
-	if code == "NoSuchBucket" || c.op == "list" || c.create {
+	case code == "NoSuchBucket", absent && (c.op == "list" || c.create):
+		// A create cannot miss an object, so what it misses is the bucket, even
+		// where the answer does not say.
 		return verdict{store.ErrNoBucket, "make the bucket, or check its name and the endpoint"}
+	case absent:
+		return verdict{kind: store.ErrNotExist}
+	case code == "XAdminUserNotFound": // of versitygw
+		return verdict{store.ErrRefused, "the server does not know the access key: check the credentials"}
+	case code != "":
+		return verdict{store.ErrRefused, "this is about neither an object nor a bucket: check the credentials and the endpoint"}
 	}
-	return verdict{kind: store.ErrNotExist}
+	// It may pass: a proxy says so while the server behind it starts.
+	return verdict{store.ErrUnavailable, "this is not how S3 says that an object does not exist: does the endpoint lead to an S3 server?"}
 }
 
-func conflict(code string) error {
+func (c *call) conflict(code string) error {
 	switch code {
-	case "ConditionalRequestConflict", "OperationAborted", "", "Conflict", "UnknownError":
-		return store.ErrConflict
-	case "ObjectParentIsFile", "ExistingObjectIsDirectory": // of versitygw
-		return store.ErrInvalid
+	case "ConditionalRequestConflict", "OperationAborted", "", "Conflict":
+		if c.writes() {
+			return store.ErrConflict
+		}
 	}
 	return store.ErrUnavailable
 }
 
-// badRequest: some servers, S3 itself among them, also say 400 when the request was
-// not what was sent, and then another one may fare better.
-func badRequest(code string) error {
-	switch code {
-	case "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch":
-		return store.ErrUnavailable
-	case "SlowDown":
-		return store.ErrThrottled
-	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
-		return store.ErrDenied
-	case "KeyTooLongError", "InvalidURI", "XMinioInvalidObjectName", "XMinioParentIsObject":
-		return store.ErrInvalid
-	}
-	return store.ErrRefused
-}
-
-// onRedirect says which region to use, if the answer does.
-func (c *call) onRedirect(err error) string {
+// onRegion says which region to use, if the answer does.
+func (c *call) onRegion() string {
 	region := c.answer.Header.Get("X-Amz-Bucket-Region")
 	if region == "" {
 		// "the region 'us-east-1' is wrong; expecting 'eu-west-1'"
-		if _, rest, found := strings.Cut(err.Error(), "expecting '"); found {
+		if _, rest, found := strings.Cut(c.refusal.message, "expecting '"); found {
 			region, _, _ = strings.Cut(rest, "'")
 		}
 	}
@@ -188,8 +220,12 @@ func (c *call) onRedirect(err error) string {
 	return fmt.Sprintf("the bucket is in the region %s: set region=%[1]s in its URL, or AWS_REGION", region)
 }
 
-// code gives the server's word for the error, or "".
-func code(err error) string {
+// code gives the server's word for the error, or "". An answer of success can have one
+// too: to the end of an upload in parts.
+func (c *call) code(err error) string {
+	if c.refusal != nil {
+		return c.refusal.code
+	}
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		return answer.ErrorCode()
 	}

@@ -204,16 +204,18 @@ func (s *Store) VersionOf(body []byte) store.Version {
 // AWS.
 func (s *Store) String() string {
 	where := url.URL{Scheme: "s3", Host: s.bucket, Path: strings.TrimSuffix(s.prefix, "/")}
-	query := url.Values{}
+	var query []string
 	if base := s.client.Options().BaseEndpoint; base != nil {
 		if endpoint, err := url.Parse(*base); err == nil {
 			endpoint.User = nil
-			query.Set("endpoint", endpoint.String())
+			// As people write it: a colon and a slash stand for themselves in a query.
+			readable := strings.NewReplacer("%3A", ":", "%2F", "/")
+			query = append(query, "endpoint="+readable.Replace(url.QueryEscape(endpoint.String())))
 		}
 	}
 	if s.unquoted {
-		query.Set("unquoted_etags", "true")
+		query = append(query, "unquoted_etags=true")
 	}
-	where.RawQuery = query.Encode()
+	where.RawQuery = strings.Join(query, "&")
 	return where.String()
 }

@@ -18,9 +18,11 @@ var elsewhere = map[string]string{
 	`Both methods must need a bounded part of the body in memory at a time, except in a store that keeps all its objects there.`: "the stores that it is about measure it in their own tests",
 	`A Condition is what must be true of the object for a Put to land.`:                                                          "a definition; what follows from it is cited as putPrecondition",
 	`If the store says that a rival write was under way and nothing landed, Put must return ErrConflict.`:                        "it is about what a server says",
-	`If the bucket or directory itself does not exist, Get must not say ErrNotExist: it must return ErrNoBucket, or treat the object as absent only if a Put would create the place as well.`:                        "open gives a store whose place exists",
-	`A store may also refuse, with ErrInvalid, what it has no place for: a key that lies below another object's key ("a/b" where "a" is an object) or has a name that its file system or the store itself reserves.`: "a permission; no case uses such keys",
-	`CheckPut reports why a Put with these arguments must be refused before anything is sent.`:                                                                                                                       "what it refuses is cited as putRefuses, putEnded and keysChecked",
+	`It must return it for no answer but the store's own word about this object: a 404 of a proxy, of another kind of server or about the credentials is an ErrUnavailable or an ErrRefused that shows the answer.`:      "it is about what a server says",
+	`If the store refuses the request in a way that repeating it cannot change, and nothing landed, Put must return ErrDenied, ErrNoBucket, ErrInvalid or ErrRefused, whichever fits; a caller does not try again then.`: "it is about what a server says",
+	`If the bucket or directory itself does not exist, Get must not say ErrNotExist: it must return ErrNoBucket, or treat the object as absent only if a Put would create the place as well.`:                            "open gives a store whose place exists",
+	`A store may also refuse, with ErrInvalid, what it has no place for: a key that lies below another object's key ("a/b" where "a" is an object) or has a name that its file system or the store itself reserves.`:     "a permission; no case uses such keys",
+	`CheckPut reports why a Put with these arguments must be refused before anything is sent.`:                                                                                                                           "what it refuses is cited as putRefuses, putEnded and keysChecked",
 }
 
 func TestSentencesAreQuoted(t *testing.T) {

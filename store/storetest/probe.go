@@ -207,7 +207,7 @@ func (r *Report) Proves(storeName, use string) error {
 func within(inner, outer string) bool {
 	in, errIn := url.Parse(inner)
 	out, errOut := url.Parse(outer)
-	if errIn != nil || errOut != nil || in.Scheme != out.Scheme || in.Host != out.Host || in.RawQuery != out.RawQuery {
+	if errIn != nil || errOut != nil || in.Scheme != out.Scheme || in.Host != out.Host || in.Query().Encode() != out.Query().Encode() {
 		return false
 	}
 	dir := strings.TrimSuffix(out.Path, "/") + "/"

@@ -457,7 +457,8 @@ func TestReports(t *testing.T) {
 	}
 	r.Store = "s3://bucket/locks?endpoint=http%3A%2F%2Fhost"
 	for name, proves := range map[string]bool{
-		r.Store: true,
+		r.Store:                                  true,
+		"s3://bucket/locks?endpoint=http://host": true, // another way to write the same
 		"s3://bucket/locks/team?endpoint=http%3A%2F%2Fhost":                true,
 		"s3://bucket/locksmith?endpoint=http%3A%2F%2Fhost":                 false,
 		"s3://bucket?endpoint=http%3A%2F%2Fhost":                           false,

@@ -130,21 +130,21 @@ func TestOpenS3(t *testing.T) {
 		{"the region in the URL", "s3://bucket/a/b?region=eu-west-1", nil, "s3://bucket/a/b"},
 		{"a slash at the end", "s3://bucket/a/?region=eu-west-1", nil, "s3://bucket/a"},
 		{"the region in the environment", "s3://bucket", map[string]string{"AWS_REGION": "eu-west-1"}, "s3://bucket"},
-		{"an endpoint and no region", "s3://bucket?endpoint=http://127.0.0.1:9", nil, "s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9"},
+		{"an endpoint and no region", "s3://bucket?endpoint=http://127.0.0.1:9", nil, "s3://bucket?endpoint=http://127.0.0.1:9"},
 		{
 			"the endpoint in the environment", "s3://bucket",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"},
-			"s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9",
+			"s3://bucket?endpoint=http://127.0.0.1:9",
 		},
 		{
 			"the endpoint of all services", "s3://bucket",
 			map[string]string{"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
-			"s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9",
+			"s3://bucket?endpoint=http://127.0.0.1:9",
 		},
 		{
 			"an endpoint in both", "s3://bucket?endpoint=http://127.0.0.1:9",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:10"},
-			"s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9",
+			"s3://bucket?endpoint=http://127.0.0.1:9",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := st.String(), "s3://bucket?endpoint=http%3A%2F%2F127.0.0.1%3A9"; got != want {
+	if got, want := st.String(), "s3://bucket?endpoint=http://127.0.0.1:9"; got != want {
 		t.Errorf("it is the store %s, want %s", got, want)
 	}
 }

@@ -1,0 +1,218 @@
+package s3store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// A refusal is what an answer of 300 and above says. It is read here because the SDK
+// does not tell three things apart that differ: a code that the server gave, a code
+// that the SDK made of the status, and a page that no S3 server wrote.
+type refusal struct {
+	code, message, requestID string // of an error in the form of S3
+
+	text  string // what begins a body in any other form
+	empty bool   // there was no body
+}
+
+const requestIDHeader = "X-Amz-Request-Id"
+
+// maxRefusal is how much of such a body is read. Those of S3 have less than 1 KiB, and
+// what comes from elsewhere may never end.
+const maxRefusal = 64 << 10
+
+// refuse reads the body of an answer and leaves it to be read again. What broke off
+// counts as far as it came: the code stands at its beginning.
+func refuse(answer *http.Response) *refusal {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
+	_ = answer.Body.Close()
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	answer.ContentLength = int64(len(body))
+	r := &refusal{empty: len(body) == 0 && err == nil}
+	if r.parse(body); r.code == "" {
+		r.text = words(body)
+	}
+	if id := answer.Header.Get(requestIDHeader); id != "" {
+		r.requestID = id
+	}
+	return r
+}
+
+// parse reads <Error><Code>…</Code>…</Error> as far as it goes.
+func (r *refusal) parse(body []byte) {
+	d := xml.NewDecoder(bytes.NewReader(body))
+	inside := false
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		if !inside {
+			if inside = start.Name.Local == "Error"; !inside && start.Name.Local != "ErrorResponse" {
+				return
+			}
+			continue
+		}
+		var text string
+		if d.DecodeElement(&text, &start) != nil {
+			return
+		}
+		text = strings.TrimSpace(text)
+		switch start.Name.Local {
+		case "Code":
+			r.code = text
+		case "Message":
+			r.message = text
+		case "RequestId":
+			r.requestID = text
+		}
+	}
+}
+
+// maxXML bounds what the SDK reads of a success. The longest is a page of a listing: of 1000 keys of 1 KiB, every character of them
+// written as "&quot;", and what is said of each.
+const maxXML = 16 << 20
+
+type closing struct {
+	io.Reader
+	io.Closer
+}
+
+func limited(body io.ReadCloser) io.ReadCloser {
+	return closing{io.LimitReader(body, maxXML), body}
+}
+
+// listing checks that an answer is one. The SDK reads whatever comes, and takes the pages
+// of a web server, and no page at all, for a listing without objects.
+func listing(answer *http.Response) error {
+	const most = 4 << 10
+	body := bufio.NewReaderSize(limited(answer.Body), most)
+	begin, err := body.Peek(most)
+	d := xml.NewDecoder(bytes.NewReader(begin))
+	d.Strict = false
+	for {
+		token, bad := d.Token()
+		start, ok := token.(xml.StartElement)
+		switch {
+		case ok && isListing(start.Name.Local):
+			answer.Body = closing{body, answer.Body}
+			return nil
+		case bad == nil && !ok:
+			continue // <?xml version="1.0"?>
+		case err != nil && err != io.EOF: //nolint:errorlint // only EOF itself is the end
+			return errors.Join(err, answer.Body.Close())
+		}
+		_ = answer.Body.Close()
+		return fmt.Errorf("the answer is no listing of S3 but %q: does the endpoint lead to an S3 server?", words(begin))
+	}
+}
+
+// isListing knows ListBucketResult and ListVersionsResult of S3, and their variants of
+// other servers, ListBucketVersionsResult for one.
+func isListing(root string) bool {
+	return strings.HasPrefix(root, "List") && strings.HasSuffix(root, "Result") && root != "ListAllMyBucketsResult"
+}
+
+var markup = regexp.MustCompile(`(?s)<(style|script|!--).*?</(style|script)>|<[^>]*>`)
+
+// words gives what a page says, as far as it fits into a message.
+func words(body []byte) string {
+	const most = 100
+	text := markup.ReplaceAllString(string(body), " ")
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r)
+	}), " ")
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// fromS3 reports that a server of S3 gave the answer, by the headers that only such a
+// server sets. CloudFront, which stands in front of anything, has others (X-Amz-Cf-Id).
+func fromS3(answer *http.Response) bool {
+	return answer.Header.Get(requestIDHeader) != "" || answer.Header.Get("X-Amz-Id-2") != ""
+}
+
+// A failure words the SDK's error anew, and matches what that matches: in its own words
+// the cause comes last, after the IDs of the request, and twice.
+type failure struct {
+	text string
+	err  error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.err }
+
+// worded says what happened, and what to do about it.
+func (c *call) worded(err error, advice string) error {
+	text := plain(err)
+	if c.refusal != nil {
+		text = c.refusal.words(c.status())
+	}
+	if advice != "" {
+		text += "; " + advice
+	}
+	return &failure{text, err}
+}
+
+func (r *refusal) words(status int) string {
+	text := fmt.Sprintf("%d %s", status, http.StatusText(status))
+	switch {
+	case r.code != "" && r.message != "" && r.message != r.code:
+		return fmt.Sprintf("%d %s: %s", status, r.code, strings.TrimSuffix(r.message, "."))
+	case r.code != "":
+		return fmt.Sprintf("%d %s", status, r.code)
+	case r.text != "":
+		return fmt.Sprintf("%s: %q", text, r.text)
+	case r.empty:
+		return text + ", without a body"
+	}
+	return text
+}
+
+// plain is an error of the SDK without what every one of its errors begins with.
+func plain(err error) string {
+	for {
+		switch e := err.(type) { //nolint:errorlint // one layer after the other
+		case *smithy.OperationError, s3.ResponseError, *smithyhttp.ResponseError,
+			*smithyhttp.RequestSendError, *smithy.CanceledError, *smithy.DeserializationError:
+			inner := errors.Unwrap(err)
+			if inner == nil {
+				return err.Error()
+			}
+			err = inner
+		case *url.Error:
+			return fmt.Sprintf("%s %s: %s", strings.ToUpper(e.Op), readable(e.URL), plain(e.Err))
+		default:
+			return err.Error()
+		}
+	}
+}
+
+// readable is a URL for people: without its parameters, which are the SDK's, and with the
+// characters that stand for themselves.
+func readable(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}
