@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// roles are those of one system only.
+var roles = map[string]func(ctx context.Context, st *filestore.Store, dir string, args []string) error{}
+
 func play(role, dir string, args []string) error {
 	st, err := filestore.New(dir, nil)
 	if err != nil {
@@ -55,6 +58,9 @@ func play(role, dir string, args []string) error {
 	case "put": // key, body
 		_, err := st.Put(ctx, args[0], []byte(args[1]), store.IfAbsent())
 		return err
+	}
+	if act, ok := roles[role]; ok {
+		return act(ctx, st, dir, args)
 	}
 	return fmt.Errorf("no such role")
 }

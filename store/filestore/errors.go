@@ -33,8 +33,10 @@ func kind(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return store.ErrDenied
-	case isAny(err, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG):
+	case isAny(err, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.ELOOP):
 		return store.ErrInvalid
+	case errors.Is(err, syscall.EROFS):
+		return store.ErrRefused
 	}
 	return store.ErrUnavailable
 }
@@ -61,4 +63,12 @@ func isAny(err error, kinds ...error) bool {
 // held is the error of a wait for a lock that the context ended.
 func held(ctx context.Context, lock string) error {
 	return fmt.Errorf("waiting for another writer, who holds %s: %w", lock, ctx.Err())
+}
+
+// lockless says of a file system without locks that it is of no use, now and later.
+func lockless(path string, err error) error {
+	if isAny(err, syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP, errors.ErrUnsupported) {
+		return problemf(store.ErrRefused, "%s cannot be locked, so the directory is of no use for this: %w", path, err)
+	}
+	return err
 }

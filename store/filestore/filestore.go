@@ -8,8 +8,8 @@
 // disk. Only then is the advisory lock of that directory taken, on its file
 // .leasehold.lock; under it the object's version, which is a hash of its body,
 // is compared, and the temporary file renamed over the object. The lock is
-// released, and the directory flushed before the write is answered. A reader
-// takes no lock: it sees the old file or the new one, never a part of one.
+// released, and the directory flushed before the write is answered. A read and a
+// listing take no lock: they see the old file or the new one, never a part of one.
 //
 // A process that is killed, at any point, leaves the old object or the new one,
 // and perhaps a temporary file, which a later writer removes when it is an hour
@@ -31,6 +31,30 @@
 // 3 with its lock daemon, mounted with noac and lookupcache=none; nolock and
 // local_lock must not be set. A lock that the server takes away from a client
 // that it cannot reach no longer protects what that client still sends.
+//
+// # Who may do what
+//
+// The permissions of the directory decide. The users that may write it share its
+// locks; those that may only read it can look and list, and keep nobody out: the
+// lock file can be opened by writers only, because whoever can open it can lock it,
+// and while it is locked no holder renews.
+//
+// A directory for one user needs nothing. One for several belongs to a group of
+// theirs and has the mode 2770, or 2775 if all others may look:
+//
+//	install -d -m 2770 -g GROUP DIR
+//
+// The store then gives the group what it needs of the files and directories that it
+// makes in DIR, whatever the umask of who runs it. In a directory that is sticky, as
+// /tmp, the first user that writes has it alone: make one below it. So it is with an
+// access control list, which the store does not look at. On Windows the directory's
+// list is inherited: give no right to read to users that should not lock.
+//
+// A lock file of an older version, which all users could read, is made what it should
+// be when its owner next writes there.
+//
+// What is no regular file in the place of a lock file or an object (a link, a FIFO, a
+// device) is refused and left as it is.
 //
 // Never delete .leasehold.lock while the directory is in use: two processes
 // could then hold two locks. No directory needs to be of the same store: stores
@@ -67,10 +91,18 @@ import (
 
 // Options change how a store makes files. The zero value is the default.
 type Options struct {
-	// FileMode is the mode of new files, before the umask: 0666 if zero.
+	// FileMode is the mode of new objects, before the umask. If it is zero, that is
+	// 0666, and what the umask takes from those that may write the directory, so that
+	// they could not read the object, is given back. Lock files have modes of their own.
 	FileMode fs.FileMode
-	// DirMode is the mode of new directories, before the umask: 0777 if zero.
+	// DirMode is the mode of new directories, before the umask. If it is zero, that is
+	// 0777, and those that may write the directory above may write the new one.
 	DirMode fs.FileMode
+	// MustExist keeps the store from making its own directory: while there is none,
+	// every call fails with ErrNoBucket. A directory on a file system that may not be
+	// mounted should be opened so, since one that is made in its place is seen by this
+	// machine alone, and what is locked there may be locked elsewhere as well.
+	MustExist bool
 }
 
 // Store is a [store.Store] in a directory. It is safe for concurrent use, also
@@ -86,6 +118,9 @@ type Store struct {
 	fileMode fs.FileMode
 	dirMode  fs.FileMode
 	places   sync.Map // of *place by path
+
+	shares    bool // modes follow those of the directory
+	mustExist bool
 }
 
 var (
@@ -93,8 +128,9 @@ var (
 	_ store.Large = (*Store)(nil)
 )
 
-// New returns the store in dir, which it makes if there is none. Should it be
-// removed later, the next create makes it again. A nil opts means the defaults.
+// New returns the store in dir. It makes nothing: the first create makes the directory
+// if there is none, now or later, unless the options say otherwise. A nil opts means the
+// defaults.
 func New(dir string, opts *Options) (*Store, error) {
 	if dir == "" {
 		return nil, fmt.Errorf("filestore: %w: the directory has no name", store.ErrInvalid)
@@ -106,14 +142,18 @@ func New(dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w: %w", store.ErrInvalid, err)
 	}
-	s := &Store{dir: abs, fileMode: opts.FileMode, dirMode: opts.DirMode}
+	s := &Store{dir: abs, fileMode: opts.FileMode, dirMode: opts.DirMode, mustExist: opts.MustExist}
+	s.shares = opts.FileMode == 0 && opts.DirMode == 0
 	if s.fileMode == 0 {
 		s.fileMode = 0o666
 	}
 	if s.dirMode == 0 {
 		s.dirMode = 0o777
 	}
-	if err := s.mkdir(abs); err != nil {
+	switch info, err := os.Stat(abs); {
+	case err == nil && !info.IsDir():
+		return nil, fmt.Errorf("filestore: %w: %s exists and is no directory", store.ErrInvalid, abs)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("filestore: %w: %w", kind(err), err)
 	}
 	return s, nil
@@ -141,7 +181,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	o, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Cause: err, Date: s.date()}
+		return nil, s.absent(key, err)
 	case err != nil:
 		return nil, failed("get", key, err)
 	case o.Version == unless:
@@ -149,6 +189,14 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	}
 	o.Key = key
 	return o, nil
+}
+
+// absent is the error of a read of what is not there.
+func (s *Store) absent(key string, err error) error {
+	if gone := s.there(); gone != nil {
+		return failed("get", key, gone)
+	}
+	return &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Cause: err, Date: s.date()}
 }
 
 // Put writes the object if the condition holds. A context that ends while Put
@@ -170,8 +218,12 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 func (s *Store) write(ctx context.Context, key string, r io.Reader, only store.Condition) (time.Time, error) {
 	path, err := s.path(key)
 	dir := filepath.Dir(path)
-	if err == nil && only.Match() == "" {
+	switch {
+	case err != nil:
+	case only.Match() == "":
 		err = s.mkdir(dir)
+	default:
+		err = s.there()
 	}
 	if err != nil {
 		return time.Time{}, failed("put", key, err)
@@ -196,7 +248,7 @@ func (s *Store) write(ctx context.Context, key string, r io.Reader, only store.C
 
 // swap puts the file temp in the place of the object if the condition holds.
 func (s *Store) swap(ctx context.Context, temp, path string, only store.Condition) error {
-	unlock, err := s.lock(ctx, filepath.Dir(path), exclusive)
+	unlock, err := s.lock(ctx, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -240,6 +292,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	err = s.remove(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err = s.there(); err != nil {
+			return failed("delete", key, err)
+		}
 		return nil
 	case err != nil:
 		return failed("delete", key, err)
@@ -255,7 +310,7 @@ func (s *Store) remove(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, filepath.Dir(path), exclusive)
+	unlock, err := s.lock(ctx, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -273,9 +328,13 @@ func usable(path string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return problemf(store.ErrInvalid, "%s is no regular file but %v: use another key", path, info.Mode().Type())
+		return irregular(path, info)
 	}
 	return nil
+}
+
+func irregular(path string, info fs.FileInfo) error {
+	return problemf(store.ErrInvalid, "%s is no regular file but %v: use another key", path, info.Mode().Type())
 }
 
 // openObject opens the file of an object.
@@ -288,6 +347,9 @@ func openObject(path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() { // since the look, somebody has put something else there
+		err = irregular(path, info)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}

@@ -57,8 +57,8 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := st.Put(t.Context(), "k", []byte("second"), store.IfMatch(was.Version))
-	wantKind(t, err, store.ErrUnavailable)
-	wantKind(t, st.Delete(t.Context(), "k"), store.ErrUnavailable)
+	wantKind(t, err, store.ErrRefused) // nobody writes here until somebody mounts it anew
+	wantKind(t, st.Delete(t.Context(), "k"), store.ErrRefused)
 	_, err = st.Get(t.Context(), "absent", "")
 	wantKind(t, err, store.ErrNotExist)
 	if date := store.DateOf(err); !date.IsZero() {

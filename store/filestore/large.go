@@ -56,7 +56,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	f, info, err := openObject(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Cause: err, Date: s.date()}
+		return nil, 0, s.absent(key, err)
 	case err != nil:
 		return nil, 0, failed("get", key, err)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/leasehold/leasehold/store"
 )
@@ -20,6 +22,9 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	return func(yield func(store.Entry, error) bool) {
 		w := walk{s: s, ctx: ctx, prefix: prefix, after: after, yield: yield}
 		err := ctx.Err()
+		if err == nil {
+			err = s.there()
+		}
 		if err == nil {
 			err = w.begin()
 		}
@@ -65,20 +70,14 @@ func (w *walk) begin() error {
 
 // directory lists what is below path, all of whose keys begin with above.
 func (w *walk) directory(above, path string) error {
-	entries, err := w.read(path)
+	found, err := w.names(path)
 	if err != nil {
 		return err
 	}
-	// All keys below the directory d begin with "d/", so with that as its name
-	// the order of the names is the order of the keys: "d.x" comes before it.
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		switch {
-		case isReserved(e.Name()) || store.CheckKey("list", above+e.Name()) != nil:
-		case e.Type().IsRegular():
-			names = append(names, e.Name())
-		case e.IsDir():
-			names = append(names, e.Name()+"/")
+	names := make([]string, 0, len(found))
+	for name := range found {
+		if store.CheckKey("list", above+strings.TrimSuffix(name, "/")) == nil {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -100,18 +99,55 @@ func (w *walk) directory(above, path string) error {
 	return nil
 }
 
-// read reads the names in a directory while no writer changes them: of a name
-// that is replaced meanwhile, POSIX does not promise that it is seen at all.
-func (w *walk) read(path string) ([]fs.DirEntry, error) {
-	if _, err := os.Lstat(filepath.Join(path, lockName)); err == nil {
-		unlock, err := w.s.lock(w.ctx, path, shared)
+// names gives the names in a directory that may be those of objects, and of directories with
+// a slash: all keys below the directory d begin with "d/", so the order of these names is the
+// order of the keys, and "d.x" comes before it.
+//
+// It takes no lock. Whoever may only read the directory may not lock it, and a listing that
+// is stopped must hold no writer up. But while a name is replaced, POSIX does not promise
+// that a reader sees it, and some file systems move it to the end. So the directory is read
+// until two readings agree and its time did not change, and what any of them showed counts:
+// a name is missed only if it was replaced in each of them. What is gone by then has no
+// object to be read.
+func (w *walk) names(path string) (map[string]bool, error) {
+	const most = 10
+	all := make(map[string]bool)
+	var last map[string]bool
+	for range most {
+		before, err := os.Stat(path)
 		if err != nil {
+			return nil, ignoreNotExist(err)
+		}
+		these, err := readNames(path)
+		if err != nil {
+			return nil, ignoreNotExist(err)
+		}
+		maps.Copy(all, these)
+		after, err := os.Stat(path)
+		if err == nil && last != nil && maps.Equal(these, last) && after.ModTime().Equal(before.ModTime()) {
+			break
+		}
+		if err = w.ctx.Err(); err != nil {
 			return nil, err
 		}
-		defer unlock()
+		last = these
 	}
+	return all, nil
+}
+
+func readNames(path string) (map[string]bool, error) {
 	entries, err := os.ReadDir(path)
-	return entries, ignoreNotExist(err)
+	names := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		switch {
+		case isReserved(e.Name()):
+		case e.Type().IsRegular():
+			names[e.Name()] = true
+		case e.IsDir():
+			names[e.Name()+"/"] = true
+		}
+	}
+	return names, err
 }
 
 // mayHold reports whether a key that begins with the directory's can be one
@@ -130,8 +166,8 @@ func (w *walk) object(key, path string) error {
 	switch {
 	case err == nil:
 		e.Version, e.Size, e.LastModified = o.Version, int64(len(o.Body)), o.LastModified
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(kind(err), store.ErrInvalid):
+		return nil // it is gone, or something else lies there now
 	case errors.Is(err, store.ErrTooLarge):
 		info, statErr := os.Lstat(path)
 		if statErr != nil {
@@ -148,7 +184,7 @@ func (w *walk) object(key, path string) error {
 }
 
 func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if isAny(err, fs.ErrNotExist, syscall.ENOTDIR) {
 		return nil
 	}
 	return err

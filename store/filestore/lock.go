@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/leasehold/leasehold/store"
 )
 
 const lockName = reserved + ".lock"
@@ -29,17 +32,9 @@ func (s *Store) place(dir string) *place {
 	return p.(*place) //nolint:errcheck // nothing else is put there
 }
 
-// A mode is how a lock is held: exclusive to write, shared to read names.
-type mode func(*flock.Flock) (bool, error)
-
-var (
-	exclusive mode = (*flock.Flock).TryLock
-	shared    mode = (*flock.Flock).TryRLock
-)
-
 // lock takes the lock of a directory, which is on a file in it. Goroutines of
 // this store queue up before they try, processes try again and again.
-func (s *Store) lock(ctx context.Context, dir string, hold mode) (unlock func(), err error) {
+func (s *Store) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
 	queue := s.place(dir).queue
 	select {
@@ -47,7 +42,7 @@ func (s *Store) lock(ctx context.Context, dir string, hold mode) (unlock func(),
 	case <-ctx.Done():
 		return nil, held(ctx, path)
 	}
-	l, err := s.flock(ctx, path, hold)
+	l, err := s.flock(ctx, path)
 	if err != nil {
 		<-queue
 		return nil, err
@@ -58,22 +53,13 @@ func (s *Store) lock(ctx context.Context, dir string, hold mode) (unlock func(),
 	}, nil
 }
 
-// flock takes the lock on the file at path, waiting for whoever holds it.
-func (s *Store) flock(ctx context.Context, path string, hold mode) (*flock.Flock, error) {
+// flock takes the lock on the file at path, waiting for another process that has it.
+func (s *Store) flock(ctx context.Context, path string) (*flock.Flock, error) {
 	const shortest, longest = 200 * time.Microsecond, 20 * time.Millisecond
-	// The file is made apart from being locked: then flock opens it with the
-	// mode that it has, and for writing only where the system wants that.
-	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	for wait := shortest; ; wait = min(2*wait, longest) {
-		ok, err := hold(l)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			err = s.makeLock(path)
-		case ok:
-			return l, nil
-		}
-		if err != nil {
-			return nil, err
+		switch l, err := tryLock(path); {
+		case l != nil || err != nil:
+			return l, err
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait))
 		select {
@@ -85,10 +71,94 @@ func (s *Store) flock(ctx context.Context, path string, hold mode) (*flock.Flock
 	}
 }
 
-func (s *Store) makeLock(path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, s.fileMode)
+// tryLock takes the lock on the file at path, which it makes if there is none, or gives
+// nil if another process has it.
+func tryLock(path string) (*flock.Flock, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeLock(path); err != nil {
+			return nil, err
+		}
+		info, err = os.Lstat(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = lockable(path, info); err != nil {
+		return nil, err
+	}
+	restrict(path, info)
+	// For writing, because some systems, NFS among them, give an exclusive lock for
+	// nothing less. Only a lock file of an older version may not be open to all who may
+	// write the directory.
+	l := flock.New(path, flock.SetFlag(os.O_RDWR|openFlags))
+	ok, err := l.TryLock()
+	if errors.Is(err, fs.ErrPermission) {
+		l = flock.New(path, flock.SetFlag(os.O_RDONLY|openFlags))
+		ok, err = l.TryLock()
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: only %s may lock here; a directory that several users write needs one group of theirs and the mode 2770", err, ownerOf(info))
+	case err != nil:
+		return nil, lockless(path, err)
+	case !ok:
+		return nil, nil //nolint:nilnil // another has it, which is no error
+	}
+	// Between the look and the opening there may have been put something else there, and
+	// a lock on a file that has been removed keeps nobody out.
+	held, err := l.Stat()
+	if err == nil {
+		err = lockable(path, held)
+	}
+	if now, e := os.Lstat(path); err == nil && (e != nil || !os.SameFile(held, now)) {
+		return nil, l.Unlock()
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Unlock())
+	}
+	return l, nil
+}
+
+// lockable says why what there is in the place of a lock file is none. To open a FIFO may
+// never end, a device may do anything when it is opened, and a link may lead to a file that
+// all can lock.
+func lockable(path string, info fs.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return problemf(store.ErrRefused, "%s is no regular file but %v: remove it, and find out who put it there", path, info.Mode().Type())
+}
+
+// makeLock makes the lock file, whole with its permissions: between its making and their
+// setting another writer would be refused. It is no error if another has made it.
+func makeLock(path string) error {
+	temp := filepath.Join(filepath.Dir(path), tempName())
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+	shareLock(f, filepath.Dir(path))
+	err = f.Close()
+	if err == nil {
+		err = os.Link(temp, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		err = makeLockUnlinked(path)
+	}
+	_ = os.Remove(temp) // what stays is removed by a later writer
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// makeLockUnlinked is for file systems without hard links.
+func makeLockUnlinked(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	shareLock(f, filepath.Dir(path))
 	return f.Close()
 }

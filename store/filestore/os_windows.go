@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,17 @@ import (
 
 // dirsSync says that a directory cannot be flushed: rename writes through.
 const dirsSync = false
+
+// openFlags: Windows has no FIFOs among its files, and that nothing is a link is checked
+// before and after.
+const openFlags = 0
+
+// On Windows the access control list of the directory says who may open what lies in it.
+func shareLock(*os.File, string)   {}
+func shareObject(*os.File, string) {}
+func shareDir(string) error        { return nil }
+func restrict(string, fs.FileInfo) {}
+func ownerOf(fs.FileInfo) string   { return "the users on its access control list" }
 
 func open(path string) (f *os.File, err error) {
 	err = retry(func() error {

@@ -49,13 +49,20 @@ func isReserved(segment string) bool {
 
 // mkdir makes a directory and those above it, and flushes each into the one
 // that it is in: else a power loss could take an object with its directory.
+// A store that makes no directory for itself makes those below its own all the same.
 func (s *Store) mkdir(dir string) error {
+	if dir == s.dir && s.mustExist {
+		return s.there()
+	}
 	err := os.Mkdir(dir, s.dirMode)
 	if errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir {
 		if err = s.mkdir(filepath.Dir(dir)); err != nil {
 			return err
 		}
 		err = os.Mkdir(dir, s.dirMode)
+	}
+	if err == nil && s.shares && len(dir) > len(s.dir) {
+		_ = shareDir(dir) // a file system may have no permissions
 	}
 	switch {
 	case err == nil:
@@ -66,6 +73,14 @@ func (s *Store) mkdir(dir string) error {
 		return problemf(store.ErrInvalid, "%s exists and is no directory", dir)
 	}
 	return err
+}
+
+// there says that the directory of a store that makes none does not exist.
+func (s *Store) there() error {
+	if _, err := os.Stat(s.dir); s.mustExist && errors.Is(err, fs.ErrNotExist) {
+		return problemf(store.ErrNoBucket, "%w: make the directory, or see that its file system is mounted", err)
+	}
+	return nil
 }
 
 func isDir(path string) bool {

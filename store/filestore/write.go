@@ -23,6 +23,9 @@ func (s *Store) writeTemp(dir string, r io.Reader) (path string, written time.Ti
 	if err != nil {
 		return "", time.Time{}, err
 	}
+	if s.shares {
+		shareObject(f, dir)
+	}
 	written, err = fill(f, r)
 	if err = errors.Join(err, f.Close()); err != nil { // a close can say that a write failed
 		_ = os.Remove(f.Name())
@@ -31,8 +34,10 @@ func (s *Store) writeTemp(dir string, r io.Reader) (path string, written time.Ti
 	return f.Name(), written, nil
 }
 
+func tempName() string { return tempPrefix + rand.Text() }
+
 func (s *Store) createTemp(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, tempPrefix+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.fileMode)
+	return os.OpenFile(filepath.Join(dir, tempName()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.fileMode)
 }
 
 // fill writes and flushes f and returns its time.

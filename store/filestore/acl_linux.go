@@ -1,0 +1,9 @@
+package filestore
+
+import "syscall"
+
+// hasACL reports that a directory has an access control list of POSIX.
+func hasACL(dir string) bool {
+	n, err := syscall.Getxattr(dir, "system.posix_acl_access", nil)
+	return err == nil && n > 0
+}

@@ -1,0 +1,239 @@
+//go:build !windows
+
+package filestore_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/filestore"
+)
+
+// plants are what may lie in the place of a file without being one.
+var plants = map[string]func(t *testing.T, path string){
+	"a FIFO": func(t *testing.T, path string) {
+		t.Helper()
+		if err := unix.Mkfifo(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a link to a file": func(t *testing.T, path string) {
+		t.Helper()
+		target := filepath.Join(t.TempDir(), "target")
+		if err := os.WriteFile(target, []byte("body"), 0o666); err != nil { //nolint:gosec // that is what makes it dangerous
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a link to nothing": func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Symlink(filepath.Join(t.TempDir(), "nothing"), path); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a link to itself": func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Symlink(path, path); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a directory": func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"a socket": func(t *testing.T, path string) {
+		t.Helper()
+		t.Chdir(filepath.Dir(path))                        // a socket's path may not be long
+		ln, err := net.Listen("unix", filepath.Base(path)) //nolint:noctx // it is there at once
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ln.Close() })
+	},
+	"a device": func(t *testing.T, path string) {
+		t.Helper()
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil { //nolint:unconvert // it differs
+			t.Skip("a device cannot be made here: ", err)
+		}
+	},
+}
+
+// allCalls are all that a store can be asked of a key, each as one that gives its error.
+func allCalls(st *filestore.Store, key string) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"get": func(ctx context.Context) error {
+			_, err := st.Get(ctx, key, "")
+			return err
+		},
+		"get large": func(ctx context.Context) error {
+			_, _, err := st.GetLarge(ctx, key)
+			return err
+		},
+		"create": func(ctx context.Context) error {
+			_, err := st.Put(ctx, key, []byte("body"), store.IfAbsent())
+			return err
+		},
+		"update": func(ctx context.Context) error {
+			_, err := st.Put(ctx, key, []byte("body"), store.IfMatch("v"))
+			return err
+		},
+		"put large": func(ctx context.Context) error {
+			_, err := st.PutLarge(ctx, key, bytes.NewReader([]byte("body")))
+			return err
+		},
+		"delete": func(ctx context.Context) error { return st.Delete(ctx, key) },
+		"list": func(ctx context.Context) error {
+			for _, err := range st.List(ctx, "", "") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// within ends the test if a call does not come back: nothing else would.
+func within(t *testing.T, what string, do func(context.Context) error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- do(t.Context()) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatalf("%s hangs", what)
+		return nil
+	}
+}
+
+// TestNoLockFile: what lies in the place of the lock file and is no file is not opened,
+// since that need not end, and not locked, since others may have it under another name.
+// What looks does not mind. A FIFO there used to hang every call but Get, and a link was
+// followed.
+func TestNoLockFile(t *testing.T) {
+	for name, plant := range plants {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			st := open(t, dir)
+			create(t, st, "k", "first")
+			lock := filepath.Join(dir, ".leasehold.lock")
+			if err := os.Remove(lock); err != nil {
+				t.Fatal(err)
+			}
+			plant(t, lock)
+			before, err := os.Lstat(lock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for op, do := range allCalls(st, "k") {
+				switch err := within(t, op, do); op {
+				case "get", "get large", "list":
+					if err != nil {
+						t.Errorf("%s: %v", op, err)
+					}
+				default:
+					wantKind(t, err, store.ErrRefused)
+				}
+			}
+			if after, err := os.Lstat(lock); err != nil || !os.SameFile(before, after) || before.Mode() != after.Mode() {
+				t.Errorf("%v was there; now it is %v, %v", before, after, err)
+			}
+			wantBody(t, st, "k", "first")
+			if got, want := names(t, dir), []string{".leasehold.lock", "k"}; !slices.Equal(got, want) {
+				t.Errorf("the directory has %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestNoObject: what lies in the place of an object and is no file is no object: nothing
+// waits for it, reads through it, or writes over it.
+func TestNoObject(t *testing.T) {
+	for name, plant := range plants {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			st := open(t, dir)
+			create(t, st, "other", "body")
+			plant(t, filepath.Join(dir, "k"))
+			for op, do := range allCalls(st, "k") {
+				err := within(t, op, do)
+				if op == "list" {
+					if err != nil {
+						t.Errorf("list: %v", err)
+					}
+					continue
+				}
+				wantKind(t, err, store.ErrInvalid)
+			}
+			if got, want := keys(t, st, ""), []string{"other"}; !slices.Equal(got, want) {
+				t.Errorf("the listing is %q, want %q", got, want)
+			}
+			if got, want := names(t, dir), []string{".leasehold.lock", "k", "other"}; !slices.Equal(got, want) {
+				t.Errorf("the directory has %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestMustExist: a store that makes no directory makes none, whatever it is asked, and no
+// object is absent where there is no place for one.
+func TestMustExist(t *testing.T) {
+	above := t.TempDir()
+	dir := filepath.Join(above, "not", "there")
+	st, err := filestore.New(dir, &filestore.Options{MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"k", "jobs/k"} {
+		for op, do := range allCalls(st, key) {
+			err := within(t, op, do)
+			wantKind(t, err, store.ErrNoBucket)
+			if got := names(t, above); len(got) != 0 {
+				t.Errorf("%s made %q", op, got)
+			}
+		}
+	}
+	if err = os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	create(t, st, "jobs/k", "body") // what lies in its directory is the store's to make
+	wantBody(t, st, "jobs/k", "body")
+}
+
+// TestLooksMakeNothing: only a create makes the directory. New used to.
+func TestLooksMakeNothing(t *testing.T) {
+	above := t.TempDir()
+	st := open(t, filepath.Join(above, "not", "there"))
+	for op, do := range allCalls(st, "k") {
+		switch op {
+		case "create", "put large":
+			continue
+		case "get", "get large":
+			wantKind(t, within(t, op, do), store.ErrNotExist)
+		case "update":
+			wantKind(t, within(t, op, do), store.ErrPrecondition)
+		default:
+			if err := within(t, op, do); err != nil {
+				t.Errorf("%s: %v", op, err)
+			}
+		}
+		if got := names(t, above); len(got) != 0 {
+			t.Errorf("%s made %q", op, got)
+		}
+	}
+	create(t, st, "k", "body")
+}
