@@ -20,6 +20,10 @@
 // path_style=false, and the region is us-east-1 unless one is configured.
 //
 // A store in memory is one for each name, as long as the process runs.
+//
+// A directory is made by the first object that is created in it; opening and looking make
+// nothing. [OpenExisting] never makes it: use that for a directory on a file system that
+// may not be mounted, as the command leasehold does unless it is told --mkdir.
 package storeurl
 
 import (
@@ -45,6 +49,16 @@ var ErrURL = errors.New("bad store URL")
 // Open opens the store of a store URL. It reads configuration files, and sends
 // nothing to the store. The context is for looking up the configuration only.
 func Open(ctx context.Context, rawurl string) (store.Store, error) {
+	return open(ctx, rawurl, nil)
+}
+
+// OpenExisting is [Open] for a place that must exist: in a directory that does not, every
+// call fails with [store.ErrNoBucket], and nothing makes it. Buckets are never made.
+func OpenExisting(ctx context.Context, rawurl string) (store.Store, error) {
+	return open(ctx, rawurl, &filestore.Options{MustExist: true})
+}
+
+func open(ctx context.Context, rawurl string, files *filestore.Options) (store.Store, error) {
 	u, query, err := parse(rawurl)
 	if err != nil {
 		return nil, err
@@ -57,7 +71,7 @@ func Open(ctx context.Context, rawurl string) (store.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return filestore.New(dir, nil)
+		return filestore.New(dir, files)
 	default:
 		return openMem(u)
 	}
@@ -131,13 +145,13 @@ func parse(rawurl string) (*url.URL, url.Values, error) {
 	if err != nil {
 		return nil, nil, bad(u, "its parameters cannot be read: "+err.Error())
 	}
-	if err = checkHost(u); err != nil {
+	if err = checkPlace(u); err != nil {
 		return nil, nil, err
 	}
 	return u, query, checkQuery(u, query)
 }
 
-func checkHost(u *url.URL) error {
+func checkPlace(u *url.URL) error {
 	switch {
 	case u.Scheme == "file" && u.Host != "" && u.Host != "localhost":
 		return bad(u, "a file URL names no host: three slashes begin an absolute path, file:///DIR")
@@ -145,10 +159,23 @@ func checkHost(u *url.URL) error {
 		return bad(u, "there is no bucket: write s3://BUCKET")
 	case u.Scheme == "s3" && strings.Contains(u.Host, ":"):
 		return bad(u, "a bucket has no port; the server's address is the parameter endpoint")
+	case u.Scheme == "file" && climbs(u.Path):
+		return bad(u, "the path has a segment \"..\": write where it leads to")
 	case u.Scheme == "mem" && u.Host == "":
 		return bad(u, "a store in memory has a name: write mem://NAME")
 	}
 	return nil
+}
+
+// climbs reports that a path has a segment "..". Where that leads, a symbolic link before
+// it decides, so that two URLs of one directory could differ, and one of two.
+func climbs(path string) bool {
+	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 func checkScheme(scheme string) error {

@@ -3,6 +3,7 @@ package storeurl_test
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,9 @@ func FuzzSplitLock(f *testing.F) {
 		}
 		if err = store.CheckKey("lock", key); err != nil {
 			t.Errorf("%q: %v", raw, err)
+		}
+		if scheme, path, _ := strings.Cut(storeURL, "://"); scheme == "file" && strings.Contains(path, "..") && slices.Contains(strings.Split(path, "/"), "..") {
+			t.Errorf("%q climbs to %q", raw, storeURL)
 		}
 		u, err := url.Parse(storeURL)
 		if err != nil {

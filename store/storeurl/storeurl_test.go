@@ -1,6 +1,7 @@
 package storeurl_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"os"
@@ -50,6 +51,13 @@ func TestSplitLockRefuses(t *testing.T) {
 		{"s3://bucket//key", "begins or ends with a slash, or has two in a row"},
 		{"s3://bucket/a/../b", `".."`},
 		{"file:///dir/..", `".."`},
+		// These used to be cleaned, without a look at the links on the way.
+		{"file:///dir/../key", `".."`},
+		{"file:///dir/a/../../b/key", `".."`},
+		{"file:///../key", `".."`},
+		{"file:///dir/%2e%2E/key", `".."`},
+		{"file:///dir/..%2Fb/key", `".."`},
+		{"file:///C:/dir/..%5Cb/key", `".."`},
 		{"s3://bucket/a%0Ab", "control character"},
 	} {
 		if _, _, err := storeurl.SplitLock(tt.lock); !errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) {
@@ -91,6 +99,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"file://dir/key", "names no host"},
 		{"file://", "no directory"},
 		{"file:///dir?region=eu-west-1", `unknown parameter "region"; file URLs have none`},
+		{"file:///dir/../other", `".."`},
+		{"file:///..", `".."`},
+		{"file:///dir/%2e%2e", `".."`},
 		{"mem://", "has a name"},
 		{"mem://name/prefix", "has no path"},
 	} {
@@ -252,6 +263,45 @@ func TestOpenLockInDirectory(t *testing.T) {
 	if _, err = again.Get(t.Context(), key, ""); err != nil {
 		t.Errorf("the store of %s: %v", st, err)
 	}
+}
+
+// Opening and looking make no directory, which they used to; the first create does, unless
+// the place has to exist.
+func TestOpenMakesNothing(t *testing.T) {
+	above := t.TempDir()
+	path := filepath.ToSlash(above)
+	if runtime.GOOS == "windows" {
+		path = "/" + path
+	}
+	raw := (&url.URL{Scheme: "file", Path: path + "/not/there"}).String()
+	for name, open := range map[string]func(context.Context, string) (store.Store, error){"Open": storeurl.Open, "OpenExisting": storeurl.OpenExisting} {
+		st, err := open(t.Context(), raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := store.ErrNotExist
+		if name == "OpenExisting" {
+			want = store.ErrNoBucket
+			if _, err = st.Put(t.Context(), "k", []byte("body"), store.IfAbsent()); !errors.Is(err, want) {
+				t.Errorf("%s: a create: %v", name, err)
+			}
+		}
+		if _, err = st.Get(t.Context(), "k", ""); !errors.Is(err, want) {
+			t.Errorf("%s: a look: %v", name, err)
+		}
+		if entries, err := os.ReadDir(above); err != nil || len(entries) != 0 {
+			t.Errorf("%s: made %v, %v", name, entries, err)
+		}
+	}
+	st, err := storeurl.Open(t.Context(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStore(t, st, "k")
+	if st, err = storeurl.OpenExisting(t.Context(), raw); err != nil {
+		t.Fatal(err)
+	}
+	checkStore(t, st, "another")
 }
 
 func TestOpenMem(t *testing.T) {
