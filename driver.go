@@ -44,6 +44,7 @@ type engine struct {
 	ctx       context.Context    // of the acquisition; gives requests their values
 	began     time.Time          // the acquisition
 	session   *Session           // of the acquisition; nil: none
+	term      *term              // that the acquisition begins; nil: none
 	members   []*Session         // that must tell of their end
 	named     *Session           // of these, the one that the lock names
 	own       *reapers           // of acquisitions without a session
@@ -136,8 +137,8 @@ func (d *driver) hangs(name string) {
 }
 
 // acquire makes an acquisition, and cancels it if ctx ends first.
-func (d *driver) acquire(ctx context.Context, wait bool, s *Session) result {
-	done := d.begin(ctx, wait, s)
+func (d *driver) acquire(ctx context.Context, wait bool, a acquisition) result {
+	done := d.begin(ctx, wait, a)
 	select {
 	case r := <-done:
 		return r
@@ -148,18 +149,19 @@ func (d *driver) acquire(ctx context.Context, wait bool, s *Session) result {
 }
 
 // begin begins an acquisition. Its one result comes on the channel.
-func (d *driver) begin(ctx context.Context, wait bool, s *Session) <-chan result {
+func (d *driver) begin(ctx context.Context, wait bool, a acquisition) <-chan result {
 	waiter := make(chan result, 1)
 	d.enter()
 	defer d.leave()
-	if s != nil && !slices.Contains(d.members, s) {
+	if s := a.session; s != nil && !slices.Contains(d.members, s) {
 		if err := s.enter(d); err != nil {
 			waiter <- result{err: err}
 			return waiter
 		}
 		d.members = append(d.members, s)
 	}
-	d.ctx, d.began, d.waiter, d.seen, d.session = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, s
+	d.ctx, d.began, d.waiter, d.seen = context.WithoutCancel(ctx), time.Now(), waiter, Info{}
+	d.session, d.term = a.session, a.term
 	d.failing = nil
 	d.stepLocked(d.wanted(wait))
 	return waiter
@@ -330,6 +332,9 @@ func (d *driver) do(action protocol.Action) {
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 		d.standing.free, d.standing.object = false, ""
 		d.quitSessions(d.session)
+		closeAll(d.settling) // a claim that was given up cannot land over this one
+		d.settling = nil
+		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
@@ -431,6 +436,9 @@ func (d *driver) seenNew() {
 	before, existed := d.record, d.exists
 	var version protocol.Version
 	d.record, version, d.exists = d.candidate.Observed()
+	if existed == d.exists && before.WriteID == d.record.WriteID {
+		return // it has told of this (rule A2)
+	}
 	held := existed && before.Held
 	c := Change{Info: describe(d.lock.key, layout.Snapshot{Record: d.record, Version: version})}
 	switch {

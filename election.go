@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -154,17 +155,14 @@ func (o *ElectionOptions) check() error {
 
 // Campaign waits until this candidate is the leader and returns its lease. End it
 // with [Election.Resign], or [Lease.Release]. Errors and the end of ctx are as for
-// [Lock.Acquire].
+// [Lock.Acquire]. If the candidate resigns before Campaign has returned, which then
+// returns no lease, the error matches [ErrResigned].
 func (e *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	lease, err := e.lock.Acquire(ctx, opts...)
-	if err != nil {
-		return nil, err
+	if err == nil && errors.Is(lease.Err(), ErrReleased) {
+		return nil, fmt.Errorf("the campaign for %v was won, and then %w", e.lock.d.at, ErrResigned)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lease = lease
-	e.announce()
-	return lease, nil
+	return lease, err
 }
 
 // ErrResigned: the work was stopped because this candidate resigned.
@@ -173,7 +171,8 @@ var ErrResigned = errors.New("the leader resigned")
 // Run campaigns, calls lead while this candidate leads, campaigns again when that
 // has ended, and so on until ctx ends; then it returns ctx.Err(), with the lease
 // released and nothing left running. The context that lead gets ends with the
-// lease, with ctx, and when the candidate resigns; then lead must return.
+// lease, with ctx, and when the candidate resigns; then lead must return. It is not
+// called if that has happened before it would be.
 //
 // When lead returns, with an error or without, the candidate resigns, lets the
 // others go first for half a TTL, but for 30 s at most, or for one and a half times
@@ -184,25 +183,31 @@ var ErrResigned = errors.New("the leader resigned")
 // renewed for the grace period, so that nobody else leads before lead has
 // returned; see [ElectionOptions.Grace].
 //
-// Run returns an error other than ctx.Err() only if campaigning makes no sense:
-// access is denied, the object is not a lock, the bucket does not exist or, with
-// Existing, the object. A store that cannot be reached is waited out.
+// If the store does not confirm the last release, so that the lock may still be taken
+// for held, Run returns ctx.Err() joined with an error that says so. It returns an
+// error that does not match ctx.Err() only if campaigning makes no sense: access is
+// denied, the object is not a lock, its token is too large, the bucket does not exist
+// or, with Existing, the object. A store that cannot be reached is waited out.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
-	failures := 0 // of campaigns, in a row
+	var unreleased error // of the last term
+	failures := 0        // of campaigns, in a row
 	for {
-		lease, err := e.Campaign(ctx, opts...)
+		t := e.newTerm(ctx)
+		lease, err := e.lock.Acquire(ctx, append(slices.Clip(opts), t.of)...)
+		if t.lease != nil {
+			unreleased = e.serve(ctx, t, err == nil, lead)
+		}
 		pause := e.pause()
 		switch {
 		case err == nil:
 			failures = 0
-			e.serve(ctx, lease, lead)
 			if errors.Is(lease.Err(), ErrLost) && !errors.Is(lease.Err(), protocol.ErrGivenUp) && ctx.Err() == nil {
 				continue // another leads by now, or the store is away
 			}
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return errors.Join(ctx.Err(), unreleased)
 		case hopeless(err):
-			return err
+			return errors.Join(err, unreleased)
 		default:
 			e.lock.d.opts.Logger.Warn("campaign failed, will try again", "lock", e.lock.d.at.String(), "error", err)
 			failures++
@@ -211,7 +216,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		select {
 		case <-time.After(pause + rand.N(pause/4)):
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(ctx.Err(), unreleased)
 		}
 	}
 }
@@ -233,15 +238,28 @@ func hopeless(err error) bool {
 	return store.Final(err) || errors.Is(err, store.ErrNotExist) || errors.Is(err, ErrForeignObject) || errors.Is(err, ErrSessionOver)
 }
 
-// A term is one time of leading under Run.
+// A term is one time of leading under Run. It is made before the campaign, because it
+// and its lease become known at once (see saw): who resigns from the moment in which
+// there is a lease stops the term, and the lease goes on until its work has stopped.
 type term struct {
-	lease  *Lease
+	work   context.Context
 	cancel context.CancelCauseFunc // of the work
 	grace  time.Duration
+	lease  *Lease // set by saw
 	once   sync.Once
 	late   *time.Timer   // of the grace; set by once
-	over   chan struct{} // closed when the lease has been released
+	over   chan struct{} // closed when the release is settled, or was waited for long enough
+	end    error         // what the release returned; set before over is closed
 }
+
+func (e *Election) newTerm(ctx context.Context) *term {
+	t := &term{grace: e.opts.Grace, over: make(chan struct{})}
+	t.work, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return t
+}
+
+// of has the acquisition begin the term.
+func (t *term) of(a *acquisition) { a.term = t }
 
 // stop ends the work, and the lease when the work has not stopped in time.
 func (t *term) stop(cause error) {
@@ -260,53 +278,59 @@ func (t *term) stopped() {
 	t.cancel(nil)
 }
 
-// serve leads for one term.
-func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Context, *Lease) error) {
-	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := &term{lease: lease, cancel: cancel, grace: e.opts.Grace, over: make(chan struct{})}
-	defer e.finish(ctx, t) // also if lead panics
-	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
+// serve leads for one term, unless it was undone, and returns why the lock may not be free.
+func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(context.Context, *Lease) error) (unreleased error) {
+	defer func() { unreleased = e.finish(ctx, t) }() // also if the work panics
+	if !lead {
+		return nil
+	}
+	defer context.AfterFunc(t.lease.Context(), func() { t.cancel(context.Cause(t.lease.Context())) })()
 	defer context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })()
-	e.mu.Lock()
-	e.term, e.successor = t, ""
-	e.mu.Unlock()
 	log := e.lock.d.opts.Logger
-	if e.opts.OnElected != nil {
+	if e.opts.OnElected != nil && t.work.Err() == nil {
 		late := time.AfterFunc(e.lock.d.opts.TTL, func() { e.lock.d.hangs("OnElected") })
-		err := e.opts.OnElected(work, lease)
+		err := e.opts.OnElected(t.work, t.lease)
 		late.Stop()
 		if err != nil {
 			log.Warn("resigning, since OnElected failed", "lock", e.lock.d.at.String(), "error", err)
-			return
+			return nil
 		}
 	}
-	if err := lead(work, lease); err != nil && work.Err() == nil {
+	if t.work.Err() != nil || t.lease.Err() != nil {
+		return nil
+	}
+	if err := work(t.work, t.lease); err != nil && t.work.Err() == nil {
 		log.Warn("resigning, since the work failed", "lock", e.lock.d.at.String(), "error", err)
 	}
+	return nil
 }
 
-// finish releases the lease of a term whose work has returned.
-func (e *Election) finish(ctx context.Context, t *term) {
+// finish releases the lease of a term whose work has returned, and returns why the lock may
+// not be free.
+func (e *Election) finish(ctx context.Context, t *term) error {
 	t.stopped()
 	e.mu.Lock()
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
-	last, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	last, done := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, errPatience)
 	defer done()
-	if err := t.lease.releaseTo(last, successor); err != nil && !errors.Is(err, ErrLost) {
+	err := t.lease.free(last, successor)
+	if err != nil {
 		e.lock.d.opts.Logger.Warn("leadership not released", "lock", e.lock.d.at.String(), "error", err)
 	}
+	t.end = t.lease.ended(err)
 	close(t.over)
+	return err
 }
 
 // Resign ends this candidate's leadership and returns when the lock is free. Where
 // followers ask this candidate itself, it names the one that has waited for longest
 // as its successor. Under
 // Run the work is stopped first, so it must not wait for Resign itself: it returns
-// instead. After Campaign the work must have stopped before. If ctx
-// ends first, Resign returns its error and goes on in the background. It returns
-// [ErrNotLeading] if there is nothing to resign from.
+// instead. After Campaign the work must have stopped before. Errors and the end of ctx
+// are as for [Lease.Release]: nil says that the lock is certainly not this candidate's
+// any more. It returns [ErrNotLeading] if there is nothing to resign from.
 func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, "") }
 
 // ResignTo is Resign, and names the holder that is to lead next. The others let it
@@ -322,9 +346,9 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 		t.stop(ErrResigned)
 		select {
 		case <-t.over:
-			return nil
+			return t.end
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("the work of %v has not stopped and been released yet: %w", e.lock.d.at, ctx.Err())
 		}
 	case lease == nil || lease.settled.Load():
 		return ErrNotLeading

@@ -123,6 +123,8 @@ func (l *Lease) letGo(successor string) {
 // by a context of its own.
 const patience = 5 * time.Second
 
+var errPatience = fmt.Errorf("it was waited for for %v", patience)
+
 // Release ends the lease and frees the lock, by one write. All work under the
 // lease must have stopped before. Release must be called for a lease that was
 // lost too: it lets in the next goroutine that waits for this Lock, and what is
@@ -133,7 +135,8 @@ const patience = 5 * time.Second
 // background; if ctx has ended before the call, it waits up to 5 s all the same,
 // so that a deferred Release works. If the store does not answer for a TTL, the
 // error says so: then the others wait the lease out. If the lease had been lost,
-// the error matches [ErrLost]. Further calls return what the first one did.
+// the error matches [ErrLost], whether the lock is free or not. Further calls return
+// what the first one did.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 // lastly gives a context that has ended some time after all.
@@ -147,14 +150,32 @@ func lastly(ctx context.Context) (context.Context, context.CancelFunc) {
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 	ctx, cancel := lastly(ctx)
 	defer cancel()
+	return l.ended(l.free(ctx, successor))
+}
+
+// free begins the release, and returns why the lock may not be free, if it may not.
+func (l *Lease) free(ctx context.Context, successor string) error {
 	l.letGo(successor)
 	select {
 	case <-l.released:
+		return l.outcome
 	case <-ctx.Done():
-		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, ctx.Err())
+		why := ctx.Err()
+		if errors.Is(context.Cause(ctx), errPatience) {
+			why = errPatience // no context of the caller has ended
+		}
+		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, why)
 	}
-	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
+}
+
+// ended adds to what free returned that the lease had been lost.
+func (l *Lease) ended(outcome error) error {
+	switch lost := context.Cause(l.ctx); {
+	case !errors.Is(lost, ErrLost):
+		return outcome
+	case outcome == nil:
 		return lost
+	default:
+		return errors.Join(lost, outcome)
 	}
-	return l.outcome
 }

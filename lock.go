@@ -134,7 +134,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool, a acquisition) (*Lease, e
 		l.leave()
 		return nil, err
 	}
-	r := l.d.acquire(ctx, wait, a.session)
+	r := l.d.acquire(ctx, wait, a)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.

@@ -56,10 +56,18 @@ func (e *Election) count(n int) {
 	e.lock.d.watch(e.watchers > 0)
 }
 
-// saw takes in a change. The driver calls it, locked.
+// saw takes in a change. The driver calls it, locked. A lease of this candidate, the term
+// that it is for and the leader become known together, before anybody is handed the lease:
+// no call may see one without the other.
 func (e *Election) saw(c Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if lease, t := e.lock.d.lease, e.lock.d.term; lease != nil && lease != e.lease {
+		e.lease, e.term, e.successor = lease, t, ""
+		if t != nil {
+			t.lease = lease
+		}
+	}
 	switch c.Kind {
 	case Elected, TakenOver:
 		e.leader, e.leading, e.elected = c.Info, true, c.Time

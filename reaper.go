@@ -114,7 +114,7 @@ func (r *reaper) removeLocked() {
 // run waits until the session is over.
 func (r *reaper) run(ctx context.Context) {
 	for failures := 1; ; failures++ {
-		err := r.lock.d.acquire(ctx, true, nil).err
+		err := r.lock.d.acquire(ctx, true, acquisition{}).err
 		switch {
 		case err == nil:
 			r.over()
@@ -214,7 +214,7 @@ func reap(ctx context.Context, st store.Store, sessions []string) {
 		gate <- struct{}{}
 		all.Go(func() {
 			defer func() { <-gate }()
-			d.acquire(ctx, true, nil)
+			d.acquire(ctx, true, acquisition{})
 		})
 	}
 	all.Wait()

@@ -307,7 +307,10 @@ func (s *Session) beaten() {
 // An AcquireOption changes how one acquisition goes.
 type AcquireOption func(*acquisition)
 
-type acquisition struct{ session *Session }
+type acquisition struct {
+	session *Session
+	term    *term // that begins with the lease; nil: none
+}
 
 // WithSession puts the lease under a session, which must be in the same store: it is valid
 // as long as both are, and is not renewed by itself. The lock's record is written when it
