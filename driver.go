@@ -238,12 +238,12 @@ func (d *driver) stepLocked(ev protocol.Event) {
 	}
 	d.announce()
 	d.attend()
-	if d.candidate.Settled() {
+	if !d.candidate.Outstanding() {
 		closeAll(d.settling)
 		d.settling = nil
-		if d.waiter == nil && d.lease == nil {
-			d.quitSessions(nil)
-		}
+	}
+	if d.candidate.Settled() && d.waiter == nil && d.lease == nil {
+		d.quitSessions(nil)
 	}
 	if !d.candidate.Busy() {
 		closeAll(d.calm)
@@ -285,12 +285,13 @@ func (d *driver) calmed() <-chan struct{} {
 	return calm
 }
 
-// settled is closed when nothing of an acquisition is under way any more.
+// settled is closed when no write of an acquisition is under way any more, or has become a
+// lease: what the user holds or waits for was not given up.
 func (d *driver) settled() <-chan struct{} {
 	d.enter()
 	defer d.leave()
 	settled := make(chan struct{})
-	if d.lease != nil || d.candidate.Settled() {
+	if !d.candidate.Outstanding() {
 		close(settled)
 	} else {
 		d.settling = append(d.settling, settled)
@@ -332,8 +333,6 @@ func (d *driver) do(action protocol.Action) {
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 		d.standing.free, d.standing.object = false, ""
 		d.quitSessions(d.session)
-		closeAll(d.settling) // a claim that was given up cannot land over this one
-		d.settling = nil
 		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:

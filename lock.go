@@ -157,7 +157,8 @@ func (l *Lock) acquire(ctx context.Context, wait bool, a acquisition) (*Lease, e
 // Settle waits until nothing is under way of acquisitions that were given up: a claim
 // that was sent has been answered, and freed if it landed. A process that ends before
 // may leave the lock held by nobody for its TTL, and with LayoutMarker until somebody
-// deletes the marker. It returns ctx.Err() if ctx ends first.
+// deletes the marker. For a lease that somebody holds, or waits for, it does not wait. It
+// returns ctx.Err() if ctx ends first.
 func (l *Lock) Settle(ctx context.Context) error {
 	select {
 	case <-l.d.settled():

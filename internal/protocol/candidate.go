@@ -214,10 +214,18 @@ func (c *Candidate) Idle() bool {
 // Busy reports that a request is under way.
 func (c *Candidate) Busy() bool { return c.busy != none }
 
-// Settled reports that no write of the candidate is under way, or may yet land, that
-// somebody would have to free.
+// Settled reports that nothing is held, wanted or outstanding.
 func (c *Candidate) Settled() bool {
-	return c.phase == clear && c.want == nothing && !c.unsettled() && (c.busy == none || c.busy == reading)
+	return c.phase == clear && c.want == nothing && !c.Outstanding()
+}
+
+// Outstanding reports that a release is under way, or a claim that has not become a lease,
+// or that such a claim may yet land: somebody has to free it.
+func (c *Candidate) Outstanding() bool {
+	if c.phase == held || c.phase == lost {
+		return false // it is the user who has to
+	}
+	return c.phase == freeing || c.unsettled() || c.busy != none && c.busy != reading
 }
 
 // Wake is the reading of the clock at which the driver must pass in a Tick, and

@@ -53,6 +53,10 @@ func TestSettled(t *testing.T) {
 		if got := p.c.Settled(); got != want {
 			t.Errorf("%s: settled %t, want %t", when, got, want)
 		}
+		users := when == "while it looks for somebody" || when == "while it holds the lock"
+		if got := p.c.Outstanding(); got != (!want && !users) {
+			t.Errorf("%s: outstanding %t", when, got)
+		}
 	}
 	settled(true, "at the beginning")
 	p.step(0, protocol.Watch{On: true})
