@@ -14,7 +14,8 @@ import (
 // locks. It waits for one after the other in the order of their keys, and holds none
 // meanwhile that comes after the one that it waits for: so callers that want some of the
 // same locks cannot wait for each other in a circle. Those that are free it takes many at a
-// time.
+// time. A lease that is lost while it waits for another lock it acquires anew, and those
+// after it; when it returns, all have been valid a moment ago.
 //
 // If it fails or ctx ends, what it holds is released. Errors are as for [Lock.Acquire], and
 // two locks of the same key are one. Put the leases under a session, see [WithSession], if
@@ -30,43 +31,81 @@ func AcquireAll(ctx context.Context, locks []*Lock, opts ...AcquireOption) ([]*L
 			return nil, fmt.Errorf("the lock %s is to be acquired twice, and would wait for itself", key)
 		}
 	}
-	leases := make([]*Lease, len(locks))
-	undo := func(err error) ([]*Lease, error) {
-		return nil, errors.Join(err, ReleaseAll(context.WithoutCancel(ctx), leases))
-	}
+	g := &gathering{locks, order, make([]*Lease, len(locks)), opts}
 	for done := 0; done < len(order); {
-		next := order[done:min(done+abreast, len(order))]
-		errs := make([]error, len(next))
-		var all sync.WaitGroup
-		for n, i := range next {
-			all.Go(func() { leases[i], errs[n] = locks[i].TryAcquire(ctx, opts...) })
-		}
-		all.Wait()
-		for _, err := range errs {
-			if err != nil && !errors.Is(err, ErrHeld) {
-				return undo(err)
-			}
-		}
-		got := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		if got < 0 {
-			done += len(next)
-			continue
-		}
-		after := make([]*Lease, 0, len(next))
-		for _, i := range next[got:] {
-			after = append(after, leases[i])
-			leases[i] = nil
-		}
-		err := ReleaseAll(ctx, after)
+		next, err := g.more(ctx, done)
 		if err == nil {
-			leases[next[got]], err = locks[next[got]].Acquire(ctx, opts...)
+			done, err = g.keep(ctx, next)
 		}
 		if err != nil {
-			return undo(err)
+			return nil, errors.Join(err, g.giveBack(context.WithoutCancel(ctx), 0, len(order)))
 		}
-		done += got + 1
 	}
-	return leases, nil
+	return g.leases, nil
+}
+
+// A gathering is what AcquireAll has so far: the leases of the first locks in the order.
+type gathering struct {
+	locks  []*Lock
+	order  []int    // of the locks, by their keys
+	leases []*Lease // of the locks; nil: none
+	opts   []AcquireOption
+}
+
+// more tries the next locks at once, or waits for the first of them that is held. It returns
+// how far it has come.
+func (g *gathering) more(ctx context.Context, done int) (int, error) {
+	next := g.order[done:min(done+abreast, len(g.order))]
+	errs := make([]error, len(next))
+	var all sync.WaitGroup
+	for n, i := range next {
+		all.Go(func() { g.leases[i], errs[n] = g.locks[i].TryAcquire(ctx, g.opts...) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, ErrHeld) {
+			return done, err
+		}
+	}
+	got := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+	if got < 0 {
+		return done + len(next), nil
+	}
+	if err := g.giveBack(ctx, done+got, done+len(next)); err != nil {
+		return done, err
+	}
+	i := next[got]
+	lease, err := g.locks[i].Acquire(ctx, g.opts...)
+	g.leases[i] = lease
+	return done + got + 1, err
+}
+
+// keep gives back what comes from the first lease on that has ended, and returns how far
+// that leaves it.
+func (g *gathering) keep(ctx context.Context, done int) (int, error) {
+	for n, i := range g.order[:done] {
+		if g.leases[i].Err() != nil {
+			return n, g.giveBack(ctx, n, done)
+		}
+	}
+	return done, nil
+}
+
+// giveBack releases the leases that there are from one place in the order to another. That
+// one of them was lost is no failure: it was to end.
+func (g *gathering) giveBack(ctx context.Context, from, to int) error {
+	var leases []*Lease
+	for _, i := range g.order[from:to] {
+		if g.leases[i] != nil {
+			leases = append(leases, g.leases[i])
+			g.leases[i] = nil
+		}
+	}
+	return freeAll(leases, func(l *Lease) error {
+		last, cancel := lastly(ctx)
+		defer cancel()
+		return l.free(last, "")
+	})
 }
 
 // AcquireAny acquires one of the locks, whichever it can have first: it tries them one
@@ -109,15 +148,23 @@ func AcquireAny(ctx context.Context, locks []*Lock, opts ...AcquireOption) (*Lea
 		})
 	}
 	all.Wait()
-	if winner != nil {
-		return winner, nil
+	if winner == nil {
+		return nil, errors.Join(errs...)
 	}
-	return nil, errors.Join(errs...)
+	if err := winner.Err(); err != nil { // it was lost before the others had given up
+		winner.letGo("")
+		return nil, winner.d.lock.explain(err)
+	}
+	return winner, nil
 }
 
 // ReleaseAll releases leases, many at a time; those that are nil it skips. All work under
 // them must have stopped. Errors and the end of ctx are as for [Lease.Release], joined.
 func ReleaseAll(ctx context.Context, leases []*Lease) error {
+	return freeAll(leases, func(l *Lease) error { return l.Release(ctx) })
+}
+
+func freeAll(leases []*Lease, free func(*Lease) error) error {
 	errs := make([]error, len(leases))
 	gate := make(chan struct{}, abreast)
 	var all sync.WaitGroup
@@ -127,7 +174,7 @@ func ReleaseAll(ctx context.Context, leases []*Lease) error {
 		}
 		gate <- struct{}{}
 		all.Go(func() {
-			errs[i] = l.Release(ctx)
+			errs[i] = free(l)
 			<-gate
 		})
 	}
