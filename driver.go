@@ -55,7 +55,8 @@ type engine struct {
 	seen      Info               // the last holder that the acquisition waited for
 	quit      context.CancelFunc // ends the read under way
 	looked    time.Duration      // when the last read was sent
-	shown     layout.Snapshot    // by the last read
+	shown     layout.Snapshot    // by the last read that showed anything
+	showed    time.Duration      // when that was answered
 	record    protocol.Record    // as last seen, to tell what has changed
 	exists    bool
 	last      time.Time // when the store last answered
@@ -352,6 +353,7 @@ func (d *driver) do(action protocol.Action) {
 		}
 		d.answer(result{err: &HeldError{Info: d.describe(a.Record)}})
 	case protocol.Failed:
+		d.seen = d.seenNow()
 		d.answer(result{err: a.Err})
 	case protocol.Waiting:
 		d.seen = d.describe(a.Record)
@@ -423,11 +425,30 @@ func (d *driver) answer(r result) {
 	d.waiter = nil
 }
 
-// describe makes an Info of the record last read.
+// describe makes an Info of a record, which is as old as it is now.
 func (d *driver) describe(r protocol.Record) Info {
 	s := d.shown
+	if s.Record.WriteID != r.WriteID {
+		s = layout.Snapshot{} // it is not the one that was read last
+	}
+	if !s.Date.IsZero() {
+		s.Date = s.Date.Add(clock.Now() - d.showed)
+	}
 	s.Record = r
 	return describe(d.lock.key, s)
+}
+
+// seenNow is the holder that the acquisition waits for, as he was last seen.
+func (d *driver) seenNow() Info {
+	r, _, exists := d.candidate.Observed()
+	if !d.seen.Exists || !exists || !r.Held || r.Opaque {
+		return d.seen
+	}
+	seen := d.describe(r)
+	if seen.Session != "" && seen.Session == d.vigil.session {
+		seen.Abandoned = d.vigil.reaper.abandoned()
+	}
+	return seen
 }
 
 // seenNew finds out what changed since the object was last seen.
@@ -558,7 +579,10 @@ func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol
 	cancel()
 	d.enter()
 	defer d.leave()
-	d.quit, d.shown = nil, s
+	d.quit = nil
+	if !errors.Is(err, store.ErrNotModified) {
+		d.shown, d.showed = s, clock.Now()
+	}
 	d.requests.Reads++
 	d.answered(err)
 	d.stepLocked(layout.ReadDone(s, err))
@@ -617,6 +641,9 @@ func (d *driver) heldError(cause error) error {
 	held := &HeldError{Info: d.seen}
 	if d.session != nil && d.seen.Session == d.session.Key() {
 		held.advice = sameSession
+	}
+	if d.waiter != nil { // another goroutine waits for that holder
+		held.Info = d.seenNow()
 	}
 	if d.lease != nil { // another goroutine of this process
 		held.Info = describe(d.lock.key, layout.Snapshot{Record: d.candidate.Lease()})

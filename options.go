@@ -151,6 +151,16 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 	return cfg
 }
 
+// quiet are options for a candidate that watches a session for one with these: nobody is told
+// of that, the session is no lock of the user, it lies in one object, and it is watched for its
+// TTL and margin whatever the store's clock says (rule D3).
+func (o *LockOptions) quiet() *LockOptions {
+	quiet := *o
+	quiet.OnWait, quiet.OnRenew, quiet.OnLost, quiet.OnTrouble = nil, nil, nil, nil
+	quiet.Layout, quiet.Existing, quiet.Sweep, quiet.FastStart = LayoutObject, false, false, false
+	return &quiet
+}
+
 // encodable finds out now whether records with these options can be written.
 func (o *LockOptions) encodable() error {
 	trial := protocol.Record{
@@ -198,8 +208,10 @@ type Info struct {
 
 	// Abandoned is a hint that the holder is gone: the record is older than its
 	// TTL and margin by the store's clock, or, where that does not tell, by the
-	// wall clocks. No decision of the protocol rests on it. A waiting Acquire
-	// finds out by watching, in a little over one TTL.
+	// wall clocks. Under a session it is the session's heartbeat that counts, and
+	// the record's age says nothing; where nobody has looked at that, as for a
+	// Change that was seen, it is false. No decision of the protocol rests on it. A
+	// waiting Acquire finds out by watching, in a little over one TTL.
 	Abandoned bool
 
 	Version store.Version
@@ -235,6 +247,7 @@ func describe(key string, s layout.Snapshot) Info {
 		i.TTL = 0 // nothing is known of it
 		return i
 	}
-	i.Abandoned = i.Held && age > protocol.Patience(i.TTL)+resolution
+	// Nobody renews a record under a session, so its age says nothing: see judged.
+	i.Abandoned = i.Held && i.Session == "" && age > protocol.Patience(i.TTL)+resolution
 	return i
 }

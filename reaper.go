@@ -58,7 +58,7 @@ func (d *driver) attend() {
 	case d.session != nil:
 		all = &d.session.reapers
 	case all == nil:
-		all = &reapers{st: d.lock.st, opts: d.opts}
+		all = &reapers{st: d.lock.st, opts: d.opts.quiet()}
 		d.own = all
 	}
 	d.vigil = vigil{session, all.join(session, d, d.looked)}
@@ -76,9 +76,7 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 	if r == nil {
 		r = &reaper{all: all, waiters: map[*driver]bool{}}
 		at := layout.Heartbeat{Store: all.st, Key: session}
-		opts := *all.opts // but for what is called for the lock itself
-		opts.OnWait, opts.OnRenew, opts.OnLost, opts.OnTrouble = nil, nil, nil, nil
-		r.lock = heartbeat(at, &opts, reaping)
+		r.lock = heartbeat(at, all.opts, reaping)
 		r.lock.d.beats, r.lock.d.fails = r.beat, r.fails
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(d.ctx)
@@ -109,6 +107,15 @@ func (r *reaper) removeLocked() {
 	if r.all.of[r.lock.key] == r {
 		delete(r.all.of, r.lock.key)
 	}
+}
+
+// abandoned reports that the heartbeat looks as if its sender was gone: see Info.Abandoned.
+func (r *reaper) abandoned() bool {
+	d := r.lock.d
+	d.enter()
+	defer d.leave()
+	record, _, exists := d.candidate.Observed()
+	return exists && (!record.Held || d.describe(record).Abandoned)
 }
 
 // run waits until the session is over.

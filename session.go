@@ -114,7 +114,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a session: %w", err)
 	}
-	s.reapers = reapers{st: st, opts: o}
+	s.reapers = reapers{st: st, opts: o.quiet()}
 	context.AfterFunc(s.lease.Context(), func() { s.end(context.Cause(s.lease.Context())) })
 	return s, nil
 }

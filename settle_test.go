@@ -132,7 +132,7 @@ func TestSettleWaitsForALeaseThatIsUndone(t *testing.T) {
 // Whatever is given up when, and whatever becomes of its requests: Settle returns, and then
 // nothing of it is under way and no record of it stands.
 func TestSettleAlwaysReturns(t *testing.T) {
-	needsRenewals(t) // a marker whose delete was lost stays
+	needs(t, here().Tokens(), "the delete of a marker is not sent again when it was lost")
 	for _, session := range []bool{false, true} {
 		for kind := faultstore.Unavailable; kind <= faultstore.LateDuplicate; kind++ {
 			if kind == faultstore.Denied {
