@@ -11,9 +11,12 @@ var (
 	// ErrHeld: another holds the lock. Every such error is a [*HeldError].
 	ErrHeld = errors.New("the lock is held")
 	// ErrLost: the lease ended before it was released. The cause that goes with
-	// it says why: no renewal came through in time, another took the lock, its
-	// object was deleted or overwritten. The work must stop.
+	// it says why: no renewal came through in time, another took the lock, somebody
+	// broke it by hand, its object was deleted or overwritten. The work must stop.
 	ErrLost = errors.New("the lease was lost")
+	// ErrBroken goes with ErrLost: somebody broke the lock by hand, or the session that the
+	// lease was under. Nobody else has taken it.
+	ErrBroken = protocol.ErrBroken
 	// ErrReleased: the lease was released.
 	ErrReleased = errors.New("the lease was released")
 	// ErrForeignObject: what lies in the lock's place is not a record that this

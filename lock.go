@@ -263,7 +263,7 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 // broken is the write that frees what was seen.
 func broken(s layout.Snapshot) protocol.Write {
 	w := protocol.Write{Op: protocol.Free, Record: s.Record, Over: s.Record, Expect: s.Version}
-	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), "broken"
+	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), protocol.EndedByHand
 	return w
 }
 

@@ -247,7 +247,7 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 var errNumbers = errors.New("the lock has used all of its numbers: give it another name")
 
 // EndedByTakeover is why a lease ended whose holder was gone.
-const EndedByTakeover = "taken over"
+const EndedByTakeover = protocol.EndedByTakeover
 
 // over writes an epoch's object over.
 func (e Epochs) over(ctx context.Context, known sight, r protocol.Record) (Snapshot, error) {

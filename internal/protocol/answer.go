@@ -112,12 +112,8 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		c.trouble.progress()
 	}
 	c.sight(ev, now)
-	switch {
-	case c.phase != held:
-	case !ev.Record.Held && c.cfg.Tokenless:
-		c.lose(ErrVanished, out)
-	default:
-		c.lose(fmt.Errorf("%w: holder %q, token %d", ErrTaken, ev.Record.Holder, ev.Record.Token), out)
+	if c.phase == held {
+		c.lose(c.loss(ev.Record), out)
 	}
 }
 
@@ -139,6 +135,26 @@ func (c *Candidate) sighted(ev Sighted, now Now) {
 	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.mine(seen.Record) {
 		c.sight(seen, now)
 	}
+}
+
+// loss says what became of the lease, by the record that stands in its place. One that is free
+// and has its token says what was done to this very lease, and names nobody who did it: its
+// holder is still this candidate's.
+func (c *Candidate) loss(r Record) error {
+	ours := !r.Held && r.Token == c.lease.Token
+	switch {
+	case !r.Held && c.cfg.Tokenless:
+		return ErrVanished
+	case ours && r.Ended == EndedByHand:
+		return ErrBroken
+	case ours && r.Ended == EndedByTakeover:
+		return ErrTaken // by one that has not come through yet
+	case ours && r.Ended != "":
+		return fmt.Errorf("%w: %s", ErrFreed, r.Ended)
+	case ours:
+		return ErrFreed
+	}
+	return fmt.Errorf("%w: holder %q, token %d", ErrTaken, r.Holder, r.Token)
 }
 
 // foreign: there is something that we do not understand. We leave it alone.

@@ -68,6 +68,8 @@ var (
 	ErrCancelled = errors.New("the caller gave up")
 	ErrExpired   = errors.New("no renewal came through in time")
 	ErrTaken     = errors.New("another candidate took the lock")
+	ErrBroken    = errors.New("somebody broke the lock by hand")
+	ErrFreed     = errors.New("somebody else freed the lock")
 	ErrVanished  = errors.New("the lock's object was deleted")
 	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
 	ErrGivenUp   = errors.New("its holder gave it up")

@@ -145,6 +145,13 @@ func (r Record) texts() []string {
 	return texts
 }
 
+// What Record.Ended says of a lease that was broken by hand, and of one whose holder was gone
+// and whose successor was on its way.
+const (
+	EndedByHand     = "broken"
+	EndedByTakeover = "taken over"
+)
+
 // The layouts that the protocol knows of.
 const (
 	Marker  = "marker"  // it has no tokens

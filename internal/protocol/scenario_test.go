@@ -294,6 +294,8 @@ func (s *script) record(args []string) protocol.Record {
 			r.Session = args[i+1]
 		case "successor":
 			r.Successor = args[i+1]
+		case "ended":
+			r.Ended = strings.ReplaceAll(args[i+1], "-", " ")
 		case "at":
 			r.Address = args[i+1]
 		case "write_id":
