@@ -235,7 +235,12 @@ func (e *Election) pause() time.Duration {
 }
 
 func hopeless(err error) bool {
-	return store.Final(err) || errors.Is(err, store.ErrNotExist) || errors.Is(err, ErrForeignObject) || errors.Is(err, ErrSessionOver)
+	for _, final := range []error{store.ErrNotExist, ErrForeignObject, ErrTokenTooLarge, ErrSessionOver} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return store.Final(err)
 }
 
 // A term is one time of leading under Run. It is made before the campaign, because it

@@ -19,6 +19,11 @@ var (
 	ErrBroken = protocol.ErrBroken
 	// ErrReleased: the lease was released.
 	ErrReleased = errors.New("the lease was released")
+	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which nothing
+	// but a change by hand can have made it. The lock can be looked at and broken, and not be
+	// acquired before that is put right: see "A token that is too large" in
+	// docs/operations.md.
+	ErrTokenTooLarge = protocol.ErrTooLarge
 	// ErrForeignObject: what lies in the lock's place is not a record that this
 	// version understands. It is left as it is. Look at it, and move it away or
 	// choose another name for the lock.

@@ -85,7 +85,8 @@ func (l *Lock) Key() string { return l.key }
 // then is followed to its end in the background, and if the lock comes after all it is
 // released. Acquire fails at once if trying again is pointless: if access is denied,
 // if there is no bucket, if the store refuses such requests for good, and if the
-// object is not a lock ([ErrForeignObject]). All other failures of the store are
+// object is not a lock ([ErrForeignObject]) or has too large a token
+// ([ErrTokenTooLarge]). All other failures of the store are
 // waited out, with pauses that grow to 4 s: see [LockOptions.OnTrouble].
 //
 // The lease outlives ctx: it keeps its values, not its end.
@@ -184,6 +185,8 @@ func (l *Lock) explain(err error) error {
 		return fmt.Errorf("the object of the lock %v was deleted, and its last holder may not know; wait a little over its TTL: %w", l.d.at, store.ErrNotExist)
 	case errors.Is(err, protocol.ErrSlowStore):
 		return fmt.Errorf("the lock %v: %w; choose a longer TTL", l.d.at, err)
+	case errors.Is(err, ErrTokenTooLarge):
+		return fmt.Errorf("the lock %v: %w; somebody set it by hand: while nobody holds the lock, set the token in its object to one above all that were given out, or give the lock another name", l.d.at, err)
 	case errors.Is(err, ErrForeignObject):
 		return fmt.Errorf("%w; it was left as it is: look at it, and move it away or give the lock another name", err)
 	}

@@ -95,7 +95,7 @@ func codeOf(err error) int {
 		return exitFenced
 	case is(storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken):
 		return exitUsage
-	case is(leasehold.ErrForeignObject, fence.ErrForeign):
+	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, fence.ErrForeign):
 		return exitForeign
 	case is(leasehold.ErrHeld, leasehold.ErrTokenChanged):
 		return exitHeld

@@ -53,6 +53,10 @@ func (e Epochs) Name() string {
 // reach it in thirty years.
 const MaxEpoch = 9_999_999_999
 
+// LastClaim is the last number that an acquisition may follow: it leaves room for the
+// renewals and the release of the last lease.
+const LastClaim = MaxEpoch - 100_000_000
+
 // EpochKey is the key of the n-th epoch. Padding makes the order of bytes that of
 // numbers.
 func EpochKey(lock string, n int64) string { return fmt.Sprintf("%s/%010d.json", lock, n) }
@@ -231,7 +235,7 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	switch {
 	case e.IfMatch && w.Op != protocol.Claim && w.Expect != "":
 		return e.over(ctx, known, w.Record)
-	case known.n >= MaxEpoch:
+	case known.n >= MaxEpoch, w.Op == protocol.Claim && known.n >= LastClaim:
 		return Snapshot{}, &store.Error{Op: "put", Key: e.Key, Kind: store.ErrInvalid, Cause: errNumbers}
 	case e.IfMatch && known.held:
 		gone := w.Over

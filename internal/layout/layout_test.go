@@ -405,6 +405,28 @@ func TestFinal(t *testing.T) {
 	}
 }
 
+// TestNumbersForTheLastLease: the last acquisition leaves numbers for its renewals and its
+// release. It could be neither renewed nor released once.
+func TestNumbersForTheLastLease(t *testing.T) {
+	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
+		for from, ok := range map[int64]bool{layout.LastClaim - 1: true, layout.LastClaim: false, layout.LastClaim + 5: false} {
+			e.Key = fmt.Sprint("from/", from)
+			body, _ := record(false).Encode()
+			plant(t, st, layout.EpochKey(e.Key, from), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
+			s, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Expect: look(t, e, "").Version})
+			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name") {
+				t.Errorf("a claim over %d: %v", from, err)
+			}
+			if !ok {
+				s = look(t, e, "")
+			}
+			for _, op := range []protocol.Op{protocol.Renew, protocol.Renew, protocol.Free} {
+				s = write(t, e, op, s)
+			}
+		}
+	})
+}
+
 // FuzzEpochKey: what is read as an epoch's key is written the same, and the other way
 // round.
 func FuzzEpochKey(f *testing.F) {

@@ -77,6 +77,7 @@ var (
 	ErrUsed      = errors.New("an object of that name exists already")
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
 	ErrNoAnswer  = errors.New("the store did not say within the TTL whether the lock is free")
+	ErrTooLarge  = errors.New("the lock's token is too large to be followed by another")
 )
 
 // phase is what a candidate has to do with the lock.
@@ -378,7 +379,9 @@ func (c *Candidate) observe(r Record, v Version, now time.Duration) {
 	c.talk.sees(c.obs.record, r, now)
 	lookedOn := c.told.WriteID != "" && c.told.SameLease(c.obs.record)
 	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
-	c.obs.top = max(c.obs.top, r.Token, r.Epoch)
+	if r.Token <= LastToken { // else it is nobody's, and may be put right while we look on
+		c.obs.top = max(c.obs.top, r.Token, r.Epoch)
+	}
 	if n, ours := c.number(r); ours {
 		c.obs.own = max(c.obs.own, n)
 	}
@@ -462,6 +465,11 @@ func (r Record) SameLease(other Record) bool {
 		return false // nothing else tells two leases of one candidate apart
 	}
 	return r.Token == other.Token && r.Incarnation() == other.Incarnation()
+}
+
+// spent reports that no token can follow the one that is there.
+func (c *Candidate) spent() bool {
+	return c.obs.version != "" && c.obs.record.Token > LastToken || c.next() > LastToken
 }
 
 // next is the token of the next acquisition: one more than the largest one ever

@@ -19,9 +19,9 @@ func TestRecordBounds(t *testing.T) {
 	}{
 		{1, 1, true},
 		{2, 2, true},
-		{math.MaxInt64 - 1, (24 * time.Hour).Milliseconds(), true},
+		{math.MaxInt64, (24 * time.Hour).Milliseconds(), true},
 		{0, 1, false},
-		{math.MaxInt64, 1, false},
+		{-1, 1, false},
 		{1, 0, false},
 		{1, (24 * time.Hour).Milliseconds() + 1, false},
 	} {

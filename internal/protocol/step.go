@@ -310,6 +310,9 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	// tells; so a lock that nobody else uses costs one request. What we know of
 	// a holder may be old too, and it is read again before anybody is told.
 	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
+	if c.spent() {
+		c.obs.fresh = false // no write would tell that it has been put right
+	}
 	if c.passed && c.mine(c.obs.record) {
 		c.obs.fresh = true // for a moment it is nobody's
 	}
@@ -416,6 +419,8 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.fail(ErrAbsent, now, out)
 	case c.obs.version != "" && c.cfg.Fresh:
 		c.fail(ErrUsed, now, out)
+	case c.spent() && !c.cfg.Reaper:
+		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
 	case now.Clock >= c.obs.takeable && !c.stuck():
@@ -454,6 +459,9 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	}
 	c.busy = reading
 	unless := c.obs.version
+	if c.cfg.Numbered && c.spent() {
+		unless = "" // what is put right is written over, and is not the next number
+	}
 	if c.cfg.Numbered && c.obs.held() && c.obs.record.Session != "" {
 		// "The next number is not there" may mean that it was collected. Otherwise a claim
 		// would find that out, but under a session none is sent before it is over.
