@@ -52,8 +52,8 @@ type gathering struct {
 	opts   []AcquireOption
 }
 
-// more tries the next locks at once, or waits for the first of them that is held. It returns
-// how far it has come.
+// more tries the next locks at once, or waits for the first of them that it cannot have at
+// once: it is held, or the store does not say. It returns how far it has come.
 func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	next := g.order[done:min(done+abreast, len(g.order))]
 	errs := make([]error, len(next))
@@ -63,7 +63,7 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	}
 	all.Wait()
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, ErrHeld) {
+		if err != nil && (ctx.Err() != nil || hopeless(err)) {
 			return done, err
 		}
 	}

@@ -119,3 +119,29 @@ func TestAcquireAllGivenUp(t *testing.T) {
 		release(t, held)
 	})
 }
+
+// A store that is away is waited out, as by Acquire: AcquireAll tries its locks before it waits,
+// and a try fails.
+func TestAcquireAllWaitsOutTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		st.Partition(true)
+		go func() {
+			time.Sleep(10 * time.Minute)
+			st.Partition(false)
+		}()
+		leases, err := leasehold.AcquireAll(t.Context(), locksOf(t, st, nil, "jobs/a", "jobs/b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leasehold.ReleaseAll(t.Context(), leases); err != nil {
+			t.Error(err)
+		}
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		began := time.Now()
+		_, err = leasehold.AcquireAll(t.Context(), locksOf(t, st, nil, "jobs/a", "jobs/b"))
+		if !errors.Is(err, store.ErrDenied) || time.Since(began) > time.Second {
+			t.Errorf("denied: after %v %v", time.Since(began), err)
+		}
+	})
+}
