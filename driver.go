@@ -51,6 +51,7 @@ type engine struct {
 	vigil     vigil              // for the session that the candidate waits for
 	waiter    chan result        // of the acquisition, until it is answered
 	settling  []chan struct{}    // closed when the candidate has settled
+	past      chan struct{}      // closed when the collection of it has ended; nil: none goes on
 	calm      []chan struct{}    // closed when no request is under way
 	seen      Info               // the last holder that the acquisition waited for
 	quit      context.CancelFunc // ends the read under way
@@ -115,7 +116,7 @@ func (d *driver) enter() {
 
 // leave unlocks the driver, which rests from now on if it can.
 func (d *driver) leave() {
-	idle := d.changed == nil && d.waiter == nil && len(d.calm) == 0
+	idle := d.changed == nil && d.waiter == nil && len(d.calm) == 0 && d.past == nil
 	if rest, can := d.candidate.Rest(); can && idle {
 		if d.timer != nil {
 			d.timer.Stop()
@@ -239,10 +240,7 @@ func (d *driver) stepLocked(ev protocol.Event) {
 	}
 	d.announce()
 	d.attend()
-	if !d.candidate.Outstanding() {
-		closeAll(d.settling)
-		d.settling = nil
-	}
+	d.settle()
 	if d.candidate.Settled() && d.waiter == nil && d.lease == nil {
 		d.quitSessions(nil)
 	}
@@ -267,6 +265,18 @@ func (d *driver) unname() {
 	}
 }
 
+// closeAfter closes a channel when another is closed, if there is one.
+func closeAfter(c chan struct{}, other <-chan struct{}) {
+	if other == nil {
+		close(c)
+		return
+	}
+	go func() {
+		<-other
+		close(c)
+	}()
+}
+
 func closeAll(all []chan struct{}) {
 	for _, c := range all {
 		close(c)
@@ -286,13 +296,27 @@ func (d *driver) calmed() <-chan struct{} {
 	return calm
 }
 
+// settle tells those who wait for it that all has settled, if it has.
+func (d *driver) settle() {
+	if !d.unsettled() {
+		closeAll(d.settling)
+		d.settling = nil
+	}
+}
+
+// unsettled reports that a request is under way, or a write may yet land, of an acquisition
+// that the user neither waits for nor holds a lease of.
+func (d *driver) unsettled() bool {
+	return d.candidate.Outstanding() || d.lease == nil && d.past != nil
+}
+
 // settled is closed when no write of an acquisition is under way any more, or has become a
 // lease: what the user holds or waits for was not given up.
 func (d *driver) settled() <-chan struct{} {
 	d.enter()
 	defer d.leave()
 	settled := make(chan struct{})
-	if !d.candidate.Outstanding() {
+	if !d.unsettled() {
 		close(settled)
 	} else {
 		d.settling = append(d.settling, settled)
@@ -567,7 +591,7 @@ func (d *driver) released(err error) {
 	}
 	d.lease.outcome = err
 	d.lease.settled.Store(true)
-	close(d.lease.released)
+	closeAfter(d.lease.released, d.past)
 	d.lease = nil
 	if !d.lock.queue.leave() {
 		d.stepLocked(protocol.Drop{})
@@ -601,17 +625,26 @@ func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protoco
 	if err == nil && a.Op == protocol.Free {
 		d.standing.record, d.standing.object = s.Record, store.Version(s.Version)
 	}
-	if epochs, ok := d.at.(layout.Epochs); ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) {
-		go d.collect(d.ctx, epochs)
-	}
 	d.stepLocked(layout.WriteDone(s, err))
+	epochs, ok := d.at.(layout.Epochs)
+	if ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) && d.past == nil && d.lease != nil && d.lease.ctx.Err() == nil {
+		d.past = make(chan struct{})
+		go d.collect(d.lease.ctx, epochs)
+	}
 }
 
-// collect deletes epochs of the past. Whether it succeeds matters little: another
-// holder will try.
+// collect deletes epochs of the past, as long as the lease lasts, which ctx ends with. Whether
+// it succeeds matters little: another holder will try.
 func (d *driver) collect(ctx context.Context, epochs layout.Epochs) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	defer func() {
+		d.enter()
+		defer d.leave()
+		close(d.past)
+		d.past = nil
+		d.settle()
+	}()
 	deleted := 0
 	for _, err := range epochs.Collect(ctx, layout.DefaultCollection) {
 		if errors.Is(err, protocol.ErrForeign) {

@@ -169,7 +169,8 @@ type Collected struct {
 // that have expired by the store's own clock, and sessions that have been over for the
 // age. A session whose holder has been gone for so long, and that nobody has ended because
 // nobody wanted its locks, is watched for its TTL and margin and ended; another Collect
-// deletes it, when it is old enough. Holders collect the epochs of their own
+// deletes it, when it is old enough. Where a read does not tell the store's time, as in a
+// directory, a session costs two reads more. Holders collect the epochs of their own
 // lock now and then, so nobody has to call it for those. It yields each object that
 // it deletes. An error about one lock is yielded, and the next lock follows; one of
 // the listing is the last.
@@ -198,10 +199,17 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 				more = collectEpochs(ctx, st, info, past, yield)
 			case info.Layout == LayoutMarker && info.Held:
 				more = sweepMarker(ctx, st, info, o.DryRun, yield)
-			case info.Layout == layoutSession && info.Age >= past.Age && info.Held:
-				silent = append(silent, info.Key)
-			case info.Layout == layoutSession && info.Age >= past.Age:
-				more = deleteSession(ctx, st, info, o.DryRun, yield)
+			case info.Layout == layoutSession:
+				info, err = dated(ctx, st, info)
+				switch {
+				case err != nil:
+					more = yield(Collected{info.Key, -1, "session that is over"}, err)
+				case info.Age < past.Age:
+				case info.Held:
+					silent = append(silent, info.Key)
+				default:
+					more = deleteSession(ctx, st, info, o.DryRun, yield)
+				}
 			}
 			if !more {
 				return
@@ -211,6 +219,18 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 			reap(ctx, st, silent)
 		}
 	}
+}
+
+// dated completes what is known of a session by its age, if the store tells it in any way.
+func dated(ctx context.Context, st store.Store, info Info) (Info, error) {
+	if info.Age >= 0 {
+		return info, nil
+	}
+	s, err := layout.Heartbeat{Store: st, Key: info.Key}.Dated(ctx)
+	if err != nil || !s.Exists {
+		return info, err
+	}
+	return describe(info.Key, s), nil
 }
 
 // deleteSession deletes the object of a session that is over, which nobody writes any more.

@@ -30,6 +30,16 @@ func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot,
 	return look(ctx, h.Store, h.Key, protocol.Session, unless)
 }
 
+// Dated is Look that finds out the store's time, too. Where a Get does not tell it, as in a
+// directory, that costs a Get of what is not there.
+func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
+	s, err := h.Look(ctx, "")
+	if err == nil && s.Exists {
+		err = dated(ctx, h.Store, h.Key+".clock", &s)
+	}
+	return s, err
+}
+
 // Write costs one Put.
 func (h Heartbeat) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 	if h.Freed != nil {
