@@ -1,9 +1,9 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,15 +51,19 @@ func (r *races) stopped() bool {
 }
 
 // inLanes calls race until as many races were run as there should be.
-func (s *survey) inLanes(race func(r *races, lane int, n int64)) (Result, string, error) {
+func (s *survey) inLanes(count int, race func(r *races, lane int, n int64)) (Result, string, error) {
 	r := new(races)
-	s.each(r, s.opts.Races, func(lane int, n int64) { race(r, lane, n) })
+	s.each(r, count, func(lane int, n int64) { race(r, lane, n) })
+	return r.result()
+}
+
+func (r *races) result() (Result, string, error) {
 	run, wrong, unclear := r.run.Load(), r.wrong.Load(), r.unclear.Load()
 	switch {
-	case r.err != nil:
-		return Unknown, "", r.err
 	case wrong > 0:
 		return Bad, fmt.Sprintf("%d of %d races went wrong: %s", wrong, run, r.detail), nil
+	case r.err != nil:
+		return Unknown, "", r.err
 	case unclear > run/10:
 		return Unknown, fmt.Sprintf("the store gave no clear answer in %d of %d races", unclear, run), nil
 	case unclear > 0:
@@ -96,20 +100,29 @@ func (s *survey) setRacing(yes bool) {
 
 // A duel is one race of two writes on the same condition.
 type duel struct {
+	s       *survey
+	key     string
+	bodies  [2][]byte
 	made    [2]*store.Object
 	errs    [2]error
+	winner  int // if there is one
 	winners int
 	refused int
+	doubted bool // one had no answer, and may yet land
 }
 
-func (s *survey) duel(key string, only store.Condition) (d duel) {
+func (s *survey) duel(key string, size int, only store.Condition) *duel {
+	d := &duel{s: s, key: key, bodies: [2][]byte{s.bodyOf(size), s.bodyOf(size)}}
 	together(2, func(i int) {
-		d.made[i], d.errs[i] = s.either(i).Put(s.ctx, s.prefix+key, s.body(), only)
+		d.made[i], d.errs[i] = s.either(i).Put(s.ctx, s.path(key), d.bodies[i], only)
 	})
-	for _, err := range d.errs {
+	for i, err := range d.errs {
 		switch {
 		case err == nil:
 			d.winners++
+			d.winner = i
+		case errors.Is(err, store.ErrUnknownOutcome):
+			d.doubted = true
 		case isAny(err, store.ErrPrecondition, store.ErrNotExist):
 			d.refused++
 		}
@@ -117,8 +130,9 @@ func (s *survey) duel(key string, only store.Condition) (d duel) {
 	return d
 }
 
-// judge reports whether the race was clear, and ends all if it cannot be run.
-func (d *duel) judge(r *races) bool {
+// judge reports whether the race was clear, and ends all if it cannot be run. What the
+// winner was told is compared with what a reader over other connections is given.
+func (d *duel) judge(r *races) (clear bool) {
 	for _, err := range d.errs {
 		if err != nil && !transient(err) && !isAny(err, store.ErrPrecondition, store.ErrNotExist) {
 			r.stop(err)
@@ -134,133 +148,190 @@ func (d *duel) judge(r *races) bool {
 	case d.refused == 2:
 		r.fail("both of two writes were refused, although the condition held")
 	case d.winners == 1:
-		return true
+		return d.landed(r)
 	default:
 		r.unclear.Add(1)
 	}
 	return false
 }
 
-func (s *survey) racingCreates() (Result, string, error) {
-	return s.inLanes(func(r *races, _ int, n int64) {
-		key := fmt.Sprintf("race-%d", n) // beside an object that stays: some servers delete empty directories
-		d := s.duel(key, store.IfAbsent())
-		d.judge(r)
+// landed reads what the race has left.
+func (d *duel) landed(r *races) bool {
+	o, err := d.s.read(d.s.either(d.winner+1), d.key, "")
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		r.fail("a write was told that it had landed, and there was no object after it")
+	case errors.Is(err, store.ErrNotModified):
+		r.fail("a read that asked for no version was told that the object had it")
+	case transient(err):
+		r.unclear.Add(1)
+	case err != nil:
+		r.stop(err)
+	case bytes.Equal(o.Body, d.bodies[1-d.winner]):
+		r.fail("one write was told that it had landed, and after it the other one's body was there")
+	case !bytes.Equal(o.Body, d.bodies[d.winner]):
+		r.fail("a write was told that it had landed, and after it another body was there")
+	default:
+		return true
+	}
+	return false
+}
+
+// leave lets the object be read again in the end, if there is room for it and nothing but
+// the duel's own writes is still on its way. before is the body that was there, if any.
+func (d *duel) leave(before []byte) bool {
+	w := watch{key: d.key, told: "a race with one winner"}
+	switch {
+	case d.winners == 1:
+		w.allowed = d.bodies[d.winner : d.winner+1]
+		if d.doubted {
+			w.told = "a race in which one write landed and the other had no answer"
+		}
+	case d.winners == 0 && d.doubted:
+		w.told = "a race in which a write had no answer"
+		w.maybe = before == nil
+		if before != nil {
+			w.allowed = append(w.allowed, before)
+		}
+		for i, err := range d.errs {
+			if errors.Is(err, store.ErrUnknownOutcome) {
+				w.allowed = append(w.allowed, d.bodies[i])
+			}
+		}
+	default:
+		return false
+	}
+	return d.s.watch(w, d.doubted)
+}
+
+// watchEvery is one of how many clear races is read again in the end.
+const watchEvery = 30
+
+// racingCreates races as many creates of bodies of a size as it is told to. Where delete
+// has been seen to work, what came of them is removed again.
+func (s *survey) racingCreates(name string, size, count int) (Result, string, error) {
+	return s.inLanes(count, func(r *races, _ int, n int64) {
+		key := fmt.Sprintf("%s-%d", name, n) // beside an object that stays: some servers delete empty directories
+		d := s.duel(key, size, store.IfAbsent())
+		clear := d.judge(r)
+		if (d.doubted || clear && n%watchEvery == 1) && d.leave(nil) {
+			return
+		}
 		if err := s.remove(s.a, key); err != nil && !transient(err) {
 			r.stop(err)
 		}
 	})
 }
 
-// spread is over how many keys of each lane updates race in turn: some stores take one
-// write of a key in a second.
-const spread = 40
-
-func (s *survey) racingUpdates() (Result, string, error) {
-	var current [lanes][spread]store.Version
-	var given [lanes][spread]int // how many keys were given up
-	var turn [lanes]int
-	return s.inLanes(func(r *races, lane int, _ int64) {
-		at := turn[lane] % spread
-		turn[lane]++
-		key := fmt.Sprintf("lane-%d-%d-%d", lane, at, given[lane][at])
-		version := &current[lane][at]
-		if *version == "" {
-			o, err := s.object(key)
-			switch {
-			case transient(err):
-				r.unclear.Add(1)
-				return
-			case err != nil:
-				r.stop(err)
-				return
-			}
-			*version = o.Version
-		}
-		d := s.duel(key, store.IfMatch(*version))
-		*version = "" // unless it is clear, what is there now decides how it goes on
-		clear := d.judge(r)
-		switch {
-		case isAny(errors.Join(d.errs[:]...), store.ErrUnknownOutcome):
-			given[lane][at]++ // what has no answer yet may land in the next race
-		case clear:
-			for i, err := range d.errs {
-				if err == nil {
-					*version = d.made[i].Version
-				}
-			}
-		}
-	})
+// A lane has keys over which updates race in turn: some stores take one write of a key in
+// a second.
+type lane struct {
+	name  string
+	turn  int
+	slots []slot
 }
 
-// deletes is how often deletes race with updates, and rivals how many of each.
+type slot struct {
+	given   int // how many keys were given up
+	version store.Version
+	body    []byte
+}
+
+func newLanes(name string, spread int) (all [lanes]lane) {
+	for i := range all {
+		all[i] = lane{name: fmt.Sprintf("%s-%d", name, i), slots: make([]slot, spread)}
+	}
+	return all
+}
+
+// next gives the slot whose turn it is, and the key in it.
+func (l *lane) next() (*slot, string) {
+	at := l.turn % len(l.slots)
+	l.turn++
+	return &l.slots[at], fmt.Sprintf("%s-%d-%d", l.name, at, l.slots[at].given)
+}
+
+// fill finds out what is in the slot, unless that is known, and reports whether it is now.
+func (s *survey) fill(r *races, t *slot, key string) bool {
+	if t.version != "" {
+		return true
+	}
+	o, err := s.object(key)
+	switch {
+	case transient(err):
+		t.given++
+		r.unclear.Add(1)
+	case err != nil && contradicts(err):
+		r.fail("an object could neither be read nor created: " + err.Error())
+	case err != nil:
+		r.stop(err)
+	default:
+		t.version, t.body = o.Version, o.Body
+		return true
+	}
+	return false
+}
+
+// spread is how many keys each lane of the racing updates has, and spreadLess where there
+// are few races.
 const (
-	deletes = 25 * lanes
-	rivals  = 2
+	spread     = 40
+	spreadLess = 4
 )
 
-func (s *survey) conditionalDeletes() (Result, string, error) {
-	if s.look == nil {
-		return Note, "unsafe: a delete removes whatever is there; no lock rests on it", nil
-	}
-	was, err := s.object("doomed")
-	if err != nil {
-		return Unknown, "", err
-	}
-	if _, err = s.write(s.a, "doomed", s.body(), store.IfMatch(was.Version)); err != nil {
-		return Unknown, "", err
-	}
-	var said []string
-	switch err = s.deleteIf("doomed", was.Version); {
-	case err == nil:
-		said = append(said, "it removes an object of another version")
-	case !isAny(err, store.ErrPrecondition, store.ErrNotExist, store.ErrConflict):
-		return Unknown, "", err
-	}
-	both, run := s.racingDeletes()
-	if both > 0 {
-		said = append(said, fmt.Sprintf("in %d of %d races both a delete and an update succeeded", both, run))
-	}
-	if said == nil {
-		return Note, fmt.Sprintf("it was obeyed, also in %d races with updates; no lock rests on it", run), nil
-	}
-	return Note, "unsafe: " + strings.Join(said, ", and ") + "; no lock rests on it", nil
-}
-
-// racingDeletes counts the races in which both won. They are many at a time, because a
-// server that looks first and then deletes leaves little time between the two.
-func (s *survey) racingDeletes() (both, run int64) {
-	r := new(races)
-	var judged atomic.Int64
-	s.each(r, deletes, func(lane int, _ int64) {
-		key := fmt.Sprintf("doomed-%d", lane)
-		o, err := s.object(key)
-		if err != nil {
-			return // what the last round has left may not be clear
+func (s *survey) racingUpdates(name string, size, count, spread int) (Result, string, error) {
+	all := newLanes(name, spread)
+	return s.inLanes(count, func(r *races, n int, _ int64) {
+		t, key := all[n].next()
+		if !s.fill(r, t, key) {
+			return
 		}
-		judged.Add(1)
-		var puts, removals atomic.Int64
-		together(2*rivals, func(i int) {
-			if i%2 == 1 {
-				if s.deleteIf(key, o.Version) == nil {
-					removals.Add(1)
-				}
-			} else if _, err := s.either(i/2).Put(s.ctx, s.prefix+key, s.body(), store.IfMatch(o.Version)); err == nil {
-				puts.Add(1)
+		d := s.duel(key, size, store.IfMatch(t.version))
+		clear := d.judge(r)
+		if d.doubted {
+			d.leave(t.body)
+			t.given++ // what has no answer yet may land in the next race
+			t.version = ""
+			return
+		}
+		t.version = "" // unless it is clear, what is there now decides how it goes on
+		if clear {
+			t.version, t.body = d.made[d.winner].Version, d.bodies[d.winner]
+			if all[n].turn%watchEvery == 1 && d.leave(nil) {
+				t.given++
+				t.version = ""
 			}
-		})
-		if puts.Load() > 0 && removals.Load() > 0 {
-			r.wrong.Add(1)
 		}
 	})
-	return r.wrong.Load(), judged.Load()
 }
 
-func (s *survey) deleteIf(key string, v store.Version) error {
-	if err := s.count(&s.report.Requests.Delete, 1); err != nil {
-		return err
-	}
-	ctx, cancel := bounded(s.ctx)
-	defer cancel()
-	return s.look.DeleteIf(ctx, s.prefix+key, v)
+// racingAgain races creates where an object has just been deleted, as the holders of the
+// layout marker do at each hand-over.
+func (s *survey) racingAgain(count int) (Result, string, error) {
+	all := newLanes("again", spreadLess)
+	return s.inLanes(count, func(r *races, n int, round int64) {
+		t, key := all[n].next()
+		if !s.fill(r, t, key) {
+			return
+		}
+		if err := s.remove(s.a, key); err != nil && !transient(err) {
+			r.stop(err)
+			return
+		}
+		t.version = ""
+		if !s.settled(key) { // what has no answer may undo what comes now
+			r.unclear.Add(1)
+			t.given++
+			return
+		}
+		d := s.duel(key, smallBody, store.IfAbsent())
+		clear := d.judge(r)
+		if clear && !d.doubted {
+			t.version, t.body = d.made[d.winner].Version, d.bodies[d.winner]
+		}
+		if (d.doubted || clear && round%watchEvery == 1) && d.leave(nil) || d.doubted {
+			t.given++
+			t.version = ""
+		}
+	})
 }

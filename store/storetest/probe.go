@@ -22,29 +22,53 @@ type ProbeOptions struct {
 	Open func(context.Context) (store.Store, error)
 
 	// Races is how many creates, and how many updates, race, two at a time. A store in
-	// which one race in 500 goes wrong passes 1500 of them once in twenty times.
-	// Default 1500; at least 1.
+	// which one race in 500 goes wrong passes 1500 of them once in twenty times. Bodies
+	// of 2 KiB are raced a tenth as often, of 64 KiB a fiftieth, of 1 MiB a 300th, and
+	// ten, four and two times at least. Default 1500; at least 1.
 	Races int
+
+	// LargestBody leaves out the experiments whose bodies have more bytes; nothing is
+	// then said to be safe that rests on them. Most of what a probe sends is in the few
+	// bodies of 1 MiB; see [ProbeOptions.Bytes]. Default: [store.MaxBody].
+	LargestBody int
 
 	// OnFinding is called with each finding, as it is made.
 	OnFinding func(Finding)
+
+	// OnProgress is called at most ten times a second, between two findings too, from one
+	// goroutine at a time. It must not take long.
+	OnProgress func(Progress)
 }
 
-const defaultRaces = 1500
+// Progress is how far a probe has come.
+type Progress struct {
+	Doing    string // the name of the experiment
+	Requests int    // so far
+	Limit    int    // the most that there can be
+}
+
+const (
+	defaultRaces  = 1500
+	progressEvery = 100 * time.Millisecond
+)
 
 // Probe finds out by experiments whether a store can carry locks: what its conditions
-// are worth when requests race, whether reads and listings are current, what its times
-// say, how fast it is, and what these credentials may do. It works on scratch objects
-// under one prefix, "leasehold-probe-" and 16 random digits, and removes them again.
+// are worth when requests race, also with large bodies and where something was deleted,
+// whether reads and listings are current and whole, whether what was answered stays so,
+// what its times say, how fast it is, and what these credentials may do. It works on
+// scratch objects under one prefix, "leasehold-probe-" and 16 random digits, and removes
+// them again.
 //
 // Unlike [Check], which tests the code of a store against the whole contract, Probe is
-// for a bucket in use: it makes at most [ProbeOptions.Requests] requests, gets on with
-// servers that fail now and then, and never fails because of what it finds.
+// for a bucket in use: it makes at most [ProbeOptions.Requests] requests, sends at most
+// [ProbeOptions.Bytes] in bodies, gets on with servers that fail now and then, and never
+// fails because of what it finds.
 //
 // An error means that nothing was found out: the store cannot be reached, or nothing may
-// be written to it. When ctx ends, Probe finishes the requests that are under way,
-// removes its objects, and returns what it knows with ctx.Err(); the findings that are
-// missing are not made, so that the verdicts that need them are no.
+// be written to it. An answer that contradicts those before it is a finding, not an error:
+// so it ends in a verdict where two connections lead to two copies. When ctx ends, Probe
+// finishes the requests that are under way, removes its objects, and returns what it knows
+// with ctx.Err(); verdicts that need a finding that was not made are [Verdict.Untried].
 //
 // Where the store is a [store.Inspector], its settings are asked for too, and quirks
 // that it can live with are allowed for from then on: see [Report.Adapt].
@@ -53,17 +77,26 @@ func Probe(ctx context.Context, st store.Store, opts *ProbeOptions) (*Report, er
 	if err != nil {
 		return nil, err
 	}
-	err = s.run()
-	s.clean()
-	if err != nil && ctx.Err() == nil {
-		return nil, err
-	}
-	s.conclude()
+	err = s.all()
 	return s.report, err
 }
 
+// all makes the experiments, cleans up and concludes. With an error that is not that of
+// the context there is no report.
+func (s *survey) all() error {
+	err := s.run()
+	ended := s.ctx.Err()
+	s.clean()
+	if err != nil && ended == nil {
+		s.report = nil
+		return err
+	}
+	s.conclude()
+	return ended
+}
+
 // cleaning is how many requests are kept for removing what is there at the end.
-const cleaning = 150 + lanes*spread
+const cleaning = 250 + lanes*spread + mostWatched + mostDoubtful
 
 // Requests is the largest number of requests that [Probe] makes with these options:
 // what all its experiments need, a tenth more for what has to be asked again, and what
@@ -71,9 +104,22 @@ const cleaning = 150 + lanes*spread
 func (o *ProbeOptions) Requests() int {
 	n := 0
 	for _, e := range experiments {
-		n += e.fixed + e.each*o.races()
+		if e.size <= o.largestBody() {
+			n += e.requests(o)
+		}
 	}
 	return n + n/10 + cleaning
+}
+
+// Bytes is the most that [Probe] sends in bodies with these options.
+func (o *ProbeOptions) Bytes() int64 {
+	large := int64(0)
+	for _, e := range experiments {
+		if e.size <= o.largestBody() {
+			large += e.bytes(o)
+		}
+	}
+	return large + large/4 + int64(o.Requests()*smallBody)
 }
 
 func (o *ProbeOptions) races() int {
@@ -83,15 +129,24 @@ func (o *ProbeOptions) races() int {
 	return o.Races
 }
 
+func (o *ProbeOptions) largestBody() int {
+	if o == nil || o.LargestBody == 0 {
+		return store.MaxBody
+	}
+	return o.LargestBody
+}
+
 // A Report is what [Probe] found out. It is kept as JSON; the names stay.
 type Report struct {
-	Format   int       `json:"format"` // 1
-	Store    string    `json:"store"`  // as it calls itself, with the quirks that are allowed for
-	At       time.Time `json:"at"`
-	Took     Micros    `json:"took_us"`
-	Limit    int       `json:"requests_limit"`
-	Requests Requests  `json:"requests"`
-	Left     int       `json:"left_behind"` // scratch objects that could not be removed
+	Format    int       `json:"format"` // 1
+	Store     string    `json:"store"`  // as it calls itself, with the quirks that are allowed for
+	At        time.Time `json:"at"`
+	Took      Micros    `json:"took_us"`
+	Limit     int       `json:"requests_limit"`
+	SentLimit int64     `json:"bytes_sent_limit"`
+	Requests  Requests  `json:"requests"`
+	Sent      int64     `json:"bytes_sent"`  // in bodies
+	Left      int       `json:"left_behind"` // scratch objects that could not be removed
 
 	Findings []Finding `json:"findings"`
 	Verdicts []Verdict `json:"verdicts"`
@@ -147,14 +202,21 @@ type Finding struct {
 	Name   string `json:"name"` // of the experiment; it stays
 	Result Result `json:"result"`
 	Detail string `json:"detail"`
+
+	// Uses are what rests on it: see [Verdict].
+	Uses []string `json:"uses,omitempty"`
 }
 
 // A Verdict says whether the store can be trusted with one use: with locks of a layout,
 // "object", "epochs" and so on, with "fast start", or with "fence.Object" and "fence.Log".
 type Verdict struct {
-	Use  string   `json:"use"`
-	Safe bool     `json:"safe"`
-	Why  []string `json:"why,omitempty"` // if not: the findings, name and detail
+	Use  string `json:"use"`
+	Safe bool   `json:"safe"`
+
+	// Untried: nothing was found against it, but the probe ended, or was told to end,
+	// before all that it rests on had been tried. It is not Safe then.
+	Untried bool     `json:"untried,omitempty"`
+	Why     []string `json:"why,omitempty"` // if not Safe: the findings, name and detail
 }
 
 // Latency is how long one operation took, of those that did not race.
@@ -191,16 +253,21 @@ func (r *Report) Proves(storeName, use string) error {
 	if !within(storeName, r.Store) {
 		return fmt.Errorf("%w: the report is about %s, not %s", ErrUnproven, r.Store, storeName)
 	}
-	for _, v := range r.Verdicts {
-		switch {
-		case v.Use != use:
-		case v.Safe:
-			return nil
-		default:
-			return fmt.Errorf("%w: %s, for %s: %s", ErrUnproven, r.Store, use, strings.Join(v.Why, "; "))
+	i := slices.IndexFunc(r.Verdicts, func(v Verdict) bool { return v.Use == use })
+	if i < 0 {
+		return fmt.Errorf("%w: the report on %s says nothing of %s", ErrUnproven, r.Store, use)
+	}
+	v := r.Verdicts[i]
+	// A finding counts even if a verdict has overlooked it.
+	for _, f := range r.Findings {
+		if v.Safe && slices.Contains(f.Against(), use) {
+			v.Safe, v.Why = false, []string{fmt.Sprintf("%s: %s", f.Name, f.Detail)}
 		}
 	}
-	return fmt.Errorf("%w: the report on %s says nothing of %s", ErrUnproven, r.Store, use)
+	if v.Safe {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, for %s: %s", ErrUnproven, r.Store, use, strings.Join(v.Why, "; "))
 }
 
 // within reports whether the store inner is outer or lies in it, by their URLs.

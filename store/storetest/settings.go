@@ -15,7 +15,7 @@ func (s *survey) settings() (Result, string, error) {
 	if s.look == nil {
 		return Note, "the store has none", nil
 	}
-	if err := s.count(&s.report.Requests.Inspect, settings); err != nil {
+	if err := s.count(&s.report.Requests.Inspect, settings, 0); err != nil {
 		return Unknown, "", err
 	}
 	ctx, cancel := bounded(s.ctx)

@@ -4,29 +4,77 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
-var (
-	needsCreate = []string{canCreate, createOver, newVersions, raceCreate, readsCurrent, clockRate}
-	needsUpdate = []string{canUpdate, updateStale, updateAbsent, updateGone, raceUpdate}
-	needsList   = []string{canList, listsCurrent}
-	needsDelete = []string{canDelete, afterDelete}
+// The uses that a store may be good for: the layouts, fast start and the fences. What is
+// under a session rests on [useObject], because its heartbeat is an object of that layout.
+const (
+	useObject        = "object"
+	useEpochs        = "epochs"
+	useEpochsIfMatch = "epochs+if-match"
+	useMarker        = "marker"
+	useMarkerIfMatch = "marker+if-match"
+	useFenceObject   = "fence.Object"
+	useFenceLog      = "fence.Log"
+	useFastStart     = "fast start"
 )
 
-// uses are what a store may be good for, and the findings that each rests on.
-var uses = []struct {
-	name  string
-	needs []string
-}{
-	{"object", slices.Concat(needsCreate, needsUpdate)},
-	{"epochs", slices.Concat(needsCreate, needsList)},
-	{"epochs+if-match", slices.Concat(needsCreate, needsUpdate, needsList)},
-	{"marker", slices.Concat(needsCreate, needsDelete)},
-	{"marker+if-match", slices.Concat(needsCreate, needsUpdate, needsDelete)},
-	{"fence.Object", slices.Concat(needsCreate, needsUpdate)},
-	{"fence.Log", slices.Concat(needsCreate, needsList)},
-	{"fast start", []string{createOver, tellsTime, tellsAge}},
+var uses = []string{useObject, useEpochs, useEpochsIfMatch, useMarker, useMarkerIfMatch, useFenceObject, useFenceLog, useFastStart}
+
+// What rests on what. An experiment names one of these.
+var (
+	allUses     = uses
+	byCreate    = []string{useObject, useEpochs, useEpochsIfMatch, useMarker, useMarkerIfMatch, useFenceObject, useFenceLog}
+	byUpdate    = []string{useObject, useEpochsIfMatch, useMarkerIfMatch, useFenceObject}
+	byList      = []string{useEpochs, useEpochsIfMatch, useFenceLog}
+	byDelete    = []string{useMarker, useMarkerIfMatch}
+	byTimes     = []string{useFastStart}
+	byLarge     = []string{useFenceObject, useFenceLog} // bodies larger than a record
+	byLargeSwap = []string{useFenceObject}
+	none        []string // a finding that is never bad
+)
+
+// Against are the uses that the finding rules out: those that rest on it, if it is bad or
+// could not be made. A bad finding on which nothing is said to rest rules out all, so that
+// none can be overlooked.
+func (f Finding) Against() []string {
+	switch {
+	case f.Result != Bad && f.Result != Unknown:
+		return nil
+	case f.Result == Bad && len(f.Uses) == 0:
+		return allUses
+	}
+	return f.Uses
+}
+
+// verdicts says what follows from the findings. missing are the experiments that were not
+// made, because the probe ended before them or because it was told not to.
+func verdicts(findings []Finding, missing []experiment) (all []Verdict) {
+	for _, use := range uses {
+		v := Verdict{Use: use, Safe: true}
+		bad := false
+		for _, f := range findings {
+			if slices.Contains(f.Against(), use) {
+				v.Safe = false
+				bad = bad || f.Result == Bad
+				v.Why = append(v.Why, fmt.Sprintf("%s: %s", f.Name, f.Detail))
+			}
+		}
+		var names []string
+		for _, e := range missing {
+			if slices.Contains(e.uses, use) {
+				names = append(names, e.name)
+			}
+		}
+		if names != nil {
+			v.Safe, v.Untried = false, !bad
+			v.Why = append(v.Why, "not tried: "+strings.Join(names, ", "))
+		}
+		all = append(all, v)
+	}
+	return all
 }
 
 // A TTL leaves room for so many of the slowest percent of writes, and is a second at least
@@ -43,19 +91,7 @@ func (s *survey) conclude() {
 	r := s.report
 	r.Took = micros(time.Since(s.began))
 	r.Latency = s.samples.latency()
-	for _, use := range uses {
-		v := Verdict{Use: use.name, Safe: true}
-		for _, name := range use.needs {
-			f := r.Finding(name)
-			// A clock that could not be compared rules nothing out.
-			if f.Result == OK || name == clockRate && f.Result != Bad {
-				continue
-			}
-			v.Safe = false
-			v.Why = append(v.Why, fmt.Sprintf("%s: %s", f.Name, f.Detail))
-		}
-		r.Verdicts = append(r.Verdicts, v)
-	}
+	r.Verdicts = verdicts(r.Findings, s.missing())
 	slowest := Micros(0)
 	for _, l := range r.Latency {
 		if l.Op == "create" || l.Op == "update" {
@@ -71,10 +107,15 @@ func (s *survey) conclude() {
 	}
 }
 
-// Uses are all that verdicts are about.
-func Uses() (names []string) {
-	for _, use := range uses {
-		names = append(names, use.name)
+// missing are the experiments without a finding.
+func (s *survey) missing() (left []experiment) {
+	for _, e := range s.experiments {
+		if !slices.ContainsFunc(s.report.Findings, func(f Finding) bool { return f.Name == e.name }) {
+			left = append(left, e)
+		}
 	}
-	return names
+	return left
 }
+
+// Uses are all that verdicts are about.
+func Uses() []string { return slices.Clone(uses) }

@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// looks is how often a follower's read must tell what has changed from what has not.
+const looks = 20
+
+// conditionalReads does what followers do: they ask again and again for what is not the
+// version that they know. A lock that is said to be unchanged never changes hands.
+func (s *survey) conditionalReads() (Result, string, error) {
+	was, err := s.object("followed")
+	if err != nil {
+		return Unknown, "", err
+	}
+	again := false
+	for n := range looks {
+		reader := s.either(n)
+		_, err = s.read(reader, "followed", was.Version)
+		switch {
+		case err == nil:
+			return Bad, "the object was given as if it had changed", nil
+		case !errors.Is(err, store.ErrNotModified):
+			return Unknown, "", err
+		}
+		again = again || errors.Is(err, store.ErrSentAgain)
+		now, err := s.write(s.either(n/2), "followed", s.body(), store.IfMatch(was.Version))
+		if err != nil {
+			return Unknown, "", err
+		}
+		o, err := s.read(reader, "followed", was.Version)
+		switch {
+		case errors.Is(err, store.ErrNotModified):
+			return Bad, "said to be unchanged after a write: a lock never changes hands for those who are told so", nil
+		case err != nil:
+			return Unknown, "", err
+		case o.Version != now.Version:
+			return Bad, "shown with an older version", nil
+		}
+		was = now
+	}
+	if again {
+		return Note, "no 304: what has not changed is sent again, which costs its transfer", nil
+	}
+	return OK, fmt.Sprintf("%d times of %[1]d, after a write and without one", looks), nil
+}
+
+func (s *survey) freshReads() (Result, string, error) {
+	// Over several keys: some stores take one write of a key in a second.
+	const keys = 40
+	for n := range reads {
+		writer, reader := s.either(n), s.either(n+1)
+		key := fmt.Sprintf("read-%d", n%keys)
+		o, err := s.object(key)
+		if err != nil {
+			return Unknown, "", err
+		}
+		now, err := s.write(writer, key, s.body(), store.IfMatch(o.Version))
+		if err != nil {
+			return Unknown, "", err
+		}
+		var unless store.Version
+		if n%2 == 1 {
+			unless = o.Version // as a follower asks
+		}
+		o, err = s.read(reader, key, unless)
+		switch {
+		case errors.Is(err, store.ErrNotModified):
+			return Bad, fmt.Sprintf("read %d of %d said that nothing had changed", n+1, reads), nil
+		case err != nil:
+			return Unknown, "", err
+		case o.Version != now.Version:
+			return Bad, fmt.Sprintf("read %d of %d showed an older version", n+1, reads), nil
+		}
+	}
+	for n := range reads / 10 {
+		// Who has just been told that there is nothing must not be told so again.
+		key := fmt.Sprintf("appears-%d", n)
+		_, before := s.read(s.b, key, "")
+		if _, err := s.write(s.a, key, s.body(), store.IfAbsent()); err != nil {
+			return Unknown, "", err
+		}
+		switch _, after := s.read(s.b, key, ""); {
+		case errors.Is(after, store.ErrNotExist):
+			return Bad, fmt.Sprintf("an object that had just been written did not exist (before it was said: %v)", before), nil
+		case after != nil:
+			return Unknown, "", after
+		}
+		if err := s.remove(s.a, key); err != nil {
+			return Unknown, "", err
+		}
+	}
+	return OK, fmt.Sprintf("%d writes over other objects and %d where nothing was", reads, reads/10), nil
+}

@@ -1,0 +1,243 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// denied reports the right that is missing.
+func denied(err error, right string) (Result, string, error) {
+	if errors.Is(err, store.ErrDenied) {
+		return Unknown, "these credentials may not " + right, nil
+	}
+	return Unknown, "", err
+}
+
+func (s *survey) reading() (Result, string, error) {
+	_, err := s.read(s.a, "nothing", "")
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return OK, "an object that is not there is told from one that must not be read", nil
+	case errors.Is(err, store.ErrDenied):
+		return Note, "denied for an object that is not there: either reading is, or, on S3, these credentials lack s3:ListBucket", nil
+	case err == nil:
+		return Bad, "there is an object that nobody can have written", nil
+	}
+	return Unknown, "", err
+}
+
+func (s *survey) creating() (Result, string, error) {
+	if err := s.spells.begin(s); errors.Is(err, store.ErrDenied) {
+		return Unknown, "", err
+	}
+	body := s.body()
+	made, err := s.write(s.a, "first", body, store.IfAbsent())
+	if err != nil {
+		if errors.Is(err, store.ErrPrecondition) {
+			return Bad, "refused, although there is nothing", nil
+		}
+		return Unknown, "", err
+	}
+	o, err := s.read(s.b, "first", "")
+	if errors.Is(err, store.ErrNotExist) {
+		return Bad, "what one connection has written does not exist for another: do they lead to two copies?", nil
+	}
+	if err != nil {
+		return Unknown, "", err
+	}
+	if o.Version != made.Version || !bytes.Equal(o.Body, body) {
+		return Bad, fmt.Sprintf("version %s was written and %s is read, %d bytes of %d", made.Version, o.Version, len(o.Body), len(body)), nil
+	}
+	return OK, "", nil
+}
+
+func (s *survey) deleting() (Result, string, error) {
+	if err := s.remove(s.a, "nothing"); err != nil {
+		return denied(err, "delete")
+	}
+	return s.certain("removed", func(key string) (Result, string, error) {
+		if _, err := s.gone(key); err != nil {
+			return Unknown, "", err
+		}
+		if _, err := s.read(s.b, key, ""); !isAny(err, store.ErrNotExist, store.ErrDenied) {
+			return Bad, fmt.Sprintf("after a delete a read said: %v", err), nil
+		}
+		return OK, "", nil
+	})
+}
+
+// mustRefuse tries a write that must not land, so many times, and has what is there read
+// again in the end. Nobody may write the object afterwards.
+func (s *survey) mustRefuse(key string, only store.Condition, was *store.Object, size, times int) (Result, string, error) {
+	for n := range times {
+		c := s.either(n)
+		body := s.bodyOf(size)
+		_, err := s.write(c, key, body, only)
+		if err == nil {
+			return Bad, fmt.Sprintf("try %d of %d succeeded: the store does not keep the condition", n+1, times), nil
+		}
+		if !isAny(err, store.ErrPrecondition, store.ErrNotExist) {
+			return Unknown, "", err
+		}
+		now, err := s.read(c, key, "")
+		switch {
+		case was == nil && errors.Is(err, store.ErrNotExist):
+		case was == nil && err == nil:
+			return Bad, "it was refused, and there is an object now", nil
+		case err != nil:
+			return Unknown, "", err
+		case now.Version != was.Version || bytes.Equal(now.Body, body):
+			return Bad, "it was refused, and has changed the object", nil
+		}
+	}
+	if s.settled(key) {
+		w := watch{key: key, told: "writes that were refused"}
+		if was != nil {
+			w.allowed = [][]byte{was.Body}
+		}
+		s.watch(w, false)
+	}
+	return OK, fmt.Sprintf("refused, %d times of %[1]d", times), nil
+}
+
+// object gives the scratch object of that name as it is, making it if need be.
+func (s *survey) object(key string) (*store.Object, error) {
+	o, err := s.read(s.a, key, "")
+	if isAny(err, store.ErrNotExist, store.ErrDenied) {
+		return s.write(s.a, key, s.body(), store.IfAbsent())
+	}
+	return o, err
+}
+
+func (s *survey) creatingOver() (Result, string, error) {
+	was, err := s.object("over")
+	if err != nil {
+		return Unknown, "", err
+	}
+	return s.mustRefuse("over", store.IfAbsent(), was, smallBody, repeats)
+}
+
+// updating also finds out how the store wants its versions to be named.
+func (s *survey) updating() (Result, string, error) {
+	was, err := s.object("object")
+	if err != nil {
+		return Unknown, "", err
+	}
+	_, err = s.write(s.a, "object", s.body(), store.IfMatch(was.Version))
+	switch {
+	case err == nil:
+		return OK, "", nil
+	case !isAny(err, store.ErrPrecondition, store.ErrNotExist):
+		return Unknown, "", err
+	case s.look == nil || s.look.Unquoted() == nil:
+		return Bad, fmt.Sprintf("refused, although the version is %s: %v", was.Version, err), nil
+	}
+	if !s.unquote(was.Version) {
+		return Bad, fmt.Sprintf("refused, although the version is %s, with its quotes and without: %v", was.Version, err), nil
+	}
+	return OK, "only without the quotes of versions: see unquoted_etags", nil
+}
+
+// unquote goes on without the quotes of versions if the store takes them so.
+func (s *survey) unquote(current store.Version) bool {
+	a, ok := s.a.Store.(store.Inspector)
+	b, okB := s.b.Store.(store.Inspector)
+	if !ok || !okB {
+		return false
+	}
+	before := [2]*counted{s.a, s.b}
+	s.connect(a.Inspect().Unquoted(), b.Inspect().Unquoted())
+	if _, err := s.write(s.a, "object", s.body(), store.IfMatch(current)); err != nil {
+		s.a, s.b = before[0], before[1]
+		s.look = a.Inspect()
+		return false
+	}
+	s.report.UnquotedETags = true
+	s.report.Store = s.a.String()
+	return true
+}
+
+func (s *survey) changing() (Result, string, error) {
+	seen := map[store.Version]bool{}
+	for range repeats {
+		was, err := s.object("object")
+		if err != nil {
+			return Unknown, "", err
+		}
+		o, err := s.write(s.a, "object", s.body(), store.IfMatch(was.Version))
+		if err != nil {
+			return Unknown, "", err
+		}
+		seen[was.Version] = true
+		if seen[o.Version] {
+			return Bad, fmt.Sprintf("the version %s came again for another body", o.Version), nil
+		}
+	}
+	return OK, "", nil
+}
+
+func (s *survey) updatingStale() (Result, string, error) {
+	was, err := s.object("stale")
+	if err != nil {
+		return Unknown, "", err
+	}
+	now, err := s.write(s.b, "stale", s.body(), store.IfMatch(was.Version))
+	if err != nil {
+		return Unknown, "", err
+	}
+	return s.mustRefuse("stale", store.IfMatch(was.Version), now, smallBody, repeats)
+}
+
+func (s *survey) updatingAbsent() (Result, string, error) {
+	o, err := s.object("object")
+	if err != nil {
+		return Unknown, "", err
+	}
+	return s.mustRefuse("absent", store.IfMatch(o.Version), nil, smallBody, repeats)
+}
+
+func (s *survey) returning() (Result, string, error) {
+	first, second := s.body(), s.body()
+	a, err := s.write(s.a, "returns", first, store.IfAbsent())
+	if err != nil {
+		return Unknown, "", err
+	}
+	b, err := s.write(s.a, "returns", second, store.IfMatch(a.Version))
+	if err != nil {
+		return Unknown, "", err
+	}
+	c, err := s.write(s.a, "returns", first, store.IfMatch(b.Version))
+	switch {
+	case err != nil:
+		return Unknown, "", err
+	case c.Version == a.Version:
+		return Note, "the same bytes bring an old version back, so a body needs something that is new in each write, as every record of leasehold has", nil
+	}
+	return Note, "each write has a version of its own, even of the same bytes", nil
+}
+
+func (s *survey) unquoting() (Result, string, error) {
+	if s.report.UnquotedETags {
+		return Note, "the only ones that this store takes", nil
+	}
+	was, err := s.object("object")
+	if err != nil {
+		return Unknown, "", err
+	}
+	bare := strings.Trim(string(was.Version), `"`)
+	if bare == string(was.Version) {
+		return Note, "they have none", nil
+	}
+	_, err = s.write(s.a, "object", s.body(), store.IfMatch(store.Version(bare)))
+	switch {
+	case err == nil:
+		return Note, "taken as well", nil
+	case isAny(err, store.ErrPrecondition, store.ErrNotExist):
+		return Note, "refused", nil
+	}
+	return Unknown, "", err
+}
