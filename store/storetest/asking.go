@@ -76,6 +76,11 @@ func (s *survey) write(c *counted, key string, body []byte, only store.Condition
 		return err
 	})
 	if unsure && transient(err) {
+		// It may be there all the same, as A6 of the protocol has it.
+		now, readErr := c.Get(s.ctx, s.path(key), "")
+		if readErr == nil && string(now.Body) == string(body) {
+			return now, nil
+		}
 		s.retire(key)
 	}
 	if err != nil {

@@ -288,6 +288,8 @@ var lies = []lie{
 	{"answers a create after a delete and does not apply it", unwritten(1), locks, "fast start", []string{afterRebirth}},
 	{"does so one time in five", unwritten(5), locks, "fast start", []string{afterRebirth}},
 	{"answers 503 to one create in 20, and applies it 300 ms later", later(20, store.Condition.Absent, 300*time.Millisecond, store.ErrUnknownOutcome), locks, "", []string{seenLater}},
+	{"answers 503 to every create, and applies it 300 ms later", later(1, store.Condition.Absent, 300*time.Millisecond, store.ErrUnknownOutcome), locks, "", nil},
+	{"answers 503 to every second create, and applies it 300 ms later", later(2, store.Condition.Absent, 300*time.Millisecond, store.ErrUnknownOutcome), locks, "", nil},
 	{"answers 503 to one update in 20, and applies it 300 ms later", later(20, updates, 300*time.Millisecond, store.ErrUnknownOutcome), swaps, "", []string{seenLater}},
 	{"answers 503 to one write in 20, and applies it 2 s later", later(20, anyWrite, 2*time.Second, store.ErrUnknownOutcome), locks, "", nil},
 	{"refuses, and applies it 300 ms later", later(1, anyWrite, 300*time.Millisecond, store.ErrPrecondition), locks, "", []string{seenLater}},
