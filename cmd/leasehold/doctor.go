@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -21,10 +22,7 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	var (
-		races int
-		use   = string(leasehold.LayoutObject)
-	)
+	d := diagnosis{app: a, use: string(leasehold.LayoutObject)}
 	cmd := &cobra.Command{
 		Use:   "doctor STORE",
 		Short: "Prove by experiments that a store is safe for locks",
@@ -32,77 +30,117 @@ func (a *app) doctor() *cobra.Command {
 
 STORE is the URL of a bucket, of a prefix in it or of a directory. The experiments
 are made on scratch objects under STORE/leasehold-probe-…, which are removed again,
-also after an interrupt. How many requests it makes at most is said before; how many
-it made, after.
+also after an interrupt. How many requests it makes and how many bytes it sends at
+most is said before; how many it was, after. Most of the bytes are in the few bodies
+of 1 MiB: --largest-body leaves them out, and the fences that rest on them with them.
 
 Many servers that speak S3 overlook the conditions of writes without a word, and a
 lock on them is always had by everybody. So this tries whether they are kept, one
-after the other and in races over several connections; whether reads and listings
-show what was just written; what the times in answers are worth; how fast the store
-is; what these credentials may do; and what the bucket is set to. The verdict says
-for each layout, for --fast-start and for fences whether they are safe here, and if
-not, why.
+after the other and in races over several connections, with small bodies and large
+ones and where something was just deleted; whether reads and listings show what was
+just written, and all of it; whether what raced is still the same seconds later;
+what the times in answers are worth; how fast the store is; what these credentials
+may do; and what the bucket is set to. The verdict says for each layout, for
+--fast-start and for fences whether they are safe here, and if not, why. What is
+under a session is safe where the layout object is.
+
+A finding that rules out --use is marked BAD; one that rules out another use only is
+marked "no", and says which.
 
 With --output json the report can be kept, and given to "leasehold run --proof" and
 to LockOptions.Proof, which then refuse a store that was not found safe.
 
 Exit codes: 0 if the store is safe for --use, 78 if it is not, 69 if it could not be
-reached, 77 if nothing may be written, 128+n after signal n.`,
+reached, 77 if nothing may be written, 128+n after signal n: what was not tried until
+then is neither safe nor unsafe.`,
 		Example: `  leasehold doctor s3://bucket
   leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://storage.example'
   leasehold doctor --output json file:///mnt/shared/locks > proof.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if races < 1 {
-				return usage("--races %d is less than 1", races)
+			switch {
+			case d.races < 1:
+				return usage("--races %d is less than 1", d.races)
+			case d.largest < 1 || d.largest > store.MaxBody:
+				return usage("--largest-body %d is not from 1 to %d", d.largest, store.MaxBody)
+			case !slices.Contains(storetest.Uses(), d.use):
+				return usage("--use %q is none of %s", d.use, strings.Join(storetest.Uses(), ", "))
 			}
-			if !slices.Contains(storetest.Uses(), use) {
-				return usage("--use %q is none of %s", use, strings.Join(storetest.Uses(), ", "))
-			}
-			return a.diagnose(cmd.Context(), args[0], use, races)
+			return d.diagnose(cmd.Context(), args[0])
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&races, "races", 1500, "how many creates, and how many updates, race")
-	f.StringVar(&use, "use", use, "what the exit code is about: "+strings.Join(storetest.Uses(), ", "))
+	f.IntVar(&d.races, "races", 1500, "how many creates, and how many updates, race")
+	f.IntVar(&d.largest, "largest-body", store.MaxBody, "leave out what needs bodies of more `bytes`")
+	f.StringVar(&d.use, "use", d.use, "what the exit code is about: "+strings.Join(storetest.Uses(), ", "))
 	return cmd
 }
 
+// A diagnosis is one use of the command doctor.
+type diagnosis struct {
+	*app
+	races, largest int
+	use            string
+	price          *cost.Price // nil: requests cost nothing, or it is not known what
+}
+
 // diagnose probes the store, and shows what comes out as it comes.
-func (a *app) diagnose(ctx context.Context, url, use string, races int) error {
-	p := place{name: url, storeURL: url}
-	if !strings.Contains(url, "://") {
-		return usage("%q is not the URL of a store: write one such as s3://bucket/prefix or file:///dir", url)
+func (d *diagnosis) diagnose(ctx context.Context, where string) error {
+	p := place{name: where, storeURL: where}
+	if !strings.Contains(where, "://") {
+		return usage("%q is not the URL of a store: write one such as s3://bucket/prefix or file:///dir", where)
 	}
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	ctx, sig := a.interruptible(ctx)
-	opts := &storetest.ProbeOptions{
-		Races: races,
-		Open:  func(ctx context.Context) (store.Store, error) { return storeurl.Open(ctx, p.storeURL) },
-	}
-	a.talk.tell("%s: at most %d requests, for less than $%.2f on S3", p.store, opts.Requests(), priceOf(storetest.Requests{Put: opts.Requests()}))
-	if a.output != "json" {
-		opts.OnFinding = func(f storetest.Finding) { _ = a.write(findingLine(f)) }
-	}
+	d.price = priceAt(p.store.String())
+	ctx, sig := d.interruptible(ctx)
+	opts := d.options(p)
+	d.talk.tell("%s: at most %d requests, and %s in bodies%s", p.store, opts.Requests(), megabytes(opts.Bytes()),
+		d.dollars(", for less than $%.2f at the list prices of %s", storetest.Requests{Put: opts.Requests()}))
 	report, err := storetest.Probe(ctx, p.store, opts)
+	d.talk.show("")
 	if report == nil {
 		return failed(err)
 	}
-	if printErr := a.print(reportText(report, a.verbose), report); printErr != nil {
+	if printErr := d.print(d.text(report), report); printErr != nil {
 		return printErr
 	}
 	if report.Left > 0 {
-		a.talk.warn("%d scratch objects under %s*/ could not be removed", report.Left, "leasehold-probe-")
+		d.talk.warn("%d scratch objects under %s*/ could not be removed", report.Left, "leasehold-probe-")
 	}
 	if sig := sig(); sig != nil {
 		return stopped(sig, errors.New("interrupted: the report is not complete"))
 	}
-	if err != nil {
-		return failed(err)
+	return d.outcome(report, err)
+}
+
+// options are those of the probe. On a terminal it shows how far it is.
+func (d *diagnosis) options(p place) *storetest.ProbeOptions {
+	opts := &storetest.ProbeOptions{
+		Races: d.races, LargestBody: d.largest,
+		Open: func(ctx context.Context) (store.Store, error) { return storeurl.Open(ctx, p.storeURL) },
 	}
-	if err = report.Proves(report.Store, use); err != nil {
+	if d.output != "json" {
+		opts.OnFinding = func(f storetest.Finding) {
+			d.talk.show("")
+			_ = d.write(d.finding(f))
+		}
+	}
+	if d.talk.interactive() {
+		opts.OnProgress = func(now storetest.Progress) {
+			d.talk.show(fmt.Sprintf("leasehold: %s: %d of at most %d requests", now.Doing, now.Requests, now.Limit))
+		}
+	}
+	return opts
+}
+
+// outcome is how the command ends: the report decides, of all findings that it has.
+func (d *diagnosis) outcome(report *storetest.Report, err error) error {
+	if err == nil {
+		err = report.Proves(report.Store, d.use)
+	}
+	if err != nil {
 		return failed(err)
 	}
 	return nil
@@ -133,16 +171,22 @@ func (a *app) interruptible(ctx context.Context) (context.Context, func() os.Sig
 	}
 }
 
-func findingLine(f storetest.Finding) string {
+// finding is the line about one. BAD is what the exit code is about, and nothing else.
+func (d *diagnosis) finding(f storetest.Finding) string {
 	mark := map[storetest.Result]string{storetest.OK: "ok", storetest.Bad: "BAD", storetest.Note: "note", storetest.Unknown: "?"}[f.Result]
-	if f.Detail == "" {
+	detail := printable(f.Detail)
+	if f.Result == storetest.Bad && !slices.Contains(f.Against(), d.use) {
+		mark = "no"
+		detail += " (it rules out " + strings.Join(f.Against(), ", ") + ")"
+	}
+	if detail == "" {
 		return fmt.Sprintf("%-4s  %s\n", mark, f.Name)
 	}
-	return fmt.Sprintf("%-4s  %s: %s\n", mark, f.Name, printable(f.Detail))
+	return fmt.Sprintf("%-4s  %s: %s\n", mark, f.Name, detail)
 }
 
-// reportText is what follows the findings.
-func reportText(r *storetest.Report, verbose bool) string {
+// text is what follows the findings.
+func (d *diagnosis) text(r *storetest.Report) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("")
@@ -150,17 +194,16 @@ func reportText(r *storetest.Report, verbose bool) string {
 		line("%-15s  %6d times   p50 %8v   p99 %8v   worst %8v", l.Op, l.Count, short(l.P50), short(l.P99), short(l.Worst))
 	}
 	q := r.Requests
-	line("\n%d requests in %v: %d GET, %d PUT, %d LIST, %d DELETE, %d about settings; $%.3f on S3",
-		q.Total(), r.Took.Duration().Round(100*time.Millisecond), q.Get, q.Put, q.List, q.Delete, q.Inspect, priceOf(q))
+	line("\n%d requests in %v, with %s in bodies: %d GET, %d PUT, %d LIST, %d DELETE, %d about settings%s",
+		q.Total(), r.Took.Duration().Round(100*time.Millisecond), megabytes(r.Sent), q.Get, q.Put, q.List, q.Delete, q.Inspect,
+		d.dollars("; $%.3f at the list prices of %s", q))
 	line("\nVerdict on %s", r.Store)
 	for _, v := range r.Verdicts {
-		if v.Safe {
-			line("  %-16s safe", v.Use)
-			continue
-		}
-		line("  %-16s NO", v.Use)
+		line("  %-16s %s", v.Use, verdictWord(v))
 		for _, why := range v.Why {
-			line("  %-16s   %s", "", why)
+			if !v.Untried {
+				line("  %-16s   %s", "", printable(why))
+			}
 		}
 	}
 	line("  %-16s %v; at least %v", "TTL", r.TTL.Suggested.Duration(), r.TTL.Least.Duration())
@@ -168,20 +211,74 @@ func reportText(r *storetest.Report, verbose bool) string {
 		line("\nThis server compares ETags without their quotes. In all URLs of locks on it, and here,\nwrite unquoted_etags=true among the parameters.")
 	}
 	missing := slices.ContainsFunc(r.Findings, func(f storetest.Finding) bool { return strings.Contains(f.Detail, "these credentials") })
-	if len(r.Policy) > 0 && (verbose || missing) {
+	if len(r.Policy) > 0 && (d.verbose || missing) {
 		line("\nThe smallest policy of a holder, in the layout object:\n%s", r.Policy)
 	}
 	return b.String()
 }
 
-// priceOf is what requests cost on S3 by its list prices.
-func priceOf(r storetest.Requests) float64 {
-	price, err := cost.ListPrices().Store("s3")
+func verdictWord(v storetest.Verdict) string {
+	switch {
+	case v.Safe:
+		return "safe"
+	case v.Untried:
+		return "not tried"
+	}
+	return "NO"
+}
+
+// dollars says what requests cost, in a format with the price and the name of the list,
+// or nothing.
+func (d *diagnosis) dollars(format string, r storetest.Requests) string {
+	if d.price == nil {
+		return ""
+	}
+	usd := d.price.Of(cost.Requests{Get: float64(r.Get), Put: float64(r.Put), List: float64(r.List + r.Inspect), Delete: float64(r.Delete)})
+	return fmt.Sprintf(format, usd, d.price.Title)
+}
+
+// priceAt is the list price of requests to a store, where its URL says whose it is.
+func priceAt(storeURL string) *cost.Price {
+	u, err := url.Parse(storeURL)
+	if err != nil || u.Scheme != "s3" {
+		return nil
+	}
+	name := "s3"
+	if endpoint := u.Query().Get("endpoint"); endpoint != "" {
+		if name = provider(endpoint); name == "" {
+			return nil
+		}
+	}
+	if name == "s3" && strings.HasSuffix(u.Host, "--x-s3") {
+		name = "s3-express"
+	}
+	price, err := cost.ListPrices().Store(name)
 	if err != nil {
 		panic(err) // it is in the program
 	}
-	return price.Of(cost.Requests{Get: float64(r.Get), Put: float64(r.Put), List: float64(r.List + r.Inspect), Delete: float64(r.Delete)})
+	return price
 }
+
+// provider is the name of the list of prices for an endpoint, or empty.
+func provider(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	for suffix, name := range map[string]string{
+		".amazonaws.com":            "s3",
+		".r2.cloudflarestorage.com": "r2",
+		".storage.googleapis.com":   "gcs",
+	} {
+		if strings.HasSuffix("."+u.Hostname(), suffix) {
+			return name
+		}
+	}
+	return ""
+}
+
+// megabytes is a number of bytes, rounded up.
+func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
 
 // short rounds a duration to three digits.
 func short(m storetest.Micros) time.Duration {

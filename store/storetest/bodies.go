@@ -50,26 +50,32 @@ func whole(body []byte) bool {
 
 // A bodyBook has what the probe knows of the bodies that it has written and read.
 type bodyBook struct {
-	written map[string]uint32 // the sum of the body, by key and version
+	written map[string]lastBody // by key
 	reads   int
 	spoiled int
 	first   string // how the first spoiled one was
 }
 
+// lastBody is the last body that was told to have landed, and its version.
+type lastBody struct {
+	version store.Version
+	sum     uint32
+}
+
 func (b *bodyBook) wrote(key string, v store.Version, body []byte) {
 	if b.written == nil {
-		b.written = map[string]uint32{}
+		b.written = map[string]lastBody{}
 	}
-	b.written[key+" "+string(v)] = crc32.ChecksumIEEE(body)
+	b.written[key] = lastBody{v, crc32.ChecksumIEEE(body)}
 }
 
 // saw checks a body against itself, and against what was written under that version.
 func (b *bodyBook) saw(o *store.Object, key string) {
 	b.reads++
 	said := ""
-	if sum, known := b.written[key+" "+string(o.Version)]; !whole(o.Body) {
+	if last, known := b.written[key]; !whole(o.Body) {
 		said = fmt.Sprintf("it had %d bytes, which are not what was written", len(o.Body))
-	} else if known && sum != crc32.ChecksumIEEE(o.Body) {
+	} else if known && last.version == o.Version && last.sum != crc32.ChecksumIEEE(o.Body) {
 		said = fmt.Sprintf("it was another body than was written as version %s", o.Version)
 	}
 	if said == "" {

@@ -156,6 +156,7 @@ func (s *survey) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.keys, key)
+	delete(s.bodies.written, key)
 }
 
 // answered takes note of how long an answer took, what it says of the time, and of

@@ -64,7 +64,7 @@ func (r *races) result() (Result, string, error) {
 		return Bad, fmt.Sprintf("%d of %d races went wrong: %s", wrong, run, r.detail), nil
 	case r.err != nil:
 		return Unknown, "", r.err
-	case unclear > run/10:
+	case unclear > max(run/10, min(2, run/2)):
 		return Unknown, fmt.Sprintf("the store gave no clear answer in %d of %d races", unclear, run), nil
 	case unclear > 0:
 		return OK, fmt.Sprintf("%d races of two: never two winners; %d without a clear answer", run, unclear), nil

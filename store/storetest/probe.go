@@ -86,6 +86,7 @@ func Probe(ctx context.Context, st store.Store, opts *ProbeOptions) (*Report, er
 func (s *survey) all() error {
 	err := s.run()
 	ended := s.ctx.Err()
+	s.begin("cleaning up")
 	s.clean()
 	if err != nil && ended == nil {
 		s.report = nil
