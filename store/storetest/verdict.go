@@ -40,13 +40,19 @@ var (
 // could not be made. A bad finding on which nothing is said to rest rules out all, so that
 // none can be overlooked.
 func (f Finding) Against() []string {
-	switch {
-	case f.Result != Bad && f.Result != Unknown:
+	if f.Result != Bad && f.Result != Unknown {
 		return nil
-	case f.Result == Bad && len(f.Uses) == 0:
+	}
+	rest := f.Uses
+	for _, e := range experiments {
+		if e.name == f.Name && len(rest) == 0 {
+			rest = e.uses // a report of an earlier version does not tell them
+		}
+	}
+	if f.Result == Bad && len(rest) == 0 {
 		return allUses
 	}
-	return f.Uses
+	return slices.Clone(rest)
 }
 
 // verdicts says what follows from the findings. missing are the experiments that were not
