@@ -309,18 +309,23 @@ var lies = []lie{
 	{"answers one request in 50 from another copy", brains(50), locks, "", nil},
 }
 
+// chances draws whether what happens one time in so many happens now.
+func chances(seed uint64) func(of int) bool {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 1))
+	return func(of int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(of) == 0
+	}
+}
+
 // asked probes a store that lies, in a bubble: what it does later happens at once.
 func asked(t *testing.T, l lie, seed uint64, opts *ProbeOptions) (r *Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		random := rand.New(rand.NewPCG(seed, 1))
 		b := &broken{Store: memstore.New()}
-		l.tell(b, func(of int) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return random.IntN(of) == 0
-		})
+		l.tell(b, chances(seed))
 		var err error
 		if r, err = Probe(t.Context(), bare{b}, opts); err != nil {
 			t.Fatal(err)
