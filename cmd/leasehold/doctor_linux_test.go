@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -266,5 +268,45 @@ func TestDoctorOnTerminal(t *testing.T) {
 	}
 	if !strings.HasSuffix(seen.String(), "\r\x1b[K") {
 		t.Errorf("the terminal ends with %q", seen.String()[max(0, seen.Len()-100):])
+	}
+}
+
+// After an interrupt nothing is claimed that was not found, and the exit code is that of
+// every interrupted command. It said NO of what it had not tried.
+func TestDoctorInterrupted(t *testing.T) {
+	t.Parallel()
+	if underTest != leasehold.LayoutObject {
+		t.Skip("the same in every layout: it is about stores")
+	}
+	cmd := leaseholdCommand(t, "", "doctor", "--races", "1000000", "file://"+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var stdout strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		stdout.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(lines.Text(), "ok    update after a delete") {
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err = cmd.Wait()
+	failed, ok := errors.AsType[*osexec.ExitError](err)
+	if !ok || failed.ExitCode() != exitSignal+int(syscall.SIGINT) {
+		t.Errorf("it ended with %v", err)
+	}
+	_, verdict, _ := strings.Cut(stdout.String(), "\nVerdict on ")
+	for _, use := range storetest.Uses() {
+		if !regexp.MustCompile(`\n  ` + regexp.QuoteMeta(use) + ` +not tried\n`).MatchString(verdict) {
+			t.Errorf("of %s it says:\n%s", use, stdout.String())
+		}
+	}
+	if strings.Contains(stdout.String(), "NO") || strings.Contains(stdout.String(), "BAD") {
+		t.Error(stdout.String())
 	}
 }

@@ -177,9 +177,12 @@ func requests(rows []row) string {
 		for _, n := range []int{q.Get, q.Put, q.List, q.Delete, q.Inspect, q.Total(), r.Limit} {
 			cells = append(cells, strconv.Itoa(n))
 		}
+		for _, bytes := range []int64{r.Sent, r.SentLimit} {
+			cells = append(cells, strconv.FormatFloat(float64(bytes)/1e6, 'f', 0, 64))
+		}
 		body = append(body, append(cells, r.Took.Duration().Round(100*time.Millisecond).String()))
 	}
-	return table([]string{"", "GET", "PUT", "LIST", "DELETE", "settings and versions", "all", "at most", "time"}, body)
+	return table([]string{"", "GET", "PUT", "LIST", "DELETE", "settings and versions", "all", "at most", "MB sent", "at most", "time"}, body)
 }
 
 // notes are what the notes say, each once, and of which stores.
