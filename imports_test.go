@@ -43,6 +43,7 @@ var rules = []rule{
 	{pkg: "internal/cost", may: []string{"std", ".", "store", "internal/protocol"}},
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
+	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/e2e", may: nil},   // tests only
 	{pkg: "internal/chaos", may: nil}, // tests only

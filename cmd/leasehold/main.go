@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/internal/guardian"
+	_ "github.com/leasehold/leasehold/internal/guardian/early" // a guardian needs nothing else of this program
 )
 
 func main() {

@@ -3,7 +3,6 @@
 package guardian
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +10,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,71 +21,126 @@ import (
 // passedOn are the signals that end a command when its user means to.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// A watch is the guardian's side: one goroutine that starts the command, times
-// it, signals it and reaps it. Being one goroutine makes it exact: no pid that
-// it signals can have been reaped, and so reused, in between.
-type watch struct {
-	plan
-	out     *os.File
-	command int                 // pid and process group
-	wait    *syscall.WaitStatus // how the command ended; nil while it runs
-	ending  bool                // SIGTERM was sent; what was begun is finished
-	expired bool                // the ending was not the command's own
-	tree    *tree
-}
-
-// Main takes over if this process was started as a guardian, and then does not
-// return. Every program that calls [Start] must call Main first of all.
+// Main takes over if this process was started as a guardian or as a watcher, and
+// then does not return. Every program that calls [Start] must call Main first of
+// all, or import package early.
 func Main() {
-	if len(os.Args) < 3 || os.Args[0] != title {
+	if len(os.Args) < 2 {
+		return
+	}
+	var work func(args []string) error
+	switch os.Args[0] {
+	case titleWatcher:
+		work = (&watcher{}).main
+	case titleGuardian:
+		work = (&guard{}).main
+	default:
 		return
 	}
 	// The command is killed when the thread that started it ends, not only the
 	// process: this goroutine keeps its thread for good.
 	runtime.LockOSThread()
-	entitle()
-	w := &watch{}
-	if err := json.Unmarshal([]byte(os.Args[1]), &w.plan); err != nil {
-		fmt.Fprintf(os.Stderr, "leasehold: guardian: bad plan: %v: do not start it by hand\n", err)
+	entitle(os.Args[0])
+	if err := work(os.Args[1:]); err != nil {
+		complain("%s: bad plan: %v: do not start it by hand", os.Args[0], err)
 		os.Exit(1)
 	}
-	w.run(os.Args[2:])
 	os.Exit(0)
 }
 
-func (w *watch) run(argv []string) {
-	syscall.CloseOnExec(w.Control)
-	syscall.CloseOnExec(w.Report)
-	_ = syscall.SetNonblock(w.Report, true) // for the deadline of send
-	w.out = os.NewFile(uintptr(w.Report), "report")
-	orders := receive[order](os.NewFile(uintptr(w.Control), "control"))
+// A guard is the guardian's side: one goroutine that starts the command, times
+// it, signals it and reaps it. Being one goroutine makes it exact: no pid that
+// it signals can have been reaped, and so reused, in between.
+type guard struct {
+	plan
+	words   *os.File // to the watcher; open for as long as this process lives
+	out     *os.File
+	orders  *inbox[order]
+	command int                 // pid and process group
+	alone   string              // why the command is in no cgroup, though there is one
+	wait    *syscall.WaitStatus // how the command ended; nil while it runs
+	expired bool                // the ending was not the command's own
+	tree    *tree
+}
 
-	// Catch, not ignore: what is ignored here would be ignored by the command.
-	// What already was ignored (nohup) is the command's to inherit.
+func (g *guard) main(args []string) error {
+	brief, err := g.read(args[0])
+	if err != nil {
+		return err
+	}
+	tell, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(brief)
+	for _, fd := range []int{tell, g.GuardianFD, g.ReportFD} {
+		syscall.CloseOnExec(fd)
+	}
+	g.Cgroup.keep()
+	_ = syscall.SetNonblock(g.ReportFD, true) // for the deadline of send
+	_ = syscall.SetNonblock(tell, true)
+	g.out = os.NewFile(uintptr(g.ReportFD), "report")
+	g.orders = newInbox[order](g.GuardianFD)
+	g.words = os.NewFile(uintptr(tell), "words")
+	g.run()
+	return g.words.Close()
+}
+
+func (g *guard) run() {
+	deafen()
+	changes := alarm(syscall.SIGCHLD)
+	if failure := g.start(); failure != nil {
+		send(g.out, failure)
+	} else {
+		send(g.words, word{g.command}) // first, so that the watcher knows what the parent may signal
+		send(g.out, report{Started: g.command, Guardian: os.Getpid(), Alone: g.alone})
+		g.guard(changes)
+		send(g.out, report{Ended: &ended{*g.wait, g.expired}})
+	}
+	// The command stays a zombie while the parent may still signal its group:
+	// so its pid cannot be reused. The parent kills this process when it has
+	// understood; if the parent is gone, the orders end.
+	for _, open := g.orders.take(); open; _, open = g.orders.take() {
+		await(-1, g.orders.fd)
+	}
+	g.Cgroup.remove()
+}
+
+// deafen keeps this process from being ended by what is meant for the command.
+// It catches and does not ignore: what is ignored here would be ignored by the
+// command. What already was ignored (nohup) is the command's to inherit.
+func deafen() {
 	unheard := make(chan os.Signal, 1)
 	for _, sig := range passedOn {
 		if !signal.Ignored(sig) {
 			signal.Notify(unheard, sig)
 		}
 	}
-	changes := make(chan os.Signal, 1)
-	signal.Notify(changes, syscall.SIGCHLD)
-
-	if failure := w.start(argv); failure != nil {
-		send(w.out, failure)
-	} else {
-		send(w.out, report{Started: w.command})
-		w.guard(orders, changes)
-		send(w.out, report{Ended: &ended{*w.wait, w.expired}})
-	}
-	// The command stays a zombie while the parent may still signal its group:
-	// so its pid cannot be reused. The parent kills this process when it has
-	// understood; if the parent is gone, the orders end.
-	for range orders {
-	}
 }
 
-func (w *watch) start(argv []string) *report {
+// alarm is a descriptor that can be read after each of the signals.
+func alarm(sig os.Signal) *inbox[struct{}] {
+	var ends [2]int
+	if err := pipe(ends[:]); err != nil {
+		complain("%s: %v: what ends is noticed a second late", os.Args[0], err)
+		return &inbox[struct{}]{fd: -1}
+	}
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, sig)
+	_ = syscall.SetNonblock(ends[1], true)
+	go func() {
+		for range heard {
+			_, _ = unix.Write(ends[1], []byte{0}) // full: it can be read as it is
+		}
+	}()
+	return newInbox[struct{}](ends[0])
+}
+
+func (g *guard) start() *report {
+	argv := make([]string, len(g.Argv))
+	for i, arg := range g.Argv {
+		argv[i] = string(arg)
+	}
 	if err := adopt(); err != nil {
 		return refusal(argv[0], err)
 	}
@@ -95,7 +149,7 @@ func (w *watch) start(argv []string) *report {
 		return refusal(argv[0], err)
 	}
 	sys := attributes()
-	if w.Foreground {
+	if g.Foreground {
 		sys.Foreground = true
 		sys.Ctty, err = unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -103,16 +157,25 @@ func (w *watch) start(argv []string) *report {
 		}
 		defer func() { _ = unix.Close(sys.Ctty) }()
 	}
-	if clock.Now() >= w.Deadline {
+	if g.over(clock.Now()) {
 		return &report{TooLate: true}
 	}
-	w.command, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: sys,
-	})
-	if err != nil {
-		return refusal(argv[0], err)
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: sys}
+	if g.Cgroup != nil {
+		g.Cgroup.admit(sys)
+		if g.command, err = syscall.ForkExec(path, argv, attr); err != nil {
+			// Perhaps because of the cgroup, which shows by trying without.
+			g.alone = fmt.Sprintf("cannot start in %s: %v", g.Cgroup.Dir, err)
+			g.Cgroup.dismiss(sys)
+			g.Cgroup = nil
+		}
 	}
-	w.tree = newTree(w.command, map[int]bool{w.command: true})
+	if g.Cgroup == nil {
+		if g.command, err = syscall.ForkExec(path, argv, attr); err != nil {
+			return refusal(argv[0], err)
+		}
+	}
+	g.tree = newTree(g.command, g.Cgroup, map[int]bool{g.command: true})
 	return nil
 }
 
@@ -127,86 +190,55 @@ func refusal(command string, err error) *report {
 }
 
 // guard returns when nothing of the command runs any more.
-func (w *watch) guard(orders <-chan order, changes <-chan os.Signal) {
-	nap := time.NewTimer(0)
+func (g *guard) guard(changes *inbox[struct{}]) {
 	for {
-		select {
-		case o, open := <-orders:
-			switch {
-			case !open:
-				orders = nil
-				w.end()
-			case o.Stop:
-				w.end()
-			case !w.ending:
-				w.Deadline = max(w.Deadline, o.Deadline)
-			}
-		case <-changes:
-		case <-nap.C:
+		orders, open := g.orders.take()
+		_, _ = changes.take()
+		now := clock.Now()
+		if g.obey(orders, open, now) {
+			g.expired = g.wait == nil
 		}
-		w.observe()
-		if w.enforce() {
+		g.observe()
+		if g.enforce() {
 			return
 		}
-		nap.Reset(w.nap())
+		await(g.nap(clock.Now()), g.orders.fd, changes.fd)
 	}
 }
 
-func (w *watch) observe() {
-	if w.wait != nil {
+func (g *guard) observe() {
+	if g.wait != nil {
 		return
 	}
-	reapOrphans(w.command)
+	reapOrphans(g.command)
 	for {
-		status, changed := change(w.command)
+		status, changed := change(g.command)
 		switch {
 		case !changed:
 			return
 		case status.Stopped():
-			send(w.out, report{Stopped: status.StopSignal()})
+			send(g.out, report{Stopped: status.StopSignal()})
 		default:
-			w.wait = &status
-			w.end()
+			g.wait = &status
+			g.end(clock.Now())
 			return
 		}
 	}
 }
 
-// end begins the ending: SIGTERM now, SIGKILL after the grace, but never after
-// the deadline.
-func (w *watch) end() {
-	if !w.ending {
-		w.ending = true
-		w.expired = w.wait == nil
-		w.Deadline = min(w.Deadline, clock.Now()+w.Grace)
-	}
-}
-
-func (w *watch) enforce() (over bool) {
+// enforce sends SIGTERM from when it is due, and SIGKILL from the deadline on.
+func (g *guard) enforce() (over bool) {
 	now := clock.Now()
-	if now >= w.Deadline-w.Grace {
-		w.end()
-	}
-	if !w.ending {
+	if !g.due(now) {
 		return false
 	}
+	if g.end(now) {
+		g.expired = g.wait == nil
+	}
 	sig := syscall.SIGTERM
-	if now >= w.Deadline {
+	if g.over(now) {
 		sig = syscall.SIGKILL
 	}
-	left := w.tree.sweep(sig)
-	return w.wait != nil && !left
-}
-
-// nap is how long nothing need be looked at. Timers stand still during suspend,
-// so it is a second at most.
-func (w *watch) nap() time.Duration {
-	now := clock.Now()
-	switch {
-	case !w.ending:
-		return min(time.Second, max(w.Deadline-w.Grace-now, 0))
-	case now < w.Deadline:
-		return min(100*time.Millisecond, w.Deadline-now)
-	}
-	return 100 * time.Millisecond
+	left := g.tree.sweep(sig)
+	return g.wait != nil && !left
 }

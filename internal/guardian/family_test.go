@@ -256,21 +256,34 @@ func (f *family) living() (pids []int) {
 	return pids
 }
 
+// called lists the processes of the family that have this argv[0].
+func (f *family) called(argv0 string) (pids []int) {
+	for _, pid := range f.living() {
+		if first, _, _ := strings.Cut(describe([]int{pid})[0], " "); first == argv0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // running is the pid of the process of the family that has this argv[0].
 func (f *family) running(argv0 string) int {
 	f.t.Helper()
-	for _, pid := range f.living() {
-		if first, _, _ := strings.Cut(describe([]int{pid})[0], " "); first == argv0 {
-			return pid
-		}
+	pids := f.called(argv0)
+	if len(pids) == 0 {
+		f.t.Fatalf("there is no %s", argv0)
 	}
-	f.t.Fatalf("there is no %s", argv0)
-	return 0
+	return pids[0]
 }
 
 func (f *family) guardian() int {
 	f.t.Helper()
-	return f.running("leasehold-guardian")
+	return f.running("job-guardian")
+}
+
+func (f *family) watcher() int {
+	f.t.Helper()
+	return f.running("job-watcher")
 }
 
 // lines is what the processes have written to a file, without a part of a line.

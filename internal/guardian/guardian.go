@@ -85,6 +85,7 @@ type Options struct {
 	Env      []string      // its environment, as "key=value", the last of a key counts; nil: this process's
 	Deadline time.Duration // the reading of package clock at which nothing of it may run any more
 	Grace    time.Duration // from SIGTERM to SIGKILL
+	NoCgroup bool          // do without a cgroup where there could be one
 }
 
 // Status is how a command ended.

@@ -231,8 +231,8 @@ func TestParentStopped(t *testing.T) {
 	f.says("strays", 1)
 	kill(t, f.parent.Process.Pid, syscall.SIGSTOP)
 	f.says("terms", 1)
-	// The guardian waits for the parent to understand.
-	f.gone(f.parent.Process.Pid, f.guardian())
+	// The watcher waits for the parent to understand, the guardian too if it lives.
+	f.gone(append(f.called("job-guardian"), f.parent.Process.Pid, f.watcher())...)
 	if now := clock.Now(); now < f.first.Deadline {
 		t.Errorf("killed %v before the deadline", f.first.Deadline-now)
 	}

@@ -3,28 +3,24 @@
 package guardian
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
 // A Process is a command under a guardian. It is safe for concurrent use.
 type Process struct {
-	guardian int
-	control  *os.File
-	reports  <-chan report
-	grace    time.Duration
-	spared   map[int]bool // children of this process that are none of reports
-	tty      *terminal    // nil: there is none
+	helpers
+	reports <-chan report
+	life    <-chan order // its end is the watcher's; nothing ever comes
+	spared  map[int]bool // children of this process that are none of reports
+	tty     *terminal    // nil: there is none
+	lone    string       // why there is no cgroup
 
 	moved   chan struct{} // the deadline is another
 	started chan struct{}
@@ -32,11 +28,10 @@ type Process struct {
 	status  Status // once done
 	err     error  // once done: why there was no start
 
-	mu       sync.Mutex
-	command  int // pid and process group, once started
-	deadline time.Duration
-	stopped  bool // Stop was called
-	over     bool // the command's pid is about to be reaped
+	mu      sync.Mutex
+	limit   limit
+	command int  // pid and process group, once started
+	over    bool // the command's pid is about to be reaped
 }
 
 // Start starts the command and returns when it runs. The error is a
@@ -58,13 +53,17 @@ func Start(o Options) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{
-		grace: o.Grace, deadline: o.Deadline, spared: map[int]bool{}, tty: openTerminal(),
+		limit: limit{Deadline: o.Deadline, Grace: o.Grace}, spared: map[int]bool{}, tty: openTerminal(),
 		moved: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, c := range before {
 		p.spared[c.pid] = true
 	}
+	if p.cgroup, err = newCgroup(o.NoCgroup); err != nil {
+		p.lone = err.Error()
+	}
 	if err := p.launch(o); err != nil {
+		p.cgroup.remove()
 		p.tty.close()
 		return nil, fmt.Errorf("cannot start the guardian: %w", err)
 	}
@@ -79,67 +78,25 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
-// launch starts the guardian with one end of each pipe.
-func (p *Process) launch(o Options) error {
-	exe, err := executable()
-	if err != nil {
-		return err
+// Means says by what means the command is kept from outliving its deadline.
+func (p *Process) Means() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := fmt.Sprintf("watched by this process, its watcher (process %d) and its guardian (process %d)", p.watcher, p.guardian)
+	if p.cgroup == nil {
+		return text + ", in no cgroup of its own: " + p.lone
 	}
-	theirControl, control, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = theirControl.Close() }()
-	reports, theirReport, err := os.Pipe()
-	if err != nil {
-		_ = control.Close()
-		return err
-	}
-	defer func() { _ = theirReport.Close() }()
-
-	files := []uintptr{0, 1, 2}
-	at := func(f *os.File) int {
-		for inherited(len(files)) { // stays where it is
-			files = append(files, uintptr(len(files)))
-		}
-		files = append(files, f.Fd())
-		return len(files) - 1
-	}
-	arg, err := json.Marshal(plan{
-		Control: at(theirControl), Report: at(theirReport),
-		Deadline: o.Deadline, Grace: o.Grace, Foreground: p.tty.wanted(),
-	})
-	if err == nil {
-		p.guardian, err = syscall.ForkExec(exe, append([]string{title, string(arg)}, o.Argv...), &syscall.ProcAttr{
-			Env: (&exec.Cmd{Env: o.Env}).Environ(), Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
-		})
-	}
-	if err != nil {
-		_ = control.Close()
-		_ = reports.Close()
-		return err
-	}
-	p.control, p.reports = control, receive[report](reports)
-	return nil
-}
-
-// inherited reports whether this process got the file descriptor from its own
-// parent: what it opened itself is closed on exec.
-func inherited(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
+	return text + ", in the cgroup " + p.cgroup.Dir
 }
 
 // Extend moves the deadline on; an earlier one than it has is ignored.
 func (p *Process) Extend(deadline time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopped || deadline <= p.deadline {
-		return
+	if p.limit.extend(deadline) {
+		p.order(order{Deadline: deadline})
+		p.wake()
 	}
-	p.deadline = deadline
-	send(p.control, order{Deadline: deadline})
-	p.wake()
 }
 
 // Stop ends the command: SIGTERM at once, SIGKILL after the grace, but not
@@ -147,13 +104,10 @@ func (p *Process) Extend(deadline time.Duration) {
 func (p *Process) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopped {
-		return
+	if p.limit.end(clock.Now()) {
+		p.order(order{Stop: true})
+		p.wake()
 	}
-	p.stopped = true
-	p.deadline = min(p.deadline, clock.Now()+p.grace)
-	send(p.control, order{Stop: true})
-	p.wake()
 }
 
 func (p *Process) wake() {
@@ -192,46 +146,73 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) watch() {
 	defer close(p.done)
 	defer p.tty.close()
+	life := p.life
 	for nap := time.NewTimer(0); ; {
 		select {
 		case r, open := <-p.reports:
-			switch {
-			case !open:
+			if !open {
 				p.takeOver()
 				return
-			case r.Started != 0:
-				p.mu.Lock()
-				p.command = r.Started
-				p.mu.Unlock()
-				p.tty.given(r.Started)
-				close(p.started)
-			case r.Stopped != 0:
-				p.tty.stopped(r.Stopped)
-			default:
+			}
+			if !p.take(r) {
 				p.finish(r)
 				return
+			}
+		case <-life:
+			life = nil
+			if p.begun() {
+				complain("the watcher of the command, process %d, has been killed: the command goes on, and ends in time while leasehold or its guardian lives", p.watcher)
 			}
 		case <-p.moved:
 		case <-nap.C:
 		}
-		left := p.left()
-		if left <= 0 {
+		p.mu.Lock()
+		now := clock.Now()
+		late, rest := p.limit.over(now), p.limit.rest(now)
+		p.mu.Unlock()
+		if late {
 			p.takeOver()
 			return
 		}
-		nap.Reset(min(time.Second, left))
+		nap.Reset(rest)
 	}
 }
 
-func (p *Process) left() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.deadline - clock.Now()
+func (p *Process) begun() bool {
+	select {
+	case <-p.started:
+		return true
+	default:
+		return false
+	}
+}
+
+// take takes a report and reports whether others can follow.
+func (p *Process) take(r report) bool {
+	switch {
+	case r.Started != 0:
+		p.mu.Lock()
+		p.command, p.guardian = r.Started, r.Guardian
+		if r.Alone != "" {
+			p.cgroup.remove()
+			p.cgroup, p.lone = nil, r.Alone
+		}
+		p.mu.Unlock()
+		p.tty.given(r.Started)
+		close(p.started)
+	case r.Stopped != 0:
+		p.tty.stopped(r.Stopped)
+	default:
+		return false
+	}
+	return true
 }
 
 // finish takes the guardian's last report, which left nothing to do.
 func (p *Process) finish(r report) {
+	p.settle()
 	p.dismiss()
+	p.drain()
 	switch {
 	case r.Ended != nil:
 		// Where the system has made it this process's child.
@@ -241,45 +222,49 @@ func (p *Process) finish(r report) {
 		p.err = ErrTooLate
 	case r.Failed != nil:
 		p.err = r.Failed
+	case r.Broken != "":
+		p.err = fmt.Errorf("cannot start the guardian: %s", r.Broken)
 	}
+	p.cgroup.remove()
 	p.tty.reclaim(p.status)
 }
 
 // takeOver does what the guardian has not done: it is gone, or it let the
-// deadline pass. The guardian's death makes its children this process's own.
+// deadline pass. The death of the watcher and the guardian makes their children
+// this process's own.
 func (p *Process) takeOver() {
-	expired := p.left() <= 0
-	p.dismiss()
-	rest := newTree(p.command, p.spared)
+	expired := p.settle()
+	p.end()
+	rest := newTree(p.command, p.cgroup, p.spared)
 	for rest.sweep(syscall.SIGKILL) {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(killNap)
 	}
+	p.drain()
 	wait := syscall.WaitStatus(syscall.SIGKILL)
 	if rest.wait != nil {
 		wait = *rest.wait
 	}
-	p.status = statusOf(wait, expired || p.stopped)
+	p.status = statusOf(wait, expired)
 	if p.command == 0 {
 		p.err = errors.New("the guardian was killed before it had started the command")
 		if expired {
 			p.err = ErrTooLate
 		}
 	}
+	p.cgroup.remove()
 	p.tty.reclaim(p.status)
 }
 
-// dismiss kills the guardian, which reaps and signals nothing from then on.
-func (p *Process) dismiss() {
+// settle ends all signalling by [Process.Signal], and reports whether the
+// command was to end by its deadline or by Stop.
+func (p *Process) settle() (expired bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.over = true
-	p.mu.Unlock()
-	_ = syscall.Kill(p.guardian, syscall.SIGKILL)
-	for {
-		if _, err := syscall.Wait4(p.guardian, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	_ = p.control.Close()
+	return p.limit.ending || p.limit.over(clock.Now())
+}
+
+func (p *Process) drain() {
 	for range p.reports {
 	}
 }

@@ -20,6 +20,7 @@ func Start(Options) (*Process, error) {
 	return nil, errors.New("running a command under a lease is not supported on " + runtime.GOOS)
 }
 
+func (*Process) Means() string          { return "" }
 func (*Process) Extend(time.Duration)   {}
 func (*Process) Stop()                  {}
 func (*Process) Signal(os.Signal) error { return os.ErrProcessDone }

@@ -135,6 +135,11 @@ func resume(pid uint32) error {
 	return err
 }
 
+// Means says by what means the command is kept from outliving its deadline.
+func (p *Process) Means() string {
+	return "in a job object, which ends with this process"
+}
+
 // Extend moves the deadline on; an earlier one than it has is ignored.
 func (p *Process) Extend(deadline time.Duration) {
 	p.mu.Lock()

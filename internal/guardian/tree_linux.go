@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entitle gives the process the guardian's name in ps and top, which would show
-// the "exe" of /proc/self/exe.
-func entitle() { _ = os.WriteFile("/proc/self/comm", []byte(title), 0) } // cut to 15 bytes
+// entitle gives the process its name in ps, top and pkill, which would show the
+// "exe" of /proc/self/exe.
+func entitle(title string) { _ = os.WriteFile("/proc/self/comm", []byte(title), 0) } // cut to 15 bytes
 
 // adopt makes this process the new parent of each descendant that loses its
 // own, so that none can escape by daemonising.
@@ -22,7 +22,7 @@ func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become a subreaper: %w", err)
 	}
-	if _, err := children(); err != nil {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return fmt.Errorf("cannot find descendants, is /proc mounted?: %w", err)
 	}
 	return nil
@@ -35,14 +35,27 @@ func attributes() *syscall.SysProcAttr {
 // executable names this program as it runs, even if its file was replaced.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
-// A tree is what must go: a process group, and all direct children of this
-// process but those spared. Only direct children are signalled by pid: nobody
+// nameless makes a file that only descriptors lead to.
+func nameless() (*os.File, error) {
+	fd, err := unix.MemfdCreate("", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "plan"), nil
+}
+
+func pipe(ends []int) error { return unix.Pipe2(ends, unix.O_CLOEXEC) }
+
+// A tree is what must go: a process group, a cgroup, and all direct children of
+// this process but those spared. Only direct children are signalled by pid: nobody
 // but this process can reap them, so none of these pids can mean a stranger.
 // Their own children become direct ones when they die, so sweeping until
 // nothing is left reaches every descendant.
 type tree struct {
 	group  int // 0: unknown, or gone with its reaped leader
+	cgroup *cgroup
 	spared map[int]bool
+	kept   int                 // is not reaped, and no longer counts when it has died
 	told   map[int]bool        // pids, and -group, that have had their SIGTERM
 	denied map[int]bool        // the same, that may not be signalled
 	wait   *syscall.WaitStatus // how the leader of the group ended, once reaped
@@ -55,12 +68,16 @@ func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	if t.group != 0 {
 		t.signal(-t.group, sig)
 	}
+	if sig == syscall.SIGKILL {
+		t.cgroup.kill()
+	}
+	left = t.cgroup.populated()
 	procs, err := children()
 	if err != nil {
 		return true // out of file descriptors, say; the next sweep sees more
 	}
 	for _, p := range procs {
-		if t.spared[p.pid] {
+		if t.spared[p.pid] || p.zombie && p.pid == t.kept {
 			continue
 		}
 		left = true
@@ -85,7 +102,7 @@ func (t *tree) signal(pid int, sig syscall.Signal) {
 	}
 	if errors.Is(err, syscall.EPERM) && !t.denied[pid] {
 		t.denied[pid] = true
-		fmt.Fprintf(os.Stderr, "leasehold: cannot end process %d: %v: it may outlive the lease; end it by hand\n", pid, err)
+		complain("cannot end process %d: %v: it may outlive the lease; end it by hand", pid, err)
 	}
 }
 
@@ -101,8 +118,8 @@ func (t *tree) reap(pid int) {
 	}
 }
 
-func newTree(group int, spared map[int]bool) *tree {
-	return &tree{group: group, spared: spared, told: map[int]bool{}, denied: map[int]bool{}}
+func newTree(group int, c *cgroup, spared map[int]bool) *tree {
+	return &tree{group: group, cgroup: c, spared: spared, told: map[int]bool{}, denied: map[int]bool{}}
 }
 
 type proc struct {
@@ -112,6 +129,9 @@ type proc struct {
 
 // children lists the direct children of this process.
 func children() ([]proc, error) {
+	if _, err := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT); errors.Is(err, unix.ECHILD) {
+		return nil, nil // and so there is no need to look at all processes of the machine
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -147,13 +167,20 @@ func children() ([]proc, error) {
 	return procs, nil
 }
 
+// isChild reports whether it is a child of this process, which has not been
+// reaped: then nobody but this process can do so.
+func isChild(pid int) bool {
+	_, err := waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	return err == nil
+}
+
 // change tells, once for each, that a child was stopped, and again and again
 // that it has ended: it leaves the child unreaped.
 func change(pid int) (syscall.WaitStatus, bool) {
-	if info := waitid(unix.P_PID, pid, unix.WSTOPPED); info.pid == int32(pid) {
+	if info, _ := waitid(unix.P_PID, pid, unix.WSTOPPED); info.pid == int32(pid) {
 		return syscall.WaitStatus(info.status<<8 | 0x7f), true
 	}
-	info := waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	info, _ := waitid(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
 	switch {
 	case info.pid != int32(pid):
 		return 0, false
@@ -168,7 +195,8 @@ func change(pid int) (syscall.WaitStatus, bool) {
 // reapOrphans reaps what has died, up to the command itself.
 func reapOrphans(command int) {
 	for {
-		pid := int(waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT).pid)
+		info, _ := waitid(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+		pid := int(info.pid)
 		if pid == 0 || pid == command {
 			return
 		}

@@ -24,13 +24,13 @@ type siginfo struct {
 }
 
 // waitid never waits; a pid of 0 means that there was nothing.
-func waitid(kind, id, what int) siginfo {
+func waitid(kind, id, what int) (siginfo, error) {
 	for {
 		var info siginfo
 		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), what|unix.WNOHANG, nil)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		return info
+		return info, err
 	}
 }

@@ -3,44 +3,111 @@
 package guardian
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// title is the guardian's argv[0], by which Main knows its process.
-const title = "leasehold-guardian"
+// The titles are the argv[0] of the watcher and of the guardian, by which Main
+// knows them, and their names in ps. Neither has the name of the program in it,
+// and none of the two the name of the other: what is killed by one name (pkill,
+// killall) is one of the three processes at most. What follows are descriptors
+// alone, so that they are not found by the command's words either (pkill -f).
+const (
+	titleWatcher  = "job-watcher"
+	titleGuardian = "job-guardian"
+)
 
-// A plan is the guardian's argv[1]; the command follows it.
+// A plan is what the watcher and the guardian are to do, in a file without a
+// name. What ends in FD is a descriptor.
 type plan struct {
-	Control    int // file descriptor to read orders from
-	Report     int // file descriptor to write reports to
-	Deadline   time.Duration
-	Grace      time.Duration
+	limit
+	Argv       [][]byte // as text it would have to be UTF-8
 	Foreground bool
+	WatcherFD  int // the watcher reads orders here
+	GuardianFD int // the guardian reads orders here
+	ReportFD   int // the guardian writes reports here
+	LifeFD     int // the watcher holds it, so that its end is seen
+	Cgroup     *cgroup
 }
 
-// An order goes from the parent to the guardian. The end of the orders means
-// that the parent is gone.
+// write puts the plan into a file without a name.
+func (p *plan) write(f *os.File) error {
+	text, err := json.Marshal(p)
+	if err == nil {
+		_, err = f.WriteAt(text, 0)
+	}
+	return err
+}
+
+// read reads the plan from the descriptor that stands in an argument.
+func (p *plan) read(arg string) (fd int, err error) {
+	fd, err = strconv.Atoi(arg)
+	if err != nil {
+		return 0, err
+	}
+	var stat unix.Stat_t
+	if err = unix.Fstat(fd, &stat); err != nil {
+		return 0, err
+	}
+	text := make([]byte, stat.Size)
+	if _, err = unix.Pread(fd, text, 0); err != nil {
+		return 0, err
+	}
+	return fd, json.Unmarshal(text, p)
+}
+
+// An order goes from the parent to the guardian, and the same one to the
+// watcher. The end of the orders means that the parent is gone.
 type order struct {
 	Deadline time.Duration `json:",omitempty"`
 	Stop     bool          `json:",omitempty"`
 }
 
-// A report goes from the guardian to the parent; it has one of its fields. The
-// end of the reports means that the guardian is gone.
+// obey does what the orders say, and begins the ending if they have ended.
+func (l *limit) obey(orders []order, open bool, now time.Duration) (ended bool) {
+	for _, o := range orders {
+		if o.Stop {
+			ended = l.end(now) || ended
+		} else {
+			l.extend(o.Deadline)
+		}
+	}
+	if !open {
+		ended = l.end(now) || ended
+	}
+	return ended
+}
+
+// A report goes from the guardian to the parent; it has one of its fields, and
+// Alone perhaps besides. The end of the reports means that the guardian is gone.
 type report struct {
-	Started int            `json:",omitempty"` // the command's pid, which is its process group too
-	Stopped syscall.Signal `json:",omitempty"` // the command was stopped by this
-	Failed  *CommandError  `json:",omitempty"` // the command could not be started
-	TooLate bool           `json:",omitempty"` // the command was not started
-	Ended   *ended         `json:",omitempty"` // nothing of the command is left
+	Started  int            `json:",omitempty"` // the command's pid, which is its process group too
+	Guardian int            `json:",omitempty"` // with Started: the guardian's own
+	Alone    string         `json:",omitempty"` // with Started: why the command is in no cgroup, though there is one
+	Stopped  syscall.Signal `json:",omitempty"` // the command was stopped by this
+	Failed   *CommandError  `json:",omitempty"` // the command could not be started
+	Broken   string         `json:",omitempty"` // the guardian could not be started
+	TooLate  bool           `json:",omitempty"` // the command was not started
+	Ended    *ended         `json:",omitempty"` // nothing of the command is left
 }
 
 type ended struct {
 	Wait    syscall.WaitStatus
 	Expired bool
+}
+
+// A word goes from the guardian to the watcher. The end of the words means that
+// the guardian is gone.
+type word struct {
+	Command int // its pid
 }
 
 // send writes one message without ever waiting long for a stopped reader. It
@@ -71,4 +138,66 @@ func receive[T any](pipe *os.File) <-chan T {
 		}
 	}()
 	return messages
+}
+
+// An inbox is the end of a pipe that is read without waiting. Whoever was
+// stopped, or slept with the machine, has to know all that it was told meanwhile
+// before it judges by the clock: an extension may lie there.
+type inbox[T any] struct {
+	fd   int
+	part []byte // of a message
+}
+
+func newInbox[T any](fd int) *inbox[T] {
+	_ = syscall.SetNonblock(fd, true)
+	return &inbox[T]{fd: fd}
+}
+
+// take returns what there is, and whether more can come.
+func (b *inbox[T]) take() (messages []T, open bool) {
+	for buffer := make([]byte, 4096); b.fd >= 0; {
+		n, err := unix.Read(b.fd, buffer)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return messages, true
+		case err != nil || n == 0:
+			_ = unix.Close(b.fd)
+			b.fd = -1 // which poll passes over
+			return messages, false
+		}
+		b.part = append(b.part, buffer[:n]...)
+		for {
+			line, rest, whole := bytes.Cut(b.part, []byte("\n"))
+			if !whole {
+				break
+			}
+			var m T
+			if json.Unmarshal(line, &m) == nil {
+				messages = append(messages, m)
+			}
+			b.part = rest
+		}
+	}
+	return messages, false
+}
+
+// await returns when one of the descriptors can be read or is at its end, or
+// after the nap; a negative nap has no end.
+func await(nap time.Duration, fds ...int) {
+	polled := make([]unix.PollFd, len(fds))
+	for i, fd := range fds {
+		polled[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	}
+	ms := -1
+	if nap >= 0 {
+		ms = int((nap + time.Millisecond - 1) / time.Millisecond) // not before its end
+	}
+	_, _ = unix.Poll(polled, ms)
+}
+
+// complain says what somebody at the machine has to know.
+func complain(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "leasehold: "+format+"\n", args...)
 }

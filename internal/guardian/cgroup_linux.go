@@ -1,0 +1,203 @@
+package guardian
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A cgroup is one that the command is put into when it starts. Whatever descends
+// from the command is in it, nothing that forks can outrun it, and one write
+// kills it all, processes of other users too. All methods do nothing on a nil
+// one: there is none where this process may not make one below its own, or the
+// kernel is older than 5.14.
+//
+// The three processes that watch the command hold a lock on its directory. So
+// who finds it unlocked knows that all three are gone.
+type cgroup struct {
+	Dir string
+	FD  int // of Dir
+}
+
+// cgroupPrefix begins the names of all of them.
+const cgroupPrefix = "leasehold-job-"
+
+// newCgroup makes a cgroup below this process's own, and ends what others, whose
+// three processes are gone, have left there. The error is why there is none.
+func newCgroup(unwanted bool) (*cgroup, error) {
+	if unwanted {
+		return nil, errors.New("it is not wanted")
+	}
+	own, err := ownCgroup()
+	if err != nil {
+		return nil, err
+	}
+	collect(own)
+	dir, err := os.MkdirTemp(own, cgroupPrefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &cgroup{Dir: dir, FD: -1}
+	if err = c.open(unix.LOCK_SH); err == nil {
+		err = unix.Faccessat(c.FD, "cgroup.kill", unix.W_OK, 0)
+	}
+	if err != nil {
+		c.remove()
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return c, nil
+}
+
+func (c *cgroup) open(lock int) (err error) {
+	c.FD, err = unix.Open(c.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Flock(c.FD, lock|unix.LOCK_NB)
+}
+
+// ownCgroup is the directory of the cgroup of this process.
+func ownCgroup() (string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	return findCgroup(string(text), string(mounts))
+}
+
+// findCgroup finds the directory in what /proc tells of a process.
+func findCgroup(cgroups, mounts string) (string, error) {
+	var path string
+	for line := range strings.Lines(cgroups) {
+		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			path = rest
+		}
+	}
+	for line := range strings.Lines(mounts) {
+		head, tail, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(head)
+		if len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") || path == "" {
+			continue
+		}
+		below, err := filepath.Rel(fields[3], path) // fields[3] is what is mounted at fields[4]
+		if err == nil && below != ".." && !strings.HasPrefix(below, "../") {
+			return filepath.Join(fields[4], below), nil
+		}
+	}
+	return "", errors.New("no cgroup v2 of this process is mounted")
+}
+
+// hand gives it to another process, at a descriptor of its own.
+func (c *cgroup) hand(l *layout) *cgroup {
+	if c == nil {
+		return nil
+	}
+	return &cgroup{c.Dir, l.at(uintptr(c.FD))}
+}
+
+// keep keeps it from the children of this process.
+func (c *cgroup) keep() {
+	if c != nil {
+		unix.CloseOnExec(c.FD)
+	}
+}
+
+// admit makes a process start in it, and dismiss outside.
+func (c *cgroup) admit(sys *syscall.SysProcAttr)   { sys.UseCgroupFD, sys.CgroupFD = true, c.FD }
+func (c *cgroup) dismiss(sys *syscall.SysProcAttr) { sys.UseCgroupFD = false }
+
+// kill kills all that is in it.
+func (c *cgroup) kill() {
+	if c == nil {
+		return
+	}
+	fd, err := unix.Openat(c.FD, "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte("1"))
+	_ = unix.Close(fd)
+}
+
+// populated reports whether anything runs in it, or below.
+func (c *cgroup) populated() bool {
+	if c == nil {
+		return false
+	}
+	text, _ := os.ReadFile(filepath.Join(c.Dir, "cgroup.events"))
+	return bytes.Contains(text, []byte("populated 1\n"))
+}
+
+// remove removes it, and those that were made in it, if nothing runs there.
+func (c *cgroup) remove() {
+	if c == nil {
+		return
+	}
+	if unix.Rmdir(c.Dir) != nil && !c.populated() {
+		var below []string
+		_ = filepath.WalkDir(c.Dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				below = append(below, path)
+			}
+			return nil
+		})
+		for _, dir := range slices.Backward(below) {
+			_ = unix.Rmdir(dir)
+		}
+	}
+	c.close()
+}
+
+func (c *cgroup) close() {
+	if c.FD >= 0 {
+		_ = unix.Close(c.FD)
+		c.FD = -1
+	}
+}
+
+// collect ends what jobs have left whose three processes were killed at one
+// moment, and removes their cgroups. A cgroup in which nothing runs may just have
+// been made by a process that has yet to lock it.
+func collect(own string) {
+	entries, _ := os.ReadDir(own)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), cgroupPrefix) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		c := &cgroup{Dir: filepath.Join(own, e.Name()), FD: -1}
+		if (time.Since(info.ModTime()) > time.Minute || c.populated()) && c.open(unix.LOCK_EX) == nil {
+			c.clear()
+		}
+		c.close()
+	}
+}
+
+// clear kills all that is in it and removes it.
+func (c *cgroup) clear() {
+	const patience = 2 * time.Second // SIGKILL takes no time, but for a process that waits for a disk
+	for range patience / killNap {
+		if c.kill(); !c.populated() {
+			c.remove()
+			return
+		}
+		time.Sleep(killNap)
+	}
+	complain("what a job has left in %s does not end, though it was killed: it may still be at work", c.Dir)
+}

@@ -1,0 +1,132 @@
+//go:build linux || darwin
+
+package guardian
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The helpers are the two processes between this one and the command, and the
+// cgroup of the command.
+type helpers struct {
+	watcher  int        // a child of this process
+	guardian int        // a child of the watcher's; 0: it has not said yet
+	orders   []*os.File // to the guardian, to the watcher
+	cgroup   *cgroup    // nil: there is none
+}
+
+// launch starts the watcher, which starts the guardian, with one end of each pipe.
+func (p *Process) launch(o Options) (err error) {
+	exe, err := executable()
+	if err != nil {
+		return err
+	}
+	brief, err := nameless()
+	if err != nil {
+		return err
+	}
+	theirs := []*os.File{brief}
+	var ours []*os.File
+	defer func() {
+		closeAll(theirs)
+		if err != nil {
+			closeAll(ours)
+		}
+	}()
+	for range 4 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		theirs, ours = append(theirs, r), append(ours, w)
+	}
+	for _, i := range []int{2, 3} { // from them to us
+		theirs[i+1], ours[i] = ours[i], theirs[i+1]
+	}
+
+	l := layout{files: []uintptr{0, 1, 2}}
+	briefAt := l.at(brief.Fd())
+	todo := plan{
+		limit: limit{Deadline: o.Deadline, Grace: o.Grace}, Foreground: p.tty.wanted(),
+		GuardianFD: l.at(theirs[1].Fd()), WatcherFD: l.at(theirs[2].Fd()),
+		ReportFD: l.at(theirs[3].Fd()), LifeFD: l.at(theirs[4].Fd()),
+		Cgroup: p.cgroup.hand(&l),
+	}
+	for _, arg := range o.Argv {
+		todo.Argv = append(todo.Argv, []byte(arg))
+	}
+	if err = todo.write(brief); err != nil {
+		return err
+	}
+	p.watcher, err = syscall.ForkExec(exe, []string{titleWatcher, strconv.Itoa(briefAt)}, &syscall.ProcAttr{
+		Env: (&exec.Cmd{Env: o.Env}).Environ(), Files: l.files, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return err
+	}
+	p.orders, p.reports, p.life = ours[:2], receive[report](ours[2]), receive[order](ours[3])
+	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// A layout is the descriptors of a process to be: those that this process got
+// from its own parent stay where they are.
+type layout struct{ files []uintptr }
+
+func (l *layout) at(fd uintptr) int {
+	for inherited(len(l.files)) {
+		l.files = append(l.files, uintptr(len(l.files)))
+	}
+	l.files = append(l.files, fd)
+	return len(l.files) - 1
+}
+
+// inherited reports whether this process got the file descriptor from its own
+// parent: what it opened itself is closed on exec.
+func inherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
+}
+
+// order tells both helpers.
+func (h *helpers) order(o order) {
+	for _, pipe := range h.orders {
+		send(pipe, o)
+	}
+}
+
+// end kills the watcher, which makes the guardian, or what the guardian has left,
+// this process's own.
+func (h *helpers) end() {
+	_ = syscall.Kill(h.watcher, syscall.SIGKILL)
+	reap(h.watcher)
+	closeAll(h.orders)
+}
+
+// dismiss ends both helpers, who have nothing to do any more.
+func (h *helpers) dismiss() {
+	h.end()
+	if h.guardian != 0 && isChild(h.guardian) { // then nobody else can have reaped it
+		_ = syscall.Kill(h.guardian, syscall.SIGKILL)
+		reap(h.guardian)
+	}
+}
+
+func reap(pid int) {
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
