@@ -55,12 +55,14 @@ type plan struct {
 	Argv     []string
 	Deadline time.Duration // from its start
 	Grace    time.Duration
+	NoCgroup bool
 }
 
 const never = time.Hour // as a deadline: the test does not get there
 
 // An event is what the parent tells the test.
 type event struct {
+	Means    string
 	Started  bool
 	Deadline time.Duration // with Started
 	Error    string
@@ -84,7 +86,7 @@ func parent(text string) {
 	deadline := clock.Now() + todo.Deadline
 	_ = os.Unsetenv(planVar)
 	p, err := guardian.Start(guardian.Options{
-		Argv: todo.Argv, Env: append(os.Environ(), "TWICE=1", "TWICE=2"), Deadline: deadline, Grace: todo.Grace,
+		Argv: todo.Argv, Env: append(os.Environ(), "TWICE=1", "TWICE=2"), Deadline: deadline, Grace: todo.Grace, NoCgroup: todo.NoCgroup,
 	})
 	if err != nil {
 		e := event{Error: err.Error(), TooLate: errors.Is(err, guardian.ErrTooLate)}
@@ -94,7 +96,7 @@ func parent(text string) {
 		_ = events.Encode(e)
 		return
 	}
-	_ = events.Encode(event{Started: true, Deadline: deadline})
+	_ = events.Encode(event{Started: true, Deadline: deadline, Means: p.Means()})
 	go func() {
 		for in := bufio.NewScanner(os.NewFile(5, "orders")); in.Scan(); {
 			obey(p, in.Text())
@@ -154,7 +156,7 @@ func command(t *testing.T, p plan, alter ...func(*exec.Cmd)) *family {
 // script is command for a shell script.
 func script(t *testing.T, deadline, grace time.Duration, text string, alter ...func(*exec.Cmd)) *family {
 	t.Helper()
-	f := command(t, plan{[]string{"sh", "-c", text}, deadline, grace}, alter...)
+	f := command(t, plan{Argv: []string{"sh", "-c", text}, Deadline: deadline, Grace: grace}, alter...)
 	if !f.first.Started {
 		t.Fatalf("the command did not start: %+v", f.first)
 	}

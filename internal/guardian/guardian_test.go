@@ -59,7 +59,7 @@ func TestExitStatus(t *testing.T) {
 func TestQuickCommand(t *testing.T) {
 	t.Parallel()
 	for range 100 {
-		command(t, plan{[]string{"true"}, never, time.Second}).ended(0, 0, false)
+		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}).ended(0, 0, false)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestCannotRun(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := command(t, plan{[]string{c.path}, never, time.Second})
+			f := command(t, plan{Argv: []string{c.path}, Deadline: never, Grace: time.Second})
 			want := fmt.Sprintf("cannot run %q: %s", c.path, c.reason)
 			if f.first.Code != c.code || f.first.Error != want {
 				t.Errorf("got %d, %q, want %d, %q", f.first.Code, f.first.Error, c.code, want)
@@ -99,7 +99,7 @@ func TestCannotRun(t *testing.T) {
 
 func TestTooLate(t *testing.T) {
 	t.Parallel()
-	f := command(t, plan{[]string{"sh", "-c", "echo > ran"}, -time.Second, time.Second})
+	f := command(t, plan{Argv: []string{"sh", "-c", "echo > ran"}, Deadline: -time.Second, Grace: time.Second})
 	if !f.first.TooLate {
 		t.Errorf("got %+v, want too late", f.first)
 	}
@@ -111,7 +111,7 @@ func TestTooLate(t *testing.T) {
 func TestPassedUnchanged(t *testing.T) {
 	t.Parallel()
 	odd := "a b\n\xff\"'$(x)"
-	f := command(t, plan{[]string{"sh", "-c", `printf %s "$1$ODD$TWICE" > got`, "sh", "-x"}, never, time.Second}, env("ODD="+odd))
+	f := command(t, plan{Argv: []string{"sh", "-c", `printf %s "$1$ODD$TWICE" > got`, "sh", "-x"}, Deadline: never, Grace: time.Second}, env("ODD="+odd))
 	f.ended(0, 0, false)
 	if got, _ := os.ReadFile(filepath.Join(f.dir, "got")); string(got) != "-x"+odd+"2" {
 		t.Errorf("got %q, want %q", got, "-x"+odd+"2")
@@ -127,7 +127,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer given.Close()
-	sleep := plan{[]string{"sleep", "1000"}, never, time.Second}
+	sleep := plan{Argv: []string{"sleep", "1000"}, Deadline: never, Grace: time.Second}
 	first := command(t, sleep)
 	withMore := command(t, sleep, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{given, nil} })
 	// This process may itself have been given some.

@@ -117,7 +117,7 @@ func TestTerminal(t *testing.T) {
 func TestTerminalCannotRun(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := command(t, plan{[]string{"/"}, never, time.Second}, y.login(`"$0"; read line; echo "$line" > after`))
+	f := command(t, plan{Argv: []string{"/"}, Deadline: never, Grace: time.Second}, y.login(`"$0"; read line; echo "$line" > after`))
 	if f.first.Code != 126 {
 		t.Errorf("got %+v, want code 126", f.first)
 	}
@@ -130,7 +130,7 @@ func TestTerminalCannotRun(t *testing.T) {
 func TestTerminalNested(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := command(t, plan{[]string{"bash", "-c", `set -m; sh -c 'echo $$ > me; exec sleep 1000'; exit`}, never, time.Second},
+	f := command(t, plan{Argv: []string{"bash", "-c", `set -m; sh -c 'echo $$ > me; exec sleep 1000'; exit`}, Deadline: never, Grace: time.Second},
 		y.login(`"$0"; read line; echo "$line" > after`))
 	me := f.me()
 	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground" })
