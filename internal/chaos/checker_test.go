@@ -14,6 +14,7 @@ import (
 type word struct {
 	Worker        int
 	PID, Guardian int // the job's process, and the one that started it; the same: a tenant
+	Watcher       int // the process that started the guardian
 	Lock          string
 	Token         int64
 	At            time.Duration // when it was done: a reading of package clock, the same for all

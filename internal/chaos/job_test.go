@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,7 +55,7 @@ func job(socket string) (code int, err error) {
 	}
 	defer conn.Close()
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
-	w := word{Worker: worker, PID: os.Getpid(), Guardian: os.Getppid(), Lock: theLock, Token: token}
+	w := word{Worker: worker, PID: os.Getpid(), Guardian: os.Getppid(), Watcher: parent(os.Getppid()), Lock: theLock, Token: token}
 	// The end comes after a word: who was stopped in between speaks when it wakes up.
 	for end := clock.Now() + lasts; ; time.Sleep(20 * time.Millisecond) {
 		w.At = clock.Now()
@@ -72,4 +73,14 @@ func job(socket string) (code int, err error) {
 			return 0, nil
 		}
 	}
+}
+
+// parent is the process that started another; 0 if there is no /proc to tell.
+func parent(pid int) int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	_, rest, _ = strings.Cut(rest, " ")
+	first, _, _ := strings.Cut(rest, " ")
+	ppid, _ := strconv.Atoi(first)
+	return ppid
 }

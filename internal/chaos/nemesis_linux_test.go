@@ -76,18 +76,21 @@ func (f *fleet) processes() []*fault {
 	faults := []*fault{
 		{name: "SIGKILL leasehold", strike: f.upon(job, end(victim.leasehold, syscall.SIGKILL))},
 		{name: "SIGKILL guardian", strike: f.upon(job, end(victim.guardian, syscall.SIGKILL))},
+		{name: "SIGKILL watcher", strike: f.upon(job, func(v victim, _ *rand.Rand) bool { return v.watcher(syscall.SIGKILL) })},
+		{name: "SIGKILL leasehold and guardian", strike: f.upon(job, end(victim.both, syscall.SIGKILL))},
 		{name: "SIGKILL job", strike: f.upon(job, end(victim.job, syscall.SIGKILL))},
-		{name: "SIGKILL all three", strike: f.upon(job, end(victim.all, syscall.SIGKILL))},
+		{name: "SIGKILL all four", strike: f.upon(job, end(victim.all, syscall.SIGKILL))},
 		{name: "SIGKILL a follower", strike: f.follower},
 		{name: "SIGTERM leasehold", strike: f.upon(job, end(victim.leasehold, syscall.SIGTERM))},
 		{name: "SIGSTOP leasehold, < TTL/3", strike: f.upon(job, stop(victim.leasehold, 0, ttl/3))},
 		{name: "SIGSTOP leasehold, until succeeded", strike: f.upon(job, victim.hang)},
+		{name: "SIGSTOP leasehold and guardian, until succeeded", strike: f.upon(job, victim.abandon)},
 		{name: "SIGSTOP guardian, > TTL", strike: f.upon(job, stop(victim.guardian, ttl, ttl))},
 		{name: "SIGSTOP job, > TTL", strike: f.upon(job, stop(victim.job, ttl, ttl))},
-		{name: "SIGSTOP all three, until succeeded", strike: f.upon(job, victim.sleep)},
+		{name: "SIGSTOP all four, until succeeded", strike: f.upon(job, victim.sleep)},
 	}
 	if f.workers[0].link != nil {
-		faults = append(faults, &fault{name: "SIGSTOP guardian and partition, until succeeded", strike: f.upon(job, victim.forsake)})
+		faults = append(faults, &fault{name: "SIGSTOP guardian and watcher, partition, until succeeded", strike: f.upon(job, victim.forsake)})
 	}
 	if len(f.workers) > workers {
 		faults = append(
@@ -135,11 +138,17 @@ func (f *fleet) follower(r *rand.Rand) bool {
 
 func (v victim) leasehold(sig syscall.Signal) bool { return v.signal(sig) }
 func (v victim) guardian(sig syscall.Signal) bool  { return syscall.Kill(v.Guardian, sig) == nil }
+func (v victim) watcher(sig syscall.Signal) bool   { return syscall.Kill(v.Watcher, sig) == nil }
 func (v victim) job(sig syscall.Signal) bool       { return syscall.Kill(v.PID, sig) == nil }
 
 func (v victim) all(sig syscall.Signal) bool {
-	l, g, j := v.leasehold(sig), v.guardian(sig), v.job(sig)
-	return l && g && j
+	w, b, j := v.watcher(sig), v.both(sig), v.job(sig)
+	return w && b && j
+}
+
+func (v victim) both(sig syscall.Signal) bool {
+	l, g := v.leasehold(sig), v.guardian(sig)
+	return l && g
 }
 
 // gone reports that the job has ended.
@@ -156,20 +165,29 @@ func (v victim) found() bool {
 	return await(ttl, func() bool { t := v.fleet.now(v.term); return t.ended || t.denied })
 }
 
-// hang stops leasehold until another has begun: the guardian alone has to end the job.
+// abandon stops leasehold and the guardian until another has begun: the watcher alone has
+// to end the job.
+func (v victim) abandon(*rand.Rand) bool {
+	defer v.both(syscall.SIGCONT)
+	return v.both(syscall.SIGSTOP) && v.succeeded() && v.found()
+}
+
+// hang stops leasehold until another has begun: the guardian has to end the job.
 func (v victim) hang(*rand.Rand) bool {
 	defer v.leasehold(syscall.SIGCONT)
 	return v.leasehold(syscall.SIGSTOP) && v.succeeded() && v.found()
 }
 
-// forsake leaves leasehold alone, without guardian and store: it has to end the job.
+// forsake leaves leasehold alone, without guardian, watcher and store: it has to end the
+// job.
 func (v victim) forsake(*rand.Rand) bool {
 	defer v.guardian(syscall.SIGCONT)
+	defer v.watcher(syscall.SIGCONT)
 	defer v.link.heal() //nolint:errcheck // if it fails, nothing goes on
-	return v.guardian(syscall.SIGSTOP) && v.link.loseBoth() == nil && v.succeeded() && v.found()
+	return v.watcher(syscall.SIGSTOP) && v.guardian(syscall.SIGSTOP) && v.link.loseBoth() == nil && v.succeeded() && v.found()
 }
 
-// sleep stops all three until another has begun, and wakes the job first: it works on
+// sleep stops all four until another has begun, and wakes the job first: it works on
 // for a moment, as it has every reason to, and only its token can keep it from harm.
 func (v victim) sleep(*rand.Rand) bool {
 	v.fleet.freeze(v.term)

@@ -311,6 +311,11 @@ func TestStoreGoesAway(t *testing.T) {
 			_ = syscall.Kill(guardian(t, h), syscall.SIGSTOP)
 			p.Refuse()
 		},
+		"refuses, guardian and watcher stopped": func(t *testing.T, p *servers.Proxy, h *holder) {
+			_ = syscall.Kill(watcher(t, h), syscall.SIGSTOP)
+			_ = syscall.Kill(guardian(t, h), syscall.SIGSTOP)
+			p.Refuse()
+		},
 	} {
 		for _, name := range serverNames() {
 			t.Run(how+"/"+name, func(t *testing.T) {
@@ -330,13 +335,43 @@ func TestStoreGoesAway(t *testing.T) {
 	}
 }
 
-// TestHolderDies: the command itself is killed, its guardian is, or it is stopped.
+// TestHolderDies: the command itself, its watcher or its guardian is killed or stopped, or
+// two of the three at one moment. A SIGKILL for all that goes by the name of the command
+// used to hit its guardian too, and the job's child worked on beside the next holder.
 func TestHolderDies(t *testing.T) {
 	t.Parallel()
+	three := func(t *testing.T, h *holder) []int {
+		t.Helper()
+		return []int{h.Process.Pid, guardian(t, h), watcher(t, h)}
+	}
+	pair := func(sig syscall.Signal, one, other int) func(t *testing.T, h *holder) {
+		return func(t *testing.T, h *holder) {
+			t.Helper()
+			all := three(t, h)
+			_, _ = syscall.Kill(all[one], sig), syscall.Kill(all[other], sig)
+		}
+	}
 	for how, strike := range map[string]func(t *testing.T, h *holder){
-		"SIGKILL":            func(_ *testing.T, h *holder) { _ = h.Process.Kill() },
-		"SIGSTOP":            func(_ *testing.T, h *holder) { _ = h.Process.Signal(syscall.SIGSTOP) },
-		"SIGKILL, guardian":  func(t *testing.T, h *holder) { _ = syscall.Kill(guardian(t, h), syscall.SIGKILL) },
+		"SIGKILL":                         func(_ *testing.T, h *holder) { _ = h.Process.Kill() },
+		"SIGSTOP":                         func(_ *testing.T, h *holder) { _ = h.Process.Signal(syscall.SIGSTOP) },
+		"SIGKILL, guardian":               func(t *testing.T, h *holder) { _ = syscall.Kill(guardian(t, h), syscall.SIGKILL) },
+		"SIGKILL, leasehold and guardian": pair(syscall.SIGKILL, 0, 1),
+		"SIGKILL, leasehold and watcher":  pair(syscall.SIGKILL, 0, 2),
+		"SIGKILL, guardian and watcher":   pair(syscall.SIGKILL, 1, 2),
+		"SIGSTOP, leasehold and guardian": pair(syscall.SIGSTOP, 0, 1),
+		"SIGSTOP, leasehold and watcher":  pair(syscall.SIGSTOP, 0, 2),
+		"SIGKILL, by name": func(t *testing.T, h *holder) {
+			byName(t, three(t, h), func(dir string) (string, error) {
+				text, err := os.ReadFile(dir + "/comm")
+				return string(text), err
+			})
+		},
+		"SIGKILL, by command line": func(t *testing.T, h *holder) {
+			byName(t, three(t, h), func(dir string) (string, error) {
+				text, err := os.ReadFile(dir + "/cmdline")
+				return string(text), err
+			})
+		},
 		"SIGKILL, whole job": func(_ *testing.T, h *holder) { _ = syscall.Kill(-h.job, syscall.SIGKILL) },
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -350,17 +385,45 @@ func TestHolderDies(t *testing.T) {
 	}
 }
 
-// guardian finds the process between the command and its job.
+// byName kills those processes that pkill -9 leasehold would, at one moment: those whose
+// name in /proc has the command's in it.
+func byName(t *testing.T, pids []int, name func(dir string) (string, error)) {
+	t.Helper()
+	var hit []int
+	for _, pid := range pids {
+		text, err := name(fmt.Sprintf("/proc/%d", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, "leasehold") {
+			hit = append(hit, pid)
+		}
+	}
+	if len(hit) == 0 {
+		t.Fatal("nothing goes by the name of the command")
+	}
+	for _, pid := range hit {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// guardian finds the process that started the job.
 func guardian(t *testing.T, h *holder) int {
 	t.Helper()
 	if !pathExists("/proc/self/stat") {
 		t.Skip("no /proc to find the guardian in")
 	}
-	g := parent(t, h.job)
-	if parent(t, g) != h.Process.Pid {
-		t.Fatalf("the job's parent %d is no child of the command %d", g, h.Process.Pid)
+	return parent(t, h.job)
+}
+
+// watcher finds the process between the command and the guardian.
+func watcher(t *testing.T, h *holder) int {
+	t.Helper()
+	w := parent(t, guardian(t, h))
+	if parent(t, w) != h.Process.Pid {
+		t.Fatalf("the guardian's parent %d is no child of the command %d", w, h.Process.Pid)
 	}
-	return g
+	return w
 }
 
 // parent is the process that started another.

@@ -71,10 +71,11 @@ func (b *ballot) begun(t *testing.T, n int) beginning {
 	return beginning{parseToken(t, words[0]), time.UnixMicro(int64(seconds * 1e6)), guardian}
 }
 
-// leader finds the process that leads: the parent of the guardian of the job.
+// leader finds the process that leads: the parent of the watcher of the guardian of the
+// job.
 func (b *ballot) leader(t *testing.T, begin beginning) *run {
 	t.Helper()
-	i := slices.IndexFunc(b.candidates, func(r *run) bool { return r.Process.Pid == parent(t, begin.guardian) })
+	i := slices.IndexFunc(b.candidates, func(r *run) bool { return r.Process.Pid == parent(t, parent(t, begin.guardian)) })
 	if i < 0 {
 		t.Fatalf("the leader with token %v is none of the candidates", begin.token)
 	}
