@@ -82,7 +82,8 @@ func ownCgroup() (string, error) {
 func findCgroup(cgroups, mounts string) (string, error) {
 	var path string
 	for line := range strings.Lines(cgroups) {
-		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+		rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
+		if ok && !strings.HasPrefix(rest, "/..") { // that is outside of what can be seen here
 			path = rest
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,6 +196,11 @@ func (f *family) launch() {
 		_ = f.parent.Wait()
 		orders.Close()
 		events.Close()
+		for limit := time.Now().Add(10 * time.Second); f.cgroup() != "" && time.Now().Before(limit); time.Sleep(time.Millisecond) {
+			if err := os.Remove(f.cgroup()); err == nil || errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+		}
 	})
 	f.first = f.event()
 }
@@ -231,6 +237,26 @@ func (f *family) ended(code int, sig syscall.Signal, expired bool) {
 	if len(left) > 0 {
 		f.t.Errorf("still running after the end: %v", describe(left))
 	}
+	if dir := f.cgroup(); dir != "" {
+		if _, err := os.Stat(dir); err == nil {
+			f.t.Errorf("%s is still there after the end", dir)
+		}
+	}
+}
+
+// cgroup is the directory of the command's cgroup, "" if it has none.
+func (f *family) cgroup() string {
+	_, dir, _ := strings.Cut(f.first.Means, ", in the cgroup ")
+	return dir
+}
+
+// needsCgroup skips the test where the command has no cgroup.
+func (f *family) needsCgroup() string {
+	f.t.Helper()
+	if f.cgroup() == "" {
+		f.t.Skipf("no cgroup v2 of its own can be made here: %s", f.first.Means)
+	}
+	return f.cgroup()
 }
 
 // gone waits until nothing of the family runs, all its parents included.
@@ -349,7 +375,7 @@ func describe(pids []int) (all []string) {
 // eventually waits for a condition, for longer than any machine needs.
 func eventually(t *testing.T, condition func() (bool, string)) {
 	t.Helper()
-	for limit := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		ok, seen := condition()
 		if ok {
 			return

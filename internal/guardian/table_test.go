@@ -249,5 +249,10 @@ func (s *struck) settle() {
 	}
 	if len(s.stopped) > 0 || slices.Contains(s.state, "runs") {
 		s.gone()
+		if dir := s.cgroup(); dir != "" {
+			if _, err := os.Stat(dir); err == nil {
+				s.t.Errorf("%s is still there after the last of the three has gone", dir)
+			}
+		}
 	}
 }

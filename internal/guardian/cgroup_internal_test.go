@@ -1,0 +1,180 @@
+//go:build linux
+
+package guardian
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestFindCgroup(t *testing.T) {
+	t.Parallel()
+	const (
+		unified = "25 1 0:22 / /proc rw,nosuid - proc proc rw\n30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+		hybrid  = "30 24 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 24 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+		bound   = "31 24 0:27 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+	)
+	for _, c := range []struct{ what, cgroups, mounts, want string }{
+		{"a service", "0::/system.slice/x.service\n", unified, "/sys/fs/cgroup/system.slice/x.service"},
+		{"the root", "0::/\n", unified, "/sys/fs/cgroup"},
+		{"beside version 1", "4:memory:/a\n0::/b\n", hybrid, "/sys/fs/cgroup/unified/b"},
+		{"version 1 alone", "4:memory:/a\n", hybrid, ""},
+		{"not mounted", "0::/b\n", "25 1 0:22 / /proc rw - proc proc rw\n", ""},
+		{"a part of it is mounted", "0::/docker/abc/job\n", bound, "/sys/fs/cgroup/job"},
+		{"that very part", "0::/docker/abc\n", bound, "/sys/fs/cgroup"},
+		{"another part is mounted", "0::/docker/abcd\n", bound, ""},
+		{"above the part that is mounted", "0::/docker\n", bound, ""},
+		{"outside of the namespace", "0::/../other\n", unified, ""},
+		{"a short line", "0::/b\n", "30 24 - cgroup2\n" + unified, "/sys/fs/cgroup/b"},
+		{"nothing", "", "", ""},
+	} {
+		got, err := findCgroup(c.cgroups, c.mounts)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v; want %q", c.what, got, err, c.want)
+		}
+	}
+}
+
+func makeCgroup(t *testing.T) *cgroup {
+	t.Helper()
+	c, err := newCgroup(false)
+	if err != nil {
+		t.Skipf("no cgroup v2 of its own can be made here: %v", err)
+	}
+	t.Cleanup(func() {
+		c.kill()
+		for end := time.Now().Add(20 * sec); c.populated() && time.Now().Before(end); time.Sleep(ms) {
+		}
+		c.remove()
+	})
+	return c
+}
+
+// member is a process in the cgroup, which no watcher knows of.
+func member(t *testing.T, dir string) *os.Process {
+	t.Helper()
+	p, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Kill()
+		_, _ = p.Wait()
+	})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func exists(dir string) bool {
+	_, err := os.Stat(dir)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func TestCgroup(t *testing.T) {
+	t.Parallel()
+	c := makeCgroup(t)
+	if c.populated() {
+		t.Error("a new cgroup is populated")
+	}
+	inner := filepath.Join(c.Dir, "inner", "most")
+	if err := os.MkdirAll(inner, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := member(t, inner)
+	if !c.populated() {
+		t.Error("a cgroup with a process below is not populated")
+	}
+	c.kill()
+	state, err := p.Wait()
+	if err != nil || state.String() != "signal: killed" {
+		t.Errorf("the process ended with %v, %v", state, err)
+	}
+	for c.populated() {
+		time.Sleep(ms)
+	}
+	fd := c.FD
+	c.remove()
+	if exists(c.Dir) {
+		t.Error("the cgroup was not removed, with those that were made in it")
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && c.FD >= 0 {
+		t.Error("its descriptor was left open")
+	}
+}
+
+func TestNoCgroup(t *testing.T) {
+	t.Parallel()
+	if c, err := newCgroup(true); c != nil || err == nil {
+		t.Errorf("made %v, %v, and it is not wanted", c, err)
+	}
+	var none *cgroup
+	none.kill()
+	none.keep()
+	none.remove()
+	if none.populated() || none.hand(nil) != nil {
+		t.Error("there is something in no cgroup")
+	}
+}
+
+// What three processes have left that were killed at one moment is ended by the
+// next that starts a job there, and what is watched or has just been made is not.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	orphaned, watched, fresh, old := makeCgroup(t), makeCgroup(t), makeCgroup(t), makeCgroup(t)
+	left, kept := member(t, orphaned.Dir), member(t, watched.Dir)
+	for _, c := range []*cgroup{orphaned, fresh, old} {
+		c.close() // which gives up the lock
+	}
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(old.Dir, past, past); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(filepath.Dir(old.Dir), "not-of-leasehold-"+filepath.Base(old.Dir))
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(other) })
+	innocent := member(t, other)
+	t.Cleanup(func() {
+		_ = innocent.Kill()
+		_, _ = innocent.Wait()
+	})
+	makeCgroup(t)
+	if state, err := left.Wait(); err != nil || state.String() != "signal: killed" {
+		t.Errorf("what was left ended with %v, %v", state, err)
+	}
+	for dir, want := range map[string]bool{orphaned.Dir: false, old.Dir: false, watched.Dir: true, fresh.Dir: true, other: true} {
+		if exists(dir) != want {
+			t.Errorf("%s is there: %v, want %v", dir, !want, want)
+		}
+	}
+	for _, p := range []*os.Process{kept, innocent} {
+		if err := p.Signal(unix.Signal(0)); err != nil {
+			t.Errorf("a process that is not left by anybody has ended: %v", err)
+		}
+	}
+	fresh.remove()
+}
+
+// The name of the process in ps is cut by the system: it has to be told whole.
+func TestTitles(t *testing.T) {
+	t.Parallel()
+	for _, title := range []string{titleWatcher, titleGuardian} {
+		if len(title) > 15 || strings.Contains(title, "leasehold") || strings.Contains("leasehold", title) {
+			t.Errorf("%q is not a name to be told by", title)
+		}
+	}
+	if strings.Contains(titleWatcher, titleGuardian) || strings.Contains(titleGuardian, titleWatcher) {
+		t.Error("one name has the other in it")
+	}
+}

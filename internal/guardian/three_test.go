@@ -1,0 +1,259 @@
+//go:build linux
+
+package guardian_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whoever kills by a name, or by the words of a command line, hits one of the
+// three at most: the guardian used to have the name of leasehold in its own, and
+// the command's words on its command line.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	f := command(t, plan{Argv: []string{"sh", "-c", "echo > leasehold; sleep 1000"}, Deadline: never, Grace: time.Second})
+	f.says("leasehold", 1)
+	for name, pid := range map[string]int{"job-guardian": f.guardian(), "job-watcher": f.watcher()} {
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil || string(comm) != name+"\n" {
+			t.Errorf("%s is named %q, %v", name, comm, err)
+		}
+		words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || strings.Contains(string(words), "leasehold") || strings.Contains(string(words), "sleep") || strings.Contains(string(words), f.exe) {
+			t.Errorf("%s has the command line %q, %v", name, words, err)
+		}
+	}
+}
+
+// The watcher is in a session of its own, the guardian in a group of its own: what
+// is done to the session or the group of the parent leaves one of them, or both.
+func TestSessions(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Second, forever)
+	session := func(pid int) (group, session int) {
+		group, err := unix.Getpgid(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if session, err = unix.Getsid(pid); err != nil {
+			t.Fatal(err)
+		}
+		return group, session
+	}
+	w, g := f.watcher(), f.guardian()
+	eventually(t, func() (bool, string) {
+		group, own := session(w)
+		return group == w && own == w, fmt.Sprintf("the watcher %d is in group %d, session %d", w, group, own)
+	})
+	_, parents := session(f.parent.Process.Pid)
+	if group, s := session(g); group != g || s != parents {
+		t.Errorf("the guardian %d is in group %d, session %d, want one of its own in session %d", g, group, s, parents)
+	}
+}
+
+// The watcher must not hold the output of the command open, nor its input, or
+// whoever reads it would not see its end.
+func TestWatcherHoldsNothingOpen(t *testing.T) {
+	t.Parallel()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	f := script(t, never, time.Second, forever, func(c *exec.Cmd) { c.Stdin, c.Stdout = out, out })
+	eventually(t, func() (bool, string) {
+		var held []string
+		for _, fd := range descriptors(f.watcher()) {
+			if to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", f.watcher(), fd)); to == out.Name() || strings.Contains(to, "memfd") {
+				held = append(held, fd+" "+to)
+			}
+		}
+		return len(held) == 0, fmt.Sprintf("the watcher holds %v", held)
+	})
+}
+
+// The command goes on without the watcher, and somebody is told.
+func TestWatcherKilled(t *testing.T) {
+	t.Parallel()
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	f := script(t, never, time.Second, `trap 'exit 3' TERM; `+forever, func(c *exec.Cmd) { c.Stderr = said })
+	w := f.watcher()
+	kill(t, w, syscall.SIGKILL)
+	want := fmt.Sprintf("leasehold: the watcher of the command, process %d, has been killed: ", w)
+	eventually(t, func() (bool, string) {
+		text, _ := os.ReadFile(said.Name())
+		return strings.HasPrefix(string(text), want), fmt.Sprintf("it said %q, want %q", text, want)
+	})
+	f.order("stop")
+	f.ended(3, 0, true)
+	if text, _ := os.ReadFile(said.Name()); strings.Count(string(text), "\n") != 1 {
+		t.Errorf("it said %q, want one line", text)
+	}
+}
+
+// At the normal end nothing is said of the watcher that ends too.
+func TestQuietEnd(t *testing.T) {
+	t.Parallel()
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}, func(c *exec.Cmd) { c.Stderr = said }).ended(0, 0, false)
+	if text, _ := os.ReadFile(said.Name()); len(text) > 0 {
+		t.Errorf("it said %q", text)
+	}
+}
+
+// Whoever was stopped while the deadline moved on knows of it before it looks at
+// the clock. A guardian that went on used to end the command by the old deadline,
+// or not, as it happened.
+func TestStoppedHearsFirst(t *testing.T) {
+	t.Parallel()
+	for name, whom := range map[string]func(s *struck) int{
+		"guardian": func(s *struck) int { return s.guard },
+		"watcher":  func(s *struck) int { return s.watcher },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStruck(t, true)
+			pid := whom(s)
+			kill(t, pid, syscall.SIGSTOP)
+			inState(t, pid, "T")
+			for range 5 {
+				s.order("extend 5h") // from now: an hour was left
+				s.order("extend 6h")
+			}
+			eventually(t, func() (bool, string) { return unread(t, pid) > 0, "no order is under way" })
+			s.passes(2 * time.Hour)
+			kill(t, pid, syscall.SIGCONT)
+			eventually(t, func() (bool, string) {
+				return unread(t, pid) == 0 && strings.Contains("SX", state(pid)), "it has not read its orders"
+			})
+			s.works(5)
+			s.silent("terms")
+			s.order("stop")
+			s.says("terms", 1)
+			s.passes(3 * time.Hour)
+			s.ended(137, syscall.SIGKILL, true)
+		})
+	}
+}
+
+// unread is how many bytes lie in the pipes that a process reads.
+func unread(t *testing.T, pid int) (total int) {
+	t.Helper()
+	for _, fd := range descriptors(pid) {
+		path := fmt.Sprintf("/proc/%d/fd/%s", pid, fd)
+		if to, _ := os.Readlink(path); !strings.HasPrefix(to, "pipe:") {
+			continue
+		}
+		pipe, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // the process is gone, or it is the end that it writes to
+		}
+		n, err := unix.IoctlGetInt(pipe, unix.TIOCINQ)
+		if err == nil {
+			total += n
+		}
+		_ = unix.Close(pipe)
+	}
+	return total
+}
+
+// What a command leaves behind and what then ends must not stay as zombies for
+// as long as the command runs: it would eat up all process IDs.
+func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, time.Second, `i=0; while [ $i -lt 50 ]; do (true &); i=$((i+1)); done; echo > forked; `+forever)
+	f.says("forked", 1)
+	g := f.guardian()
+	eventually(t, func() (bool, string) {
+		n := 0
+		for _, pid := range childrenOf(g) {
+			if state(pid) == "Z" {
+				n++
+			}
+		}
+		return n == 0, fmt.Sprintf("the guardian leaves %d zombies", n)
+	})
+	f.order("stop")
+	f.ended(143, syscall.SIGTERM, true)
+}
+
+func childrenOf(parent int) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range all {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if ppid, _ := strconv.Atoi(fields[1]); ppid == parent {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// What has come into the command's cgroup from elsewhere, so that nobody has it
+// for a descendant, ends with the command all the same.
+func TestCgroupIsEmptied(t *testing.T) {
+	t.Parallel()
+	f := script(t, never, 100*time.Millisecond, forever)
+	dir := f.needsCgroup()
+	stray := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := stray.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(stray.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- stray.Wait() }()
+	f.order("stop")
+	f.ended(143, syscall.SIGTERM, true)
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Error("what came into the cgroup lives on")
+		_ = stray.Process.Kill()
+	}
+}
+
+// The last line: what all three have left is ended by the next that starts.
+func TestCgroupIsCollected(t *testing.T) {
+	t.Parallel()
+	s := newStruck(t, false)
+	dir := s.needsCgroup()
+	s.strike(blow{"killed", "killed", "killed", firstAlone})
+	for end := time.Now().Add(30 * time.Second); ; {
+		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}).ended(0, 0, false)
+		if _, err := os.Stat(dir); err != nil {
+			break
+		}
+		// The lock of a process that is killed is given up when it is gone.
+		if time.Now().After(end) {
+			t.Fatal("the cgroup is still there after others have started")
+		}
+	}
+	if left := slices.DeleteFunc(s.living(), func(pid int) bool { return state(pid) == "Z" }); len(left) > 0 {
+		t.Errorf("still running: %v", describe(left))
+	}
+}
