@@ -30,7 +30,7 @@ func (a *app) elect() *cobra.Command {
 		Short: "Campaign, run a command while leading, campaign again",
 		Long: `Campaign for LOCK, run a command while leading, and campaign again.
 
-The command runs while this candidate leads, and never outlives the lease, just as
+The command runs while this candidate leads, and does not outlive the lease, just as
 in leasehold run. When it ends by itself, this candidate resigns, so that another
 can lead, and campaigns again after a back-off: half of --ttl at first, when every
 follower has looked, twice as long after each further quick end, up to a minute, and

@@ -26,10 +26,12 @@ func (a *app) run() *cobra.Command {
 		Short: "Hold a lock while a command runs",
 		Long: `Hold a lock while a command runs.
 
-The command never outlives the lease. When the lease cannot be renewed, or
+The command does not outlive the lease. When the lease cannot be renewed, or
 leasehold itself is killed or stopped, the command's process group gets SIGTERM
 --grace before the lease ends and SIGKILL at its end, and so does whatever the
-command has started, also in other groups. What the command leaves behind when it
+command has started, also in other groups. That holds on Linux as long as leasehold
+or one of the two processes that it starts beside the command, job-watcher and
+job-guardian, is neither killed nor stopped. What the command leaves behind when it
 ends is ended in the same way, before the lock is released. See the limits of that
 in the documentation: no signal can recall a request that is already on its way.
 

@@ -1,15 +1,19 @@
 // Package guardian runs a command that must not outlive a lease.
 //
 // A process that holds a lease cannot promise by itself to end its command in
-// time: it may be killed or stopped. So [Start] puts a second, small process
-// between itself and the command. This guardian is the same executable again;
-// it starts the command in a process group of its own and holds the deadline, a
-// reading of package clock, which the parent moves on with each renewal. The
-// parent holds the same deadline and watches the guardian.
+// time: it may be killed or stopped. So [Start] puts two small processes between
+// itself and the command, both the same executable again. The parent starts the
+// watcher, the watcher starts the guardian, and the guardian starts the command in
+// a process group of its own. All three hold the deadline, a reading of package
+// clock, which the parent moves on with each renewal. The guardian ends the
+// command; the watcher and the parent step in where it does not.
 //
 // # What holds on Linux
 //
-// Each line is one thing that goes wrong, and what follows from it.
+// As long as one of the three goes on, nothing of the command runs past the
+// deadline that this one was last told. Each line is one thing that goes wrong,
+// and what follows from it; docs/operations.md has a table of all combinations,
+// which a test reads and goes through.
 //
 //   - No extension: SIGTERM at the deadline less the grace, SIGKILL at the
 //     deadline. After the SIGTERM no extension is accepted any more.
@@ -17,36 +21,50 @@
 //     than the deadline.
 //   - The parent is killed: as for Stop, since nobody can renew any more.
 //   - The parent is stopped: no extension comes.
-//   - The guardian is killed: the parent kills the command at once.
-//   - The guardian is stopped: the parent kills it and the command at the
-//     deadline.
+//   - The guardian is killed: the watcher and the parent, whichever goes on, kill
+//     the command at once.
+//   - The guardian is stopped: they kill it and the command at the deadline.
+//   - The watcher is killed or stopped: the command goes on, and the parent says on
+//     stderr that the watcher was killed.
 //   - The command ends and leaves processes behind: as for Stop, for what it
 //     left; only when all are gone does [Process.Wait] return.
 //
 // SIGTERM goes to the process group, and to what has left the group and lost
 // its parent. SIGKILL goes to the group and to every descendant, however far it
-// has daemonised: guardian and parent are subreapers, so that a process whose
-// parent died becomes the child of one of them and is found. A stopped process
-// is continued with its SIGTERM.
+// has daemonised: all three are subreapers, so that a process whose parent died
+// becomes the child of the nearest of them that lives and is found. A stopped
+// process is continued with its SIGTERM. Where a cgroup can be made, the command
+// starts in it, and SIGKILL goes to all that is in it, by cgroup.kill;
+// [Process.Means] says whether there is one.
+//
+// No kill by name hits more than one of the three: the watcher and the guardian
+// have names of their own, in ps as job-watcher and job-guardian, and get what
+// they need to know through a file without a name instead of by arguments. The
+// watcher is in a session of its own.
 //
 // # What does not hold
 //
+//   - Where none of the three goes on, because each was killed or stopped, nobody
+//     ends the command in time. If the guardian was killed, the command's first
+//     process dies with it. The rest runs until one that is stopped goes on, which
+//     kills it at once, or, with a cgroup, until the next Start in a process of the
+//     same cgroup finds that all three are gone.
 //   - Processes that were started through another service (at, systemd-run, a
 //     container engine) are nobody's descendants here.
-//   - Processes of another user (sudo) that may not be signalled stay. The
-//     guardian says so on stderr, and Wait does not return before they end.
-//   - Where the guardian is killed, and the parent is killed with it or stopped,
-//     the command itself dies at once; its descendants stay, until the parent
-//     goes on. Where the guardian is stopped, and the parent is killed or
-//     stopped too, nobody acts before one of them goes on.
-//   - While the guardian is stopped, the command's own end is not noticed.
-//   - After a suspend it takes up to a second until the deadline is noticed.
+//   - Processes of another user (sudo) that may not be signalled stay, unless there
+//     is a cgroup. The guardian says so on stderr, and Wait does not return before
+//     they end.
+//   - While the guardian is stopped, the command's own end is not noticed, and the
+//     command gets no SIGTERM.
+//   - After a suspend it takes up to a second until the deadline is noticed. A
+//     command that was frozen together with all three runs for a moment before.
 //   - A signal cannot recall a request that is already on its way.
 //
 // # Other platforms
 //
-// On macOS there is no subreaper: what leaves the process group escapes, and if
-// the guardian is killed, the command is told by its process group alone.
+// On macOS there is no subreaper and no cgroup: what leaves the process group
+// escapes, and if the guardian is killed, the command is told by its process group
+// alone.
 //
 // On Windows there is no guardian and no process group, but a job object, which
 // the command and all its descendants belong to. The parent ends it at the
