@@ -46,7 +46,7 @@ such lock, and 75 if it is held with another token.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			p, lock, err := open(ctx, args[0], &opts)
+			p, lock, err := a.open(ctx, args[0], &opts)
 			if err != nil {
 				return err
 			}

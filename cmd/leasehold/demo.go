@@ -119,7 +119,7 @@ func (a *app) work(dir string) error {
 		fmt.Fprintln(a.stdout, "two")
 		return &exit{exitInternal, errors.New("another candidate's command is running at the same time")}
 	}
-	fmt.Fprintln(a.stdout, "leads", os.Getenv("LEASEHOLD_TOKEN"))
+	fmt.Fprintln(a.stdout, "leads", os.Getenv(ownToken))
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // at the end of its input too
 	return nil
 }

@@ -43,9 +43,9 @@ is for many commands the order to read their configuration again: it ends this
 candidate only if the command dies of it, or ends with code 129.
 
 The command's environment is that of leasehold run: LEASEHOLD_LOCK,
-LEASEHOLD_STORE, LEASEHOLD_HOLDER, and LEASEHOLD_TOKEN, which is greater with each
-leader: whatever the command writes to can refuse a smaller one. It is not there
-with the layouts that have no tokens: see leasehold run --help.
+LEASEHOLD_HOLDER, LEASEHOLD_JOB_STORE, LEASEHOLD_JOB_LAYOUT, and LEASEHOLD_TOKEN,
+which is greater with each leader: whatever the command writes to can refuse a smaller
+one. It is not there with the layouts that have no tokens: see leasehold run --help.
 
 With --peer-listen the candidates ask the leader itself over HTTPS, instead of the
 store, which then costs them nothing; and when a leader resigns the next one begins at
@@ -77,7 +77,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 		return err
 	}
 	var err error
-	if c.place, err = locate(ctx, args[0], c.opts.Layout); err != nil {
+	if c.place, err = c.locate(ctx, args[0], c.opts.Layout); err != nil {
 		return err
 	}
 	if err = c.prove(); err != nil {

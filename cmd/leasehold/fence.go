@@ -16,9 +16,6 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ownToken is the variable by which a command knows its own token.
-const ownToken = "LEASEHOLD_TOKEN"
-
 // A guarding is one use of the command fence.
 type guarding struct {
 	*app
@@ -127,7 +124,7 @@ func (g *guarding) write(ctx context.Context, resources []string, do func(contex
 	}
 	var objects []*fence.Object
 	for _, name := range resources {
-		o, err := guard(ctx, name, &g.opts)
+		o, err := g.guard(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -156,13 +153,18 @@ func (g *guarding) ownToken() (fence.Token, error) {
 	return token, nil
 }
 
-// guard opens a guarded object.
-func guard(ctx context.Context, name string, opts *fence.ObjectOptions) (*fence.Object, error) {
-	p, err := locate(ctx, name, "")
+// guard opens a guarded object. In a job a name lies where the lock around it does, as
+// with --claim.
+func (g *guarding) guard(ctx context.Context, name string) (*fence.Object, error) {
+	home := g.home
+	if base := os.Getenv(ownStore); base != "" {
+		home = func(string) (string, error) { return base, nil }
+	}
+	p, err := locate(ctx, name, "", home)
 	if err != nil {
 		return nil, err
 	}
-	return guardAt(p, opts)
+	return guardAt(p, &g.opts)
 }
 
 func guardAt(p place, opts *fence.ObjectOptions) (*fence.Object, error) {
@@ -181,7 +183,7 @@ type info struct {
 }
 
 func (g *guarding) get(ctx context.Context, name string) error {
-	o, err := guard(ctx, name, &g.opts)
+	o, err := g.guard(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -223,11 +225,14 @@ func (c *claims) flag(f *pflag.FlagSet) {
 // in the command.
 func (c *claims) open(ctx context.Context, lock place) error {
 	for _, name := range c.names {
+		if err := checkName(name); err != nil {
+			return usage("%w", err)
+		}
 		p := lock
 		p.key = name
 		if strings.Contains(name, "://") {
 			var err error
-			if p, err = locate(ctx, name, ""); err != nil {
+			if p, err = locate(ctx, name, "", nil); err != nil {
 				return err
 			}
 		}

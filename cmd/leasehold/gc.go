@@ -48,7 +48,7 @@ error.`,
 			case opts.Age < leastAge:
 				return usage("--age %v is less than %v: a request may be on its way for so long, and must not make anew what was deleted", opts.Age, leastAge)
 			}
-			p, err := locatePrefix(cmd.Context(), args[0])
+			p, err := a.locatePrefix(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -37,12 +37,17 @@ lock.`,
 			if limit < 0 {
 				return usage("--limit %d is less than 0", limit)
 			}
-			p, err := locate(cmd.Context(), args[0], opts.Layout)
+			p, err := a.locate(cmd.Context(), args[0], opts.Layout)
 			if err != nil {
 				return err
 			}
 			p.store = patient{p.store}
-			return a.terms(cmd.Context(), p, &opts, limit)
+			err = a.terms(cmd.Context(), p, &opts, limit)
+			if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen(cmd) {
+				opts.Layout, p.layout = has.layout, has.layout
+				err = a.terms(cmd.Context(), p, &opts, limit)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

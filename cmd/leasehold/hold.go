@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -98,19 +96,6 @@ func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 			_ = p.Signal(sig) // it has ended, which shows at once
 		}
 	}
-}
-
-// environment is the command's: what finds the lock and opens it again, and what it is
-// held by.
-func (j *job) environment(lease *leasehold.Lease) []string {
-	const token = ownToken + "="
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, token) })
-	env = append(env, "LEASEHOLD_LOCK="+j.place.url, storeVariable+"="+j.place.storeURL,
-		"LEASEHOLD_LAYOUT="+string(j.place.layout), "LEASEHOLD_HOLDER="+lease.Holder())
-	if lease.Token() != leasehold.NoToken { // not even that of a lock around this one
-		env = append(env, token+lease.Token().String())
-	}
-	return env
 }
 
 // reading is the lease's deadline as the guardian counts it. The clock is read

@@ -25,7 +25,7 @@ when it was deleted by mistake: without it, tokens might begin anew.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			p, lock, err := open(ctx, args[0], &opts)
+			p, lock, err := a.open(ctx, args[0], &opts)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold"
@@ -34,6 +35,10 @@ func layoutFlag(f *pflag.FlagSet, to *leasehold.Layout) {
 	*to = leasehold.LayoutObject
 	f.Var((*layoutValue)(to), "layout", "how the lock lies in the store: one of "+layouts()+";\nthe markers have no token, and a late delete can free another's lock")
 }
+
+// chosen reports that the user has said which layout it is to be, by the flag or by its
+// variable.
+func chosen(cmd *cobra.Command) bool { return cmd.Flags().Changed("layout") }
 
 // layouts are the names of all, for people.
 func layouts() string {
@@ -116,5 +121,13 @@ func misplaced(p place, l leasehold.Layout) error {
 	if !l.Tokens() {
 		give = "--layout marker or marker+if-match, as its holders do"
 	}
-	return &exit{exitForeign, fmt.Errorf("%s has the layout %s, not %s: give %s", p.name, l, p.layout, give)}
+	return &exit{exitForeign, &otherLayout{l, fmt.Sprintf("%s has the layout %s, not %s: give %s", p.name, l, p.layout, give)}}
 }
+
+// otherLayout says that a lock has another layout than the one that it was looked for in.
+type otherLayout struct {
+	layout leasehold.Layout
+	text   string
+}
+
+func (o *otherLayout) Error() string { return o.text }

@@ -34,7 +34,7 @@ lock has another one than object.
 are no locks are shown as such; so it is better to keep locks apart from others.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := locatePrefix(cmd.Context(), append(args, "")[0])
+			p, err := a.locatePrefix(cmd.Context(), append(args, "")[0])
 			if err != nil {
 				return err
 			}

@@ -14,10 +14,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold/internal/guardian"
 	_ "github.com/leasehold/leasehold/internal/guardian/early" // a guardian needs nothing else of this program
@@ -30,9 +30,10 @@ func main() {
 
 // flags are those that every subcommand has.
 type flags struct {
-	output  string
-	verbose bool
-	quiet   bool
+	output       string
+	verbose      bool
+	quiet        bool
+	requireStore bool
 }
 
 // An app is one run of the program.
@@ -40,6 +41,7 @@ type app struct {
 	flags
 	talk   talk
 	stdout io.Writer
+	local  sync.Once // it was said that names lie on this machine
 }
 
 func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
@@ -70,41 +72,34 @@ func (a *app) root() *cobra.Command {
 
 LOCK is a URL, such as s3://bucket/key?region=eu-central-1 or file:///dir/key, or
 a name, such as backup or jobs/backup. A name lies in the store whose URL is in
-the variable LEASEHOLD_STORE, else in a directory of this user's on this machine.
+the variable LEASEHOLD_STORE, else in a directory of this user's on this machine,
+which is said on stderr, and which --require-store refuses.
 
 Every flag but --token can be given by a variable as well: --conflict-exit-code by
-LEASEHOLD_CONFLICT_EXIT_CODE, and so on. The flag counts if both are given.`,
+LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME. The flag
+counts if both are given.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := fromEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
-			return a.talk.begin(&a.flags)
+			if err := a.talk.begin(&a.flags); err != nil {
+				return err
+			}
+			for _, line := range misread(os.Environ(), variables(cmd.Root())) {
+				a.talk.tell("%s", line)
+			}
+			return nil
 		},
 	}
 	all := root.PersistentFlags()
 	all.StringVar(&a.output, "output", "text", "`format` of what leasehold itself prints: text or json")
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
+	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")
 	root.AddCommand(a.run(), a.elect(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version())
 	return root
-}
-
-// fromEnvironment sets the flags that were not given from their variables.
-func fromEnvironment(all *pflag.FlagSet) (err error) {
-	all.VisitAll(func(f *pflag.Flag) {
-		name := "LEASEHOLD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value := os.Getenv(name)
-		if f.Changed || f.Name == tokenFlag || value == "" || err != nil {
-			return
-		}
-		if e := f.Value.Set(value); e != nil {
-			err = usage("the variable %s=%q: %w", name, value, e)
-		}
-		f.Changed = true
-	})
-	return err
 }
 
 // print writes data: as JSON, or as lines of a name and a value.

@@ -15,9 +15,6 @@ import (
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
-// storeVariable names the store that bare names lie in.
-const storeVariable = "LEASEHOLD_STORE"
-
 // A place is where a lock lies.
 type place struct {
 	name     string // as the user gave it
@@ -29,13 +26,21 @@ type place struct {
 }
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
-func locate(ctx context.Context, name string, as leasehold.Layout) (place, error) {
+func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (place, error) {
+	return locate(ctx, name, as, a.home)
+}
+
+// locate is the same with a say in where a bare name lies.
+func locate(ctx context.Context, name string, as leasehold.Layout, home func(name string) (string, error)) (place, error) {
 	p := place{name: name, key: name, url: name, layout: as}
-	var err error
+	err := checkName(name)
+	if err != nil {
+		return place{}, usage("%w", err)
+	}
 	if strings.Contains(name, "://") {
 		p.storeURL, p.key, err = storeurl.SplitLock(name)
 	} else if err = store.CheckKey("lock", name); err == nil {
-		p.storeURL, err = home()
+		p.storeURL, err = home(name)
 		if err == nil {
 			p.url, err = urlOf(p.storeURL, name)
 		}
@@ -48,12 +53,15 @@ func locate(ctx context.Context, name string, as leasehold.Layout) (place, error
 
 // locatePrefix opens the store of all locks whose names begin with prefix, or that
 // lie in the store whose URL it is. The key of the place is what they begin with.
-func locatePrefix(ctx context.Context, prefix string) (place, error) {
+func (a *app) locatePrefix(ctx context.Context, prefix string) (place, error) {
 	p := place{name: prefix, storeURL: prefix}
+	if err := checkName(prefix); err != nil {
+		return place{}, usage("%w", err)
+	}
 	if !strings.Contains(prefix, "://") {
 		p.key = prefix
 		var err error
-		if p.storeURL, err = home(); err != nil {
+		if p.storeURL, err = a.home(prefix); err != nil {
 			return place{}, err
 		}
 		return p, p.open(ctx)
@@ -108,23 +116,39 @@ func urlOf(storeURL, key string) (string, error) {
 	return u.JoinPath(segments...).String(), nil
 }
 
-// home is the URL of the store of bare names.
-func home() (string, error) {
-	if base := os.Getenv(storeVariable); base != "" {
-		if !strings.Contains(base, "://") {
-			return "", usage("the variable %s=%q is not a URL: set it to one such as s3://bucket/prefix or file:///dir", storeVariable, base)
+// home is the URL of the store of bare names. Where it is this machine's own, that is
+// said once: a lock that was meant for other machines too would keep none of them out.
+func (a *app) home(name string) (string, error) {
+	base, isLocal, err := homeURL()
+	switch {
+	case err != nil || !isLocal:
+		return base, err
+	case a.requireStore:
+		return "", usage("%q is a name, and there is no store for names: set %s to the URL of one, or write the URL of the lock (--require-store)", name, storeVariable)
+	}
+	a.local.Do(func() {
+		a.talk.tell("names such as %q are known on this machine only: they lie in %s; set %s to the URL of a store that others share, or to this one to be told no more", name, base, storeVariable)
+	})
+	return base, nil
+}
+
+// homeURL is the URL of the store of bare names, and whether that is a directory that
+// nobody has chosen.
+func homeURL() (base string, isLocal bool, err error) {
+	if base = os.Getenv(storeVariable); base != "" {
+		if err := checkName(base); err != nil {
+			return "", false, usage("the variable %s: %w", storeVariable, err)
 		}
-		return base, nil
+		if !strings.Contains(base, "://") {
+			return "", false, usage("the variable %s=%q is not a URL: set it to one such as s3://bucket/prefix or file:///dir", storeVariable, base)
+		}
+		return base, false, nil
 	}
 	dir, err := stateDir()
 	if err != nil {
-		return "", usage("there is no directory for locks without a URL: %w: set %s to the URL of a store", err, storeVariable)
+		return "", false, usage("there is no directory for locks without a URL: %w: set %s to the URL of a store", err, storeVariable)
 	}
-	path := filepath.ToSlash(filepath.Join(dir, "leasehold"))
-	if !strings.HasPrefix(path, "/") { // C:/Users/…
-		path = "/" + path
-	}
-	return (&url.URL{Scheme: "file", Path: path}).String(), nil
+	return fileURL(filepath.Join(dir, "leasehold")), true, nil
 }
 
 // stateDir is where programs of this user keep their state.

@@ -36,9 +36,11 @@ ends is ended in the same way, before the lock is released. See the limits of th
 in the documentation: no signal can recall a request that is already on its way.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. Its environment
-has LEASEHOLD_LOCK (the URL), LEASEHOLD_STORE, LEASEHOLD_HOLDER and
-LEASEHOLD_TOKEN, a number that is greater with each acquisition: whatever the
-command writes to can refuse a smaller one. LEASEHOLD_LAYOUT is that of the lock.
+has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is
+greater with each acquisition: whatever the command writes to can refuse a smaller
+one. LEASEHOLD_JOB_STORE is the URL of the lock's store, LEASEHOLD_JOB_LAYOUT its
+layout. None of these is a default of anything: a leasehold within the command has
+those that you have set yourself, as outside of it.
 
 ` + layoutHelp + `
 
@@ -96,7 +98,7 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	h.opts.Logger = h.talk.logger()
 	h.opts.OnWait = h.waitsFor
 	var err error
-	if h.place, err = locate(ctx, args[0], h.opts.Layout); err != nil {
+	if h.place, err = h.locate(ctx, args[0], h.opts.Layout); err != nil {
 		return err
 	}
 	if err = h.prove(); err != nil {

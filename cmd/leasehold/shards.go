@@ -34,7 +34,7 @@ each worker, and a listing of the shards.
 understands, who owns what is shown all the same, and the exit code is 65.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := locate(cmd.Context(), strings.TrimSuffix(args[0], "/"), "")
+			p, err := a.locate(cmd.Context(), strings.TrimSuffix(args[0], "/"), "")
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,17 +45,13 @@ func (a *app) status() *cobra.Command {
 		Long: `Tell who holds a lock, without touching it.
 
 The exit code is 0 whether the lock is held, free or absent; --output json has it
-in "state". A lock whose holder is gone is shown as held until another takes it:
+in "state". Without --layout it is that of the lock, except for markers. A lock whose holder is gone is shown as held until another takes it:
 "abandoned" says that this looks to be so.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			p, lock, err := open(ctx, args[0], &opts)
-			if err != nil {
-				return err
-			}
-			info, err := inspect(ctx, p, lock)
+			p, info, err := a.see(ctx, args[0], &opts, chosen(cmd))
 			if err != nil {
 				return err
 			}
@@ -67,8 +64,8 @@ in "state". A lock whose holder is gone is shown as held until another takes it:
 }
 
 // open finds a lock and makes a candidate for it.
-func open(ctx context.Context, name string, opts *leasehold.LockOptions) (place, *leasehold.Lock, error) {
-	p, err := locate(ctx, name, opts.Layout)
+func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions) (place, *leasehold.Lock, error) {
+	p, err := a.locate(ctx, name, opts.Layout)
 	if err != nil {
 		return place{}, nil, err
 	}
@@ -77,6 +74,20 @@ func open(ctx context.Context, name string, opts *leasehold.LockOptions) (place,
 		return place{}, nil, &exit{exitUsage, err}
 	}
 	return p, lock, nil
+}
+
+// see reads a lock. If no layout was chosen, it is the one that the lock has.
+func (a *app) see(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) (place, leasehold.Info, error) {
+	p, lock, err := a.open(ctx, name, opts)
+	if err != nil {
+		return place{}, leasehold.Info{}, err
+	}
+	info, err := inspect(ctx, p, lock)
+	if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen {
+		opts.Layout = has.layout
+		return a.see(ctx, name, opts, true)
+	}
+	return p, info, err
 }
 
 func describe(p place, i leasehold.Info) report {

@@ -31,23 +31,21 @@ A line has the time of day at which the change was seen, and:
 
 with the holder, its token, its address and the age of the record, as far as they
 are known. Nothing is written to the store: watching costs one read for each third
-of the TTL. --output json gives one object a line, with "change" as above
+of the TTL. Without --layout it is that of the lock, except for markers. --output json gives one object a line, with "change" as above
 ("taken_over") and otherwise the names of leasehold status.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.observe(cmd.Context(), args[0], &opts) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.observe(cmd.Context(), args[0], &opts, chosen(cmd))
+		},
 	}
 	layoutFlag(cmd.Flags(), &opts.Layout)
 	return cmd
 }
 
-func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOptions) error {
-	p, lock, err := open(ctx, name, opts)
-	if err != nil {
-		return err
-	}
+func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) error {
 	// What is wrong from the beginning is an error, and not a change.
 	look, done := context.WithTimeout(ctx, patience)
-	info, err := inspect(look, p, lock)
+	p, info, err := a.see(look, name, opts, chosen)
 	done()
 	if err != nil {
 		return err

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/leasehold/leasehold/store/storeurl"
+)
+
+// nearest is the word that is not more than so many slips of the pen away from what was
+// written, the nearest of all, or "". A word of which nothing would be left is not meant.
+func nearest(written string, words []string, most int) (word string) {
+	for _, w := range slices.Sorted(slices.Values(words)) {
+		if n := slips(written, w); n <= most && n < len(w) && n < len(written) {
+			word, most = w, n-1
+		}
+	}
+	return word
+}
+
+// slips is how many letters were left out, put in, taken for others, or exchanged with
+// their neighbours.
+func slips(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0:
+				rows[i][j] = j
+			case j == 0:
+				rows[i][j] = i
+			default:
+				other := 1
+				if a[i-1] == b[j-1] {
+					other = 0
+				}
+				n := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+other)
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					n = min(n, rows[i-2][j-2]+1)
+				}
+				rows[i][j] = n
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// didYouMean is how a message goes on if there is a word near the one that was written.
+func didYouMean(written string, words []string) string {
+	if word := nearest(written, words, 2); word != "" {
+		return fmt.Sprintf(": did you mean %s?", word)
+	}
+	return ""
+}
+
+// schemes are those of the stores' URLs.
+var schemes = []string{"s3", "file", "mem"}
+
+// otherSchemes are what a URL of a bucket begins with in other tools, and what is meant.
+var otherSchemes = map[string]string{"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "azblob": "azblob", "http": "http", "https": "https"}
+
+// meantScheme is the scheme that a word is meant for, or "" if it need not be one at all.
+func meantScheme(word, divided string) string {
+	word = strings.ToLower(word)
+	if slices.Contains(schemes, word) {
+		return word
+	}
+	if meant := otherSchemes[word]; meant != "" {
+		return meant
+	}
+	near := nearest(word, schemes, 1)
+	if divided == ":" && !slices.Equal(letters(near), letters(word)) {
+		return "" // a name, such as tile:7
+	}
+	return near
+}
+
+func letters(word string) []byte { return slices.Sorted(slices.Values([]byte(word))) }
+
+// likeURL is what begins as if it were to be a URL, with its colon or its slashes.
+var likeURL = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*|3s)(://+|:/|:|//+)(.*)$`)
+
+// checkName refuses a name that looks to be meant for a URL or a path, and is none. Taken
+// for the name of a lock, it would be one that no other machine knows.
+func checkName(name string) error {
+	name, _, _ = strings.Cut(name, "?") // what comes then may be a secret
+	if path, is := pathLike(name); is {
+		return fmt.Errorf("%s is a path, and neither a name nor a URL: did you mean %s?", name, fileURL(path))
+	}
+	parts := likeURL.FindStringSubmatch(name)
+	if parts == nil {
+		return nil
+	}
+	word, divided, rest := parts[1], parts[2], parts[3]
+	meant := meantScheme(word, divided)
+	isURL := strings.HasPrefix(divided, "://")
+	switch {
+	case isURL && (meant == "" || meant == strings.ToLower(word)):
+		return nil // what is wrong with a URL is for storeurl to say
+	case slices.Contains(schemes, meant):
+		return fmt.Errorf("%s is not a URL: did you mean %s?", shown(name), shown(completed(meant, divided, rest)))
+	case len(word) == 1 && divided == ":/": // a drive of Windows
+		return fmt.Errorf("%s is a path, and neither a name nor a URL: did you mean %s?", name, fileURL(name))
+	case meant != "":
+		_, _, err := storeurl.SplitLock(completed(meant, divided, rest))
+		return err // since we have no such store
+	case divided == ":/":
+		return fmt.Errorf("%s is neither a name nor a URL: a URL has two slashes after its colon, as in s3://bucket/key, and a name has no slash after a colon", shown(name))
+	}
+	return nil
+}
+
+// pathLike reports that a name looks to be a path of this machine's, and makes it absolute.
+func pathLike(name string) (path string, is bool) {
+	for _, beginning := range []string{"/", "./", "../", `.\`, `..\`} {
+		if strings.HasPrefix(name, beginning) {
+			path, err := filepath.Abs(filepath.FromSlash(name))
+			return path, err == nil
+		}
+	}
+	return "", false
+}
+
+// fileURL is the URL of a path.
+func fileURL(path string) string {
+	return (&url.URL{Scheme: "file", Path: "/" + strings.TrimLeft(filepath.ToSlash(path), "/")}).String()
+}
+
+// completed is the URL that is meant by its parts.
+func completed(scheme, divided, rest string) string {
+	if scheme != "file" {
+		return scheme + "://" + strings.TrimLeft(rest, "/")
+	}
+	if divided == ":" { // file:x is beside us
+		if path, err := filepath.Abs(filepath.FromSlash(rest)); err == nil {
+			return fileURL(path)
+		}
+	}
+	return "file:///" + strings.TrimLeft(rest, "/")
+}
+
+// shown is a URL, or what was meant to be one, without what may be a secret.
+func shown(url string) string {
+	url, _, _ = strings.Cut(url, "?")
+	if at := strings.LastIndex(url, "@"); at >= 0 {
+		return "…" + url[at:]
+	}
+	return url
+}

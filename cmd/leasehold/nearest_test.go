@@ -1,0 +1,88 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/storeurl"
+)
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	words := []string{"status", "shards", "run", "epochs", "epochs+if-match", "--ttl"}
+	for written, want := range map[string]string{
+		"stauts": "status", "statu": "status", "sttus": "status", "rnu": "run", "runn": "run", "epoch": "epochs",
+		"epochsifmatch": "epochs+if-match", "--tll": "--ttl", "nonsense": "", "": "", "r": "", "x": "",
+	} {
+		if got := nearest(written, words, 2); got != want {
+			t.Errorf("%q is near %q, want %q", written, got, want)
+		}
+	}
+}
+
+// What has a colon or slashes as a URL has them, and is none, is refused, with the URL that
+// is meant; all else is left to what knows more: a name to store.CheckKey, a URL to storeurl.
+func TestCheckName(t *testing.T) {
+	t.Parallel()
+	beside, err := filepath.Abs("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"s3:/b/x": "did you mean s3://b/x?", "s3//b/x": "did you mean s3://b/x?", "s3:b/x": "did you mean s3://b/x?", "S3:/b/x": "did you mean s3://b/x?",
+		"s3a://b/x": "did you mean s3://b/x?", "3s://b/x": "did you mean s3://b/x?", "ss3://b/x": "did you mean s3://b/x?", "s3://b/x": "", "S3://b/x": "", "s3:///b/x": "",
+		"s3:/b/x?region=r": "did you mean s3://b/x?", "file:/d/x": "did you mean file:///d/x?", "file//d/x": "did you mean file:///d/x?", "fiel:d/x": "did you mean file:///",
+		"file:x": "did you mean " + fileURL(beside) + "?", "file:///d/x": "", "fiel:///d/x": "did you mean file:///d/x?", "mem:x": "did you mean mem://x?",
+		"gs:/b/x": "gs:// is not supported", "gs:b/x": "gs:// is not supported", "gs://b/x": "", "http:/x/y": "unknown scheme http://", "ftp://x/y": "",
+		"host:/x": "neither a name nor a URL", "/x": "did you mean file:///x?", "./x": "did you mean " + fileURL(beside) + "?", "D:/x": "did you mean file:///D:/x?",
+		"": "", "l": "", "jobs/l": "", "tile:7": "", "files:a": "", "db:a/b": "", "s3/b": "", "s3": "", "file": "", "a b:c": "", "x//y": "",
+	} {
+		err := checkName(name)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// FuzzCheckName: a name that passes is a URL, or one that has nothing of a URL at its
+// beginning; and what may be a secret is not repeated.
+func FuzzCheckName(f *testing.F) {
+	for _, seed := range []string{"s3:/b/x", "s3//b", "file:x", "C:/x", "tile:7", "/x", "s3://b/x", "gs:/x", "x:/hunter2@y", "a?b", "fiel:///"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		err := checkName(name)
+		for _, scheme := range schemes {
+			rest, found := strings.CutPrefix(strings.ToLower(name), scheme)
+			if err == nil && found && (strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "//")) && !strings.HasPrefix(rest, "://") && !strings.Contains(name, "\n") {
+				t.Errorf("%q is taken for a name", name)
+			}
+		}
+		if err == nil && strings.Contains(name, ":/") && !strings.Contains(name, "://") && likeURL.MatchString(name) && store.CheckKey("lock", name) == nil && likeURL.FindStringSubmatch(name)[2] == ":/" {
+			t.Errorf("%q is taken for a name", name)
+		}
+		if secret, _, err := "hunter2", 0, checkName(name+"?key=hunter2"); err != nil && !strings.Contains(name, secret) && strings.Contains(err.Error(), secret) {
+			t.Errorf("%q: %v", name, err)
+		}
+	})
+}
+
+// The schemes are those that storeurl knows.
+func TestSchemes(t *testing.T) {
+	t.Parallel()
+	_, _, err := storeurl.SplitLock("nonsense://x/y")
+	if err == nil {
+		t.Fatal("a scheme that nobody knows is no error")
+	}
+	_, known, _ := strings.Cut(err.Error(), "knows ")
+	for word := range strings.SplitSeq(known, ", ") {
+		if meantScheme(strings.TrimSuffix(word, "://"), "://") != strings.TrimSuffix(word, "://") || checkName(strings.TrimSuffix(word, "//")+"/b/x") == nil {
+			t.Errorf("%s is not among the schemes %q", word, schemes)
+		}
+	}
+	if n := strings.Count(known, "://"); n != len(schemes) {
+		t.Errorf("storeurl knows %d schemes, and we %d", n, len(schemes))
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold"
+)
+
+// variablePrefix begins the name of every variable of ours.
+const variablePrefix = "LEASEHOLD_"
+
+// storeVariable names the store that bare names lie in. It has no flag.
+const storeVariable = variablePrefix + "STORE"
+
+// What a job is told of the lock around it. No flag reads one of these: a leasehold
+// within the job is another's, and its defaults are what the user has configured.
+const (
+	ownLock   = variablePrefix + "LOCK"
+	ownToken  = variablePrefix + "TOKEN"
+	ownHolder = variablePrefix + "HOLDER"
+	ownStore  = variablePrefix + "JOB_STORE"
+	ownLayout = variablePrefix + "JOB_LAYOUT"
+)
+
+var told = []string{ownLock, ownToken, ownHolder, ownStore, ownLayout}
+
+// variableOf is the name of the variable that a flag can be given by, or "" if there is
+// none.
+func variableOf(flag string) string {
+	switch flag {
+	case tokenFlag, "help", "version":
+		return ""
+	case "holder": // LEASEHOLD_HOLDER tells a job who holds its lock
+		return variablePrefix + "HOLDER_NAME"
+	}
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment sets the flags that were not given from their variables.
+func fromEnvironment(all *pflag.FlagSet) (err error) {
+	all.VisitAll(func(f *pflag.Flag) {
+		name := variableOf(f.Name)
+		if f.Changed || name == "" || err != nil {
+			return
+		}
+		value := os.Getenv(name)
+		if value == "" {
+			return
+		}
+		if e := f.Value.Set(value); e != nil {
+			err = usage("the variable %s=%q: %w", name, value, e)
+		}
+		f.Changed = true
+	})
+	return err
+}
+
+// environment is the command's: what finds the lock and opens it again, and what it is
+// held by. A lock around this one has told its own.
+func (j *job) environment(lease *leasehold.Lease) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(told, name)
+	})
+	env = append(env, ownLock+"="+j.place.url, ownHolder+"="+lease.Holder(),
+		ownStore+"="+j.place.storeURL, ownLayout+"="+string(j.place.layout))
+	if lease.Token() != leasehold.NoToken {
+		env = append(env, ownToken+"="+lease.Token().String())
+	}
+	return env
+}
+
+// ofKubernetes are the variables that a Service called leasehold, or leasehold-x, brings
+// into every container.
+var ofKubernetes = regexp.MustCompile(`^LEASEHOLD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// variables are the names of all that are read, in no order.
+func variables(root *cobra.Command) []string {
+	names := append([]string{
+		storeVariable,
+		variablePrefix + "VERSION", variablePrefix + "HELP", // of flags, which do not read them
+		variablePrefix + "ACTIVE_HELP", variablePrefix + "COMPLETION_DESCRIPTIONS", // read by cobra
+	}, told...)
+	add := func(f *pflag.Flag) {
+		if name := variableOf(f.Name); name != "" {
+			names = append(names, name)
+		}
+	}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(add)
+		cmd.PersistentFlags().VisitAll(add)
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	visit(root)
+	return names
+}
+
+// misread says of each variable that looks to be meant for leasehold, and is not read,
+// what it may be meant for. Values are not shown: they may be secret.
+func misread(environment, known []string) (lines []string) {
+	names := map[string]bool{}
+	for _, v := range environment {
+		name, value, _ := strings.Cut(v, "=")
+		if runtime.GOOS == "windows" {
+			name = strings.ToUpper(name)
+		}
+		if value != "" {
+			names[name] = true
+		}
+	}
+	for name := range names {
+		meant := nearest(strings.ToUpper(name), known, 2)
+		switch {
+		case name == ownHolder && !names[ownLock]:
+			lines = append(lines, "the variable "+ownHolder+" tells a job who holds its lock, and names no holder: did you mean "+variableOf("holder")+"?")
+		case slices.Contains(known, name) || ofKubernetes.MatchString(name):
+		case meant != "":
+			lines = append(lines, "the variable "+name+" is not one that leasehold reads: did you mean "+meant+"?")
+		case strings.HasPrefix(name, variablePrefix):
+			lines = append(lines, "the variable "+name+" is not one that leasehold reads: see leasehold --help")
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// newRoot is the program without a run of it.
+func newRoot() *cobra.Command {
+	a := &app{talk: talk{w: io.Discard}, stdout: io.Discard}
+	return a.root()
+}
+
+// eachCommand visits all commands.
+func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, c := range cmd.Commands() {
+		eachCommand(c, visit)
+	}
+}
+
+// What the command is told is read by no flag, whatever it is told and whichever flags
+// there are: a leasehold within a job used to take over the holder and the layout of the
+// lock around it. What it is told is found out from an environment that was told, so a
+// variable that is added without being listed is found too.
+func TestNothingToldConfigures(t *testing.T) {
+	t.Parallel()
+	lock, err := leasehold.NewLock(memstore.New(), "l", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lease.Release(t.Context()) }()
+	j := job{place: place{url: "file:///dir/l", storeURL: "file:///dir", layout: leasehold.LayoutObject}}
+	before := os.Environ()
+	var toldNames []string
+	for _, v := range j.environment(lease) {
+		if !slices.Contains(before, v) {
+			name, _, _ := strings.Cut(v, "=")
+			toldNames = append(toldNames, name)
+		}
+	}
+	slices.Sort(toldNames)
+	if want := slices.Sorted(slices.Values(told)); !slices.Equal(toldNames, want) {
+		t.Errorf("a command is told %q, want %q", toldNames, want)
+	}
+	flags := 0
+	eachCommand(newRoot(), func(cmd *cobra.Command) {
+		read := func(f *pflag.Flag) {
+			flags++
+			if slices.Contains(toldNames, variableOf(f.Name)) {
+				t.Errorf("leasehold %s reads --%s from %s, which tells a command of its lock", cmd.Name(), f.Name, variableOf(f.Name))
+			}
+		}
+		cmd.Flags().VisitAll(read)
+		cmd.PersistentFlags().VisitAll(read)
+	})
+	if slices.Contains(toldNames, storeVariable) {
+		t.Errorf("a command is told %s, which says where its own locks lie", storeVariable)
+	}
+	if flags < 50 {
+		t.Errorf("there are %d flags: are they all looked at?", flags)
+	}
+}
+
+// Every variable that a flag reads is known, so that it is not reported; and each one letter
+// of which is lost, doubled or exchanged is reported, with the one that is meant.
+func TestMisspeltVariables(t *testing.T) {
+	t.Parallel()
+	known := variables(newRoot())
+	for _, name := range known {
+		if lines := misread([]string{name + "=x", ownLock + "=x"}, known); len(lines) > 0 {
+			t.Errorf("%s: %q", name, lines)
+		}
+		if lines := misread([]string{name + "="}, known); len(lines) > 0 {
+			t.Errorf("%s, which is empty: %q", name, lines)
+		}
+	}
+	const name = "LEASEHOLD_STORE"
+	for i := range name {
+		wrong := []string{name[:i] + name[i+1:], name[:i] + name[i:i+1] + name[i:]}
+		if i > 0 {
+			wrong = append(wrong, name[:i-1]+name[i:i+1]+name[i-1:i]+name[i+1:])
+		}
+		for _, w := range wrong {
+			if w == name {
+				continue
+			}
+			want := fmt.Sprintf("the variable %s is not one that leasehold reads: did you mean %s?", w, name)
+			if lines := misread([]string{w + "=secret"}, known); !slices.Equal(lines, []string{want}) {
+				t.Errorf("%s gives %q, want %q", w, lines, want)
+			}
+		}
+	}
+	for _, other := range []string{"LEASE", "STORE", "HOME", "LEASEHOLD", "AWS_REGION", "LEASEHOLD_X_SERVICE_HOST", "LEASEHOLD_PORT_8080_TCP"} {
+		if lines := misread([]string{other + "=x"}, known); len(lines) > 0 {
+			t.Errorf("%s: %q", other, lines)
+		}
+	}
+}
