@@ -52,7 +52,8 @@ store, which then costs them nothing; and when a leader resigns the next one beg
 once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
 
 Exit codes:
-  128+n  signal n ended it all
+  0      a signal was passed on to the command, which then ended with 0
+  128+n  signal n ended it all: the command ended otherwise, or was not running
   126    the command was found, but cannot be run
   127    the command was not found
   0-255  with --once: the command's own
@@ -160,6 +161,9 @@ func (c *candidacy) end(r run) error {
 		return c.verdict(r)
 	case stop != 0 && !c.once:
 		c.talk.tell("no longer leading %s: the command ended with code %d after signal %d (%v)", c.place.name, r.Code, stop, stop)
+		if r.Code == 0 { // it was told to end, and has ended well
+			return &exit{}
+		}
 		return stopped(stop, nil)
 	case !c.once:
 		return nil

@@ -43,6 +43,7 @@ type job struct {
 	holders  chan leasehold.Info // whom the wait is for
 	renewed  chan struct{}
 	passedOn []syscall.Signal // to the command that runs now, or ran last
+	minutely bool             // a wait that goes on says so
 }
 
 func (a *app) newJob() job {
@@ -198,7 +199,7 @@ func (j *job) hold(ctx context.Context, lease *leasehold.Lease) run {
 	}
 	r := run{Status: status, err: err, idle: idle}
 	lost := lease.Err()
-	j.release(ctx, lease)
+	j.release(ctx, lease, 0)
 	switch {
 	case errors.Is(err, fence.ErrFenced): // which ended the lease
 	case errors.Is(lost, leasehold.ErrLost):
@@ -247,13 +248,11 @@ func (j *job) verdict(r run) error {
 	return nil
 }
 
-// release lets the next holder start at once. It bounds itself by what it can
-// gain: at its deadline the lease ends anyway.
-func (j *job) release(ctx context.Context, lease *leasehold.Lease) {
+// release lets the next holder start at once. It is bounded by what it can gain: at its
+// deadline the lease ends anyway.
+func (j *job) release(ctx context.Context, lease *leasehold.Lease, signals int) {
 	ends := lease.Deadline()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
-	defer cancel()
-	err := lease.Release(ctx)
+	err := j.last(ctx, signals, "releasing "+j.place.name, lease.Release)
 	switch {
 	case err == nil:
 		j.talk.note("released %s", j.place.name)

@@ -21,6 +21,7 @@ type holding struct {
 
 func (a *app) run() *cobra.Command {
 	h := &holding{job: a.newJob(), wait: wait{forever: true}}
+	h.minutely = true
 	cmd := &cobra.Command{
 		Use:   "run [flags] LOCK -- CMD [ARG…]",
 		Short: "Hold a lock while a command runs",
@@ -163,6 +164,8 @@ func (h *holding) refused(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case ok && h.quiet && h.wait == wait{}:
+		return &exit{h.heldCode, nil} // it is what was asked for, and cron would send it by mail
 	case ok:
 		return &exit{h.heldCode, heldBy{h.place, h.wait, held}}
 	case errors.Is(err, context.DeadlineExceeded) && codeOf(err) == exitUnavailable:

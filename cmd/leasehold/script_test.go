@@ -76,6 +76,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
 			"ask": ask, "silent": silent, "plant": plant, "objects": objects, "usurp": usurp,
+			"stub": stubStore, "requests": requests,
 		},
 		Condition: condition,
 	})

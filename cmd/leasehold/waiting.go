@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+const (
+	// minutely is how often whoever waits says so where no terminal shows it.
+	minutely = time.Minute
+	// shortly is how long the end of an attempt may take without a word.
+	shortly = 300 * time.Millisecond
+)
+
+type acquisition struct {
+	lease *leasehold.Lease
+	err   error
+}
+
+// A waiting is what is known of a wait for a lock, for people.
+type waiting struct {
+	began, said time.Time // said: when the last line came
+	holder      leasehold.Info
+}
+
+// line says whom the wait is for, and for how long it has lasted.
+func (w *waiting) line(lock string, now time.Time) string {
+	text := "waiting for " + lock
+	if w.holder.Holder != "" {
+		text += ", held by " + printable(w.holder.Holder)
+	}
+	if waited := now.Sub(w.began).Round(time.Second); waited > 0 {
+		text += fmt.Sprintf(": %v", waited)
+	}
+	return text
+}
+
+// await lets a signal end the acquisition. Meanwhile it says who is waited for, and what
+// is wrong with the store: on a terminal in a line that goes on, else at once and, if it
+// is to, once a minute.
+func (j *job) await(ctx context.Context, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan acquisition, 1)
+	go func() {
+		lease, err := acquire(limited)
+		done <- acquisition{lease, err}
+	}()
+	defer j.talk.show("")
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	now := time.Now()
+	w := waiting{began: now, said: now}
+	for {
+		select {
+		case a := <-done:
+			if a.err != nil {
+				j.settle(ctx, 0)
+			}
+			return a.lease, a.err
+		case sig := <-j.signals:
+			cancel()
+			return nil, j.interrupted(ctx, <-done, sig)
+		case i := <-j.holders:
+			first := w.holder.Holder == ""
+			w.holder = i
+			j.waitsNow(&w, first)
+		case <-second.C:
+			if now := time.Now(); j.minutely && now.Sub(w.said) >= minutely && !j.talk.interactive() {
+				w.said = now
+				j.talk.tell("%s", w.line(j.place.name, now))
+			}
+		}
+		if w.holder.Holder != "" && j.talk.interactive() {
+			j.talk.show("leasehold: " + w.line(j.place.name, time.Now()))
+		}
+	}
+}
+
+// waitsNow says whom the wait is for from now on.
+func (j *job) waitsNow(w *waiting, first bool) {
+	text := fmt.Sprintf("waiting for %s, held by %s%s", j.place.name, printable(w.holder.Holder), withToken(w.holder.Token))
+	if first && !j.talk.interactive() {
+		w.said = time.Now()
+		j.talk.tell("%s", text)
+		return
+	}
+	j.talk.note("%s", text)
+}
+
+// settle lets a claim that was given up come to its end, so that the lock is not left
+// to nobody for a TTL.
+func (j *job) settle(ctx context.Context, signals int) {
+	err := j.last(ctx, signals, "waiting for the answer to a claim of "+j.place.name+", so that nobody has to wait for a lock that nobody holds", j.candidate.Settle)
+	if err != nil {
+		j.talk.warn("a claim of %s is still under way: if it lands, others wait for up to %v", j.place.name, takeover(j.opts.TTL).Round(time.Second))
+	}
+}
+
+// last does what is to be done before the end. It says so if it takes long. It is bounded:
+// by time, and by the second signal of all that have come.
+func (j *job) last(ctx context.Context, signals int, what string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	silence := time.NewTimer(shortly)
+	defer silence.Stop()
+	said := false
+	say := func() {
+		if !said {
+			j.talk.tell("%s: for %v at most; a signal more ends that", what, min(5*time.Second, j.opts.TTL))
+		}
+		said = true
+	}
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-silence.C:
+			say()
+		case <-j.signals:
+			if signals++; signals > 1 {
+				cancel()
+				return <-done
+			}
+			say()
+		}
+	}
+}
+
+func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal) error {
+	if a.lease != nil {
+		j.release(ctx, a.lease, 1)
+	} else {
+		j.settle(ctx, 1)
+	}
+	return stopped(sig, fmt.Errorf("%v: gave up waiting for %s", sig, j.place.name))
+}
