@@ -44,6 +44,8 @@ type job struct {
 	renewed  chan struct{}
 	passedOn []syscall.Signal // to the command that runs now, or ran last
 	minutely bool             // a wait that goes on says so
+	// announced is set where it was said already for whom the wait is.
+	announced bool
 }
 
 func (a *app) newJob() job {

@@ -140,6 +140,7 @@ func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	// a dead one: with --wait 0 in every candidate, nobody would ever watch it
 	// for long enough to take over.
 	limit := takeover(held.Info.TTL)
+	h.announced = true
 	h.talk.warn("%s looks to be gone: watching for up to %v to take %s over", held.Info.Holder, limit.Round(time.Second), h.place.name)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

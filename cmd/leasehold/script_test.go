@@ -75,7 +75,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
-			"ask": ask, "silent": silent, "plant": plant, "objects": objects, "usurp": usurp,
+			"ask": ask, "silent": silent, "plant": plant, "objects": objects, "usurp": usurp, "dies": dies,
 			"stub": stubStore, "requests": requests,
 		},
 		Condition: condition,
@@ -133,6 +133,28 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("not within a minute: %v", err)
 		}
 	}
+}
+
+// dies FLAG… LOCK leaves a lock to a holder that was killed while its command ran. Where the
+// lease was over before, which a busy machine can bring about whatever the TTL, there is
+// another try: a script that waited for the command used to wait for ever.
+func dies(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: dies FLAG… LOCK")
+	}
+	const once = `
+		rm -f dies.*
+		{ sh -c 'echo $$ > dies.pid; exec leasehold run "$@" -- sh -c "echo > dies.running; exec sleep 1000"' leasehold "$@"; echo $? > dies.code; } &
+		until test -e dies.running || test -s dies.code; do sleep 0.02; done
+		kill -KILL $(cat dies.pid)
+		wait
+		test -e dies.running && grep -q '^137$' dies.code`
+	for range 20 {
+		if ts.Exec("sh", append([]string{"-c", once, "dies"}, args...)...) == nil {
+			return
+		}
+	}
+	ts.Fatalf("no holder was alive for long enough to be killed, 20 times")
 }
 
 // oneline checks that the last program wrote one line to stderr, from leasehold.

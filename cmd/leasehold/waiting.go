@@ -66,7 +66,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context, ...leaseh
 			cancel()
 			return nil, j.interrupted(ctx, <-done, sig)
 		case i := <-j.holders:
-			first := w.holder.Holder == ""
+			first := w.holder.Holder == "" && !j.announced
 			w.holder = i
 			j.waitsNow(&w, first)
 		case <-second.C:
