@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
@@ -268,55 +267,6 @@ func broken(s layout.Snapshot) protocol.Write {
 	w := protocol.Write{Op: protocol.Free, Record: s.Record, Over: s.Record, Expect: s.Version}
 	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), protocol.EndedByHand
 	return w
-}
-
-// List yields the locks under a prefix of a store, in all layouts, in byte order of
-// their objects' keys, for one listing and one read each; a lock with epochs costs a listing
-// more, and each session that a lock is under one read. An object that is not a lock is yielded as an error that matches
-// [ErrForeignObject], with its key in the Info, and the next one follows; any other
-// error is the last.
-func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		gone := map[string]bool{} // sessions
-		for info, err := range listAll(ctx, st, prefix) {
-			if err == nil && info.Layout == layoutSession {
-				continue
-			}
-			if err == nil && info.Held && info.Session != "" {
-				over, known := gone[info.Session]
-				if info.Abandoned = over; !known {
-					info, err = judged(ctx, st, info)
-					gone[info.Session] = info.Abandoned
-				}
-			}
-			if !yield(info, err) || err != nil && !errors.Is(err, ErrForeignObject) {
-				return
-			}
-		}
-	}
-}
-
-// listAll yields sessions too.
-func listAll(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		for found, err := range layout.Find(ctx, st, prefix) {
-			if err != nil {
-				yield(Info{}, err)
-				return
-			}
-			s, err := found.Look(ctx)
-			info := Info{Key: found.Key, Age: -1}
-			switch {
-			case err == nil && !s.Exists:
-				continue // gone since it was listed
-			case err == nil:
-				info = describe(found.Key, s)
-			}
-			if !yield(info, err) || err != nil && !errors.Is(err, ErrForeignObject) {
-				return
-			}
-		}
-	}
 }
 
 // Inspect reads the lock without taking it, by one read. A lock that does not

@@ -1,0 +1,161 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A distant store takes its time for each answer, unless its caller gives up.
+type distant struct {
+	store.Store
+	away time.Duration
+
+	gets, lists, ended, busy, most atomic.Int64 // most: of those that were busy at once
+}
+
+func (d *distant) travel(ctx context.Context) error {
+	busy := d.busy.Add(1)
+	defer d.busy.Add(-1)
+	for most := d.most.Load(); busy > most && !d.most.CompareAndSwap(most, busy); most = d.most.Load() {
+	}
+	select {
+	case <-time.After(d.away):
+		return nil
+	case <-ctx.Done():
+		d.ended.Add(1)
+		return &store.Error{Op: "get", Kind: store.ErrUnavailable, Cause: ctx.Err()}
+	}
+}
+
+func (d *distant) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	d.gets.Add(1)
+	if err := d.travel(ctx); err != nil {
+		return nil, err
+	}
+	return d.Store.Get(ctx, key, unless)
+}
+
+func (d *distant) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		d.lists.Add(1)
+		if err := d.travel(ctx); err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		for entry, err := range d.Store.List(ctx, prefix, after) {
+			if !yield(entry, err) {
+				return
+			}
+		}
+	}
+}
+
+// manyLocks are so many objects of locks, each of which is free.
+func manyLocks(t *testing.T, st store.Store, n int) (keys []string) {
+	t.Helper()
+	for i := range n {
+		key := fmt.Sprintf("jobs/%03d", i)
+		lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err = lock.Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Locks are read many at a time, in order: 56 of them, 50 ms away, used to take 2.85 s, a
+// read after the other.
+func TestListReadsAbreast(t *testing.T) {
+	if here() != leasehold.LayoutObject {
+		t.Skip("the same in every layout")
+	}
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		keys := manyLocks(t, st, 56)
+		far := &distant{Store: st, away: 50 * time.Millisecond}
+		var got []string
+		began := time.Now()
+		for info, err := range leasehold.List(t.Context(), far, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, info.Key)
+		}
+		// A listing, 32 locks, and 24.
+		if took := time.Since(began); took != 3*far.away {
+			t.Errorf("it took %v, want %v", took, 3*far.away)
+		}
+		if !slices.Equal(got, keys) {
+			t.Errorf("listed %v", got)
+		}
+		if g, l, m := far.gets.Load(), far.lists.Load(), far.most.Load(); g != 56 || l != 1 || m != 32 {
+			t.Errorf("%d reads and %d listings, %d at once at most; want 56, 1 and 32", g, l, m)
+		}
+	})
+}
+
+// When the iteration ends early, nothing is under way any more, and nothing more is sent:
+// where the caller has seen enough, where a lock cannot be read, and where ctx ends.
+func TestListEndsEarly(t *testing.T) {
+	if here() != leasehold.LayoutObject {
+		t.Skip("the same in every layout")
+	}
+	for _, why := range []string{"enough", "panic", "cancelled"} {
+		t.Run(why, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := memstore.New()
+				manyLocks(t, st, 200)
+				far := &distant{Store: st, away: 50 * time.Millisecond}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				seen := 0
+				look := func() (err error) {
+					defer func() { _ = recover() }()
+					for _, err = range leasehold.List(ctx, far, "") {
+						if err != nil {
+							return err
+						}
+						switch seen++; why {
+						case "enough":
+							return nil
+						case "panic":
+							panic(why)
+						case "cancelled":
+							cancel()
+						}
+					}
+					return err
+				}
+				err := look()
+				if why == "cancelled" && !errors.Is(err, context.Canceled) {
+					t.Errorf("after cancel: %v", err)
+				}
+				if n := far.busy.Load(); n != 0 {
+					t.Errorf("%d requests are under way after the end", n)
+				}
+				if n := far.gets.Load(); n > 2*32 || n < 32 {
+					t.Errorf("%d reads for %d locks that were looked at", n, seen)
+				}
+				before := far.gets.Load() + far.lists.Load()
+				time.Sleep(time.Minute)
+				if after := far.gets.Load() + far.lists.Load(); after != before {
+					t.Errorf("%d requests after the end", after-before)
+				}
+			})
+		})
+	}
+}
