@@ -64,7 +64,7 @@ each time.
 		Example: `  leasehold cost --ttl 15s --candidates 5 --locks 100 --mode peer
   leasehold cost --price s3-express --infrequent 30s
   leasehold cost --measure --for 1m s3://my-bucket/scratch`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.plan.Mode = cost.Mode(mode)
 			if err := c.check(args, cmd.Flags().Changed("for")); err != nil {
@@ -153,7 +153,7 @@ func (c *costing) count(ctx context.Context, where string) (*cost.Measured, stri
 		if err := p.open(ctx); err != nil {
 			return nil, "", err
 		}
-		st = p.store
+		st, c.at = p.store, p.store
 	}
 	locks := min(c.plan.Locks, max(1, mostCandidates/c.plan.Candidates))
 	c.talk.tell("measuring in %s: %s, %s each, for %v after %v", where, plural(locks, "lock"), plural(c.plan.Candidates, "candidate"), c.length, 2*c.plan.TTL)

@@ -38,14 +38,14 @@ five candidates, each a process "leasehold elect". It kills the leader with
 SIGKILL, and later lets another resign. It takes about ten seconds, and leaves
 nothing behind. The exit code is 0 only if a leader was elected each time, the
 tokens grew, and no two candidates' commands ever ran at once.`,
-		Args: cobra.NoArgs,
+		Args: atMost(0),
 		RunE: func(*cobra.Command, []string) error { return a.stage() },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "show", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "show", Hidden: true, Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0]) },
 	}, &cobra.Command{
-		Use: "work", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "work", Hidden: true, Args: exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.work(args[0]) },
 	})
 	return cmd

@@ -124,7 +124,7 @@ func (c *candidacy) campaign(ctx context.Context) error {
 			led = true
 			err = c.lead(ctx, lease)
 		case led && passing(err):
-			c.talk.warn("campaigning for %s failed, and goes on in %v: %s", c.place.name, c.opts.TTL/3, oneLine(err))
+			c.talk.warn("campaigning for %s failed, and goes on in %v: %s", c.place.name, c.opts.TTL/3, c.message(err))
 			err = c.sleep(ctx, c.opts.TTL/3)
 		}
 		if err != nil {
@@ -199,7 +199,7 @@ func (c *candidacy) rest(ctx context.Context, r run, ran time.Duration) error {
 	c.pause = backoff(c.pause, c.opts.TTL/2, ran)
 	why := fmt.Sprintf("the command ended with code %d", r.Code)
 	if r.idle {
-		why = oneLine(r.err)
+		why = c.message(r.err)
 	}
 	c.talk.tell("no longer leading %s: %s; campaigning again in %v", c.place.name, why, c.pause.Round(time.Millisecond))
 	return c.sleep(ctx, c.pause)

@@ -47,6 +47,7 @@ lies there was not written with leasehold fence (see --adopt), else as in
   # and in report.sh:
   leasehold fence get state.json >old.json
   leasehold fence put state.json <new.json`,
+		RunE: subcommand,
 	}
 	cmd.AddCommand(a.fencePut(), a.fenceGet(), a.fenceClaim(), a.fenceDelete())
 	return cmd
@@ -65,7 +66,7 @@ func (a *app) fencePut() *cobra.Command {
 		Use:     "put RESOURCE <FILE",
 		Short:   "Write an object from stdin",
 		Example: "  leasehold fence put s3://bucket/state.json <state.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
 				return o.Put(ctx, t, os.Stdin)
@@ -94,7 +95,7 @@ func (a *app) fenceDelete() *cobra.Command {
 func (a *app) fenceEach(name, short string, do func(context.Context, *fence.Object, fence.Token) error) *cobra.Command {
 	g := &guarding{app: a}
 	cmd := &cobra.Command{
-		Use: name + " RESOURCE…", Short: short, Args: cobra.MinimumNArgs(1),
+		Use: name + " RESOURCE…", Short: short, Args: some,
 		RunE: func(cmd *cobra.Command, args []string) error { return g.write(cmd.Context(), args, do) },
 	}
 	g.flags(cmd.Flags(), true)
@@ -109,7 +110,7 @@ func (a *app) fenceGet() *cobra.Command {
 		Long: `Read an object to stdout, byte for byte as it was put. It needs no token.
 
 With --output json it shows the object's token and size instead.`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return g.get(cmd.Context(), args[0]) },
 	}
 	g.flags(cmd.Flags(), false)
@@ -122,17 +123,21 @@ func (g *guarding) write(ctx context.Context, resources []string, do func(contex
 	if err != nil {
 		return err
 	}
-	var objects []*fence.Object
+	var (
+		objects []*fence.Object
+		stores  []store.Store
+	)
 	for _, name := range resources {
 		o, err := g.guard(ctx, name)
 		if err != nil {
 			return err
 		}
-		objects = append(objects, o)
+		objects, stores = append(objects, o), append(stores, g.at)
 	}
 	for i, o := range objects {
+		g.at = stores[i]
 		if err := do(ctx, o, token); err != nil {
-			return failed(fmt.Errorf("%s: %w", resources[i], err))
+			return failed(err)
 		}
 	}
 	return nil
@@ -164,6 +169,7 @@ func (g *guarding) guard(ctx context.Context, name string) (*fence.Object, error
 	if err != nil {
 		return nil, err
 	}
+	g.at, g.lock = p.store, p.key
 	return guardAt(p, &g.opts)
 }
 
@@ -190,7 +196,7 @@ func (g *guarding) get(ctx context.Context, name string) error {
 	for try := 0; ; try++ {
 		v, err := o.Get(ctx)
 		if err != nil {
-			return failed(fmt.Errorf("%s: %w", name, err))
+			return failed(err)
 		}
 		if g.output == "json" {
 			return g.writeLine(info{name, v.Token, v.Size})
@@ -200,7 +206,7 @@ func (g *guarding) get(ctx context.Context, name string) error {
 		case errors.Is(err, fence.ErrReplaced) && try < 10:
 			continue
 		case err != nil:
-			return failed(fmt.Errorf("%s: %w", name, err))
+			return failed(err)
 		}
 		n, err := io.Copy(g.stdout, r)
 		if _, broken := errors.AsType[*store.Error](err); broken || n < v.Size && err == nil {

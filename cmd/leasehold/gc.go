@@ -40,7 +40,7 @@ does not keep the others from being collected; the exit code is that of the firs
 error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks
   leasehold gc --keep 1000 --age 720h jobs/`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case opts.Keep < 1:
@@ -79,7 +79,7 @@ func (a *app) collect(ctx context.Context, p place, opts *leasehold.CollectOptio
 		case failure == nil:
 			failure = failed(err)
 		default:
-			a.talk.warn("%s", oneLine(err))
+			a.talk.warn("%s", a.message(err))
 		}
 	}
 	objects := "objects"

@@ -18,7 +18,7 @@ func (a *app) init() *cobra.Command {
 
 With the object made once and "run --existing" everywhere, nobody makes it again
 when it was deleted by mistake: without it, tokens might begin anew.`,
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !opts.Layout.Tokens() {
 				return usage("with --layout %s there is an object only while the lock is held: there is nothing to make", opts.Layout)

@@ -263,6 +263,6 @@ func (j *job) release(ctx context.Context, lease *leasehold.Lease, signals int) 
 		if j.opts.Layout == leasehold.LayoutMarker {
 			wait = "until its marker is deleted: see --sweep and leasehold gc"
 		}
-		j.talk.warn("could not release %s: %s: others may have to wait %s", j.place.name, oneLine(err), wait)
+		j.talk.warn("could not release %s: %s: others may have to wait %s", j.place.name, j.message(err), wait)
 	}
 }

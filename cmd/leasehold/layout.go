@@ -40,14 +40,18 @@ func layoutFlag(f *pflag.FlagSet, to *leasehold.Layout) {
 // variable.
 func chosen(cmd *cobra.Command) bool { return cmd.Flags().Changed("layout") }
 
-// layouts are the names of all, for people.
-func layouts() string {
-	var names []string
+func layoutNames() (names []string) {
 	for _, l := range leasehold.Layouts {
 		names = append(names, string(l))
 	}
+	return names
+}
+
+// layouts are the names of all, for people.
+func layouts() string {
+	names := layoutNames()
 	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 func (l *layoutValue) Set(name string) error {
@@ -57,7 +61,7 @@ func (l *layoutValue) Set(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no layout %q: use %s", name, layouts())
+	return fmt.Errorf("there is no such layout: %sthere are %s", meant(name, layoutNames()), layouts())
 }
 
 func (l *layoutValue) String() string { return string(*l) }

@@ -32,7 +32,7 @@ lock has another one than object.
 
 "abandoned" is a lock that is held by somebody who looks to be gone. Objects that
 are no locks are shown as such; so it is better to keep locks apart from others.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.locatePrefix(cmd.Context(), append(args, "")[0])
 			if err != nil {

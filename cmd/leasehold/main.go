@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/guardian"
 	_ "github.com/leasehold/leasehold/internal/guardian/early" // a guardian needs nothing else of this program
+	"github.com/leasehold/leasehold/store"
 )
 
 func main() {
@@ -42,6 +43,10 @@ type app struct {
 	talk   talk
 	stdout io.Writer
 	local  sync.Once // it was said that names lie on this machine
+
+	// The store that was opened last, and the key of the lock in it, for messages.
+	at   store.Store
+	lock string
 }
 
 func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
@@ -56,15 +61,16 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	}
 	end, ok := errors.AsType[*exit](err)
 	if !ok { // cobra's own
-		end = &exit{exitUsage, fmt.Errorf("%w: see leasehold --help", err)}
+		end = &exit{exitUsage, fmt.Errorf("%w: %s", err, seeHelp(root))}
 	}
 	if end.err != nil {
-		a.talk.fail(end.err)
+		a.talk.fail(a.message(end.err))
 	}
 	return end.code
 }
 
 func (a *app) root() *cobra.Command {
+	version := false
 	root := &cobra.Command{
 		Use:   "leasehold",
 		Short: "Leader election and distributed locks on object storage",
@@ -78,6 +84,17 @@ which is said on stderr, and which --require-store refuses.
 Every flag but --token can be given by a variable as well: --conflict-exit-code by
 LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME. The flag
 counts if both are given.`,
+		Version: "-", // see version.go
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0:
+				return subcommand(cmd, args)
+			case version:
+				return a.tellVersion()
+			}
+			return cmd.Help()
+		},
+		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,8 +110,10 @@ counts if both are given.`,
 			return nil
 		},
 	}
+	root.SetFlagErrorFunc(badFlag)
+	root.Flags().BoolVar(&version, "version", false, "tell the version")
 	all := root.PersistentFlags()
-	all.StringVar(&a.output, "output", "text", "`format` of what leasehold itself prints: text or json")
+	all.StringVarP(&a.output, "output", "o", "text", "`format` of what leasehold itself prints: text or json")
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
 	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")

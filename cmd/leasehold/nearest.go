@@ -50,14 +50,6 @@ func slips(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// didYouMean is how a message goes on if there is a word near the one that was written.
-func didYouMean(written string, words []string) string {
-	if word := nearest(written, words, 2); word != "" {
-		return fmt.Sprintf(": did you mean %s?", word)
-	}
-	return ""
-}
-
 // schemes are those of the stores' URLs.
 var schemes = []string{"s3", "file", "mem"}
 

@@ -27,7 +27,9 @@ type place struct {
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
 func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (place, error) {
-	return locate(ctx, name, as, a.home)
+	p, err := locate(ctx, name, as, a.home)
+	a.at, a.lock = p.store, p.key
+	return p, err
 }
 
 // locate is the same with a say in where a bare name lies.
@@ -54,6 +56,12 @@ func locate(ctx context.Context, name string, as leasehold.Layout, home func(nam
 // locatePrefix opens the store of all locks whose names begin with prefix, or that
 // lie in the store whose URL it is. The key of the place is what they begin with.
 func (a *app) locatePrefix(ctx context.Context, prefix string) (place, error) {
+	p, err := locatePrefix(ctx, prefix, a.home)
+	a.at = p.store
+	return p, err
+}
+
+func locatePrefix(ctx context.Context, prefix string, home func(name string) (string, error)) (place, error) {
 	p := place{name: prefix, storeURL: prefix}
 	if err := checkName(prefix); err != nil {
 		return place{}, usage("%w", err)
@@ -61,7 +69,7 @@ func (a *app) locatePrefix(ctx context.Context, prefix string) (place, error) {
 	if !strings.Contains(prefix, "://") {
 		p.key = prefix
 		var err error
-		if p.storeURL, err = a.home(prefix); err != nil {
+		if p.storeURL, err = home(prefix); err != nil {
 			return place{}, err
 		}
 		return p, p.open(ctx)

@@ -71,7 +71,7 @@ func (w *wait) Set(text string) error {
 	}
 	limit, err := time.ParseDuration(text)
 	if err != nil || limit < 0 {
-		return fmt.Errorf("%q is neither forever nor a duration such as 0, 30s or 5m", text)
+		return errors.New("it is neither forever nor a duration such as 0, 30s or 5m")
 	}
 	*w = wait{limit: limit}
 	return nil

@@ -59,7 +59,7 @@ func (t *talk) warn(format string, args ...any) {
 	t.say(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-func (t *talk) fail(err error) { t.say(slog.LevelError, oneLine(err)) }
+func (t *talk) fail(message string) { t.say(slog.LevelError, message) }
 
 func (t *talk) say(level slog.Level, message string) {
 	t.mu.Lock()

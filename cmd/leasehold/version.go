@@ -22,20 +22,22 @@ func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Tell the version",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			b := thisBuild()
-			text := "leasehold " + b.Version
-			if b.Revision != "" {
-				text += " (" + b.Revision
-				if b.Modified {
-					text += ", modified"
-				}
-				text += ")"
-			}
-			return a.print(fmt.Sprintf("%s, %s, %s\n", text, b.Go, b.Platform), b)
-		},
+		Args:  atMost(0),
+		RunE:  func(*cobra.Command, []string) error { return a.tellVersion() },
 	}
+}
+
+func (a *app) tellVersion() error {
+	b := thisBuild()
+	text := "leasehold " + b.Version
+	if b.Revision != "" {
+		text += " (" + b.Revision
+		if b.Modified {
+			text += ", modified"
+		}
+		text += ")"
+	}
+	return a.print(fmt.Sprintf("%s, %s, %s\n", text, b.Go, b.Platform), b)
 }
 
 func thisBuild() build {

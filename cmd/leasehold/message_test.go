@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/leasehold/leasehold"
+)
+
+// A mishap is something that goes wrong, whatever is asked for.
+type mishap struct {
+	name   string
+	status int    // of all answers; 0: nobody listens
+	code   string // of S3
+	exit   int
+	begins string // how the message does
+}
+
+var mishaps = []mishap{
+	{"unreachable", 0, "", exitUnavailable, `store unavailable: connect: connection refused; `},
+	{"no bucket", 404, "NoSuchBucket", exitUnavailable, `bucket does not exist: 404 NoSuchBucket`},
+	{"denied", 403, "AccessDenied", exitDenied, `access denied: 403 AccessDenied`},
+	{"refused", 501, "NotImplemented", exitUnavailable, `refused by the store: 501 NotImplemented`},
+}
+
+// commands are all that ask a store, with what they say of it in the end.
+var storeCommands = [][]string{
+	{"run", "LOCK", "--", "true"}, {"run", "--wait", "0", "LOCK", "--", "true"}, {"run", "--wait", "3s", "LOCK", "--", "true"},
+	{"elect", "LOCK", "--", "true"}, {"elect", "--once", "LOCK", "--", "true"},
+	{"status", "LOCK"}, {"watch", "LOCK"}, {"init", "LOCK"}, {"break", "--token", "5", "LOCK"},
+	{"history", "--layout", "epochs", "LOCK"}, {"run", "--layout", "epochs", "LOCK", "--", "true"}, {"status", "--layout", "marker", "LOCK"},
+	{"list", "STORE"}, {"list", "LOCK"}, {"gc", "STORE"}, {"shards", "LOCK"},
+	{"fence", "put", "--token", "5", "LOCK"}, {"fence", "claim", "--token", "5", "LOCK"}, {"fence", "delete", "--token", "5", "LOCK"}, {"fence", "get", "LOCK"},
+	{"cost", "--measure", "--for", "1s", "--ttl", "1s", "STORE"},
+}
+
+// What goes wrong with a store is said in one form by all commands: the cause comes first,
+// then where it was; each fact once, readably; and what the request is called with -v only.
+// It used to be the lock's URL three times, percent-encoded, and what the SDK calls its
+// layers, before the cause.
+func TestMessages(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("LEASEHOLD_LAYOUT", "")
+	for _, m := range mishaps {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Amz-Request-Id", "REQUEST-1")
+			w.WriteHeader(m.status)
+			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>These are the words of the server.</Message><RequestId>REQUEST-1</RequestId></Error>", m.code)
+		}))
+		t.Cleanup(server.Close)
+		if m.status == 0 {
+			server.Close()
+		}
+		address := strings.TrimPrefix(server.URL, "http://")
+		for _, args := range storeCommands {
+			if m.status == 0 && args[0] == "fence" && args[1] != "get" {
+				continue // a write is tried for half a minute
+			}
+			t.Run(m.name+"/"+strings.Join(args, " "), func(t *testing.T) {
+				args = at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
+				code, said := execute(t, args)
+				if code != m.exit {
+					t.Errorf("exit code %d, want %d: %s", code, m.exit, said)
+				}
+				if !strings.HasPrefix(said, m.begins) {
+					t.Errorf("it is said %q, want the cause first: %q", said, m.begins)
+				}
+				saysOnce(t, said, address, "s3://", "odd näme", m.code, "words of the server")
+				if regexp.MustCompile(`%[0-9A-F]{2}|RequestID|HostID|operation error|REQUEST-1`).MatchString(said) {
+					t.Errorf("what only machines need is in %q", said)
+				}
+				if m.status == 0 || args[0] == "cost" {
+					return
+				}
+				if _, said = execute(t, append([]string{"-v"}, args...)); !strings.Contains(said, "request ID REQUEST-1") {
+					t.Errorf("with -v it is said %q, without the ID of the request", said)
+				}
+			})
+		}
+	}
+}
+
+// at fills in where a command is to look.
+func at(args []string, lock, store string) []string {
+	args = append([]string(nil), args...)
+	for i, arg := range args {
+		args[i] = strings.NewReplacer("LOCK", lock, "STORE", store).Replace(arg)
+	}
+	return args
+}
+
+// execute runs the program in this process, and gives its last line without what all begin with.
+func execute(t *testing.T, args []string) (code int, said string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = exec(t.Context(), args, &stdout, &stderr)
+	lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
+	said, ours := strings.CutPrefix(lines[len(lines)-1], "leasehold: ")
+	if !ours {
+		t.Errorf("leasehold %q says %q", args, stderr.String())
+	}
+	return code, said
+}
+
+// saysOnce checks that a message has none of the facts twice, and no part of it.
+func saysOnce(t *testing.T, said string, facts ...string) {
+	t.Helper()
+	for _, part := range regexp.MustCompile(`: |; | \(|, `).Split(said, -1) {
+		if len(part) >= shortest {
+			facts = append(facts, part)
+		}
+	}
+	for _, fact := range facts {
+		if fact != "" && strings.Count(said, fact) > 1 {
+			t.Errorf("%q is said more than once in %q", fact, said)
+		}
+	}
+}
+
+// The same of what is wrong with an object or with what was written on the command line.
+func TestMessagesOfMistakes(t *testing.T) {
+	t.Setenv("LEASEHOLD_LAYOUT", "")
+	t.Setenv("LEASEHOLD_SWEEP", "")
+	dir := filepath.ToSlash(t.TempDir())
+	if err := os.WriteFile(filepath.Join(dir, "garbage"), []byte("not a lock"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LEASEHOLD_STORE", "file://"+dir)
+	p, err := (&app{}).locate(t.Context(), "held", leasehold.LayoutObject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Holder: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lease.Release(t.Context()) }()
+	for _, tt := range []struct {
+		args string
+		code int
+		want string // a pattern for all of it
+	}{
+		{"run --wait 0 held -- true", exitHeld, `held is held by other \(token [0-9]+\)`},
+		{"run garbage -- true", exitForeign, `the object file:\S+/garbage is not a lock record that this version understands: .*`},
+		{"status garbage", exitForeign, `the object file:\S+/garbage is not a lock record that this version understands: .*`},
+		{"init garbage", exitForeign, `the object file:\S+/garbage is not a lock record .*`},
+		{"elect garbage -- true", exitForeign, `the object file:\S+/garbage is not a lock record .*`},
+		{"break --token 5 none", exitAbsent, `object does not exist \(file:\S+/none\)|the lock file:\S+/none: object does not exist`},
+		{"run --existing none -- true", exitAbsent, `the lock file:\S+/none is to exist already, and does not; make it once with .leasehold init.`},
+		{"break --token 5 held", exitHeld, `the lock file:\S+/held: the token is another: it is [0-9]+, not 5`},
+		{"history --layout epochs none", exitAbsent, `there is no lock none`},
+		{"run a/../b -- true", exitUsage, `invalid argument: the key has a segment "\." or "\.\." \(lock "a/\.\./b"\)`},
+		{"status l/", exitUsage, `invalid argument: the key begins or ends with a slash, or has two in a row \(lock "l/"\)`},
+		{"list s3:/b", exitUsage, `s3:/b is not a URL: did you mean s3://b\?`},
+		{"status ftp://x/y", exitUsage, `bad store URL: unknown scheme ftp://; this version knows .*`},
+		{"run --ttl 1ms l -- true", exitUsage, `--ttl 1ms is not between 1s and 24h0m0s`},
+		{"run --ttl soon l -- true", exitUsage, `--ttl "soon": .*`},
+		{"run --layout epoch l -- true", exitUsage, `--layout "epoch": there is no such layout: did you mean epochs\? there are object, .*`},
+		{"run --tll 5s l -- true", exitUsage, `unknown flag --tll: did you mean --ttl\? see leasehold run --help`},
+		{"run --nonsense l -- true", exitUsage, `unknown flag --nonsense: see leasehold run --help`},
+		{"run -x l -- true", exitUsage, `unknown flag -x in -x: see leasehold run --help`},
+		{"run --ttl", exitUsage, `--ttl needs a value: see leasehold run --help`},
+		{"stauts l", exitUsage, `there is no command "stauts": did you mean status\? see leasehold --help`},
+		{"nonsense l", exitUsage, `there is no command "nonsense": see leasehold --help`},
+		{"fence gte l", exitUsage, `there is no command "gte": did you mean get\? see leasehold fence --help`},
+		{"fence", exitUsage, `no command given: see leasehold fence --help`},
+		{"status", exitUsage, `1 argument is needed, and there are 0: see leasehold status --help`},
+		{"status a b", exitUsage, `1 argument is needed, and there are 2: see leasehold status --help`},
+		{"list a b", exitUsage, `1 argument is allowed, and there are 2: see leasehold list --help`},
+		{"version x", exitUsage, `no argument is allowed, and there is 1: see leasehold version --help`},
+		{"fence claim --token 5", exitUsage, `an argument is needed, and there is none: see leasehold fence claim --help`},
+		{"run --output xml l -- true", exitUsage, `--output "xml" is neither text nor json`},
+		{"run -o xml l -- true", exitUsage, `--output "xml" is neither text nor json`},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			code, said := execute(t, strings.Fields(tt.args))
+			if code != tt.code || !regexp.MustCompile("^("+tt.want+")$").MatchString(said) {
+				t.Errorf("exit code %d and %q, want %d and %s", code, said, tt.code, tt.want)
+			}
+			saysOnce(t, said, "file://", "object does not exist")
+		})
+	}
+}
+
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a": "a", "": "", "store unavailable: 503 SlowDown": "store unavailable: 503 SlowDown",
+		"bucket does not exist: 404 NoSuchBucket: The specified bucket does not exist; make it": "bucket does not exist: 404 NoSuchBucket; make it",
+		"access denied: Access Denied":                                            "access denied: Access Denied", // too short to be sure
+		"it did not answer: context deadline exceeded: context deadline exceeded": "it did not answer: context deadline exceeded",
+		"store unavailable: store unavailable: why":                               "store unavailable: why",
+	} {
+		if got := once(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

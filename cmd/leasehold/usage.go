@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// seeHelp is how a message of bad usage ends.
+func seeHelp(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
+
+// meant is how a message goes on where a word is near one of those that there are.
+func meant(written string, words []string) string {
+	if word := nearest(written, words, 2); word != "" {
+		return "did you mean " + word + "? "
+	}
+	return ""
+}
+
+// badFlag says what is wrong with a flag.
+func badFlag(cmd *cobra.Command, err error) error {
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
+	var (
+		unknown *pflag.NotExistError
+		value   *pflag.InvalidValueError
+		missing *pflag.ValueRequiredError
+	)
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return usage("unknown flag -%s in -%s: %s", unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames(), seeHelp(cmd))
+	case errors.As(err, &unknown):
+		name := "--" + unknown.GetSpecifiedName()
+		return usage("unknown flag %s: %s%s", name, meant(name, flags), seeHelp(cmd))
+	case errors.As(err, &value):
+		return usage("--%s %q: %w", value.GetFlag().Name, value.GetValue(), value.Unwrap())
+	case errors.As(err, &missing):
+		return usage("--%s needs a value: %s", missing.GetFlag().Name, seeHelp(cmd))
+	}
+	return usage("%w: %s", err, seeHelp(cmd))
+}
+
+// subcommand refuses what is none of a command's subcommands.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usage("no command given: %s", seeHelp(cmd))
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, append(c.Aliases, c.Name())...)
+		}
+	}
+	return usage("there is no command %q: %s%s", args[0], meant(args[0], names), seeHelp(cmd))
+}
+
+// The numbers of arguments that commands take.
+
+func exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return usage("%s needed, and there %s: %s", arguments(n), are(len(args)), seeHelp(cmd))
+	}
+}
+
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= n {
+			return nil
+		}
+		return usage("%s allowed, and there %s: %s", arguments(n), are(len(args)), seeHelp(cmd))
+	}
+}
+
+func some(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return nil
+	}
+	return usage("an argument is needed, and there is none: %s", seeHelp(cmd))
+}
+
+func arguments(n int) string {
+	switch n {
+	case 0:
+		return "no argument is"
+	case 1:
+		return "1 argument is"
+	}
+	return fmt.Sprintf("%d arguments are", n)
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is 1"
+	}
+	return fmt.Sprintf("are %d", n)
+}
