@@ -21,6 +21,7 @@ const (
 // races are what came of many.
 type races struct {
 	run, wrong, unclear atomic.Int64
+	skipped             atomic.Int64 // of those that were run: they were not to be had
 
 	mu     sync.Mutex
 	detail string // of the first that went wrong
@@ -58,12 +59,14 @@ func (s *survey) inLanes(count int, race func(r *races, lane int, n int64)) (Res
 }
 
 func (r *races) result() (Result, string, error) {
-	run, wrong, unclear := r.run.Load(), r.wrong.Load(), r.unclear.Load()
+	run, wrong, unclear := r.run.Load()-r.skipped.Load(), r.wrong.Load(), r.unclear.Load()
 	switch {
 	case wrong > 0:
 		return Bad, fmt.Sprintf("%d of %d races went wrong: %s", wrong, run, r.detail), nil
 	case r.err != nil:
 		return Unknown, "", r.err
+	case run < r.skipped.Load():
+		return Unknown, fmt.Sprintf("only %d races could be run, of %d: the store gave no clear answers", run, run+r.skipped.Load()), nil
 	case unclear > max(run/10, min(2, run/2)):
 		return Unknown, fmt.Sprintf("the store gave no clear answer in %d of %d races", unclear, run), nil
 	case unclear > 0:
@@ -260,7 +263,7 @@ func (s *survey) fill(r *races, t *slot, key string) bool {
 	switch {
 	case transient(err):
 		t.given++
-		r.unclear.Add(1)
+		r.skipped.Add(1)
 	case err != nil && contradicts(err):
 		r.fail("an object could neither be read nor created: " + err.Error())
 	case err != nil:
@@ -320,7 +323,7 @@ func (s *survey) racingAgain(count int) (Result, string, error) {
 		}
 		t.version = ""
 		if !s.settled(key) { // what has no answer may undo what comes now
-			r.unclear.Add(1)
+			r.skipped.Add(1)
 			t.given++
 			return
 		}

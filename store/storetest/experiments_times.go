@@ -9,8 +9,9 @@ import (
 
 // spells are objects of a known age.
 type spells struct {
-	sent time.Time // when the first was, and when it had surely landed
-	made time.Time
+	sent   time.Time // when the first was, and when it had surely landed
+	made   time.Time
+	failed error // why there is none
 }
 
 // ages is how often the age of each of two objects is looked at.
@@ -19,12 +20,15 @@ const ages = 5
 // begin writes the object that will be the oldest.
 func (p *spells) begin(s *survey) error {
 	p.sent = time.Now()
-	_, err := s.write(s.a, "age", s.body(), store.IfAbsent())
+	_, p.failed = s.write(s.a, "age", s.body(), store.IfAbsent())
 	p.made = time.Now()
-	return err
+	return p.failed
 }
 
 func (s *survey) times() (Result, string, error) {
+	if s.spells.failed != nil {
+		return Unknown, "", s.spells.failed
+	}
 	o, err := s.read(s.b, "age", "")
 	switch {
 	case err != nil:
