@@ -18,9 +18,6 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// passedOn are the signals that end a command when its user means to.
-var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
-
 // Main takes over if this process was started as a guardian or as a watcher, and
 // then does not return. Every program that calls [Start] must call Main first of
 // all, or import package early.
@@ -106,13 +103,15 @@ func (g *guard) run() {
 	g.Cgroup.remove()
 }
 
-// deafen keeps this process from being ended by what is meant for the command.
-// It catches and does not ignore: what is ignored here would be ignored by the
-// command. What already was ignored (nohup) is the command's to inherit.
+// deafen keeps this process from being ended or stopped by what is meant for the
+// command, or for anybody: by all but SIGKILL, SIGSTOP and what C libraries keep
+// for themselves. It catches and does not
+// ignore: what is ignored here would be ignored by the command. What already was
+// ignored (nohup) is the command's to inherit.
 func deafen() {
 	unheard := make(chan os.Signal, 1)
-	for _, sig := range passedOn {
-		if !signal.Ignored(sig) {
+	for sig := syscall.Signal(1); sig < signals; sig++ {
+		if sig != syscall.SIGCHLD && !signal.Ignored(sig) {
 			signal.Notify(unheard, sig)
 		}
 	}

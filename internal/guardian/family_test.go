@@ -130,6 +130,7 @@ type family struct {
 	parent *exec.Cmd
 	orders *os.File
 	events *json.Decoder
+	told   *os.File // what events reads
 	first  event
 }
 
@@ -178,7 +179,7 @@ func (f *family) launch() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.orders, f.events = orders, json.NewDecoder(events)
+	f.orders, f.events, f.told = orders, json.NewDecoder(events), events
 	if f.parent.ExtraFiles == nil {
 		f.parent.ExtraFiles = make([]*os.File, 2)
 	}
@@ -208,6 +209,7 @@ func (f *family) launch() {
 func (f *family) event() event {
 	f.t.Helper()
 	var e event
+	_ = f.told.SetReadDeadline(time.Now().Add(40 * time.Second))
 	if err := f.events.Decode(&e); err != nil {
 		f.t.Fatalf("no event from the parent: %v", err)
 	}

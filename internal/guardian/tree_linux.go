@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const signals = 65 // one more than there are
+
 // entitle gives the process its name in ps, top and pkill, which would show the
 // "exe" of /proc/self/exe.
 func entitle(title string) { _ = os.WriteFile("/proc/self/comm", []byte(title), 0) } // cut to 15 bytes

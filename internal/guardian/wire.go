@@ -197,7 +197,16 @@ func await(nap time.Duration, fds ...int) {
 	_, _ = unix.Poll(polled, ms)
 }
 
-// complain says what somebody at the machine has to know.
+// complain says what somebody at the machine has to know. What is to be done
+// matters more: so it does not wait for a reader of stderr that reads no more.
 func complain(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "leasehold: "+format+"\n", args...)
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		fmt.Fprintf(os.Stderr, "leasehold: "+format+"\n", args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(100 * time.Millisecond):
+	}
 }
