@@ -556,10 +556,11 @@ func (d *driver) troubled(err error) {
 		d.fails(err)
 		return
 	}
-	d.opts.Logger.Warn("the store fails, and is tried again", "lock", d.at.String(), "error", err)
 	if d.opts.OnTrouble != nil {
 		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
+		return
 	}
+	d.opts.Logger.Warn("the store fails, and is tried again", "lock", d.at.String(), "error", err)
 }
 
 func (d *driver) renewed() {

@@ -94,7 +94,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
 		Existing: c.opts.Existing, Layout: c.opts.Layout, Sweep: c.opts.Sweep, Proof: c.opts.Proof, FastStart: c.fastStart,
 		Peers:   c.peering.peers(),
-		OnRenew: c.opts.OnRenew, Logger: c.talk.logger(),
+		OnRenew: c.opts.OnRenew, OnTrouble: c.opts.OnTrouble, Logger: c.talk.logger(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
 				c.waitsFor(i)

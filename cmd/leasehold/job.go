@@ -52,7 +52,10 @@ func (a *app) newJob() job {
 	renewed := make(chan struct{}, 1)
 	return job{
 		app: a, signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), renewed: renewed,
-		opts: leasehold.LockOptions{OnRenew: func(*leasehold.Lease) { poke(renewed) }},
+		opts: leasehold.LockOptions{
+			OnRenew:   func(*leasehold.Lease) { poke(renewed) },
+			OnTrouble: func(err error) { a.talk.warn("the store fails, and is tried again: %s", a.message(err)) },
+		},
 	}
 }
 

@@ -200,7 +200,8 @@ func TestOnce(t *testing.T) {
 	for text, want := range map[string]string{
 		"a": "a", "": "", "store unavailable: 503 SlowDown": "store unavailable: 503 SlowDown",
 		"bucket does not exist: 404 NoSuchBucket: The specified bucket does not exist; make it": "bucket does not exist: 404 NoSuchBucket; make it",
-		"access denied: Access Denied":                                            "access denied: Access Denied", // too short to be sure
+		"access denied: 403 AccessDenied: Access Denied":                                        "access denied: 403 AccessDenied",
+		"held: held": "held: held", // too short to be sure
 		"it did not answer: context deadline exceeded: context deadline exceeded": "it did not answer: context deadline exceeded",
 		"store unavailable: store unavailable: why":                               "store unavailable: why",
 	} {

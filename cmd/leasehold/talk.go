@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -25,6 +26,7 @@ type talk struct {
 	json  bool
 	least slog.Level // what is less is not said
 	line  bool       // a line without an end is shown
+	last  time.Time  // when a line was last said
 }
 
 // begin takes over what the flags say.
@@ -67,6 +69,7 @@ func (t *talk) say(level slog.Level, message string) {
 	if level < t.least {
 		return
 	}
+	t.last = time.Now()
 	if t.line {
 		fmt.Fprint(t.w, "\r\x1b[K")
 		t.line = false
@@ -87,6 +90,13 @@ func levelName(level slog.Level) string {
 		level = slog.LevelInfo
 	}
 	return strings.ToLower(level.String())
+}
+
+// silence is how long nothing was said.
+func (t *talk) silence(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return now.Sub(t.last)
 }
 
 // interactive reports whether somebody watches.

@@ -23,8 +23,8 @@ type acquisition struct {
 
 // A waiting is what is known of a wait for a lock, for people.
 type waiting struct {
-	began, said time.Time // said: when the last line came
-	holder      leasehold.Info
+	began  time.Time
+	holder leasehold.Info
 }
 
 // line says whom the wait is for, and for how long it has lasted.
@@ -53,8 +53,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context, ...leaseh
 	defer j.talk.show("")
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	now := time.Now()
-	w := waiting{began: now, said: now}
+	w := waiting{began: time.Now()}
 	for {
 		select {
 		case a := <-done:
@@ -70,8 +69,9 @@ func (j *job) await(ctx context.Context, acquire func(context.Context, ...leaseh
 			w.holder = i
 			j.waitsNow(&w, first)
 		case <-second.C:
-			if now := time.Now(); j.minutely && now.Sub(w.said) >= minutely && !j.talk.interactive() {
-				w.said = now
+			// Trouble with the store is told once a minute too, by itself.
+			now := time.Now()
+			if silent := min(j.talk.silence(now), now.Sub(w.began)); j.minutely && silent > minutely+time.Second && !j.talk.interactive() {
 				j.talk.tell("%s", w.line(j.place.name, now))
 			}
 		}
@@ -85,7 +85,6 @@ func (j *job) await(ctx context.Context, acquire func(context.Context, ...leaseh
 func (j *job) waitsNow(w *waiting, first bool) {
 	text := fmt.Sprintf("waiting for %s, held by %s%s", j.place.name, printable(w.holder.Holder), withToken(w.holder.Token))
 	if first && !j.talk.interactive() {
-		w.said = time.Now()
 		j.talk.tell("%s", text)
 		return
 	}
