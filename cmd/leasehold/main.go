@@ -98,6 +98,9 @@ counts if both are given.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) {
+				return nil // a shell asks, to which nothing is said
+			}
 			if err := fromEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
@@ -118,6 +121,7 @@ counts if both are given.`,
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
 	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")
 	root.AddCommand(a.run(), a.elect(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version())
+	a.completions(root)
 	return root
 }
 

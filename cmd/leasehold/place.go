@@ -117,11 +117,16 @@ func urlOf(storeURL, key string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", storeurl.ErrURL, err)
 	}
+	return u.JoinPath(strings.Split(escaped(key), "/")...).String(), nil
+}
+
+// escaped is a key as a part of a URL.
+func escaped(key string) string {
 	var segments []string
 	for segment := range strings.SplitSeq(key, "/") {
 		segments = append(segments, url.PathEscape(segment))
 	}
-	return u.JoinPath(segments...).String(), nil
+	return strings.Join(segments, "/")
 }
 
 // home is the URL of the store of bare names. Where it is this machine's own, that is

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/internal/layout"
+)
+
+const (
+	// A shell that waits is worse than one that knows of no lock.
+	completionPatience = 2 * time.Second
+	mostCompletions    = 200
+)
+
+// completions has the shell complete what it can know: the locks of a store, and the
+// values of flags that have few. It is called when all commands and flags are there.
+func (a *app) completions(cmd *cobra.Command) {
+	var modes []string
+	for _, mode := range cost.Modes {
+		modes = append(modes, string(mode))
+	}
+	for flag, values := range map[string][]string{
+		"layout": layoutNames(), "output": {"text", "json"}, "wait": {"0", "forever"},
+		"mode": modes, "price": cost.ListPrices().Names(),
+	} {
+		if cmd.Flag(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it is there, or was seen at its parent
+		}
+	}
+	if strings.Contains(cmd.Use, "LOCK") || strings.Contains(cmd.Use, "PREFIX") {
+		cmd.ValidArgsFunction = a.completeLock
+	}
+	for _, c := range cmd.Commands() {
+		a.completions(c)
+	}
+}
+
+// completeLock gives the locks whose names or URLs begin with what was written. It says
+// nothing of what goes wrong, and gives what it has learned until then.
+func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // the command to run
+	}
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	before, storeURL, prefix, err := splitWritten(written)
+	if err != nil {
+		return nil, directive
+	}
+	p := place{storeURL: storeURL}
+	if err = p.open(ctx); err != nil {
+		return nil, directive
+	}
+	var names []string
+	for found, err := range layout.Find(ctx, p.store, prefix) {
+		if err != nil || len(names) == mostCompletions {
+			break
+		}
+		name := found.Key
+		if before != "" {
+			name = before + escaped(found.Key)
+		}
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, directive
+}
+
+var errNoStore = errors.New("this does not say yet in which store to look")
+
+// splitWritten says where the locks lie whose names begin with what was written: what comes
+// before each name, the store, and what the names begin with. After parameters there is
+// nothing to complete: the name stands before them.
+func splitWritten(written string) (before, storeURL, prefix string, err error) {
+	scheme, path, isURL := strings.Cut(written, "://")
+	if !isURL {
+		storeURL, _, err = homeURL()
+		return "", storeURL, written, err
+	}
+	// A key may hold slashes, except in a directory, of which it is the last part; a
+	// bucket ends at the first slash.
+	i := strings.Index(path, "/")
+	if scheme == "file" {
+		i = strings.LastIndex(path, "/")
+	}
+	if i < 0 || strings.ContainsAny(path, "?#") {
+		return "", "", "", errNoStore
+	}
+	before = scheme + "://" + path[:i+1]
+	if storeURL = strings.TrimSuffix(before, "/"); scheme == "file" && i == 0 {
+		storeURL = before
+	}
+	prefix, err = url.PathUnescape(path[i+1:])
+	return before, storeURL, prefix, err
+}
