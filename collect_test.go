@@ -2,6 +2,7 @@ package leasehold_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,9 +22,18 @@ func deletes(st *faultstore.Store) int { return st.Counts().Delete }
 
 // collecting acquires a lock with epochs until its holder collects the past, which takes a
 // second for each of about a hundred epochs.
-func collecting(t *testing.T, l leasehold.Layout, opts ...leasehold.AcquireOption) (*faultstore.Store, *leasehold.Lock, *leasehold.Lease) {
+func collecting(t *testing.T, l leasehold.Layout, session bool) (*faultstore.Store, *leasehold.Lock, *leasehold.Lease) {
 	t.Helper()
 	st := newStore()
+	var opts []leasehold.AcquireOption
+	if session {
+		s, err := leasehold.NewSession(t.Context(), st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts = append(opts, leasehold.WithSession(s))
+		t.Cleanup(func() { _ = s.Close(context.Background()) })
+	}
 	lock := newLock(t, st, &leasehold.LockOptions{Layout: l})
 	for range 150 {
 		release(t, acquire(t, lock))
@@ -62,23 +72,25 @@ func TestCollectionEndsWithTheLease(t *testing.T) {
 				}
 			},
 		} {
-			t.Run(string(l)+", "+end, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					st, lock, lease := collecting(t, l)
-					before := deletes(st)
-					time.Sleep(5 * time.Second)
-					if now := deletes(st); now <= before {
-						t.Fatalf("this shows nothing: %d deletes, then %d", before, now)
-					}
-					f(t, lock, lease)
-					before = deletes(st)
-					time.Sleep(2 * time.Minute)
-					if now := deletes(st); now != before {
-						t.Errorf("%d deletes, and two minutes later %d", before, now)
-					}
-					_ = lease.Release(t.Context())
+			for _, session := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, session %t", l, end, session), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						st, lock, lease := collecting(t, l, session)
+						before := deletes(st)
+						time.Sleep(5 * time.Second)
+						if now := deletes(st); now <= before {
+							t.Fatalf("this shows nothing: %d deletes, then %d", before, now)
+						}
+						f(t, lock, lease)
+						before = deletes(st)
+						time.Sleep(2 * time.Minute)
+						if now := deletes(st); now != before {
+							t.Errorf("%d deletes, and two minutes later %d", before, now)
+						}
+						_ = lease.Release(t.Context())
+					})
 				})
-			})
+			}
 		}
 	}
 }

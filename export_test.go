@@ -3,6 +3,13 @@ package leasehold
 // DefaultLayout is the layout of locks that name none.
 func DefaultLayout() Layout { return Layout(defaultLayout) }
 
+// Members is how many candidates have a part in a session.
+func Members(s *Session) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.members)
+}
+
 // SetDefaultLayout changes it, and returns what changes it back.
 func SetDefaultLayout(l Layout) (undo func()) {
 	before := defaultLayout

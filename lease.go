@@ -92,10 +92,13 @@ func (l *Lease) Err() error {
 	if cause := context.Cause(l.ctx); cause != nil {
 		return cause
 	}
-	if !l.Valid() {
-		return fmt.Errorf("%w: %w", ErrLost, protocol.ErrExpired)
+	if l.Valid() {
+		return nil
 	}
-	return nil
+	if l.session != nil && l.session.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrLost, l.session.Err())
+	}
+	return fmt.Errorf("%w: %w", ErrLost, protocol.ErrExpired)
 }
 
 // end ends the lease's validity first and then its context. The driver calls it.

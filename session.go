@@ -415,9 +415,7 @@ func (d *driver) judge(ctx context.Context, cancel context.CancelFunc, r protoco
 	default:
 		d.stepLocked(protocol.Outlived{Session: r.Session})
 		d.stepLocked(d.wanted(false))
-		return
 	}
-	d.stepLocked(protocol.Tick{}) // the acquisition is over, and perhaps all under its session
 }
 
 // breakSession ends a session by hand.

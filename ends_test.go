@@ -1,0 +1,186 @@
+package leasehold_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A gate is a store that is told of each write before it is sent.
+type gate struct {
+	store.Store
+	put func(key string, body []byte)
+}
+
+func (g *gate) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	g.put(key, body)
+	return g.Store.Put(ctx, key, body, only)
+}
+
+// A lease has ended before its release is sent (rule A10). Whoever reads the clock lets the
+// others go first, so that the write is sent at the first moment at which it can be; and a peer
+// has asked, so the clock is read once more after the write was begun.
+func TestReleaseEndsTheLeaseFirst(t *testing.T) {
+	needs(t, here().Tokens(), "a marker is deleted")
+	var lease atomic.Pointer[leasehold.Lease]
+	st := &gate{Store: memstore.New(), put: func(_ string, body []byte) {
+		if l := lease.Load(); l != nil && bytes.Contains(body, []byte(`"state":"free"`)) && l.Context().Err() == nil {
+			t.Error("a release was sent while the lease went on")
+		}
+	}}
+	e, err := leasehold.NewElection(st, "leaders/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	defer clock.Set(func() time.Duration {
+		for range 50 {
+			runtime.Gosched()
+		}
+		return time.Since(start) + time.Hour
+	})()
+	for range 20 {
+		l, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, err := e.Attend(t.Context(), leasehold.Question{Lock: l.Key()}); err != nil || !said.Leading {
+			t.Fatalf("%+v, %v", said, err)
+		}
+		lease.Store(l)
+		release(t, l)
+		lease.Store(nil)
+	}
+}
+
+// The session runs out while the claim is under way, and no timer has run since: the lease is
+// over before anybody can be handed it.
+func TestLeaseOfASessionThatRanOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, try := range []bool{false, true} {
+			slept.Store(0)
+			inner := memstore.New()
+			p := startProcess(t, inner, "a")
+			st := &told{Store: p.st, after: func() { slept.Store(int64(protocol.Validity(leasehold.DefaultTTL))) }}
+			lock := newLock(t, st, nil)
+			f := lock.Acquire
+			if try {
+				f = lock.TryAcquire
+			}
+			lease, err := f(t.Context(), leasehold.WithSession(p.session))
+			if lease != nil || !errors.Is(err, leasehold.ErrSessionOver) {
+				t.Errorf("under a session that has run out: %v, %v", lease, err)
+			}
+			st.after = nil
+			p.end()
+		}
+	})
+}
+
+// The candidate's own session ends while it finds out about that of the holder: it claims
+// nothing for a session that is over, since nobody would free that.
+func TestOwnSessionEndsWhileTheHoldersIsJudged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		a.acquire("shards/1")
+		a.close()
+		isA := func(c faultstore.Call) bool { return c.Key == a.session.Key() }
+		b.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "get", When: isA, Delay: time.Second})
+		time.AfterFunc(500*time.Millisecond, func() { _ = b.session.Close(context.Background()) })
+		b.st.Reset()
+		lease, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session))
+		if lease != nil || !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("%v, %v", lease, err)
+		}
+		for _, e := range b.st.Log() {
+			if e.Op == "put" && strings.HasPrefix(e.Key, "shards/") {
+				t.Errorf("sent for a session that is over: %v", e)
+			}
+		}
+		_ = b.session.Close(t.Context())
+	})
+}
+
+// A lock that was only tried has no part in the session any more: one that kept its place would
+// take room as long as the session lasts.
+func TestTriedLocksLeaveTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		a.acquire("shards/1")
+		for range 3 {
+			if _, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrHeld) {
+				t.Error(err)
+			}
+			if n := leasehold.Members(b.session); n != 0 {
+				t.Errorf("%d candidates have a part in a session under which nothing is", n)
+			}
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// A lock is released while a heartbeat is under way, which does not tell of that: the next one
+// comes soon after it, and not when it would have come.
+func TestReleaseDuringAHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		a.acquire("shards/1")
+		lease := a.acquire("shards/2")
+		isA := func(c faultstore.Call) bool { return c.Key == a.session.Key() }
+		a.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", When: isA, Delay: time.Second})
+		time.Sleep(protocol.Renewal(leasehold.DefaultTTL) + 500*time.Millisecond) // one is under way
+		release(t, lease)
+		time.Sleep(2500 * time.Millisecond)
+		obj, err := inner.Get(t.Context(), a.session.Key(), "")
+		if err != nil || !bytes.Contains(obj.Body, []byte(`"freed":{"count":1`)) {
+			t.Errorf("three seconds after the release no heartbeat tells of it: %s, %v", obj.Body, err)
+		}
+		a.end()
+	})
+}
+
+// An election under a session goes on to notice what happens, though its lease needs nothing:
+// who leads, and who does not any more.
+func TestElectionKeepsItsEyesOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		e, err := leasehold.NewElection(a.st, "leader", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			lease, err := e.Campaign(t.Context(), leasehold.WithSession(a.session))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if leader, ok := e.Leader(); !ok || leader.Token != lease.Token() || !e.IsLeader() {
+				t.Errorf("with the token %v it leads: %v, and the leader is %+v", lease.Token(), e.IsLeader(), leader)
+			}
+			if err := e.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if leader, ok := e.Leader(); ok || e.IsLeader() {
+				t.Errorf("it has resigned, and the leader is %+v", leader)
+			}
+		}
+		a.end()
+	})
+}
