@@ -1,68 +1,59 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // general makes mutations of all the code of a package, without knowing what it is for: a
-// condition is turned round, its bound is let in or out, a sum becomes a difference, a
-// number is one more, true is false, a statement, an assignment or a field is left out,
-// and a function does nothing. The package's own tests are to notice each, or else one of
-// those that are named.
-func general(dir, pkg string, others []string) ([]mutation, error) {
-	files, err := filepath.Glob(filepath.Join(dir, pkg, "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	tests := []test{{pkg: pkg}}
-	for _, other := range others {
-		tests = append(tests, test{pkg: other})
-	}
-	var all []mutation
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		g := generator{file: filepath.Join(pkg, filepath.Base(path)), src: string(src), fset: token.NewFileSet(), tests: tests, seen: map[string]int{}}
-		if err := g.generate(); err != nil {
-			return nil, err
-		}
+// condition never holds, or is turned round, or loses a half; a bound is let in or out, a
+// sum becomes a difference, a number is one more, true is false; a statement, an
+// assignment or a field is left out; and a function does nothing.
+func general(s *sources) ([]*mutation, error) {
+	var all []*mutation
+	for _, f := range s.files {
+		g := generator{file: f, fset: s.fset, seen: map[string]int{}}
+		g.generate()
 		all = append(all, g.all...)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has no code to mutate", pkg)
+		return nil, fmt.Errorf("%s has no code to mutate", s.pkg)
+	}
+	for i, m := range all {
+		m.change.id = i + 1
 	}
 	return all, nil
 }
 
-// A generator makes the mutations of one file.
-type generator struct {
-	file  string
-	src   string
-	fset  *token.FileSet
-	tests []test
-	seen  map[string]int // titles
-	where string         // the function
-	all   []mutation
+// A change is what a general mutation does to its file.
+type change struct {
+	id       int
+	file     *source
+	from, to int // what is replaced
+	by       string
+	path     []ast.Node // what encloses it, the innermost first
+	choices  []*site    // how it can be made by a mutant, the innermost first
 }
 
-func (g *generator) generate() error {
-	tree, err := parser.ParseFile(g.fset, g.file, g.src, parser.SkipObjectResolution)
-	if err != nil {
-		return err
-	}
-	for _, decl := range tree.Decls {
+// mutated is the text of the file.
+func (c *change) mutated() string { return c.file.text[:c.from] + c.by + c.file.text[c.to:] }
+
+// A generator makes the mutations of one file.
+type generator struct {
+	file  *source
+	fset  *token.FileSet
+	seen  map[string]int // titles
+	where string         // the function
+	stack []ast.Node
+	all   []*mutation
+}
+
+func (g *generator) generate() {
+	for _, decl := range g.file.tree.Decls {
 		g.where = "the package"
 		if f, ok := decl.(*ast.FuncDecl); ok {
 			g.where = f.Name.Name
@@ -70,15 +61,21 @@ func (g *generator) generate() error {
 				g.where = strings.TrimPrefix(g.text(f.Recv.List[0].Type), "*") + "." + f.Name.Name
 			}
 			if f.Type.Results == nil && f.Body != nil && len(f.Body.List) > 0 {
+				g.stack = []ast.Node{f.Body}
 				g.mutate(f.Body.Lbrace+1, f.Body.Lbrace+1, " return;", "all of it → nothing")
 			}
 		}
+		g.stack = nil
 		ast.Inspect(decl, func(n ast.Node) bool {
+			if n == nil {
+				g.stack = g.stack[:len(g.stack)-1]
+				return true
+			}
+			g.stack = append(g.stack, n)
 			g.node(n)
 			return true
 		})
 	}
-	return nil
 }
 
 // operators are what takes the place of an operator.
@@ -97,18 +94,24 @@ func (g *generator) node(n ast.Node) {
 		}
 		if n.Op == token.LAND || n.Op == token.LOR {
 			g.negate(n.X, n.Y)
+			g.replace(n, g.text(n.X))
+			g.replace(n, g.text(n.Y))
 		}
 	case *ast.IfStmt:
 		g.negate(n.Cond)
+		g.never(n.Cond)
 	case *ast.SwitchStmt:
 		for _, clause := range n.Body.List {
 			if c, ok := clause.(*ast.CaseClause); ok && n.Tag == nil {
 				g.negate(c.List...)
+				g.never(c.List...)
 			}
 		}
 	case *ast.BlockStmt:
 		g.drop(n.List)
 	case *ast.CaseClause:
+		g.drop(n.Body)
+	case *ast.CommClause:
 		g.drop(n.Body)
 	case *ast.AssignStmt:
 		g.assignment(n)
@@ -146,7 +149,16 @@ func (g *generator) negate(conditions ...ast.Expr) {
 	}
 }
 
-// drop leaves out each statement that declares nothing and decides nothing.
+// never has conditions fail.
+func (g *generator) never(conditions ...ast.Expr) {
+	for _, c := range conditions {
+		if text := g.text(c); text != "true" && text != "false" {
+			g.replace(c, "false")
+		}
+	}
+}
+
+// drop leaves out each statement that declares nothing and returns no value.
 func (g *generator) drop(statements []ast.Stmt) {
 	for _, s := range statements {
 		switch s := s.(type) {
@@ -154,7 +166,15 @@ func (g *generator) drop(statements []ast.Stmt) {
 			if s.Tok != token.DEFINE {
 				g.replace(s, "")
 			}
-		case *ast.ExprStmt, *ast.IncDecStmt:
+		case *ast.ReturnStmt:
+			if len(s.Results) == 0 {
+				g.replace(s, "")
+			}
+		case *ast.BranchStmt:
+			if s.Tok == token.BREAK || s.Tok == token.CONTINUE {
+				g.replace(s, "")
+			}
+		case *ast.ExprStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.DeferStmt, *ast.GoStmt:
 			g.replace(s, "")
 		}
 	}
@@ -176,28 +196,44 @@ func (g *generator) assignment(s *ast.AssignStmt) {
 	}
 }
 
-func (g *generator) text(n ast.Node) string { return g.src[g.offset(n.Pos()):g.offset(n.End())] }
+func (g *generator) text(n ast.Node) string { return g.file.text[g.offset(n.Pos()):g.offset(n.End())] }
 
 func (g *generator) offset(p token.Pos) int { return g.fset.Position(p).Offset }
 
 func (g *generator) replace(n ast.Node, by string) { g.change(n.Pos(), n.End(), by) }
 
 func (g *generator) change(from, to token.Pos, by string) {
-	g.mutate(from, to, by, brief(g.src[g.offset(from):g.offset(to)])+" → "+brief(by))
+	g.mutate(from, to, by, brief(g.file.text[g.offset(from):g.offset(to)])+" → "+brief(by))
 }
 
 // mutate makes one mutation. Its title stays the same when lines are added elsewhere.
 func (g *generator) mutate(from, to token.Pos, by, what string) {
-	i, j := g.offset(from), g.offset(to)
 	title := g.where + ": " + what
 	if g.seen[title]++; g.seen[title] > 1 {
 		title += fmt.Sprintf(" (%d)", g.seen[title])
 	}
-	at := fmt.Sprintf("%s:%d", g.file, g.fset.Position(from).Line)
-	g.all = append(g.all, mutation{
-		rule: filepath.Base(g.file), title: title, at: at, tests: g.tests, general: true,
-		edits: []edit{{file: g.file, at: at, old: strings.Split(g.src, "\n"), new: strings.Split(g.src[:i]+by+g.src[j:], "\n")}},
+	m := &mutation{
+		rule: filepath.Base(g.file.name), title: title,
+		at:     fmt.Sprintf("%s:%d", g.file.name, g.fset.Position(from).Line),
+		change: &change{file: g.file, from: g.offset(from), to: g.offset(to), by: by},
+	}
+	// A statement or condition is looked at from what holds it: what encloses the change
+	// may not be on the stack yet.
+	m.change.path = g.enclosing(from, to)
+	g.all = append(g.all, m)
+}
+
+// enclosing is the nodes that hold all from here to there, the innermost first.
+func (g *generator) enclosing(from, to token.Pos) (path []ast.Node) {
+	ast.Inspect(g.stack[0], func(n ast.Node) bool {
+		if n == nil || n.Pos() > from || n.End() < to {
+			return false
+		}
+		path = append(path, n)
+		return true
 	})
+	slices.Reverse(path)
+	return path
 }
 
 // brief is a text on one line.
@@ -210,46 +246,4 @@ func brief(text string) string {
 		return string(words[:89]) + "…"
 	}
 	return string(words)
-}
-
-// explained is the name of the list of survivors that are no findings, beside the lists
-// of mutations.
-const explained = "explained.txt"
-
-// explain gives the mutations their reasons to survive, from a list such as
-//
-//	step.go Candidate.seek: now.Clock >= c.until → now.Clock > c.until
-//		In the very nanosecond it makes no difference: the next step is due at once.
-//
-// The lines at the margin are mutations, and the indented ones after them the reason for
-// all of these. Empty lines and those that begin with "#" say nothing.
-func explain(mutations []mutation, text string) error {
-	index := map[string]*mutation{}
-	for i := range mutations {
-		index[mutations[i].String()] = &mutations[i]
-	}
-	var stale []error
-	var group, all []*mutation
-	for i, line := range strings.Split(text, "\n") {
-		switch m := index[line]; {
-		case line == "" || line[0] == '#':
-		case line[0] == '\t':
-			for _, m := range group {
-				m.why += line[1:] + " "
-			}
-		case m == nil:
-			stale = append(stale, fmt.Errorf("%s:%d: there is no mutation %q", explained, i+1, line))
-		default:
-			if len(group) > 0 && group[0].why != "" {
-				group = nil
-			}
-			group, all = append(group, m), append(all, m)
-		}
-	}
-	for _, m := range all {
-		if m.why == "" {
-			stale = append(stale, fmt.Errorf("%s: no reason is given for %q", explained, m))
-		}
-	}
-	return errors.Join(stale...)
 }

@@ -13,13 +13,13 @@ import (
 type mutation struct {
 	rule, title string
 	edits       []edit
-	tests       []test // each of them must fail; of a general one, any
-	at          string // where it is listed: protocol.txt:12
-	general     bool
-	why         string // it is explained that no test fails
+	tests       []test  // each of them must fail; of a general one, any
+	at          string  // where it is listed: protocol.txt:12
+	change      *change // of one that general makes
+	why         string  // it is explained that no test fails
 }
 
-func (m mutation) String() string { return m.rule + " " + m.title }
+func (m *mutation) String() string { return m.rule + " " + m.title }
 
 // An edit replaces lines of a file.
 type edit struct {
@@ -57,8 +57,8 @@ func (t test) String() string {
 // several of "test", each a package and maybe a regexp for go test -run: the narrower, the
 // better, since a test that fails for another reason hides a survivor. Empty lines and
 // those that begin with "#" say nothing. The name is for errors.
-func parse(name, text string) ([]mutation, error) {
-	var all []mutation
+func parse(name, text string) ([]*mutation, error) {
+	var all []*mutation
 	for i, line := range strings.Split(text, "\n") {
 		at := fmt.Sprintf("%s:%d", name, i+1)
 		if line == "" || line[0] == '#' {
@@ -66,7 +66,7 @@ func parse(name, text string) ([]mutation, error) {
 		}
 		if word, rest, _ := strings.Cut(line, " "); word == "rule" {
 			rule, title, _ := strings.Cut(rest, " ")
-			all = append(all, mutation{rule: rule, title: title, at: at})
+			all = append(all, &mutation{rule: rule, title: title, at: at})
 			continue
 		}
 		if len(all) == 0 {
@@ -117,7 +117,7 @@ func (m *mutation) line(line, at string) error {
 	return nil
 }
 
-func (m mutation) check() error {
+func (m *mutation) check() error {
 	switch {
 	case m.title == "":
 		return fmt.Errorf("the mutation of rule %q does not say what is removed", m.rule)
@@ -138,7 +138,7 @@ func (m mutation) check() error {
 }
 
 // apply returns the text of each file of the module in dir that the mutation changes.
-func (m mutation) apply(dir string) (map[string]string, error) {
+func (m *mutation) apply(dir string) (map[string]string, error) {
 	mutated := map[string]string{}
 	for _, e := range m.edits {
 		text, again := mutated[e.file]

@@ -16,10 +16,13 @@
 // its file exactly once is stale, and one that does not compile or ends the tests
 // outside of any test proves nothing: both are errors, like a mutation that survived.
 //
-// With -general the mutations are made from the code of a package; see general. The tests
-// are its own and then those of the other packages, of which one must fail. Those that do
-// not compile do not count. What survives must stand in internal/mutate/explained.txt with
-// the reason why it makes no difference; see explain. It takes a second and a half each.
+// With -general the mutations are made from the code of a package; see general. All of
+// them are compiled at once; see schema. A test is run for a mutation if it comes by it:
+// first those of the package, then those of the other packages, the quickest first, until
+// one fails or takes ten times as long as usual. Mutations that do not compile do not
+// count. What survives must stand in internal/mutate/explained, in the file of the
+// package, with the reason why it makes no difference; see explain. With -share 3/20 a
+// twentieth of them is tried, the third, which stays the same while the code does.
 package main
 
 import (
@@ -27,6 +30,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"os/signal"
@@ -54,55 +58,83 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		verbose = flags.Bool("v", false, "show what the tests said")
 		jobs    = flags.Int("j", 2, "try `n` mutations at a time")
 		pkg     = flags.String("general", "", "mutate all the code of this `package`")
-		timeout = flags.Duration("timeout", time.Minute, "how long a test binary may run")
+		part    = flags.String("share", "1/1", "try only this share, `k/n`")
+		timeout = flags.Duration("timeout", time.Minute, "how long a test binary may run whose usual time is not known")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
 		return 2
 	}
-	match, err := regexp.Compile(*only)
-	var mutations []mutation
-	switch {
-	case err != nil:
-		err = fmt.Errorf("-run: %w", err)
-	case *pkg == "":
-		mutations, err = load(dir, flags.Args())
-	default:
-		mutations, err = loadGeneral(dir, *pkg, flags.Args())
+	t := &trial{dir: dir, timeout: *timeout, jobs: make(chan struct{}, max(*jobs, 1))}
+	wrong := func(code int, err error) int {
+		fmt.Fprintf(stderr, "mutate: %v\n", err)
+		return code
 	}
-	mutations = slices.DeleteFunc(mutations, func(m mutation) bool { return !match.MatchString(m.String()) })
-	if err == nil && len(mutations) == 0 {
-		err = errors.New("no mutation is listed, or matches -run")
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return wrong(2, fmt.Errorf("-run: %w", err))
+	}
+	in, err := share(*part)
+	if err != nil {
+		return wrong(2, err)
+	}
+	var mutations []*mutation
+	var code *sources
+	if *pkg == "" {
+		mutations, err = load(dir, flags.Args())
+	} else {
+		code, mutations, err = loadGeneral(ctx, dir, *pkg)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "mutate: %v\n", err)
-		return 2
+		return wrong(2, err)
 	}
-	r := newReport(stdout, mutations, *verbose)
+	tried := slices.DeleteFunc(slices.Clone(mutations), func(m *mutation) bool { return !match.MatchString(m.String()) || !in(m) })
+	if len(tried) == 0 {
+		return wrong(2, errors.New("no mutation is listed, or matches -run"))
+	}
+	r := newReport(stdout, tried, *verbose)
 	if *list {
 		r.list()
 		return 0
 	}
-	t := &trial{dir: dir, timeout: *timeout, jobs: make(chan struct{}, max(*jobs, 1))}
-	if err := t.unmutated(ctx, mutations); err != nil {
-		fmt.Fprintf(stderr, "mutate: %v\n", err)
-		return 1
+	try, remove, err := t.try, func() {}, error(nil)
+	if *pkg == "" {
+		err = t.unmutated(ctx, tried)
+	} else {
+		try, remove, err = t.general(ctx, code, mutations, flags.Args())
 	}
-	if !r.all(t.start(ctx, mutations)) {
+	if err != nil {
+		return wrong(1, err)
+	}
+	defer remove()
+	if !r.all(t.start(ctx, tried, try)) {
 		return 1
 	}
 	return 0
 }
 
+// share reads k/n, and tells which mutations are of it: by their names, so that a change
+// of the code moves no other.
+func share(part string) (func(*mutation) bool, error) {
+	var k, n uint32
+	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
+		return nil, fmt.Errorf("-share %s is none, such as 3/20, the third of twenty", part)
+	}
+	return func(m *mutation) bool {
+		h := fnv.New32a()
+		_, _ = io.WriteString(h, m.String()) // it never fails
+		return h.Sum32()%n == k-1
+	}, nil
+}
+
 // load reads the mutations of the files, or of those there are by default, and checks
 // them against the tree.
-func load(dir string, files []string) (all []mutation, err error) {
+func load(dir string, files []string) (all []*mutation, err error) {
 	if len(files) == 0 {
 		if files, err = filepath.Glob(filepath.Join(dir, "internal/mutate/*.txt")); err != nil {
 			return nil, err
 		}
-		files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == explained })
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -125,14 +157,14 @@ func load(dir string, files []string) (all []mutation, err error) {
 }
 
 // loadGeneral makes the mutations of a package, with the reasons of those that survive.
-func loadGeneral(dir, pkg string, others []string) ([]mutation, error) {
-	all, err := general(dir, pkg, others)
+func loadGeneral(ctx context.Context, dir, pkg string) (*sources, []*mutation, error) {
+	code, err := readSources(ctx, dir, pkg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "internal/mutate", explained))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	all, err := general(code)
+	if err != nil {
+		return nil, nil, err
 	}
-	return all, explain(all, string(text))
+	return code, all, explain(all, explained(dir, pkg))
 }

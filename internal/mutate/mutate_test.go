@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// source is a file of a module with rules, of which its tests check some.
-const source = `package x
+// ruled is a file of a module with rules, of which its tests check some.
+const ruled = `package x
 
 import "strings"
 
@@ -63,7 +63,7 @@ func inModule(t *testing.T, list string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module x\n\ngo 1.26.0\n", "x.go": source, "x_test.go": tests, "internal/mutate/x.txt": list,
+		"go.mod": "module x\n\ngo 1.26.0\n", "x.go": ruled, "x_test.go": tests, "internal/mutate/x.txt": list,
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -130,7 +130,7 @@ func TestVerdicts(t *testing.T) {
 			if code != c.code || !regexp.MustCompile(c.want).MatchString(out) {
 				t.Errorf("exit code %d, want %d, and\n%s\nwant %s", code, c.code, out, c.want)
 			}
-			for name, want := range map[string]string{"x.go": source, "x_test.go": tests} {
+			for name, want := range map[string]string{"x.go": ruled, "x_test.go": tests} {
 				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 					t.Errorf("%s has changed: %s, %v", name, got, err)
 				}

@@ -11,13 +11,13 @@ import (
 // A report is the table of what became of the mutations.
 type report struct {
 	out       io.Writer
-	mutations []mutation
+	mutations []*mutation
 	verbose   bool
 	rule      int // the widths of columns
 	title     int
 }
 
-func newReport(out io.Writer, mutations []mutation, verbose bool) *report {
+func newReport(out io.Writer, mutations []*mutation, verbose bool) *report {
 	r := &report{out: out, mutations: mutations, verbose: verbose}
 	for _, m := range mutations {
 		r.rule, r.title = max(r.rule, len(m.rule)), max(r.title, len(m.title))
@@ -25,7 +25,7 @@ func newReport(out io.Writer, mutations []mutation, verbose bool) *report {
 	return r
 }
 
-func (r *report) row(m mutation, rest string) {
+func (r *report) row(m *mutation, rest string) {
 	fmt.Fprintf(r.out, "%-*s  %-*s  %s\n", r.rule, m.rule, r.title, m.title, rest)
 }
 
@@ -49,7 +49,7 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 		v := <-verdicts[i]
 		took := fmt.Sprintf("%5.1fs  ", v.took.Seconds())
 		switch {
-		case m.general && errors.Is(v.bad, errUnbuilt):
+		case m.change != nil && errors.Is(v.bad, errUnbuilt):
 			unbuilt++ // the compiler has caught it
 			continue
 		case m.why != "" && len(v.passed) > 0:
@@ -63,11 +63,15 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 			r.row(m, "BAD       "+took+m.at+": "+strings.TrimSpace(v.bad.Error()))
 		case len(v.passed) > 0:
 			survived++
+			if v.unreached {
+				r.row(m, "SURVIVED  "+took+m.at+": no test comes by it")
+				continue
+			}
 			var tests []string
 			for _, t := range v.passed {
 				tests = append(tests, t.String())
 			}
-			r.row(m, "SURVIVED  "+took+strings.Join(tests, ", "))
+			r.row(m, "SURVIVED  "+took+strings.Join(tests, ", ")+at(m))
 		default:
 			caught++
 			r.row(m, "caught    "+took+strings.Join(v.caught, ", "))
@@ -76,10 +80,19 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 			fmt.Fprintln(r.out, v.said)
 		}
 	}
-	fmt.Fprintf(r.out, "%d mutations: %d caught, %d survived, %d bad; %.0f s\n",
-		len(r.mutations), caught, survived, bad, time.Since(began).Seconds())
+	rest := ""
 	if explained+unbuilt > 0 {
-		fmt.Fprintf(r.out, "besides, %d survived as explained, and %d did not compile\n", explained, unbuilt)
+		rest = fmt.Sprintf(", %d explained, %d not compiled", explained, unbuilt)
 	}
+	fmt.Fprintf(r.out, "%d mutations: %d caught, %d survived, %d bad%s; %.0f s\n",
+		len(r.mutations), caught, survived, bad, rest, time.Since(began).Seconds())
 	return survived == 0 && bad == 0
+}
+
+// at is where a general mutation is.
+func at(m *mutation) string {
+	if m.change == nil {
+		return ""
+	}
+	return " at " + m.at
 }

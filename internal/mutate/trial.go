@@ -28,10 +28,12 @@ type verdict struct {
 	bad    error    // it proves nothing
 	took   time.Duration
 	said   string // by the tests
+
+	unreached bool // no test comes by what was changed
 }
 
 // unmutated reports whether the tests that the mutations name pass as they are.
-func (t *trial) unmutated(ctx context.Context, mutations []mutation) error {
+func (t *trial) unmutated(ctx context.Context, mutations []*mutation) error {
 	var tests []test
 	for _, m := range mutations {
 		for _, each := range m.tests {
@@ -63,7 +65,7 @@ func (t *trial) unmutated(ctx context.Context, mutations []mutation) error {
 }
 
 // start begins to try the mutations. The verdicts come in their order.
-func (t *trial) start(ctx context.Context, mutations []mutation) []<-chan verdict {
+func (t *trial) start(ctx context.Context, mutations []*mutation, try func(context.Context, *mutation) verdict) []<-chan verdict {
 	var all []<-chan verdict
 	turn := make(chan struct{}, 1) // they begin in order too
 	turn <- struct{}{}
@@ -75,7 +77,7 @@ func (t *trial) start(ctx context.Context, mutations []mutation) []<-chan verdic
 			<-mine
 			t.jobs <- struct{}{}
 			next <- struct{}{}
-			done <- t.try(ctx, m)
+			done <- try(ctx, m)
 			<-t.jobs
 		}()
 	}
@@ -83,7 +85,7 @@ func (t *trial) start(ctx context.Context, mutations []mutation) []<-chan verdic
 }
 
 // try runs the tests of a mutation over it.
-func (t *trial) try(ctx context.Context, m mutation) (v verdict) {
+func (t *trial) try(ctx context.Context, m *mutation) (v verdict) {
 	began := time.Now()
 	defer func() { v.took = time.Since(began) }()
 	overlay, remove, err := t.overlay(m)
@@ -100,9 +102,6 @@ func (t *trial) try(ctx context.Context, m mutation) (v verdict) {
 			return v
 		case len(o.failed) == 0:
 			v.passed = append(v.passed, each)
-		case m.general:
-			v.passed, v.caught = nil, o.failed[:1]
-			return v
 		default:
 			v.caught = append(v.caught, o.failed[0])
 		}
@@ -111,7 +110,7 @@ func (t *trial) try(ctx context.Context, m mutation) (v verdict) {
 }
 
 // overlay writes the mutated files and the file that names them for go test.
-func (t *trial) overlay(m mutation) (path string, remove func(), err error) {
+func (t *trial) overlay(m *mutation) (path string, remove func(), err error) {
 	root, err := filepath.Abs(t.dir)
 	if err != nil {
 		return "", nil, err
