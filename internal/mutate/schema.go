@@ -101,6 +101,9 @@ func (x *schema) choose(m *mutation) {
 			if c, ok := n.(*ast.CompositeLit); ok && c.Type == nil {
 				continue // it has a type only where it is
 			}
+			if whole, ok := c.path[min(i+1, len(c.path)-1)].(ast.Expr); ok && whole != n && x.info.Types[whole].Value != nil {
+				continue // so has a part of a constant
+			}
 			if t := x.info.Types[n]; t.IsValue() && !recovers(n) {
 				if _, several := t.Type.(*types.Tuple); !several {
 					add(n, expression, types.Default(t.Type))
