@@ -19,6 +19,8 @@ type call struct {
 	write  *protocol.Write // nil: a look, or a collection
 	then   func()          // if it is not a call of the candidate's
 	given  bool            // up, by the user
+	number int             // of the claim
+	struck bool            // its last request was hit by the failure that lasts
 	absent time.Duration   // as its sender's was
 	next   func() (*request, bool)
 	stop   func()
@@ -43,6 +45,7 @@ type request struct {
 	only    store.Condition
 	expires time.Duration // when it is dropped; 0: never
 	arrived bool          // once already
+	hit     bool          // by the failure that lasts
 }
 
 // An answer is on its way back.

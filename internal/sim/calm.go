@@ -25,7 +25,7 @@ func (w *world) settle() {
 	}
 	w.easeAll()
 	w.await(locks, "is never taken, though nobody holds it", w.patience(true))
-	if w.choose(4) != 3 || w.cfg.WriteOnce || slices.ContainsFunc(w.locks, func(l *lock) bool { return l.deleted }) {
+	if w.lasting != nil || w.choose(4) != 3 || w.cfg.WriteOnce || slices.ContainsFunc(w.locks, func(l *lock) bool { return l.deleted }) {
 		return
 	}
 	for _, m := range w.members {
@@ -60,7 +60,7 @@ func (w *world) settle() {
 // soothe ends all trouble. What is on its way comes soon, and calls that wait in vain end.
 func (w *world) soothe() {
 	w.logf("it is calm")
-	w.calm = true
+	w.calm, w.resting = true, false
 	w.weather.throttled, w.weather.slow = 0, 0
 	if w.weather.poisoned != "" {
 		w.cure()
@@ -71,22 +71,27 @@ func (w *world) soothe() {
 	waiting := w.queue
 	w.queue = nil
 	for _, e := range waiting {
-		e.at = min(e.at, w.now+500*time.Millisecond)
+		if e.by != check {
+			e.at = min(e.at, w.now+500*time.Millisecond)
+		}
 		w.queue.push(e)
 	}
 	w.after(0, nil, w.tidy)
 }
 
-// tidy sweeps every second.
+// tidy sweeps now and then.
 func (w *world) tidy() {
 	if w.cfg.WriteOnce {
 		w.sweep()
 	}
 	w.reclaim()
 	if w.cfg.WriteOnce || len(w.sessions) > 0 {
-		w.after(time.Second, nil, w.tidy)
+		w.after(w.broom(), nil, w.tidy)
 	}
 }
+
+// broom is how often it is swept.
+func (w *world) broom() time.Duration { return max(time.Second, w.longest/1000) }
 
 // easeAll eases everybody.
 func (w *world) easeAll() {
@@ -141,7 +146,7 @@ func (w *world) patience(gone bool) time.Duration {
 		d += protocol.Patience(ttl) + ttl/10 + look*5/4
 	}
 	if w.cfg.WriteOnce {
-		d += protocol.Stale(ttl)
+		d += protocol.Stale(ttl) + w.broom()
 	}
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }

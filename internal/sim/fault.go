@@ -7,6 +7,7 @@ type Fault int
 const (
 	Crash         Fault = iota // a process dies, and is started again under its name
 	Pause                      // one stands still for longer than its lease
+	Suspend                    // its machine does: the clock goes on, and timers do not
 	Drift                      // a clock runs as fast or as slow as the bound allows
 	FarDrift                   // beyond the bound
 	WallJump                   // a wall clock jumps
@@ -49,11 +50,16 @@ const (
 	Rested                     // a candidate rests, and is made anew of what there is to remember
 	Judged                     // who does not wait learns whether the session of the holder is over
 	Reclaimed                  // the object of a session that is over is deleted
+	Persists                   // a request meets a failure that lasts
+	Prompted                   // something happens while a free lock must be taken soon
+	PeerForged                 // a word in the leader's name
+	ManyOpen                   // more than eight claims of an acquisition may land yet
+	OldestLands                // a claim lands that eight others have followed
 	Faults                     // how many there are
 )
 
 var faultNames = [Faults]string{
-	"crash and restart", "pause beyond the lease", "drift at the bound", "drift beyond the bound", "wall clock jumps",
+	"crash and restart", "pause beyond the lease", "suspended beyond the lease", "drift at the bound", "drift beyond the bound", "wall clock jumps",
 	"request lost", "answer lost", "write lands late", "answer too late", "write doubled",
 	"409 conflict", "503 unavailable", "503 throttled", "500 though it landed", "403 denied",
 	"requests cut off", "answers cut off", "cut off both ways", "slow store", "store's clock jumps", "poison object", "deleted by hand",
@@ -62,6 +68,7 @@ var faultNames = [Faults]string{
 	"epoch collected", "epoch created again", "former holder writes",
 	"session killed while its holder lives", "session closed with leases", "heartbeat names too few",
 	"orphan settled", "orphan ends its session", "rest and resume", "session judged", "session's object deleted",
+	"failure that lasts", "free lock waited for", "peer's word forged", "nine claims may land", "claim lands after eight more",
 }
 
 func (f Fault) String() string { return faultNames[f] }

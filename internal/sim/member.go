@@ -37,9 +37,13 @@ type member struct {
 	beats *session // it is the heartbeat of this session
 	reaps *reaper  // it waits for the end of one
 	membership
+	returns
+	may        allowances
+	blind      time.Duration // since when peers alone have kept it from looking; 0: they have not
+	blindStood int           // how often its process had stood still then
 }
 
-// ttls are far apart, so that who counts by the wrong one is wrong by far.
+// ttls are far apart, so that a candidate that counts by the wrong one is wrong by far.
 var ttls = [...]time.Duration{3 * time.Second, 9 * time.Second, 30 * time.Second}
 
 // infrequent is the interval of some followers of a steady leader.
@@ -70,7 +74,8 @@ func (w *world) enlist(m *member) {
 	}
 	w.longest = max(w.longest, m.ttl)
 	lay := func(st store.Store) layout.Layout { return w.lay(st, m.on.key, m.ttl) }
-	*m = member{process: m.process, on: m.on, ttl: m.ttl, claim: m.claim, ended: m.ended, hopeful: m.hopeful, lay: lay}
+	acts := 3 + w.choose(16)
+	*m = member{process: m.process, on: m.on, ttl: m.ttl, claim: m.claim, ended: m.ended, hopeful: m.hopeful, lay: lay, may: allowances{acts: acts}}
 	w.candidate(m, cfg)
 	w.logf("%v starts as %s, TTL %v, follows %t, peers %t, fast start %t, clock %d/%d",
 		m, m.cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
@@ -103,14 +108,17 @@ func (w *world) step(m *member, ev protocol.Event) {
 	if w.verbose {
 		w.logf("%v  %s", m, brief(ev))
 	}
+	w.asks(m, ev)
 	actions := m.c.Step(ev, protocol.Now{Clock: w.clock(m.process), Wall: epoch.Add(w.now + m.wall)})
 	w.unname(m)
 	for _, action := range actions {
 		if w.verbose {
 			w.logf("%v    -> %s", m, brief(action))
 		}
+		w.returned(m, action)
 		w.do(m, action)
 	}
+	w.afterwards(m, ev)
 	w.attend(m)
 	if m.c.Settled() && !m.wants && !m.leased {
 		w.quit(m, nil)
@@ -127,7 +135,7 @@ func (w *world) step(m *member, ev protocol.Event) {
 func (w *world) do(m *member, action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Read:
-		m.looked = w.clock(m.process)
+		m.looked, m.blind = w.clock(m.process), 0
 		w.call(m, nil, a.Timeout, func(c *call) {
 			c.reading, c.err = m.lay(c).Look(context.Background(), a.Unless)
 		})
@@ -142,6 +150,7 @@ func (w *world) do(m *member, action protocol.Action) {
 		m.wants, m.leased, m.under, m.voice.freed = false, true, m.session, nil
 		m.busy = w.now + w.pick(40*time.Second, 8*time.Second, time.Second, 0)
 		w.grant(m)
+		w.momentOf(granted)
 		w.quit(m, m.session)
 	case protocol.Refused:
 		if a.Record.Session != "" {
@@ -158,6 +167,8 @@ func (w *world) do(m *member, action protocol.Action) {
 		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
 	case protocol.Orphaned:
 		w.orphaned(m, a.Session)
+	case protocol.Waiting:
+		w.momentOf(waits)
 	case protocol.Vanished:
 		m.vanished = a.Record
 	case protocol.Ask:
@@ -185,10 +196,10 @@ func (w *world) plan(m *member) {
 		return
 	}
 	m.tick = at
-	w.after(at-w.now, m.process, func() {
+	w.push(event{at: at, to: m.process, life: m.life, by: tick, do: func() {
 		if m.tick == at {
 			m.tick = 0
 			w.step(m, protocol.Tick{})
 		}
-	})
+	}})
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -17,8 +18,12 @@ func (w *world) call(m *member, write *protocol.Write, timeout time.Duration, ru
 	m.asked = c
 	if write != nil {
 		w.worst(c)
+		if write.Op == protocol.Claim {
+			m.claims++
+			c.number = m.claims
+		}
 	}
-	w.after(m.real(timeout), m.process, func() {
+	w.timeout(m.real(timeout), m.process, func() {
 		if m.asked == c {
 			w.giveUp(c)
 		}
@@ -36,6 +41,7 @@ func (w *world) resume(c *call) {
 	if r, more := c.next(); more {
 		c.waits = r
 		w.send(r)
+		c.struck = r.hit
 		return
 	}
 	switch {
@@ -44,11 +50,16 @@ func (w *world) resume(c *call) {
 	case c.then != nil:
 		c.then()
 	case c.write == nil:
+		before := c.from.returns
 		c.from.asked = nil
 		w.step(c.from, layout.ReadDone(c.reading, c.err))
+		w.answered(c, before)
 	default:
+		before := c.from.returns
 		c.from.asked = nil
+		w.tried(c)
 		w.step(c.from, layout.WriteDone(c.reading, c.err))
+		w.answered(c, before)
 	}
 }
 
@@ -64,6 +75,11 @@ func (w *world) send(r *request) {
 		p.sent.add(r)
 	}
 	w.logf("%v  %s %q %v", m, r.op, r.key, r.only)
+	w.moments(r)
+	w.count(r)
+	if w.struck(r) {
+		return
+	}
 	if w.cut(p, CutRequests) {
 		return
 	}
@@ -79,10 +95,16 @@ func (w *world) send(r *request) {
 func (w *world) fly(r *request, delay time.Duration) {
 	if m := r.from.from; m != nil {
 		m.on.flying++
+		if r.writes() {
+			m.on.air = append(m.on.air, r)
+		}
 	}
 	w.after(delay, nil, func() {
 		if m := r.from.from; m != nil {
 			m.on.flying--
+			if i := slices.Index(m.on.air, r); i >= 0 {
+				m.on.air = slices.Delete(m.on.air, i, i+1)
+			}
 		}
 		w.arrive(r)
 	})
@@ -111,6 +133,9 @@ func (w *world) arrive(r *request) {
 	r.arrived = true
 	a := w.serve(r)
 	p := r.from.by
+	if r.hit && w.lasting.answer.Status == 0 {
+		return
+	}
 	if w.hit(LostAnswer) || w.cut(p, CutAnswers) {
 		return
 	}
@@ -137,6 +162,8 @@ func (w *world) serve(r *request) answer {
 	refused := func(kind error) answer { return answer{err: r.fails(kind)} }
 	var a answer
 	switch {
+	case r.hit && w.lasting.answer.Status != 0:
+		a = w.refuses(r)
 	case w.now < w.weather.throttled:
 		w.met(Throttled)
 		a = refused(store.ErrThrottled)
@@ -179,6 +206,9 @@ func (w *world) land(r *request) answer {
 		return a
 	}
 	w.mix(sum(r.body))
+	if r.from.from != nil {
+		w.changed(r)
+	}
 	if r.from.over {
 		w.met(LateRequest, r.op)
 	}

@@ -41,12 +41,18 @@ func (w *world) ask(m *member, a protocol.Ask) {
 	v := &m.voice
 	v.asked++
 	v.asking = v.asked
+	w.inquire(m)
 	q := question{from: m, life: m.life, number: v.asked, known: a.Known}
-	w.after(m.real(a.Wait+time.Second), m.process, func() {
+	w.timeout(m.real(a.Wait+time.Second), m.process, func() {
 		if v.asking == q.number {
 			w.hear(q, protocol.Heard{Err: errLost})
 		}
 	})
+	if l := w.lasting; l != nil && l.on && l.forges {
+		w.met(PeerForged, m)
+		w.forge(q)
+		return
+	}
 	for _, p := range w.processes {
 		if p.String() == a.Address && !w.hit(PeerLost) {
 			w.after(w.delay(PeerLate, false), p, func() { w.receive(p, q, a.Wait) })
@@ -124,7 +130,26 @@ func (w *world) hear(q question, heard protocol.Heard) {
 		return
 	}
 	m.voice.asking = 0
+	w.blinded(m, heard)
 	w.step(m, heard)
+}
+
+// fewTTLs is for how many TTLs peers alone may keep a candidate from looking at the store.
+const fewTTLs = 5
+
+// blinded checks that a candidate that wants to know who holds the lock looks at the store now
+// and then, whatever its peers say: their words prove nothing.
+func (w *world) blinded(m *member, heard protocol.Heard) {
+	seen, _, _ := m.c.Observed()
+	now := w.clock(m.process)
+	switch {
+	case m.leased || heard.Err != nil || !heard.Word.Leading || m.asked != nil:
+		m.blind = 0
+	case m.blind == 0:
+		m.blind, m.blindStood = now, m.stood
+	case m.blindStood == m.stood && now-m.blind > fewTTLs*max(seen.TTL, m.ttl):
+		w.fault(Looks, "%v, TTL %v, has not looked at the store for %v, because of what peers say", m, m.ttl, now-m.blind)
+	}
 }
 
 // word is what a member can say of itself.

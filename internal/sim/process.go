@@ -18,6 +18,7 @@ type process struct {
 	base, since time.Duration
 	wall        time.Duration // how far its wall clock is off
 	paused      time.Duration // until then
+	stood       int           // how often it has been
 
 	noRequests, noAnswers time.Duration // until then, they do not arrive
 	denied                time.Duration // until then, its credentials are
@@ -60,9 +61,9 @@ func (w *world) join(i int, locks []*lock, sessions bool) {
 		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process
 	}
 	for _, l := range locks {
-		m := &member{process: p, on: l, ttl: w.pick(ttls[:]...)}
+		m := &member{process: p, on: l, ttl: w.pick(w.ttls[:]...)}
 		if sessions && w.choose(4) > 0 {
-			m.ttl = ttls[0] // so more comes to its end
+			m.ttl = w.ttls[0] // so more comes to its end
 		}
 		p.locks = append(p.locks, m)
 		l.members = append(l.members, m)

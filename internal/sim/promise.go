@@ -25,6 +25,10 @@ const (
 	Highest  = "highest"  // the highest epoch is never deleted
 	Liveness = "liveness" // who waits gets the lock in time
 	Budget   = "budget"   // of requests
+	Pace     = "pace"     // no more requests than the pauses allow, while something fails
+	Prompt   = "prompt"   // then a free lock is taken within seconds
+	Looks    = "looks"    // peers do not keep a follower from looking at the store
+	Returns  = "returns"  // each call returns once, in time, and says what is so
 	Sense    = "sense"    // the state machine does not panic
 )
 
@@ -32,7 +36,10 @@ const (
 // heartbeat of a session.
 type lock struct {
 	key     string
-	members []*member // that want it at times
+	members []*member  // that want it at times
+	reapers []*member  // that wait for the end of this session
+	air     []*request // writes on their way to it
+	granted int        // leases
 	claims  []claim
 	top     int64         // the largest token of a claim that landed
 	last    int64         // the largest token of a lease that was granted
@@ -233,6 +240,7 @@ func (w *world) grant(m *member) {
 	case !w.cfg.Tokenless && r.Token <= l.last && w.valid(m) && w.arm != Far && !l.excused && (w.existing || !l.deleted):
 		w.fault(P1, "%v was granted token %d after %d", m, r.Token, l.last)
 	}
+	l.granted++
 	l.last = max(l.last, r.Token)
 	if l.session == nil {
 		w.granted++

@@ -51,6 +51,8 @@ func (w *world) watch(all *reapers, key string, m *member) *reaper {
 		r.m = &member{process: m.process, on: w.find(key).heartbeat.on, ttl: m.ttl, reaps: r}
 		r.m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key} }
 		w.candidate(r.m, protocol.Config{TTL: m.ttl, Holder: m.process.String(), Layout: protocol.Session, Reaper: true, Follow: true})
+		w.renew(r.m)
+		r.m.on.reapers = append(r.m.on.reapers, r.m)
 		i, *all = len(*all), append(*all, r)
 		w.soon(m.process, func() { w.reap(r) })
 	}
@@ -70,6 +72,7 @@ func (w *world) leave(r *reaper, m *member) {
 	}
 	r.remove()
 	r.stopped = true
+	w.renew(r.m)
 	w.soon(m.process, func() { w.step(r.m, protocol.Cancel{}) })
 }
 
@@ -114,7 +117,7 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 		if errors.Is(a.Err, store.ErrDenied) || errors.Is(a.Err, protocol.ErrForeign) {
 			w.each(r, anyone, func() protocol.Event { return protocol.Cancel(a) })
 		}
-		w.after(r.m.real(protocol.Renewal(r.m.ttl)), r.m.process, func() { w.reap(r) })
+		w.timeout(r.m.real(protocol.Renewal(r.m.ttl)), r.m.process, func() { w.reap(r) })
 	}
 }
 
@@ -156,7 +159,7 @@ func (w *world) judge(m *member, r protocol.Record) {
 		w.want(m, false)
 	}
 	m.judging = c
-	w.after(m.real(protocol.MaxRequest), m.process, func() {
+	w.timeout(m.real(protocol.MaxRequest), m.process, func() {
 		if m.judging == c {
 			w.giveUp(c)
 		}

@@ -55,12 +55,13 @@ func (w *world) beginSession(p *process) {
 		on, used.reused = used, true
 	}
 	key := on.key
-	m := &member{process: p, on: on, ttl: w.pick(ttls[0], ttls[0], ttls[1], ttls[2]), beats: s, wants: true}
+	m := &member{process: p, on: on, ttl: w.pick(w.ttls[0], w.ttls[0], w.ttls[1], w.ttls[2]), beats: s, wants: true}
 	m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key, Freed: s.tell} }
 	s.heartbeat, p.open = m, s
 	w.sessions = append(w.sessions, s)
 	w.longest = max(w.longest, m.ttl)
 	w.candidate(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: protocol.Session, Fresh: true})
+	w.renew(m)
 	w.step(m, protocol.Acquire{Wait: true})
 }
 
@@ -100,6 +101,7 @@ func (w *world) beaten(s *session, action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Granted:
 		s.began = true
+		w.momentOf(begins)
 		for _, m := range p.locks {
 			w.soon(p, func() { w.ease(m) })
 		}
@@ -185,6 +187,7 @@ func (w *world) expire(s *session) {
 // sessionOver tells a candidate of the end of a session that it is or was under.
 func (w *world) sessionOver(m *member, s *session) {
 	m.told = s
+	w.renew(m)
 	w.step(m, protocol.SessionOver{Session: s.String(), Err: s.over})
 	if m.under == s && m.c.Valid(w.clock(m.process)) {
 		w.fault(Ended, "the session %v is over, and %v does not end its lease", s, m)
@@ -234,6 +237,7 @@ func (w *world) use(s *session) {
 	s.unused = true
 	w.soon(s.of, func() {
 		s.heartbeat.releasing = true
+		w.renew(s.heartbeat)
 		w.step(s.heartbeat, protocol.Release{})
 	})
 }
@@ -273,6 +277,7 @@ func (w *world) acquire(m *member, wait bool, s *session) {
 		m.members, s.members = append(m.members, s), append(s.members, m)
 	}
 	m.wants, m.session = true, s
+	w.renew(m)
 	w.want(m, wait)
 }
 
@@ -290,6 +295,7 @@ func (w *world) cancel(m *member) {
 		c.given = true
 		w.giveUp(c) // nobody waits for what it would show
 	}
+	w.renew(m)
 	w.step(m, protocol.Cancel{})
 }
 

@@ -18,6 +18,7 @@ const (
 	Bound   Arm = "bound"   // no clock is beyond the bound: everything is promised
 	Far     Arm = "far"     // clocks are: P1 and the fence are
 	Deleted Arm = "deleted" // the object is deleted by hand: see claimed and unseen
+	Lasting Arm = "lasting" // one kind of failure persists
 )
 
 // Config says what a seed may not choose for itself.
@@ -35,8 +36,9 @@ type Result struct {
 	Promise string // the one that was broken, and empty if none was
 	Broken  string // how
 	Faults  Counts
-	Granted int    // leases
-	Choices []byte // that made the history
+	Granted int     // leases
+	Failure Failure // that lasted, if one did
+	Choices []byte  // that made the history
 }
 
 // A way is how a lock lies in the store, and what the protocol must know of it. Markers are
@@ -95,10 +97,17 @@ func listed(choices []byte) func(n int) int {
 	}
 }
 
+// most is how many choices there are in a history with a lasting failure: from then on nothing
+// happens but what must.
+const most = 5000
+
 func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history string) {
 	w := &world{fenced: !cfg.Unfenced, verbose: verbose}
 	var taken []byte
 	w.choose = func(n int) int {
+		if w.lasting != nil && len(taken) >= most {
+			return 0
+		}
 		c := choose(n)
 		taken = append(taken, byte(c))
 		return c
@@ -115,14 +124,14 @@ func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history s
 	}()
 	return Result{
 		Layout: w.name, Arm: w.arm, Hash: w.hash, Promise: w.broken, Broken: w.how,
-		Faults: w.faults, Granted: w.granted, Choices: taken,
+		Faults: w.faults, Granted: w.granted, Choices: taken, Failure: w.lasting.tell(),
 	}, w.history.String()
 }
 
 // begin makes a world.
 func (w *world) begin(cfg Config) {
 	w.objects = bucket{}
-	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted}[w.choose(8)]
+	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted, Lasting, Lasting}[w.choose(10)]
 	if cfg.Arm != "" {
 		w.arm = cfg.Arm
 	}
@@ -138,6 +147,13 @@ func (w *world) begin(cfg Config) {
 		w.way, w.dated, w.existing = ways[0], true, w.choose(2) == 1
 	case w.arm == Far && w.cfg.Tokenless: // neither of these
 		w.way = ways[0]
+	}
+	w.ttls = ttls
+	if w.arm == Lasting {
+		w.dated = true
+		w.lasts()
+		w.populate()
+		return
 	}
 	w.dated = w.dated || w.choose(3) != 2
 	w.skewed = w.arm == Bound && !w.cfg.WriteOnce && w.choose(3) == 2
@@ -185,6 +201,10 @@ func (w *world) initialize(l *lock) {
 
 // run plays the history.
 func (w *world) run() {
+	if w.lasting != nil {
+		w.last()
+		return
+	}
 	w.after(0, nil, w.trouble)
 	events := 50 * (1 + w.choose(16))
 	if w.processes[0].sessions {

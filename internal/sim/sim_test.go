@@ -1,11 +1,14 @@
 package sim_test
 
 import (
+	"cmp"
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -21,8 +24,10 @@ import (
 var (
 	seeds  = flag.Int64("seeds", 12000, "how many seeds TestSimulation plays; half of them with -short")
 	seed   = flag.Int64("seed", -1, "the one seed that TestSimulation plays, and tells")
-	arm    = flag.String("arm", "", "bound, far or deleted; by the seed if empty")
+	arm    = flag.String("arm", "", "bound, far, deleted or lasting; by the seed if empty")
 	layout = flag.String("layout", "", "one of the layouts; by the seed if empty")
+	survey = flag.Bool("survey", false, "play all seeds, and tell what is broken how often, and first by which")
+	from   = flag.Int64("from", 0, "the first of the seeds")
 	plays  = flag.String("choices", "", "the choices, in hex, that TestChoices plays and tells")
 )
 
@@ -41,11 +46,32 @@ type total struct {
 	granted int
 	layouts map[string]int
 	broken  atomic.Bool // a promise was
+	breaks  map[string]tally
+	lasted  map[sim.Failure]int
 }
 
-func (t *total) add(r sim.Result) {
+// A tally is how often a promise was broken, and the first seed that did.
+type tally struct {
+	n, first int64
+}
+
+// numbers are left out of what was broken, so that the same is the same.
+var numbers = regexp.MustCompile(`(at )?"?[0-9][0-9a-z.:]*"?( s )?|[a-z]+[0-9]+|/`)
+
+func (t *total) add(seed int64, r sim.Result) {
 	t.Lock()
 	defer t.Unlock()
+	if r.Promise != "" {
+		kind := r.Promise + ": " + numbers.ReplaceAllString(r.Broken, "")
+		b, seen := t.breaks[kind]
+		if b.n++; !seen || seed < b.first {
+			b.first = seed
+		}
+		t.breaks[kind] = b
+	}
+	if r.Failure.Answer != "" {
+		t.lasted[r.Failure]++
+	}
 	t.faults.Add(r.Faults)
 	t.granted += r.Granted
 	t.layouts[r.Layout+", "+string(r.Arm)]++
@@ -54,15 +80,15 @@ func (t *total) add(r sim.Result) {
 // playAll plays seeds on all processors, and ends with the first that breaks a promise.
 func playAll(t *testing.T, from, to int64, cfg sim.Config) *total {
 	t.Helper()
-	all := &total{layouts: map[string]int{}}
+	all := &total{layouts: map[string]int{}, breaks: map[string]tally{}, lasted: map[sim.Failure]int{}}
 	var wg sync.WaitGroup
 	procs := int64(runtime.GOMAXPROCS(0))
 	for i := range procs {
 		wg.Go(func() {
 			for seed := from + i; seed < to && !all.broken.Load(); seed += procs {
 				r := sim.Run(seed, cfg)
-				all.add(r)
-				if r.Promise != "" && all.broken.CompareAndSwap(false, true) {
+				all.add(seed, r)
+				if !*survey && r.Promise != "" && all.broken.CompareAndSwap(false, true) {
 					t.Errorf("seed %d, %s, %s: %s", seed, r.Layout, r.Arm, tell(r, cfg))
 					t.Errorf("the whole of it: go test ./internal/sim -run TestSimulation -v -seed %d -arm %q -layout %q", seed, cfg.Arm, cfg.Layout)
 				}
@@ -105,8 +131,12 @@ func TestSimulation(t *testing.T) {
 		n /= 2
 	}
 	began := time.Now()
-	all := playAll(t, 0, n, config())
+	all := playAll(t, *from, *from+n, config())
 	if t.Failed() {
+		return
+	}
+	if len(all.breaks) > 0 {
+		t.Errorf("%d seeds, %.0f a second\n%s", n, float64(n)/time.Since(began).Seconds(), all.told())
 		return
 	}
 	t.Logf("figures: %d seeds, %.0f a second, %d leases, %d kinds of trouble, of which the rarest was met %d times; nothing broken",
@@ -122,10 +152,19 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// told lists what was broken, the most frequent first.
+func (t *total) told() string {
+	var b strings.Builder
+	for _, kind := range slices.SortedFunc(maps.Keys(t.breaks), func(x, y string) int { return cmp.Compare(t.breaks[y].n, t.breaks[x].n) }) {
+		fmt.Fprintf(&b, "%6d times, first by seed %6d: %s\n", t.breaks[kind].n, t.breaks[kind].first, kind)
+	}
+	return b.String()
+}
+
 func table(all *total) string {
 	var b strings.Builder
 	for _, name := range sim.Layouts() {
-		for _, arm := range []sim.Arm{sim.Bound, sim.Far, sim.Deleted} {
+		for _, arm := range []sim.Arm{sim.Bound, sim.Far, sim.Deleted, sim.Lasting} {
 			if n := all.layouts[name+", "+string(arm)]; n > 0 {
 				fmt.Fprintf(&b, "\n%9d  %s, %s", n, name, arm)
 			}

@@ -35,7 +35,7 @@ func (w *world) victim() *member {
 }
 
 // sick are the kinds of trouble that one member has.
-var sick = [...]Fault{Crash, Pause, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
+var sick = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
 
 // sickness is trouble of one member.
 func (w *world) sickness(m *member) {
@@ -49,7 +49,7 @@ func (w *world) sickness(m *member) {
 
 // worst lets things happen at the worst moment: while a write is on its way.
 func (w *world) worst(c *call) {
-	f := sick[w.choose(6)]
+	f := sick[w.choose(7)]
 	if w.calm || w.choose(4) != 3 {
 		return
 	}
@@ -77,6 +77,8 @@ func (w *world) strike(m *member, f Fault) {
 		w.start(m.process)
 	case Pause:
 		w.pause(m)
+	case Suspend:
+		w.suspend(m)
 	case Denied:
 		m.denied = w.now + w.spell()
 	case CutRequests:
@@ -102,11 +104,33 @@ func (w *world) spell() time.Duration {
 // pause stops a member for a while, and mostly for longer than its lease lasts.
 func (w *world) pause(m *member) {
 	left := m.real(m.deadline() - w.clock(m.process))
+	m.stood++
 	m.paused = w.now + w.pick(100*time.Millisecond, left-time.Millisecond, left+5*time.Second, left+40*time.Second)
 	w.logf("%v is paused until %v", m, m.paused)
 	if m.leased && m.paused > w.now+left {
 		w.met(Pause, m)
 	}
+}
+
+// suspend stops the machine of a member for a while: its clock goes on, and its timers have as
+// much left afterwards as before. Those that wake the candidates have a second at most.
+func (w *world) suspend(m *member) {
+	w.pause(m)
+	p, slept := m.process, m.paused-w.now
+	if m.leased && slept > m.real(m.deadline()-w.clock(p)) {
+		w.met(Suspend, m)
+	}
+	for i, e := range w.queue {
+		switch {
+		case e.to != p || e.life != p.life:
+		case e.by == alarm:
+			w.queue[i].at += slept
+		case e.by == tick && e.at < p.paused:
+			left := min(e.at-w.now, time.Duration(w.choose(3))*time.Second/2)
+			w.queue[i].at = p.paused + left
+		}
+	}
+	w.queue.order()
 }
 
 // mishap is trouble of the store.

@@ -11,6 +11,10 @@ func (w *world) user(m *member) {
 	if w.calm {
 		return
 	}
+	if w.lasting != nil {
+		w.client(m)
+		return
+	}
 	switch {
 	case m.releasing:
 	case m.leased:
@@ -127,6 +131,7 @@ func (w *world) release(m *member) {
 	}
 	w.expire(m.under)
 	m.voice.successor, m.releasing = ev.Successor, true
+	w.renew(m)
 	w.step(m, ev)
 	switch {
 	case !ev.Pass || m.leased: // it is on its way

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +32,11 @@ type world struct {
 	objects   bucket
 	collector *call
 	weather   weather
+	lasting   *lasting // what fails for a long time, in a history of that
+	resting   bool     // then users do nothing, for the moment
 	odds      [Faults]int
 	calm      bool
+	ttls      [3]time.Duration
 	longest   time.Duration // of all TTLs
 
 	broken, how string // the first promise that was not kept
@@ -59,8 +64,19 @@ type event struct {
 	seq  uint64
 	to   *process // nil: to nobody
 	life int
+	by   timer
 	do   func()
 }
+
+// A timer is what lets an event happen.
+type timer int
+
+const (
+	none  timer = iota // something from outside
+	alarm              // a timer that stands still while its process is suspended
+	tick               // one that looks at the clock every second
+	check              // the simulation itself, which looks whether a promise was kept
+)
 
 // queue is a heap: the first event is the next one, and no event is before its parent.
 type queue []event
@@ -75,6 +91,11 @@ func (q *queue) push(e event) {
 	for i := len(h) - 1; i > 0 && h.less(i, (i-1)/2); i = (i - 1) / 2 {
 		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
 	}
+}
+
+// order makes a heap of it again.
+func (q queue) order() {
+	slices.SortFunc(q, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) })
 }
 
 func (q *queue) pop() event {
@@ -104,6 +125,11 @@ func (w *world) after(d time.Duration, to *process, do func()) {
 		e.life = to.life
 	}
 	w.push(e)
+}
+
+// timeout lets something happen by a timer of a process.
+func (w *world) timeout(d time.Duration, to *process, do func()) {
+	w.push(event{at: w.now + max(d, 0), to: to, life: to.life, by: alarm, do: do})
 }
 
 // soon lets something happen that is done apart, and so in any order.

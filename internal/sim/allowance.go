@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// While a failure lasts each candidate has allowances of requests, which follow from what is
+// promised (docs/protocol.md) and not from what the code does:
+//
+//   - A try is a write and the look that settles it. The pauses before the next one at least
+//     double from 50 ms and end at a few seconds, so there are no more tries than one a second
+//     and those of the first seconds.
+//   - A holder may hurry while there is something left of its lease.
+//   - A user who wants something else, and a change of the lock, may be followed by tries anew.
+//
+// An allowance is time that is spent: each request costs some, and each second brings one.
+
+// burst is how many tries may come before there is one a second at most: pauses of 50, 100,
+// 200, 400 and 800 ms are between the first six, and two more for those whom chance lets begin
+// early. A holder may have more, as long as its lease lasts.
+const burst, holding = 8, 16
+
+// An allowance is what may be spent at a time, and what was left then.
+type allowance struct{ left, at time.Duration }
+
+// spend takes the cost of one request, and reports that there was enough.
+func (a *allowance) spend(now, cost, most time.Duration) bool {
+	// A clock that is fast lets its pauses end early.
+	a.left = min(a.left+(now-a.at)*(protocol.Drift+1)/protocol.Drift, most) - cost
+	a.at = now
+	return a.left >= 0
+}
+
+// allowances are those of one candidate.
+type allowances struct {
+	failing, looks, writes, questions allowance
+	acts                              int // that its user has left
+}
+
+// renew lets a candidate begin anew, because its user wants something else.
+func (w *world) renew(m *member) {
+	most := burst * time.Second
+	if m.leased {
+		most = holding * time.Second
+	}
+	for _, a := range []*allowance{&m.may.failing, &m.may.looks, &m.may.writes, &m.may.questions} {
+		a.left, a.at = max(a.left, most), w.now
+	}
+}
+
+// changed lets those who know the lock look, and try once, when a write has landed: the attempts
+// before it cannot land any more.
+func (w *world) changed(r *request) {
+	from := r.from.from
+	if c := r.from; c.write != nil && c.write.Op == protocol.Claim && from.claims-c.number >= manyOpen-1 {
+		w.met(OldestLands, r.key)
+	}
+	for _, m := range from.on.all() {
+		m.attempts = 0
+		for _, a := range []*allowance{&m.may.failing, &m.may.looks, &m.may.writes, &m.may.questions} {
+			a.left += 2 * time.Second
+		}
+	}
+}
+
+// all are the candidates for a lock, or for the heartbeat of a session: who keeps it and those
+// who wait for its end.
+func (l *lock) all() (all []*member) {
+	if l.session == nil {
+		return l.members
+	}
+	return append(l.reapers, l.session.heartbeat)
+}
+
+// perTry is how many requests a try may take: a write, which may be two and a listing, and the
+// look that follows, which may be a get and a listing.
+func (w *world) perTry() time.Duration {
+	if w.cfg.Numbered || w.cfg.WriteOnce {
+		return 6
+	}
+	return 2
+}
+
+// count counts a request against the allowance of its sender.
+func (w *world) count(r *request) {
+	l, m := w.lasting, r.from.from
+	if l == nil || m == nil {
+		return
+	}
+	if r.hit = w.hits(r); !l.on || r.page > 1 {
+		return
+	}
+	most := burst * time.Second
+	if m.leased {
+		most = holding * time.Second
+	}
+	one := time.Second / w.perTry()
+	renewal := protocol.Renewal(l.ttl)
+	a, cost, what := &m.may.failing, one, "requests that fail"
+	switch {
+	case r.hit:
+		w.met(Persists)
+	case r.writes():
+		// A lease costs three renewals a TTL.
+		a, cost, what = &m.may.writes, per(one, renewal, 3), "writes"
+	default:
+		// A follower looks eight times in a renewal interval, until it knows when the leader
+		// renews, and up to a third more often by chance.
+		a, cost, what = &m.may.looks, per(one, renewal, 12), "looks"
+	}
+	if !a.spend(w.now, cost, most) {
+		w.fault(Pace, "%v, TTL %v, sends more %s than its pauses allow while %v to %s of %s lasts: the last is a %s of %q",
+			m, m.ttl, what, l.answer, l.ops, l.keys, r.op, r.key)
+	}
+}
+
+// per makes a request so much cheaper that the allowance is for so many more in a while.
+func per(one, while time.Duration, n int64) time.Duration {
+	rate := 1 + float64(n)*float64(time.Second)/float64(while)
+	return time.Duration(float64(one) / rate)
+}
+
+// inquire counts a question to a leader.
+func (w *world) inquire(m *member) {
+	l := w.lasting
+	if l == nil || !l.on {
+		return
+	}
+	if !m.may.questions.spend(w.now, per(time.Second, protocol.Renewal(l.ttl), 12), burst*time.Second) {
+		w.fault(Pace, "%v, TTL %v, asks the leader more often than its pauses allow", m, m.ttl)
+	}
+}
+
+// answered takes note of what came of a call of a candidate's, and of what it does about a refusal
+// for good.
+func (w *world) answered(c *call, before returns) {
+	m := c.from
+	l := w.lasting
+	if l == nil {
+		return
+	}
+	bad := c.err != nil && !isAnswer(c.err)
+	switch {
+	case c.write == nil:
+		m.lookFailed = bad
+	default:
+		m.writeFailed = bad
+		if !bad {
+			w.renew(m)
+		}
+	}
+	if r, _, exists := m.c.Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.cfg.Incarnation {
+		m.writeFailed = false // from now on it waits for a holder
+	}
+	if bad && c.struck && l.answer.Final && before.owes && m.owes && m.acquisitions == before.acquisitions && !is(c.err, store.ErrUnknownOutcome) {
+		w.fault(Returns, "%v, TTL %v, goes on after %v to %s", m, m.ttl, l.answer, l.ops)
+	}
+}
+
+// isAnswer reports that an error is what a store says in the normal course of things.
+func isAnswer(err error) bool { return is(err, store.ErrNotModified, store.ErrNotExist) }

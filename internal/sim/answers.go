@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// An Answer is what a store says instead of doing what it is asked: a status of HTTP, or
+// nothing at all.
+type Answer struct {
+	Status int    // 0: no answer comes
+	Code   string // the store's word for it, in the body
+	Final  bool   // to ask again is pointless
+}
+
+// Answers are those that may last, and a few that no store is known to give.
+func Answers() []Answer { return answers }
+
+var answers = []Answer{
+	{},
+	{Status: 400, Code: "InvalidRequest", Final: true},
+	{Status: 401, Code: "Unauthorized", Final: true},
+	{Status: 403, Code: "AccessDenied", Final: true},
+	{Status: 404, Code: "NoSuchBucket", Final: true},
+	{Status: 405, Code: "MethodNotAllowed", Final: true},
+	{Status: 409, Code: "ConditionalRequestConflict"},
+	{Status: 411, Code: "MissingContentLength", Final: true},
+	{Status: 412, Code: "PreconditionFailed"},
+	{Status: 418, Code: "Teapot"},
+	{Status: 429, Code: "TooManyRequests"},
+	{Status: 500, Code: "InternalError"},
+	{Status: 501, Code: "NotImplemented", Final: true},
+	{Status: 503, Code: "SlowDown"},
+	{Status: 599, Code: "Unheard"},
+}
+
+func (a Answer) String() string {
+	if a.Status == 0 {
+		return "no answer"
+	}
+	return fmt.Sprintf("%d %s", a.Status, a.Code)
+}
+
+// Unsettled reports that a write with this answer may have landed.
+func (a Answer) Unsettled() bool { return a.Status == 0 || a.Status >= 500 && !a.Final }
+
+// Kinds are what a real store's error matches: the kind first. A test compares them with
+// those of package s3store.
+func (a Answer) Kinds(op string) []error {
+	writes := op == "put" || op == "delete"
+	switch {
+	case a.Unsettled() && writes && a.Code == "SlowDown":
+		return []error{store.ErrUnknownOutcome, store.ErrThrottled}
+	case a.Unsettled() && writes:
+		return []error{store.ErrUnknownOutcome}
+	case a.Code == "SlowDown", a.Status == 429:
+		return []error{store.ErrThrottled}
+	}
+	switch a.Status {
+	case 401, 403:
+		return []error{store.ErrDenied}
+	case 404:
+		return []error{store.ErrNoBucket}
+	case 409:
+		return []error{store.ErrConflict}
+	case 412:
+		return []error{store.ErrPrecondition}
+	}
+	return []error{store.ErrUnavailable}
+}
+
+// to is the error of a request.
+func (a Answer) to(r *request) *store.Error {
+	kinds := a.Kinds(r.op)
+	e := r.fails(kinds[0])
+	e.Cause = errors.New(a.String())
+	if len(kinds) > 1 {
+		e.Cause = fmt.Errorf("%w: %w", e.Cause, kinds[1])
+	}
+	return e
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// returns is what a candidate owes to its caller.
+type returns struct {
+	owes         bool // an answer to the last acquisition
+	patient      bool // which waits for as long as it takes
+	owesRelease  bool // the return of the last release
+	passing      bool // which may pass the lease on
+	acquisitions int
+	releases     int
+	failures     int // acquisitions that ended without a lease
+
+	lookFailed, writeFailed bool // the last one has
+	attempts                int  // claims with an unknown outcome since the lock last changed
+	claims                  int  // that were sent
+}
+
+// asks takes note of what a caller asks for.
+func (w *world) asks(m *member, ev protocol.Event) {
+	switch ev := ev.(type) {
+	case protocol.Acquire:
+		m.owes, m.patient = true, ev.Wait
+		m.attempts, m.lookFailed, m.writeFailed = 0, false, false
+		if m.acquisitions++; !ev.Wait {
+			n := m.acquisitions
+			w.hasTo(m, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
+		}
+	case protocol.Release:
+		m.owesRelease, m.passing = true, ev.Pass
+		m.releases++
+	}
+}
+
+// returned checks that each acquisition and each release is answered once.
+func (w *world) returned(m *member, action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.Granted, protocol.Refused, protocol.Failed, protocol.Over:
+		if !m.owes {
+			w.fault(Returns, "%v returns from an acquisition twice: %s", m, brief(a))
+		}
+		m.owes = false
+		if _, failed := a.(protocol.Failed); failed {
+			w.settling(m)
+		}
+	case protocol.Released:
+		if !m.owesRelease {
+			w.fault(Returns, "%v returns from a release twice: %s", m, brief(a))
+		}
+		if m.owesRelease = false; a.Err == nil && !m.passing {
+			w.reallyFree(m)
+		}
+	}
+}
+
+// afterwards checks what must be so at the end of a step.
+func (w *world) afterwards(m *member, ev protocol.Event) {
+	switch ev.(type) {
+	case protocol.Cancel:
+		if m.owes {
+			w.fault(Returns, "%v goes on after its caller has given up", m)
+		}
+	case protocol.Release:
+		m.passing = false
+		if n := m.releases; m.owesRelease {
+			w.hasTo(m, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
+		}
+	}
+	if len(m.on.air) > 0 && m.c.Settled() {
+		w.reallySettled(m)
+	}
+}
+
+// hasTo checks in a TTL and the time of a request that something is not so any more, unless
+// the process stood still meanwhile.
+func (w *world) hasTo(m *member, what string, still func() bool) {
+	p, life, c, ttl, stood := m.process, m.life, m.c, m.ttl, m.stood
+	w.push(event{at: w.now + m.real(ttl+protocol.MaxRequest) + 2*time.Second, by: check, do: func() {
+		if p.life == life && m.c == c && p.stood == stood && m.ttl == ttl && still() {
+			w.fault(Returns, "%v: %s in a TTL of %v and the time of a request", m, what, ttl)
+		}
+	}})
+}
+
+// settling checks that a candidate whose caller has given up makes an end of it.
+func (w *world) settling(m *member) {
+	m.failures++
+	n, a := m.failures, m.acquisitions
+	w.hasTo(m, "it is not settled what became of an acquisition that has failed", func() bool {
+		return m.failures == n && m.acquisitions == a && !m.c.Settled() && !m.leased
+	})
+}
+
+// reallyFree checks, when a release has returned without an error, that the lock is not held by
+// the lease that was released, unless its session is over.
+func (w *world) reallyFree(m *member) {
+	r, there := w.current(m.on)
+	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted {
+		return
+	}
+	if r.Session != "" {
+		if s := w.find(r.Session); s.over != nil || s.doomed || s.heartbeat.on.over {
+			return
+		}
+	}
+	w.fault(Returns, "%v has released its lease, and the record says that it is held, token %d", m, r.Token)
+}
+
+// reallySettled checks that nothing of a candidate that says it has settled can land yet and
+// be kept alive by a session that goes on (rule D6).
+func (w *world) reallySettled(m *member) {
+	for _, r := range m.on.air {
+		if r.from.from != m || r.op != "put" || r.from.write == nil || !r.from.write.Record.Held || r.from.write.Record.Session == "" {
+			continue
+		}
+		s := w.find(r.from.write.Record.Session)
+		if s.over != nil || s.doomed || s.life != s.of.life || m.on.deleted || !w.wouldLand(r) {
+			continue
+		}
+		w.fault(D6, "%v says that it has settled, and a claim under the session %v, which goes on, may land yet", m, s)
+	}
+}
+
+// wouldLand reports that a write would begin a lease if it arrived now.
+func (w *world) wouldLand(r *request) bool {
+	o, exists := w.objects[r.key]
+	if of, n, numbered := layout.Epoch(r.key); numbered && (!r.only.Absent() || n <= w.objects.highest(of)) {
+		return false
+	}
+	return r.only.Absent() && !exists || exists && !r.only.Absent() && o.version == r.only.Match()
+}
+
+// current is the record of a lock, if there is one that is understood.
+func (w *world) current(l *lock) (protocol.Record, bool) {
+	key := l.key
+	if w.cfg.Numbered {
+		key = layout.EpochKey(key, w.objects.highest(key))
+	}
+	o, exists := w.objects[key]
+	if !exists {
+		return protocol.Record{}, false
+	}
+	r, err := protocol.DecodeIn(protocol.AnyLayout, o.body)
+	r.Session = strings.TrimPrefix(r.Session, "../") // the way to it from an epoch
+	return r, err == nil
+}
+
+// tried takes note of a claim whose outcome is not known.
+func (w *world) tried(c *call) {
+	if m := c.from; c.write.Op == protocol.Claim && is(c.err, store.ErrUnknownOutcome) {
+		if m.attempts++; m.attempts == manyOpen {
+			w.met(ManyOpen, m)
+		}
+	}
+}
+
+// manyOpen is more attempts than a small memory of them would hold.
+const manyOpen = 9
+
+func is(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+}
