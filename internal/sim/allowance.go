@@ -99,10 +99,13 @@ func (w *world) count(r *request) {
 	}
 	one := time.Second / w.perTry()
 	renewal := protocol.Renewal(l.ttl)
-	a, cost, what := &m.may.failing, one, "requests that fail"
+	a, cost, what := &m.may.failing, time.Second, "requests that fail"
 	switch {
 	case r.hit:
 		w.met(Persists)
+		if l.ops == "all" {
+			cost /= 2 // the write of a try, and its look
+		}
 	case r.writes():
 		// A lease costs three renewals a TTL.
 		a, cost, what = &m.may.writes, per(one, renewal, 3), "writes"

@@ -51,7 +51,7 @@ const (
 	Judged                     // who does not wait learns whether the session of the holder is over
 	Reclaimed                  // the object of a session that is over is deleted
 	Persists                   // a request meets a failure that lasts
-	Prompted                   // something happens while a free lock must be taken soon
+	Prompted                   // a lock is free when a failure ends that has lasted, and must be taken soon
 	PeerForged                 // a word in the leader's name
 	ManyOpen                   // more than eight claims of an acquisition may land yet
 	OldestLands                // a claim lands that eight others have followed

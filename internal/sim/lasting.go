@@ -210,6 +210,7 @@ func (w *world) client(m *member) {
 			w.cancel(m)
 		}
 	case w.choose(8) == 7:
+		w.renew(m)
 		w.step(m, protocol.Watch{On: w.choose(2) == 1})
 	default:
 		if s := w.under(m); s != nil || !m.sessions || w.choose(4) == 3 {
@@ -244,6 +245,7 @@ func (w *world) prompt() {
 	granted := map[*lock]int{}
 	for _, l := range w.locks {
 		if w.isFree(l) && w.stuckFor(l) != nil {
+			w.met(Prompted, l.key)
 			w.logf("%s is free, and %v waits for it", l.key, w.stuckFor(l))
 			locks, granted[l] = append(locks, l), l.granted
 		}
@@ -258,7 +260,6 @@ func (w *world) prompt() {
 				w.promptly(), w.lasting.answer, w.lasting.ops, locks[0].key, w.stuckFor(locks[0]), w.stuckFor(locks[0]).ttl)
 			return
 		}
-		w.met(Prompted)
 		w.next()
 	}
 }

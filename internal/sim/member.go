@@ -88,6 +88,7 @@ func (w *world) candidate(m *member, cfg protocol.Config) {
 	cfg.Incarnation = fmt.Sprintf("i%d-%d-%d", m.number, m.life, w.made)
 	m.cfg, m.c = cfg, protocol.New(cfg)
 	m.all = append(m.all, m)
+	w.renew(m)
 }
 
 // valid reports that the member holds a lease that is valid now (rules A10 and D4).

@@ -68,7 +68,7 @@ type claim struct {
 
 // fault tells of a promise that was broken.
 func (w *world) fault(promise, format string, args ...any) {
-	if w.broken == "" {
+	if w.broken == "" && !slices.Contains(w.without, promise) {
 		w.broken = promise
 		w.how = fmt.Sprintf("at %.3f s ", w.now.Seconds()) + fmt.Sprintf(format, args...)
 		w.logf("BROKEN: %s: %s", promise, w.how)

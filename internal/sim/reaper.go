@@ -51,7 +51,6 @@ func (w *world) watch(all *reapers, key string, m *member) *reaper {
 		r.m = &member{process: m.process, on: w.find(key).heartbeat.on, ttl: m.ttl, reaps: r}
 		r.m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key} }
 		w.candidate(r.m, protocol.Config{TTL: m.ttl, Holder: m.process.String(), Layout: protocol.Session, Reaper: true, Follow: true})
-		w.renew(r.m)
 		r.m.on.reapers = append(r.m.on.reapers, r.m)
 		i, *all = len(*all), append(*all, r)
 		w.soon(m.process, func() { w.reap(r) })

@@ -81,13 +81,13 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 	}
 }
 
-// hasTo checks in a TTL and the time of a request that something is not so any more, unless
-// the process stood still meanwhile.
+// hasTo checks in a TTL and the time of a pause and a request that something is not so any more,
+// unless the process stood still meanwhile.
 func (w *world) hasTo(m *member, what string, still func() bool) {
 	p, life, c, ttl, stood := m.process, m.life, m.c, m.ttl, m.stood
-	w.push(event{at: w.now + m.real(ttl+protocol.MaxRequest) + 2*time.Second, by: check, do: func() {
+	w.push(event{at: w.now + m.real(ttl+maxPause+protocol.MaxRequest) + 2*time.Second, by: check, do: func() {
 		if p.life == life && m.c == c && p.stood == stood && m.ttl == ttl && still() {
-			w.fault(Returns, "%v: %s in a TTL of %v and the time of a request", m, what, ttl)
+			w.fault(Returns, "%v: %s in a TTL of %v and the time of a pause and a request", m, what, ttl)
 		}
 	}})
 }

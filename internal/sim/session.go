@@ -61,7 +61,6 @@ func (w *world) beginSession(p *process) {
 	w.sessions = append(w.sessions, s)
 	w.longest = max(w.longest, m.ttl)
 	w.candidate(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: protocol.Session, Fresh: true})
-	w.renew(m)
 	w.step(m, protocol.Acquire{Wait: true})
 }
 

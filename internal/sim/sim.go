@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -26,6 +27,7 @@ type Config struct {
 	Arm      Arm    // empty: by the seed
 	Layout   string // empty: by the seed
 	Unfenced bool   // the resource takes whatever comes
+	Without  string // the promises that are not looked at, with commas
 }
 
 // Result is what came of a history.
@@ -102,7 +104,7 @@ func listed(choices []byte) func(n int) int {
 const most = 5000
 
 func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history string) {
-	w := &world{fenced: !cfg.Unfenced, verbose: verbose}
+	w := &world{fenced: !cfg.Unfenced, without: strings.Split(cfg.Without, ","), verbose: verbose}
 	var taken []byte
 	w.choose = func(n int) int {
 		if w.lasting != nil && len(taken) >= most {

@@ -22,13 +22,14 @@ import (
 )
 
 var (
-	seeds  = flag.Int64("seeds", 12000, "how many seeds TestSimulation plays; half of them with -short")
-	seed   = flag.Int64("seed", -1, "the one seed that TestSimulation plays, and tells")
-	arm    = flag.String("arm", "", "bound, far, deleted or lasting; by the seed if empty")
-	layout = flag.String("layout", "", "one of the layouts; by the seed if empty")
-	survey = flag.Bool("survey", false, "play all seeds, and tell what is broken how often, and first by which")
-	from   = flag.Int64("from", 0, "the first of the seeds")
-	plays  = flag.String("choices", "", "the choices, in hex, that TestChoices plays and tells")
+	seeds   = flag.Int64("seeds", 12000, "how many seeds TestSimulation plays; half of them with -short")
+	seed    = flag.Int64("seed", -1, "the one seed that TestSimulation plays, and tells")
+	arm     = flag.String("arm", "", "bound, far, deleted or lasting; by the seed if empty")
+	layout  = flag.String("layout", "", "one of the layouts; by the seed if empty")
+	without = flag.String("without", "", "the promises that are not looked at, with commas")
+	survey  = flag.Bool("survey", false, "play all seeds, and tell what is broken how often, and first by which")
+	from    = flag.Int64("from", 0, "the first of the seeds")
+	plays   = flag.String("choices", "", "the choices, in hex, that TestChoices plays and tells")
 )
 
 // enough is how many seeds must meet each kind of trouble often.
@@ -37,7 +38,7 @@ const enough, often = 20_000, 1000
 // tries is how many histories are played to make one short.
 const tries = 2000
 
-func config() sim.Config { return sim.Config{Arm: sim.Arm(*arm), Layout: *layout} }
+func config() sim.Config { return sim.Config{Arm: sim.Arm(*arm), Layout: *layout, Without: *without} }
 
 // total is what came of many histories.
 type total struct {
@@ -50,9 +51,10 @@ type total struct {
 	lasted  map[sim.Failure]int
 }
 
-// A tally is how often a promise was broken, and the first seed that did.
+// A tally is how often a promise was broken, and some of the seeds that did.
 type tally struct {
-	n, first int64
+	n     int
+	seeds []int64
 }
 
 // numbers are left out of what was broken, so that the same is the same.
@@ -62,11 +64,12 @@ func (t *total) add(seed int64, r sim.Result) {
 	t.Lock()
 	defer t.Unlock()
 	if r.Promise != "" {
-		kind := r.Promise + ": " + numbers.ReplaceAllString(r.Broken, "")
-		b, seen := t.breaks[kind]
-		if b.n++; !seen || seed < b.first {
-			b.first = seed
-		}
+		kind, _, _ := strings.Cut(r.Promise+": "+numbers.ReplaceAllString(r.Broken, ""), " while ")
+		b := t.breaks[kind]
+		b.n++
+		b.seeds = append(b.seeds, seed)
+		slices.Sort(b.seeds)
+		b.seeds = b.seeds[:min(len(b.seeds), 5)]
 		t.breaks[kind] = b
 	}
 	if r.Failure.Answer != "" {
@@ -156,7 +159,7 @@ func TestSimulation(t *testing.T) {
 func (t *total) told() string {
 	var b strings.Builder
 	for _, kind := range slices.SortedFunc(maps.Keys(t.breaks), func(x, y string) int { return cmp.Compare(t.breaks[y].n, t.breaks[x].n) }) {
-		fmt.Fprintf(&b, "%6d times, first by seed %6d: %s\n", t.breaks[kind].n, t.breaks[kind].first, kind)
+		fmt.Fprintf(&b, "%6d times: %s: seeds %d\n", t.breaks[kind].n, kind, t.breaks[kind].seeds)
 	}
 	return b.String()
 }

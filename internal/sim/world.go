@@ -18,6 +18,7 @@ type world struct {
 	dated    bool // the store tells its time
 	skewed   bool // which may jump, and then nobody starts fast
 	fenced   bool
+	without  []string
 	choose   func(n int) int // from 0 to n-1, for n up to 256
 
 	now       time.Duration // real time
