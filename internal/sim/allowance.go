@@ -158,6 +158,7 @@ func (w *world) answered(c *call, before returns) {
 	if r, _, exists := m.c.Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.cfg.Incarnation {
 		m.writeFailed = false // from now on it waits for a holder
 	}
+	w.silence(m, bad)
 	if bad && c.struck && l.answer.Final && before.owes && m.owes && m.acquisitions == before.acquisitions && !is(c.err, store.ErrUnknownOutcome) {
 		w.fault(Returns, "%v, TTL %v, goes on after %v to %s", m, m.ttl, l.answer, l.ops)
 	}

@@ -50,8 +50,8 @@ const (
 	Rested                     // a candidate rests, and is made anew of what there is to remember
 	Judged                     // who does not wait learns whether the session of the holder is over
 	Reclaimed                  // the object of a session that is over is deleted
+	Inspected                  // a look of the user tells the candidate something
 	Persists                   // a request meets a failure that lasts
-	Prompted                   // a lock is free when a failure ends that has lasted, and must be taken soon
 	PeerForged                 // a word in the leader's name
 	ManyOpen                   // more than eight claims of an acquisition may land yet
 	OldestLands                // a claim lands that eight others have followed
@@ -68,7 +68,7 @@ var faultNames = [Faults]string{
 	"epoch collected", "epoch created again", "former holder writes",
 	"session killed while its holder lives", "session closed with leases", "heartbeat names too few",
 	"orphan settled", "orphan ends its session", "rest and resume", "session judged", "session's object deleted",
-	"failure that lasts", "free lock waited for", "peer's word forged", "nine claims may land", "claim lands after eight more",
+	"user looks", "failure that lasts", "peer's word forged", "nine claims may land", "claim lands after eight more",
 }
 
 func (f Fault) String() string { return faultNames[f] }

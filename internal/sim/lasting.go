@@ -24,6 +24,7 @@ type lasting struct {
 	lasts   time.Duration
 	whole   bool // that is ten TTLs at least
 	pending bool // it has not begun yet
+	awaited bool // a lock was free when it ended, and somebody waited
 	on      bool
 
 	straggler int           // this many claims from now one lands late, and the others never
@@ -59,6 +60,7 @@ type Failure struct {
 	Answer, Ops, From string
 	TTL               time.Duration
 	Whole             bool // for ten TTLs at least
+	Awaited           bool // a lock was free when it ended, and somebody waited whom it had kept from it
 }
 
 func (l *lasting) tell() Failure {
@@ -67,22 +69,53 @@ func (l *lasting) tell() Failure {
 	}
 	answer := l.answer.String()
 	if l.forges {
-		answer = "forged words of peers"
+		answer = forged
 	}
-	return Failure{answer, l.ops, l.from.String(), l.ttl, l.whole}
+	return Failure{answer, l.ops, l.from.String(), l.ttl, l.whole, l.awaited}
+}
+
+const forged = "forged words of peers"
+
+// Kinds are the kinds of failure that this one is of.
+func (f Failure) Kinds() []string {
+	if f.Answer == "" {
+		return nil
+	}
+	kinds := []string{f.Answer, f.Ops, f.From, fmt.Sprintf("TTL %v", f.TTL)}
+	if f.Whole {
+		kinds = append(kinds, kinds[3]+", for ten of them")
+	}
+	if f.Awaited {
+		kinds = append(kinds, awaited)
+	}
+	return kinds
+}
+
+const awaited = "at its end a lock is free"
+
+// Kinds are the kinds of failure that there are, but for those that few histories have.
+func Kinds() []string {
+	kinds := []string{forged, awaited, "put", "get", "list", "all"}
+	for _, a := range answers {
+		kinds = append(kinds, a.String())
+	}
+	kinds = append(kinds, momentNames[:]...)
+	for _, ttl := range lastingTTLs {
+		kinds = append(kinds, Failure{Answer: forged, TTL: ttl, Whole: ttl <= time.Minute}.Kinds()[3:]...)
+	}
+	return kinds
 }
 
 // lasts draws the failure, before there are locks and processes.
 func (w *world) lasts() {
 	l := &lasting{pending: true}
 	w.lasting = l
-	l.answer = answers[w.choose(len(answers))]
+	l.answer = answers[max(w.choose(len(answers)+4)-4, 0)] // often none
 	l.ops = [...]string{"put", "put", "put", "get", "get", "all", "all", "list"}[w.choose(8)]
-	l.keys = [...]string{"all", "all", "all", "locks", "locks", "sessions"}[w.choose(6)]
-	if l.answer.Status == 0 && l.ops == "put" && w.choose(2) == 1 {
-		l.straggler, l.late = 1+w.choose(3), w.pick(10*time.Second, 30*time.Second, time.Minute, 3*time.Minute)
+	if l.answer.Unsettled() && w.choose(2) == 0 {
+		l.ops = "put"
 	}
-	l.lands = l.answer.Unsettled() && l.late == 0 && w.choose(4) == 3
+	l.keys = [...]string{"all", "all", "all", "locks", "locks", "sessions"}[w.choose(6)]
 	l.forges = w.choose(16) == 15
 	l.from = moment(w.choose(int(pastFirst)))
 	l.ttl = lastingTTLs[w.choose(len(lastingTTLs))]
@@ -94,6 +127,15 @@ func (w *world) lasts() {
 		l.whole = l.lasts >= 30*l.ttl
 	default:
 		l.lasts = max(l.lasts, 30*l.ttl) // the longest TTL is three of these
+	}
+	switch kind := w.choose(4); {
+	case !l.answer.Unsettled() || l.ops != "put":
+	case kind == 3:
+		l.lands = true
+	case kind > 0: // so late that many others have been sent since
+		try := min(protocol.MaxRequest, l.ttl/2) + protocol.MaxPause
+		l.straggler, l.late = 1+w.choose(2), time.Duration(1+w.choose(24))*try
+		l.lasts = max(l.lasts, l.late+time.Minute)
 	}
 }
 
@@ -151,17 +193,26 @@ func (w *world) struck(r *request) bool {
 	if !r.hit || l.answer.Status != 0 {
 		return false
 	}
-	claim := r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim && r.from.from.on.session == nil
-	switch {
-	case claim && l.straggler > 0:
-		if l.straggler--; l.straggler == 0 {
-			w.logf("    this one is slow")
-			w.fly(r, l.late)
-		}
-	case l.lands && r.writes():
+	if l.lands && r.writes() {
 		w.fly(r, 5*time.Millisecond)
 	}
+	w.straggles(r)
 	return true
+}
+
+// straggles lets one of the first claims land late, whatever was answered.
+func (w *world) straggles(r *request) {
+	l := w.lasting
+	claim := r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim && r.from.from.on.session == nil
+	if !claim || l.straggler == 0 {
+		return
+	}
+	if l.straggler--; l.straggler == 0 {
+		w.logf("    this one is slow")
+		late := *r
+		late.hit = false
+		w.fly(&late, l.late)
+	}
 }
 
 // refuses is what the store answers to a request that is hit.
@@ -170,6 +221,7 @@ func (w *world) refuses(r *request) answer {
 	if l.lands && r.writes() {
 		w.land(r)
 	}
+	w.straggles(r)
 	return answer{err: l.answer.to(r)}
 }
 
@@ -245,7 +297,7 @@ func (w *world) prompt() {
 	granted := map[*lock]int{}
 	for _, l := range w.locks {
 		if w.isFree(l) && w.stuckFor(l) != nil {
-			w.met(Prompted, l.key)
+			w.lasting.awaited = true
 			w.logf("%s is free, and %v waits for it", l.key, w.stuckFor(l))
 			locks, granted[l] = append(locks, l), l.granted
 		}

@@ -24,6 +24,7 @@ type member struct {
 	tick  time.Duration // the event that is the next Tick
 
 	asked    *call           // that the candidate waits for
+	inspects *call           // of its user, who only looks
 	absent   time.Duration   // when it was last shown that there is no object
 	vanished protocol.Record // of the object that it last saw vanish
 
@@ -154,7 +155,7 @@ func (w *world) do(m *member, action protocol.Action) {
 		w.momentOf(granted)
 		w.quit(m, m.session)
 	case protocol.Refused:
-		if a.Record.Session != "" {
+		if a.Record.Session != "" && (m.session == nil || a.Record.Session != m.session.String()) {
 			w.judge(m, a.Record)
 			return
 		}

@@ -143,7 +143,7 @@ func (w *world) blinded(m *member, heard protocol.Heard) {
 	seen, _, _ := m.c.Observed()
 	now := w.clock(m.process)
 	switch {
-	case m.leased || heard.Err != nil || !heard.Word.Leading || m.asked != nil:
+	case m.leased || heard.Err != nil || !heard.Word.Leading || m.asked != nil || m.vigil != nil: // that looks
 		m.blind = 0
 	case m.blind == 0:
 		m.blind, m.blindStood = now, m.stood

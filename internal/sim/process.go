@@ -28,6 +28,7 @@ type process struct {
 	all      []*member // all candidates of this life
 	sessions bool      // its leases are under sessions, mostly
 	open     *session  // the present one; nil: none
+	acts     int       // that are left to the user of its sessions, in a history with a lasting failure
 }
 
 // traffic counts requests. Of a listing the first page counts, since a page shows few objects
@@ -82,6 +83,7 @@ func (w *world) start(p *process) {
 		w.enlist(m)
 	}
 	if p.sessions {
+		p.acts = 60
 		w.soon(p, func() { w.steward(p) })
 	}
 }
@@ -89,7 +91,7 @@ func (w *world) start(p *process) {
 // end leaves nothing of its calls behind.
 func (p *process) end() {
 	for _, m := range p.all {
-		for _, c := range []*call{m.asked, m.judging} {
+		for _, c := range []*call{m.asked, m.judging, m.inspects} {
 			if c != nil {
 				c.end()
 			}

@@ -20,6 +20,7 @@ type reaper struct {
 	all     *reapers
 	waiters []*member
 	stopped bool
+	fails   int           // looks for the session in a row
 	count   int64         // of releases, by the last heartbeat
 	news    time.Duration // when that last grew
 }
@@ -116,7 +117,8 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 		if errors.Is(a.Err, store.ErrDenied) || errors.Is(a.Err, protocol.ErrForeign) {
 			w.each(r, anyone, func() protocol.Event { return protocol.Cancel(a) })
 		}
-		w.timeout(r.m.real(protocol.Renewal(r.m.ttl)), r.m.process, func() { w.reap(r) })
+		r.fails++
+		w.timeout(r.m.real(protocol.Pause(r.fails, nil)), r.m.process, func() { w.reap(r) })
 	}
 }
 
@@ -158,7 +160,7 @@ func (w *world) judge(m *member, r protocol.Record) {
 		w.want(m, false)
 	}
 	m.judging = c
-	w.timeout(m.real(protocol.MaxRequest), m.process, func() {
+	w.timeout(m.real(min(protocol.MaxRequest, m.ttl)), m.process, func() {
 		if m.judging == c {
 			w.giveUp(c)
 		}

@@ -21,9 +21,12 @@ type returns struct {
 	releases     int
 	failures     int // acquisitions that ended without a lease
 
-	lookFailed, writeFailed bool // the last one has
-	attempts                int  // claims with an unknown outcome since the lock last changed
-	claims                  int  // that were sent
+	lookFailed, writeFailed bool          // the last one has
+	silent                  int           // failures in a row of which the caller has not been told
+	silentSince             time.Duration // the first of these
+	reminded                time.Duration // when the caller was last told; 0: never
+	attempts                int           // claims with an unknown outcome since the lock last changed
+	claims                  int           // that were sent
 }
 
 // asks takes note of what a caller asks for.
@@ -31,10 +34,10 @@ func (w *world) asks(m *member, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Acquire:
 		m.owes, m.patient = true, ev.Wait
-		m.attempts, m.lookFailed, m.writeFailed = 0, false, false
+		m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, false, false
 		if m.acquisitions++; !ev.Wait {
 			n := m.acquisitions
-			w.hasTo(m, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
+			w.hasTo(m, 1, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
 		}
 	case protocol.Release:
 		m.owesRelease, m.passing = true, ev.Pass
@@ -53,6 +56,11 @@ func (w *world) returned(m *member, action protocol.Action) {
 		if _, failed := a.(protocol.Failed); failed {
 			w.settling(m)
 		}
+	case protocol.Troubled:
+		if least := reminder * (protocol.Drift - 1) / protocol.Drift; m.reminded > 0 && w.now-m.reminded < least && w.arm != Far {
+			w.fault(Returns, "%v is told of trouble again after %v", m, w.now-m.reminded)
+		}
+		m.silent, m.reminded = 0, w.now
 	case protocol.Released:
 		if !m.owesRelease {
 			w.fault(Returns, "%v returns from a release twice: %s", m, brief(a))
@@ -73,7 +81,7 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 	case protocol.Release:
 		m.passing = false
 		if n := m.releases; m.owesRelease {
-			w.hasTo(m, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
+			w.hasTo(m, 1, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
 		}
 	}
 	if len(m.on.air) > 0 && m.c.Settled() {
@@ -81,22 +89,52 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 	}
 }
 
-// hasTo checks in a TTL and the time of a pause and a request that something is not so any more,
+// hasTo checks in so many times a TTL, a pause and a request that something is not so any more,
 // unless the process stood still meanwhile.
-func (w *world) hasTo(m *member, what string, still func() bool) {
+func (w *world) hasTo(m *member, ttls time.Duration, what string, still func() bool) {
 	p, life, c, ttl, stood := m.process, m.life, m.c, m.ttl, m.stood
-	w.push(event{at: w.now + m.real(ttl+maxPause+protocol.MaxRequest) + 2*time.Second, by: check, do: func() {
-		if p.life == life && m.c == c && p.stood == stood && m.ttl == ttl && still() {
-			w.fault(Returns, "%v: %s in a TTL of %v and the time of a pause and a request", m, what, ttl)
+	due := w.clock(p) + ttls*(ttl+maxPause+protocol.MaxRequest) + time.Second
+	var look func()
+	look = func() {
+		left := due - w.clock(p)
+		switch {
+		case p.life != life || m.c != c || m.ttl != ttl || p.stood != stood || !still():
+		case left > 0: // at first, and when its clock has become slower
+			w.push(event{at: w.now + m.real(left), by: check, do: look})
+		default:
+			w.fault(Returns, "%v: %s in %d times a TTL of %v, a pause and a request", m, what, ttls, ttl)
 		}
-	}})
+	}
+	look()
 }
 
-// settling checks that a candidate whose caller has given up makes an end of it.
+// reminder is how often a caller who waits is told that the store still fails: at the third
+// failure in a row, and then once a minute.
+const reminder = time.Minute
+
+// silence checks that a caller who waits while something fails for a long time is told of it.
+func (w *world) silence(m *member, bad bool) {
+	switch {
+	case !m.owes || !bad && !m.writeFailed:
+		m.silent = 0
+		return
+	case !bad:
+		return
+	case m.silent == 0:
+		m.silentSince = w.now
+	}
+	most := reminder*(protocol.Drift+1)/protocol.Drift + maxPause + protocol.MaxRequest
+	if m.silent++; m.silent > 3 && w.now-max(m.silentSince, m.reminded) > most {
+		w.fault(Returns, "%v has failed %d times since %v, and its caller was not told", m, m.silent, m.silentSince)
+	}
+}
+
+// settling checks that a candidate whose caller has given up makes an end of it: it has a TTL to
+// find out what became of its claims, and one to free what has landed.
 func (w *world) settling(m *member) {
 	m.failures++
 	n, a := m.failures, m.acquisitions
-	w.hasTo(m, "it is not settled what became of an acquisition that has failed", func() bool {
+	w.hasTo(m, 2, "it is not settled what became of an acquisition that has failed", func() bool {
 		return m.failures == n && m.acquisitions == a && !m.c.Settled() && !m.leased
 	})
 }
@@ -105,8 +143,8 @@ func (w *world) settling(m *member) {
 // the lease that was released, unless its session is over.
 func (w *world) reallyFree(m *member) {
 	r, there := w.current(m.on)
-	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted {
-		return
+	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted || w.cfg.Tokenless {
+		return // a marker that was deleted may be created once more by a write that arrives twice
 	}
 	if r.Session != "" {
 		if s := w.find(r.Session); s.over != nil || s.doomed || s.heartbeat.on.over {

@@ -119,9 +119,10 @@ func (w *world) beaten(s *session, action protocol.Action) {
 
 // steward is what the user of sessions does, until the calm.
 func (w *world) steward(p *process) {
-	if w.calm {
+	if w.calm || w.lasting != nil && p.acts == 0 {
 		return
 	}
+	p.acts--
 	switch s := p.open; {
 	case s == nil:
 		w.beginSession(p)
@@ -306,7 +307,7 @@ func (w *world) rest(m *member) {
 	}
 	if rest, can := m.c.Rest(); can {
 		w.met(Rested, m)
-		m.c = protocol.Resume(m.cfg, rest)
+		m.c, m.reminded = protocol.Resume(m.cfg, rest), 0
 		m.session, m.members, m.named, m.looked = m.under, []*session{m.under}, m.under, 0
 	}
 }

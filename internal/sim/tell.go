@@ -22,6 +22,8 @@ func brief(x any) string {
 		return fmt.Sprintf("ReadDone %s, error %v, final %t", shown, x.Err, x.Fatal)
 	case protocol.WriteDone:
 		return fmt.Sprintf("WriteDone as %q, error %v, void %t, final %t", x.Version, x.Err, x.Void, x.Fatal)
+	case protocol.Sighted:
+		return "Sighted " + brief(x.Answer)
 	case protocol.Heard:
 		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Word, x.Err, x.Proof != nil)
 	case protocol.Waiting:

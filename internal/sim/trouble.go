@@ -103,6 +103,9 @@ func (w *world) spell() time.Duration {
 
 // pause stops a member for a while, and mostly for longer than its lease lasts.
 func (w *world) pause(m *member) {
+	if w.now < m.paused {
+		return // it stands still already
+	}
 	left := m.real(m.deadline() - w.clock(m.process))
 	m.stood++
 	m.paused = w.now + w.pick(100*time.Millisecond, left-time.Millisecond, left+5*time.Second, left+40*time.Second)
@@ -115,6 +118,9 @@ func (w *world) pause(m *member) {
 // suspend stops the machine of a member for a while: its clock goes on, and its timers have as
 // much left afterwards as before. Those that wake the candidates have a second at most.
 func (w *world) suspend(m *member) {
+	if w.now < m.paused {
+		return
+	}
 	w.pause(m)
 	p, slept := m.process, m.paused-w.now
 	if m.leased && slept > m.real(m.deadline()-w.clock(p)) {

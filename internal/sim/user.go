@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"context"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
@@ -31,8 +33,12 @@ func (w *world) user(m *member) {
 
 // idle is what a user does that holds nothing and waits for nothing.
 func (w *world) idle(m *member) {
-	switch w.choose(8) {
+	switch w.choose(9) {
 	case 0:
+	case 8:
+		if m.inspects == nil {
+			w.inspect(m)
+		}
 	case 1:
 		w.step(m, protocol.Watch{On: w.choose(2) == 1})
 	default:
@@ -74,6 +80,28 @@ func (w *world) letGo(m *member) {
 	default:
 		w.release(m)
 	}
+}
+
+// inspect is a user that looks at the lock without wanting it. What that shows its candidate is
+// told, however late.
+func (w *world) inspect(m *member) {
+	sent := w.clock(m.process)
+	var c *call
+	c = begin(m, nil, func(c *call) { c.reading, c.err = m.lay(c).Look(context.Background(), "") })
+	c.then = func() {
+		m.inspects = nil
+		if seen := layout.ReadDone(c.reading, c.err); seen.Shown == protocol.Found {
+			w.met(Inspected, m)
+			w.step(m, protocol.Sighted{Answer: seen, Sent: sent})
+		}
+	}
+	m.inspects = c
+	w.timeout(m.real(protocol.MaxRequest), m.process, func() {
+		if m.inspects == c {
+			w.giveUp(c)
+		}
+	})
+	w.resume(c)
 }
 
 // comes is a user that comes now, and takes the place of one that waits.
