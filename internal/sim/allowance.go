@@ -159,7 +159,12 @@ func (w *world) answered(c *call, before returns) {
 		m.writeFailed = false // from now on it waits for a holder
 	}
 	w.silence(m, bad)
-	if bad && c.struck && l.answer.Final && before.owes && m.owes && m.acquisitions == before.acquisitions && !is(c.err, store.ErrUnknownOutcome) {
+	final := bad && c.struck && l.answer.Final && !is(c.err, store.ErrUnknownOutcome)
+	if !final || !before.owes || !m.owes || m.acquisitions != before.acquisitions {
+		return
+	}
+	// An acquisition may have begun while an earlier one was being settled.
+	if m.finals++; m.finals > 1 || c.write != nil && c.write.Op == protocol.Claim && c.acquisition == m.acquisitions {
 		w.fault(Returns, "%v, TTL %v, goes on after %v to %s", m, m.ttl, l.answer, l.ops)
 	}
 }

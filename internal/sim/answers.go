@@ -24,11 +24,13 @@ var answers = []Answer{
 	{Status: 401, Code: "Unauthorized", Final: true},
 	{Status: 403, Code: "AccessDenied", Final: true},
 	{Status: 404, Code: "NoSuchBucket", Final: true},
+	{Status: 404, Code: "Elsewhere", Final: true}, // no word of S3: neither the object nor the bucket is absent
 	{Status: 405, Code: "MethodNotAllowed", Final: true},
+	{Status: 408, Code: "RequestTimeout"},
 	{Status: 409, Code: "ConditionalRequestConflict"},
 	{Status: 411, Code: "MissingContentLength", Final: true},
 	{Status: 412, Code: "PreconditionFailed"},
-	{Status: 418, Code: "Teapot"},
+	{Status: 418, Code: "Teapot", Final: true},
 	{Status: 429, Code: "TooManyRequests"},
 	{Status: 500, Code: "InternalError"},
 	{Status: 501, Code: "NotImplemented", Final: true},
@@ -44,7 +46,9 @@ func (a Answer) String() string {
 }
 
 // Unsettled reports that a write with this answer may have landed.
-func (a Answer) Unsettled() bool { return a.Status == 0 || a.Status >= 500 && !a.Final }
+func (a Answer) Unsettled() bool {
+	return a.Status == 0 || a.Status == 408 || a.Status >= 500 && !a.Final
+}
 
 // Kinds are what a real store's error matches: the kind first. A test compares them with
 // those of package s3store.
@@ -58,14 +62,16 @@ func (a Answer) Kinds(op string) []error {
 	case a.Code == "SlowDown", a.Status == 429:
 		return []error{store.ErrThrottled}
 	}
-	switch a.Status {
-	case 401, 403:
+	switch {
+	case a.Status == 401, a.Status == 403:
 		return []error{store.ErrDenied}
-	case 404:
+	case a.Code == "NoSuchBucket":
 		return []error{store.ErrNoBucket}
-	case 409:
+	case a.Final:
+		return []error{store.ErrRefused}
+	case a.Status == 409 && writes:
 		return []error{store.ErrConflict}
-	case 412:
+	case a.Status == 412 && writes:
 		return []error{store.ErrPrecondition}
 	}
 	return []error{store.ErrUnavailable}

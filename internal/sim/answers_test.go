@@ -24,7 +24,7 @@ func TestAnswersAreThoseOfARealStore(t *testing.T) {
 	t.Parallel()
 	kinds := []error{
 		store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, store.ErrThrottled,
-		store.ErrDenied, store.ErrUnknownOutcome, store.ErrTooLarge, store.ErrInvalid, store.ErrNoBucket, store.ErrUnavailable,
+		store.ErrDenied, store.ErrUnknownOutcome, store.ErrTooLarge, store.ErrInvalid, store.ErrNoBucket, store.ErrUnavailable, store.ErrRefused,
 	}
 	for _, a := range sim.Answers() {
 		t.Run(a.String(), func(t *testing.T) {

@@ -14,20 +14,21 @@ import (
 // A call is one call of a layout, or a collection. It is a coroutine that stops at each of
 // its requests: to the layout it is the store.
 type call struct {
-	by     *process        // nil: a collection
-	from   *member         // nil: a collection
-	write  *protocol.Write // nil: a look, or a collection
-	then   func()          // if it is not a call of the candidate's
-	given  bool            // up, by the user
-	number int             // of the claim
-	struck bool            // its last request was hit by the failure that lasts
-	absent time.Duration   // as its sender's was
-	next   func() (*request, bool)
-	stop   func()
-	yield  func(*request) bool
-	waits  *request // for the answer to this
-	answer answer   // to the last one
-	over   bool     // nobody waits any more
+	by          *process        // nil: a collection
+	from        *member         // nil: a collection
+	write       *protocol.Write // nil: a look, or a collection
+	then        func()          // if it is not a call of the candidate's
+	given       bool            // up, by the user
+	number      int             // of the claim
+	acquisition int             // in which it was made
+	struck      bool            // its last request was hit by the failure that lasts
+	absent      time.Duration   // as its sender's was
+	next        func() (*request, bool)
+	stop        func()
+	yield       func(*request) bool
+	waits       *request // for the answer to this
+	answer      answer   // to the last one
+	over        bool     // nobody waits any more
 
 	lateRequest, lateAnswer bool
 	reading                 layout.Snapshot

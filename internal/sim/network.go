@@ -15,7 +15,7 @@ import (
 func (w *world) call(m *member, write *protocol.Write, timeout time.Duration, run func(c *call)) {
 	c := begin(m, write, run)
 	c.absent = m.absent
-	m.asked = c
+	m.asked, c.acquisition = c, m.acquisitions
 	if write != nil {
 		w.worst(c)
 		if write.Op == protocol.Claim {

@@ -45,6 +45,7 @@ type lock struct {
 	last    int64         // the largest token of a lease that was granted
 	claimed time.Duration // when the last claim landed
 	deleted bool          // somebody has deleted the object
+	cured   bool          // somebody has brought an earlier record back
 	excused bool          // and then P1 was broken in the one way in which it may be
 	names   *session      // that its record names, if that is held
 	writer  string        // the incarnation of that record

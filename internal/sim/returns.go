@@ -22,6 +22,7 @@ type returns struct {
 	failures     int // acquisitions that ended without a lease
 
 	lookFailed, writeFailed bool          // the last one has
+	finals                  int           // refusals for good since the acquisition began
 	silent                  int           // failures in a row of which the caller has not been told
 	silentSince             time.Duration // the first of these
 	reminded                time.Duration // when the caller was last told; 0: never
@@ -34,7 +35,7 @@ func (w *world) asks(m *member, ev protocol.Event) {
 	switch ev := ev.(type) {
 	case protocol.Acquire:
 		m.owes, m.patient = true, ev.Wait
-		m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, false, false
+		m.finals, m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, 0, false, false
 		if m.acquisitions++; !ev.Wait {
 			n := m.acquisitions
 			w.hasTo(m, 1, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
@@ -143,7 +144,7 @@ func (w *world) settling(m *member) {
 // the lease that was released, unless its session is over.
 func (w *world) reallyFree(m *member) {
 	r, there := w.current(m.on)
-	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted || w.cfg.Tokenless {
+	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted || m.on.cured || w.cfg.Tokenless {
 		return // a marker that was deleted may be created once more by a write that arrives twice
 	}
 	if r.Session != "" {

@@ -93,7 +93,11 @@ func playAll(t *testing.T, from, to int64, cfg sim.Config) *total {
 	for i := range procs {
 		wg.Go(func() {
 			for seed := from + i; seed < to && !all.broken.Load(); seed += procs {
+				began := time.Now()
 				r := sim.Run(seed, cfg)
+				if took := time.Since(began); took > 10*time.Second {
+					t.Logf("seed %d took %v: %+v, %s", seed, took, r.Failure, r.Layout)
+				}
 				all.add(seed, r)
 				if !*survey && r.Promise != "" && all.broken.CompareAndSwap(false, true) {
 					t.Errorf("seed %d, %s, %s: %s", seed, r.Layout, r.Arm, tell(r, cfg))

@@ -204,8 +204,10 @@ func (w *world) strange(l *lock, session bool) []byte {
 		if !session {
 			r.Layout = protocol.Session
 		}
-	default:
-		r.Token = math.MaxInt64
+	default: // of epochs it would be the highest one, and others could be collected
+		if r.Token = math.MaxInt64; w.cfg.Numbered {
+			format = `"format":3`
+		}
 	}
 	body, err := r.Encode()
 	if err != nil {
@@ -218,6 +220,9 @@ func (w *world) strange(l *lock, session bool) []byte {
 func (w *world) cure() {
 	key, before := w.weather.poisoned, w.weather.instead
 	w.weather.poisoned = ""
+	for _, l := range w.locks {
+		l.cured = l.cured || l.key == key
+	}
 	switch {
 	case w.objects[key].version != w.weather.poison: // a marker that somebody released
 	case before == nil:
