@@ -81,7 +81,8 @@ type LockOptions struct {
 	OnLost func(*Lease, error)
 	// OnTrouble is called when the store has failed three times in a row, whatever was
 	// asked of it, and then once a minute while that goes on, with the last error. The
-	// lock is tried for all the same, with pauses that grow from 100 ms to 4 s.
+	// lock is tried for all the same, with pauses that grow from 100 ms to 4 s. Default:
+	// the Logger gets it.
 	OnTrouble func(error)
 
 	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.

@@ -227,8 +227,15 @@ func TestTroubleIsTold(t *testing.T) {
 		if len(told) < 10 || len(told) > 11 || told[0] > 2*time.Second || told[1]-told[0] < time.Minute {
 			t.Errorf("told at %v", told)
 		}
-		if n := strings.Count(log.String(), "level=WARN"); here().Tokens() && n != len(told) {
-			t.Errorf("%d lines in the log: %s", n, &log)
+		if strings.Contains(log.String(), "the store fails") {
+			t.Errorf("what a callback tells is logged too: %s", &log)
+		}
+		lock = newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, store.ErrThrottled) {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "the store fails"); n != 1 {
+			t.Errorf("%d lines in the log, where no callback tells it: %s", n, &log)
 		}
 	})
 }
