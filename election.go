@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -211,7 +212,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		default:
 			e.lock.d.opts.Logger.Warn("campaign failed, will try again", "lock", e.lock.d.at.String(), "error", err)
 			failures++
-			pause = protocol.Pause(failures, e.opts.Retries)
+			pause = retry.Pause(failures, e.opts.Retries)
 		}
 		select {
 		case <-time.After(pause + rand.N(pause/4)):

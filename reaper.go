@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -133,7 +134,7 @@ func (r *reaper) run(ctx context.Context) {
 			each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) { d.step(protocol.Cancel{Err: err}) })
 		}
 		select {
-		case <-time.After(protocol.Pause(failures, nil)):
+		case <-time.After(retry.Pause(failures, nil)):
 		case <-ctx.Done():
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -31,16 +32,21 @@ const (
 	patience = 30 * time.Second
 )
 
+// longestPause bounds the pause between two tries of one operation, which is mostly a race with
+// another writer.
+const longestPause = time.Second
+
 // pauses yields the tries that an operation has, for as long as its patience lasts. To
 // call what is yielded waits, longer each time, and reports false if the context has
 // ended.
 func pauses(ctx context.Context) iter.Seq[func() bool] {
 	return func(yield func(func() bool) bool) {
-		longest, begin := 100*time.Millisecond, time.Now()
+		failures, begin := 0, time.Now()
 		pause := func() bool {
-			timer := time.NewTimer(rand.N(longest))
+			failures++
+			d := min(retry.Pause(failures, []time.Duration{retry.Min}), longestPause)
+			timer := time.NewTimer(d + rand.N(d))
 			defer timer.Stop()
-			longest = min(longest*2, time.Second)
 			select {
 			case <-timer.C:
 				return true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // S3ElectorOptions are the options of [NewS3Elector].
@@ -126,7 +127,7 @@ func (e *S3Elector) run(c *campaign) {
 			e.saw(change)
 		}
 	})
-	for c.ctx.Err() == nil {
+	for failures := 1; c.ctx.Err() == nil; failures++ {
 		err := e.election.Run(c.ctx, e.lead)
 		if c.ctx.Err() != nil {
 			break
@@ -134,7 +135,7 @@ func (e *S3Elector) run(c *campaign) {
 		config := e.GetConfig()
 		e.logger.Error("cannot campaign, will try again", "lockfilePath", config.LockfilePath, "error", err)
 		select {
-		case <-time.After(config.FrequentInterval):
+		case <-time.After(max(config.FrequentInterval, retry.Pause(failures, nil))):
 		case <-c.ctx.Done():
 		}
 	}

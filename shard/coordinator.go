@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -44,7 +45,7 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 	c := &coordinator{books: w.books, worker: w, lease: lease, roll: r}
 	defer r.watches.Wait() // they end with ctx
 	var last *wirePlan
-	for {
+	for failures := 0; ; {
 		err := c.look(ctx)
 		if errors.Is(err, errDeposed) || ctx.Err() != nil {
 			return err
@@ -54,8 +55,14 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 			last = c.plan
 		}
 		w.failing(err)
+		pause := w.interval()
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			pause = min(pause, retry.Pause(failures, nil))
+		}
 		select {
-		case <-time.After(w.interval()):
+		case <-time.After(pause):
 		case <-r.news:
 			sleep(ctx, w.opts.TTL/60) // others may be going too
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -161,10 +162,10 @@ func (r *roll) watch(ctx context.Context, m *member) {
 		r.opts.Logger.Warn("a worker cannot be watched", "worker", m.session, "error", err)
 		return
 	}
-	for ctx.Err() == nil {
+	for failures := 1; ctx.Err() == nil; failures++ {
 		lease, failed := lock.Acquire(ctx, leasehold.WithSession(r.session))
 		if failed != nil {
-			sleep(ctx, r.interval())
+			sleep(ctx, retry.Pause(failures, nil))
 			continue
 		}
 		r.mu.Lock()

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -198,8 +199,12 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 		return errors.New("the worker is running already")
 	}
 	defer w.running.Unlock()
-	for {
+	for failures := 1; ; failures++ {
+		began := time.Now()
 		err := w.term(ctx, work)
+		if time.Since(began) > w.opts.TTL {
+			failures = 1 // it had begun well
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -207,7 +212,7 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 			return err
 		}
 		w.note(&w.trouble.session, "the worker begins anew", err)
-		if !sleep(ctx, w.interval()/8) {
+		if !sleep(ctx, retry.Pause(failures, nil)) {
 			return ctx.Err()
 		}
 	}

@@ -1,6 +1,10 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/leasehold/leasehold/internal/retry"
+)
 
 func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 	if ev.Err != nil {
@@ -174,7 +178,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 		c.fail(err, now, out)
 	case c.watching:
 		out.add(Unreadable{err})
-		c.due = now.Clock + min(Renewal(c.cfg.TTL), MaxPause)
+		c.due = now.Clock + min(Renewal(c.cfg.TTL), retry.Max)
 	}
 }
 
@@ -198,8 +202,10 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		c.due = a.t0 + Renewal(a.record.TTL)
 		out.add(Renewed{})
 	case c.want == nothing:
+		until := c.until // the TTL that there is to settle it began when the caller gave up
 		c.orphan = true
 		c.startFreeing(now)
+		c.until = until
 	case late && c.trouble.slow >= enoughTries:
 		c.fail(ErrSlowStore, now, out)
 		c.orphan = true

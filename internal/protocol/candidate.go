@@ -57,8 +57,8 @@ type Config struct {
 	// Peers makes a follower ask the leader itself, where its record has an
 	// address, and the store only when it does not answer.
 	Peers bool
-	// Retries are the pauses after failures in a row, as far as Pause allows them.
-	// Nil: DefaultRetries.
+	// Retries are the pauses after failures in a row, as far as package retry allows
+	// them. Nil: its own.
 	Retries []time.Duration
 }
 

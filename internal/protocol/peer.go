@@ -3,6 +3,8 @@ package protocol
 import (
 	"strings"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // A Word is what a leader says of itself to a follower that asked it. A follower
@@ -129,7 +131,7 @@ func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 func (c *Candidate) unheard(now Now) {
 	t, r := &c.talk, c.obs.record
 	t.fails++
-	t.due = now.Clock + min(Pause(t.fails, c.cfg.Retries), max(r.TTL/6, minPause))
+	t.due = now.Clock + min(retry.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, retry.Min))
 	if t.fails >= peerTries {
 		c.distrust(c.jitter(c.frequent(r)), now)
 	}

@@ -1,6 +1,10 @@
 package protocol
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasehold/leasehold/internal/retry"
+)
 
 // Drift is the inverse of the largest rate error, against real time, that any
 // candidate's clock may have: a twelfth, the default slew limit of chrony, and
@@ -64,40 +68,14 @@ const (
 	reminder = time.Minute
 )
 
-// The bounds of every pause before another try. The first keeps a store that refuses
-// everything from being flooded; the second keeps a lock from standing idle for long
-// after the store has come back, whatever the TTL.
-const (
-	minPause = 50 * time.Millisecond
-	MaxPause = 4 * time.Second
-)
-
-// DefaultRetries are the pauses after the first failures in a row.
-var DefaultRetries = []time.Duration{100 * time.Millisecond, time.Second}
-
-// Pause is how long to wait before another try after the n-th failure in a row. All
-// code of leasehold that tries again asks it. The pauses are those of retries, or else
-// of DefaultRetries, and after these the last one doubled each time; but none is
-// shorter than 50 ms doubled n-1 times, and none is longer than MaxPause.
-func Pause(n int, retries []time.Duration) time.Duration {
-	if n <= 0 {
-		return 0
-	}
-	if len(retries) == 0 {
-		retries = DefaultRetries
-	}
-	pause := retries[min(n, len(retries))-1] << min(max(n-len(retries), 0), 16)
-	return min(max(pause, minPause<<min(n-1, 16)), MaxPause)
-}
-
 // retryDelay is the pause after the n-th failure in a row. Who holds a lease has only so
 // much time to renew it, so there it is at most a sixth of the TTL; and the others
 // need not be slower than a lease of theirs would be renewed. They spread, so that
 // many who have failed at one moment do not come back at one moment.
 func (c *Candidate) retryDelay(n int) time.Duration {
-	pause := Pause(n, c.cfg.Retries)
+	pause := retry.Pause(n, c.cfg.Retries)
 	if c.phase != clear {
-		return min(pause, max(c.cfg.TTL/6, minPause))
+		return min(pause, max(c.cfg.TTL/6, retry.Min))
 	}
 	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
 	return pause + c.jitter(pause/4)

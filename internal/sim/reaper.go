@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -118,7 +119,7 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 			w.each(r, anyone, func() protocol.Event { return protocol.Cancel(a) })
 		}
 		r.fails++
-		w.timeout(r.m.real(protocol.Pause(r.fails, nil)), r.m.process, func() { w.reap(r) })
+		w.timeout(r.m.real(retry.Pause(r.fails, nil)), r.m.process, func() { w.reap(r) })
 	}
 }
 
