@@ -226,7 +226,7 @@ var (
 	// reader that should have given a body failed.
 	ErrInvalid = errors.New("invalid argument")
 	// ErrNoBucket: the bucket or directory that the store points at does not exist.
-	ErrNoBucket = errors.New("bucket does not exist")
+	ErrNoBucket = errors.New("no such bucket or directory")
 	// ErrRefused: the store refuses the request for good, for a reason of no other
 	// kind: it does not know such requests (501, 405), it takes this one to be
 	// malformed (400, 411), the bucket is in another region (301), or it says of

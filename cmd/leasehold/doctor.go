@@ -119,7 +119,7 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 func (d *diagnosis) options(p place) *storetest.ProbeOptions {
 	opts := &storetest.ProbeOptions{
 		Races: d.races, LargestBody: d.largest,
-		Open: func(ctx context.Context) (store.Store, error) { return storeurl.Open(ctx, p.storeURL) },
+		Open: func(ctx context.Context) (store.Store, error) { return storeurl.OpenExisting(ctx, p.storeURL) },
 	}
 	if d.output != "json" {
 		opts.OnFinding = func(f storetest.Finding) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -37,7 +38,8 @@ const exitHelp = `Exit codes:
   128+n  signal n ended the command, or the wait for the lock
   64     usage: a flag, a variable, a URL or a name is wrong
   65     the lock's object is not one that this version understands; it was left as it is
-  66     with --existing: the lock does not exist
+  66     with --existing: the lock does not exist; else: the directory of a file:// URL
+         does not (see --mkdir)
   69     the store could not be reached, or could not answer
   70     something else went wrong before the command ran
   73     a resource to --claim has a larger token: see leasehold fence --help
@@ -101,7 +103,7 @@ func codeOf(err error) int {
 		return exitHeld
 	case is(store.ErrDenied):
 		return exitDenied
-	case is(store.ErrNotExist):
+	case is(store.ErrNotExist), is(store.ErrNoBucket) && is(fs.ErrNotExist): // no directory
 		return exitAbsent
 	case is(store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
 		return exitUnavailable

@@ -56,6 +56,7 @@ lies there was not written with leasehold fence (see --adopt), else as in
 func (g *guarding) flags(f *pflag.FlagSet, writes bool) {
 	if writes {
 		f.StringVar(&g.token, tokenFlag, "", "the `token` to write with (default: that of the lock around this command)")
+		f.BoolVar(&g.mkdir, mkdirFlag, false, mkdirHelp)
 	}
 	f.BoolVar(&g.opts.Adopt, "adopt", false, "take over an object that was written without a fence, as of the smallest token")
 }
@@ -165,7 +166,7 @@ func (g *guarding) guard(ctx context.Context, name string) (*fence.Object, error
 	if base := os.Getenv(ownStore); base != "" {
 		home = func(string) (string, error) { return base, nil }
 	}
-	p, err := locate(ctx, name, "", home)
+	p, err := locate(ctx, name, "", g.mkdir, home)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +239,7 @@ func (c *claims) open(ctx context.Context, lock place) error {
 		p.key = name
 		if strings.Contains(name, "://") {
 			var err error
-			if p, err = locate(ctx, name, "", nil); err != nil {
+			if p, err = locate(ctx, name, "", lock.mkdir, nil); err != nil {
 				return err
 			}
 		}

@@ -14,7 +14,8 @@ func (a *app) init() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init LOCK",
 		Short: "Make the object of a lock, free",
-		Long: `Make the object of a lock, free, if there is none.
+		Long: `Make the object of a lock, free, if there is none, and the directory of a file://
+URL, which other commands do not make unless they are told --mkdir.
 
 With the object made once and "run --existing" everywhere, nobody makes it again
 when it was deleted by mistake: without it, tokens might begin anew.`,
@@ -25,6 +26,7 @@ when it was deleted by mistake: without it, tokens might begin anew.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
+			a.mkdir = true
 			p, lock, err := a.open(ctx, args[0], &opts)
 			if err != nil {
 				return err

@@ -22,6 +22,12 @@ import (
 
 const defaultGrace = 5 * time.Second
 
+// The flag of commands that write what they name.
+const (
+	mkdirFlag = "mkdir"
+	mkdirHelp = "make the directory of a file:// URL if there is none, as leasehold init does;\nnot where it may be on a file system that is not mounted"
+)
+
 // A job is a lock, and a command that runs while it is held: what run and elect
 // have in common.
 type job struct {
@@ -66,6 +72,7 @@ func (j *job) flags(f *pflag.FlagSet) {
 	f.StringToStringVar(&j.opts.Meta, "meta", nil, "`key=value` to keep in the record; may be repeated")
 	f.Lookup("meta").DefValue = "" // not "[]"
 	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
+	f.BoolVar(&j.mkdir, mkdirFlag, false, mkdirHelp)
 	layoutFlag(f, &j.opts.Layout)
 	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
 	f.StringVar(&j.proof, "proof", "", "`file` with a report of \"leasehold doctor --output json\": refuse a store that was\nnot found safe")

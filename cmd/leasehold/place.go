@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,18 +25,19 @@ type place struct {
 	url      string
 	storeURL string
 	layout   leasehold.Layout // that was asked for; empty: any
+	mkdir    bool             // the directory of the store may be made
 }
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
 func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (place, error) {
-	p, err := locate(ctx, name, as, a.home)
+	p, err := locate(ctx, name, as, a.mkdir, a.home)
 	a.at, a.lock = p.store, p.key
 	return p, err
 }
 
 // locate is the same with a say in where a bare name lies.
-func locate(ctx context.Context, name string, as leasehold.Layout, home func(name string) (string, error)) (place, error) {
-	p := place{name: name, key: name, url: name, layout: as}
+func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, home func(name string) (string, error)) (place, error) {
+	p := place{name: name, key: name, url: name, layout: as, mkdir: mkdir}
 	err := checkName(name)
 	if err != nil {
 		return place{}, usage("%w", err)
@@ -99,16 +102,30 @@ func isLock(ctx context.Context, st store.Store) bool {
 }
 
 func (p *place) open(ctx context.Context) (err error) {
+	open := storeurl.OpenExisting
+	if p.mkdir || p.byDefault() {
+		open = storeurl.Open // which leaves it to the first write
+	}
 	if strings.HasPrefix(p.storeURL, "mem:") {
 		return usage("%s: a lock in the memory of this process keeps no other out: name a store that others share", p.name)
 	}
-	if p.store, err = storeurl.Open(ctx, p.storeURL); err != nil {
+	if p.store, err = open(ctx, p.storeURL); err != nil {
+		if missing, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, store.ErrNoBucket) {
+			return &exit{exitAbsent, fmt.Errorf("%s: %w: mount what is to be there, or make the directory, with leasehold init or with --mkdir of leasehold run, elect and fence", p.name, missing)}
+		}
 		if codeOf(err) == exitInternal { // nothing was sent: what is wrong is how it is set up
 			return &exit{exitUsage, err}
 		}
 		return failed(err)
 	}
 	return nil
+}
+
+// byDefault reports that the store is the one of bare names that this user has without
+// having named any. Its directory is nobody else's, so it is made when it is needed.
+func (p *place) byDefault() bool {
+	base, isLocal, err := homeURL()
+	return err == nil && isLocal && p.storeURL == base
 }
 
 // urlOf is the URL of a lock in a store.

@@ -65,6 +65,9 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("LEASEHOLD_STORE", "file://"+filepath.ToSlash(env.WorkDir)+"/locks")
+			if err := os.Mkdir(filepath.Join(env.WorkDir, "locks"), 0o700); err != nil {
+				return err
+			}
 			overLayout(env)
 			env.Defer(func() { abort(env) })
 			servers.NewAuthority(t).Write(t, env.WorkDir, "127.0.0.1", "localhost")

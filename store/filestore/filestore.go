@@ -98,8 +98,8 @@ type Options struct {
 	// DirMode is the mode of new directories, before the umask. If it is zero, that is
 	// 0777, and those that may write the directory above may write the new one.
 	DirMode fs.FileMode
-	// MustExist keeps the store from making its own directory: while there is none,
-	// every call fails with ErrNoBucket. A directory on a file system that may not be
+	// MustExist keeps the store from making its own directory: New fails with
+	// ErrNoBucket if there is none, and so does every call later. A directory on a file system that may not be
 	// mounted should be opened so, since one that is made in its place is seen by this
 	// machine alone, and what is locked there may be locked elsewhere as well.
 	MustExist bool
@@ -154,6 +154,9 @@ func New(dir string, opts *Options) (*Store, error) {
 	case err == nil && !info.IsDir():
 		return nil, fmt.Errorf("filestore: %w: %s exists and is no directory", store.ErrInvalid, abs)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("filestore: %w: %w", kind(err), err)
+	}
+	if err := s.there(); err != nil {
 		return nil, fmt.Errorf("filestore: %w: %w", kind(err), err)
 	}
 	return s, nil

@@ -5,6 +5,8 @@ package filestore_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -194,8 +196,18 @@ func TestNoObject(t *testing.T) {
 func TestMustExist(t *testing.T) {
 	above := t.TempDir()
 	dir := filepath.Join(above, "not", "there")
-	st, err := filestore.New(dir, &filestore.Options{MustExist: true})
+	must := &filestore.Options{MustExist: true}
+	if st, err := filestore.New(dir, must); !errors.Is(err, store.ErrNoBucket) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("New gave %v, %v", st, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	st, err := filestore.New(dir, must)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err = os.RemoveAll(filepath.Dir(dir)); err != nil { // as if it were not mounted any more
 		t.Fatal(err)
 	}
 	for _, key := range []string{"k", "jobs/k"} {

@@ -224,7 +224,7 @@ func TestWords(t *testing.T) {
 	}{
 		{
 			"", raw(404, "X-Amz-Request-Id: 4711\r\n", xmlError("NoSuchBucket", "The specified bucket does not exist.")), "create",
-			`put "k": bucket does not exist: 404 NoSuchBucket: The specified bucket does not exist; make the bucket, or check its name and the endpoint`,
+			`put "k": no such bucket or directory: 404 NoSuchBucket: The specified bucket does not exist; make the bucket, or check its name and the endpoint`,
 		},
 		{
 			"", raw(404, "", "404 page not found\n"), "get",

@@ -52,8 +52,9 @@ func Open(ctx context.Context, rawurl string) (store.Store, error) {
 	return open(ctx, rawurl, nil)
 }
 
-// OpenExisting is [Open] for a place that must exist: in a directory that does not, every
-// call fails with [store.ErrNoBucket], and nothing makes it. Buckets are never made.
+// OpenExisting is [Open] for a place that must exist: if the URL's directory does not, it
+// fails with [store.ErrNoBucket], and so does every call if it is gone later; nothing makes
+// it. A bucket is never made, and asked for only by the calls.
 func OpenExisting(ctx context.Context, rawurl string) (store.Store, error) {
 	return open(ctx, rawurl, &filestore.Options{MustExist: true})
 }
@@ -71,7 +72,11 @@ func open(ctx context.Context, rawurl string, files *filestore.Options) (store.S
 		if err != nil {
 			return nil, err
 		}
-		return filestore.New(dir, files)
+		st, err := filestore.New(dir, files)
+		if err != nil {
+			return nil, err // and not a Store that holds a nil
+		}
+		return st, nil
 	default:
 		return openMem(u)
 	}
