@@ -214,5 +214,8 @@ func readable(raw string) string {
 	if err != nil {
 		return raw
 	}
+	if u.Host == "" {
+		return u.Path
+	}
 	return u.Scheme + "://" + u.Host + u.Path
 }

@@ -124,7 +124,7 @@ func (c *call) turnedAway(status int, code string) verdict {
 	case http.StatusTooManyRequests:
 		return verdict{kind: store.ErrThrottled}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return verdict{store.ErrDenied, c.onDenied()}
+		return verdict{store.ErrDenied, c.onDenied(code)}
 	case http.StatusNotFound:
 		return c.notFound(code)
 	case http.StatusConflict:
@@ -165,9 +165,12 @@ func throttles(code string) bool {
 	return known || strings.HasPrefix(code, "SlowDown")
 }
 
-func (c *call) onDenied() string {
-	if c.op == "get" {
-		return "also what S3 says of an object that does not exist to who lacks s3:ListBucket"
+func (c *call) onDenied(code string) string {
+	switch {
+	case code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch":
+		return "check the credentials, and that they are those of this server"
+	case c.op == "get" && (code == "AccessDenied" || code == ""):
+		return "S3 also says so of an object that does not exist, where s3:ListBucket is not allowed"
 	}
 	return ""
 }
@@ -205,7 +208,7 @@ func (c *call) conflict(code string) error {
 	return store.ErrUnavailable
 }
 
-// onRegion says which region to use, if the answer does.
+// onRegion says which region to use, if the answer does, or else where it leads.
 func (c *call) onRegion() string {
 	region := c.answer.Header.Get("X-Amz-Bucket-Region")
 	if region == "" {
@@ -214,10 +217,13 @@ func (c *call) onRegion() string {
 			region, _, _ = strings.Cut(rest, "'")
 		}
 	}
-	if region == "" {
-		return ""
+	if region != "" {
+		return fmt.Sprintf("the bucket is in the region %s: set region=%[1]s in its URL, or AWS_REGION", region)
 	}
-	return fmt.Sprintf("the bucket is in the region %s: set region=%[1]s in its URL, or AWS_REGION", region)
+	if to := c.answer.Header.Get("Location"); to != "" {
+		return fmt.Sprintf("it leads to %q: is that the endpoint to use?", readable(to))
+	}
+	return ""
 }
 
 // code gives the server's word for the error, or "". An answer of success can have one

@@ -179,6 +179,7 @@ func TestAnswers(t *testing.T) {
 			"region=eu-west-1",
 		},
 		{"301", raw(301, "", ""), hang, all, []error{store.ErrRefused}, ""},
+		{"301 to elsewhere", raw(301, "Location: https://user:secret@host/dir/?a=b\r\n", ""), hang, all, []error{store.ErrRefused}, `"https://host/dir/"`},
 		{"307", raw(307, "", ""), hang, all, []error{store.ErrUnavailable}, ""},
 		{
 			"400 for the region", raw(400, "", xmlError("AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-west-1'")), hang, all,
