@@ -2,10 +2,14 @@ package filestore_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +20,13 @@ import (
 // mount gives a file system of its own, of a quarter of a megabyte.
 func mount(t *testing.T) string {
 	t.Helper()
+	return mountOf(t, "size=256k")
+}
+
+func mountOf(t *testing.T, options string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		t.Skip("a file system cannot be mounted here: ", err)
 	}
 	t.Cleanup(func() {
@@ -26,6 +35,49 @@ func mount(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// In a directory that takes more than one call of the system to read, a name that is
+// replaced between two of them can be missed; tmpfs puts it at the end, or the beginning.
+// A listing used to lock all writers out instead.
+func TestListLargeDirectoryWhileWriting(t *testing.T) {
+	const others, listings = 1000, 20
+	dir := mountOf(t, "size=64m")
+	st := open(t, dir)
+	busy := []string{"a", "m", "z"}
+	for _, key := range busy {
+		create(t, st, key, "0")
+	}
+	for i := range others {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("b-%0100d", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	for _, key := range busy {
+		writing.Go(func() {
+			for ctx.Err() == nil {
+				if err := addOne(ctx, st, key); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for listing := range listings {
+		got := keys(t, st, "")
+		for _, key := range busy {
+			if _, found := slices.BinarySearch(got, key); !found {
+				t.Errorf("listing %d does not have %q", listing, key)
+			}
+		}
+		if want := others + len(busy); len(got) != want {
+			t.Errorf("listing %d has %d keys, want %d", listing, len(got), want)
+		}
+	}
+	cancel()
+	writing.Wait()
 }
 
 func TestDiskFull(t *testing.T) {

@@ -104,33 +104,45 @@ func (w *walk) directory(above, path string) error {
 // order of the keys, and "d.x" comes before it.
 //
 // It takes no lock. Whoever may only read the directory may not lock it, and a listing that
-// is stopped must hold no writer up. But while a name is replaced, POSIX does not promise
-// that a reader sees it, and some file systems move it to the end. So the directory is read
-// until two readings agree and its time did not change, and what any of them showed counts:
-// a name is missed only if it was replaced in each of them. What is gone by then has no
-// object to be read.
+// is stopped must hold no writer up.
 func (w *walk) names(path string) (map[string]bool, error) {
-	const most = 10
-	all := make(map[string]bool)
-	var last map[string]bool
-	for range most {
+	return steady(w.ctx, func() (map[string]bool, bool, error) {
 		before, err := os.Stat(path)
 		if err != nil {
-			return nil, ignoreNotExist(err)
+			return nil, false, ignoreNotExist(err)
 		}
-		these, err := readNames(path)
+		names, err := readNames(path)
 		if err != nil {
-			return nil, ignoreNotExist(err)
+			return nil, false, ignoreNotExist(err)
 		}
-		maps.Copy(all, these)
 		after, err := os.Stat(path)
-		if err == nil && last != nil && maps.Equal(these, last) && after.ModTime().Equal(before.ModTime()) {
-			break
+		return names, err != nil || !after.ModTime().Equal(before.ModTime()), nil
+	})
+}
+
+// maxReadings bounds how often a directory is read for one listing.
+const maxReadings = 10
+
+// steady reads names until two readings agree and nothing has changed in the last of them,
+// and gives all that any showed. While a name is replaced, POSIX does not promise that a
+// reader sees it, and some file systems move it to the end; so a name is missed only if it
+// was replaced in each of the readings. What is gone by then has no object to be read.
+func steady(ctx context.Context, read func() (names map[string]bool, changed bool, err error)) (map[string]bool, error) {
+	all := make(map[string]bool)
+	var last map[string]bool
+	for n := range maxReadings {
+		names, changed, err := read()
+		if err == nil {
+			err = ctx.Err()
 		}
-		if err = w.ctx.Err(); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		last = these
+		maps.Copy(all, names)
+		if n > 0 && !changed && maps.Equal(names, last) {
+			break
+		}
+		last = names
 	}
 	return all, nil
 }

@@ -24,8 +24,8 @@ import (
 
 // The users of these tests; team is the group that shares a directory.
 const (
-	anne, bert, nobody = 4001, 4002, 65534
-	team               = 4242
+	anne, bert, carl, nobody = 4001, 4002, 4003, 65534
+	team                     = 4242
 )
 
 type user struct{ uid, gid uint32 }
@@ -235,32 +235,35 @@ func TestOldLockFile(t *testing.T) {
 	}
 }
 
-// TestUsersShare: two users of one group count in one object, whatever their umask. Each
+// TestUsersShare: two users of one group, or of none, count in one object, whatever their umask. Each
 // directory and each file that one makes has to let the other go on.
 func TestUsersShare(t *testing.T) {
-	for _, mode := range []fs.FileMode{0o770 | fs.ModeSetgid, 0o770, 0o775 | fs.ModeSetgid} {
+	for _, mode := range []fs.FileMode{0o770 | fs.ModeSetgid, 0o770, 0o775 | fs.ModeSetgid, 0o777} {
 		for _, umask := range []int{0o022, 0o077} {
 			t.Run(fmt.Sprintf("%v, umask %03o", mode, umask), func(t *testing.T) {
+				first, second := user{anne, team}, user{bert, team}
+				if mode == 0o777 { // all users share it
+					second.gid = bert
+				}
 				base, as := users(t)
 				dir := filepath.Join(base, "shared")
 				if err := os.Mkdir(dir, 0o700); err != nil {
 					t.Fatal(err)
 				}
 				own(t, dir, anne, team, mode)
-				first := as(user{anne, team}, umask, "put", dir, ledgerKey, string(ledger{}.encode()))
-				first.rest(t)
+				as(first, umask, "put", dir, ledgerKey, string(ledger{}.encode())).rest(t)
 				const increments = 20
 				var counting []*process
-				for _, uid := range []uint32{anne, bert} {
-					counting = append(counting, as(user{uid, team}, umask, "count", dir, fmt.Sprint(uid), fmt.Sprint(increments)))
+				for _, u := range []user{first, second} {
+					counting = append(counting, as(u, umask, "count", dir, fmt.Sprint(u.uid), fmt.Sprint(increments)))
 				}
 				for _, p := range counting {
 					if got := len(p.rest(t)); got != increments {
 						t.Errorf("%d increments landed, want %d", got, increments)
 					}
 				}
-				if mode&0o001 == 0 {
-					return // nobody else gets that far
+				if mode&0o001 == 0 || mode == 0o777 {
+					return // nobody else gets that far, or all may write
 				}
 				stranger := as(user{nobody, nobody}, 0o022, "seize", filepath.Join(dir, "shared"))
 				if said, _ := stranger.out.ReadString('\n'); said != "denied\n" {
@@ -290,7 +293,7 @@ func TestSuperuserLocksNobodyOut(t *testing.T) {
 
 // TestWritersLock: over all permissions that a directory can give its group and the other
 // users, and over all makers of its lock file: a user that can open the lock file may write
-// the directory. And the users that share a directory as they are told to can all lock it.
+// over the object. And the users that share a directory as they are told to can all lock it.
 func TestWritersLock(t *testing.T) {
 	base, as := users(t)
 	owner, member, other := user{anne, team}, user{bert, team}, user{nobody, nobody}
@@ -316,13 +319,16 @@ func TestWritersLock(t *testing.T) {
 		if len(wrote) < 16 {
 			t.Errorf("%v could write in %d directories only", maker, len(wrote))
 		}
-		for _, u := range []user{owner, member, other} {
+		for _, u := range []user{owner, member, other, {carl, anne}} {
 			for _, line := range as(u, 0o022, "probe", root).rest(t) {
 				fields := strings.Split(line, ":")
 				name, opens, writes := fields[0], fields[1] == "true", fields[2] == "true"
 				mode := modes[name]
+				if mode&fs.ModeSticky != 0 && u.uid != anne && u.uid != maker.uid {
+					writes = false // new files, but over nobody's
+				}
 				if opens && !writes {
-					t.Errorf("%v, lock file made by %v: %v can open it and not write the directory", mode, maker, u)
+					t.Errorf("%v, lock file made by %v: %v can open it and not write there", mode, maker, u)
 				}
 				shared := mode&fs.ModeSticky == 0 && maker.gid == team && u.gid == team
 				if shared && writes && slices.Contains(wrote, name) && !opens {
