@@ -58,8 +58,8 @@ var plants = map[string]func(t *testing.T, path string){
 	},
 	"a socket": func(t *testing.T, path string) {
 		t.Helper()
-		t.Chdir(filepath.Dir(path))                        // a socket's path may not be long
-		ln, err := net.Listen("unix", filepath.Base(path)) //nolint:noctx // it is there at once
+		t.Chdir(filepath.Dir(path)) // a socket's path may not be long
+		ln, err := net.Listen("unix", filepath.Base(path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,8 +212,7 @@ func TestMustExist(t *testing.T) {
 	}
 	for _, key := range []string{"k", "jobs/k"} {
 		for op, do := range allCalls(st, key) {
-			err := within(t, op, do)
-			wantKind(t, err, store.ErrNoBucket)
+			wantKind(t, within(t, op, do), store.ErrNoBucket)
 			if got := names(t, above); len(got) != 0 {
 				t.Errorf("%s made %q", op, got)
 			}

@@ -116,7 +116,7 @@ func listing(answer *http.Response) error {
 			return nil
 		case bad == nil && !ok:
 			continue // <?xml version="1.0"?>
-		case err != nil && err != io.EOF: //nolint:errorlint // only EOF itself is the end
+		case err != nil && err != io.EOF:
 			return errors.Join(err, answer.Body.Close())
 		}
 		_ = answer.Body.Close()

@@ -283,7 +283,8 @@ func TestOpenMakesNothing(t *testing.T) {
 	if _, err = st.Get(t.Context(), "k", ""); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("a look: %v", err)
 	}
-	if entries, err := os.ReadDir(above); err != nil || len(entries) != 0 {
+	entries, err := os.ReadDir(above)
+	if err != nil || len(entries) != 0 {
 		t.Errorf("they made %v, %v", entries, err)
 	}
 	checkStore(t, st, "k")
