@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -39,7 +40,7 @@ func s3server(t *testing.T) http.Handler {
 
 // answer has the server carry out a request of its own.
 func answer(h http.Handler, method, url string, body []byte) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, url, bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, url, bytes.NewReader(body))
 	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -283,14 +284,14 @@ func TestDoctorInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var stdout strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		stdout.WriteString(lines.Text() + "\n")
 		if strings.HasPrefix(lines.Text(), "ok    update after a delete") {
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			if err = cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
 		}

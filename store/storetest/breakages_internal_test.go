@@ -42,7 +42,7 @@ var breakages = []breakage{
 	}, []string{putPrecondition, compareAndSwap}},
 	{"checks, then writes", func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-			v, there := b.now(key)
+			v, there := b.now(ctx, key)
 			if err := store.CheckPut(ctx, key, body, only); err != nil || there == only.Absent() || v != only.Match() {
 				return b.Store.Put(ctx, key, body, only)
 			}
@@ -290,7 +290,7 @@ var breakages = []breakage{
 	}, []string{deleteRemoves}},
 	{"cannot delete twice", func(b *broken) {
 		b.delete = func(ctx context.Context, key string) error {
-			if _, there := b.now(key); !there && store.CheckKey("delete", key) == nil {
+			if _, there := b.now(ctx, key); !there && store.CheckKey("delete", key) == nil {
 				return &store.Error{Op: "delete", Key: key, Kind: store.ErrNotExist}
 			}
 			return b.Store.Delete(ctx, key)

@@ -79,8 +79,8 @@ func (b *broken) force(ctx context.Context, key string, body []byte) (*store.Obj
 	}
 }
 
-func (b *broken) now(key string) (store.Version, bool) {
-	o, err := b.Store.Get(context.Background(), key, "")
+func (b *broken) now(ctx context.Context, key string) (store.Version, bool) {
+	o, err := b.Store.Get(context.WithoutCancel(ctx), key, "")
 	if err != nil {
 		return "", false
 	}

@@ -153,7 +153,7 @@ var ailments = []struct {
 	}, canUpdate, "object", ""},
 	{"updates what is not there", func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-			if _, there := b.now(key); !there && updates(only) {
+			if _, there := b.now(ctx, key); !there && updates(only) {
 				return b.force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
@@ -317,10 +317,7 @@ func rare(random *rand.Rand, kind func(store.Condition) bool) *broken {
 
 // A store in which one race in 500 goes wrong is noticed, nearly always.
 func TestOneRaceIn500(t *testing.T) {
-	rounds := 40
-	if testing.Short() {
-		rounds = 20
-	}
+	const rounds = 20
 	for _, c := range []struct {
 		name  string
 		kind  func(store.Condition) bool
@@ -351,9 +348,9 @@ func TestOneRaceIn500(t *testing.T) {
 // What a network does is no fault of the store's conditions: whatever it loses, refuses and
 // delays, an honest store is never called bad.
 func TestProbeOverABadNetwork(t *testing.T) {
-	seeds := uint64(40)
+	seeds := uint64(24)
 	if testing.Short() {
-		seeds = 15
+		seeds = 8
 	}
 	for seed := range seeds {
 		p := 0.005 * float64(1+seed%8) // of each kind

@@ -260,9 +260,9 @@ func brokenFor(t *testing.T, l lie, seed uint64) map[string]string {
 // TestProbeFindsWhateverBreaksCandidates: for lies that are drawn, the probe calls unsafe
 // whatever two candidates were seen to break by them.
 func TestProbeFindsWhateverBreaksCandidates(t *testing.T) {
-	seeds := 90
+	seeds := 50
 	if testing.Short() {
-		seeds = 30
+		seeds = 20
 	}
 	broke, refused := 0, 0
 	var mu sync.Mutex
@@ -271,7 +271,7 @@ func TestProbeFindsWhateverBreaksCandidates(t *testing.T) {
 			l := anyLie(rand.New(rand.NewPCG(seed, 3)))
 			t.Run(fmt.Sprintf("%d %s", seed, l.name), func(t *testing.T) {
 				t.Parallel()
-				r := asked(t, l, seed, &ProbeOptions{Races: 600})
+				r := asked(t, l, seed, &ProbeOptions{Races: 400})
 				for use, why := range brokenFor(t, l, seed) {
 					mu.Lock()
 					broke++
@@ -295,7 +295,7 @@ func TestProbeFindsWhateverBreaksCandidates(t *testing.T) {
 
 // The referee has nothing to say of a store that keeps its word.
 func TestRefereeOfAGoodStore(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range uint64(3) {
 		if broke := brokenFor(t, lie{}, seed); len(broke) > 0 {
 			t.Errorf("seed %d: %v", seed, broke)
 		}
