@@ -72,6 +72,7 @@ func (c *counted) Put(ctx context.Context, key string, body []byte, only store.C
 	c.s.expect(key, err)
 	if err == nil {
 		c.s.mu.Lock()
+		c.s.wrote = true
 		c.s.bodies.wrote(key, o.Version, body)
 		c.s.mu.Unlock()
 	}

@@ -199,16 +199,16 @@ func undone(of int, delay time.Duration) func(*broken, func(int) bool) {
 		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			before, _ := b.Store.Get(ctx, key, "")
 			o, err := b.Store.Put(ctx, key, body, only)
-			if ctx := context.WithoutCancel(ctx); err == nil && chance(of) {
+			if again := context.WithoutCancel(ctx); err == nil && chance(of) {
 				time.AfterFunc(delay, func() {
-					if v, there := b.now(ctx, key); !there || v != o.Version {
+					if v, there := b.now(again, key); !there || v != o.Version {
 						return
 					}
 					if before == nil {
-						_ = b.Store.Delete(ctx, key)
+						_ = b.Store.Delete(again, key)
 						return
 					}
-					_, _ = b.force(ctx, key, before.Body)
+					_, _ = b.force(again, key, before.Body)
 				})
 			}
 			return o, err

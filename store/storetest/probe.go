@@ -206,6 +206,8 @@ type Finding struct {
 
 	// Uses are what rests on it: see [Verdict].
 	Uses []string `json:"uses,omitempty"`
+
+	because string // the name of the finding for which it was not tried
 }
 
 // A Verdict says whether the store can be trusted with one use: with locks of a layout,

@@ -45,6 +45,7 @@ type survey struct {
 	busy    map[error]int   // answers that were none, by kind
 	bodies  bodyBook
 	watched watched
+	wrote   bool      // a write has landed
 	doing   string    // the name of the experiment
 	told    time.Time // when OnProgress was last called
 }
@@ -127,14 +128,15 @@ func (s *survey) run() error {
 func (s *survey) try(e experiment) (Finding, error) {
 	f := Finding{Name: e.name, Uses: e.uses, Result: Unknown}
 	if i := slices.IndexFunc(e.after, func(name string) bool { return s.report.Finding(name).Result != OK }); i >= 0 {
-		f.Detail = fmt.Sprintf("not tried, because of %q", e.after[i])
+		f.because = e.after[i]
+		f.Detail = fmt.Sprintf("not tried, because of %q", f.because)
 		return f, nil
 	}
 	var err error
 	f.Result, f.Detail, err = e.run(s)
 	switch {
 	case err == nil:
-	case contradicts(err):
+	case contradicts(err) && s.hasWritten():
 		// The experiments ask for what they have just made, so this answer is about
 		// another copy of the store, or what was made is gone.
 		f.Result, f.Detail, err = Bad, "an answer contradicts those before it: "+err.Error(), nil
@@ -142,6 +144,13 @@ func (s *survey) try(e experiment) (Finding, error) {
 		f.Result, f.Detail = Unknown, err.Error()
 	}
 	return f, err
+}
+
+// hasWritten reports that a write has landed, so that there is a place for it.
+func (s *survey) hasWritten() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wrote
 }
 
 // contradicts reports that the error is an answer, and not the one that followed from

@@ -59,26 +59,53 @@ func (f Finding) Against() []string {
 // made, because the probe ended before them or because it was told not to.
 func verdicts(findings []Finding, missing []experiment) (all []Verdict) {
 	for _, use := range uses {
-		v := Verdict{Use: use, Safe: true}
+		v := Verdict{Use: use}
 		bad := false
+		var skipped reasons
 		for _, f := range findings {
-			if slices.Contains(f.Against(), use) {
-				v.Safe = false
+			switch {
+			case !slices.Contains(f.Against(), use):
+			case f.because != "":
+				skipped.add(fmt.Sprintf("not tried, because of %q", f.because), f.Name)
+			default:
 				bad = bad || f.Result == Bad
-				v.Why = append(v.Why, fmt.Sprintf("%s: %s", f.Name, f.Detail))
+				v.Why = append(v.Why, f.Name+": "+f.Detail)
 			}
 		}
-		var names []string
+		v.Why = append(v.Why, skipped.lines()...)
+		var untried reasons
 		for _, e := range missing {
 			if slices.Contains(e.uses, use) {
-				names = append(names, e.name)
+				untried.add("not tried", e.name)
 			}
 		}
-		if names != nil {
-			v.Safe, v.Untried = false, !bad
-			v.Why = append(v.Why, "not tried: "+strings.Join(names, ", "))
-		}
+		v.Untried = len(untried.names) > 0 && !bad
+		v.Why = append(v.Why, untried.lines()...)
+		v.Safe = len(v.Why) == 0
 		all = append(all, v)
+	}
+	return all
+}
+
+// reasons are names by the reason that they share.
+type reasons struct {
+	order []string
+	names map[string][]string
+}
+
+func (r *reasons) add(why, name string) {
+	if r.names == nil {
+		r.names = map[string][]string{}
+	}
+	if r.names[why] == nil {
+		r.order = append(r.order, why)
+	}
+	r.names[why] = append(r.names[why], name)
+}
+
+func (r *reasons) lines() (all []string) {
+	for _, why := range r.order {
+		all = append(all, why+": "+strings.Join(r.names[why], ", "))
 	}
 	return all
 }

@@ -23,7 +23,7 @@ func outcome(t *testing.T, of string, result Result, failed error) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.experiments = nil
+	s.experiments, s.wrote = nil, true
 	for _, e := range experiments {
 		e.vital, e.after = false, nil
 		e.run = func(*survey) (Result, string, error) {
@@ -186,4 +186,30 @@ func TestProgress(t *testing.T) {
 			t.Errorf("%d: %+v", i, p)
 		}
 	}
+}
+
+// A bucket that does not exist is an error; one that is gone for the other connections is
+// a finding, because something was written to it.
+func TestProbeOfNoBucket(t *testing.T) {
+	gone := func(b *broken) {
+		no := func(op, key string) error { return &store.Error{Op: op, Key: key, Kind: store.ErrNoBucket} }
+		b.get = func(_ context.Context, key string, _ store.Version) (*store.Object, error) {
+			return nil, no("get", key)
+		}
+		b.put = func(_ context.Context, key string, _ []byte, _ store.Condition) (*store.Object, error) {
+			return nil, no("put", key)
+		}
+		b.delete = func(_ context.Context, key string) error { return no("delete", key) }
+	}
+	none := &broken{Store: memstore.New()}
+	gone(none)
+	if r, err := Probe(t.Context(), bare{none}, few); !errors.Is(err, store.ErrNoBucket) || r != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	good := memstore.New()
+	r, err := Probe(t.Context(), good, &ProbeOptions{Open: func(context.Context) (store.Store, error) { return bare{none}, nil }})
+	if err != nil || r.Proves(r.Store, useObject) == nil || r.Finding(canCreate).Result != Bad {
+		t.Errorf("%+v, %v", r, err)
+	}
+	empty(t, good)
 }
