@@ -138,8 +138,10 @@ func (f *fleet) follower(r *rand.Rand) bool {
 
 func (v victim) leasehold(sig syscall.Signal) bool { return v.signal(sig) }
 func (v victim) guardian(sig syscall.Signal) bool  { return syscall.Kill(v.Guardian, sig) == nil }
-func (v victim) watcher(sig syscall.Signal) bool   { return syscall.Kill(v.Watcher, sig) == nil }
-func (v victim) job(sig syscall.Signal) bool       { return syscall.Kill(v.PID, sig) == nil }
+func (v victim) watcher(sig syscall.Signal) bool {
+	return v.Watcher > 1 && syscall.Kill(v.Watcher, sig) == nil
+}
+func (v victim) job(sig syscall.Signal) bool { return syscall.Kill(v.PID, sig) == nil }
 
 func (v victim) all(sig syscall.Signal) bool {
 	w, b, j := v.watcher(sig), v.both(sig), v.job(sig)

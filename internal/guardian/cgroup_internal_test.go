@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/clock"
 )
 
 func TestFindCgroup(t *testing.T) {
@@ -176,5 +178,78 @@ func TestTitles(t *testing.T) {
 	}
 	if strings.Contains(titleWatcher, titleGuardian) || strings.Contains(titleGuardian, titleWatcher) {
 		t.Error("one name has the other in it")
+	}
+}
+
+// start starts a process and returns when it is in one of the states.
+func startProcess(t *testing.T, states string, argv ...string) int {
+	t.Helper()
+	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Sys: &unix.SysProcAttr{Setpgid: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Kill()
+		_, _ = p.Wait()
+	})
+	for end := time.Now().Add(20 * sec); ; time.Sleep(ms) {
+		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(p.Pid) + "/stat")
+		if _, rest, _ := strings.Cut(string(stat), ") "); rest == "" || strings.Contains(states, rest[:1]) {
+			return p.Pid
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%v is never in state %s", argv, states)
+		}
+	}
+}
+
+// What a sweep has reaped counts as left, what is kept for the parent does not, and
+// what is spared is not touched.
+func TestStrike(t *testing.T) {
+	t.Parallel()
+	dead, kept, spared := startProcess(t, "Z", "/bin/true"), startProcess(t, "Z", "/bin/true"), startProcess(t, "SR", "/bin/sleep", "1000")
+	tree := newTree(0, nil, map[int]bool{spared: true})
+	tree.kept = kept
+	if !tree.strike([]proc{{dead, dead, true}}, unix.SIGKILL) {
+		t.Error("a sweep that has reaped was the last")
+	}
+	if isChild(dead) {
+		t.Error("what has died was not reaped")
+	}
+	if tree.strike([]proc{{kept, kept, true}, {spared, spared, false}}, unix.SIGKILL) {
+		t.Error("what is kept or spared is waited for")
+	}
+	if !isChild(kept) || !isChild(spared) {
+		t.Error("what is kept or spared was reaped")
+	}
+	if tree.strike(nil, unix.SIGKILL) {
+		t.Error("there was nothing left to end")
+	}
+	tree.group = dead
+	tree.strike([]proc{{kept, kept, false}}, unix.SIGKILL) // one that is kept, and lives, is ended
+	running := startProcess(t, "SR", "/bin/sleep", "1000")
+	if !tree.strike([]proc{{running, running, false}}, unix.SIGKILL) {
+		t.Error("what was killed a moment ago is not waited for")
+	}
+	var info siginfo
+	for end := time.Now().Add(20 * sec); info.pid == 0 && time.Now().Before(end); time.Sleep(ms) {
+		info, _ = waitid(unix.P_PID, running, unix.WEXITED|unix.WNOWAIT)
+	}
+	if info.status != int32(unix.SIGKILL) {
+		t.Errorf("the process ended with %+v, want SIGKILL", info)
+	}
+}
+
+// A command whose deadline has come is not started, not even to be killed at once.
+func TestStartTooLate(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	g := &guard{plan: plan{limit: limit{Deadline: clock.Now(), Grace: sec}, Argv: [][]byte{[]byte("touch"), []byte(ran)}}}
+	if r := g.start(); r == nil || !r.TooLate || g.command != 0 {
+		t.Errorf("reported %+v, started process %d, want that it is too late", r, g.command)
+		_, _ = unix.Wait4(g.command, nil, 0, nil)
+	}
+	if exists(ran) {
+		t.Error("the command ran")
 	}
 }

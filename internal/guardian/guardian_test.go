@@ -283,13 +283,14 @@ func TestCommandLeavesProcesses(t *testing.T) {
 	}
 }
 
-// Many processes that each fork and leave, while they are being killed.
+// Many processes that each fork and leave, while they are being killed, and no
+// cgroup that would kill them in one stroke.
 func TestForksWhileDying(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, 100*time.Millisecond, `
+	f := command(t, plan{NoCgroup: true, Deadline: never, Grace: 100 * time.Millisecond, Argv: []string{"sh", "-c", `
 		trap '' TERM
 		spawn() { i=0; while [ $i -lt 400 ]; do (setsid sh -c 'sh -c "sleep 1000 & sleep 1000" & sleep 0.2' &) ; i=$((i+1)); echo >> spawned; done; }
-		spawn & spawn & wait; `+forever)
+		spawn & spawn & wait; ` + forever}})
 	eventually(t, func() (bool, string) { return len(f.living()) > 40, "too few" })
 	f.order("stop")
 	f.ended(137, syscall.SIGKILL, true)

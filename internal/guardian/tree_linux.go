@@ -64,8 +64,6 @@ type tree struct {
 }
 
 // sweep sends sig to what is left, SIGTERM once only, and reaps what has died.
-// What it reaped still counts as left: a child of that process can have been
-// passed over, because it was not a direct child yet when it was looked at.
 func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	if t.group != 0 {
 		t.signal(-t.group, sig)
@@ -73,11 +71,16 @@ func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	if sig == syscall.SIGKILL {
 		t.cgroup.kill()
 	}
-	left = t.cgroup.populated()
+	populated := t.cgroup.populated()
 	procs, err := children()
-	if err != nil {
-		return true // out of file descriptors, say; the next sweep sees more
-	}
+	// Out of file descriptors, say: the next sweep sees more.
+	return t.strike(procs, sig) || populated || err != nil
+}
+
+// strike sends sig to children and reaps those that have died, which still count
+// as left: a child of such a process can have been passed over, because it was not
+// a direct child yet when it was looked at.
+func (t *tree) strike(procs []proc, sig syscall.Signal) (left bool) {
 	for _, p := range procs {
 		if t.spared[p.pid] || p.zombie && p.pid == t.kept {
 			continue
