@@ -48,6 +48,9 @@ func TestFindCgroup(t *testing.T) {
 func makeCgroup(t *testing.T) *cgroup {
 	t.Helper()
 	c, err := newCgroup(false)
+	if err != nil && makeable() {
+		t.Fatalf("made no cgroup where one can be made: %v", err)
+	}
 	if err != nil {
 		t.Skipf("no cgroup v2 of its own can be made here: %v", err)
 	}
@@ -58,6 +61,20 @@ func makeCgroup(t *testing.T) *cgroup {
 		c.remove()
 	})
 	return c
+}
+
+// makeable reports whether a cgroup with a cgroup.kill can be made, by hand.
+func makeable() bool {
+	own, err := ownCgroup()
+	if err != nil {
+		return false
+	}
+	dir, err := os.MkdirTemp(own, "by-hand-")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = os.Remove(dir) }()
+	return unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK) == nil
 }
 
 // member is a process in the cgroup, which no watcher knows of.
