@@ -38,9 +38,9 @@ const exitHelp = `Exit codes:
   128+n  signal n ended the command, or the wait for the lock
   64     usage: a flag, a variable, a URL or a name is wrong
   65     the lock's object is not one that this version understands; it was left as it is
-  66     with --existing: the lock does not exist; else: the directory of a file:// URL
-         does not (see --mkdir)
-  69     the store could not be reached, or could not answer
+   66     with --existing: the lock does not exist; else: the directory of a file:// URL
+          does not (see --mkdir)
+   69     the store could not be reached, or could not answer; with --wait 0: for a TTL
   70     something else went wrong before the command ran
   73     a resource to --claim has a larger token: see leasehold fence --help
   75     another holds the lock, and --wait ran out (see --conflict-exit-code)

@@ -85,7 +85,6 @@ which is said on stderr, and which --require-store refuses.
 Every flag but --token can be given by a variable as well: --conflict-exit-code by
 LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME. The flag
 counts if both are given.`,
-		Version: "-", // see version.go
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:

@@ -11,13 +11,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// message is what an error says to a user: the cause first, then where it was, once. What
-// the request was called by the store is for its operators, so it takes -v to be told.
+// message is what an error says to a user: the cause first, then where it was, once. The
+// ID of the request is for the store's operators, so it takes -v to be told.
 func (a *app) message(err error) string {
 	failure, ok := errors.AsType[*store.Error](err)
 	text := oneLine(err)
 	if !ok {
-		// What a sentinel says stands at the end of the sentence that explains it.
+		// The text of the sentinel follows the sentence that explains it.
 		if said, found := strings.CutSuffix(text, ": "+store.ErrNotExist.Error()); found && strings.Contains(said, ";") {
 			text = said
 		}

@@ -41,8 +41,8 @@ var storeCommands = [][]string{
 	{"cost", "--measure", "--for", "1s", "--ttl", "1s", "STORE"},
 }
 
-// What goes wrong with a store is said in one form by all commands: the cause comes first,
-// then where it was; each fact once, readably; and what the request is called with -v only.
+// All commands say in one form what goes wrong with a store: the cause comes first, then
+// where it was; each fact once, readably; and the ID of the request with -v only.
 // It used to be the lock's URL three times, percent-encoded, and what the SDK calls its
 // layers, before the cause.
 func TestMessages(t *testing.T) {

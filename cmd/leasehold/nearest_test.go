@@ -22,8 +22,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// What has a colon or slashes as a URL has them, and is none, is refused, with the URL that
-// is meant; all else is left to what knows more: a name to store.CheckKey, a URL to storeurl.
+// A name with a colon or slashes as in a URL is refused, with the URL that is meant; all else is left to what knows more: a name to store.CheckKey, a URL to storeurl.
 func TestCheckName(t *testing.T) {
 	t.Parallel()
 	beside, err := filepath.Abs("x")

@@ -36,6 +36,10 @@ job-guardian, is neither killed nor stopped. What the command leaves behind when
 ends is ended in the same way, before the lock is released. See the limits of that
 in the documentation: no signal can recall a request that is already on its way.
 
+A run that waits says for whom, at once and then once a minute, and why a store that
+fails is tried again. -q silences that; with --wait 0 it silences a conflict too, which is then
+the exit code alone.
+
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. Its environment
 has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is
 greater with each acquisition: whatever the command writes to can refuse a smaller

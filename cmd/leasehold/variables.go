@@ -19,7 +19,7 @@ const variablePrefix = "LEASEHOLD_"
 // storeVariable names the store that bare names lie in. It has no flag.
 const storeVariable = variablePrefix + "STORE"
 
-// What a job is told of the lock around it. No flag reads one of these: a leasehold
+// A job is told of the lock around it in these. No flag reads one of them: a leasehold
 // within the job is another's, and its defaults are what the user has configured.
 const (
 	ownLock   = variablePrefix + "LOCK"

@@ -29,10 +29,10 @@ func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// What the command is told is read by no flag, whatever it is told and whichever flags
+// No flag reads a variable that the command is told, whatever it is told and whichever flags
 // there are: a leasehold within a job used to take over the holder and the layout of the
-// lock around it. What it is told is found out from an environment that was told, so a
-// variable that is added without being listed is found too.
+// lock around it. The variables are found out from an environment, so one that is added
+// without being listed is found too.
 func TestNothingToldConfigures(t *testing.T) {
 	t.Parallel()
 	lock, err := leasehold.NewLock(memstore.New(), "l", nil)
