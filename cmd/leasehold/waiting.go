@@ -71,7 +71,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context, ...leaseh
 		case <-second.C:
 			// Trouble with the store is told once a minute too, by itself.
 			now := time.Now()
-			if silent := min(j.talk.silence(now), now.Sub(w.began)); j.minutely && silent > minutely+time.Second && !j.talk.interactive() {
+			if silent := min(j.talk.silence(now), now.Sub(w.began)); j.minutely && silent >= minutely+time.Second && !j.talk.interactive() {
 				j.talk.tell("%s", w.line(j.place.name, now))
 			}
 		}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+// settled is a candidate that has nothing to settle.
+type settled struct{}
+
+func (settled) Settle(context.Context) error { return nil }
+
+// newWaiter is a job that says what it says to a buffer, which is no terminal.
+func newWaiter(least slog.Level) (*job, *bytes.Buffer) {
+	said := &bytes.Buffer{}
+	return &job{
+		app: &app{talk: talk{w: said, least: least}}, place: place{name: "l"}, candidate: settled{}, minutely: true,
+		signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), opts: leasehold.LockOptions{TTL: 15 * time.Second},
+	}, said
+}
+
+// A wait that no terminal shows says so at once, and then once a minute, for as long as it
+// lasts; it used to say nothing, so that it looked as if it hung. Trouble with the store is
+// said once a minute instead; a candidate of an election says only that it waits; and -q says
+// nothing.
+func TestWaitsAloud(t *testing.T) {
+	t.Parallel()
+	const first = "leasehold: waiting for l, held by first, token 5\n"
+	minutes := first
+	for _, text := range []string{"1m1s", "2m2s", "3m3s"} {
+		minutes += "leasehold: waiting for l, held by first: " + text + "\n"
+	}
+	for name, tt := range map[string]struct {
+		set  func(*job)
+		want string
+	}{
+		"run":    {func(*job) {}, minutes},
+		"elect":  {func(j *job) { j.minutely = false }, first},
+		"quiet":  {func(j *job) { j.talk.least = slog.LevelError }, ""},
+		"nobody": {func(j *job) { <-j.holders }, strings.ReplaceAll(strings.TrimPrefix(minutes, first), ", held by first", "")},
+		"trouble": {func(j *job) {
+			go func() {
+				for range 3 {
+					time.Sleep(time.Minute)
+					j.talk.warn("trouble")
+				}
+			}()
+		}, first + strings.Repeat("leasehold: trouble\n", 3)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			j, said := newWaiter(levelNotice)
+			j.holders <- leasehold.Info{Holder: "first", Token: 5}
+			tt.set(j)
+			_, err := j.await(t.Context(), func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error) {
+				time.Sleep(3*time.Minute + 30*time.Second)
+				return nil, nil //nolint:nilnil // nobody looks at the lease
+			})
+			if err != nil || said.String() != tt.want {
+				t.Errorf("%s: it is said\n%s%v; want\n%s", name, said, err, tt.want)
+			}
+		})
+	}
+}
+
+// The last thing that is done is bounded, says so if it takes long, and ends with the second
+// signal of all that came; none used to end it.
+func TestSecondSignalEndsSettling(t *testing.T) {
+	t.Parallel()
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, tt := range []struct {
+		before, during int // signals
+		want           time.Duration
+		says           string
+	}{
+		{0, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{0, 1, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{0, 2, 20 * time.Millisecond, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{1, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{1, 1, 10 * time.Millisecond, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			j, said := newWaiter(levelNotice)
+			go func() {
+				for range tt.during {
+					time.Sleep(10 * time.Millisecond)
+					j.signals <- syscall.SIGINT
+				}
+			}()
+			began := time.Now()
+			err := j.last(t.Context(), tt.before, "settling", hang)
+			if took := time.Since(began); took != tt.want || err == nil || said.String() != tt.says {
+				t.Errorf("%+v: it took %v, %v, and said %q", tt, took, err, said)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		j, said := newWaiter(levelNotice)
+		wrong := errors.New("wrong")
+		if err := j.last(t.Context(), 0, "settling", func(context.Context) error { return wrong }); !errors.Is(err, wrong) || said.Len() > 0 {
+			t.Errorf("%v, and it is said %q", err, said)
+		}
+	})
+}
