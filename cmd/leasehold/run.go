@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
 )
 
 // A holding is one use of the command run: a job that has a lock to wait for.
@@ -17,6 +19,7 @@ type holding struct {
 	wait     wait
 	heldCode int
 	lock     *leasehold.Lock
+	trying   atomic.Bool // without waiting
 }
 
 func (a *app) run() *cobra.Command {
@@ -102,6 +105,12 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	}
 	h.opts.Logger = h.talk.logger()
 	h.opts.OnWait = h.waitsFor
+	told := h.opts.OnTrouble
+	h.opts.OnTrouble = func(err error) {
+		if !h.trying.Load() {
+			told(err)
+		}
+	}
 	var err error
 	if h.place, err = h.locate(ctx, args[0], h.opts.Layout); err != nil {
 		return err
@@ -135,7 +144,9 @@ func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 		defer cancel()
 		return h.enter(limited, h.lock.Acquire)
 	}
+	h.trying.Store(true) // it ends with the third failure, and says why
 	lease, err := h.enter(ctx, h.lock.TryAcquire)
+	h.trying.Store(false)
 	held, ok := errors.AsType[*leasehold.HeldError](err)
 	if !ok || !held.Info.Abandoned || h.opts.Layout == leasehold.LayoutMarker && !h.opts.Sweep {
 		return lease, err
@@ -174,7 +185,11 @@ func (h *holding) refused(ctx context.Context, err error) error {
 	case ok:
 		return &exit{h.heldCode, heldBy{h.place, h.wait, held}}
 	case errors.Is(err, context.DeadlineExceeded) && codeOf(err) == exitUnavailable:
-		return &exit{exitUnavailable, fmt.Errorf("the store of %s did not answer within --wait %v: %w", h.place.name, h.wait.String(), err)}
+		why := fmt.Sprintf("the store of %s did not answer", h.place.name)
+		if failure, ok := errors.AsType[*store.Error](err); ok {
+			why = h.message(failure)
+		}
+		return &exit{exitUnavailable, fmt.Errorf("%s; --wait %s ran out", why, h.wait.String())}
 	}
 	return explain(ctx, h.place, err)
 }
