@@ -48,7 +48,7 @@ which is greater with each leader: whatever the command writes to can refuse a s
 one. It is not there with the layouts that have no tokens: see leasehold run --help.
 
 With --peer-listen the candidates ask the leader itself over HTTPS, instead of the
-store, which then costs them nothing; and when a leader resigns the next one begins at
+store, which then costs them next to nothing; and when a leader resigns the next one begins at
 once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
 
 Exit codes:

@@ -137,7 +137,9 @@ func (g *guarding) write(ctx context.Context, resources []string, do func(contex
 	}
 	for i, o := range objects {
 		g.at = stores[i]
-		if err := do(ctx, o, token); err != nil {
+		done := g.patient(g.at).aloud()
+		err := do(ctx, o, token)
+		if done(); err != nil {
 			return failed(err)
 		}
 	}

@@ -69,7 +69,7 @@ func (a *app) collect(ctx context.Context, p place, opts *leasehold.CollectOptio
 		verb = "would be deleted"
 	}
 	var failure error
-	for c, err := range leasehold.Collect(ctx, patient{p.store}, p.key, opts) {
+	for c, err := range leasehold.Collect(ctx, a.patient(p.store), p.key, opts) {
 		switch {
 		case err == nil:
 			deleted++

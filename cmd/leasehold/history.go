@@ -41,7 +41,7 @@ lock.`,
 			if err != nil {
 				return err
 			}
-			p.store = patient{p.store}
+			p.store = a.patient(p.store)
 			err = a.terms(cmd.Context(), p, &opts, limit)
 			if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen(cmd) {
 				opts.Layout, p.layout = has.layout, has.layout

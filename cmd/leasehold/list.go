@@ -46,10 +46,10 @@ are no locks are shown as such; so it is better to keep locks apart from others.
 // listAll shows as much as it learns, also when it then fails.
 func (a *app) listAll(ctx context.Context, p place) error {
 	if a.output == "json" {
-		return eachLock(ctx, p, func(i leasehold.Info, foreign error) error { return a.listLine(p, i, foreign) })
+		return a.eachLock(ctx, p, func(i leasehold.Info, foreign error) error { return a.listLine(p, i, foreign) })
 	}
 	rows, special := [][]string{{"NAME", "STATE", "HOLDER", "TOKEN", "AGE", "LAYOUT"}}, false
-	err := eachLock(ctx, p, func(i leasehold.Info, foreign error) error {
+	err := a.eachLock(ctx, p, func(i leasehold.Info, foreign error) error {
 		rows = append(rows, row(i, foreign))
 		special = special || foreign == nil && i.Layout != leasehold.LayoutObject
 		return nil
@@ -78,8 +78,8 @@ func (a *app) table(rows [][]string) error {
 }
 
 // eachLock calls show for each object, with an error if it is not a lock.
-func eachLock(ctx context.Context, p place, show func(i leasehold.Info, foreign error) error) error {
-	for info, err := range leasehold.List(ctx, patient{p.store}, p.key) {
+func (a *app) eachLock(ctx context.Context, p place, show func(i leasehold.Info, foreign error) error) error {
+	for info, err := range leasehold.List(ctx, a.patient(p.store), p.key) {
 		if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 			return failed(err)
 		}

@@ -44,6 +44,7 @@ type app struct {
 	stdout io.Writer
 	local  sync.Once // it was said that names lie on this machine
 	mkdir  bool      // the directory of a store may be made
+	slowly sync.Once // it was said that the store takes long
 
 	// The store that was opened last, and the key of the lock in it, for messages.
 	at   store.Store

@@ -10,13 +10,37 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
+// silence is how long an answer may take without a word.
+const silence = 5 * time.Second
+
 // patient is a store for commands that ask it as often as there are objects: no single
 // answer may take longer than the patience.
-type patient struct{ store.Store }
+type patient struct {
+	store.Store
+	slow func() // is called when an answer takes long; or nil
+}
+
+// patient gives a store whose answers are waited for, which is said if they take long.
+func (a *app) patient(st store.Store) patient { return patient{st, a.slow} }
+
+// slow says once that an answer takes long.
+func (a *app) slow() {
+	a.slowly.Do(func() { a.talk.tell("%s has not answered for %v: waiting for %v at most", a.at, silence, patience) })
+}
+
+// aloud has it said if what is done until the returned function is called takes long.
+func (p patient) aloud() (done func()) {
+	if p.slow == nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(silence, p.slow)
+	return func() { timer.Stop() }
+}
 
 func (p patient) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer p.aloud()()
 	obj, err := p.Store.Get(ctx, key, unless)
 	return obj, late(err)
 }
@@ -24,6 +48,7 @@ func (p patient) Get(ctx context.Context, key string, unless store.Version) (*st
 func (p patient) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer p.aloud()()
 	obj, err := p.Store.Put(ctx, key, body, only)
 	return obj, late(err)
 }
@@ -31,6 +56,7 @@ func (p patient) Put(ctx context.Context, key string, body []byte, only store.Co
 func (p patient) Delete(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	defer p.aloud()()
 	return late(p.Store.Delete(ctx, key))
 }
 
@@ -40,15 +66,19 @@ func (p patient) List(ctx context.Context, prefix, after string) iter.Seq2[store
 		defer cancel(nil)
 		limit := time.AfterFunc(patience, func() { cancel(context.DeadlineExceeded) })
 		defer limit.Stop()
+		done := p.aloud()
+		defer func() { done() }()
 		for entry, err := range p.Store.List(limited, prefix, after) {
 			if cause := context.Cause(limited); err != nil && cause != nil {
 				err = fmt.Errorf("%w: %w", cause, err)
 			}
 			limit.Stop() // what is done with it may take as long as it takes
+			done()
 			if !yield(entry, late(err)) {
 				return
 			}
 			limit.Reset(patience)
+			done = p.aloud()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // A sleepy store takes its time for each answer, and for each entry of a listing.
@@ -68,12 +70,42 @@ func TestPatience(t *testing.T) {
 		"list":   list,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if err := call(t.Context(), patient{sleepy{pause: patience - 1}}); err != nil {
+			if err := call(t.Context(), patient{Store: sleepy{pause: patience - 1}}); err != nil {
 				t.Errorf("%s: just in time, and %v", what, err)
 			}
-			err := call(t.Context(), patient{sleepy{pause: patience + 1}})
+			err := call(t.Context(), patient{Store: sleepy{pause: patience + 1}})
 			if !errors.Is(err, context.DeadlineExceeded) || codeOf(err) != exitUnavailable || !strings.Contains(err.Error(), "the store did not answer for 30s") {
 				t.Errorf("%s: too late, and %v", what, err)
+			}
+		})
+	}
+}
+
+// An answer that takes longer than a moment is announced, once however many there are: a
+// command that asked a store without an answer used to say nothing for half a minute.
+func TestSlowAnswersAreAnnounced(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pause time.Duration
+		lines int
+	}{{silence - 1, 0}, {silence + 1, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			said := &bytes.Buffer{}
+			a := &app{talk: talk{w: said, least: levelNotice}, at: memstore.New()}
+			s := a.patient(sleepy{pause: tt.pause})
+			for range 3 {
+				if _, err := s.Get(t.Context(), "k", ""); err != nil {
+					t.Fatal(err)
+				}
+				for _, err := range s.List(t.Context(), "", "") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * silence) // which is not the store's
+				}
+			}
+			if n := strings.Count(said.String(), "has not answered for 5s: waiting for 30s at most\n"); n != tt.lines || n != strings.Count(said.String(), "\n") {
+				t.Errorf("after answers that took %v it is said %q", tt.pause, said)
 			}
 		})
 	}

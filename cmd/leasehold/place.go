@@ -91,7 +91,7 @@ func locatePrefix(ctx context.Context, prefix string, home func(name string) (st
 
 // isLock reports that the objects of a store are epochs of one lock.
 func isLock(ctx context.Context, st store.Store) bool {
-	for entry, err := range (patient{st}).List(ctx, "", "") {
+	for entry, err := range (patient{Store: st}).List(ctx, "", "") {
 		if err == nil && strings.HasPrefix(entry.Key, "!") {
 			continue // a signpost, perhaps
 		}

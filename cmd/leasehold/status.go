@@ -69,6 +69,7 @@ func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions
 	if err != nil {
 		return place{}, nil, err
 	}
+	p.store = a.patient(p.store)
 	lock, err := leasehold.NewLock(p.store, p.key, opts)
 	if err != nil {
 		return place{}, nil, &exit{exitUsage, err}
