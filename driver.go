@@ -207,7 +207,8 @@ func (d *driver) release(l *Lease, successor string) {
 		successor = d.heir()
 	}
 	l.end(ErrReleased)
-	pass := successor == "" && d.lock.queue.waits()
+	// Not in an election: who resigns was promised that the lock is free then, for others too.
+	pass := successor == "" && d.changed == nil && d.lock.queue.waits()
 	d.stepLocked(protocol.Release{Successor: d.fit(successor), Pass: pass})
 }
 
@@ -581,6 +582,9 @@ func (d *driver) lost(cause error) {
 }
 
 func (d *driver) released(err error) {
+	if err == nil {
+		err = d.left()
+	}
 	if err != nil {
 		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.cfg.TTL, err)
 	}
@@ -597,6 +601,16 @@ func (d *driver) released(err error) {
 	if !d.lock.queue.leave() {
 		d.stepLocked(protocol.Drop{})
 	}
+}
+
+// left says why the record is left as it is although the lease was released: its session ended
+// while that was under way, and for others it may go on for a while.
+func (d *driver) left() error {
+	r, _, exists := d.candidate.Observed()
+	if s := d.lease.session; exists && r.Held && s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
+		return s.Err()
+	}
+	return nil
 }
 
 func (d *driver) read(ctx context.Context, cancel context.CancelFunc, a protocol.Read) {

@@ -155,6 +155,31 @@ func TestReleaseDuringAHeartbeat(t *testing.T) {
 	})
 }
 
+// The session of a lease ends while the release is under way, which is not sent again then. The
+// record is held until the session is over for others too, and Release had said nothing of that.
+func TestReleaseCrossesTheEndOfItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		lease := a.acquire("shards/1")
+		ours := func(c faultstore.Call) bool { return strings.HasPrefix(c.Key, "shards/") }
+		a.st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", When: ours})
+		closed := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { closed <- a.session.Close(context.Background()) })
+		err := lease.Release(t.Context())
+		if info, look := inspect(inner, "shards/1"); look != nil || !info.Held {
+			t.Fatalf("this shows nothing: %+v, %v", info, look)
+		}
+		if !errors.Is(err, leasehold.ErrSessionOver) || errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the lock is held, and the release said %v", err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		a.st.Clear()
+	})
+}
+
 // An election under a session goes on to notice what happens, though its lease needs nothing:
 // who leads, and who does not any more.
 func TestElectionKeepsItsEyesOpen(t *testing.T) {
