@@ -19,13 +19,38 @@ func explained(dir, pkg string) string {
 	return filepath.Join(dir, "internal/mutate/explained", name+".txt")
 }
 
+// openMark begins the reason of a survivor for which there is to be a test.
+const openMark = "OPEN"
+
+// record adds survivors to the list, as open.
+func record(file string, survivors []*mutation) error {
+	if len(survivors) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, m := range survivors {
+		b.WriteString(m.String() + "\n")
+	}
+	b.WriteString("\t" + openMark + ": no test notices it.\n\n")
+	_, err = f.WriteString(b.String())
+	return errors.Join(err, f.Close())
+}
+
 // explain gives the mutations their reasons to survive, from a list such as
 //
 //	step.go Candidate.seek: now.Clock >= c.until → now.Clock > c.until
 //		In the very nanosecond it makes no difference: the next step is due at once.
 //
 // The lines at the margin are mutations, and the indented ones after them the reason for
-// all of these. Empty lines and those that begin with "#" say nothing.
+// all of these. Empty lines and those that begin with "#" say nothing. A reason that begins
+// with OPEN says that a test is missing: these are counted by themselves.
 func explain(mutations []*mutation, file string) error {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

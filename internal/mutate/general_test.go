@@ -72,10 +72,11 @@ func TestGeneral(t *testing.T) {
 			"Sum: a + b → a - b caught", "Max: a > b → a >= b SURVIVED", "Max: a > b → a <= b caught",
 			"Max: a > b → false caught", "Counter.Add: all of it → nothing SURVIVED 0.0s x.go:16: no test comes by it",
 			"the package: 42 → (42 + 1) caught", "Down: n-- → nothing caught", "timeout in TestDown",
-			"12 mutations: 8 caught, 3 survived, 0 bad, 0 explained, 1 not compiled;",
+			"12 mutations: 8 caught, 3 survived, 0 bad, 0 explained, 0 open, 1 not compiled;",
 		}, 1},
 		{"one is explained", equal, []string{"explained", "Equal numbers are one.", "8 caught, 2 survived, 0 bad, 1 explained,"}, 1},
 		{"all are explained", add + equal, []string{"Nobody calls it. Really.", "8 caught, 0 survived, 0 bad, 3 explained,"}, 0},
+		{"all are open", strings.ReplaceAll(strings.ReplaceAll(add+equal, "Equal", "OPEN: equal"), "Nobody", "OPEN: nobody"), []string{"open", "8 caught, 0 survived, 0 bad, 0 explained, 3 open,"}, 0},
 		{"explained and caught", add + equal + "x.go Sum: a + b → a - b\n\tSo what.\n", []string{"BAD", "it is explained why no test fails, and TestAll does"}, 1},
 		{"explained and gone", add + "x.go Min: a > b → a >= b\n\tIt was.\n", []string{`root.txt:7: there is no mutation "x.go Min: a > b → a >= b"`}, 2},
 		{"no reason", equal + "x.go Sum: a + b → a - b\n", []string{`no reason is given for "x.go Sum: a + b → a - b"`}, 2},
@@ -122,6 +123,23 @@ func TestGeneralSecondPackage(t *testing.T) {
 	}
 	code, out := mutate(t, dir, "-general", ".", "-run", "Counter", "./y")
 	if code != 0 || strings.Count(out, "TestCounter") != 2 {
+		t.Errorf("exit code %d and\n%s", code, out)
+	}
+}
+
+// TestRecord: what survives is added to the list as open, and then is no finding any more.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	dir := inModule(t, "")
+	for name, text := range map[string]string{"x.go": code, "x_test.go": codeTests} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out := mutate(t, dir, "-general", ".", "-run", "Max|Add", "-record"); code != 1 || !strings.Contains(out, "3 survived") {
+		t.Errorf("exit code %d and\n%s", code, out)
+	}
+	if code, out := mutate(t, dir, "-general", ".", "-run", "Max|Add"); code != 0 || !strings.Contains(out, "0 survived, 0 bad, 0 explained, 3 open") {
 		t.Errorf("exit code %d and\n%s", code, out)
 	}
 }

@@ -15,6 +15,8 @@ type report struct {
 	verbose   bool
 	rule      int // the widths of columns
 	title     int
+
+	survivors []*mutation // that nobody has explained
 }
 
 func newReport(out io.Writer, mutations []*mutation, verbose bool) *report {
@@ -44,7 +46,7 @@ func (r *report) list() {
 // its survival explained.
 func (r *report) all(verdicts []<-chan verdict) bool {
 	caught, survived, bad, began := 0, 0, 0, time.Now()
-	explained, unbuilt := 0, 0
+	explained, open, unbuilt := 0, 0, 0
 	for i, m := range r.mutations {
 		v := <-verdicts[i]
 		took := fmt.Sprintf("%5.1fs  ", v.took.Seconds())
@@ -52,6 +54,9 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 		case m.change != nil && errors.Is(v.bad, errUnbuilt):
 			unbuilt++ // the compiler has caught it
 			continue
+		case strings.HasPrefix(m.why, openMark) && len(v.passed) > 0:
+			open++
+			r.row(m, "open      "+took+at(m))
 		case m.why != "" && len(v.passed) > 0:
 			explained++
 			r.row(m, "explained "+took+m.why)
@@ -63,6 +68,7 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 			r.row(m, "BAD       "+took+m.at+": "+strings.TrimSpace(v.bad.Error()))
 		case len(v.passed) > 0:
 			survived++
+			r.survivors = append(r.survivors, m)
 			if v.unreached {
 				r.row(m, "SURVIVED  "+took+m.at+": no test comes by it")
 				continue
@@ -81,8 +87,8 @@ func (r *report) all(verdicts []<-chan verdict) bool {
 		}
 	}
 	rest := ""
-	if explained+unbuilt > 0 {
-		rest = fmt.Sprintf(", %d explained, %d not compiled", explained, unbuilt)
+	if explained+open+unbuilt > 0 {
+		rest = fmt.Sprintf(", %d explained, %d open, %d not compiled", explained, open, unbuilt)
 	}
 	fmt.Fprintf(r.out, "%d mutations: %d caught, %d survived, %d bad%s; %.0f s\n",
 		len(r.mutations), caught, survived, bad, rest, time.Since(began).Seconds())
