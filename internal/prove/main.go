@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -35,11 +36,12 @@ var parts = []part{
 		words("go run ./internal/mutate"),
 		words("go run ./internal/mutate"),
 	},
-	{
-		"mutations, general",
-		nil,
-		words("go run ./internal/mutate -general ./internal/protocol"),
-	},
+	general("./internal/protocol", "1/60"),
+	general("./fence", "1/60", "./internal/sqltest"),
+	general("./shard", "1/100"),
+	general("./store/filestore", "1/60"),
+	general("./internal/guardian", "1/100"),
+	general(".", "1/100"),
 	{
 		"simulation",
 		words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 20000"),
@@ -80,6 +82,13 @@ var parts = []part{
 		words("make fuzz FUZZTIME=60s"),
 		words("make fuzz FUZZTIME=3m"),
 	},
+}
+
+// general is the mutations of all the code of a package: a share of them in short. The tests
+// of other packages take part at length.
+func general(pkg, share string, others ...string) part {
+	command := words("go run ./internal/mutate -general " + pkg)
+	return part{"general mutations of " + pkg, append(slices.Clone(command), "-share", share), append(command, others...)}
 }
 
 func words(command string) []string { return strings.Fields(command) }
