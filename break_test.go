@@ -25,7 +25,7 @@ func TestBrokenLeaseSaysSo(t *testing.T) {
 		breakLock(t, newLock(t, st, nil))
 		<-lease.Done()
 		err := lease.Release(t.Context())
-		synctest.Wait() // for the callback
+		synctest.Wait() // OnLost has a goroutine of its own
 		for _, err := range []error{lease.Err(), context.Cause(lease.Context()), told, err} {
 			if !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, leasehold.ErrBroken) || strings.Contains(err.Error(), "another") {
 				t.Errorf("broken by hand: %v", err)
