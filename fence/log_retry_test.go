@@ -88,3 +88,70 @@ func TestClaimIsCancelled(t *testing.T) {
 		}
 	})
 }
+
+// A token claims a log once, also on the Log on which it has. No test noticed when the mark of
+// a claim was kept, with which it could be made again.
+func TestTokenClaimsOnce(t *testing.T) {
+	st := newStore(1)
+	l := newLog(t, st)
+	a, err := l.Claim(t.Context(), fence.Token(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	_, err = l.Claim(t.Context(), fence.Token(1))
+	refused(t, err, 1, 1)
+}
+
+// A log whose checkpoint is none cannot be claimed: where its entries begin is not known. No
+// test noticed when it was.
+func TestClaimWithoutItsCheckpoint(t *testing.T) {
+	st := newStore(1)
+	o, err := fence.NewObject(st, "wal/checkpoint", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, o, fence.Token(1), "rubbish\n")
+	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) {
+		t.Errorf("%v, want ErrForeign", err)
+	}
+	if keys := list(t, st, "wal/0"); len(keys) > 0 {
+		t.Errorf("it has written %q", keys)
+	}
+}
+
+// A claim that went ahead of a busy appender closes the gap, and an error on the way is its
+// own: no test noticed when it was dropped, or when a larger token in the gap was passed.
+func TestClaimMeetsTroubleInTheGap(t *testing.T) {
+	for _, larger := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			st := newStore(1)
+			a := open(t, st, 1)
+			appendTo(t, a, "a1")
+			slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
+				{Kind: faultstore.DelayBefore, Op: "put", Key: "wal/0000000000000000003", Nth: 1, Delay: 5 * time.Second}, // the appender is faster
+			}})
+			if larger {
+				slow.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "wal/0000000000000000004", Nth: 1, Delay: 5 * time.Second})
+			} else {
+				slow.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "wal/0000000000000000004"})
+			}
+			claimed := make(chan error)
+			go func() {
+				_, err := newLog(t, slow).Claim(t.Context(), fence.Token(2))
+				claimed <- err
+			}()
+			time.Sleep(time.Second)
+			appendTo(t, a, "a2")
+			if larger {
+				time.Sleep(5 * time.Second) // the claim has gone ahead, and is about to close the gap
+				plant(t, st, 4, `{"format":1,"kind":"fence","token":3,"claim":"c","id":"f","previous":""}`)
+				refused(t, <-claimed, 2, 3)
+				return
+			}
+			if err := <-claimed; !errors.Is(err, store.ErrDenied) {
+				t.Errorf("%v, want that access was denied", err)
+			}
+		})
+	}
+}

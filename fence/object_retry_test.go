@@ -1,0 +1,64 @@
+package fence_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+)
+
+// A write is tried again while its lease is valid, and not after that; the error says whether
+// it may have landed. No test noticed when the lease was checked before the first try only.
+func TestPutAfterTheLeaseHasEnded(t *testing.T) {
+	for kind, unknown := range map[faultstore.Kind]bool{faultstore.Unavailable: false, faultstore.LostRequest: true} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st, lease := newStore(1), fencecheck.Lease(t)
+				o := newObject(t, st, nil)
+				put(t, o, lease, "before")
+				st.Inject(
+					faultstore.Fault{Kind: kind, Op: "put", Nth: 1},
+					faultstore.Fault{Kind: faultstore.Unavailable, Op: "put"},
+				)
+				failed := make(chan error)
+				go func() { failed <- o.Put(t.Context(), lease, strings.NewReader("after")) }()
+				time.Sleep(5 * time.Second)
+				if n := st.Counts(); n.Put > 30 {
+					t.Errorf("%d writes in five seconds", n.Put)
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				st.Clear()
+				if err := <-failed; !errors.Is(err, leasehold.ErrReleased) || errors.Is(err, store.ErrUnknownOutcome) != unknown {
+					t.Errorf("%v, want that the lease is released, and of an unknown outcome: %v", err, unknown)
+				}
+				holds(t, st, "before")
+			})
+		})
+	}
+}
+
+// A holder whose version of the object is old reads the new one at once, and pauses only when
+// that was not enough. No test noticed a pause before the first look.
+func TestOldVersionTakesNoTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a, b := newObject(t, st, nil), newObject(t, st, nil)
+		begun := time.Now()
+		for range 10 {
+			put(t, a, fence.Token(1), "a")
+			put(t, b, fence.Token(1), "b")
+		}
+		if d := time.Since(begun); d > 0 {
+			t.Errorf("twenty writes in turn took %v, of requests that take no time", d)
+		}
+		holds(t, st, "b")
+	})
+}
