@@ -59,7 +59,7 @@ func (w *world) changed(r *request) {
 		w.met(OldestLands, r.key)
 	}
 	for _, m := range from.on.all() {
-		m.attempts = 0
+		m.attempts, m.silent = 0, 0
 		for _, a := range []*allowance{&m.may.failing, &m.may.looks, &m.may.writes, &m.may.questions} {
 			a.left += 2 * time.Second
 		}

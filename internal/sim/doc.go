@@ -21,6 +21,22 @@
 // calm, and what must come to pass has to: whoever waits gets the lock in time, and nobody
 // sends more requests than docs/cost.md says.
 //
+// # One kind of failure lasts
+//
+// In a fifth of the histories there is one failure and no other trouble: every request of some
+// kind gets the same answer, or none, for as long as ten TTLs (lasting.go). It is drawn which
+// answer: each status that stores are known to give, and some that they are not, as the errors
+// that package s3store makes of it (answers.go, and a test compares them); to which operations,
+// on locks or on sessions, of one process or of all; and from which moment on: the first contact,
+// or when a lease is granted, somebody waits, claims, releases or gives up, or a session begins.
+// The TTL is from a second to a day. Ten days of tries are many, so few of the histories with
+// TTLs over a minute last for ten of them. One of the first claims may land very late, after
+// many others; or somebody answers peers in the leader's name.
+//
+// Meanwhile each candidate has an allowance of requests, which follows from what is promised and
+// not from what the code does (allowance.go). So a storm is noticed after a dozen requests. When
+// the failure has ended, a lock that is free is taken within seconds, whatever the TTL.
+//
 // # Sessions
 //
 // In half of the histories, those of markers apart, some processes have sessions, and the
@@ -39,6 +55,14 @@
 // which is judged by the order in which claims landed, not by the tokens that it looks
 // at itself. A lease that has ended stays ended, and what is no record of ours is left alone.
 // In the calm: liveness and the budget of requests.
+//
+// At every return (returns.go): each acquisition and each release returns once. Who gives up is
+// answered at once, a refusal for good ends an acquisition at once, and TryAcquire, a release and
+// the settling of what was given up end in a TTL and the time of a request. A caller who waits
+// while the store fails is told of it, and then once a minute. After a release without an error
+// the record is not held by that lease; who says that all is settled has sent no claim that may
+// land yet under a session that goes on (D6). A follower looks at the store once in a few TTLs,
+// whatever its peers say.
 //
 // A lease under a session is valid while both are (D4). The name of a session is used once,
 // even if somebody draws it again (D1), and no lock names one that has never existed (D2). Nobody
@@ -60,5 +84,6 @@
 // and reaper.go are sessions and those who wait for their end; call.go, network.go and bucket.go
 // bring requests to the store, and peer.go questions to leaders; fault.go names the trouble
 // and trouble.go makes it; promise.go has the promises; calm.go is the end of a history, with
-// budget.go; tell.go and shrink.go tell of one, and make it short.
+// budget.go; lasting.go is a history in which one failure lasts, with answers.go and allowance.go;
+// returns.go is what callers are promised; tell.go and shrink.go tell of one, and make it short.
 package sim
