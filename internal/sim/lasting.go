@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // A lasting is one kind of failure that goes on for a long time: all requests of some kind get
@@ -134,7 +133,7 @@ func (w *world) lasts() {
 	case kind == 3:
 		l.lands = true
 	case kind > 0: // so late that many others have been sent since
-		try := min(protocol.MaxRequest, l.ttl/2) + retry.Max
+		try := min(protocol.MaxRequest, l.ttl/2) + maxPause
 		l.straggler, l.late = 1+w.choose(2), time.Duration(1+w.choose(24))*try
 		l.lasts = max(l.lasts, l.late+time.Minute)
 	}
