@@ -37,7 +37,8 @@ func (a *allowance) spend(now, cost, most time.Duration) bool {
 // allowances are those of one candidate.
 type allowances struct {
 	failing, looks, writes, questions allowance
-	acts                              int // that its user has left
+	acts                              int           // that its user has left
+	credited                          time.Duration // when a change of the lock was last followed by more
 }
 
 // renew lets a candidate begin anew, because its user wants something else.
@@ -60,6 +61,10 @@ func (w *world) changed(r *request) {
 	}
 	for _, m := range from.on.all() {
 		m.attempts, m.silent = 0, 0
+		if l := w.lasting; l == nil || w.now-m.may.credited < min(protocol.Renewal(l.ttl)/4, time.Second) {
+			continue // else writes that land without an answer could go on for ever
+		}
+		m.may.credited = w.now
 		for _, a := range []*allowance{&m.may.failing, &m.may.looks, &m.may.writes, &m.may.questions} {
 			a.left += 2 * time.Second
 		}
