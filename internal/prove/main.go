@@ -44,7 +44,7 @@ var parts = []part{
 	general(".", "1/100"),
 	{
 		"simulation",
-		words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 20000"),
+		words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
 		words("go test ./internal/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{

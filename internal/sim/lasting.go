@@ -107,7 +107,7 @@ func Kinds() []string {
 }
 
 // lasts draws the failure, before there are locks and processes.
-func (w *world) lasts() {
+func (w *world) lasts(brief bool) {
 	l := &lasting{pending: true}
 	w.lasting = l
 	l.answer = answers[max(w.choose(len(answers)+4)-4, 0)] // often none
@@ -123,7 +123,7 @@ func (w *world) lasts() {
 	// Ten of a long TTL are many tries, so few histories have them.
 	l.lasts, l.whole = w.pick(20*time.Second, 2*time.Minute, 5*time.Minute), true
 	switch often := map[time.Duration]int{10 * time.Minute: 8, time.Hour: 64, protocol.MaxTTL: 256}[l.ttl]; {
-	case often > 0 && w.choose(often) != often-1:
+	case often > 0 && (w.choose(often) != often-1 || brief):
 		l.whole = l.lasts >= 30*l.ttl
 	default:
 		l.lasts = max(l.lasts, 30*l.ttl) // the longest TTL is three of these

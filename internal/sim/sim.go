@@ -27,6 +27,7 @@ type Config struct {
 	Arm      Arm    // empty: by the seed
 	Layout   string // empty: by the seed
 	Unfenced bool   // the resource takes whatever comes
+	Brief    bool   // no failure lasts for more than a few minutes
 	Without  string // the promises that are not looked at, with commas
 }
 
@@ -153,7 +154,7 @@ func (w *world) begin(cfg Config) {
 	w.ttls = ttls
 	if w.arm == Lasting {
 		w.dated = true
-		w.lasts()
+		w.lasts(cfg.Brief)
 		w.populate()
 		return
 	}
