@@ -151,14 +151,10 @@ func (w *world) answered(c *call, before returns) {
 		return
 	}
 	bad := c.err != nil && !isAnswer(c.err)
-	switch {
-	case c.write == nil:
+	if c.write == nil {
 		m.lookFailed = bad
-	default:
-		m.writeFailed = bad
-		if !bad {
-			w.renew(m)
-		}
+	} else if m.writeFailed = bad; !bad {
+		w.renew(m)
 	}
 	if r, _, exists := m.c.Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.cfg.Incarnation {
 		m.writeFailed = false // from now on it waits for a holder

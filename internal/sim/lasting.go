@@ -45,8 +45,10 @@ const (
 	pastFirst               // how many there are
 )
 
-var momentNames = [pastFirst]string{"at first contact", "when a lease is granted", "while one waits",
-	"while one claims", "while one releases", "when one gives up", "when a session begins"}
+var momentNames = [pastFirst]string{
+	"at first contact", "when a lease is granted", "while one waits",
+	"while one claims", "while one releases", "when one gives up", "when a session begins",
+}
 
 func (m moment) String() string { return momentNames[m] }
 

@@ -86,8 +86,7 @@ func (w *world) letGo(m *member) {
 // told, however late.
 func (w *world) inspect(m *member) {
 	sent := w.clock(m.process)
-	var c *call
-	c = begin(m, nil, func(c *call) { c.reading, c.err = m.lay(c).Look(context.Background(), "") })
+	c := begin(m, nil, func(c *call) { c.reading, c.err = m.lay(c).Look(context.Background(), "") })
 	c.then = func() {
 		m.inspects = nil
 		if seen := layout.ReadDone(c.reading, c.err); seen.Shown == protocol.Found {
