@@ -382,22 +382,3 @@ func TestProbeRefusesLiars(t *testing.T) {
 		})
 	}
 }
-
-// TestProbeOfTwoCopies: connections that lead to two copies of a store end in a verdict.
-// They ended in an error, as if there were no object.
-func TestProbeOfTwoCopies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, two := memstore.New(), memstore.New()
-		r, err := Probe(t.Context(), one, &ProbeOptions{Open: func(context.Context) (store.Store, error) { return two, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, use := range locks {
-			if r.Proves(r.Store, use) == nil {
-				t.Errorf("it is said to be safe for %s", use)
-			}
-		}
-		empty(t, one)
-		empty(t, two)
-	})
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -212,4 +213,23 @@ func TestProbeOfNoBucket(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	empty(t, good)
+}
+
+// TestProbeOfTwoCopies: connections that lead to two copies of a store end in a verdict.
+// They ended in an error, as if there were no object.
+func TestProbeOfTwoCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := memstore.New(), memstore.New()
+		r, err := Probe(t.Context(), one, &ProbeOptions{Open: func(context.Context) (store.Store, error) { return two, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range locks {
+			if r.Proves(r.Store, use) == nil {
+				t.Errorf("it is said to be safe for %s", use)
+			}
+		}
+		empty(t, one)
+		empty(t, two)
+	})
 }
