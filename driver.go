@@ -553,6 +553,9 @@ func (l *Lease) advice() string {
 
 // troubled tells the user that the store fails, and goes on to.
 func (d *driver) troubled(err error) {
+	if errors.Is(err, layout.ErrNotExpired) {
+		return // the store works: a marker is waited for, until it may be swept
+	}
 	if d.fails != nil {
 		d.fails(err)
 		return
