@@ -136,6 +136,9 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if code, out := mutate(t, dir, "-general", ".", "-run", "Max|Add", "-survey"); code != 0 || !strings.Contains(out, "3 survived") {
+		t.Errorf("a survey: exit code %d and\n%s", code, out)
+	}
 	if code, out := mutate(t, dir, "-general", ".", "-run", "Max|Add", "-record"); code != 1 || !strings.Contains(out, "3 survived") {
 		t.Errorf("exit code %d and\n%s", code, out)
 	}

@@ -22,7 +22,8 @@
 // one fails or takes ten times as long as usual. Mutations that do not compile do not
 // count. What survives must stand in internal/mutate/explained, in the file of the
 // package, with the reason why it makes no difference; see explain. A reason that begins with
-// OPEN says that a test is missing; -record adds what survives in that way. With -share 3/20 a
+// OPEN says that a test is missing; -record adds what survives in that way, and with -survey it is
+// only counted. With -share 3/20 a
 // twentieth of them is tried, the third, which stays the same while the code does.
 package main
 
@@ -61,6 +62,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		pkg     = flags.String("general", "", "mutate all the code of this `package`")
 		part    = flags.String("share", "1/1", "try only this share, `k/n`")
 		add     = flags.Bool("record", false, "add what survives -general to the list of the explained, as open")
+		survey  = flags.Bool("survey", false, "count what survives -general, and do not fail for it")
 		timeout = flags.Duration("timeout", time.Minute, "how long a test binary may run whose usual time is not known")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -110,7 +112,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		return wrong(1, err)
 	}
 	defer remove()
-	held := r.all(t.start(ctx, tried, try))
+	held := r.all(t.start(ctx, tried, try), *survey && *pkg != "")
 	if *add && *pkg != "" {
 		if err := record(explained(dir, *pkg), r.survivors); err != nil {
 			return wrong(1, err)
