@@ -204,8 +204,10 @@ func (w *world) strange(l *lock, session bool) []byte {
 		if !session {
 			r.Layout = protocol.Session
 		}
-	default: // of epochs it would be the highest one, and others could be collected
-		if r.Token = math.MaxInt64; w.cfg.Numbered {
+	default:
+		// That one can be read. Of epochs it would be the highest one, and others could be
+		// collected; and a lock that was under a session would be taken for free.
+		if r.Token = math.MaxInt64; w.cfg.Numbered || len(w.sessions) > 0 {
 			format = `"format":3`
 		}
 	}
