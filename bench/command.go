@@ -32,7 +32,7 @@ func commands(ctx context.Context, b *bench) error {
 	all := []one{
 		{"true", nil, []string{"true"}},
 		{"leasehold version", nil, []string{binary, "version"}},
-		{runInDirectory, nil, []string{binary, "run", "-q", "file://" + filepath.Join(dir, "locks") + "/lock", "--", "true"}},
+		{runInDirectory, nil, []string{binary, "run", "-q", "--mkdir", "file://" + filepath.Join(dir, "locks") + "/lock", "--", "true"}},
 		{"leasehold run LOCK -- true, " + p.name, p.server.Env(), []string{binary, "run", "-q", lockURL(p), "--", "true"}},
 	}
 	if path, err := exec.LookPath("flock"); err == nil {

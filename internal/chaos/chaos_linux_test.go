@@ -85,6 +85,9 @@ func onDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // it would go with the arena
+	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	f := launch(t, make([]*link, workers+tenants), nil, func(n int) []string {
 		return underAttack(n, "file://"+filepath.Join(dir, "locks", "lock"))
 	})
