@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
 )
 
 // A mishap is something that goes wrong, whatever is asked for.
@@ -25,7 +26,7 @@ type mishap struct {
 
 var mishaps = []mishap{
 	{"unreachable", 0, "", exitUnavailable, `store unavailable: connect: connection refused; `},
-	{"no bucket", 404, "NoSuchBucket", exitUnavailable, `bucket does not exist: 404 NoSuchBucket`},
+	{"no bucket", 404, "NoSuchBucket", exitUnavailable, store.ErrNoBucket.Error() + `: 404 NoSuchBucket`},
 	{"denied", 403, "AccessDenied", exitDenied, `access denied: 403 AccessDenied`},
 	{"refused", 501, "NotImplemented", exitUnavailable, `refused by the store: 501 NotImplemented`},
 }
@@ -90,10 +91,10 @@ func TestMessages(t *testing.T) {
 }
 
 // at fills in where a command is to look.
-func at(args []string, lock, store string) []string {
+func at(args []string, lock, where string) []string {
 	args = append([]string(nil), args...)
 	for i, arg := range args {
-		args[i] = strings.NewReplacer("LOCK", lock, "STORE", store).Replace(arg)
+		args[i] = strings.NewReplacer("LOCK", lock, "STORE", where).Replace(arg)
 	}
 	return args
 }

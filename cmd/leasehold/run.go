@@ -146,8 +146,10 @@ func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	}
 	h.trying.Store(true) // it ends with the third failure, and says why
 	lease, err := h.enter(ctx, h.lock.TryAcquire)
-	h.trying.Store(false)
 	held, ok := errors.AsType[*leasehold.HeldError](err)
+	if err == nil {
+		h.trying.Store(false) // what goes wrong from now on goes on
+	}
 	if !ok || !held.Info.Abandoned || h.opts.Layout == leasehold.LayoutMarker && !h.opts.Sweep {
 		return lease, err
 	}
@@ -156,6 +158,7 @@ func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	// for long enough to take over.
 	limit := takeover(held.Info.TTL)
 	h.announced = true
+	h.trying.Store(false)
 	h.talk.warn("%s looks to be gone: watching for up to %v to take %s over", held.Info.Holder, limit.Round(time.Second), h.place.name)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
