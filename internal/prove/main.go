@@ -37,11 +37,11 @@ var parts = []part{
 		words("go run ./internal/mutate"),
 	},
 	general("./internal/protocol", "1/60"),
-	general("./fence -survey", "1/60", "./internal/sqltest"),
-	general("./shard -survey", "1/100"),
-	general("./store/filestore -survey", "1/60"),
-	general("./internal/guardian -survey", "1/100"),
-	general(". -survey", "1/100"),
+	general("./fence", "1/60", "./internal/sqltest"),
+	general("./shard", "1/100"),
+	general("./store/filestore", "1/60"),
+	general("./internal/guardian", "1/100"),
+	general(".", "1/100"),
 	{
 		"simulation",
 		words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
@@ -88,8 +88,8 @@ var parts = []part{
 // of other packages take part at length. With -survey what survives is counted and is no
 // finding yet: not each has its reason.
 func general(pkg, share string, others ...string) part {
-	command := words("go run ./internal/mutate -general " + pkg)
-	return part{"general mutations of " + words(pkg)[0], append(slices.Clone(command), "-share", share), append(command, others...)}
+	command := words("go run ./internal/mutate -survey -general " + pkg)
+	return part{"general mutations of " + pkg, append(slices.Clone(command), "-share", share), append(command, others...)}
 }
 
 func words(command string) []string { return strings.Fields(command) }
