@@ -38,7 +38,7 @@ func (w *world) asks(m *member, ev protocol.Event) {
 		m.finals, m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, 0, false, false
 		if m.acquisitions++; !ev.Wait {
 			n := m.acquisitions
-			w.hasTo(m, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
+			w.hasTo(m, 1, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
 		}
 	case protocol.Release:
 		m.owesRelease, m.passing = true, ev.Pass
@@ -82,7 +82,7 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 	case protocol.Release:
 		m.passing = false
 		if n := m.releases; m.owesRelease {
-			w.hasTo(m, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
+			w.hasTo(m, 1, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
 		}
 	}
 	if len(m.on.air) > 0 && m.c.Settled() {
@@ -90,11 +90,11 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 	}
 }
 
-// hasTo checks in a TTL, a pause and a request that something is not so any more, unless the
-// process stood still meanwhile.
-func (w *world) hasTo(m *member, what string, still func() bool) {
+// hasTo checks in so many times a TTL, a pause and a request that something is not so any more,
+// unless the process stood still meanwhile.
+func (w *world) hasTo(m *member, ttls time.Duration, what string, still func() bool) {
 	p, life, c, ttl, stood := m.process, m.life, m.c, m.ttl, m.stood
-	due := w.clock(p) + ttl + maxPause + protocol.MaxRequest + time.Second
+	due := w.clock(p) + ttls*(ttl+maxPause+protocol.MaxRequest) + time.Second
 	var look func()
 	look = func() {
 		left := due - w.clock(p)
@@ -103,7 +103,7 @@ func (w *world) hasTo(m *member, what string, still func() bool) {
 		case left > 0: // at first, and when its clock has become slower
 			w.push(event{at: w.now + m.real(left), by: check, do: look})
 		default:
-			w.fault(Returns, "%v: %s in a TTL of %v, a pause and a request", m, what, ttl)
+			w.fault(Returns, "%v: %s in %d times a TTL of %v, a pause and a request", m, what, ttls, ttl)
 		}
 	}
 	look()
@@ -130,12 +130,13 @@ func (w *world) silence(m *member, bad bool) {
 	}
 }
 
-// settling checks that a candidate whose caller has given up makes an end of it in a
-// TTL, also where what has landed is found late.
+// settling checks that a candidate whose caller has given up makes an end of it: it has a TTL to
+// find out what became of its claims, and one to free what stands there then: the record of an
+// earlier lease that had been passed on, for one.
 func (w *world) settling(m *member) {
 	m.failures++
 	n, a := m.failures, m.acquisitions
-	w.hasTo(m, "it is not settled what became of an acquisition that has failed", func() bool {
+	w.hasTo(m, 2, "it is not settled what became of an acquisition that has failed", func() bool {
 		return m.failures == n && m.acquisitions == a && !m.c.Settled() && !m.leased
 	})
 }
