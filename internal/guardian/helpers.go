@@ -40,8 +40,8 @@ func (p *Process) launch(o Options) (err error) {
 		}
 	}()
 	for range 4 {
-		r, w, err := os.Pipe()
-		if err != nil {
+		var r, w *os.File
+		if r, w, err = os.Pipe(); err != nil {
 			return err
 		}
 		theirs, ours = append(theirs, r), append(ours, w)
