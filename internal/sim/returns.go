@@ -99,6 +99,7 @@ func (w *world) hasTo(m *member, ttls time.Duration, what string, still func() b
 	look = func() {
 		left := due - w.clock(p)
 		switch {
+		case w.arm == Far: // the time of a request is by a clock that has changed since
 		case p.life != life || m.c != c || m.ttl != ttl || p.stood != stood || !still():
 		case left > 0: // at first, and when its clock has become slower
 			w.push(event{at: w.now + m.real(left), by: check, do: look})
