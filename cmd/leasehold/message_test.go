@@ -33,12 +33,26 @@ var mishaps = []mishap{
 
 // commands are all that ask a store, with what they say of it in the end.
 var storeCommands = [][]string{
-	{"run", "LOCK", "--", "true"}, {"run", "--wait", "0", "LOCK", "--", "true"}, {"run", "--wait", "3s", "LOCK", "--", "true"},
-	{"elect", "LOCK", "--", "true"}, {"elect", "--once", "LOCK", "--", "true"},
-	{"status", "LOCK"}, {"watch", "LOCK"}, {"init", "LOCK"}, {"break", "--token", "5", "LOCK"},
-	{"history", "--layout", "epochs", "LOCK"}, {"run", "--layout", "epochs", "LOCK", "--", "true"}, {"status", "--layout", "marker", "LOCK"},
-	{"list", "STORE"}, {"list", "LOCK"}, {"gc", "STORE"}, {"shards", "LOCK"},
-	{"fence", "put", "--token", "5", "LOCK"}, {"fence", "claim", "--token", "5", "LOCK"}, {"fence", "delete", "--token", "5", "LOCK"}, {"fence", "get", "LOCK"},
+	{"run", "LOCK", "--", "true"},
+	{"run", "--wait", "0", "LOCK", "--", "true"},
+	{"run", "--wait", "3s", "LOCK", "--", "true"},
+	{"elect", "LOCK", "--", "true"},
+	{"elect", "--once", "LOCK", "--", "true"},
+	{"status", "LOCK"},
+	{"watch", "LOCK"},
+	{"init", "LOCK"},
+	{"break", "--token", "5", "LOCK"},
+	{"history", "--layout", "epochs", "LOCK"},
+	{"run", "--layout", "epochs", "LOCK", "--", "true"},
+	{"status", "--layout", "marker", "LOCK"},
+	{"list", "STORE"},
+	{"list", "LOCK"},
+	{"gc", "STORE"},
+	{"shards", "LOCK"},
+	{"fence", "put", "--token", "5", "LOCK"},
+	{"fence", "claim", "--token", "5", "LOCK"},
+	{"fence", "delete", "--token", "5", "LOCK"},
+	{"fence", "get", "LOCK"},
 	{"cost", "--measure", "--for", "1s", "--ttl", "1s", "STORE"},
 }
 
