@@ -116,6 +116,7 @@ func TestTroubleIsBounded(t *testing.T) {
 							if err := try(context.WithoutCancel(ctx), st, ttl); err != nil {
 								t.Errorf("%s, when the store is well again: %v", name, err)
 							}
+							time.Sleep(time.Minute) // what was given up is settled, too
 						})
 					}
 				})

@@ -202,7 +202,9 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		c.due = a.t0 + Renewal(a.record.TTL)
 		out.add(Renewed{})
 	case c.want == nothing:
-		until := c.until // the TTL that there is to settle it began when the caller gave up
+		// The TTL that there is to settle it began when the caller gave up. If that is
+		// over the store answers all the same, so a last try is worth it.
+		until := max(c.until, now.Clock+retry.Max)
 		c.orphan = true
 		c.startFreeing(now)
 		c.until = until
