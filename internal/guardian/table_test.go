@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A promise is a cell of the table in docs/operations.md: what becomes of a job
@@ -120,6 +122,12 @@ func newStruck(t *testing.T, noCgroup bool) *struck {
 	if _, err := fmt.Sscan(f.says("strays", 1)[0], &s.first); err != nil {
 		t.Fatal(err)
 	}
+	// On a busy machine the command can be at work before the watcher is: it has to
+	// have its own session and no more descriptors than it keeps.
+	eventually(t, func() (bool, string) {
+		own, _ := unix.Getsid(s.watcher)
+		return own == s.watcher && state(s.watcher) == "S", "the watcher has no session of its own"
+	})
 	return s
 }
 
