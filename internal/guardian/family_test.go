@@ -299,10 +299,11 @@ func (f *family) called(argv0 string) (pids []int) {
 // running is the pid of the process of the family that has this argv[0].
 func (f *family) running(argv0 string) int {
 	f.t.Helper()
-	pids := f.called(argv0)
-	if len(pids) == 0 {
-		f.t.Fatalf("there is no %s", argv0)
-	}
+	var pids []int
+	eventually(f.t, func() (bool, string) { // in the moment of its exec a process has no name
+		pids = f.called(argv0)
+		return len(pids) > 0, "there is no " + argv0
+	})
 	return pids[0]
 }
 
