@@ -13,14 +13,15 @@ import (
 //   - A try is a write and the look that settles it. The pauses before the next one at least
 //     double from 50 ms and end at a few seconds, so there are no more tries than one a second
 //     and those of the first seconds.
-//   - A holder may hurry while there is something left of its lease.
+//   - A holder may hurry while there is something left of its lease, and so may a candidate that
+//     frees what has landed.
 //   - A user who wants something else, and a change of the lock, may be followed by tries anew.
 //
 // An allowance is time that is spent: each request costs some, and each second brings one.
 
 // burst is how many tries may come before there is one a second at most: pauses of 50, 100,
 // 200, 400 and 800 ms are between the first six, and two more for those whom chance lets begin
-// early. A holder may have more, as long as its lease lasts.
+// early. A holder may have more, as long as its lease lasts, and so may what frees a record.
 const burst, holding = 8, 16
 
 // An allowance is what may be spent at a time, and what was left then.
@@ -42,13 +43,22 @@ type allowances struct {
 }
 
 // renew lets a candidate begin anew, because its user wants something else.
-func (w *world) renew(m *member) {
-	most := burst * time.Second
-	if m.leased {
-		most = holding * time.Second
+func (w *world) renew(m *member) { m.may.fill(w.now, m.most()) }
+
+// settles lets it free what has landed of what its user has given up.
+func (w *world) settles(m *member) { m.may.fill(w.now, holding*time.Second) }
+
+// most is what a candidate may have saved.
+func (m *member) most() time.Duration {
+	if m.leased || m.settled < m.failures {
+		return holding * time.Second
 	}
-	for _, a := range []*allowance{&m.may.failing, &m.may.looks, &m.may.writes, &m.may.questions} {
-		a.left, a.at = max(a.left, most), w.now
+	return burst * time.Second
+}
+
+func (m *allowances) fill(now, most time.Duration) {
+	for _, a := range []*allowance{&m.failing, &m.looks, &m.writes, &m.questions} {
+		a.left, a.at = max(a.left, most), now
 	}
 }
 
@@ -98,10 +108,6 @@ func (w *world) count(r *request) {
 	if r.hit = w.hits(r); !l.on || r.page > 1 {
 		return
 	}
-	most := burst * time.Second
-	if m.leased {
-		most = holding * time.Second
-	}
 	one := time.Second / w.perTry()
 	renewal := protocol.Renewal(l.ttl)
 	a, cost, what := &m.may.failing, time.Second, "requests that fail"
@@ -119,7 +125,7 @@ func (w *world) count(r *request) {
 		// renews, and up to a third more often by chance.
 		a, cost, what = &m.may.looks, per(one, renewal, 12), "looks"
 	}
-	if !a.spend(w.now, cost, most) {
+	if !a.spend(w.now, cost, m.most()) {
 		w.fault(Pace, "%v, TTL %v, sends more %s than its pauses allow while %v to %s of %s lasts: the last is a %s of %q",
 			m, m.ttl, what, l.answer, l.ops, l.keys, r.op, r.key)
 	}

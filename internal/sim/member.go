@@ -22,6 +22,7 @@ type member struct {
 	claim int           // of its lease: which claim began it, in the order in which they landed; 0: none has
 	ended int           // the claim of the last lease that was seen to be over
 	tick  time.Duration // the event that is the next Tick
+	later time.Duration // one that was to be the next Tick before another
 
 	asked    *call           // that the candidate waits for
 	inspects *call           // of its user, who only looks
@@ -197,7 +198,12 @@ func (w *world) plan(m *member) {
 	if m.tick == at && at > w.now {
 		return
 	}
-	m.tick = at
+	if m.tick > at {
+		m.later = m.tick // its event is still to come
+	}
+	if m.tick = at; at == m.later && at > w.now {
+		return
+	}
 	w.push(event{at: at, to: m.process, life: m.life, by: tick, do: func() {
 		if m.tick == at {
 			m.tick = 0

@@ -20,6 +20,7 @@ type returns struct {
 	acquisitions int
 	releases     int
 	failures     int // acquisitions that ended without a lease
+	settled      int // of these, so many had been settled when everything last was
 
 	lookFailed, writeFailed bool          // the last one has
 	finals                  int           // refusals for good since the acquisition began
@@ -55,6 +56,7 @@ func (w *world) returned(m *member, action protocol.Action) {
 		}
 		m.owes = false
 		if _, failed := a.(protocol.Failed); failed {
+			w.settles(m) // what has landed may be freed as quickly as a lease is renewed
 			w.settling(m)
 		}
 	case protocol.Troubled:
@@ -85,7 +87,8 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 			w.hasTo(m, 1, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
 		}
 	}
-	if len(m.on.air) > 0 && m.c.Settled() {
+	if m.c.Settled() {
+		m.settled = m.failures
 		w.reallySettled(m)
 	}
 }
@@ -138,7 +141,7 @@ func (w *world) settling(m *member) {
 	m.failures++
 	n, a := m.failures, m.acquisitions
 	w.hasTo(m, 2, "it is not settled what became of an acquisition that has failed", func() bool {
-		return m.failures == n && m.acquisitions == a && !m.c.Settled() && !m.leased
+		return m.failures == n && m.acquisitions == a && m.settled < n && !m.leased
 	})
 }
 
