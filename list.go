@@ -63,19 +63,19 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 		err    error
 	}
 	return func(yield func(Info, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
+		reading, cancel := context.WithCancel(ctx)
 		read := func(found layout.Found) seen {
-			s, err := found.Look(ctx)
+			s, err := found.Look(reading)
 			if err != nil {
 				return seen{Info{Key: found.Key, Age: -1}, true, err}
 			}
 			if !s.Exists { // any more, since it was listed
 				return seen{}
 			}
-			info, err := judge(ctx, describe(found.Key, s))
+			info, err := judge(reading, describe(found.Key, s))
 			return seen{info, true, err}
 		}
-		for s, err := range ordered(layout.Find(ctx, st, prefix), cancel, read) {
+		for s, err := range ordered(layout.Find(reading, st, prefix), cancel, read) {
 			switch {
 			case err != nil:
 				yield(Info{}, err)

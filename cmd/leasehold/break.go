@@ -36,7 +36,7 @@ from that. So make sure first that the holder is gone.
 The exit code is 0 when the lock is free, also if it was before, 66 if there is no
 such lock, and 75 if it is held with another token.`,
 		Example: "  leasehold break jobs/backup --token 1763625000123",
-		Args:    exactly(1),
+		Args:    one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed(tokenFlag) {
 				return usage("no --%s given: take the one that leasehold status shows, once you are sure that its holder is gone", tokenFlag)

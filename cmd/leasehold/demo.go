@@ -42,10 +42,10 @@ tokens grew, and no two candidates' commands ever ran at once.`,
 		RunE: func(*cobra.Command, []string) error { return a.stage() },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "show", Hidden: true, Args: exactly(1),
+		Use: "show", Hidden: true, Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0]) },
 	}, &cobra.Command{
-		Use: "work", Hidden: true, Args: exactly(1),
+		Use: "work", Hidden: true, Args: one,
 		RunE: func(_ *cobra.Command, args []string) error { return a.work(args[0]) },
 	})
 	return cmd

@@ -67,7 +67,7 @@ func (a *app) fencePut() *cobra.Command {
 		Use:     "put RESOURCE <FILE",
 		Short:   "Write an object from stdin",
 		Example: "  leasehold fence put s3://bucket/state.json <state.json",
-		Args:    exactly(1),
+		Args:    one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.write(cmd.Context(), args, func(ctx context.Context, o *fence.Object, t fence.Token) error {
 				return o.Put(ctx, t, os.Stdin)
@@ -111,7 +111,7 @@ func (a *app) fenceGet() *cobra.Command {
 		Long: `Read an object to stdout, byte for byte as it was put. It needs no token.
 
 With --output json it shows the object's token and size instead.`,
-		Args: exactly(1),
+		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error { return g.get(cmd.Context(), args[0]) },
 	}
 	g.flags(cmd.Flags(), false)

@@ -40,7 +40,7 @@ does not keep the others from being collected; the exit code is that of the firs
 error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks
   leasehold gc --keep 1000 --age 720h jobs/`,
-		Args: exactly(1),
+		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case opts.Keep < 1:

@@ -32,7 +32,7 @@ and who took it, and why it ended:
 
 It costs one look, and one read for each. The exit code is 66 if there is no such
 lock.`,
-		Args: exactly(1),
+		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usage("--limit %d is less than 0", limit)

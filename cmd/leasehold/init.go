@@ -19,7 +19,7 @@ URL, which other commands do not make unless they are told --mkdir.
 
 With the object made once and "run --existing" everywhere, nobody makes it again
 when it was deleted by mistake: without it, tokens might begin anew.`,
-		Args: exactly(1),
+		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !opts.Layout.Tokens() {
 				return usage("with --layout %s there is an object only while the lock is held: there is nothing to make", opts.Layout)

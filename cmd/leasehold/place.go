@@ -166,7 +166,7 @@ func (a *app) home(name string) (string, error) {
 // nobody has chosen.
 func homeURL() (base string, isLocal bool, err error) {
 	if base = os.Getenv(storeVariable); base != "" {
-		if err := checkName(base); err != nil {
+		if err = checkName(base); err != nil {
 			return "", false, usage("the variable %s: %w", storeVariable, err)
 		}
 		if !strings.Contains(base, "://") {

@@ -58,13 +58,11 @@ func subcommand(cmd *cobra.Command, args []string) error {
 
 // The numbers of arguments that commands take.
 
-func exactly(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == n {
-			return nil
-		}
-		return usage("%s needed, and there %s: %s", arguments(n), are(len(args)), seeHelp(cmd))
+func one(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
 	}
+	return usage("1 argument is needed, and there %s: %s", are(len(args)), seeHelp(cmd))
 }
 
 func atMost(n int) cobra.PositionalArgs {

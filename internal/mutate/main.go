@@ -102,7 +102,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		r.list()
 		return 0
 	}
-	try, remove, err := t.try, func() {}, error(nil)
+	try, remove := t.try, func() {}
 	if *pkg == "" {
 		err = t.unmutated(ctx, tried)
 	} else {

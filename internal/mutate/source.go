@@ -90,10 +90,12 @@ func readSources(ctx context.Context, dir, pkg string) (*sources, error) {
 	s.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
 	var trees []*ast.File
 	for _, f := range s.files {
-		if f.tree, err = parser.ParseFile(s.fset, f.name, f.text, parser.SkipObjectResolution); err != nil {
+		tree, err := parser.ParseFile(s.fset, f.name, f.text, parser.SkipObjectResolution)
+		if err != nil {
 			return nil, err
 		}
-		trees = append(trees, f.tree)
+		f.tree = tree
+		trees = append(trees, tree)
 	}
 	if wrong := s.check(trees, s.info); len(wrong) > 0 {
 		return nil, errors.Join(wrong...)

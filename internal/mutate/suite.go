@@ -80,7 +80,7 @@ func (s *suites) measureAll(ctx context.Context, others []string) error {
 	s.all = []*suite{{pkg: s.schema.pkg, dir: s.schema.dir, module: s.dir, path: s.schema.pkg}}
 	for _, other := range others {
 		each := &suite{pkg: other, module: s.dir, path: other}
-		if _, err := os.Stat(filepath.Join(s.dir, other, "go.mod")); err == nil {
+		if _, absent := os.Stat(filepath.Join(s.dir, other, "go.mod")); absent == nil {
 			each.module, each.path = filepath.Join(s.dir, other), "."
 		}
 		if each.dir, err = s.goTool(ctx, each.module, "list", "-f", "{{.Dir}}", each.path); err != nil {
@@ -123,7 +123,7 @@ func (s *suites) overlay(files ...*source) (path string, err error) {
 	for i, f := range files {
 		to := filepath.Join(dir, fmt.Sprintf("%d.go", i))
 		replace.Replace[f.path] = to
-		if err := os.WriteFile(to, []byte(f.text), 0o600); err != nil {
+		if err = os.WriteFile(to, []byte(f.text), 0o600); err != nil {
 			return "", err
 		}
 	}
@@ -187,7 +187,7 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 	}
 	text, err := os.ReadFile(file.Name())
 	for line := range strings.Lines(string(text)) {
-		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil { // a process may be killed while it writes
+		if n, bad := strconv.Atoi(strings.TrimSpace(line)); bad == nil { // a process may be killed while it writes
 			test.seen[n] = true
 		}
 	}

@@ -383,7 +383,7 @@ func (c *Candidate) lose(cause error, out *actions) {
 
 // advance does what is due, if no request is under way.
 func (c *Candidate) advance(now Now, out *actions) {
-	if c.busy != none || now.Clock < c.due && !(c.settling() && now.Clock >= c.until) {
+	if c.busy != none || now.Clock < c.due && (!c.settling() || now.Clock < c.until) {
 		return
 	}
 	if c.stray() {

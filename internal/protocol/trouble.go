@@ -90,7 +90,7 @@ func (c *Candidate) tooLong(now Now, out *actions) {
 	if c.want != atOnce || now.Clock < c.until {
 		return
 	}
-	err := error(ErrNoAnswer)
+	err := ErrNoAnswer
 	if c.trouble.err != nil {
 		err = fmt.Errorf("%w: %w", ErrNoAnswer, c.trouble.err)
 	}
