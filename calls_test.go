@@ -242,7 +242,9 @@ func (c *caller) call(r *rand.Rand) {
 			c.hold(hold, lease)
 		}
 	case 6, 7:
-		c.lead(ctx, r.IntN(2) == 0, hold, opts)
+		if lease := c.lead(ctx, r.IntN(2) == 0, hold, opts); lease != nil {
+			c.hold(hold, lease)
+		}
 	case 8:
 		_ = c.resign(long)
 	case 9:
@@ -320,7 +322,7 @@ func (c *caller) released(what string, lease *leasehold.Lease, err error) {
 		// record or frees it.
 		for began := time.Now(); ; time.Sleep(time.Second) {
 			info, err := look.Inspect(context.Background())
-			if err == nil && !(info.Held && info.Token == lease.Token()) {
+			if err == nil && (!info.Held || info.Token != lease.Token()) {
 				return
 			}
 			if lease.Key() == "leaders/x" || time.Since(began) > time.Minute {
@@ -331,8 +333,8 @@ func (c *caller) released(what string, lease *leasehold.Lease, err error) {
 	})
 }
 
-// lead campaigns, and resigns.
-func (c *caller) lead(ctx context.Context, run bool, d time.Duration, opts []leasehold.AcquireOption) {
+// lead campaigns, and returns the lease that is to be held and released, if there is one.
+func (c *caller) lead(ctx context.Context, run bool, d time.Duration, opts []leasehold.AcquireOption) *leasehold.Lease {
 	if run {
 		err := c.election.Run(ctx, func(work context.Context, lease *leasehold.Lease) error {
 			if errors.Is(lease.Err(), leasehold.ErrReleased) {
@@ -354,19 +356,17 @@ func (c *caller) lead(ctx context.Context, run bool, d time.Duration, opts []lea
 		if err == nil {
 			c.t.Errorf("Run returned %v", err)
 		}
-		return
+		return nil
 	}
 	lease, err := c.election.Campaign(ctx, opts...)
 	if errors.Is(err, leasehold.ErrResigned) {
-		return
+		return nil
 	}
 	if err == nil && errors.Is(lease.Err(), leasehold.ErrReleased) {
 		err, lease = leasehold.ErrResigned, nil // another goroutine resigned as it came
 	}
 	c.acquired("Campaign", "leaders/x", lease, err)
-	if lease != nil {
-		c.hold(d, lease)
-	}
+	return lease
 }
 
 // resign resigns, and checks what that has returned.
@@ -379,7 +379,7 @@ func (c *caller) resign(ctx context.Context) error {
 	if err != nil || !before.Leading {
 		return err
 	}
-	info, look := locksOf(c.t, c.inner, nil, "leaders/x")[0].Inspect(context.Background())
+	info, look := locksOf(c.t, c.inner, nil, "leaders/x")[0].Inspect(ctx)
 	if look != nil || info.Held && info.Token == before.Leader.Token {
 		c.t.Errorf("resigned, and the lock is %+v, %v", info, look)
 	}

@@ -60,8 +60,8 @@ func hints(t *testing.T, st store.Store, key string, under *process) map[string]
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, err := waiter.Acquire(limited)
-		held("Acquire", err)
+		_, waited := waiter.Acquire(limited)
+		held("Acquire", waited)
 	}()
 	time.Sleep(900 * time.Millisecond)
 	_, err = waiter.TryAcquire(limited)

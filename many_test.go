@@ -134,7 +134,7 @@ func TestAcquireAllWaitsOutTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := leasehold.ReleaseAll(t.Context(), leases); err != nil {
+		if err = leasehold.ReleaseAll(t.Context(), leases); err != nil {
 			t.Error(err)
 		}
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied})

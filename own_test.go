@@ -75,12 +75,12 @@ func TestOwnSession(t *testing.T) {
 		var log bytes.Buffer
 		other := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		const advice = "under the same session"
-		if _, err := other.TryAcquire(t.Context(), under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err = other.TryAcquire(t.Context(), under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
 			t.Errorf("TryAcquire does not say what to do: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := other.Acquire(ctx, under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err = other.Acquire(ctx, under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
 			t.Errorf("Acquire does not say what to do: %v", err)
 		}
 		if n := strings.Count(log.String(), advice); n != 1 {
@@ -209,12 +209,12 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 				}
 				cancel()
 			}()
-			if lease, err := lock.Acquire(ctx, leasehold.WithSession(s)); err == nil {
+			if lease, refused := lock.Acquire(ctx, leasehold.WithSession(s)); refused == nil {
 				t.Fatalf("it was acquired: %v", lease.Token())
 			}
 			close(st.lands)
 			landed := <-st.done
-			if err := lock.Settle(t.Context()); err != nil {
+			if err = lock.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the session may be about to end

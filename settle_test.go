@@ -169,7 +169,7 @@ func settleAfter(t *testing.T, kind faultstore.Kind, session bool, after time.Du
 	}
 	settling, stop := context.WithTimeout(t.Context(), time.Hour)
 	defer stop()
-	if err := lock.Settle(settling); err != nil {
+	if err = lock.Settle(settling); err != nil {
 		t.Fatalf("given up after %v: %v\n%v", after, err, st.Log())
 	}
 	before := jobs(st)

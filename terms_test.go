@@ -180,7 +180,7 @@ func refusedRelease(t *testing.T, kind faultstore.Kind, end func(context.Context
 	go func() {
 		ended <- e.Run(ctx, func(ctx context.Context, _ *leasehold.Lease) error { <-ctx.Done(); return nil })
 	}()
-	if err := e.WaitForLeadership(t.Context()); err != nil {
+	if err = e.WaitForLeadership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)

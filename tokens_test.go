@@ -80,8 +80,8 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if now, err := st.Get(t.Context(), key, ""); err != nil || now.Version != obj.Version {
-		t.Errorf("it was written over: %+v, %v", now, err)
+	if now, look := st.Get(t.Context(), key, ""); look != nil || now.Version != obj.Version {
+		t.Errorf("it was written over: %+v, %v", now, look)
 	}
 	info, err := lock.Inspect(t.Context())
 	if err != nil || info.Token != leasehold.Token(token) || info.Held != (state == "held") {

@@ -328,17 +328,17 @@ func TestBackInSecondsForASession(t *testing.T) {
 		got := make(chan time.Time)
 		go func() {
 			defer close(got)
-			lease, err := lock.Acquire(t.Context())
+			next, err := lock.Acquire(t.Context())
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			got <- time.Now()
-			_ = lease.Release(t.Context())
+			_ = next.Release(t.Context())
 		}()
 		time.Sleep(10 * time.Second)
 		st.set(store.ErrUnavailable)
-		go s.Close(t.Context()) //nolint:errcheck // its lease is released below
+		go s.Close(t.Context()) // its lease is released below
 		synctest.Wait()
 		_ = lease.Release(t.Context()) // it was lost with the session
 		time.Sleep(time.Minute)

@@ -159,7 +159,10 @@ func TestFollowEnds(t *testing.T) {
 		st := newStore(1)
 		a := open(t, st, 1)
 		appendTo(t, a, "0")
-		for range newLog(t, st).Follow(t.Context(), 0, time.Second) {
+		for _, err := range newLog(t, st).Follow(t.Context(), 0, time.Second) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		appended := make(chan struct{})
@@ -168,7 +171,10 @@ func TestFollowEnds(t *testing.T) {
 			appendTo(t, a, "1")
 			close(appended)
 		}()
-		for range newLog(t, st).Follow(t.Context(), a.Last(), time.Second) {
+		for _, err := range newLog(t, st).Follow(t.Context(), a.Last(), time.Second) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		<-appended

@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		{[]string{"8", "9"}, 400, "", `{"title":"Not a token","status":400,"detail":"*it is there 2 times"}`},
 		{[]string{"6"}, 412, "7", `{"title":"Fenced","status":412,"detail":"*","resource":"/r","token":6,"newest":7}`},
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/r", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/r", nil)
 		for _, token := range c.tokens {
 			r.Header.Add("Leasehold-Token", token)
 		}
@@ -88,7 +88,7 @@ func TestMiddlewareLogs(t *testing.T) {
 		var codes []int
 		for _, o := range []*fence.MiddlewareOptions{nil, {Logger: slog.New(slog.NewTextHandler(&logged, nil))}} {
 			server := fence.Middleware(fence.NewGate(checked{c.err}), o)(http.NotFoundHandler())
-			r := httptest.NewRequest(http.MethodPost, "/r", nil).WithContext(c.ctx)
+			r := httptest.NewRequestWithContext(c.ctx, http.MethodPost, "/r", nil)
 			r.Header.Set("Leasehold-Token", "1")
 			w := httptest.NewRecorder()
 			server.ServeHTTP(w, r)
@@ -117,7 +117,7 @@ func TestOptionalTokens(t *testing.T) {
 		{http.MethodGet, "", 200, 1}, {http.MethodPost, "", 428, 0}, {http.MethodGet, "rubbish", 400, 0}, {http.MethodGet, "3", 200, 1}, {http.MethodGet, "2", 412, 0},
 	} {
 		served = 0
-		r := httptest.NewRequest(c.method, "/r", nil)
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "/r", nil)
 		if c.token != "" {
 			r.Header.Set("Leasehold-Token", c.token)
 		}
@@ -139,7 +139,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestTransportWithoutAnAnswer(t *testing.T) {
 	broken := errors.New("connection reset")
 	client := &fence.Transport{Holder: fence.Token(3), Base: transport(func(*http.Request) (*http.Response, error) { return nil, broken })}
-	r := httptest.NewRequest(http.MethodPut, "http://service.example/r", nil)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "http://service.example/r", nil)
 	if resp, err := client.RoundTrip(r); resp != nil || !errors.Is(err, broken) { //nolint:bodyclose // there is none
 		t.Errorf("%v, %v", resp, err)
 	}

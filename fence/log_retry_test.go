@@ -36,11 +36,11 @@ func TestAppendAfterTheLeaseHasEnded(t *testing.T) {
 				)
 				failed := make(chan error)
 				go func() {
-					_, err := a.Append(t.Context(), []byte("x"))
-					failed <- err
+					_, appended := a.Append(t.Context(), []byte("x"))
+					failed <- appended
 				}()
 				time.Sleep(5 * time.Second)
-				if err := lease.Release(t.Context()); err != nil {
+				if err = lease.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				st.Reset()

@@ -81,7 +81,7 @@ func requests(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	most, err := strconv.Atoi(args[3])
 	ts.Check(err)
-	n := 0
+	var n int
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if n = s.count(args[1]); n >= least || time.Now().After(limit) {
 			break
