@@ -248,7 +248,10 @@ func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 			return deleted, err
 		}
 		p, ok := a.log.position(entry.Key)
-		if !ok || p >= a.marks.Position {
+		if !ok {
+			continue // it is none
+		}
+		if p >= a.marks.Position {
 			break
 		}
 		if entry.Size <= maxFence {

@@ -30,7 +30,7 @@ func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now
 		o.mu.Unlock()
 	}
 	for pause := range pauses(ctx) {
-		if a.err != nil && !pause() {
+		if a.err != nil && !a.stale && !pause() {
 			a.err = fmt.Errorf("%w: %w", ctx.Err(), a.err)
 			break
 		}
@@ -47,7 +47,9 @@ type attempt struct {
 	h   Holder
 	now *state // nil: to be read
 	ids []id   // of what was sent
-	err error  // of the last step; nil if the next one need not wait
+	err error  // of the last step
+
+	stale bool // only what was known was old: the next step need not wait
 
 	unknown error         // why what was sent may have landed
 	at      store.Version // what that was to replace
@@ -55,6 +57,7 @@ type attempt struct {
 
 // step reads and writes once, and reports whether that was the end.
 func (a *attempt) step(ctx context.Context, next func(*state) *content) (done bool, err error) {
+	a.stale = false
 	if a.now == nil {
 		if a.now, a.err = a.o.read(ctx); a.err != nil {
 			return !transient(a.err), a.end(a.err)
@@ -101,9 +104,7 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 		// that, since it is on the same condition.
 		a.unknown, a.at, a.now = err, a.now.version, nil
 	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
-		if a.now = nil; len(a.ids) == 1 {
-			a.err = nil // what was known was old
-		}
+		a.now, a.stale = nil, len(a.ids) == 1
 	case !transient(err):
 		return true, a.end(err)
 	}
@@ -112,7 +113,7 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 
 // end makes the error of the change: it also says if anything may have landed.
 func (a *attempt) end(err error) error {
-	if err == nil || a.unknown == nil || errors.Is(err, store.ErrUnknownOutcome) {
+	if a.unknown == nil || errors.Is(err, store.ErrUnknownOutcome) {
 		return err
 	}
 	return fmt.Errorf("%w; before that: %w", err, a.unknown)

@@ -141,15 +141,17 @@ func TestFollowEnds(t *testing.T) {
 			st.Reset()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
 			var got []string
-			var end error
+			var ends []error
 			for e, err := range newLog(t, st).Follow(ctx, 3, every) {
-				if end = err; err == nil {
+				if err != nil {
+					ends = append(ends, err)
+				} else {
 					got = append(got, string(e.Records[0]))
 				}
 			}
 			cancel()
-			if len(got) != 1 || got[0] != "2" || !errors.Is(end, context.DeadlineExceeded) {
-				t.Errorf("every %v: after the second record it yields %q and then %v", every, got, end)
+			if len(got) != 1 || got[0] != "2" || len(ends) != 1 || !errors.Is(ends[0], context.DeadlineExceeded) {
+				t.Errorf("every %v: after the second record it yields %q and then %v", every, got, ends)
 			}
 			if n := st.Counts(); n.Get != 1+10 || n.List != 1 {
 				t.Errorf("every %v: ten seconds took %+v, want a LIST and 11 GETs", every, n)

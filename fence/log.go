@@ -68,8 +68,8 @@ func (l *Log) at(p Position) string { return fmt.Sprintf("%s/%019d", l.key, int6
 
 // position is that of the entry under key.
 func (l *Log) position(key string) (Position, bool) {
-	p, err := strconv.ParseInt(strings.TrimPrefix(key, l.key+"/"), 10, 64)
-	return Position(p), err == nil && p > 0 && l.at(Position(p)) == key
+	p, _ := strconv.ParseInt(strings.TrimPrefix(key, l.key+"/"), 10, 64) // what is no number is not called as one
+	return Position(p), p > 0 && l.at(Position(p)) == key
 }
 
 // A found is an entry with its header.

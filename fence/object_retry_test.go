@@ -62,3 +62,29 @@ func TestOldVersionTakesNoTime(t *testing.T) {
 		holds(t, st, "b")
 	})
 }
+
+// (1) The store is away for most of the time that a write has. (2) It is back, and the write
+// loses a race, which it would try again at once. (3) Its time is over. It used to say that
+// all was well, with nothing written.
+func TestPutThatLosesARaceAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		other := newObject(t, st, nil)
+		put(t, other, fence.Token(1), "before")
+		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.Unavailable, Op: "get"},
+		}})
+		o := newObject(t, slow, nil)
+		failed := make(chan error)
+		go func() { failed <- o.Put(t.Context(), fence.Token(1), strings.NewReader("mine")) }()
+		time.Sleep(25 * time.Second)
+		slow.Clear()
+		slow.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Nth: 1, Delay: 8 * time.Second})
+		time.Sleep(4 * time.Second) // it has read, and its write is on the way
+		put(t, other, fence.Token(1), "theirs")
+		if err := <-failed; !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("%v, want that it has lost a race", err)
+		}
+		holds(t, st, "theirs")
+	})
+}

@@ -1,0 +1,220 @@
+package fence_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+)
+
+// Who has closed its appender does not trim with it. No test noticed when it did.
+func TestTrimAfterClose(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	appendTo(t, a, "a")
+	checkpoint(t, a, a.Last(), "state")
+	a.Close()
+	st.Reset()
+	if n, err := a.Trim(t.Context()); n != 0 || !errors.Is(err, fence.ErrClosed) || st.Counts() != (faultstore.Counts{}) {
+		t.Errorf("it has deleted %d with %+v: %v", n, st.Counts(), err)
+	}
+}
+
+// What lies among the entries and is none stays, however it is called and whatever its size,
+// and what comes after it is trimmed. It used to end the trim, and what lay behind it
+// stayed for ever.
+func TestTrimAmongOthers(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	for i := range 4 {
+		appendTo(t, a, fmt.Sprint(i))
+	}
+	others := []string{"wal/00000000000000000020", "wal/0000000000000000002x", "wal/0000000000000000003.tmp", "wal/0000000000000000003/part"}
+	for _, key := range others {
+		if _, err := st.Put(t.Context(), key, bytes.Repeat([]byte("x"), 1000), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkpoint(t, a, a.Last(), "state")
+	if n := trim(t, a); n != 3 {
+		t.Errorf("%d entries were trimmed, want 3", n)
+	}
+	want := append([]string{"wal/0000000000000000001", "wal/0000000000000000005"}, others...)
+	slices.Sort(want)
+	if keys := list(t, st, "wal/0"); !slices.Equal(keys, want) {
+		t.Errorf("left: %q\nwant: %q", keys, want)
+	}
+}
+
+// An entry that somebody else has deleted between the LIST and the GET is passed over, and
+// does not count. No test noticed when it did, or ended the trim.
+func TestTrimWhileAnotherTrims(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		slow := faultstore.Wrap(st, nil)
+		a := open(t, slow, 1)
+		for i := range 4 {
+			appendTo(t, a, fmt.Sprint(i))
+		}
+		checkpoint(t, a, a.Last(), "state")
+		slow.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "wal/0*3", Delay: time.Second})
+		slow.Reset()
+		done := make(chan int)
+		go func() { done <- trim(t, a) }()
+		time.Sleep(500 * time.Millisecond)
+		if err := st.Delete(t.Context(), "wal/0000000000000000003"); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-done; n != 2 || slow.Counts().Delete != 2 {
+			t.Errorf("it says that it has deleted %d entries, with %+v, want 2", n, slow.Counts())
+		}
+	})
+}
+
+// What is neither slow nor in trouble waits for nothing. No test noticed when each write did.
+func TestAppendTakesNoTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		begin := time.Now()
+		a := open(t, newStore(1), 1)
+		appendTo(t, a, "a")
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("a claim and an append took %v", d)
+		}
+	})
+}
+
+// An appender that is closed while the store is away gives up, and says both. No test
+// noticed when it said only one.
+func TestCloseWhileTheStoreIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, st, 1)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put"})
+		failed := make(chan error)
+		go func() {
+			_, err := a.Append(t.Context(), []byte("x"))
+			failed <- err
+		}()
+		time.Sleep(10 * time.Second)
+		begin := time.Now()
+		a.Close()
+		if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) || time.Since(begin) > 0 {
+			t.Errorf("%v later: %v, want that it was cancelled while the store was away", time.Since(begin), err)
+		}
+	})
+}
+
+// An error says once what is not known, and nothing of that where all is known. No test
+// noticed when it said so twice, or without a reason.
+func TestErrorsOfWritesSayThingsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults []faultstore.Fault
+		before bool // something was sent before of which no answer came
+	}{
+		"denied":                      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put"}}, false},
+		"no answer to any":            {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put"}}, false},
+		"no answer, and then refused": {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put", Nth: 1}, {Kind: faultstore.Denied, Op: "put"}}, true},
+	} {
+		for _, what := range []string{"append", "put"} {
+			t.Run(what+" "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					st := newStore(1)
+					a, o := open(t, st, 1), newObject(t, st, nil)
+					st.Inject(c.faults...)
+					var err error
+					if what == "append" {
+						_, err = a.Append(t.Context(), []byte("x"))
+					} else {
+						err = o.Put(t.Context(), fence.Token(1), strings.NewReader("x"))
+					}
+					if err == nil || strings.Contains(err.Error(), "before that") != c.before || strings.Contains(err.Error(), "%!") {
+						t.Errorf("%v; want that it speaks of what was before: %t", err, c.before)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The records that may go into one entry do, however many lengths its header has to say; and
+// what was small enough once is so for ever. No test noticed when there was less room for the
+// header.
+func TestLargestEntry(t *testing.T) {
+	if fence.MaxRecord < 1_015_296 {
+		t.Errorf("a record may have %d bytes", fence.MaxRecord)
+	}
+	st := newStore(1)
+	a := open(t, st, 1)
+	all := make([][]byte, 4096)
+	for i := range all {
+		all[i] = make([]byte, fence.MaxRecord*(i+1)/4096-fence.MaxRecord*i/4096)
+	}
+	if p, err := a.Append(t.Context(), all...); p != 2 || err != nil {
+		t.Errorf("4096 records of %d bytes together: %d, %v", fence.MaxRecord, p, err)
+	}
+}
+
+// A checkpoint that lies apart is read when it is opened, and that may fail. No test noticed
+// when its error was dropped.
+func TestCheckpointThatCannotBeOpened(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	checkpoint(t, a, 1, strings.Repeat("x", store.MaxBody))
+	c, err := newLog(t, st).Checkpoint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get"})
+	if _, err := c.Open(t.Context()); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("%v, want that access was denied", err)
+	}
+	if _, err := newLog(t, st).Checkpoint(t.Context()); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("%v, want that access was denied", err)
+	}
+}
+
+// A rival puts an entry of its own into each place just before the claim does.
+type rival struct {
+	store.Store
+	entry string
+	tries int // that it wins
+	at    []string
+}
+
+func (s *rival) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if strings.HasPrefix(key, "wal/0") {
+		if s.at = append(s.at, key); len(s.at) > s.tries {
+			return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrDenied}
+		}
+		if _, err := s.Store.Put(ctx, key, []byte(fmt.Sprintf(s.entry, len(s.at))), store.IfAbsent()); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Put(ctx, key, body, only)
+}
+
+// A claim that always loses goes further and further ahead, and then gives up, after a dozen
+// tries. No test noticed when it did not, or that it went on after a larger token.
+func TestClaimThatAlwaysLoses(t *testing.T) {
+	st := &rival{Store: newStore(1), tries: 20, entry: `{"format":1,"kind":"data","token":1,"claim":"c","id":"x%d","previous":""}` + "\n"}
+	appendTo(t, open(t, st.Store, 1), "a")
+	_, err := newLog(t, st).Claim(t.Context(), fence.Token(2))
+	if err == nil || !strings.Contains(err.Error(), "the log grows faster than it can be claimed") || len(st.at) != 12 {
+		t.Errorf("after %d tries: %v\n%q", len(st.at), err, st.at)
+	}
+	st = &rival{Store: newStore(1), tries: 20, entry: `{"format":1,"kind":"fence","token":3,"claim":"c","id":"x%d","previous":""}` + "\n"}
+	appendTo(t, open(t, st.Store, 1), "a")
+	_, err = newLog(t, st).Claim(t.Context(), fence.Token(2))
+	refused(t, err, 2, 3)
+	if len(st.at) != 1 {
+		t.Errorf("it has met a larger token, and gone on to %q", st.at)
+	}
+}
