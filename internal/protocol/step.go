@@ -523,9 +523,6 @@ func (c *Candidate) free(now Now, out *actions) {
 		// late from removing the next holder's. So none is sent when too little is
 		// left, no second one while the first may still be on its way, and till then
 		// not even we take the lock anew.
-		if c.deleting {
-			c.obs.takeable = max(c.obs.takeable, c.deadline)
-		}
 		c.released(ErrTooLate, out)
 	case c.resting(now):
 	default:
@@ -544,6 +541,12 @@ func (c *Candidate) released(err error, out *actions) {
 	c.phase, c.due, c.left = clear, 0, ""
 	if err != nil {
 		c.left = c.obs.version
+	}
+	if err != nil && c.deleting {
+		// A delete that is on its way lands within the lease that it was sent under or never.
+		// It would remove the marker of whoever comes next, so till then not even we take
+		// the lock anew.
+		c.obs.takeable = max(c.obs.takeable, c.deadline)
 	}
 	if !c.orphan {
 		out.add(Released{err})
