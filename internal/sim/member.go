@@ -22,7 +22,6 @@ type member struct {
 	claim int           // of its lease: which claim began it, in the order in which they landed; 0: none has
 	ended int           // the claim of the last lease that was seen to be over
 	tick  time.Duration // the event that is the next Tick
-	later time.Duration // one that was to be the next Tick before another
 
 	asked    *call           // that the candidate waits for
 	inspects *call           // of its user, who only looks
@@ -198,16 +197,13 @@ func (w *world) plan(m *member) {
 	if m.tick == at && at > w.now {
 		return
 	}
-	if m.tick > at {
-		m.later = m.tick // its event is still to come
-	}
-	if m.tick = at; at == m.later && at > w.now {
-		return
-	}
+	m.tick = at
 	w.push(event{at: at, to: m.process, life: m.life, by: tick, do: func() {
-		if m.tick == at {
-			m.tick = 0
-			w.step(m, protocol.Tick{})
+		if m.tick != at { // another was planned since; of a deadline far away there are many
+			w.atOnce--
+			return
 		}
+		m.tick = 0
+		w.step(m, protocol.Tick{})
 	}})
 }
