@@ -11,7 +11,6 @@ func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 		c.writeFailed(ev, now, out)
 		return
 	}
-	c.trouble.looked()
 	c.trouble.progress()
 	c.sent.record.Epoch = ev.Epoch
 	switch c.answered {
@@ -62,7 +61,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	c.pace.before, c.pace.looked = c.pace.looked, now.Clock
 	switch ev.Shown {
 	case Same:
-		c.same(now)
+		c.same()
 	case Found:
 		c.found(ev, now, out)
 	case Absent:
@@ -96,18 +95,16 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 // same: the object is what it was, and the time until it may be taken goes on
 // (rule A5). A write that was to replace it is still open, and only another one on
 // the same condition can settle it (rule A6).
-func (c *Candidate) same(now Now) {
+func (c *Candidate) same() {
 	c.obs.fresh, c.talk.stale = true, false
-	c.due = now.Clock
 }
 
 func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	if c.obs.known && ev.Version == c.obs.version {
-		c.same(now) // the store need not know conditional reads
+		c.same() // the store need not know conditional reads
 		return
 	}
 	if a, ok := c.landed(ev.Record); ok {
-		a.record.Epoch = ev.Record.Epoch
 		c.adopt(a, ev.Version, now, out)
 		return
 	}
@@ -209,9 +206,7 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		c.startFreeing(now)
 		c.until = until
 	case late && c.trouble.slow >= enoughTries:
-		c.fail(ErrSlowStore, now, out)
-		c.orphan = true
-		c.startFreeing(now)
+		c.fail(ErrSlowStore, now, out) // and nobody wants what has landed: see stray
 	case late:
 		// Too little is left of it to begin work. It was never handed out, so
 		// it may be replaced at once, by an acquisition of its own (rule A3).

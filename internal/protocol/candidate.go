@@ -284,12 +284,9 @@ func (c *Candidate) mine(r Record) bool {
 
 // number is the number in the record's write ID, if this candidate made that.
 func (c *Candidate) number(r Record) (n uint64, ours bool) {
-	text, ours := strings.CutPrefix(r.WriteID, c.cfg.Incarnation+".")
-	if !ours {
-		return 0, false
-	}
+	text, marked := strings.CutPrefix(r.WriteID, c.cfg.Incarnation+".")
 	n, err := strconv.ParseUint(text, 10, 64)
-	return n, err == nil
+	return n, marked && err == nil
 }
 
 // writeID makes the name of the next attempt to write (rule A2).
@@ -344,28 +341,26 @@ func (c *Candidate) merge(out *actions) {
 func (c *Candidate) landed(r Record) (attempt, bool) {
 	for _, a := range c.attempts {
 		if r.Held && c.wrote(a, r) {
-			if a.first < a.last {
-				a.record = r
-			}
+			a.record = r // of a range it need not be the first one's
 			return a, true
 		}
 	}
 	return attempt{}, false
 }
 
-// wrote reports that r is what one of these attempts has written.
+// wrote reports that r is what one of these attempts has written. Ranges of different sessions
+// may overlap, and the record does not always tell which it is of: see settle. Each begins
+// before what is in it, so the first one will do.
 func (c *Candidate) wrote(a attempt, r Record) bool {
 	n, ours := c.number(r)
-	if a.first < a.last && a.record.Session != r.Session {
-		return false // ranges of different sessions may overlap
-	}
 	return ours && a.first <= n && n <= a.last
 }
 
 // settle forgets the attempts that can no longer land, because the version that
 // they were conditional on is gone and write IDs keep it from coming back.
 //
-// A claim may be two writes, of which only the first has landed, as r: then the second may yet.
+// A claim may be two writes, of which only the first has landed, as r, which names the session of
+// the holder that it is over with: then the second may yet.
 func (c *Candidate) settle(current Version, r Record) {
 	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current && !c.wrote(a, r) })
 }
@@ -419,18 +414,15 @@ const never = time.Duration(math.MaxInt64)
 // vanish takes in an answer that showed no object, and reports whether there was
 // one before: then its holder may not know yet that it is gone.
 func (c *Candidate) vanish(date time.Time, now Now) bool {
-	was := c.obs.known && c.obs.version != ""
-	if was || !c.obs.known {
-		c.obs.takeable = now.Clock
-	}
-	switch {
-	case was && c.obs.record.Held && c.obs.record.Session != "":
+	was := c.obs.version != ""
+	switch r := c.obs.record; {
+	case !was: // nothing begins anew
+	case r.Held && r.Session != "":
 		c.outlive(now.Clock) // its holder does not look at the object
-		c.news = true
-	case was:
-		c.obs.takeable += Patience(c.obs.record.TTL) + c.spread(c.obs.record.TTL/10)
-		c.news = true
+	default:
+		c.obs.takeable = now.Clock + Patience(r.TTL) + c.spread(r.TTL/10)
 	}
+	c.news = c.news || was
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
 	c.obs.base = base(date, now.Wall)
 	return was

@@ -36,7 +36,7 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 // and shows most of those who wait that another was faster.
 func (c *Candidate) wait(now Now, out *actions) {
 	r := c.obs.record
-	if c.told.WriteID == "" || !c.told.SameLease(r) {
+	if !c.told.SameLease(r) {
 		c.told = r
 		if c.want != nothing {
 			out.add(Waiting{r})
@@ -89,7 +89,7 @@ func (c *Candidate) frequent(r Record) time.Duration {
 // has to be found out first, by looking frequently until a renewal is seen.
 func (c *Candidate) follow(now time.Duration) time.Duration {
 	p, r := &c.pace, c.obs.record
-	if !c.obs.known || c.obs.version == "" || !r.Held {
+	if !c.obs.held() {
 		return now + c.vary(p.grow(c.frequent(Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
 	}
 	interval, frequent := Renewal(r.TTL), c.frequent(r)

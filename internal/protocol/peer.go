@@ -61,7 +61,7 @@ func (t *talk) sees(before, after Record, now time.Duration) {
 	case !same:
 		// A lease that was free and is held again was brought back by hand. Its leader knows
 		// of the release only, and to hear of that anew would begin the wait anew, for ever.
-		back := after.Held && !before.Held && before.Token == after.Token && before.Token > 0
+		back := !before.Held && before.Token == after.Token && before.Token > 0
 		*t = talk{asking: t.asking, other: t.asking, open: !back}
 	case t.stale: // it may have renewed before it fell silent
 		t.stale = false
@@ -104,8 +104,7 @@ func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 	t.asking = false
 	w := ev.Word
 	switch {
-	case t.other || !c.follows(): // it is about the past
-		t.other = false
+	case !c.follows(): // it is about the past
 	case ev.Err != nil:
 		c.unheard(now)
 	case w.Incarnation == r.Incarnation() && w.Token > r.Token:

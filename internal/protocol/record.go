@@ -303,7 +303,7 @@ func splitObject(body []byte) (fields, error) {
 		return nil, errors.New("it is not UTF-8 text")
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+	if t, _ := dec.Token(); t != json.Delim('{') {
 		return nil, errors.New("it is not a JSON object")
 	}
 	f := fields{}

@@ -76,6 +76,14 @@ func TestForeignObjects(t *testing.T) {
 		"other case":       {replace(`"token"`, `"Token"`), "no token"},
 		"no ttl":           {replace(`"ttl_ms":15000,`, ``), "no ttl_ms"},
 		"ttl zero":         {replace(`:15000`, `:0`), "ttl_ms 0"},
+		"no end":           {strings.TrimSuffix(plain, "}\n"), "broken"},
+		"no value":         {replace(`:42`, `:`), "broken"},
+		"no name":          {replace(`"token":`, ``), "broken"},
+		"meta a number":    {replace(`{"version":"1.8.2"}`, `7`), "meta"},
+		"previous a text":  {replace(`"session":""`, `"session":"","previous":"7"`), "previous"},
+		"ended a number":   {replace(`"session":""`, `"session":"","ended":7`), "ended"},
+		"freed a number":   {replace(`"session":""`, `"session":"","freed":7`), "freed"},
+		"layout a number":  {replace(`"session":""`, `"session":"","layout":7`), "layout"},
 		"ttl overflows":    {replace(`:15000`, `:9223372036854775807`), "ttl_ms"},
 		"other state":      {replace(`"held"`, `"busy"`), `"busy"`},
 		"no write ID":      {replace(`"0f9c.7"`, `""`), "write_id"},
@@ -103,6 +111,8 @@ func TestEncodeRefuses(t *testing.T) {
 	for name, r := range map[string]protocol.Record{
 		"large meta data": {Token: 1, Meta: map[string]string{"k": strings.Repeat("x", protocol.MaxRecord)}},
 		"broken text":     {Token: 1, Holder: "web\xff"},
+		"broken name":     {Token: 1, Meta: map[string]string{"k\xff": "v"}},
+		"broken value":    {Token: 1, Meta: map[string]string{"k": "v\xff"}},
 	} {
 		if body, err := r.Encode(); err == nil {
 			t.Errorf("%s: encoded %d bytes", name, len(body))

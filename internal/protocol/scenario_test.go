@@ -180,6 +180,8 @@ func (s *script) configure(words []string) {
 			for pause := range strings.SplitSeq(value, ",") {
 				s.cfg.Retries = append(s.cfg.Retries, s.duration(pause))
 			}
+		case "address":
+			s.cfg.Address = value
 		case "infrequent":
 			s.cfg.Infrequent = s.duration(value)
 		case "restart": // a new candidate of the same name
@@ -224,7 +226,10 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Drop{}
 	case "watch":
 		return protocol.Watch{On: args[0] == "on"}
-	case "give-up":
+	case "give-up": // [REASON…]
+		if len(args) > 0 {
+			return protocol.GiveUp{Err: errors.New(strings.Join(args, " "))}
+		}
 		return protocol.GiveUp{}
 	case "tick":
 		return protocol.Tick{}

@@ -24,7 +24,7 @@ func (c *Candidate) outlive(now time.Duration) {
 // over: should somebody else have been faster, the write is refused.
 func (c *Candidate) outlived(session string, look bool, now Now) {
 	c.over = session
-	if c.obs.known && c.obs.record.Held && c.obs.record.Session == session && !c.mine(c.obs.record) {
+	if c.obs.record.Session == session {
 		c.obs.takeable = now.Clock
 		if c.wanting() {
 			c.due, c.obs.fresh = min(c.due, now.Clock), c.obs.fresh && !look
@@ -44,7 +44,7 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *actions
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
-	case c.phase == clear && c.want != nothing:
+	case c.want != nothing: // a release of an earlier lease may be on its way, and goes on
 		c.fail(err, now, out)
 	case c.phase == freeing && c.busy == none:
 		c.released(nil, out)
@@ -84,7 +84,7 @@ func (c *Candidate) abandon(out *actions) {
 // lock free to be taken, if nobody releases it before; or empty. Who wants the lock at once does
 // not wait.
 func (c *Candidate) Awaits() string {
-	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.known && c.obs.takeable == never && !r.Opaque {
+	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.takeable == never {
 		return r.Session
 	}
 	return ""

@@ -22,6 +22,11 @@ func TestRest(t *testing.T) {
 			protocol.WriteDone{Err: protocol.ErrTaken},
 			protocol.ReadDone{Shown: protocol.Found, Version: "v15", Record: other},
 		},
+		"not released": { // what the look shows is no progress, so the next release rests
+			protocol.Release{},
+			protocol.WriteDone{Err: protocol.ErrTaken},
+			protocol.ReadDone{Shown: protocol.Found, Version: "v14", Record: protocol.Record{Held: true, Token: 29, Epoch: 44, TTL: 9 * time.Second, WriteID: "me.13", Session: "s/9"}},
+		},
 		"vanished": {
 			protocol.Release{},
 			protocol.WriteDone{Err: protocol.ErrTaken},

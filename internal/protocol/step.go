@@ -442,7 +442,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 // stuck reports that there is a record which this candidate cannot take over, however
 // old it is.
 func (c *Candidate) stuck() bool {
-	return c.cfg.WriteOnce && !c.cfg.Sweep && c.obs.version != "" && c.obs.record.Held
+	return c.cfg.WriteOnce && !c.cfg.Sweep && c.obs.held()
 }
 
 // overdue tells, once, that a holder is late.

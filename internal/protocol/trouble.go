@@ -24,13 +24,13 @@ func (t *trouble) forget() { *t = trouble{told: t.told} }
 
 // looked takes in that a look was answered.
 func (t *trouble) looked() {
-	if t.reads, t.lookAt = 0, 0; t.writes == 0 {
+	if t.reads = 0; t.writes == 0 {
 		t.err = nil
 	}
 }
 
 // progress takes in that a write has landed, or that a rival's has: then the store works.
-func (t *trouble) progress() { t.writes, t.tryAt, t.err = 0, 0, nil }
+func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 0, 0, 0, nil }
 
 // advances reports that a record that is new tells of a write that was not known to have
 // landed: then the store works, and what follows is no repetition. A store that names the
