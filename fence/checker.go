@@ -31,8 +31,8 @@ type Checker interface {
 // ParseToken reads a token as it stands in a header: a positive decimal number of 64
 // bits, in the one way to write it, without sign, space or leading zero.
 func ParseToken(s string) (Token, error) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != s {
+	n, _ := strconv.ParseInt(s, 10, 64) // what is no number is not written as one
+	if n <= 0 || strconv.FormatInt(n, 10) != s {
 		return 0, fmt.Errorf("%.40q is not a token: it must be a decimal number from 1 to 9223372036854775807", s)
 	}
 	return Token(n), nil

@@ -348,3 +348,29 @@ func race(t *testing.T, c fence.Checker, g *fence.Gate, gated bool) (violations,
 	wantEmpty(t, g)
 	return violations, worked, refused
 }
+
+// leaseOf is a holder that counts how often it is told that it is fenced.
+type leaseOf struct{ abandoned int }
+
+func (*leaseOf) Token() leasehold.Token { return 1 }
+
+func (l *leaseOf) Abandon(error) { l.abandoned++ }
+
+// Work that has ended is not fenced any more: its lease may be doing something else. No test
+// noticed when it was, as long as somebody else was inside.
+func TestGateForgetsWhoHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := fence.NewGate(&fence.Memory{})
+		left, stays := new(leaseOf), new(leaseOf)
+		first, second := inside(t, g, left), inside(t, g, stays)
+		first.leave()
+		newer := enter(t.Context(), g, fence.Token(2))
+		synctest.Wait()
+		second.leave()
+		<-newer.done
+		newer.leave()
+		if left.abandoned != 0 || stays.abandoned != 1 {
+			t.Errorf("who has left is fenced %d times, and who is inside %d times", left.abandoned, stays.abandoned)
+		}
+	})
+}

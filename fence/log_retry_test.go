@@ -3,6 +3,7 @@ package fence_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,9 @@ func TestTokenClaimsOnce(t *testing.T) {
 	defer a.Close()
 	_, err = l.Claim(t.Context(), fence.Token(1))
 	refused(t, err, 1, 1)
+	if err == nil || !strings.Contains(err.Error(), "a newer writer has claimed it with the same one") {
+		t.Error(err)
+	}
 }
 
 // A log whose checkpoint is none cannot be claimed: where its entries begin is not known. No

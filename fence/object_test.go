@@ -294,6 +294,7 @@ func TestForeignObjects(t *testing.T) {
 				t.Errorf("adopted as %q, %v", all, err)
 			}
 			refused(t, o.Put(t.Context(), fence.Token(8), strings.NewReader("late")), 8, 9)
+			holds(t, st, string(body)) // it is a fence's from now on
 		})
 	}
 }
@@ -421,12 +422,14 @@ func TestObjectCost(t *testing.T) {
 		want   faultstore.Counts
 	}{
 		{"put, written last by this one", putting(2, "y"), putting(2, "x"), faultstore.Counts{Put: 1}},
+		{"put, read before by this one", putting(2, "y"), reading, faultstore.Counts{Put: 1}},
 		{"put, nothing known", putting(2, "y"), nil, faultstore.Counts{Get: 1, Put: 1}},
 		{"put, fenced", putting(1, "y"), nil, faultstore.Counts{Get: 1}},
 		{"claim", claiming(3), nil, faultstore.Counts{Get: 1, Put: 1}},
 		{"claim, its token is there", claiming(2), nil, faultstore.Counts{Get: 1}},
 		{"delete, written last by this one", deleting(2), putting(2, "x"), faultstore.Counts{Put: 1}},
 		{"put apart", putting(2, large), putting(2, "x"), faultstore.Counts{Get: 1, Put: 2}},
+		{"put apart, fenced", putting(1, large), nil, faultstore.Counts{Get: 1}},
 		{"put apart over apart", putting(2, large), putting(2, large), faultstore.Counts{Get: 1, Put: 2, Delete: 1}},
 		{"read", reading, nil, faultstore.Counts{Get: 1}},
 		{"read apart", reading, putting(2, large), faultstore.Counts{Get: 2}},

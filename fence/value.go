@@ -180,7 +180,7 @@ func base(key string, n int) string {
 
 // removeData deletes what an old state kept apart: nothing will point to it again.
 func (o *Object) removeData(ctx context.Context, old *state) {
-	if old == nil || old.seal.kind != apart {
+	if old.seal.kind != apart { // its bytes are the user's, whatever they look like
 		return
 	}
 	if p, err := o.pointer(old); err == nil {

@@ -1,0 +1,331 @@
+package fence_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+)
+
+const (
+	largestInline = store.MaxBody - 266 // bytes of a value, and of its seal
+	apartData     = "state.json.data/*"
+)
+
+// The largest value that fits beside its seal is written there, and one of a byte more apart.
+// No test noticed when the border was elsewhere.
+func TestLargestValueInline(t *testing.T) {
+	st := newStore(1)
+	for size, apart := range map[int]int{largestInline: 0, largestInline + 1: 1} {
+		value := strings.Repeat("x", size)
+		put(t, newObject(t, st, nil), fence.Token(1), value)
+		holds(t, st, value)
+		if keys := list(t, st, "state.json.data/"); len(keys) != apart {
+			t.Errorf("of a value of %d bytes there lies apart: %q", size, keys)
+		}
+	}
+}
+
+// A store that keeps no large bodies says so, for a value that is written and for one that
+// another has written. No test noticed when it did not.
+func TestStoreWithoutLargeValues(t *testing.T) {
+	st := newStore(1)
+	large := strings.Repeat("x", largestInline+1)
+	put(t, newObject(t, st, nil), fence.Token(1), large)
+	o := newObject(t, struct{ store.Store }{st}, nil)
+	v, err := o.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Reset()
+	_, open := v.Open(t.Context())
+	for _, err := range []error{open, o.Put(t.Context(), fence.Token(2), strings.NewReader(large))} {
+		e, ok := errors.AsType[*store.Error](err)
+		if !ok || e.Kind != store.ErrTooLarge || e.Op != "put" || e.Key != "state.json" || !strings.Contains(err.Error(), fmt.Sprintf("keeps no bodies over %d bytes", largestInline)) {
+			t.Errorf("%v, want that it keeps no such bodies", err)
+		}
+	}
+	if n := st.Counts(); n != (faultstore.Counts{}) {
+		t.Errorf("it sent %+v", n)
+	}
+}
+
+// What cannot be written, or not be read by who writes it, sends no large value first. No
+// test noticed when it did.
+func TestNoLargeValueIsSentInVain(t *testing.T) {
+	large := strings.Repeat("x", largestInline+1)
+	for name, c := range map[string]struct {
+		prepare func(st *faultstore.Store)
+		r       io.Reader
+		want    error
+	}{
+		"fenced": {func(st *faultstore.Store) { put(t, newObject(t, st, nil), fence.Token(8), "newer") }, strings.NewReader(large), fence.ErrFenced},
+		"foreign": {func(st *faultstore.Store) {
+			_, _ = st.Put(t.Context(), "state.json", []byte("plain"), store.IfAbsent())
+		}, strings.NewReader(large), fence.ErrForeign},
+		"denied":              {func(st *faultstore.Store) { st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get"}) }, strings.NewReader(large), store.ErrDenied},
+		"its reader fails":    {func(*faultstore.Store) {}, io.MultiReader(strings.NewReader("x"), iotest.ErrReader(errBroken)), errBroken},
+		"its reader is cut":   {func(*faultstore.Store) {}, iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(large))), iotest.ErrTimeout},
+		"its reader is large": {func(*faultstore.Store) {}, io.MultiReader(strings.NewReader(large), iotest.ErrReader(errBroken)), errBroken},
+	} {
+		st := newStore(1)
+		c.prepare(st)
+		st.Reset()
+		err := newObject(t, st, nil).Put(t.Context(), fence.Token(7), c.r)
+		if n := st.Counts(); !errors.Is(err, c.want) || n.Put > 0 {
+			t.Errorf("%s: %v, want %v; and it sent %+v", name, err, c.want, n)
+		}
+	}
+	st := newStore(1)
+	never := iotest.ErrReader(errors.New("it was read"))
+	if err := newObject(t, st, nil).Put(t.Context(), fence.Token(0), never); !errors.Is(err, fence.ErrNoToken) {
+		t.Errorf("without a token: %v", err)
+	}
+}
+
+var errBroken = errors.New("the disk is broken")
+
+// The store is away for a moment while a large value is put: that is tried again. No test
+// noticed when it was not.
+func TestLargeValueInAMomentOfTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Nth: 1})
+		large := strings.Repeat("x", largestInline+1)
+		put(t, newObject(t, st, nil), fence.Token(1), large)
+		holds(t, st, large)
+	})
+}
+
+// A large value that could not be pointed to is removed, unless a pointer to it may yet land.
+// No test noticed when it stayed, nor when it was removed although it may be in use.
+func TestLargeValueThatNothingPointsTo(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults []faultstore.Fault
+		newer  bool // a newer token comes while the value is sent
+		want   error
+		left   int
+	}{
+		"its own answer is lost": {[]faultstore.Fault{{Kind: faultstore.LostAnswer, Op: "put", Key: apartData}}, false, store.ErrUnavailable, 0},
+		"its own is denied":      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put", Key: apartData}}, false, store.ErrDenied, 0},
+		"the pointer is denied":  {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put", Key: "state.json"}}, false, store.ErrDenied, 0},
+		"fenced meanwhile":       {[]faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "put", Key: apartData, Delay: 5 * time.Second}}, true, fence.ErrFenced, 0},
+		"no answer to the pointer": {[]faultstore.Fault{
+			{Kind: faultstore.LostAnswer, Op: "put", Key: "state.json", Nth: 1}, {Kind: faultstore.Denied, Op: "get", Nth: 2},
+		}, false, store.ErrUnknownOutcome, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore(1)
+				slow := faultstore.Wrap(st, &faultstore.Options{Faults: c.faults})
+				failed := make(chan error)
+				go func() {
+					failed <- newObject(t, slow, nil).Put(t.Context(), fence.Token(1), strings.NewReader(strings.Repeat("x", largestInline+1)))
+				}()
+				time.Sleep(time.Second)
+				if c.newer {
+					put(t, newObject(t, st, nil), fence.Token(2), "newer")
+				}
+				err := <-failed
+				if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) != (c.want == store.ErrUnknownOutcome) {
+					t.Errorf("%v, want %v", err, c.want)
+				}
+				if e, ok := errors.AsType[*store.Error](err); c.want == store.ErrUnavailable && (!ok || e.Op != "put" || !strings.HasPrefix(e.Key, "state.json.data/") || !strings.Contains(err.Error(), "faultstore: ")) {
+					t.Errorf("%v, want the key and the reason", err)
+				}
+				if keys := list(t, st, "state.json.data/"); len(keys) != c.left {
+					t.Errorf("left behind: %q, want %d", keys, c.left)
+				}
+			})
+		})
+	}
+}
+
+// What Collect cannot read, list or delete it says, and what it does not know it leaves. No
+// test noticed when it did not.
+func TestCollectInTrouble(t *testing.T) {
+	st := newStore(1)
+	opts := &fence.ObjectOptions{Apart: true}
+	o := newObject(t, st, opts)
+	put(t, o, fence.Token(20), "value")
+	const orphan, another, older = "state.json.data/0000000000000000019-x", "state.json.data/0000000000000000020-x", "state.json.data/x-1"
+	for _, key := range []string{orphan, another, older} {
+		if _, err := st.Put(t.Context(), key, []byte("x"), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, op := range []string{"get", "list", "delete"} {
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: op})
+		if n, err := newObject(t, st, opts).Collect(t.Context()); n != 0 || !errors.Is(err, store.ErrDenied) {
+			t.Errorf("each %s is denied: %d collected, %v", op, n, err)
+		}
+		st.Clear()
+	}
+	if n, err := o.Collect(t.Context()); n != 1 || err != nil || len(list(t, st, "state.json.data/")) != 3 {
+		t.Errorf("%d collected, %v; left are %q", n, err, list(t, st, "state.json.data/"))
+	}
+	holds(t, st, "value")
+}
+
+// An object that is larger than any of ours is not one of ours. No test noticed when its
+// error was another.
+func TestObjectThatIsTooLarge(t *testing.T) {
+	st := newStore(1)
+	if _, err := st.PutLarge(t.Context(), "state.json", bytes.NewReader(make([]byte, store.MaxBody+1))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newObject(t, st, nil).Get(t.Context()); !errors.Is(err, fence.ErrForeign) || !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("%v, want that it is foreign, being too large", err)
+	}
+}
+
+// An object that has not changed is not sent again. No test noticed when it was.
+func TestGetAgain(t *testing.T) {
+	var unless []store.Version
+	st := newStore(1)
+	put(t, newObject(t, st, nil), fence.Token(1), "value")
+	st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", When: func(c faultstore.Call) bool {
+		unless = append(unless, c.Unless)
+		return false
+	}})
+	o := newObject(t, st, nil)
+	for range 2 {
+		v, err := o.Get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.ReadAll(t.Context()); string(got) != "value" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if len(unless) != 2 || unless[0] != "" || unless[1] == "" {
+		t.Errorf("it was asked for unless its version is %q", unless)
+	}
+	none, err := fence.NewObject(st, "none.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = none.Get(t.Context())
+	if e, ok := errors.AsType[*store.Error](err); !ok || e.Op != "get" || e.Key != "none.json" || e.Kind != store.ErrNotExist {
+		t.Errorf("%v, want that there is no such object", err)
+	}
+}
+
+// The writes of one Object go one after the other, and so do not get in each other's way. No
+// test noticed when two were under way.
+func TestWritesTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		o := newObject(t, st, nil)
+		put(t, o, fence.Token(1), "before")
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: time.Second})
+		st.Reset()
+		done := make(chan error)
+		for i := range 5 {
+			go func() { done <- o.Put(t.Context(), fence.Token(1), strings.NewReader(fmt.Sprint(i))) }()
+		}
+		for range 5 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := st.Counts(); n != (faultstore.Counts{Put: 5}) {
+			t.Errorf("five writes sent %+v", n)
+		}
+	})
+}
+
+// seen is a store that keeps the contexts of its requests.
+type seen struct {
+	store.Store
+	all []context.Context //nolint:containedctx // to be looked at
+}
+
+func (s *seen) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	s.all = append(s.all, ctx)
+	return s.Store.Get(ctx, key, unless)
+}
+
+func (s *seen) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	s.all = append(s.all, ctx)
+	return s.Store.Put(ctx, key, body, only)
+}
+
+// A request has ten seconds, and the next follows within a tenth of one; with each its context
+// ends. No test noticed when it was longer, or when nothing ended them.
+func TestTimeOfARequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for kind, least := range map[faultstore.Kind]time.Duration{faultstore.Unavailable: 0, faultstore.DelayBefore: 10 * time.Second} {
+			st := &seen{Store: newStore(1, faultstore.Fault{Kind: kind, Op: "get", Nth: 1, Delay: time.Hour})}
+			begin := time.Now()
+			put(t, newObject(t, st, nil), fence.Token(1), "x")
+			least += 50 * time.Millisecond
+			if d := time.Since(begin); d < least || d >= least+50*time.Millisecond {
+				t.Errorf("%v: with one failure it took %v, want %v and a pause", kind, d, least)
+			}
+			for _, ctx := range st.all {
+				if ctx.Err() == nil {
+					t.Error("the context of a request goes on after it")
+				}
+			}
+		}
+	})
+}
+
+// A store that answers a conditional write of what has gone with that it does not exist.
+type gone struct{ store.Store }
+
+func (s gone) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	o, err := s.Store.Put(ctx, key, body, only)
+	if errors.Is(err, store.ErrPrecondition) {
+		if _, missing := s.Store.Get(ctx, key, ""); errors.Is(missing, store.ErrNotExist) {
+			err = &store.Error{Op: "put", Key: key, Kind: store.ErrNotExist}
+		}
+	}
+	return o, err
+}
+
+// An object that somebody has deleted past its fence is written anew at once. No test noticed
+// when the same condition was tried again and again.
+func TestObjectThatWasDeletedPastItsFence(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		o := newObject(t, gone{st}, nil)
+		put(t, o, fence.Token(1), "before")
+		if err := st.Delete(t.Context(), "state.json"); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		put(t, o, fence.Token(1), "after")
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("it took %v", d)
+		}
+		holds(t, st, "after")
+	})
+}
+
+// A value may look like what a fence writes of one that lies apart. No test noticed when it
+// was believed, and what it names deleted.
+func TestValueThatLooksLikeAPointer(t *testing.T) {
+	const other = "state.json.data/0000000000000000001-x"
+	st := newStore(1)
+	o := newObject(t, st, nil)
+	if _, err := st.Put(t.Context(), other, []byte("x"), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	value := `{"data":"` + other + `","size":1,"sha256":""}`
+	put(t, o, fence.Token(1), value)
+	holds(t, st, value)
+	put(t, o, fence.Token(1), "next")
+	if keys := list(t, st, "state.json.data/"); len(keys) != 1 {
+		t.Errorf("%q is left of %s", keys, other)
+	}
+}

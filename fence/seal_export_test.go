@@ -1,0 +1,8 @@
+package fence
+
+import "github.com/leasehold/leasehold"
+
+// Sealed is a body behind which there is a seal, whatever that says.
+func Sealed(body string, what byte, token int64) []byte {
+	return seal{kind(what), leasehold.Token(token), newID()}.add([]byte(body))
+}
