@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -168,6 +169,77 @@ func TestUpdate(t *testing.T) {
 		fencecheck.Refused(t, set(2, "mine", lease), "jobs[name=a part=2]", lease.Token(), newest)
 		if err := lease.Err(); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, fence.ErrFenced) {
 			t.Errorf("the lease says %v", err)
+		}
+	})
+}
+
+// Create says when the table was not made, and is none to use. No test noticed when it did
+// not.
+func TestCreateFails(t *testing.T) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+		s, err := fence.NewSQL(db, dialect, nil)
+		check(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Create(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+	})
+}
+
+// A guard table that neither takes a token nor has a larger one refuses nothing by a token: it
+// is in trouble. No test noticed when it said that a holder with token 0 has claimed it.
+func TestTableThatSaysNothing(t *testing.T) {
+	db := openSQLite(t, 0)
+	s := newSQL(t, db, fence.SQLite)
+	run(t, db, `CREATE TRIGGER none BEFORE INSERT ON leasehold_fence BEGIN SELECT RAISE(IGNORE); END`)
+	if err := s.Check(t.Context(), "r", fence.Token(1)); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) || !strings.Contains(err.Error(), "does not say by which") {
+		t.Errorf("%v, want that the table does not say by which", err)
+	}
+}
+
+// between is a database to which something happens after each change and before it is read.
+type between struct {
+	*sql.DB
+	happens func()
+}
+
+func (b between) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	result, err := b.DB.ExecContext(ctx, query, args...)
+	b.happens()
+	return result, err
+}
+
+// A row needs a table and a key, and one column is enough; its token is in the column "token"
+// if it is not said in which. No test noticed when that was otherwise.
+func TestRows(t *testing.T) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+		s := newSQL(t, db, dialect)
+		run(t, db, `CREATE TABLE things (id INTEGER NOT NULL PRIMARY KEY, state TEXT, token BIGINT NOT NULL DEFAULT 0)`)
+		run(t, db, `INSERT INTO things (id, state) VALUES (1, 'new')`)
+		row := fence.Row{Table: "things", Key: map[string]any{"id": 1}}
+		check(t, s.Update(t.Context(), db, row, map[string]any{"state": "mine"}, fence.Token(3)))
+		if token := get[int64](t, db, `SELECT token FROM things`); token != 3 {
+			t.Errorf("the row has the token %d, want 3", token)
+		}
+		fencecheck.Refused(t, s.Update(t.Context(), db, row, nil, fence.Token(2)), "things[id=1]", 2, 3)
+		for _, bad := range []fence.Row{{}, {Table: "things"}, {Key: map[string]any{"id": 1}}} {
+			if err := s.Update(t.Context(), db, bad, nil, fence.Token(4)); err == nil || !strings.Contains(err.Error(), "has no table or no key") {
+				t.Errorf("the row %v: %v", bad, err)
+			}
+		}
+
+		// A row that comes after the update has found none was not updated, and refuses nothing.
+		row.Key["id"] = 2
+		late := between{db, func() { run(t, db, `INSERT INTO things (id, state) VALUES (2, 'new')`) }}
+		if err := s.Update(t.Context(), late, row, nil, fence.Token(3)); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) {
+			t.Errorf("a row that has come since: %v", err)
+		}
+		// What cannot be read refuses nothing either.
+		row.Key["id"] = 3
+		broken := between{db, func() { run(t, db, `DROP TABLE things`) }}
+		if err := s.Update(t.Context(), broken, row, nil, fence.Token(3)); err == nil || errors.Is(err, fence.ErrFenced) || errors.Is(err, sql.ErrNoRows) {
+			t.Errorf("a table that has gone since: %v", err)
 		}
 	})
 }
