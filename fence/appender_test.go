@@ -218,3 +218,61 @@ func TestClaimThatAlwaysLoses(t *testing.T) {
 		t.Errorf("it has met a larger token, and gone on to %q", st.at)
 	}
 }
+
+// What cannot be appended has no position, and the error says of which log and why. No test
+// noticed when it said less.
+func TestAppendsThatAreNone(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	st.Reset()
+	large := make([]byte, fence.MaxRecord/2+1)
+	for _, records := range [][][]byte{nil, {large, large}, make([][]byte, 4097)} {
+		p, err := a.Append(t.Context(), records...)
+		if p != 0 || err == nil {
+			t.Errorf("%d records: %d, %v", len(records), p, err)
+		}
+		if e, ok := errors.AsType[*store.Error](err); records != nil && (!ok || e.Op != "append" || e.Key != "wal" || e.Kind != store.ErrTooLarge || !strings.Contains(err.Error(), "in 4096")) {
+			t.Errorf("%d records: %v, want that they are too large", len(records), err)
+		}
+	}
+	a.Close()
+	if p, err := a.Append(t.Context(), []byte("x")); p != 0 || !errors.Is(err, fence.ErrClosed) {
+		t.Errorf("after Close: %d, %v", p, err)
+	}
+	if n := st.Counts(); n != (faultstore.Counts{}) {
+		t.Errorf("it sent %+v", n)
+	}
+}
+
+// stubborn is a slow store that sends what it has begun to send, whatever its context says.
+type stubborn struct{ store.Store }
+
+func (s stubborn) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	time.Sleep(5 * time.Second)
+	return s.Store.Put(context.WithoutCancel(ctx), key, body, only)
+}
+
+// What waits while an appender is closed is not sent, although the write before it goes well.
+// No test noticed when it was.
+func TestCloseWhileAnAppendWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		a := open(t, stubborn{st}, 1)
+		first, second := make(chan error, 1), make(chan error, 1)
+		for i, c := range []chan error{first, second} {
+			go func() {
+				_, err := a.Append(t.Context(), []byte(fmt.Sprint(i)))
+				c <- err
+			}()
+			time.Sleep(time.Second)
+		}
+		a.Close()
+		if err := <-first; err != nil {
+			t.Errorf("what was under way: %v", err)
+		}
+		if err := <-second; !errors.Is(err, fence.ErrClosed) || errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("what has waited: %v", err)
+		}
+		reads(t, st, 0, "0")
+	})
+}

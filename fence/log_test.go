@@ -463,7 +463,10 @@ func TestAppendGivenUp(t *testing.T) {
 		sent, queued := make(chan error), make(chan error)
 		for _, c := range []chan error{sent, queued} {
 			go func() {
-				_, err := a.Append(ctx, []byte("given up"))
+				p, err := a.Append(ctx, []byte("given up"))
+				if p != 0 {
+					t.Errorf("what was given up is at %d", p)
+				}
 				c <- err
 			}()
 			time.Sleep(100 * time.Millisecond)

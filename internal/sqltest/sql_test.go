@@ -201,13 +201,12 @@ func TestTableThatSaysNothing(t *testing.T) {
 // between is a database to which something happens after each change and before it is read.
 type between struct {
 	*sql.DB
-	happens func()
+	happens func() error
 }
 
 func (b between) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	result, err := b.DB.ExecContext(ctx, query, args...)
-	b.happens()
-	return result, err
+	return result, errors.Join(err, b.happens())
 }
 
 // A row needs a table and a key, and one column is enough; its token is in the column "token"
@@ -231,13 +230,18 @@ func TestRows(t *testing.T) {
 
 		// A row that comes after the update has found none was not updated, and refuses nothing.
 		row.Key["id"] = 2
-		late := between{db, func() { run(t, db, `INSERT INTO things (id, state) VALUES (2, 'new')`) }}
+		late := between{db, func() error { run(t, db, `INSERT INTO things (id, state, token) VALUES (2, 'new', 3)`); return nil }}
 		if err := s.Update(t.Context(), late, row, nil, fence.Token(3)); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) {
 			t.Errorf("a row that has come since: %v", err)
 		}
+		// Nor does one that was not asked.
+		failure := errors.New("the connection was reset")
+		if err := s.Update(t.Context(), between{db, func() error { return failure }}, row, nil, fence.Token(2)); !errors.Is(err, failure) || errors.Is(err, fence.ErrFenced) {
+			t.Errorf("an update that has failed: %v", err)
+		}
 		// What cannot be read refuses nothing either.
 		row.Key["id"] = 3
-		broken := between{db, func() { run(t, db, `DROP TABLE things`) }}
+		broken := between{db, func() error { run(t, db, `DROP TABLE things`); return nil }}
 		if err := s.Update(t.Context(), broken, row, nil, fence.Token(3)); err == nil || errors.Is(err, fence.ErrFenced) || errors.Is(err, sql.ErrNoRows) {
 			t.Errorf("a table that has gone since: %v", err)
 		}

@@ -29,7 +29,10 @@ func TestLargeThatFailsLeavesNothing(t *testing.T) {
 	create(t, st, "k", "first")
 	failure := errors.New("the reader's own error")
 	for _, key := range []string{"k", "large"} {
-		_, err := st.PutLarge(t.Context(), key, io.MultiReader(random(1<<20), failing{failure}))
+		n, err := st.PutLarge(t.Context(), key, io.MultiReader(random(1<<20), failing{failure}))
+		if n != 0 {
+			t.Errorf("of what has failed %d bytes were written", n)
+		}
 		wantKind(t, err, store.ErrInvalid)
 		if !errors.Is(err, failure) {
 			t.Errorf("%v does not match the reader's error", err)

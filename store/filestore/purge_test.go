@@ -33,9 +33,9 @@ func TestPurge(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []string{"", "..", "kept/../..", "/"} {
-		if _, err = st.Purge(t.Context(), bad); !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("%q: %v", bad, err)
+	for _, bad := range []string{"", "..", "kept/../..", "/", ".leasehold.lock"} {
+		if n, err := st.Purge(t.Context(), bad); n != 0 || !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%q: %d, %v", bad, n, err)
 		}
 	}
 	if _, err = st.Purge(t.Context(), "never"); err != nil {

@@ -1,0 +1,143 @@
+//go:build unix
+
+package filestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// A file system without locks is of no use, now and later; any other trouble with a lock may
+// pass. No test noticed when they were one.
+func TestFileSystemWithoutLocks(t *testing.T) {
+	for err, useless := range map[error]bool{
+		syscall.ENOLCK: true, syscall.ENOSYS: true, syscall.EOPNOTSUPP: true, errors.ErrUnsupported: true,
+		syscall.EIO: false, syscall.EINTR: false, syscall.EMFILE: false,
+	} {
+		got := lockless("/dir/.leasehold.lock", &fs.PathError{Op: "flock", Path: "k", Err: err})
+		if errors.Is(kind(got), store.ErrRefused) != useless || !errors.Is(got, err) {
+			t.Errorf("%v is %v of the kind %v, want that the directory is of no use: %t", err, got, kind(got), useless)
+		}
+	}
+}
+
+// Where there are no hard links the lock file is made in its place, for one user, and one that
+// is there already is left alone. No test came by it.
+func TestLockFileWithoutLinks(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, lockName)
+	if err := makeLockUnlinked(path); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := before.Mode(); m != 0o600 || before.Size() != 0 {
+		t.Errorf("the lock file has the mode %v and %d bytes", m, before.Size())
+	}
+	if err := makeLockUnlinked(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("another time: %v", err)
+	}
+	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) {
+		t.Errorf("it is another file now: %v", err)
+	}
+	if err := makeLock(path); err != nil {
+		t.Errorf("where there is one: %v", err)
+	}
+}
+
+// What writers that crashed have left is looked for when the store first writes to a
+// directory, and then once an hour, and goes when it is over an hour old. Nothing else goes.
+// No test noticed when it was looked for at each write.
+func TestSweepIsRare(t *testing.T) {
+	dir := t.TempDir()
+	s, err := New(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Unix(1_700_000_000, 0)
+	file := func(name string, at time.Time) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	there := func(path string) bool {
+		_, err := os.Lstat(path)
+		return err == nil
+	}
+	object, old, young := file("k", begin.Add(-2*tempLife)), file(tempName(), begin.Add(-tempLife-1)), file(tempName(), begin.Add(-tempLife))
+	s.sweep(dir, begin)
+	if there(old) || !there(young) || !there(object) {
+		t.Errorf("at first: what is over an hour old is there: %t; what is an hour old: %t; an object: %t", there(old), there(young), there(object))
+	}
+	s.sweep(dir, begin.Add(tempLife-1))
+	if !there(young) {
+		t.Error("it was looked for again within the hour")
+	}
+	s.sweep(dir, begin.Add(tempLife))
+	if there(young) || !there(object) {
+		t.Errorf("an hour later: what is old is there: %t; an object: %t", there(young), there(object))
+	}
+	s.sweep(filepath.Join(dir, "none"), begin) // there is nothing to look at
+}
+
+// A listing enters the directories that may hold what it was asked for, and no others. No test
+// noticed when it entered all.
+func TestDirectoriesThatAreListed(t *testing.T) {
+	for _, c := range []struct {
+		prefix, after, dir string
+		want               bool
+	}{
+		{"", "", "a/", true},
+		{"a/", "", "a/", true},
+		{"a/b", "", "a/", true},
+		{"a/b", "", "a/b/", true},
+		{"a/b", "", "a/bc/", true},
+		{"a/b", "", "a/c/", false},
+		{"a/b", "a/b/k", "a/c/", false},
+		{"", "b", "a/", false},
+		{"", "b", "b/", true},
+		{"", "b/k", "b/", true},
+		{"", "b/", "b/", true},
+		{"", "b0", "b/", false},
+		{"", "a", "b/", true},
+		{"b", "c", "b/", false},
+	} {
+		w := walk{prefix: c.prefix, after: c.after}
+		if got := w.mayHold(c.dir); got != c.want {
+			t.Errorf("a listing of %q after %q enters %q: %t, want %t", c.prefix, c.after, c.dir, got, c.want)
+		}
+	}
+}
+
+// Modes that are said are kept, whatever the directory's say: also if it is only one of them.
+// No test noticed when one was not enough.
+func TestModesThatAreSaid(t *testing.T) {
+	for _, c := range []struct {
+		opts   *Options
+		shares bool
+	}{
+		{nil, true}, {&Options{MustExist: true}, true}, {&Options{FileMode: 0o600}, false}, {&Options{DirMode: 0o700}, false}, {&Options{FileMode: 0o600, DirMode: 0o700}, false},
+	} {
+		s, err := New(t.TempDir(), c.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.shares != c.shares {
+			t.Errorf("with %+v it gives the group what it needs: %t, want %t", c.opts, s.shares, c.shares)
+		}
+	}
+}
