@@ -110,6 +110,7 @@ type Rest struct {
 	token           int64
 	epoch, previous int64
 	unknown         map[string]json.RawMessage
+	streak          streak
 }
 
 // Rest gives what is to be remembered of a candidate that holds a lease under a session, and
@@ -123,7 +124,7 @@ func (c *Candidate) Rest() (*Rest, bool) {
 	return &Rest{
 		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.seq, wrote: strings.TrimPrefix(r.WriteID, c.cfg.Incarnation),
 		version: c.obs.version, session: c.session, acquired: time.Duration(r.AcquiredAt.UnixNano()),
-		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown,
+		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, streak: c.streak,
 	}, true
 }
 
@@ -138,6 +139,7 @@ func Resume(cfg Config, rest *Rest) *Candidate {
 	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own, _ = c.number(r)
+	c.streak = rest.streak
 	return c
 }
 

@@ -238,7 +238,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Release:
 		c.successor = ev.Successor
 		if !ev.Pass || !c.pass(now, &out) {
-			c.streak.on = c.streak.on && ev.Pass
+			c.streak.on = ev.Pass
 			c.release(now)
 		}
 	case Drop:
