@@ -415,14 +415,10 @@ const never = time.Duration(math.MaxInt64)
 // one before: then its holder may not know yet that it is gone.
 func (c *Candidate) vanish(date time.Time, now Now) bool {
 	was := c.obs.version != ""
-	switch r := c.obs.record; {
-	case !was: // nothing begins anew
-	case r.Held && r.Session != "":
-		c.outlive(now.Clock) // its holder does not look at the object
-	default:
+	if r := c.obs.record; was && !(r.Held && r.Session != "") { // such a holder does not look at the object: see outlive
 		c.obs.takeable = now.Clock + Patience(r.TTL) + c.spread(r.TTL/10)
 	}
-	c.news = c.news || was
+	c.news = was
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
 	c.obs.base = base(date, now.Wall)
 	return was

@@ -75,7 +75,7 @@ func TestSettled(t *testing.T) {
 	p.step(time.Hour+1, freed)
 	p.step(time.Hour+2, protocol.WriteDone{Version: "v2"})
 	settled(false, "while it holds the lock")
-	p.step(time.Hour+5*time.Second, protocol.Tick{})
+	p.step(time.Hour+6*time.Second, protocol.Tick{})
 	settled(false, "while it renews")
 	p.step(time.Hour+14*time.Second, protocol.Tick{})
 	settled(false, "when the renewal was too late")
