@@ -415,7 +415,7 @@ const never = time.Duration(math.MaxInt64)
 // one before: then its holder may not know yet that it is gone.
 func (c *Candidate) vanish(date time.Time, now Now) bool {
 	was := c.obs.version != ""
-	if r := c.obs.record; was && !(r.Held && r.Session != "") { // such a holder does not look at the object: see outlive
+	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see outlive
 		c.obs.takeable = now.Clock + Patience(r.TTL) + c.spread(r.TTL/10)
 	}
 	c.news = was
