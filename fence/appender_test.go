@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -275,4 +276,40 @@ func TestCloseWhileAnAppendWaits(t *testing.T) {
 		}
 		reads(t, st, 0, "0")
 	})
+}
+
+// What waits goes into one entry as far as there is room, for its bytes and for its records,
+// and the rest into the next. No test noticed when either was not counted.
+func TestRoomOfAnEntry(t *testing.T) {
+	most := make([]byte, fence.MaxRecord*3/4)
+	for name, c := range map[string]struct {
+		records [][]byte // of each addition
+		want    []fence.Position
+	}{
+		"bytes":   {[][]byte{most}, []fence.Position{2, 3, 4, 5, 6}},
+		"records": {make([][]byte, 2000), []fence.Position{2, 3, 3, 4, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore(1)
+				a := open(t, st, 1)
+				st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: 5 * time.Second})
+				var got [5]fence.Position
+				var all sync.WaitGroup
+				for i := range got {
+					all.Go(func() {
+						p, err := a.Append(t.Context(), c.records...)
+						if got[i] = p; err != nil {
+							t.Error(err)
+						}
+					})
+					time.Sleep(time.Second / 2)
+				}
+				all.Wait()
+				if !slices.Equal(got[:], c.want) {
+					t.Errorf("they are at %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
 }

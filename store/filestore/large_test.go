@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/filestore"
 )
 
 func random(size int64) *io.LimitedReader {
@@ -94,6 +95,13 @@ func TestLargeTakesLittleMemory(t *testing.T) {
 func TestLargeCutShort(t *testing.T) {
 	dir := t.TempDir()
 	st := open(t, dir)
+	for _, left := range []int64{1 << 20, 2<<20 - 1, 0} {
+		cutShort(t, st, dir, left)
+	}
+}
+
+func cutShort(t *testing.T, st *filestore.Store, dir string, left int64) {
+	t.Helper()
 	if _, err := st.PutLarge(t.Context(), "k", random(2<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +110,15 @@ func TestLargeCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err = os.Truncate(filepath.Join(dir, "k"), 1<<20); err != nil {
+	if err = os.Truncate(filepath.Join(dir, "k"), left); err != nil {
 		t.Fatal(err)
 	}
 	n, err := io.Copy(io.Discard, r)
 	wantKind(t, err, store.ErrUnavailable)
-	if !errors.Is(err, io.ErrUnexpectedEOF) || n != 1<<20 {
+	if e, ok := errors.AsType[*store.Error](err); !ok || e.Op != "get" || e.Key != "k" {
+		t.Errorf("%v, want what could not be read", err)
+	}
+	if !errors.Is(err, io.ErrUnexpectedEOF) || n != left {
 		t.Errorf("%d bytes were read, %v", n, err)
 	}
 }
@@ -116,10 +127,18 @@ func TestLargeObstacles(t *testing.T) {
 	st := open(t, t.TempDir())
 	create(t, st, "file", "body")
 	create(t, st, "dir/file", "body")
-	for _, key := range []string{"file/below", "dir", ".leasehold.lock"} {
-		_, err := st.PutLarge(t.Context(), key, bytes.NewReader(nil))
+	for _, key := range []string{"file/below", "dir", ".leasehold.lock", "a//b"} {
+		n, err := st.PutLarge(t.Context(), key, bytes.NewReader([]byte("body")))
 		wantKind(t, err, store.ErrInvalid)
-		_, _, err = st.GetLarge(t.Context(), key)
+		_, size, err := st.GetLarge(t.Context(), key)
 		wantKind(t, err, store.ErrInvalid)
+		if n != 0 || size != 0 {
+			t.Errorf("%q: %d bytes were written, and %d can be read", key, n, size)
+		}
+	}
+	_, size, err := st.GetLarge(t.Context(), "absent")
+	wantKind(t, err, store.ErrNotExist)
+	if size != 0 {
+		t.Errorf("of an object that is not there %d bytes can be read", size)
 	}
 }
