@@ -16,7 +16,8 @@ import (
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
-// Who has closed its appender does not trim with it. No test noticed when it did.
+// Who has closed its appender does not trim with it, nor make a checkpoint. No test noticed
+// when it did.
 func TestTrimAfterClose(t *testing.T) {
 	st := newStore(1)
 	a := open(t, st, 1)
@@ -24,6 +25,9 @@ func TestTrimAfterClose(t *testing.T) {
 	checkpoint(t, a, a.Last(), "state")
 	a.Close()
 	st.Reset()
+	if err := a.Checkpoint(t.Context(), a.Last(), strings.NewReader("x")); !errors.Is(err, fence.ErrClosed) {
+		t.Errorf("a checkpoint after Close: %v", err)
+	}
 	if n, err := a.Trim(t.Context()); n != 0 || !errors.Is(err, fence.ErrClosed) || st.Counts() != (faultstore.Counts{}) {
 		t.Errorf("it has deleted %d with %+v: %v", n, st.Counts(), err)
 	}

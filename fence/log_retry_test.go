@@ -159,3 +159,33 @@ func TestClaimMeetsTroubleInTheGap(t *testing.T) {
 		})
 	}
 }
+
+// A log needs a store, and a key that leaves room for those of its entries and of its
+// checkpoint. No test noticed when it was made without.
+func TestLogsThatAreNone(t *testing.T) {
+	for _, key := range []string{"", "a//b", "/", strings.Repeat("k/", 400) + "k"} {
+		if l, err := fence.NewLog(newStore(1), key); l != nil || !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%q: %v, %v", key, l, err)
+		}
+	}
+	if l, err := fence.NewLog(nil, "wal"); l != nil || err == nil {
+		t.Errorf("without a store: %v, %v", l, err)
+	}
+}
+
+// The entry of a checkpoint is never trimmed. Where it is missing, the log cannot be claimed: a
+// former appender could still write there. No test noticed when it was.
+func TestClaimWithoutTheEntryOfItsCheckpoint(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	for range 3 {
+		appendTo(t, a, "x")
+	}
+	checkpoint(t, a, a.Last(), "state")
+	if err := st.Delete(t.Context(), "wal/0000000000000000004"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), "the entry 4 is missing") {
+		t.Errorf("%v, want that the entry 4 is missing", err)
+	}
+}

@@ -532,7 +532,7 @@ func TestForeignEntries(t *testing.T) {
 	}
 	st := newStore(1)
 	plant(t, st, 3, `{"format":1,"kind":"data","token":1,"claim":"c","id":"x"}`+"\n")
-	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), "missing") {
+	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), "the entry 1 is missing") {
 		t.Errorf("a log whose beginning was deleted: %v", err)
 	}
 }

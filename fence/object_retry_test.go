@@ -88,3 +88,25 @@ func TestPutThatLosesARaceAtTheEnd(t *testing.T) {
 		holds(t, st, "theirs")
 	})
 }
+
+// That the first look comes at once after a lost race says nothing of those after it, which
+// pause as after any failure. No test noticed when they did not.
+func TestTroubleAfterALostRace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore(1)
+		o := newObject(t, st, nil)
+		put(t, o, fence.Token(1), "mine")
+		put(t, newObject(t, st, nil), fence.Token(1), "theirs")
+		looks := 0
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", When: func(faultstore.Call) bool {
+			looks++
+			return looks <= 5
+		}})
+		begin := time.Now()
+		put(t, o, fence.Token(1), "mine again")
+		if d := time.Since(begin); d < 1550*time.Millisecond { // 50 ms, and then twice as long each time
+			t.Errorf("five looks that failed took %v", d)
+		}
+		holds(t, st, "mine again")
+	})
+}

@@ -185,8 +185,10 @@ func TestObstacles(t *testing.T) {
 	}
 	wantBody(t, st, "file", "body")
 	wantBody(t, st, "dir/file", "body")
-	if got := keys(t, st, "file/"); len(got) != 0 {
-		t.Errorf("below a file there is %q", got)
+	for _, prefix := range []string{"file/", "file/far/", "file/far/below/", ".leasehold.lock/", "/", "a//", "../", "dir/../"} {
+		if got := keys(t, st, prefix); len(got) != 0 {
+			t.Errorf("below %q there is %q", prefix, got)
+		}
 	}
 }
 
