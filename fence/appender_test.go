@@ -215,12 +215,14 @@ func TestClaimThatAlwaysLoses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the log grows faster than it can be claimed") || len(st.at) != 12 {
 		t.Errorf("after %d tries: %v\n%q", len(st.at), err, st.at)
 	}
-	st = &rival{Store: newStore(1), tries: 20, entry: `{"format":1,"kind":"fence","token":3,"claim":"c","id":"x%d","previous":""}` + "\n"}
+	requests := newStore(1)
+	st = &rival{Store: requests, tries: 20, entry: `{"format":1,"kind":"fence","token":3,"claim":"c","id":"x%d","previous":""}` + "\n"}
 	appendTo(t, open(t, st.Store, 1), "a")
+	requests.Reset()
 	_, err = newLog(t, st).Claim(t.Context(), fence.Token(2))
 	refused(t, err, 2, 3)
-	if len(st.at) != 1 {
-		t.Errorf("it has met a larger token, and gone on to %q", st.at)
+	if n := requests.Counts(); len(st.at) != 1 || n.List != 1 {
+		t.Errorf("it has met a larger token, and gone on to %q, with %+v", st.at, n)
 	}
 }
 

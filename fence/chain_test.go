@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
@@ -192,4 +193,22 @@ func TestFollowListsNowAndThen(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// Where an entry is missing, and nobody can say whether it was trimmed, the reader is told
+// that. No test noticed when it was said to be trimmed.
+func TestGapThatNobodyExplains(t *testing.T) {
+	st := newStore(1)
+	a := open(t, st, 1)
+	for i := range 3 {
+		appendTo(t, a, fmt.Sprint(i))
+	}
+	if err := st.Delete(t.Context(), "wal/0000000000000000003"); err != nil {
+		t.Fatal(err)
+	}
+	st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "wal/checkpoint"})
+	got, err := records(t.Context(), newLog(t, st), 0)
+	if !errors.Is(err, store.ErrDenied) || errors.Is(err, fence.ErrTrimmed) || len(got) != 1 {
+		t.Errorf("it yields %q, %v, want that access was denied", got, err)
+	}
 }
