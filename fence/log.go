@@ -206,7 +206,7 @@ type LogCheckpoint struct {
 	Position Position // 0: there is none, replay from the beginning
 	Token    leasehold.Token
 
-	value *Value
+	value *Value // of a Position that is not 0
 }
 
 // marks is the first line of a checkpoint.
@@ -220,7 +220,7 @@ type marks struct {
 func (l *Log) Checkpoint(ctx context.Context) (*LogCheckpoint, error) {
 	v, err := l.checkpoint.Get(ctx)
 	if errors.Is(err, store.ErrNotExist) {
-		return &LogCheckpoint{value: &Value{o: l.checkpoint}}, nil
+		return new(LogCheckpoint), nil
 	}
 	if err != nil {
 		return nil, err

@@ -367,3 +367,26 @@ func TestString(t *testing.T) {
 		t.Errorf("the URL %v leads to %q, want %q", u, got, dir)
 	}
 }
+
+// A listing whose context ends says so, and yields no more. No test noticed when it went on.
+func TestListIsCancelled(t *testing.T) {
+	st := open(t, t.TempDir())
+	for _, key := range []string{"a", "b/c", "d"} {
+		create(t, st, key, "body")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	entries := 0
+	var errs []error
+	for _, err := range st.List(ctx, "", "") {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		entries++
+		cancel()
+	}
+	if entries != 1 || len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+		t.Errorf("%d entries and then %v, want one and that it was cancelled", entries, errs)
+	}
+}

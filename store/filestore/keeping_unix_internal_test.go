@@ -141,3 +141,13 @@ func TestModesThatAreSaid(t *testing.T) {
 		}
 	}
 }
+
+// A directory that goes while it is listed has no names.
+func TestNamesOfNoDirectory(t *testing.T) {
+	w := walk{ctx: t.Context()}
+	for _, path := range []string{filepath.Join(t.TempDir(), "none"), filepath.Join(os.Args[0], "below a file")} {
+		if names, err := w.names(path); len(names) > 0 || err != nil {
+			t.Errorf("%s: %v, %v", path, names, err)
+		}
+	}
+}
