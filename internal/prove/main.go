@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -36,12 +35,12 @@ var parts = []part{
 		words("go run ./internal/mutate"),
 		words("go run ./internal/mutate"),
 	},
-	general("./internal/protocol", "1/60"),
-	general("./fence", "1/60", "./internal/sqltest"),
-	general("./shard", "1/100"),
-	general("./store/filestore", "1/60"),
-	general("./internal/guardian", "1/100"),
-	general(".", "1/100"),
+	general("./internal/protocol", "1/10"),
+	survey("./fence", "1/60", "./internal/sqltest"),
+	survey("./shard", "1/100"),
+	survey("./store/filestore", "1/60"),
+	survey("./internal/guardian", "1/100"),
+	survey(".", "1/100"),
 	{
 		"simulation",
 		words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
@@ -85,11 +84,20 @@ var parts = []part{
 }
 
 // general is the mutations of all the code of a package: a share of them in short. The tests
-// of other packages take part at length. With -survey what survives is counted and is no
-// finding yet: not each has its reason.
+// of other packages take part at length. Each that survives is a finding, unless its reason is
+// written down.
 func general(pkg, share string, others ...string) part {
-	command := words("go run ./internal/mutate -survey -general " + pkg)
-	return part{"general mutations of " + pkg, append(slices.Clone(command), "-share", share), append(command, others...)}
+	return generally("go run ./internal/mutate -general "+pkg, pkg, share, others)
+}
+
+// survey is the same where not each survivor has its reason yet: they are counted, and are no
+// finding.
+func survey(pkg, share string, others ...string) part {
+	return generally("go run ./internal/mutate -survey -general "+pkg, pkg, share, others)
+}
+
+func generally(command, pkg, share string, others []string) part {
+	return part{"general mutations of " + pkg, append(words(command), "-share", share), append(words(command), others...)}
 }
 
 func words(command string) []string { return strings.Fields(command) }
