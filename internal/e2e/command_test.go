@@ -348,6 +348,9 @@ func TestHolderDies(t *testing.T) {
 		return func(t *testing.T, h *holder) {
 			t.Helper()
 			all := three(t, h)
+			t.Cleanup(func() { // one that stays stopped keeps stderr open, which is waited for
+				_, _ = syscall.Kill(all[one], syscall.SIGCONT), syscall.Kill(all[other], syscall.SIGCONT)
+			})
 			_, _ = syscall.Kill(all[one], sig), syscall.Kill(all[other], sig)
 		}
 	}

@@ -63,7 +63,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		part    = flags.String("share", "1/1", "try only this share, `k/n`")
 		add     = flags.Bool("record", false, "add what survives -general to the list of the explained, as open")
 		survey  = flags.Bool("survey", false, "count what survives -general, and do not fail for it")
-		timeout = flags.Duration("timeout", time.Minute, "how long a test binary may run whose usual time is not known")
+		timeout = flags.Duration("timeout", 2*time.Minute, "how long a test binary may run whose usual time is not known")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
