@@ -12,10 +12,10 @@ func (o *observation) held() bool { return o.version != "" && o.record.Held }
 
 // outlive: the holder that was seen keeps its lease for as long as its session lasts, and
 // does not look at the object meanwhile. So no patience is enough, and no clock: the session
-// must be over (rule D3). What we have left there ourselves nobody holds.
+// must be over (rule D3).
 func (c *Candidate) outlive(now time.Duration) {
 	c.obs.takeable = never
-	if c.over == c.obs.record.Session || c.mine(c.obs.record) {
+	if c.over == c.obs.record.Session {
 		c.obs.takeable = now
 	}
 }
