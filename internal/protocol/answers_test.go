@@ -103,6 +103,12 @@ func TestTroubleEnds(t *testing.T) {
 			t.Errorf("after %T at %v: %v, want %v", ev, at, p.c.Trouble(), want)
 		}
 	}
+	trouble(0, protocol.Watch{On: true}, nil)
+	trouble(1, protocol.ReadDone{Err: down}, down)
+	trouble(time.Second, protocol.Tick{}, down)
+	trouble(time.Second, protocol.ReadDone{Shown: protocol.Absent}, nil)
+
+	p = newPlayer(protocol.Config{})
 	trouble(0, protocol.Acquire{Wait: true}, nil)
 	trouble(1, protocol.ReadDone{Err: down}, down)
 	trouble(time.Second, protocol.Tick{}, down)
