@@ -238,7 +238,7 @@ func TestAppendsThatAreNone(t *testing.T) {
 		if p != 0 || err == nil {
 			t.Errorf("%d records: %d, %v", len(records), p, err)
 		}
-		if e, ok := errors.AsType[*store.Error](err); records != nil && (!ok || e.Op != "append" || e.Key != "wal" || e.Kind != store.ErrTooLarge || !strings.Contains(err.Error(), "in 4096")) {
+		if e, ok := errors.AsType[*store.Error](err); records != nil && (!ok || e.Op != "append" || e.Key != "wal" || !errors.Is(err, store.ErrTooLarge) || !strings.Contains(err.Error(), "in 4096")) {
 			t.Errorf("%d records: %v, want that they are too large", len(records), err)
 		}
 	}

@@ -25,7 +25,10 @@ func TestReadIsBounded(t *testing.T) {
 			appendTo(t, a, fmt.Sprint(i))
 		}
 		st.Reset()
-		for range newLog(t, st).Read(context.WithoutCancel(t.Context()), 1) { // what goes on would do so for ever
+		for _, err := range newLog(t, st).Read(context.WithoutCancel(t.Context()), 1) { // what goes on would do so for ever
+			if err != nil {
+				t.Error(err)
+			}
 			time.Sleep(time.Minute)
 			break
 		}

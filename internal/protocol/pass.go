@@ -5,18 +5,18 @@ import "time"
 // A streak is the time for which one candidate has passed the lock on among its own
 // users, so that nobody else could have it.
 type streak struct {
-	on           bool
 	began, ended time.Duration
 	leased       time.Duration // the last lease of it began
-	rested       bool          // it was followed by a rest, and nobody else was seen since
-	vain         int           // rests in a row that nobody used
+	on           bool
+	rested       bool // it was followed by a rest, and nobody else was seen since
+	vain         int8 // rests in a row that nobody used, of which the first two count
 }
 
 // leases takes in that a lease begins that was claimed at t0.
 func (c *Candidate) leases(t0 time.Duration) {
 	s := &c.streak
 	if !s.on {
-		if s.vain++; !s.rested {
+		if s.vain = min(s.vain+1, 2); !s.rested {
 			s.vain = 0
 		}
 		s.on, s.began, s.rested = true, t0, false
@@ -33,7 +33,7 @@ func (c *Candidate) rest() time.Duration {
 
 // over reports that the streak has lasted long enough: so many times longer than the
 // rest after it that this costs 3 %, and less where nobody has used the last rests.
-func (s streak) over(rest time.Duration) bool { return s.ended-s.began >= rest*32<<min(s.vain, 2) }
+func (s streak) over(rest time.Duration) bool { return s.ended-s.began >= rest*32<<s.vain }
 
 // pass ends a lease in favour of the next user of this candidate, and reports whether
 // it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,

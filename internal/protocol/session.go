@@ -3,7 +3,7 @@ package protocol
 import (
 	"encoding/json"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -102,8 +102,7 @@ func (c *Candidate) hurry(now Now) {
 // many of them.
 type Rest struct {
 	incarnation     string
-	rng, seq        uint64
-	wrote           string // the write ID, without the incarnation
+	rng, seq, wrote uint64 // wrote: the number in the lease's write ID
 	version         Version
 	session         string
 	acquired        time.Duration // since the epoch of Unix
@@ -121,8 +120,9 @@ func (c *Candidate) Rest() (*Rest, bool) {
 		return nil, false
 	}
 	r := c.lease
+	wrote, _ := c.number(r)
 	return &Rest{
-		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.seq, wrote: strings.TrimPrefix(r.WriteID, c.cfg.Incarnation),
+		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.seq, wrote: wrote,
 		version: c.obs.version, session: c.session, acquired: time.Duration(r.AcquiredAt.UnixNano()),
 		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, streak: c.streak,
 	}, true
@@ -134,11 +134,11 @@ func Resume(cfg Config, rest *Rest) *Candidate {
 	cfg.Incarnation = rest.incarnation
 	c := New(cfg)
 	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
-	r.WriteID, r.AcquiredAt = cfg.Incarnation+rest.wrote, r.RenewedAt
+	r.WriteID, r.AcquiredAt = cfg.Incarnation+"."+strconv.FormatUint(rest.wrote, 10), r.RenewedAt
 	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
 	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
-	c.obs.own, _ = c.number(r)
+	c.obs.own = rest.wrote
 	c.streak = rest.streak
 	return c
 }

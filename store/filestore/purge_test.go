@@ -34,7 +34,8 @@ func TestPurge(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "..", "kept/../..", "/", ".leasehold.lock"} {
-		if n, err := st.Purge(t.Context(), bad); n != 0 || !errors.Is(err, store.ErrInvalid) {
+		n, err := st.Purge(t.Context(), bad)
+		if n != 0 || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%q: %d, %v", bad, n, err)
 		}
 	}
