@@ -1,7 +1,6 @@
 package leasehold_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -204,7 +203,7 @@ func TestTroubleIsTold(t *testing.T) {
 		st.set(store.ErrThrottled)
 		var mu sync.Mutex
 		var told []time.Duration
-		var log bytes.Buffer
+		var log lines
 		began := time.Now()
 		lock := newLock(t, st, &leasehold.LockOptions{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),

@@ -154,7 +154,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Holder: "other"})
+	lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Holder: "other", Layout: leasehold.LayoutObject})
 	if err != nil {
 		t.Fatal(err)
 	}
