@@ -210,7 +210,7 @@ func (r *reaper) over() {
 
 // reap ends the sessions whose holders are gone. What cannot be read stays as it is.
 func reap(ctx context.Context, st store.Store, sessions []string) {
-	o, err := (&LockOptions{}).withDefaults()
+	o, err := (&LockOptions{Layout: LayoutObject}).withDefaults() // a session is one object
 	if err != nil {
 		return
 	}
