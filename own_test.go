@@ -82,24 +82,17 @@ func TestOwnSession(t *testing.T) {
 	needs(t, here().Tokens(), withoutSessions)
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		s, err := leasehold.NewSession(t.Context(), st, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, lease := holdUnderSession(t, st)
 		under := leasehold.WithSession(s)
-		lease, err := newLock(t, st, nil).Acquire(t.Context(), under)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var log lines
 		other := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		const advice = "under the same session"
-		if _, err = other.TryAcquire(t.Context(), under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err := other.TryAcquire(t.Context(), under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
 			t.Errorf("TryAcquire does not say what to do: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err = other.Acquire(ctx, under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err := other.Acquire(ctx, under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
 			t.Errorf("Acquire does not say what to do: %v", err)
 		}
 		if n := strings.Count(log.String(), advice); n != 1 {

@@ -242,20 +242,27 @@ func TestTroubleIsTold(t *testing.T) {
 	})
 }
 
+// holdUnderSession begins a session and holds the lock under it.
+func holdUnderSession(t *testing.T, st store.Store) (*leasehold.Session, *leasehold.Lease) {
+	t.Helper()
+	s, err := leasehold.NewSession(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := newLock(t, st, nil).Acquire(t.Context(), leasehold.WithSession(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, lease
+}
+
 // TestTroubleOfASession: a waiter sends nothing while the holder's session goes on; that the store does
 // not say whether it does is reported all the same.
 func TestTroubleOfASession(t *testing.T) {
 	needsSuccessors(t)
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
-		s, err := leasehold.NewSession(t.Context(), inner, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := newLock(t, inner, nil).Acquire(t.Context(), leasehold.WithSession(s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, lease := holdUnderSession(t, inner)
 		st := &refusing{Store: inner, ops: "get"}
 		told := make(chan error, 10)
 		lock := newLock(t, st, &leasehold.LockOptions{OnTrouble: func(err error) { told <- err }})
@@ -316,14 +323,7 @@ func TestBackInSecondsForASession(t *testing.T) {
 	needsSuccessors(t)
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
-		s, err := leasehold.NewSession(t.Context(), inner, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := newLock(t, inner, nil).Acquire(t.Context(), leasehold.WithSession(s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, lease := holdUnderSession(t, inner)
 		st := &refusing{Store: inner, ops: "all"}
 		lock := newLock(t, st, &leasehold.LockOptions{TTL: 24 * time.Hour})
 		got := make(chan time.Time)
