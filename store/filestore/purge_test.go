@@ -34,7 +34,7 @@ func TestPurge(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "..", "kept/../..", "/", ".leasehold.lock"} {
-		n, err := st.Purge(t.Context(), bad)
+		n, err = st.Purge(t.Context(), bad)
 		if n != 0 || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%q: %d, %v", bad, n, err)
 		}
