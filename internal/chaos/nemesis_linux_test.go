@@ -168,10 +168,10 @@ func (v victim) found() bool {
 }
 
 // abandon stops leasehold and the guardian until another has begun: the watcher alone has
-// to end the job.
+// to end the job. Where an earlier fault has killed it there is nobody to do so.
 func (v victim) abandon(*rand.Rand) bool {
 	defer v.both(syscall.SIGCONT)
-	return v.both(syscall.SIGSTOP) && v.succeeded() && v.found()
+	return parent(v.Guardian) == v.Watcher && v.both(syscall.SIGSTOP) && v.succeeded() && v.found()
 }
 
 // hang stops leasehold until another has begun: the guardian has to end the job.
