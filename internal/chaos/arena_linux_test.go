@@ -16,7 +16,7 @@ import (
 )
 
 // arenaVariable is set in an arena, and names the command to attack.
-const arenaVariable = "LEASEHOLD_CHAOS_ARENA"
+const arenaVariable = "CHAOS_ARENA"
 
 // notPermitted is the exit code of an arena that could not be furnished.
 const notPermitted = 77

@@ -4,6 +4,6 @@ package chaos_test
 
 import "errors"
 
-const arenaVariable, notPermitted = "LEASEHOLD_CHAOS_ARENA", 77
+const arenaVariable, notPermitted = "CHAOS_ARENA", 77
 
 func furnish() error { return errors.New("there are namespaces on Linux only") }

@@ -19,9 +19,9 @@ import (
 // The environment variables that make this binary a job: the socket of the checker,
 // the number of the worker, and how long the job lasts.
 const (
-	jobVariable    = "LEASEHOLD_CHAOS_JOB"
-	workerVariable = "LEASEHOLD_CHAOS_WORKER"
-	lastsVariable  = "LEASEHOLD_CHAOS_LASTS"
+	jobVariable    = "CHAOS_JOB"
+	workerVariable = "CHAOS_WORKER"
+	lastsVariable  = "CHAOS_LASTS"
 )
 
 // refusedCode is the exit code of a job whose token was refused.

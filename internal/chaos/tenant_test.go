@@ -20,7 +20,7 @@ import (
 )
 
 // tenantVariable makes this binary a tenant: the URL of the lock.
-const tenantVariable = "LEASEHOLD_CHAOS_TENANT"
+const tenantVariable = "CHAOS_TENANT"
 
 // ttl is that of all leases.
 const ttl = 2 * time.Second
