@@ -152,6 +152,8 @@ func usurp(ts *testscript.TestScript, neg bool, args []string) {
 	case leasehold.LayoutEpochs:
 		r.Token = highest(ts, args[0]) + 1
 		at = filepath.Join(filepath.Dir(at), fmt.Sprintf("%010d.json", r.Token))
+	case leasehold.LayoutEpochsIfMatch:
+		r.Ended = protocol.EndedByTakeover // the first of its two writes
 	}
 	body, err = r.Encode()
 	ts.Check(err)
