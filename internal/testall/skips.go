@@ -22,6 +22,8 @@ var allowed = []struct {
 	{regexp.MustCompile(`the same in every layout`), "it is run over the default layout"},
 	{regexp.MustCompile(`^(to )?a (plain )?marker\b`), "that is another thing with markers, which have tests of their own"},
 	{regexp.MustCompile(`a holder that does not renew its marker|the layout marker does not renew leases`), "a plain marker's lease ends with its TTL"},
+	{regexp.MustCompile(`^the layout marker has no tokens`), "what tells tokens apart is tested in the layouts that have them"},
+	{regexp.MustCompile(`^the delete of a marker is not sent again`), "a lost delete of a marker is tested by itself"},
 	{regexp.MustCompile(`only markers are shared with other tools|candidates that sweep markers`), "the markers' weaknesses are tested where they are"},
 	{regexp.MustCompile(`no cgroup v2 of its own can be made here`), "a job is ended without one too, which is tested everywhere"},
 	{regexp.MustCompile(`PostgreSQL is started on Linux only`), "SQLite is tested everywhere"},
