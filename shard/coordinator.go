@@ -43,7 +43,9 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 	w := t.Worker
 	r := &roll{Worker: w, session: t.session, me: t.me, news: make(chan struct{}, 1), all: map[string]*member{}}
 	c := &coordinator{books: w.books, worker: w, lease: lease, roll: r}
-	defer r.watches.Wait() // they end with ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer r.watches.Wait()
+	defer cancel() // else they go on, and who is deposed never leaves
 	var last *wirePlan
 	for failures := 0; ; {
 		err := c.look(ctx)

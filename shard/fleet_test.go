@@ -104,12 +104,18 @@ func (f *fleet) start(name string, opts *shard.Options) *node {
 
 func (f *fleet) startWith(name string, shards []string, opts *shard.Options) *node {
 	f.t.Helper()
+	return f.startOver(faultstore.Wrap(f.st, nil), name, shards, opts)
+}
+
+// startOver starts a worker over a store that may be in a bad way already.
+func (f *fleet) startOver(st *faultstore.Store, name string, shards []string, opts *shard.Options) *node {
+	f.t.Helper()
 	var o shard.Options
 	if opts != nil {
 		o = *opts
 	}
 	o.Holder = name
-	if testing.Verbose() && !*long {
+	if o.Logger == nil && testing.Verbose() && !*long {
 		o.Logger = slog.New(slog.NewTextHandler(f.t.Output(), nil)).With("worker", name)
 	}
 	o.OnPlan = func(p shard.Plan) {
@@ -117,7 +123,7 @@ func (f *fleet) startWith(name string, shards []string, opts *shard.Options) *no
 		defer f.mu.Unlock()
 		f.plans = append(f.plans, p)
 	}
-	n := &node{name: name, st: faultstore.Wrap(f.st, nil), weight: max(o.Weight, 1), done: make(chan struct{})}
+	n := &node{name: name, st: st, weight: max(o.Weight, 1), done: make(chan struct{})}
 	var err error
 	if n.worker, err = shard.NewWorker(n.st, prefix, shards, &o); err != nil {
 		f.t.Fatal(err)

@@ -1,0 +1,204 @@
+package shard_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/shard"
+	"github.com/leasehold/leasehold/store/faultstore"
+)
+
+// TestNothingAfterRun: when Run has returned, the worker sends nothing more, whatever its
+// coordinator was doing, and its Status says nothing of what has ended.
+func TestNothingAfterRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 12)
+		begin := func(i int) {
+			n := f.start(fmt.Sprint("worker ", i), nil)
+			n.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 300 * time.Millisecond})
+		}
+		for i := range 3 {
+			begin(i)
+		}
+		f.settle()
+		after := map[*node]int{}
+		for i := range 12 {
+			c := f.coordinator()
+			time.Sleep(time.Duration(i) * 450 * time.Millisecond)
+			if i%2 == 1 { // so that it watches for one that is gone
+				f.take(f.other())
+				begin(100 + i)
+				time.Sleep(700 * time.Millisecond)
+			}
+			f.stop(c)
+			after[c] = len(c.st.Log())
+			if s := c.worker.Status(); s.Coordinating || len(s.Shards) > 0 || s.PlanErr != nil || s.ElectionErr != nil {
+				t.Errorf("after Run: %+v", s)
+			}
+			begin(10 + i)
+			f.settle()
+		}
+		time.Sleep(time.Minute)
+		for n, before := range after {
+			if log := n.st.Log(); len(log) != before {
+				t.Errorf("%s has sent this after Run had returned:\n%v", n.name, log[before:])
+			}
+		}
+		f.end()
+	})
+}
+
+// TestDeposedGivesUp: a coordinator that finds a plan with a larger token leaves the office,
+// and the next one whose token is large enough goes on from there. It used to stay for ever,
+// waiting for its own watches of the others, and nobody wrote a plan.
+func TestDeposedGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 12)
+		f.start("a", nil)
+		f.start("b", nil)
+		f.settle()
+		larger := f.planToken() + 2
+		plan := regexp.MustCompile(`"token":\d+`).ReplaceAllString(read(t, f.st, prefix+"/plan"), fmt.Sprintf(`"token":%d`, larger))
+		put(t, f.st, prefix+"/plan", plan)
+		f.start("c", nil)
+		within(t, "a coordinator with a token of its own", f.settle(), 10*ttl)
+		if token := f.planToken(); token < larger {
+			t.Errorf("the plan has the token %v after %v", token, larger)
+		}
+		f.end()
+	})
+}
+
+// TestLooks: a coordinator looks each third of the TTL, and sooner after a look that has
+// failed, after the pauses that all of this module makes.
+func TestLooks(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	for _, c := range []struct {
+		ttl  time.Duration
+		want []time.Duration // five looks fail, two do not, two fail again
+	}{
+		{15 * s, []time.Duration{100 * ms, s, 2 * s, 4 * s, 4 * s, 5 * s, 5 * s, 100 * ms, s}},
+		{6 * s, []time.Duration{100 * ms, s, 2 * s, 2 * s, 2 * s, 2 * s, 2 * s, 100 * ms, s}},
+	} {
+		bubble(t, func(t *testing.T) {
+			f := newFleet(t, 4)
+			st := faultstore.Wrap(f.st, nil)
+			var mu sync.Mutex
+			var at []time.Time
+			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "list", When: func(faultstore.Call) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				at = append(at, time.Now())
+				return len(at) <= 5 || len(at) > 7 && len(at) <= 9
+			}})
+			a := f.startOver(st, "a", f.shards, &shard.Options{TTL: c.ttl})
+			time.Sleep(2 * s)
+			if s := a.worker.Status(); s.PlanErr == nil {
+				t.Error("the worker does not say that it cannot look")
+			}
+			time.Sleep(time.Minute)
+			if s := a.worker.Status(); s.PlanErr != nil {
+				t.Errorf("the worker says %v", s.PlanErr)
+			}
+			f.end()
+			var got []time.Duration
+			for i := range c.want {
+				got = append(got, at[i+1].Sub(at[i]))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("with a TTL of %v it looks after %v, want %v", c.ttl, got, c.want)
+			}
+		})
+	}
+}
+
+// TestMemberships: a membership counts if it is held under its own session and says a weight
+// and a list; any other is left as it is, and one that says nonsense is logged once.
+func TestMemberships(t *testing.T) {
+	list := func(t *testing.T, f *fleet) string {
+		t.Helper()
+		for e, err := range f.st.List(t.Context(), prefix+"/lists/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Key[len(prefix+"/lists/"):]
+		}
+		t.Fatal("there is no list")
+		return ""
+	}
+	for _, c := range []struct {
+		name, weight, list string
+		apart              bool // not under its session
+		counts             bool
+		says               string // the log
+	}{
+		{name: "as it should be", weight: "1", counts: true},
+		{name: "heavy", weight: "1000", counts: true},
+		{name: "too heavy", weight: "1001", says: `its shard.weight is \"1001\"`},
+		{name: "without weight", weight: "0", says: `its shard.weight is \"0\"`},
+		{name: "a word", weight: "x", says: `its shard.weight is \"x\"`},
+		{name: "says nothing", says: `its shard.weight is \"\"`},
+		{name: "not under its session", weight: "1", apart: true},
+		{name: "of a list that there is not", weight: "1", list: "none", says: "a worker gets no shards"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, log := newFleet(t, 12), &logbook{}
+				a := f.start("a", &shard.Options{Logger: log.logger()})
+				f.settle()
+				s, err := leasehold.NewSession(t.Context(), f.st, &leasehold.SessionOptions{Prefix: prefix + "/sessions"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := s.Key()[len(prefix+"/sessions/"):]
+				if c.list == "" {
+					c.list = list(t, f)
+				}
+				lock, err := leasehold.NewLock(f.st, prefix+"/workers/"+id, &leasehold.LockOptions{
+					Holder: "planted", Meta: map[string]string{"shard.weight": c.weight, "shard.list": c.list},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var opts []leasehold.AcquireOption
+				if !c.apart {
+					opts = append(opts, leasehold.WithSession(s))
+				}
+				lease, err := lock.Acquire(t.Context(), opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute)
+				last, _ := f.last()
+				if got := slices.ContainsFunc(last.Workers, func(m shard.Member) bool {
+					return m.Session == id && m.Holder == "planted" && fmt.Sprint(m.Weight) == c.weight
+				}); got != c.counts {
+					t.Errorf("the plan has it: %v, want %v: %+v", got, c.counts, last.Workers)
+				}
+				if got := f.load(a); (got == 12) == c.counts {
+					t.Errorf("the other worker has %d shards of 12", got)
+				}
+				said := log.count("level=WARN")
+				if want := min(len(c.says), 1); said != want || log.count(c.says, "") < want {
+					t.Errorf("the log says %q", log.lines)
+				}
+				if !lease.Valid() {
+					t.Errorf("it was taken from its holder: %v", lease.Err())
+				}
+				if err = lease.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err = s.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				f.settle()
+				f.end()
+			})
+		})
+	}
+}
