@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/shard"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
@@ -49,6 +51,35 @@ func TestNothingAfterRun(t *testing.T) {
 				t.Errorf("%s has sent this after Run had returned:\n%v", n.name, log[before:])
 			}
 		}
+		f.end()
+	})
+}
+
+// TestWatchEndsWithRun: a coordinator that is stopped while it removes one that is gone does
+// that before Run returns.
+func TestWatchEndsWithRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := settledFleet(t)
+		c, gone := f.coordinator(), f.other()
+		membership := prefix + "/workers/" + gone.worker.Status().Session
+		puts := 0 // the first one takes the lock, and the second gives it back
+		c.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: membership, Delay: time.Second, When: func(faultstore.Call) bool {
+			if puts++; puts == 2 {
+				f.take(c)
+			}
+			return puts == 2
+		}})
+		f.stop(gone)
+		<-c.done
+		before := len(c.st.Log())
+		if _, err := f.st.Get(t.Context(), membership, ""); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("the membership of the one that is gone: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if log := c.st.Log(); len(log) != before {
+			t.Errorf("it has sent this after Run had returned:\n%v", log[before:])
+		}
+		f.settle()
 		f.end()
 	})
 }
