@@ -26,6 +26,7 @@ func TestWaits(t *testing.T) {
 		{"one goes", "abc", []string{"ab", "ab"}, ".."},
 		{"one goes while another comes", "abc", []string{"abd", "abd"}, ".."},
 		{"one goes while others come for a while", "abc", []string{"abcd", "abde", "abde"}, "w.."},
+		{"one stays, one goes and another comes", "ab", []string{"ac", "ac"}, ".."},
 		{"all go and others come", "abc", []string{"d", "de", "def", "def"}, "www."},
 		{"all go", "abc", []string{"", ""}, ".."},
 		{"the wait begins anew after it has ended", "a", []string{"ab", "abc", "abc", "abcd", "abcde", "abcdef", "abcdefg", "abcdefgh"}, "ww.www.w"},

@@ -39,6 +39,17 @@ func TestNewCoordinatorSealsThePlan(t *testing.T) {
 				if sealed.Token <= before.Token || !slices.Equal(sealed.Workers, before.Workers) || !maps.Equal(sealed.Owners, before.Owners) {
 					t.Errorf("the first plan of the new coordinator is\n%+v\nwant that of the former one with a larger token\n%+v", sealed, before)
 				}
+				looks := 0
+				for _, e := range f.coordinator().st.Log() {
+					if e.Op == "list" {
+						looks++
+					} else if e.Op == "put" && e.Key == prefix+"/plan" {
+						break
+					}
+				}
+				if looks != 1 {
+					t.Errorf("it has written it after %d looks, want the first one", looks)
+				}
 				f.end()
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,6 +147,100 @@ func TestLooks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOnePlan: one who comes, or goes, is one change of the plan, also if it was the
+// coordinator.
+func TestOnePlan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := settledFleet(t)
+		for what, change := range map[string]func(){
+			"one comes":            func() { f.start("d", nil) },
+			"one goes":             func() { f.stop(f.other()) },
+			"the coordinator goes": func() { f.stop(f.coordinator()) },
+		} {
+			_, before := f.last()
+			change()
+			f.settle()
+			time.Sleep(ttl)
+			if last, now := f.last(); now != before+1 || len(last.Workers) != len(f.living()) {
+				t.Errorf("%s: there are %d new plans, and the last one is of %d workers", what, now-before, len(last.Workers))
+			}
+		}
+		f.end()
+	})
+}
+
+// TestPlanWithoutAnswer: a plan that landed without an answer is the coordinator's own: it
+// stays in office, tells of it, and writes no other.
+func TestPlanWithoutAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := settledFleet(t)
+		c := f.coordinator()
+		before, n := f.last()
+		c.st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Key: prefix + "/plan", Nth: 1})
+		f.start("d", nil)
+		f.settle()
+		time.Sleep(ttl)
+		last, now := f.last()
+		if now != n+1 || last.Token != before.Token || last.Serial != before.Serial+1 || len(last.Workers) != 4 {
+			t.Errorf("there are %d more plans, and the last one is %d of token %v, after %d of token %v", now-n, last.Serial, last.Token, before.Serial, before.Token)
+		}
+		if f.coordinator() != c {
+			t.Error("another worker is the coordinator")
+		}
+		f.end()
+	})
+}
+
+// TestPlanWithoutLists: a plan whose lists somebody has deleted says nothing, and keeps nobody
+// from writing the next.
+func TestPlanWithoutLists(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 8)
+		all := f.shards
+		f.shards = all[:4]
+		a := f.start("a", nil)
+		f.settle()
+		f.stop(a)
+		for e, err := range f.st.List(t.Context(), prefix+"/lists/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = f.st.Delete(t.Context(), e.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.shards = all[4:]
+		f.start("b", nil)
+		within(t, "the next worker", f.settle(), 2*ttl)
+		f.end()
+	})
+}
+
+// TestListCannotBeRead: a coordinator that cannot read the list of a newcomer for now changes
+// nothing, says so, and has it in the plan when it can.
+func TestListCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 12)
+		a := f.start("a", nil)
+		f.settle()
+		_, before := f.last()
+		var down atomic.Bool
+		down.Store(true)
+		a.st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: prefix + "/lists/*", When: func(faultstore.Call) bool { return down.Load() }})
+		b := f.startWith("b", f.shards[:10], nil)
+		time.Sleep(time.Minute)
+		if _, now := f.last(); now != before || f.load(a) != 12 || !errors.Is(a.worker.Status().PlanErr, store.ErrUnavailable) {
+			t.Errorf("there are %d more plans, a has %d shards and says %v", now-before, f.load(a), a.worker.Status().PlanErr)
+		}
+		down.Store(false)
+		time.Sleep(ttl)
+		if f.load(a) != 6 || f.load(b) != 6 || a.worker.Status().PlanErr != nil {
+			t.Errorf("then a has %d shards and b %d, and a says %v", f.load(a), f.load(b), a.worker.Status().PlanErr)
+		}
+		f.end()
+	})
 }
 
 // TestMemberships: a membership counts if it is held under its own session and says a weight
