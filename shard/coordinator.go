@@ -188,7 +188,7 @@ func (c *coordinator) arrange(ctx context.Context, living []*member) (*wirePlan,
 	owner := make([]int, len(all.names))
 	for i, name := range all.names {
 		w, there := index[c.owners[name]]
-		if owner[i] = nobody; there && all.in[list[w]][i] {
+		if owner[i] = nobody; there {
 			owner[i] = w
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // TestWaits: a coordinator waits for more newcomers as long as some come and nobody goes,
@@ -51,5 +54,34 @@ func TestWaits(t *testing.T) {
 				t.Errorf("%s gives %s, want %s", fmt.Sprint(c.look), got, c.want)
 			}
 		})
+	}
+}
+
+// TestForgets: a membership that is not listed any more is forgotten, and its watch ends.
+func TestForgets(t *testing.T) {
+	ended := false
+	r := &roll{Worker: &Worker{books: newBooks(memstore.New(), "x")}, all: map[string]*member{"gone": {alive: true, ignore: func() { ended = true }}}}
+	if living, err := r.call(t.Context()); len(living)+len(r.all) > 0 || err != nil || !ended {
+		t.Errorf("alive are %v, %v; of %d memberships; the watch has ended: %v", living, err, len(r.all), ended)
+	}
+}
+
+// TestManyMemberships: more memberships are read than may be under way at a time, and what is
+// none of one is nobody.
+func TestManyMemberships(t *testing.T) {
+	st := memstore.New()
+	const n = 3*abreast + 1
+	for i := range n {
+		if _, err := st.Put(t.Context(), fmt.Sprint("x/workers/", i), []byte("nobody"), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := NewWorker(st, "x", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &roll{Worker: w, all: map[string]*member{}}
+	if living, err := r.call(t.Context()); len(living) > 0 || len(r.all) != n || err != nil {
+		t.Errorf("alive are %v, %v; of %d memberships, want %d", living, err, len(r.all), n)
 	}
 }

@@ -147,9 +147,10 @@ func (r *roll) enter(ctx context.Context, info leasehold.Info, err error) {
 }
 
 // take takes in what a membership says.
-func (m *member) take(i leasehold.Info) (err error) {
+func (m *member) take(i leasehold.Info) error {
 	m.list = i.Meta[metaList]
-	if m.weight, err = strconv.Atoi(i.Meta[metaWeight]); err != nil || m.weight < 1 || m.weight > maxWeight {
+	m.weight, _ = strconv.Atoi(i.Meta[metaWeight]) // of what is no number it is 0, or the largest
+	if m.weight < 1 || m.weight > maxWeight {
 		return fmt.Errorf("its %s is %q", metaWeight, i.Meta[metaWeight])
 	}
 	return nil

@@ -1,0 +1,193 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/shard"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// unproven is a proof that finds no store safe.
+type unproven struct{}
+
+var errUnproven = errors.New("not proven")
+
+func (unproven) Proves(string, string) error { return errUnproven }
+
+// TestAccepted: what is just within the bounds can be, and what is just beyond cannot.
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	// "[\n" and "\n]\n" around names of quotes and 64 bytes, with ",\n" between: a list of 15,420
+	// has 1,048,561 bytes, and the last name brings it up to a MiB.
+	full := names(15420)
+	for i := range full {
+		full[i] += strings.Repeat("x", 59)
+	}
+	full[0] += strings.Repeat("x", 1<<20-1_048_563)
+	for _, c := range []struct {
+		shards []string
+		opts   *shard.Options
+		says   string // why not; empty: it can be
+	}{
+		{nil, nil, ""},
+		{[]string{"a", "ab", "b/a", "b/b", "b/a.c"}, &shard.Options{}, ""},
+		{[]string{"b/a/c", "b/a"}, nil, `"b/a/c" lies below the shard "b/a"`},
+		{[]string{"a"}, &shard.Options{Weight: 1}, ""},
+		{[]string{"a"}, &shard.Options{Weight: 1000}, ""},
+		{full, nil, ""},
+		{append([]string{full[0] + "x"}, full[1:]...), nil, "have 1048577 bytes together, more than 1048576"},
+		{[]string{"a"}, &shard.Options{Proof: unproven{}}, "not proven"},
+		{[]string{"a"}, &shard.Options{Holder: strings.Repeat("x", 1<<17)}, "holder"},
+		{[]string{"a"}, &shard.Options{Address: strings.Repeat("x", 1<<17)}, "bytes"},
+	} {
+		_, err := shard.NewWorker(memstore.New(), prefix, c.shards, c.opts)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%d shards, the first %.20q, %+v: %v, want %q in it", len(c.shards), append(c.shards, "")[0], c.opts, err, c.says)
+		}
+	}
+}
+
+// TestWhoItIs: what the options say of a worker stands where others look for it: in its
+// session, its membership, the locks of its shards and the election.
+func TestWhoItIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 2)
+		const long, address = 30 * time.Second, "https://a.example:1"
+		a := f.start("a", &shard.Options{TTL: long, Address: address, Meta: map[string]string{"zone": "z"}, Weight: 7})
+		f.settle()
+		time.Sleep(time.Hour)
+		session := prefix + "/sessions/" + a.worker.Status().Session
+		for _, part := range []string{`"holder":"a"`, `"address":"` + address + `"`, `"zone":"z"`, `"ttl_ms":30000`} {
+			if text := read(t, f.st, session); !strings.Contains(text, part) {
+				t.Errorf("the session says %s, want %s in it", text, part)
+			}
+		}
+		for key, want := range map[string]map[string]string{
+			prefix + "/workers/" + a.worker.Status().Session: {"shard.weight": "7"},
+			prefix + "/shards/00001":                         nil,
+			prefix + "/coordinator":                          nil,
+		} {
+			lock, err := leasehold.NewLock(f.st, key, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := lock.Inspect(t.Context())
+			delete(i.Meta, "shard.list")
+			if err != nil || !i.Held || i.Abandoned || i.Holder != "a" || i.Address != address || i.TTL != long || !maps.Equal(i.Meta, want) {
+				t.Errorf("%s: %+v, %v, want %v", key, i, err, want)
+			}
+			if i.Session != session {
+				t.Errorf("%s is held under %q", key, i.Session)
+			}
+		}
+		f.end()
+	})
+}
+
+// TestUncleanEnd: a worker that cannot give up what it has says so, and does not try for
+// ever; what was lost anyway is none of its troubles.
+func TestUncleanEnd(t *testing.T) {
+	const long = time.Minute
+	for _, c := range []struct {
+		fault faultstore.Fault
+		says  string // of what
+		times int
+		most  time.Duration
+	}{
+		{faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: prefix + "/sessions/*"}, "the session was not closed", 1, 10 * time.Second},
+		{faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: prefix + "/shards/*"}, "a lease was not released", 3, long + 10*time.Second},
+		{faultstore.Fault{Kind: faultstore.Unavailable}, "was not", 0, 2 * long},
+	} {
+		bubble(t, func(t *testing.T) {
+			f, log := newFleet(t, 3), &logbook{}
+			a := f.start("a", &shard.Options{TTL: long, Logger: log.logger()})
+			f.settle()
+			a.st.Inject(c.fault)
+			begun := time.Now()
+			f.stop(a)
+			within(t, "its end", time.Since(begun), c.most)
+			key, _, _ := strings.Cut(c.fault.Key, "*")
+			if n := log.count("level=WARN", c.says, "="+key); n != c.times || log.count("was not") != n {
+				t.Errorf("where %v it says: %s", c.fault, strings.Join(log.lines, ""))
+			}
+			f.end()
+		})
+	}
+}
+
+// TestOwnersRefused: an error of the store comes back from Owners, whichever look meets it.
+func TestOwnersRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 3)
+		f.start("a", nil)
+		f.settle()
+		for _, key := range []string{"/plan", "/lists/", "/shards/00001", "/sessions/"} {
+			if owners, err := shard.Owners(t.Context(), broken{f.st, prefix + key}, prefix); owners != nil || !errors.Is(err, store.ErrDenied) {
+				t.Errorf("where %s cannot be read: %v, %v", key, owners, err)
+			}
+		}
+		if owners, err := shard.Owners(t.Context(), broken{f.st, prefix + "/shards/"}, prefix); owners != nil || !errors.Is(err, store.ErrDenied) {
+			t.Errorf("where nothing can be listed: %v, %v", owners, err)
+		}
+		f.end()
+	})
+}
+
+// broken is a store that denies what begins with a key.
+type broken struct {
+	store.Store
+	key string
+}
+
+func (b broken) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if strings.HasPrefix(key, b.key) {
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrDenied}
+	}
+	return b.Store.Get(ctx, key, unless)
+}
+
+// TestOwnersWithoutAPlan: Owners tells of shards that no plan has, and of names that are none.
+func TestOwnersWithoutAPlan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 3)
+		a := f.start("a", nil)
+		f.settle()
+		session := a.worker.Status().Session
+		if err := f.st.Delete(t.Context(), prefix+"/plan"); err != nil {
+			t.Fatal(err)
+		}
+		look := func() (got string) {
+			t.Helper()
+			owners, err := shard.Owners(t.Context(), f.st, prefix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range owners {
+				got += fmt.Sprintln(o.Shard, o.State, o.Holder, o.Session == session, o.Token == f.token(o.Shard), o.Planned, o.PlannedSession == session)
+			}
+			return got
+		}
+		if got, want := look(), "00000 owned a true true  false\n00001 owned a true true  false\n00002 owned a true true  false\n"; got != want {
+			t.Errorf("without a plan:\n%s, want\n%s", got, want)
+		}
+		f.settle()
+		time.Sleep(ttl)
+		if got, want := look(), "00000 owned a true true a true\n00001 owned a true true a true\n00002 owned a true true a true\n"; got != want {
+			t.Errorf("with a plan:\n%s, want\n%s", got, want)
+		}
+		f.stop(a)
+		if got, want := look(), "00000 free a false true a true\n00001 free a false true a true\n00002 free a false true a true\n"; got != want {
+			t.Errorf("when it has ended:\n%s, want\n%s", got, want)
+		}
+		f.end()
+	})
+}
