@@ -56,33 +56,40 @@ func TestNothingAfterRun(t *testing.T) {
 	})
 }
 
-// TestWatchEndsWithRun: a coordinator that is stopped while it removes one that is gone does
-// that before Run returns.
+// TestWatchEndsWithRun: a coordinator that is stopped while it takes or gives back the
+// membership of one that is gone is through with that before Run returns.
 func TestWatchEndsWithRun(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := settledFleet(t)
-		c, gone := f.coordinator(), f.other()
-		membership := prefix + "/workers/" + gone.worker.Status().Session
-		puts := 0 // the first one takes the lock, and the second gives it back
-		c.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: membership, Delay: time.Second, When: func(faultstore.Call) bool {
-			if puts++; puts == 2 {
-				f.take(c)
-			}
-			return puts == 2
-		}})
-		f.stop(gone)
-		<-c.done
-		before := len(c.st.Log())
-		if _, err := f.st.Get(t.Context(), membership, ""); !errors.Is(err, store.ErrNotExist) {
-			t.Errorf("the membership of the one that is gone: %v", err)
-		}
-		time.Sleep(time.Minute)
-		if log := c.st.Log(); len(log) != before {
-			t.Errorf("it has sent this after Run had returned:\n%v", log[before:])
-		}
-		f.settle()
-		f.end()
-	})
+	for put, what := range []string{"takes", "gives back"} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := settledFleet(t)
+				c, gone := f.coordinator(), f.other()
+				membership := prefix + "/workers/" + gone.worker.Status().Session
+				puts := 0
+				c.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: membership, Delay: time.Second, When: func(faultstore.Call) bool {
+					puts++
+					if puts == put+1 {
+						f.take(c)
+					}
+					return true
+				}})
+				f.stop(gone)
+				<-c.done
+				before := len(c.st.Log())
+				if lock, err := leasehold.NewLock(f.st, membership, nil); err != nil {
+					t.Fatal(err)
+				} else if i, err := lock.Inspect(t.Context()); err != nil || i.Held {
+					t.Errorf("the membership of the one that is gone: %+v, %v", i, err)
+				}
+				time.Sleep(time.Minute)
+				if log := c.st.Log(); len(log) != before {
+					t.Errorf("it has sent this after Run had returned:\n%v", log[before:])
+				}
+				f.settle()
+				f.end()
+			})
+		})
+	}
 }
 
 // TestDeposedGivesUp: a coordinator that finds a plan with a larger token leaves the office,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,66 @@ func TestUncleanEnd(t *testing.T) {
 				t.Errorf("where %v it says: %s", c.fault, strings.Join(log.lines, ""))
 			}
 			f.end()
+		})
+	}
+}
+
+// TestStoppedWhileItBegins: a worker that is stopped while its first write of a kind is under
+// way leaves nothing under way when Run returns, and nothing that the next one has to wait
+// out.
+func TestStoppedWhileItBegins(t *testing.T) {
+	for _, key := range []string{"/lists/*", "/workers/*", "/coordinator", "/plan", "/shards/00001"} {
+		t.Run(key, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, log := newFleet(t, 3), &logbook{}
+				st := faultstore.Wrap(f.st, nil)
+				var a atomic.Pointer[node]
+				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: prefix + key, Delay: time.Second, When: func(faultstore.Call) bool {
+					if n := a.Load(); n != nil && !n.gone {
+						f.take(n)
+						return true
+					}
+					return false
+				}})
+				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 10 * time.Millisecond})
+				n := f.startOver(st, "a", f.shards, &shard.Options{Logger: log.logger()})
+				a.Store(n)
+				<-n.done
+				before := len(st.Log())
+				begun := time.Now()
+				f.start("b", nil)
+				f.settle()
+				within(t, "the next worker", time.Since(begun), 4*(ttl/3)+time.Second)
+				if sent := st.Log(); len(sent) != before {
+					t.Errorf("it has sent this after Run had returned:\n%v", sent[before:])
+				}
+				if log.count("level=WARN") > 0 {
+					t.Errorf("it has logged %s", strings.Join(log.lines, ""))
+				}
+				f.end()
+			})
+		})
+	}
+}
+
+// TestDenied: a worker that may not do what it must ends with an error that says what.
+func TestDenied(t *testing.T) {
+	for key, says := range map[string]string{
+		"/lists/*":     "the list of shards could not be published",
+		"/workers/*":   "the worker cannot be made known to the others",
+		"/coordinator": "the worker cannot take part in the election of a coordinator",
+	} {
+		bubble(t, func(t *testing.T) {
+			f := newFleet(t, 3)
+			st := faultstore.Wrap(f.st, nil)
+			st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: prefix + key})
+			a := f.startOver(st, "a", f.shards, nil)
+			<-a.done
+			if !errors.Is(a.err, store.ErrDenied) || !strings.Contains(a.err.Error(), says) {
+				t.Errorf("where %s cannot be written: %v, want %q in it", key, a.err, says)
+			}
+			time.Sleep(2 * ttl)
+			a.st.Close()
 		})
 	}
 }
