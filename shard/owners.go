@@ -57,13 +57,10 @@ type Owner struct {
 //
 // An error that matches [ErrForeign] comes with what could be learned all the same.
 func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error) {
-	if err := store.CheckKey("owners", prefix+"/plan"); err != nil {
-		return nil, err
-	}
 	b := newBooks(st, prefix)
 	plan := &Plan{}
 	wire, _, broken := b.readPlan(ctx, "")
-	if broken == nil && wire != nil {
+	if wire != nil {
 		var owners map[string]string
 		if owners, broken = b.resolve(ctx, wire); broken == nil {
 			plan = wire.named(owners)

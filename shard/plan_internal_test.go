@@ -24,7 +24,7 @@ func TestDecodePlan(t *testing.T) {
 		{`{"format": 1, "token": 1, "serial": 1, "workers": [{}, {}], "owners": [-2]}`, "to worker -2 of 2"},
 		{`{"format": 1, "token": 0, "serial": 1}`, "token 0"},
 		{`{"format": 1, "token": 1, "serial": 0}`, "serial 0"},
-		{`{"format": 1, "token": 1, "serial": "x"}`, "serial"},
+		{`{"format": 1, "token": 1, "serial": 1, "owners": "x"}`, "cannot unmarshal"},
 		{`{"format": 0, "token": 1, "serial": 1}`, "format 0, and this version knows format 1"},
 		{`{"format": 2, "token": "of another kind"}`, "format 2, and this version knows format 1"},
 		{`[]`, "not a JSON object with a format"},

@@ -1,9 +1,7 @@
 package shard_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"sync/atomic"
@@ -136,11 +134,11 @@ func TestStoppedWhileItBegins(t *testing.T) {
 				st := faultstore.Wrap(f.st, nil)
 				var a atomic.Pointer[node]
 				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: prefix + key, Delay: time.Second, When: func(faultstore.Call) bool {
-					if n := a.Load(); n != nil && !n.gone {
+					n := a.Swap(nil) // the first time
+					if n != nil {
 						f.take(n)
-						return true
 					}
-					return false
+					return n != nil
 				}})
 				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 10 * time.Millisecond})
 				n := f.startOver(st, "a", f.shards, &shard.Options{Logger: log.logger()})
@@ -183,72 +181,4 @@ func TestDenied(t *testing.T) {
 			a.st.Close()
 		})
 	}
-}
-
-// TestOwnersRefused: an error of the store comes back from Owners, whichever look meets it.
-func TestOwnersRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFleet(t, 3)
-		f.start("a", nil)
-		f.settle()
-		for _, key := range []string{"/plan", "/lists/", "/shards/00001", "/sessions/"} {
-			if owners, err := shard.Owners(t.Context(), broken{f.st, prefix + key}, prefix); owners != nil || !errors.Is(err, store.ErrDenied) {
-				t.Errorf("where %s cannot be read: %v, %v", key, owners, err)
-			}
-		}
-		if owners, err := shard.Owners(t.Context(), broken{f.st, prefix + "/shards/"}, prefix); owners != nil || !errors.Is(err, store.ErrDenied) {
-			t.Errorf("where nothing can be listed: %v, %v", owners, err)
-		}
-		f.end()
-	})
-}
-
-// broken is a store that denies what begins with a key.
-type broken struct {
-	store.Store
-	key string
-}
-
-func (b broken) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if strings.HasPrefix(key, b.key) {
-		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrDenied}
-	}
-	return b.Store.Get(ctx, key, unless)
-}
-
-// TestOwnersWithoutAPlan: Owners tells of shards that no plan has, and of names that are none.
-func TestOwnersWithoutAPlan(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := newFleet(t, 3)
-		a := f.start("a", nil)
-		f.settle()
-		session := a.worker.Status().Session
-		if err := f.st.Delete(t.Context(), prefix+"/plan"); err != nil {
-			t.Fatal(err)
-		}
-		look := func() (got string) {
-			t.Helper()
-			owners, err := shard.Owners(t.Context(), f.st, prefix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range owners {
-				got += fmt.Sprintln(o.Shard, o.State, o.Holder, o.Session == session, o.Token == f.token(o.Shard), o.Planned, o.PlannedSession == session)
-			}
-			return got
-		}
-		if got, want := look(), "00000 owned a true true  false\n00001 owned a true true  false\n00002 owned a true true  false\n"; got != want {
-			t.Errorf("without a plan:\n%s, want\n%s", got, want)
-		}
-		f.settle()
-		time.Sleep(ttl)
-		if got, want := look(), "00000 owned a true true a true\n00001 owned a true true a true\n00002 owned a true true a true\n"; got != want {
-			t.Errorf("with a plan:\n%s, want\n%s", got, want)
-		}
-		f.stop(a)
-		if got, want := look(), "00000 free a false true a true\n00001 free a false true a true\n00002 free a false true a true\n"; got != want {
-			t.Errorf("when it has ended:\n%s, want\n%s", got, want)
-		}
-		f.end()
-	})
 }
