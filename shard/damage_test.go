@@ -207,7 +207,8 @@ func TestForeignElection(t *testing.T) {
 	}
 }
 
-// TestDeposed: a coordinator does not write over the plan of one with a larger token.
+// TestDeposed: a coordinator does not write over the plan of one with a larger token, and a
+// worker that this plan does not name begins anew from time to time.
 func TestDeposed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFleet(t, 4)
@@ -216,8 +217,13 @@ func TestDeposed(t *testing.T) {
 		f.settle()
 		plan := regexp.MustCompile(`"token":\d+`).ReplaceAllString(read(t, f.st, prefix+"/plan"), `"token":4000000000000000000`)
 		put(t, f.st, prefix+"/plan", plan)
-		f.start("c", nil)
+		log := &logbook{}
+		f.start("c", &shard.Options{Logger: log.logger()})
 		time.Sleep(10 * time.Minute)
+		// Each time after four TTLs, a look later at most, and a pause.
+		if n := log.count("the worker begins anew", "the plan does not name this worker"); n < 8 || n > 9 {
+			t.Errorf("in ten minutes a worker that no plan names has begun anew %d times", n)
+		}
 		if got := read(t, f.st, prefix+"/plan"); got != plan {
 			t.Errorf("it was written over: %s", got)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,11 @@ func TestNothingAfterRun(t *testing.T) {
 			}
 		}
 		f.end()
+		for _, n := range f.nodes {
+			if s := n.worker.Status(); s.Coordinating || len(s.Shards) > 0 || s.PlanErr != nil || s.ElectionErr != nil {
+				t.Errorf("after Run: %+v", s)
+			}
+		}
 	})
 }
 
@@ -97,9 +103,9 @@ func TestWatchEndsWithRun(t *testing.T) {
 // waiting for its own watches of the others, and nobody wrote a plan.
 func TestDeposedGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := newFleet(t, 12)
-		f.start("a", nil)
-		f.start("b", nil)
+		f, log := newFleet(t, 12), &logbook{}
+		f.start("a", &shard.Options{Logger: log.logger()})
+		f.start("b", &shard.Options{Logger: log.logger()})
 		f.settle()
 		larger := f.planToken() + 2
 		plan := regexp.MustCompile(`"token":\d+`).ReplaceAllString(read(t, f.st, prefix+"/plan"), fmt.Sprintf(`"token":%d`, larger))
@@ -108,6 +114,15 @@ func TestDeposedGivesUp(t *testing.T) {
 		within(t, "a coordinator with a token of its own", f.settle(), 10*ttl)
 		if token := f.planToken(); token < larger {
 			t.Errorf("the plan has the token %v after %v", token, larger)
+		}
+		coordinating := 0
+		for _, n := range f.living() {
+			if n.worker.Status().Coordinating {
+				coordinating++
+			}
+		}
+		if coordinating != 1 || log.count("resigning, since the work failed", "another coordinator is in office: the plan of ", fmt.Sprintf("has token %d, and this one's is %d", larger, larger-2)) != 1 {
+			t.Errorf("%d workers say that they coordinate; the log says\n%s", coordinating, strings.Join(log.lines, ""))
 		}
 		f.end()
 	})
@@ -172,6 +187,12 @@ func TestOnePlan(t *testing.T) {
 			time.Sleep(ttl)
 			if last, now := f.last(); now != before+1 || len(last.Workers) != len(f.living()) {
 				t.Errorf("%s: there are %d new plans, and the last one is of %d workers", what, now-before, len(last.Workers))
+			}
+			last, _ := f.last()
+			for _, n := range f.living() {
+				if s := n.worker.Status(); s.Token != last.Token || s.Serial != last.Serial || s.PlanErr != nil {
+					t.Errorf("%s: %s says %+v", what, n.name, s)
+				}
 			}
 		}
 		f.end()

@@ -53,6 +53,9 @@ func TestReadList(t *testing.T) {
 	if err != nil || string(body) != "[\n\"a\",\n\"\\\"b\\\"\"\n]\n" {
 		t.Fatalf("the list is %s, %v", body, err)
 	}
+	if name := nameOf(nil); name != "e3b0c44298fc1c149afbf4c8996fb924" { // as in all versions
+		t.Errorf("the list of nothing is called %s", name)
+	}
 	good, noList := nameOf(body), nameOf([]byte("{}"))
 	plant(good, string(body))
 	plant("other", string(body))

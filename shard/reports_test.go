@@ -73,27 +73,46 @@ func TestBrokenShard(t *testing.T) {
 	})
 }
 
-// TestGivenUpWhileItWaits: a worker that ends while it waits for shards that others still
-// have ends at once and leaves nothing behind, and that is no trouble to be told of.
+// TestGivenUpWhileItWaits: a worker that ends, or whose session does, while it waits for
+// shards that others still have leaves nothing behind, and these shards are no trouble to be
+// told of.
 func TestGivenUpWhileItWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f, log := newFleet(t, 20), &logbook{}
-		f.start("a", nil)
-		f.settle()
-		f.set(func() { f.drain = time.Minute })
-		b := f.start("b", &shard.Options{Logger: log.logger()})
-		time.Sleep(40 * time.Second)
-		begun := time.Now()
-		f.stop(b)
-		within(t, "its end", time.Since(begun), time.Second)
-		if s := b.worker.Status(); len(s.Shards) > 0 || log.count("level=WARN") > 0 {
-			t.Errorf("it had %d shards, and logged %q", len(s.Shards), log.lines)
-		}
-		time.Sleep(time.Minute)
-		f.set(func() { f.drain = 0 })
-		f.settle()
-		f.end()
-	})
+	for _, how := range []string{"stopped", "without a session"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, log := newFleet(t, 20), &logbook{}
+				f.start("a", nil)
+				f.settle()
+				f.set(func() { f.drain = time.Minute })
+				b := f.start("b", &shard.Options{Logger: log.logger()})
+				time.Sleep(40 * time.Second)
+				if how == "stopped" {
+					begun := time.Now()
+					f.stop(b)
+					within(t, "its end", time.Since(begun), time.Second)
+					if log.count("level=WARN") > 0 {
+						t.Errorf("it has logged %s", strings.Join(log.lines, ""))
+					}
+				} else {
+					session := prefix + "/sessions/" + b.worker.Status().Session
+					put(t, f.st, session, "not a session")
+					for log.count("the worker begins anew") == 0 {
+						time.Sleep(time.Second)
+					}
+					if err := f.st.Delete(t.Context(), session); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if s := b.worker.Status(); len(s.Shards) > 0 || log.count("cannot be owned") > 0 {
+					t.Errorf("it had %d shards, and logged %s", len(s.Shards), strings.Join(log.lines, ""))
+				}
+				time.Sleep(time.Minute)
+				f.set(func() { f.drain = 0 })
+				f.settle()
+				f.end()
+			})
+		})
+	}
 }
 
 // TestWorkFails: an error of the work is logged, with the shard, before it begins again.

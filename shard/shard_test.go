@@ -252,7 +252,7 @@ func TestCutOff(t *testing.T) {
 func TestWeights(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFleet(t, 100)
-		a := f.start("a", &shard.Options{Weight: 1})
+		a := f.start("a", nil) // its weight is 1
 		b := f.start("b", &shard.Options{Weight: 3})
 		c := f.start("c", &shard.Options{Weight: 6})
 		f.settle()

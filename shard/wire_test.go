@@ -60,6 +60,9 @@ func TestPlanObject(t *testing.T) {
 		if last, n := f.last(); n != 2 || last.Token != s.Token || last.Serial != 2 || last.Coordinator != "a" || len(last.Workers) != 1 || last.Owners["00001"] != session {
 			t.Errorf("plan %d is %+v", n, last)
 		}
+		if n := sent(a)["get lists"]; n > 0 {
+			t.Errorf("it has read its own list %d times", n)
+		}
 		f.end()
 	})
 }
