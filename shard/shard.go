@@ -241,7 +241,7 @@ func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) err
 // hopeless: to try again makes no sense. A session that is over can be followed by another,
 // whatever it was that ended it.
 func hopeless(err error) bool {
-	return !errors.Is(err, leasehold.ErrSessionOver) && (store.Final(err) || errors.Is(err, leasehold.ErrForeignObject))
+	return !errors.Is(err, leasehold.ErrSessionOver) && store.Final(err)
 }
 
 // Status is what a worker knows of itself.

@@ -118,6 +118,9 @@ func TestUncleanEnd(t *testing.T) {
 			if n := log.count("level=WARN", c.says, "="+key); n != c.times || log.count("was not") != n {
 				t.Errorf("where %v it says: %s", c.fault, strings.Join(log.lines, ""))
 			}
+			if log.count("/sessions/") == 0 && c.fault.Op == "" {
+				t.Errorf("where %v nothing is said of the session: %s", c.fault, strings.Join(log.lines, ""))
+			}
 			f.end()
 		})
 	}
