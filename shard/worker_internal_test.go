@@ -3,6 +3,9 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +70,50 @@ func TestGated(t *testing.T) {
 		e, ok := errors.AsType[*store.Error](err)
 		if !ok || e.Op != op || e.Key != "k" || !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s while all places are taken: %v", op, err)
+		}
+	}
+}
+
+// TestTroubles: what passes is for those who debug, each time; what somebody must put right
+// is a warning, when it begins or changes; and Status has the last of either.
+func TestTroubles(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	w, err := NewWorker(memstore.New(), "x", nil, &Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes, foreign, gone := &store.Error{Kind: store.ErrUnavailable}, fmt.Errorf("a: %w", ErrForeign), &store.Error{Kind: store.ErrNotExist}
+	for i, c := range []struct {
+		tell func(error)
+		err  error
+		want string // in the log, with its level; empty: nothing is logged
+	}{
+		{w.failing, nil, ""},
+		{w.failing, passes, "level=DEBUG msg=\"the plan could not be read or written\" prefix=x error=" + fmt.Sprintf("%q", passes.Error())},
+		{w.failing, passes, "level=DEBUG"},
+		{w.failing, foreign, "level=WARN msg=\"the plan cannot be followed, and the worker keeps what it has\" prefix=x error=" + fmt.Sprintf("%q", foreign.Error())},
+		{w.failing, foreign, ""},
+		{w.failing, gone, "level=WARN msg=\"the plan cannot be followed"},
+		{w.failing, nil, ""},
+		{w.failing, gone, "level=WARN msg=\"the plan cannot be followed"},
+		{w.electing, nil, ""},
+		{w.electing, foreign, "level=WARN msg=\"nobody can become the coordinator, and the worker keeps what it has\" prefix=x error=" + fmt.Sprintf("%q", foreign.Error())},
+		{w.electing, foreign, ""},
+		{w.electing, nil, ""},
+		{w.electing, foreign, "level=WARN msg=\"nobody can become the coordinator"},
+	} {
+		log.Reset()
+		c.tell(c.err)
+		if got := log.String(); !strings.Contains(got, c.want) || (got == "") != (c.want == "") || strings.Count(got, "\n") > 1 {
+			t.Errorf("%d. %v: the log says %q, want %q", i, c.err, got, c.want)
+		}
+		s := w.Status()
+		if said := s.PlanErr; i < 8 && said != c.err {
+			t.Errorf("%d. %v: Status says %v", i, c.err, said)
+		}
+		if said := s.ElectionErr; i >= 8 && said != c.err {
+			t.Errorf("%d. %v: Status says %v", i, c.err, said)
 		}
 	}
 }
