@@ -175,7 +175,10 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 	if err != nil {
 		return err
 	}
-	_ = file.Close() // nothing was written
+	_ = file.Close()                                    // nothing was written
+	if err = os.Chmod(file.Name(), 0o666); err != nil { // a test may become another user
+		return err
+	}
 	begun := time.Now()
 	o, err := s.run(ctx, of, of.binary, []*measured{test}, s.timeout, seenVar+"="+file.Name())
 	test.took = time.Since(begun)
