@@ -98,6 +98,58 @@ func TestWatchEndsWithRun(t *testing.T) {
 	}
 }
 
+// TestStoppedWhileItLooks: a look that the end of Run has cut short is no trouble.
+func TestStoppedWhileItLooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := settledFleet(t)
+		for _, n := range []*node{f.other(), f.coordinator()} {
+			n.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: prefix + "/plan", Delay: time.Second, When: func(faultstore.Call) bool {
+				f.take(n)
+				return true
+			}})
+			<-n.done
+			if err := n.worker.Status().PlanErr; err != nil {
+				t.Errorf("after Run it says %v", err)
+			}
+		}
+		f.end()
+	})
+}
+
+// TestLateLook: a worker that has become the coordinator does not believe a plan that it
+// asked for before, and follows its own.
+func TestLateLook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFleet(t, 12)
+		a := f.start("a", nil)
+		f.settle()
+		_, plans := f.last()
+		b := f.start("b", nil)
+		for _, now := f.last(); now == plans; _, now = f.last() {
+			time.Sleep(time.Millisecond)
+		}
+		asked := make(chan struct{}) // for the plan that names b for the first time
+		b.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "get", Key: prefix + "/plan", Delay: 9500 * time.Millisecond, Nth: 1, When: func(faultstore.Call) bool {
+			select {
+			case <-asked:
+			default:
+				close(asked)
+			}
+			return true
+		}})
+		<-asked
+		f.stop(a)
+		time.Sleep(9 * time.Second)
+		if !b.worker.Status().Coordinating {
+			t.Error("b does not coordinate before the answer comes")
+		}
+		f.settle()
+		time.Sleep(ttl)
+		f.settle()
+		f.end()
+	})
+}
+
 // TestDeposedGivesUp: a coordinator that finds a plan with a larger token leaves the office,
 // and the next one whose token is large enough goes on from there. It used to stay for ever,
 // waiting for its own watches of the others, and nobody wrote a plan.

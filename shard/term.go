@@ -102,9 +102,7 @@ func (t *term) campaign() {
 		}
 		// Without a coordinator everybody keeps what they have, and somebody may put it right.
 		t.electing(err)
-		if !sleep(t.ctx, t.opts.TTL) {
-			break
-		}
+		sleep(t.ctx, t.opts.TTL)
 	}
 	t.stop(fmt.Errorf("the worker cannot take part in the election of a coordinator: %w", err)) // unless it has ended
 	last, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), requestTimeout)
@@ -193,7 +191,7 @@ func (t *term) look() {
 	t.mu.Unlock()
 	wire, version, err := t.readPlan(t.ctx, unless)
 	var owners map[string]string
-	if err == nil && wire != nil {
+	if wire != nil {
 		owners, err = t.resolve(t.ctx, wire)
 	}
 	if errors.Is(err, store.ErrNotModified) {
