@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -116,4 +118,43 @@ func TestTroubles(t *testing.T) {
 			t.Errorf("%d. %v: Status says %v", i, c.err, said)
 		}
 	}
+}
+
+// TestHoldWithoutASession: where the session is over before anybody has heard of it, a shard
+// is not tried for again, and that is no trouble.
+func TestHoldWithoutASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var log strings.Builder
+		w, err := NewWorker(st, "x", []string{"a"}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := leasehold.NewSession(t.Context(), st, w.sessionOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = session.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		term := newTerm(t.Context(), w, session, nil)
+		defer term.stop(nil)
+		h, done, before := term.holding(), make(chan struct{}), len(st.Log())
+		go func() {
+			term.hold("a", h)
+			close(done)
+		}()
+		time.Sleep(time.Hour)
+		select {
+		case <-done:
+			t.Error("it has given the shard up, and so would begin with it anew")
+		default:
+		}
+		h.stop(ErrMoved)
+		<-done
+		if n := len(st.Log()) - before; n > 0 || log.Len() > 0 {
+			t.Errorf("it has sent %d requests and logged %s", n, log.String())
+		}
+		st.Close()
+	})
 }
