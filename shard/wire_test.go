@@ -10,22 +10,26 @@ import (
 	"github.com/leasehold/leasehold/shard"
 )
 
+// wire is a plan in the store.
+type wire struct {
+	Format, Token, Serial int64
+	Coordinator           string
+	Written               time.Time `json:"written_at"`
+	Lists                 []string
+	Workers               []shard.Member
+	Owners                []int
+}
+
 // TestPlanObject: what a plan is in the store, for other versions and for people: first one
 // of nobody, and then one that counts on, with its writer, its time, and lists in place of
 // nothing.
 func TestPlanObject(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFleet(t, 3)
-		object := func() (text string, p struct {
-			Format, Token, Serial int64
-			Coordinator           string
-			Written               time.Time `json:"written_at"`
-			Lists                 []string
-			Workers               []shard.Member
-			Owners                []int
-		}) {
+		object := func() (string, wire) {
 			t.Helper()
-			text = read(t, f.st, prefix+"/plan")
+			var p wire
+			text := read(t, f.st, prefix+"/plan")
 			if err := json.Unmarshal([]byte(text), &p); err != nil {
 				t.Fatal(err)
 			}
