@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -36,6 +37,28 @@ func TestMembershipCannotBeRead(t *testing.T) {
 				t.Errorf("a plan leaves it out: %+v", p.Workers)
 			}
 		}
+		f.end()
+	})
+}
+
+// TestMembershipStays: a membership that cannot be deleted keeps nobody's shards from the
+// others, and that is said to those who debug.
+func TestMembershipStays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, log := newFleet(t, 12), &logbook{}
+		for _, name := range []string{"a", "b", "c"} {
+			n := f.start(name, &shard.Options{Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+			n.st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "delete"})
+		}
+		f.settle()
+		gone := f.other()
+		f.stop(gone)
+		within(t, "one is stopped", f.settle(), ttl/3*2+2*time.Second)
+		if n := log.count("level=DEBUG", "the membership of a worker that is gone was not deleted", "worker="+gone.worker.Status().Session); n != 1 {
+			t.Errorf("that is said %d times", n)
+		}
+		f.stop(f.coordinator())
+		within(t, "the coordinator is stopped", f.settle(), 2*ttl)
 		f.end()
 	})
 }

@@ -81,10 +81,13 @@ func TestOwnersRefused(t *testing.T) {
 		f := newFleet(t, 70) // more than are looked at at a time
 		f.start("a", nil)
 		f.settle()
-		for _, key := range []string{"/plan", "/lists/", "/shards/00001", "/sessions/", "/shards/"} {
+		for _, key := range []string{"/plan", "/lists/", "/shards/00001", "/sessions/"} {
 			if owners, err := shard.Owners(t.Context(), broken{f.st, prefix + key}, prefix); owners != nil || !errors.Is(err, store.ErrDenied) {
 				t.Errorf("where %s is denied: %v, %v", key, owners, err)
 			}
+		}
+		if owners, err := shard.Owners(t.Context(), broken{f.st, "list"}, prefix); owners != nil || !errors.Is(err, store.ErrDenied) {
+			t.Errorf("where nothing can be listed: %v, %v", owners, err)
 		}
 		if owners, err := shard.Owners(t.Context(), f.st, prefix); len(owners) != 70 || err != nil {
 			t.Errorf("of 70 shards: %d, %v", len(owners), err)
@@ -93,7 +96,7 @@ func TestOwnersRefused(t *testing.T) {
 	})
 }
 
-// broken is a store that denies what begins with a key.
+// broken is a store that denies to read what begins with a key, or else to list.
 type broken struct {
 	store.Store
 	key string
@@ -107,7 +110,7 @@ func (b broken) Get(ctx context.Context, key string, unless store.Version) (*sto
 }
 
 func (b broken) List(ctx context.Context, under, after string) iter.Seq2[store.Entry, error] {
-	if under == b.key {
+	if b.key == "list" {
 		return func(yield func(store.Entry, error) bool) {
 			yield(store.Entry{}, &store.Error{Op: "list", Key: under, Kind: store.ErrDenied})
 		}
@@ -172,16 +175,20 @@ func TestOwnersWithoutAPlan(t *testing.T) {
 func TestOwnersFromAbove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFleet(t, 3)
-		f.start("a", nil)
+		a := f.start("a", nil)
 		f.settle()
-		owners, err := shard.Owners(t.Context(), above{f.st}, "above/"+prefix)
-		if err != nil || len(owners) != 3 {
-			t.Fatal(owners, err)
-		}
-		for _, o := range owners {
-			if o.State != shard.Owned || o.Holder != "a" {
-				t.Errorf("%+v", o)
+		for _, want := range []shard.State{shard.Owned, shard.Gone} {
+			owners, err := shard.Owners(t.Context(), above{f.st}, "above/"+prefix)
+			if err != nil || len(owners) != 3 {
+				t.Fatal(owners, err)
 			}
+			for _, o := range owners {
+				if o.State != want || o.Holder != "a" {
+					t.Errorf("%+v, want that it is %v", o, want)
+				}
+			}
+			f.crash(a)
+			time.Sleep(2 * ttl)
 		}
 		f.end()
 	})
