@@ -136,7 +136,9 @@ func TestStoppedWhileItBegins(t *testing.T) {
 				f, log := newFleet(t, 3), &logbook{}
 				st := faultstore.Wrap(f.st, nil)
 				var a atomic.Pointer[node]
+				begun := make(chan struct{})
 				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: prefix + key, Delay: time.Second, When: func(faultstore.Call) bool {
+					<-begun
 					n := a.Swap(nil) // the first time
 					if n != nil {
 						f.take(n)
@@ -146,12 +148,12 @@ func TestStoppedWhileItBegins(t *testing.T) {
 				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 10 * time.Millisecond})
 				n := f.startOver(st, "a", f.shards, &shard.Options{Logger: log.logger()})
 				a.Store(n)
+				close(begun)
 				<-n.done
-				before := len(st.Log())
-				begun := time.Now()
+				before, ended := len(st.Log()), time.Now()
 				f.start("b", nil)
 				f.settle()
-				within(t, "the next worker", time.Since(begun), 4*(ttl/3)+time.Second)
+				within(t, "the next worker", time.Since(ended), 4*(ttl/3)+time.Second)
 				if sent := st.Log(); len(sent) != before {
 					t.Errorf("it has sent this after Run had returned:\n%v", sent[before:])
 				}
