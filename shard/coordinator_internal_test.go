@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -83,5 +84,40 @@ func TestManyMemberships(t *testing.T) {
 	r := &roll{Worker: w, all: map[string]*member{}}
 	if living, err := r.call(t.Context()); len(living) > 0 || len(r.all) != n || err != nil {
 		t.Errorf("alive are %v, %v; of %d memberships, want %d", living, err, len(r.all), n)
+	}
+}
+
+// TestSamePlan: plans are the same if all that they say is.
+func TestSamePlan(t *testing.T) {
+	plan := func() *wirePlan {
+		return &wirePlan{Lists: []string{"a"}, Workers: []Member{{Session: "s"}}, Owners: []int{0}}
+	}
+	other := plan()
+	if other.Serial = 7; !plan().same(other) {
+		t.Error("it is another with another number")
+	}
+	for what, change := range map[string]func(*wirePlan){
+		"list":   func(p *wirePlan) { p.Lists[0] = "b" },
+		"worker": func(p *wirePlan) { p.Workers[0].Weight = 2 },
+		"owner":  func(p *wirePlan) { p.Owners[0] = nobody },
+	} {
+		other := plan()
+		if change(other); plan().same(other) {
+			t.Errorf("it is the same with another %s", what)
+		}
+	}
+}
+
+// TestEndsForGood: a worker ends for what will not pass, but not for what has ended a session.
+func TestEndsForGood(t *testing.T) {
+	denied := &store.Error{Kind: store.ErrDenied}
+	for err, want := range map[error]bool{
+		denied: true,
+		fmt.Errorf("%w: %w", leasehold.ErrSessionOver, denied): false,
+		&store.Error{Kind: store.ErrUnavailable}:               false,
+	} {
+		if hopeless(err) != want {
+			t.Errorf("%v ends it: %v, want %v", err, !want, want)
+		}
 	}
 }
