@@ -127,6 +127,22 @@ func TestGeneralSecondPackage(t *testing.T) {
 	}
 }
 
+// TestExec: the tests are run by the command that is to run them.
+func TestExec(t *testing.T) {
+	t.Parallel()
+	dir := inModule(t, "")
+	tests := strings.Replace(codeTests, "import \"testing\"", "import (\n\t\"os\"\n\t\"testing\"\n)", 1)
+	tests = strings.Replace(tests, "if Sum", "if os.Getenv(\"RUN_BY\") != \"env\" || Sum", 1)
+	for name, text := range map[string]string{"x.go": code, "x_test.go": tests} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out := mutate(t, dir, "-general", ".", "-run", "Sum", "-exec", "env RUN_BY=env"); code != 0 || !strings.Contains(out, "1 caught") {
+		t.Errorf("exit code %d and\n%s", code, out)
+	}
+}
+
 // TestRecord: what survives is added to the list as open, and then is no finding any more.
 func TestRecord(t *testing.T) {
 	t.Parallel()

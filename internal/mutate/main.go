@@ -25,6 +25,11 @@
 // OPEN says that a test is missing; -record adds what survives in that way, and with -survey it is
 // only counted. With -share 3/20 a
 // twentieth of them is tried, the third, which stays the same while the code does.
+//
+// Some mutations of internal/guardian kill all that they may. On Linux, as root, they are
+// tried where only the tests are:
+//
+//	-exec "unshare --pid --fork --mount-proc --kill-child setsid"
 package main
 
 import (
@@ -39,6 +44,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -63,6 +69,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 		part    = flags.String("share", "1/1", "try only this share, `k/n`")
 		add     = flags.Bool("record", false, "add what survives -general to the list of the explained, as open")
 		survey  = flags.Bool("survey", false, "count what survives -general, and do not fail for it")
+		prefix  = flags.String("exec", "", "run the test binaries of -general by this `command`")
 		timeout = flags.Duration("timeout", 2*time.Minute, "how long a test binary may run whose usual time is not known")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -70,7 +77,7 @@ func run(ctx context.Context, dir string, args []string, stdout, stderr io.Write
 	} else if err != nil {
 		return 2
 	}
-	t := &trial{dir: dir, timeout: *timeout, jobs: make(chan struct{}, max(*jobs, 1))}
+	t := &trial{dir: dir, timeout: *timeout, prefix: strings.Fields(*prefix), jobs: make(chan struct{}, max(*jobs, 1))}
 	wrong := func(code int, err error) int {
 		fmt.Fprintf(stderr, "mutate: %v\n", err)
 		return code

@@ -211,8 +211,9 @@ func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*mea
 	defer func() { _ = os.RemoveAll(tmp) }() // it goes with the rest
 	within, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(within, binary, "-test.v=test2json", "-test.short", "-test.failfast", "-test.paniconexit0",
+	argv := append(slices.Clone(s.prefix), binary, "-test.v=test2json", "-test.short", "-test.failfast", "-test.paniconexit0",
 		"-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd := exec.CommandContext(within, argv[0], argv[1:]...)
 	cmd.Dir = of.dir
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), env...)
 	cmd.WaitDelay = time.Second // for what the tests have started and left

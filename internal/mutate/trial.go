@@ -18,6 +18,7 @@ import (
 type trial struct {
 	dir     string
 	timeout time.Duration
+	prefix  []string      // the command that runs a test binary, if not by itself
 	jobs    chan struct{} // has room for as many as may run at a time
 }
 
