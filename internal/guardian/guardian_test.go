@@ -58,7 +58,11 @@ func TestExitStatus(t *testing.T) {
 // neither a process nor an error.
 func TestQuickCommand(t *testing.T) {
 	t.Parallel()
-	for range 100 {
+	times := 100
+	if testing.Short() {
+		times = 10
+	}
+	for range times {
 		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}).ended(0, 0, false)
 	}
 }
