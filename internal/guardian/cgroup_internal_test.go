@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,7 @@ func TestFindCgroup(t *testing.T) {
 	for _, c := range []struct{ what, cgroups, mounts, want string }{
 		{"a service", "0::/system.slice/x.service\n", unified, "/sys/fs/cgroup/system.slice/x.service"},
 		{"the root", "0::/\n", unified, "/sys/fs/cgroup"},
-		{"beside version 1", "4:memory:/a\n0::/b\n", hybrid, "/sys/fs/cgroup/unified/b"},
+		{"beside version 1", "4:memory:/a\n0::/b\n1:cpu:/c\n", hybrid, "/sys/fs/cgroup/unified/b"},
 		{"version 1 alone", "4:memory:/a\n", hybrid, ""},
 		{"not mounted", "0::/b\n", "25 1 0:22 / /proc rw - proc proc rw\n", ""},
 		{"a part of it is mounted", "0::/docker/abc/job\n", bound, "/sys/fs/cgroup/job"},
@@ -35,7 +36,8 @@ func TestFindCgroup(t *testing.T) {
 		{"another part is mounted", "0::/docker/abcd\n", bound, ""},
 		{"above the part that is mounted", "0::/docker\n", bound, ""},
 		{"outside of the namespace", "0::/../other\n", unified, ""},
-		{"a short line", "0::/b\n", "30 24 - cgroup2\n" + unified, "/sys/fs/cgroup/b"},
+		{"a short line", "0::/b\n", "30 24 - cgroup2 cgroup2 rw\n" + unified, "/sys/fs/cgroup/b"},
+		{"no options", "0::/b\n", "30 24 0:26 / /sys/fs/cgroup - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/b"},
 		{"nothing", "", "", ""},
 	} {
 		got, err := findCgroup(c.cgroups, c.mounts)
@@ -45,10 +47,10 @@ func TestFindCgroup(t *testing.T) {
 	}
 }
 
-func makeCgroup(t *testing.T) *cgroup {
+func testCgroup(t *testing.T) *cgroup {
 	t.Helper()
 	c, err := newCgroup(false)
-	if err != nil && makeable() {
+	if err != nil && Makeable() {
 		t.Fatalf("made no cgroup where one can be made: %v", err)
 	}
 	if err != nil {
@@ -63,18 +65,26 @@ func makeCgroup(t *testing.T) *cgroup {
 	return c
 }
 
-// makeable reports whether a cgroup with a cgroup.kill can be made, by hand.
-func makeable() bool {
-	own, err := ownCgroup()
-	if err != nil {
-		return false
+// Makeable reports whether a cgroup with a cgroup.kill can be made, by hand and with
+// nothing of what is tested.
+func Makeable() bool {
+	cgroups, _ := os.ReadFile("/proc/self/cgroup")
+	_, own, _ := strings.Cut("\n"+string(cgroups), "\n0::/")
+	own, _, _ = strings.Cut(own, "\n")
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if fields[2] != "cgroup2" {
+			continue
+		}
+		dir, err := os.MkdirTemp(filepath.Join(fields[1], own), "by-hand-")
+		if err != nil {
+			return false
+		}
+		defer func() { _ = os.Remove(dir) }()
+		return unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK) == nil
 	}
-	dir, err := os.MkdirTemp(own, "by-hand-")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = os.Remove(dir) }()
-	return unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK) == nil
+	return false
 }
 
 // member is a process in the cgroup, which no watcher knows of.
@@ -101,7 +111,7 @@ func exists(dir string) bool {
 
 func TestCgroup(t *testing.T) {
 	t.Parallel()
-	c := makeCgroup(t)
+	c := testCgroup(t)
 	if c.populated() {
 		t.Error("a new cgroup is populated")
 	}
@@ -121,13 +131,122 @@ func TestCgroup(t *testing.T) {
 	for c.populated() {
 		time.Sleep(ms)
 	}
-	fd := c.FD
 	c.remove()
 	if exists(c.Dir) {
 		t.Error("the cgroup was not removed, with those that were made in it")
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && c.FD >= 0 {
-		t.Error("its descriptor was left open")
+	if c.FD >= 0 {
+		t.Error("its descriptor may be closed once more, when it is another's")
+	}
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if to, _ := os.Readlink(fd); strings.HasPrefix(to, c.Dir) {
+			t.Errorf("%s was left open", to)
+		}
+	}
+}
+
+// Where no cgroup can be made, there is an error, and nothing is left: below a directory
+// that is no cgroup's, a new one has no cgroup.kill, as with an old kernel.
+func TestMakeNoCgroup(t *testing.T) {
+	t.Parallel()
+	own := t.TempDir()
+	if c, err := makeCgroup(own); c != nil || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("made %v, %v, want none for want of cgroup.kill", c, err)
+	}
+	if left, err := os.ReadDir(own); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v is left", left, err)
+	}
+	if c, err := makeCgroup(filepath.Join(own, "none")); c != nil || err == nil {
+		t.Errorf("made %v, %v in no directory", c, err)
+	}
+	if (&cgroup{Dir: filepath.Join(own, "none")}).old() {
+		t.Error("what has gone is old")
+	}
+}
+
+// What is killed and does not end is tried again for a while, and then somebody is told.
+// What has ended is left at once. This test is not parallel, as it has the stderr of all.
+func TestClear(t *testing.T) {
+	for _, c := range []struct {
+		events string
+		took   time.Duration
+		said   string
+	}{
+		{"populated 1\n", 2 * sec, "leasehold: what a job has left in %s does not end, though it was killed: it may still be at work\n"},
+		{"populated 0\n", 0, ""},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.events"), []byte(c.events), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var took time.Duration
+		said := stderrOf(t, func() {
+			synctest.Test(t, func(*testing.T) {
+				began := time.Now()
+				(&cgroup{Dir: dir, FD: -1}).clear()
+				took = time.Since(began)
+			})
+		})
+		if took != c.took {
+			t.Errorf("%q: it was tried for %v, want %v", c.events, took, c.took)
+		}
+		if want := strings.ReplaceAll(c.said, "%s", dir); said != want {
+			t.Errorf("%q: it said %q, want %q", c.events, said, want)
+		}
+	}
+}
+
+// stderrOf returns what is written to stderr meanwhile, in a file.
+func stderrOf(t *testing.T, do func()) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stderr := os.Stderr
+	defer func() { os.Stderr = stderr }()
+	os.Stderr = file
+	do()
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A command that cannot be started in its cgroup is started without it, and it is told
+// why there is none.
+func TestStartOutsideOfCgroup(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	g := &guard{plan: plan{limit: limit{Deadline: clock.Now() + time.Hour}, Argv: [][]byte{[]byte("true")}, Cgroup: &cgroup{dir, fd}}}
+	if r := g.start(); r != nil {
+		t.Fatalf("reported %+v, want that it has started", r)
+	}
+	reap(g.command)
+	if !strings.HasPrefix(g.alone, "cannot start in "+dir+": ") || g.Cgroup != nil {
+		t.Errorf("told %q, and its cgroup is %v", g.alone, g.Cgroup)
+	}
+	p := &Process{started: make(chan struct{}), helpers: helpers{watcher: 3, cgroup: &cgroup{dir, -1}}}
+	if !p.take(report{Started: 5, Guardian: 4, Alone: "because"}) {
+		t.Error("nothing is to follow")
+	}
+	const want = "watched by this process, its watcher (process 3) and its guardian (process 4), in no cgroup of its own: because"
+	if got := p.Means(); got != want {
+		t.Errorf("its means are %q, want %q", got, want)
+	}
+	if exists(dir) {
+		t.Error("the cgroup of nobody was not removed")
 	}
 }
 
@@ -149,7 +268,7 @@ func TestNoCgroup(t *testing.T) {
 // next that starts a job there, and what is watched or has just been made is not.
 func TestCollect(t *testing.T) {
 	t.Parallel()
-	orphaned, watched, fresh, old := makeCgroup(t), makeCgroup(t), makeCgroup(t), makeCgroup(t)
+	orphaned, watched, fresh, old := testCgroup(t), testCgroup(t), testCgroup(t), testCgroup(t)
 	left, kept := member(t, orphaned.Dir), member(t, watched.Dir)
 	for _, c := range []*cgroup{orphaned, fresh, old} {
 		c.close() // which gives up the lock
@@ -168,7 +287,7 @@ func TestCollect(t *testing.T) {
 		_ = innocent.Kill()
 		_, _ = innocent.Wait()
 	})
-	makeCgroup(t)
+	testCgroup(t)
 	if state, err := left.Wait(); err != nil || state.String() != "signal: killed" {
 		t.Errorf("what was left ended with %v, %v", state, err)
 	}

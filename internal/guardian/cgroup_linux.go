@@ -42,11 +42,17 @@ func newCgroup(unwanted bool) (*cgroup, error) {
 		return nil, err
 	}
 	collect(own)
+	return makeCgroup(own)
+}
+
+// makeCgroup makes one in a directory, where that is a cgroup's and the kernel is new
+// enough.
+func makeCgroup(own string) (*cgroup, error) {
 	dir, err := os.MkdirTemp(own, cgroupPrefix)
 	if err != nil {
 		return nil, err
 	}
-	c := &cgroup{Dir: dir, FD: -1}
+	c := &cgroup{Dir: dir}
 	if err = c.open(unix.LOCK_SH); err == nil {
 		err = unix.Faccessat(c.FD, "cgroup.kill", unix.W_OK, 0)
 	}
@@ -90,10 +96,10 @@ func findCgroup(cgroups, mounts string) (string, error) {
 	for line := range strings.Lines(mounts) {
 		head, tail, _ := strings.Cut(line, " - ")
 		fields := strings.Fields(head)
-		if len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") || path == "" {
+		if len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") {
 			continue
 		}
-		below, err := filepath.Rel(fields[3], path) // fields[3] is what is mounted at fields[4]
+		below, err := filepath.Rel(fields[3], path) // fields[3] is what is mounted at fields[4]; an error: there is no path
 		if err == nil && below != ".." && !strings.HasPrefix(below, "../") {
 			return filepath.Join(fields[4], below), nil
 		}
@@ -126,11 +132,10 @@ func (c *cgroup) kill() {
 		return
 	}
 	fd, err := unix.Openat(c.FD, "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
+	if err == nil {
+		_, _ = unix.Write(fd, []byte("1"))
+		_ = unix.Close(fd)
 	}
-	_, _ = unix.Write(fd, []byte("1"))
-	_ = unix.Close(fd)
 }
 
 // populated reports whether anything runs in it, or below.
@@ -142,31 +147,27 @@ func (c *cgroup) populated() bool {
 	return bytes.Contains(text, []byte("populated 1\n"))
 }
 
-// remove removes it, and those that were made in it, if nothing runs there.
+// remove removes it, and those that were made in it, where nothing runs.
 func (c *cgroup) remove() {
 	if c == nil {
 		return
 	}
-	if unix.Rmdir(c.Dir) != nil && !c.populated() {
+	if unix.Rmdir(c.Dir) != nil {
 		var below []string
-		_ = filepath.WalkDir(c.Dir, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				below = append(below, path)
-			}
+		_ = filepath.WalkDir(c.Dir, func(path string, _ fs.DirEntry, _ error) error {
+			below = append(below, path)
 			return nil
 		})
-		for _, dir := range slices.Backward(below) {
-			_ = unix.Rmdir(dir)
+		for _, path := range slices.Backward(below) {
+			_ = unix.Rmdir(path) // its files go with it
 		}
 	}
 	c.close()
 }
 
 func (c *cgroup) close() {
-	if c.FD >= 0 {
-		_ = unix.Close(c.FD)
-		c.FD = -1
-	}
+	_ = unix.Close(c.FD)
+	c.FD = -1
 }
 
 // collect ends what jobs have left whose three processes were killed at one
@@ -178,16 +179,18 @@ func collect(own string) {
 		if !strings.HasPrefix(e.Name(), cgroupPrefix) {
 			continue
 		}
-		info, err := e.Info()
-		if err != nil {
-			continue
-		}
 		c := &cgroup{Dir: filepath.Join(own, e.Name()), FD: -1}
-		if (time.Since(info.ModTime()) > time.Minute || c.populated()) && c.open(unix.LOCK_EX) == nil {
+		if (c.old() || c.populated()) && c.open(unix.LOCK_EX) == nil {
 			c.clear()
 		}
 		c.close()
 	}
+}
+
+// old reports whether it was made long ago.
+func (c *cgroup) old() bool {
+	info, err := os.Stat(c.Dir)
+	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
 // clear kills all that is in it and removes it.

@@ -259,6 +259,9 @@ func (f *family) cgroup() string {
 // needsCgroup skips the test where the command has no cgroup.
 func (f *family) needsCgroup() string {
 	f.t.Helper()
+	if f.cgroup() == "" && guardian.Makeable() {
+		f.t.Fatalf("the command has no cgroup where one can be made: %s", f.first.Means)
+	}
 	if f.cgroup() == "" {
 		f.t.Skipf("no cgroup v2 of its own can be made here: %s", f.first.Means)
 	}
