@@ -75,7 +75,6 @@ func (g *guard) main(args []string) error {
 	}
 	g.Cgroup.keep()
 	_ = syscall.SetNonblock(g.ReportFD, true) // for the deadline of send
-	_ = syscall.SetNonblock(tell, true)
 	g.out = os.NewFile(uintptr(g.ReportFD), "report")
 	g.orders = newInbox[order](g.GuardianFD)
 	g.words = os.NewFile(uintptr(tell), "words")
@@ -85,8 +84,8 @@ func (g *guard) main(args []string) error {
 
 func (g *guard) run() {
 	deafen()
-	changes := alarm(syscall.SIGCHLD)
-	if failure := g.start(); failure != nil {
+	changes, failure := alarm(syscall.SIGCHLD), g.start()
+	if failure != nil {
 		send(g.out, failure)
 	} else {
 		send(g.words, word{g.command}) // first, so that the watcher knows what the parent may signal
@@ -111,25 +110,24 @@ func (g *guard) run() {
 func deafen() {
 	unheard := make(chan os.Signal, 1)
 	for sig := syscall.Signal(1); sig < signals; sig++ {
-		if sig != syscall.SIGCHLD && !signal.Ignored(sig) {
+		if !signal.Ignored(sig) {
 			signal.Notify(unheard, sig)
 		}
 	}
 }
 
-// alarm is a descriptor that can be read after each of the signals.
+// alarm is a descriptor that can be read after each of the signals. Where there is none
+// left for it, there is none to start the command with either.
 func alarm(sig os.Signal) *inbox[struct{}] {
 	var ends [2]int
-	if err := pipe(ends[:]); err != nil {
-		complain("%s: %v: what ends is noticed a second late", os.Args[0], err)
+	if pipe(ends[:]) != nil {
 		return &inbox[struct{}]{fd: -1}
 	}
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, sig)
-	_ = syscall.SetNonblock(ends[1], true)
 	go func() {
 		for range heard {
-			_, _ = unix.Write(ends[1], []byte{0}) // full: it can be read as it is
+			_, _ = unix.Write(ends[1], []byte{0})
 		}
 	}()
 	return newInbox[struct{}](ends[0])
@@ -140,20 +138,17 @@ func (g *guard) start() *report {
 	for i, arg := range g.Argv {
 		argv[i] = string(arg)
 	}
-	if err := adopt(); err != nil {
-		return refusal(argv[0], err)
-	}
 	path, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = adopt()
+	}
 	if err != nil {
 		return refusal(argv[0], err)
 	}
 	sys := attributes()
 	if g.Foreground {
 		sys.Foreground = true
-		sys.Ctty, err = unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return refusal(argv[0], fmt.Errorf("/dev/tty: %w", err))
-		}
+		sys.Ctty, _ = unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0) // without it the start fails
 		defer func() { _ = unix.Close(sys.Ctty) }()
 	}
 	if g.over(clock.Now()) {
@@ -206,9 +201,6 @@ func (g *guard) guard(changes *inbox[struct{}]) {
 }
 
 func (g *guard) observe() {
-	if g.wait != nil {
-		return
-	}
 	reapOrphans(g.command)
 	for {
 		status, changed := change(g.command)

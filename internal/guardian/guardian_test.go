@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
@@ -52,115 +50,6 @@ func TestExitStatus(t *testing.T) {
 			script(t, never, time.Second, c.script).ended(c.code, c.sig, false)
 		})
 	}
-}
-
-// A command that had ended before Start looked at how it began used to give
-// neither a process nor an error.
-func TestQuickCommand(t *testing.T) {
-	t.Parallel()
-	times := 100
-	if testing.Short() {
-		times = 10
-	}
-	for range times {
-		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}).ended(0, 0, false)
-	}
-}
-
-func TestCannotRun(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	for _, c := range []struct {
-		name, path string
-		code       int
-		reason     string
-	}{
-		{"not in PATH", "no-such-command-anywhere", 127, "not found"},
-		{"no such file", filepath.Join(dir, "none"), 127, "not found"},
-		{"no such interpreter", write("lost", "#!/no/such/interpreter\n", 0o755), 127, "not found"},
-		{"not executable", write("data", "x", 0o644), 126, "permission denied"},
-		{"a directory", dir, 126, "is a directory"},
-		{"not a program", write("text", "x", 0o755), 126, "exec format error"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := command(t, plan{Argv: []string{c.path}, Deadline: never, Grace: time.Second})
-			want := fmt.Sprintf("cannot run %q: %s", c.path, c.reason)
-			if f.first.Code != c.code || f.first.Error != want {
-				t.Errorf("got %d, %q, want %d, %q", f.first.Code, f.first.Error, c.code, want)
-			}
-			f.gone()
-		})
-	}
-}
-
-func TestTooLate(t *testing.T) {
-	t.Parallel()
-	f := command(t, plan{Argv: []string{"sh", "-c", "echo > ran"}, Deadline: -time.Second, Grace: time.Second})
-	if !f.first.TooLate {
-		t.Errorf("got %+v, want too late", f.first)
-	}
-	f.gone()
-	f.silent("ran")
-}
-
-// The command must get its arguments and environment byte for byte.
-func TestPassedUnchanged(t *testing.T) {
-	t.Parallel()
-	odd := "a b\n\xff\"'$(x)"
-	f := command(t, plan{Argv: []string{"sh", "-c", `printf %s "$1$ODD$TWICE" > got`, "sh", "-x"}, Deadline: never, Grace: time.Second}, env("ODD="+odd))
-	f.ended(0, 0, false)
-	if got, _ := os.ReadFile(filepath.Join(f.dir, "got")); string(got) != "-x"+odd+"2" {
-		t.Errorf("got %q, want %q", got, "-x"+odd+"2")
-	}
-}
-
-// The command must have the files that its parent's parent gave, and none of
-// the pipes of the parent and the guardian.
-func TestFiles(t *testing.T) {
-	t.Parallel()
-	given, err := os.Create(filepath.Join(t.TempDir(), "given"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer given.Close()
-	sleep := plan{Argv: []string{"sleep", "1000"}, Deadline: never, Grace: time.Second}
-	first := command(t, sleep)
-	withMore := command(t, sleep, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{given, nil} })
-	// This process may itself have been given some.
-	var inherited []string
-	for _, fd := range descriptors(os.Getpid()) {
-		n, _ := strconv.Atoi(fd)
-		if flags, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			inherited = append(inherited, fd)
-		}
-	}
-	for _, c := range []struct {
-		f    *family
-		more []string
-	}{{first, nil}, {withMore, []string{"3"}}} {
-		want := slices.Sorted(slices.Values(append(c.more, inherited...)))
-		// Not at once: while it starts, the command has its libraries open.
-		eventually(t, func() (bool, string) {
-			got := descriptors(c.f.running("sleep"))
-			return slices.Equal(got, want), fmt.Sprintf("the command has descriptors %s, want %s", got, want)
-		})
-	}
-}
-
-func descriptors(pid int) (fds []string) {
-	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, fd := range open {
-		fds = append(fds, filepath.Base(fd))
-	}
-	return slices.Sorted(slices.Values(fds))
 }
 
 func TestDeadline(t *testing.T) {
@@ -222,11 +111,15 @@ func TestStopContinuesStopped(t *testing.T) {
 
 func TestParentKilled(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, 300*time.Millisecond, `trap 'echo >> terms' TERM`+strays+forever)
+	said := newFile(t, "stderr")
+	f := script(t, never, 300*time.Millisecond, `trap 'echo >> terms' TERM`+strays+forever, func(c *exec.Cmd) { c.Stderr = said })
 	f.says("strays", 1)
 	kill(t, f.parent.Process.Pid, syscall.SIGKILL)
 	f.says("terms", 1)
 	f.gone()
+	if text, _ := os.ReadFile(said.Name()); strings.Contains(string(text), "job-") { // the shell has its say too
+		t.Errorf("the helpers said %q", text)
+	}
 }
 
 func TestParentStopped(t *testing.T) {
@@ -252,14 +145,23 @@ func TestGuardianKilled(t *testing.T) {
 	f.ended(137, syscall.SIGKILL, false)
 }
 
-// While the parent cannot act, the guardian's death must be the command's own.
+// While the parent cannot act, the guardian's death must be the command's own. As the
+// parent may signal the command's group, nobody else may have its number meanwhile: the
+// watcher reaps what the command leaves, and not the command.
 func TestGuardianKilledParentStopped(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, time.Minute, `echo $$ > me; exec sleep 1000`)
+	f := script(t, never, time.Minute, `sleep 1000 & echo $! > left; echo $$ > me; exec sleep 1000`)
 	me := f.me()
+	left, err := strconv.Atoi(f.says("left", 1)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	kill(t, f.parent.Process.Pid, syscall.SIGSTOP)
 	kill(t, f.guardian(), syscall.SIGKILL)
-	eventually(t, func() (bool, string) { return state(me) == "Z" || state(me) == "", "the command runs" })
+	eventually(t, func() (bool, string) { return state(left) == "", "what the command has left is there" })
+	if s := state(me); s != "Z" {
+		t.Errorf("the command is in state %q, want a zombie", s)
+	}
 	kill(t, f.parent.Process.Pid, syscall.SIGCONT)
 	f.ended(137, syscall.SIGKILL, false)
 }

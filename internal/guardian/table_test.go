@@ -37,6 +37,14 @@ type blow struct {
 	promise
 }
 
+// leavesOne reports whether two of the three are killed and one runs, which then has to
+// remove the cgroup by itself.
+func (b blow) leavesOne() bool {
+	states := []string{b.leasehold, b.guardian, b.watcher}
+	slices.Sort(states)
+	return slices.Equal(states, []string{"killed", "killed", "runs"})
+}
+
 func (b blow) String() string {
 	return fmt.Sprintf("leasehold %s, guardian %s, watcher %s", b.leasehold, b.guardian, b.watcher)
 }
@@ -87,10 +95,10 @@ func documented(t *testing.T) (blows []blow) {
 func TestBlows(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{true, false} {
-		if !without && testing.Short() {
-			continue
-		}
 		for _, b := range documented(t) {
+			if !without && testing.Short() && !b.leavesOne() {
+				continue
+			}
 			t.Run(fmt.Sprintf("%v, cgroup %v", b, !without), func(t *testing.T) {
 				t.Parallel()
 				s := newStruck(t, without)

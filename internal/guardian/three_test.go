@@ -192,6 +192,7 @@ func TestOrphansAreReaped(t *testing.T) {
 		}
 		return n == 0, fmt.Sprintf("the guardian leaves %d zombies", n)
 	})
+	eventually(t, func() (bool, string) { return unread(t, g) == 0, "it looks again and again for what has ended" })
 	f.order("stop")
 	f.ended(143, syscall.SIGTERM, true)
 }

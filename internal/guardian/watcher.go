@@ -37,7 +37,6 @@ func (w *watcher) main(args []string) error {
 	syscall.CloseOnExec(w.LifeFD)
 	deafen()
 	if w.guardian, err = w.start(brief); err != nil {
-		_ = syscall.SetNonblock(w.ReportFD, true)
 		send(os.NewFile(uintptr(w.ReportFD), "report"), report{Broken: err.Error()})
 		return nil
 	}

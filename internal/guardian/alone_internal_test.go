@@ -1,0 +1,194 @@
+//go:build linux
+
+package guardian
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/clock"
+)
+
+// A lone is a guardian or a watcher by itself, with the test in the place of the others.
+type lone struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	orders  []*os.File // to the guardian, to the watcher
+	reports *os.File
+	words   *os.File // from the guardian to the watcher
+	full    func()   // fills the pipe of the reports
+}
+
+// startAlone starts one; name is its title.
+func startAlone(t *testing.T, name string, todo plan) *lone {
+	t.Helper()
+	l := &lone{t: t, cmd: exec.CommandContext(t.Context(), "/proc/self/exe")}
+	brief, err := nameless()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cmd.ExtraFiles = []*os.File{brief}
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ours := make([]*os.File, 5) // orders to both, reports, words, life
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < 2 {
+			r, w = w, r
+		}
+		ours[i] = r
+		l.cmd.ExtraFiles = append(l.cmd.ExtraFiles, w)
+	}
+	todo.GuardianFD, todo.WatcherFD, todo.ReportFD, todo.LifeFD = 4, 5, 6, 8
+	l.orders, l.reports, l.words = ours[:2], ours[2], ours[3]
+	if todo.Cgroup != nil {
+		dir, err := os.Open(todo.Cgroup.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		todo.Cgroup.FD = 9
+		l.cmd.ExtraFiles = append(l.cmd.ExtraFiles, dir)
+	}
+	if err := todo.write(brief); err != nil {
+		t.Fatal(err)
+	}
+	if l.cmd.Args = []string{name, "3"}; name == titleGuardian {
+		l.cmd.Args = append(l.cmd.Args, "7")
+	}
+	if err := l.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Another description of the pipe: whether writing to it waits is for the guardian to say.
+	full, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(l.cmd.ExtraFiles[3].Fd())), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.full = func() {
+		for err := error(nil); err == nil; {
+			_, err = unix.Write(full, []byte("\n"))
+		}
+	}
+	closeAll(l.cmd.ExtraFiles)
+	t.Cleanup(func() {
+		_ = unix.Close(full)
+		_ = l.cmd.Process.Kill()
+		_, _ = l.cmd.Process.Wait()
+		closeAll(ours)
+	})
+	return l
+}
+
+func next[T any](t *testing.T, messages <-chan T) (m T) {
+	t.Helper()
+	select {
+	case m = <-messages:
+	case <-time.After(20 * sec):
+		t.Fatal("no message has come")
+	}
+	return m
+}
+
+// exits lets the orders end, and waits for the end of the process.
+func (l *lone) exits() {
+	l.t.Helper()
+	closeAll(l.orders)
+	ended := make(chan error, 1)
+	go func() { ended <- l.cmd.Wait() }()
+	if err := next(l.t, ended); err != nil {
+		l.t.Errorf("it ended with %v, want 0", err)
+	}
+}
+
+// The guardian tells the watcher and the parent of the command, and then of its end;
+// which it leaves unreaped, and waits itself for the end of the orders.
+func TestGuardianAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := startAlone(t, titleGuardian, plan{
+		limit: limit{Deadline: clock.Now() + time.Hour, Grace: time.Minute}, Cgroup: &cgroup{Dir: dir},
+		Argv: [][]byte{[]byte("sleep"), []byte("1000")},
+	})
+	reports := receive[report](l.reports)
+	started := next(t, reports)
+	if started.Started == 0 || started.Guardian != l.cmd.Process.Pid || !strings.HasPrefix(started.Alone, "cannot start in "+dir+": ") {
+		t.Errorf("the parent was told %+v", started)
+	}
+	if said := next(t, receive[word](l.words)); said.Command != started.Started {
+		t.Errorf("the watcher was told %+v, the parent %+v", said, started)
+	}
+	send(l.orders[0], order{Stop: true})
+	want := report{Ended: &ended{syscall.WaitStatus(unix.SIGTERM), true}}
+	if got := next(t, reports); got.Ended == nil || *got.Ended != *want.Ended {
+		t.Errorf("the parent was told %+v of the end, want %+v", got, want)
+	}
+	for pid, state := range map[int]string{started.Started: "Z", l.cmd.Process.Pid: "S"} {
+		if !waitState(pid, state) {
+			t.Errorf("process %d is not in state %s while the parent may signal the command", pid, state)
+		}
+	}
+	l.exits()
+}
+
+// waitState waits for a process to be in a state.
+func waitState(pid int, state string) bool {
+	for end := time.Now().Add(20 * sec); time.Now().Before(end); time.Sleep(ms) {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+		if strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " "+state) {
+			return true
+		}
+	}
+	return false
+}
+
+// A parent that reads no reports does not keep the guardian from its work.
+func TestGuardianReportsToNobody(t *testing.T) {
+	t.Parallel()
+	l := startAlone(t, titleGuardian, plan{limit: limit{Deadline: clock.Now() + time.Hour, Grace: time.Minute}, Argv: [][]byte{[]byte("sleep"), []byte("1000")}})
+	next(t, receive[word](l.words)) // and so it is at work
+	l.full()
+	send(l.orders[0], order{Stop: true})
+	l.exits()
+}
+
+// The watcher starts the guardian, which starts the command, and ends when both have.
+func TestWatcherAlone(t *testing.T) {
+	t.Parallel()
+	l := startAlone(t, titleWatcher, plan{limit: limit{Deadline: clock.Now() + time.Hour, Grace: time.Minute}, Argv: [][]byte{[]byte("sleep"), []byte("1000")}})
+	reports := receive[report](l.reports)
+	if got := next(t, reports); got.Started == 0 || got.Guardian == 0 || got.Guardian == l.cmd.Process.Pid {
+		t.Errorf("the parent was told %+v", got)
+	}
+	l.exits()
+	if got := next(t, reports); got.Ended == nil || !got.Ended.Expired {
+		t.Errorf("the parent was told %+v, want of the end", got)
+	}
+}
+
+// An alarm can be read after a signal, and not before.
+func TestAlarm(t *testing.T) {
+	t.Parallel()
+	a := alarm(syscall.SIGWINCH)
+	if got, open := a.take(); len(got) > 0 || !open {
+		t.Errorf("took %v, open %v before the signal", got, open)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+	await(20*sec, a.fd)
+	if n, err := unix.IoctlGetInt(a.fd, unix.TIOCINQ); err != nil || n == 0 {
+		t.Errorf("there are %d bytes after the signal, %v", n, err)
+	}
+}
