@@ -62,6 +62,8 @@ type plan struct {
 	Deadline time.Duration // from its start
 	Grace    time.Duration
 	NoCgroup bool
+	Child    bool // it has a child of its own before
+	Long     bool // it gives an environment that is too long
 }
 
 const never = time.Hour // as a deadline: the test does not get there
@@ -77,6 +79,9 @@ type event struct {
 	Ended    bool
 	Signal   syscall.Signal
 	Expired  bool
+	Left     int  // at the end or without a start: children
+	Held     int  // the same: descriptors more than before
+	Alive    bool // at the end: the command may still be signalled
 }
 
 // parent reads orders from descriptor 5, one a line, and writes events to
@@ -91,11 +96,19 @@ func parent(text string) {
 	events := json.NewEncoder(os.NewFile(6, "events"))
 	deadline := clock.Now() + todo.Deadline
 	_ = os.Unsetenv(planVar)
-	p, err := guardian.Start(guardian.Options{
-		Argv: todo.Argv, Env: append(os.Environ(), "TWICE=1", "TWICE=2"), Deadline: deadline, Grace: todo.Grace, NoCgroup: todo.NoCgroup,
-	})
+	env := append(os.Environ(), "TWICE=1", "TWICE=2")
+	if todo.Long {
+		env = append(env, "LONG="+strings.Repeat("x", 1<<20))
+	}
+	if todo.Child {
+		if err := (&exec.Cmd{Path: "/bin/sleep", Args: []string{"sleep", "1000"}, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}).Start(); err != nil {
+			panic(err)
+		}
+	}
+	held := len(descriptors(os.Getpid()))
+	p, err := guardian.Start(guardian.Options{Argv: todo.Argv, Env: env, Deadline: deadline, Grace: todo.Grace, NoCgroup: todo.NoCgroup})
 	if err != nil {
-		e := event{Error: err.Error(), TooLate: errors.Is(err, guardian.ErrTooLate)}
+		e := event{Error: err.Error(), TooLate: errors.Is(err, guardian.ErrTooLate), Held: more(held)}
 		if wrong, ok := errors.AsType[*guardian.CommandError](err); ok {
 			e.Code = wrong.Code
 		}
@@ -109,7 +122,19 @@ func parent(text string) {
 		}
 	}()
 	s := p.Wait()
-	_ = events.Encode(event{Ended: true, Code: s.Code, Signal: s.Signal, Expired: s.Expired})
+	e := event{Ended: true, Code: s.Code, Signal: s.Signal, Expired: s.Expired, Left: len(childrenOf(os.Getpid())), Held: more(held)}
+	e.Alive = !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
+	_ = events.Encode(e)
+}
+
+// more is how many descriptors this process has more than before, as soon as what reads
+// the pipes has seen their end.
+func more(held int) int {
+	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if n := len(descriptors(os.Getpid())); n <= held || time.Now().After(limit) {
+			return max(n-held, 0)
+		}
+	}
 }
 
 func obey(p *guardian.Process, order string) {

@@ -95,8 +95,8 @@ func (l *layout) at(fd uintptr) int {
 // inherited reports whether this process got the file descriptor from its own
 // parent: what it opened itself is closed on exec.
 func inherited(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil && flags&unix.FD_CLOEXEC == 0
+	flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) // -1: it is not open
+	return flags&unix.FD_CLOEXEC == 0
 }
 
 // order tells both helpers.
@@ -117,7 +117,7 @@ func (h *helpers) end() {
 // dismiss ends both helpers, who have nothing to do any more.
 func (h *helpers) dismiss() {
 	h.end()
-	if h.guardian != 0 && isChild(h.guardian) { // then nobody else can have reaped it
+	if isChild(h.guardian) { // then nobody else can have reaped it
 		_ = syscall.Kill(h.guardian, syscall.SIGKILL)
 		reap(h.guardian)
 	}

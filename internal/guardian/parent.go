@@ -22,7 +22,7 @@ type Process struct {
 	tty     *terminal    // nil: there is none
 	lone    string       // why there is no cgroup
 
-	moved   chan struct{} // the deadline is another
+	sooner  chan struct{} // closed by Stop: the deadline is perhaps an earlier one
 	started chan struct{}
 	done    chan struct{}
 	status  Status // once done
@@ -54,7 +54,7 @@ func Start(o Options) (*Process, error) {
 	}
 	p := &Process{
 		limit: limit{Deadline: o.Deadline, Grace: o.Grace}, spared: map[int]bool{}, tty: openTerminal(),
-		moved: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
+		sooner: make(chan struct{}), started: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, c := range before {
 		p.spared[c.pid] = true
@@ -95,7 +95,6 @@ func (p *Process) Extend(deadline time.Duration) {
 	defer p.mu.Unlock()
 	if p.limit.extend(deadline) {
 		p.order(order{Deadline: deadline})
-		p.wake()
 	}
 }
 
@@ -106,14 +105,7 @@ func (p *Process) Stop() {
 	defer p.mu.Unlock()
 	if p.limit.end(clock.Now()) {
 		p.order(order{Stop: true})
-		p.wake()
-	}
-}
-
-func (p *Process) wake() {
-	select {
-	case p.moved <- struct{}{}:
-	default:
+		close(p.sooner)
 	}
 }
 
@@ -146,15 +138,15 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) watch() {
 	defer close(p.done)
 	defer p.tty.close()
-	life := p.life
+	life, sooner := p.life, p.sooner
 	for nap := time.NewTimer(0); ; {
 		select {
 		case r, open := <-p.reports:
-			if !open {
+			switch {
+			case !open:
 				p.takeOver()
 				return
-			}
-			if !p.take(r) {
+			case !p.take(r):
 				p.finish(r)
 				return
 			}
@@ -163,7 +155,8 @@ func (p *Process) watch() {
 			if p.begun() {
 				complain("the watcher of the command, process %d, has been killed: the command goes on, and ends in time while leasehold or its guardian lives", p.watcher)
 			}
-		case <-p.moved:
+		case <-sooner:
+			sooner = nil
 		case <-nap.C:
 		}
 		p.mu.Lock()

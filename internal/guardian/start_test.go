@@ -10,12 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/leasehold/leasehold/internal/guardian"
 )
 
 // A command that had ended before Start looked at how it began used to give
@@ -185,18 +184,56 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// Where the helpers cannot be started, Start says why and leaves nothing: the cgroup
-// has a descriptor too. It is not parallel: the descriptors are of all.
+// Where the helpers cannot be started, Start says why and leaves no descriptor, of a
+// cgroup, a terminal or a pipe.
 func TestCannotStart(t *testing.T) {
-	before := descriptors(os.Getpid())
-	p, err := guardian.Start(guardian.Options{Argv: []string{"true"}, Env: []string{"LONG=" + strings.Repeat("x", 1<<20)}, Deadline: never})
-	if want := "cannot start the guardian: argument list too long"; p != nil || err == nil || err.Error() != want {
-		t.Errorf("got %v, %v, want %q", p, err, want)
+	t.Parallel()
+	f := command(t, plan{Argv: []string{"true"}, Deadline: never, Long: true}, newTTY(t).login(`exec "$0"`))
+	if want := (event{Error: "cannot start the guardian: argument list too long"}); f.first != want {
+		t.Errorf("got %+v, want %+v", f.first, want)
 	}
-	if after := descriptors(os.Getpid()); !slices.Equal(before, after) {
-		t.Errorf("it has the descriptors %v, had %v", after, before)
+	f = command(t, plan{Deadline: never})
+	if want := (event{Error: "no command given"}); f.first != want {
+		t.Errorf("got %+v, want %+v", f.first, want)
 	}
-	if p, err = guardian.Start(guardian.Options{}); p != nil || err == nil {
-		t.Errorf("started nothing: %v, %v", p, err)
+}
+
+// A child that the parent had before is none of the command's: it is neither killed when
+// the guardian is, nor waited for.
+func TestOtherChild(t *testing.T) {
+	t.Parallel()
+	f := command(t, plan{Argv: []string{"sleep", "1000"}, Deadline: never, Grace: time.Minute, Child: true})
+	kill(t, f.guardian(), syscall.SIGKILL)
+	want := event{Ended: true, Code: 137, Signal: syscall.SIGKILL, Left: 1}
+	if got := f.event(); got != want {
+		t.Errorf("ended with %+v, want %+v", got, want)
 	}
+}
+
+// Means names those that watch, and the cgroup, or why there is none.
+func TestMeans(t *testing.T) {
+	t.Parallel()
+	for _, noCgroup := range []bool{true, false} {
+		f := command(t, plan{Argv: []string{"sleep", "1000"}, Deadline: never, Grace: time.Minute, NoCgroup: noCgroup})
+		want := fmt.Sprintf("watched by this process, its watcher (process %d) and its guardian (process %d), in no cgroup of its own: it is not wanted", f.watcher(), f.guardian())
+		if !noCgroup {
+			want = strings.TrimSuffix(want, "no cgroup of its own: it is not wanted") + "the cgroup " + f.needsCgroup()
+		}
+		if f.first.Means != want {
+			t.Errorf("its means are %q, want %q", f.first.Means, want)
+		}
+	}
+}
+
+// write makes an empty file where the processes of the family are.
+func (f *family) write(name string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, name), nil, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func readlink(path string) string {
+	to, _ := os.Readlink(path)
+	return to
 }

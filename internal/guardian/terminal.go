@@ -100,7 +100,7 @@ func (t *terminal) reclaim(s Status) {
 // the background, and the terminal is not this process's to take.
 func (t *terminal) takeBack() bool {
 	group := t.foreground()
-	if group == t.own || group != t.group && !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) {
+	if group != t.group && !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) {
 		return false
 	}
 	// From the background this raises SIGTTOU, which would stop this process.

@@ -143,19 +143,37 @@ func TestTerminalNested(t *testing.T) {
 }
 
 // A command that was killed cannot put the terminal's modes back.
+// One that ends by itself leaves them as it likes: it may be stty.
 func TestTerminalModes(t *testing.T) {
 	t.Parallel()
-	y := newTTY(t)
-	f := script(t, never, time.Second, `stty raw -echo; kill -KILL $$`, y.login(`"$0"; echo > after; read line`))
-	f.ended(137, syscall.SIGKILL, false)
-	f.says("after", 1)
+	for _, c := range []struct {
+		end  string
+		code int
+		sig  syscall.Signal
+		raw  bool
+	}{
+		{"kill -KILL $$", 137, syscall.SIGKILL, false},
+		{"exit 0", 0, 0, true},
+	} {
+		y := newTTY(t)
+		f := script(t, never, time.Second, `stty raw -echo; `+c.end, y.login(`"$0"; echo > after; read line`))
+		f.ended(c.code, c.sig, false)
+		f.says("after", 1)
+		if raw := !y.echoes(); raw != c.raw {
+			t.Errorf("%s: the terminal was left raw: %v, want %v", c.end, raw, c.raw)
+		}
+	}
+}
+
+// echoes reports whether the terminal is not raw.
+func (y *tty) echoes() bool {
+	y.t.Helper()
 	modes, err := unix.IoctlGetTermios(int(y.line.Fd()), unix.TCGETS)
 	if err != nil {
-		t.Fatal(err)
+		y.t.Fatal(err)
 	}
-	if want := uint32(unix.ECHO | unix.ICANON); modes.Lflag&want != want {
-		t.Error("the terminal was left raw")
-	}
+	const cooked = unix.ECHO | unix.ICANON
+	return modes.Lflag&cooked == cooked
 }
 
 func TestHangUp(t *testing.T) {
@@ -218,23 +236,6 @@ func TestStoppedPastDeadline(t *testing.T) {
 	f.ended(143, syscall.SIGTERM, true)
 }
 
-// In a pipeline the command is in the background until it reads.
-func TestTerminalOnDemand(t *testing.T) {
-	t.Parallel()
-	y := newTTY(t)
-	f := script(t, never, time.Second, `echo $$ > me; read line; echo "$line" > got; `+forever, y.login(`"$0" | env -i cat; read line; echo "$line" > after`))
-	me := f.me()
-	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground" })
-	y.types("hello\n")
-	if got := f.says("got", 1)[0]; got != "hello" {
-		t.Errorf("the command read %q", got)
-	}
-	f.order("stop")
-	f.ended(143, syscall.SIGTERM, true)
-	y.types("mine again\n")
-	f.says("after", 1)
-}
-
 // A job that the shell has put in the background must leave the terminal alone.
 func TestBackground(t *testing.T) {
 	t.Parallel()
@@ -242,7 +243,7 @@ func TestBackground(t *testing.T) {
 	f := script(t, never, time.Second, `echo $$ > me; `+forever, y.login(`
 		set -m
 		"$0"; echo $? > stopped
-		bg; echo > going
+		bg; stty -echo; echo > going
 		read line; echo "$line" > first
 		read line`))
 	me := f.me()
@@ -260,5 +261,8 @@ func TestBackground(t *testing.T) {
 	eventually(t, func() (bool, string) { return strings.Contains("Z", state(job)), "the parent runs" })
 	if !foreground(t, f.parent.Process.Pid) {
 		t.Error("the shell has lost the terminal")
+	}
+	if y.echoes() {
+		t.Error("the modes that the shell has given it are lost")
 	}
 }

@@ -129,6 +129,7 @@ func receive[T any](pipe *os.File) <-chan T {
 	messages := make(chan T)
 	go func() {
 		defer close(messages)
+		defer func() { _ = pipe.Close() }() // it was only read
 		for in := json.NewDecoder(pipe); ; {
 			var m T
 			if in.Decode(&m) != nil {
