@@ -28,7 +28,7 @@ type lone struct {
 }
 
 // startAlone starts one; name is its title.
-func startAlone(t *testing.T, name string, todo plan) *lone {
+func startAlone(t *testing.T, name string, todo plan, alter ...func(*exec.Cmd)) *lone {
 	t.Helper()
 	l := &lone{t: t, cmd: exec.CommandContext(t.Context(), "/proc/self/exe")}
 	brief, err := nameless()
@@ -64,6 +64,9 @@ func startAlone(t *testing.T, name string, todo plan) *lone {
 	}
 	if l.cmd.Args = []string{name, "3"}; name == titleGuardian {
 		l.cmd.Args = append(l.cmd.Args, "7")
+	}
+	for _, a := range alter {
+		a(l.cmd)
 	}
 	if err := l.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -175,6 +178,22 @@ func TestWatcherAlone(t *testing.T) {
 	if got := next(t, reports); got.Ended == nil || !got.Ended.Expired {
 		t.Errorf("the parent was told %+v, want of the end", got)
 	}
+}
+
+// A watcher that cannot start the guardian says why, and ends.
+func TestWatcherCannotStart(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := startAlone(t, titleWatcher, plan{limit: limit{Deadline: clock.Now() + time.Hour}, Argv: [][]byte{[]byte("true")}}, func(c *exec.Cmd) {
+		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", `ulimit -n 9; exec -a "$1" "$0" "$2"`, exe, c.Args[0], c.Args[1]}
+	})
+	if got, want := next(t, receive[report](l.reports)), (report{Broken: "too many open files"}); got != want {
+		t.Errorf("the parent was told %+v, want %+v", got, want)
+	}
+	l.exits()
 }
 
 // An alarm can be read after a signal, and not before.

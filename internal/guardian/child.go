@@ -169,7 +169,8 @@ func (g *guard) start() *report {
 			return refusal(argv[0], err)
 		}
 	}
-	g.tree = newTree(g.command, g.Cgroup, map[int]bool{g.command: true})
+	g.tree = newTree(g.Cgroup, map[int]bool{g.command: true})
+	g.tree.group = g.command
 	return nil
 }
 

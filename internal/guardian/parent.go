@@ -228,7 +228,8 @@ func (p *Process) finish(r report) {
 func (p *Process) takeOver() {
 	expired := p.settle()
 	p.end()
-	rest := newTree(p.command, p.cgroup, p.spared)
+	rest := newTree(p.cgroup, p.spared)
+	rest.group = p.command
 	for rest.sweep(syscall.SIGKILL) {
 		time.Sleep(killNap)
 	}

@@ -47,7 +47,7 @@ type tree struct {
 	wait  *syscall.WaitStatus // not to be had here
 }
 
-func newTree(group int, _ *cgroup, _ map[int]bool) *tree { return &tree{group: group} }
+func newTree(*cgroup, map[int]bool) *tree { return &tree{} }
 
 // sweep sends sig to what is left, SIGTERM once only.
 func (t *tree) sweep(sig syscall.Signal) (left bool) {

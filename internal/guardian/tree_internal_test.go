@@ -59,7 +59,7 @@ func startProcess(t *testing.T, states string, argv ...string) int {
 func TestStrike(t *testing.T) {
 	t.Parallel()
 	dead, kept, spared := startProcess(t, "Z", "/bin/true"), startProcess(t, "Z", "/bin/true"), startProcess(t, "SR", "/bin/sleep", "1000")
-	tree := newTree(0, nil, map[int]bool{spared: true})
+	tree := newTree(nil, map[int]bool{spared: true})
 	tree.kept = kept
 	if !tree.strike([]proc{{dead, dead, true}}, unix.SIGKILL) {
 		t.Error("a sweep that has reaped was the last")
@@ -97,7 +97,8 @@ func TestStrike(t *testing.T) {
 func TestStrikeTerm(t *testing.T) {
 	t.Parallel()
 	member, other := startProcess(t, "SR", "/bin/sleep", "1000"), startProcess(t, "SR", "/bin/sleep", "1000")
-	tree := newTree(member, nil, nil)
+	tree := newTree(nil, nil)
+	tree.group = member
 	if !tree.strike([]proc{{member, member, false}, {other, other, false}}, unix.SIGTERM) {
 		t.Error("nothing is left")
 	}
@@ -111,7 +112,8 @@ func TestStrikeTerm(t *testing.T) {
 func TestReap(t *testing.T) {
 	t.Parallel()
 	running, leader, other := startProcess(t, "SR", "/bin/sleep", "1000"), startProcess(t, "Z", "/bin/false"), startProcess(t, "Z", "/bin/true")
-	tree := newTree(leader, nil, nil)
+	tree := newTree(nil, nil)
+	tree.group = leader
 	for _, pid := range []int{running, leader, other} {
 		tree.told[pid], tree.denied[pid] = true, true
 	}
@@ -150,7 +152,7 @@ func TestSignalDenied(t *testing.T) {
 			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 && os.Getuid() == 0 {
 				t.Error(errno)
 			}
-			tree := newTree(0, nil, nil)
+			tree := newTree(nil, nil)
 			for range 2 {
 				tree.signal(denied, 0)
 			}
@@ -204,7 +206,7 @@ func TestSweepWithoutDescriptors(t *testing.T) {
 	for more, limit := range []int{free[0], free[0] + 1, free[1] + 1} {
 		fewer := unix.Rlimit{Cur: uint64(limit), Max: usual.Max}
 		err := unix.Setrlimit(unix.RLIMIT_NOFILE, &fewer)
-		left[more] = newTree(0, nil, all).sweep(0)
+		left[more] = newTree(nil, all).sweep(0)
 		if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &usual)); err != nil {
 			t.Fatal(err)
 		}
@@ -232,4 +234,30 @@ func lowestFree(t *testing.T, n int) (free []int) {
 		free = append(free, fd)
 	}
 	return free
+}
+
+// It is told that a child was stopped, and how it has ended, as wait4 would tell it.
+func TestChange(t *testing.T) {
+	t.Parallel()
+	stopped := startProcess(t, "T", "/bin/sh", "-c", "kill -STOP $$; exit 3")
+	if got, changed := change(stopped); !changed || !got.Stopped() || got.StopSignal() != unix.SIGSTOP {
+		t.Errorf("it was stopped: %x, %v", got, changed)
+	}
+	if got, changed := change(stopped); changed {
+		t.Errorf("it was stopped once more: %x", got)
+	}
+	_ = unix.Kill(stopped, unix.SIGCONT)
+	for pid, want := range map[int]syscall.WaitStatus{
+		stopped: 3 << 8,
+		startProcess(t, "Z", "/bin/sh", "-c", "kill -TERM $$"): syscall.WaitStatus(unix.SIGTERM),
+	} {
+		if !waitState(pid, "Z") {
+			t.Fatalf("process %d does not end", pid)
+		}
+		for range 2 { // again and again
+			if got, changed := change(pid); !changed || got != want {
+				t.Errorf("it has ended: %x, %v, want %x", got, changed, want)
+			}
+		}
+	}
 }

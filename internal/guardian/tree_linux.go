@@ -123,8 +123,8 @@ func (t *tree) reap(pid int) {
 	}
 }
 
-func newTree(group int, c *cgroup, spared map[int]bool) *tree {
-	return &tree{group: group, cgroup: c, spared: spared, told: map[int]bool{}, denied: map[int]bool{}}
+func newTree(c *cgroup, spared map[int]bool) *tree {
+	return &tree{cgroup: c, spared: spared, told: map[int]bool{}, denied: map[int]bool{}}
 }
 
 type proc struct {
@@ -191,8 +191,6 @@ func change(pid int) (syscall.WaitStatus, bool) {
 		return 0, false
 	case info.code == cldExited:
 		return syscall.WaitStatus(info.status << 8), true
-	case info.code == cldDumped:
-		return syscall.WaitStatus(info.status | 0x80), true
 	}
 	return syscall.WaitStatus(info.status), true
 }

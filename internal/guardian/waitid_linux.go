@@ -1,7 +1,6 @@
 package guardian
 
 import (
-	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -9,8 +8,7 @@ import (
 
 const (
 	wordSize  = int(unsafe.Sizeof(uintptr(0)))
-	cldExited = 1
-	cldDumped = 3
+	cldExited = 1 // else it was killed
 )
 
 // A siginfo is the kernel's siginfo_t as waitid fills it.
@@ -24,13 +22,7 @@ type siginfo struct {
 }
 
 // waitid never waits; a pid of 0 means that there was nothing.
-func waitid(kind, id, what int) (siginfo, error) {
-	for {
-		var info siginfo
-		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), what|unix.WNOHANG, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		return info, err
-	}
+func waitid(kind, id, what int) (info siginfo, err error) {
+	err = unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), what|unix.WNOHANG, nil)
+	return info, err
 }

@@ -44,7 +44,6 @@ func (w *watcher) main(args []string) error {
 	for _, fd := range []int{brief, w.GuardianFD, w.ReportFD} {
 		_ = unix.Close(fd)
 	}
-	w.Cgroup.keep()
 	retire(w.guardian)
 	w.orders = newInbox[order](w.WatcherFD)
 	w.watch()
@@ -93,8 +92,8 @@ func retire(guardian int) {
 // watch returns when nothing of the command is left, and nobody who could
 // signal it.
 func (w *watcher) watch() {
-	w.tree = newTree(0, w.Cgroup, nil)
-	w.present, w.guarded = true, true
+	w.tree = newTree(w.Cgroup, nil)
+	w.present = true
 	for {
 		w.hear()
 		nap := w.rest(clock.Now())
