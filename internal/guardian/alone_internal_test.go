@@ -31,17 +31,51 @@ type lone struct {
 func startAlone(t *testing.T, name string, todo plan, alter ...func(*exec.Cmd)) *lone {
 	t.Helper()
 	l := &lone{t: t, cmd: exec.CommandContext(t.Context(), "/proc/self/exe")}
-	brief, err := nameless()
+	l.cmd.Args = []string{name, "3"}
+	if name == titleGuardian {
+		l.cmd.Args = append(l.cmd.Args, "7")
+	}
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	l.files(&todo)
+	for _, a := range alter {
+		a(l.cmd)
+	}
+	if err := l.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = l.cmd.Process.Kill()
+		_, _ = l.cmd.Process.Wait()
+	})
+	// Another description of the pipe: whether writing to it waits is for the guardian to say.
+	full, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(l.cmd.ExtraFiles[3].Fd())), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = unix.Close(full) })
+	l.full = func() {
+		for err = nil; err == nil; {
+			_, err = unix.Write(full, []byte("\n"))
+		}
+	}
+	closeAll(l.cmd.ExtraFiles)
+	return l
+}
+
+// files makes what it is given from descriptor 3 on: the plan, orders to both, reports,
+// words, its life, and the cgroup if it has one.
+func (l *lone) files(todo *plan) {
+	l.t.Helper()
+	brief, err := nameless()
+	if err != nil {
+		l.t.Fatal(err)
+	}
 	l.cmd.ExtraFiles = []*os.File{brief}
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	ours := make([]*os.File, 5) // orders to both, reports, words, life
+	ours := make([]*os.File, 5)
 	for i := range ours {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
+		r, w, failed := os.Pipe()
+		if failed != nil {
+			l.t.Fatal(failed)
 		}
 		if i < 2 {
 			r, w = w, r
@@ -49,46 +83,20 @@ func startAlone(t *testing.T, name string, todo plan, alter ...func(*exec.Cmd)) 
 		ours[i] = r
 		l.cmd.ExtraFiles = append(l.cmd.ExtraFiles, w)
 	}
-	todo.GuardianFD, todo.WatcherFD, todo.ReportFD, todo.LifeFD = 4, 5, 6, 8
+	l.t.Cleanup(func() { closeAll(ours) })
 	l.orders, l.reports, l.words = ours[:2], ours[2], ours[3]
+	todo.GuardianFD, todo.WatcherFD, todo.ReportFD, todo.LifeFD = 4, 5, 6, 8
 	if todo.Cgroup != nil {
-		dir, err := os.Open(todo.Cgroup.Dir)
-		if err != nil {
-			t.Fatal(err)
+		dir, failed := os.Open(todo.Cgroup.Dir)
+		if failed != nil {
+			l.t.Fatal(failed)
 		}
 		todo.Cgroup.FD = 9
 		l.cmd.ExtraFiles = append(l.cmd.ExtraFiles, dir)
 	}
-	if err := todo.write(brief); err != nil {
-		t.Fatal(err)
+	if err = todo.write(brief); err != nil {
+		l.t.Fatal(err)
 	}
-	if l.cmd.Args = []string{name, "3"}; name == titleGuardian {
-		l.cmd.Args = append(l.cmd.Args, "7")
-	}
-	for _, a := range alter {
-		a(l.cmd)
-	}
-	if err := l.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// Another description of the pipe: whether writing to it waits is for the guardian to say.
-	full, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(l.cmd.ExtraFiles[3].Fd())), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.full = func() {
-		for err := error(nil); err == nil; {
-			_, err = unix.Write(full, []byte("\n"))
-		}
-	}
-	closeAll(l.cmd.ExtraFiles)
-	t.Cleanup(func() {
-		_ = unix.Close(full)
-		_ = l.cmd.Process.Kill()
-		_, _ = l.cmd.Process.Wait()
-		closeAll(ours)
-	})
-	return l
 }
 
 func next[T any](t *testing.T, messages <-chan T) (m T) {
@@ -188,7 +196,7 @@ func TestWatcherCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := startAlone(t, titleWatcher, plan{limit: limit{Deadline: clock.Now() + time.Hour}, Argv: [][]byte{[]byte("true")}}, func(c *exec.Cmd) {
-		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", `ulimit -n 9; exec -a "$1" "$0" "$2"`, exe, c.Args[0], c.Args[1]}
+		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", `ulimit -n 12; exec -a "$1" "$0" "$2"`, exe, c.Args[0], c.Args[1]}
 	})
 	if got, want := next(t, receive[report](l.reports)), (report{Broken: "too many open files"}); got != want {
 		t.Errorf("the parent was told %+v, want %+v", got, want)

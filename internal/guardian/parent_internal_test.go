@@ -35,9 +35,9 @@ func newProcess(t *testing.T) (p *Process, reports chan report, life chan order)
 	return p, reports, life
 }
 
-// Who watches as the last of the three is told of the earlier deadline that Stop makes,
-// and does not first sleep for a second; it is done when all reports are read. This test
-// is not parallel: children of all tests are this process's.
+// The last of the three hears of the earlier deadline that Stop makes, and does not first
+// sleep for a second; it is done when all reports are read. This test is not parallel:
+// children of all tests are this process's.
 func TestWatchStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, reports, _ := newProcess(t)

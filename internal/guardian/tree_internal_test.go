@@ -172,7 +172,7 @@ func TestChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	odd := filepath.Join(t.TempDir(), "a) Z 1 b ")
-	if err := os.WriteFile(odd, sleep, 0o700); err != nil {
+	if err = os.WriteFile(odd, sleep, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	pid := startProcess(t, "SR", odd, "1000")
@@ -199,15 +199,15 @@ func TestSweepWithoutDescriptors(t *testing.T) {
 	}
 	free := lowestFree(t, 2)
 	var usual unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+	if err = unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
 		t.Fatal(err)
 	}
 	left := map[int]bool{}
 	for more, limit := range []int{free[0], free[0] + 1, free[1] + 1} {
 		fewer := unix.Rlimit{Cur: uint64(limit), Max: usual.Max}
-		err := unix.Setrlimit(unix.RLIMIT_NOFILE, &fewer)
+		err = unix.Setrlimit(unix.RLIMIT_NOFILE, &fewer)
 		left[more] = newTree(nil, all).sweep(0)
-		if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &usual)); err != nil {
+		if err = errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &usual)); err != nil {
 			t.Fatal(err)
 		}
 	}
