@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/guardian"
 )
 
 // strays starts everything that a process can leave behind, none of which
@@ -133,6 +134,9 @@ func TestParentStopped(t *testing.T) {
 	if now := clock.Now(); now < f.first.Deadline {
 		t.Errorf("killed %v before the deadline", f.first.Deadline-now)
 	}
+	if !guardian.Rests(f.watcher()) {
+		t.Error("the watcher does not sleep while it waits for the parent")
+	}
 	kill(t, f.parent.Process.Pid, syscall.SIGCONT)
 	f.ended(137, syscall.SIGKILL, true)
 }
@@ -164,6 +168,24 @@ func TestGuardianKilledParentStopped(t *testing.T) {
 	}
 	kill(t, f.parent.Process.Pid, syscall.SIGCONT)
 	f.ended(137, syscall.SIGKILL, false)
+}
+
+// A chain of processes, each of which becomes the watcher's own when the one before it has
+// gone, ends in moments: no second passes between two sweeps.
+func TestChain(t *testing.T) {
+	t.Parallel()
+	const length = 25
+	link := `echo >> started; if [ $1 -gt 1 ]; then setsid sh -c "$LINK" sh $(($1 - 1)) & fi; ` + forever
+	f := command(t, plan{Argv: []string{"sh", "-c", link, "sh", strconv.Itoa(length)}, Deadline: never, Grace: time.Minute, NoCgroup: true}, env("LINK="+link))
+	f.says("started", length)
+	kill(t, f.parent.Process.Pid, syscall.SIGSTOP)
+	w := f.watcher()
+	began := time.Now()
+	kill(t, f.guardian(), syscall.SIGKILL)
+	f.gone(f.parent.Process.Pid, w)
+	if took := time.Since(began); took > length/2*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }
 
 func TestGuardianStopped(t *testing.T) {

@@ -41,7 +41,7 @@ type event struct {
 	Signal   syscall.Signal
 	Expired  bool
 	Left     int  // at the end or without a start: children
-	Held     int  // the same: descriptors more than before
+	Held     int  // the same: descriptors more than before Start
 	Alive    bool // at the end: the command may still be signalled
 }
 
@@ -69,7 +69,7 @@ func parent(text string) {
 	held := len(descriptors(os.Getpid()))
 	p, err := guardian.Start(guardian.Options{Argv: todo.Argv, Env: env, Deadline: deadline, Grace: todo.Grace, NoCgroup: todo.NoCgroup})
 	if err != nil {
-		e := event{Error: err.Error(), TooLate: errors.Is(err, guardian.ErrTooLate), Held: more(held)}
+		e := event{Error: err.Error(), TooLate: errors.Is(err, guardian.ErrTooLate), Held: len(descriptors(os.Getpid())) - held}
 		if wrong, ok := errors.AsType[*guardian.CommandError](err); ok {
 			e.Code = wrong.Code
 		}

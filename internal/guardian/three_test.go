@@ -75,7 +75,9 @@ func TestWatcherHoldsNothingOpen(t *testing.T) {
 	eventually(t, func() (bool, string) {
 		var held []string
 		for _, fd := range descriptors(f.watcher()) {
-			if to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", f.watcher(), fd)); to == out.Name() || strings.Contains(to, "memfd") {
+			to := readlink(fmt.Sprintf("/proc/%d/fd/%s", f.watcher(), fd))
+			opened := to == os.DevNull && fd != "0" && fd != "1" && fd != "2" && readlink("/proc/self/fd/"+fd) != to
+			if to == out.Name() || strings.Contains(to, "memfd") || opened {
 				held = append(held, fd+" "+to)
 			}
 		}
@@ -91,7 +93,8 @@ func TestWatcherKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	f := script(t, never, time.Second, `trap 'exit 3' TERM; `+forever, func(c *exec.Cmd) { c.Stderr = said })
+	f := script(t, never, time.Second, `trap 'exit 3' TERM; echo > ready; `+forever, func(c *exec.Cmd) { c.Stderr = said })
+	f.says("ready", 1)
 	w := f.watcher()
 	kill(t, w, syscall.SIGKILL)
 	want := fmt.Sprintf("leasehold: the watcher of the command, process %d, has been killed: ", w)

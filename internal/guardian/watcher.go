@@ -5,6 +5,7 @@ package guardian
 import (
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,9 +23,10 @@ type watcher struct {
 	plan
 	orders   *inbox[order] // from the parent
 	words    *inbox[word]  // from the guardian
-	guardian int           // 0: it has been killed
-	present  bool          // the parent is there
-	guarded  bool          // the guardian is there
+	guardian int
+	strike   func() // kills the guardian, once: from then on it may be reaped
+	present  bool   // the parent is there
+	guarded  bool   // the guardian is there
 	tree     *tree
 }
 
@@ -93,7 +95,7 @@ func retire(guardian int) {
 // signal it.
 func (w *watcher) watch() {
 	w.tree = newTree(w.Cgroup, nil)
-	w.present = true
+	w.strike = sync.OnceFunc(func() { _ = syscall.Kill(w.guardian, syscall.SIGKILL) })
 	for {
 		w.hear()
 		nap := w.rest(clock.Now())
@@ -112,10 +114,7 @@ func (w *watcher) watch() {
 }
 
 func (w *watcher) sweep() (left bool) {
-	if w.guardian != 0 { // it is this process's child, and has not been reaped
-		_ = syscall.Kill(w.guardian, syscall.SIGKILL)
-		w.guardian = 0
-	}
+	w.strike()
 	return w.tree.sweep(syscall.SIGKILL)
 }
 
@@ -123,9 +122,7 @@ func (w *watcher) sweep() (left bool) {
 func (w *watcher) hear() {
 	orders, open := w.orders.take()
 	w.obey(orders, open, clock.Now())
-	if w.present && !open {
-		w.present, w.tree.kept = false, 0
-	}
+	w.present = open
 	words, open := w.words.take()
 	for _, said := range words {
 		w.tree.group = said.Command
