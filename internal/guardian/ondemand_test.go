@@ -68,6 +68,18 @@ func TestBackgroundAsks(t *testing.T) {
 	f.ended(143, syscall.SIGTERM, true)
 }
 
+// A command that is stopped while the terminal is not its own stops the job all the same.
+func TestStopWithoutTerminal(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	f := script(t, never, time.Second, `kill -STOP $$; exit 4`, y.login(`set -m; "$0" < /dev/null; echo $? > stopped; fg; echo $? > ended`))
+	if got := f.says("stopped", 1)[0]; got != "148" { // 128 + SIGTSTP
+		t.Errorf("the shell saw %s, want 148", got)
+	}
+	f.ended(4, 0, false)
+	f.says("ended", 1)
+}
+
 // The terminal of a job is the one that it can be stopped from, whatever its input is.
 func TestTerminalOtherInput(t *testing.T) {
 	t.Parallel()

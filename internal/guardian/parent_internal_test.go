@@ -66,6 +66,24 @@ func TestWatchStop(t *testing.T) {
 	})
 }
 
+// While the grace lasts, Stop does not keep it busy.
+func TestWatchStopWithGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, reports, _ := newProcess(t)
+		p.limit.Grace = time.Minute
+		go p.watch()
+		p.Stop()
+		time.Sleep(10 * time.Second)
+		if !isChild(p.watcher) {
+			t.Error("it did not wait for the grace")
+		}
+		close(reports)
+		if got, want := p.Wait(), (Status{Code: 137, Signal: syscall.SIGKILL, Expired: true}); got != want {
+			t.Errorf("it ended with %+v, want %+v", got, want)
+		}
+	})
+}
+
 // The end of the watcher is told once, and only where the command has started.
 func TestWatcherGone(t *testing.T) {
 	for _, started := range []bool{false, true} {
@@ -105,8 +123,12 @@ func TestFinish(t *testing.T) {
 		{report{Broken: "no pipe"}, Status{}, "cannot start the guardian: no pipe"},
 	} {
 		p, reports, _ := newProcess(t)
+		p.guardian = startProcess(t, "SR", "/bin/sleep", "1000") // which has been stopped, say, and does not end by itself
 		close(reports)
 		p.finish(c.last)
+		if isChild(p.watcher) || isChild(p.guardian) {
+			t.Error("a helper was not ended and reaped")
+		}
 		said := ""
 		if p.err != nil {
 			said = p.err.Error()
