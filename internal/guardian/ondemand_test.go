@@ -24,7 +24,7 @@ func TestTerminalOnDemand(t *testing.T) {
 			t.Parallel()
 			y := newTTY(t)
 			f := script(t, never, time.Second, `echo $$ > me; while ! test -e go; do sleep 0.01; done; `+c.asks+"; "+forever,
-				y.login(`set -m; `+c.how+`; stty echo; read line; echo "$line" > after`))
+				y.login(`set -m; `+c.how+`; read line; echo "$line" > after`))
 			me := f.me()
 			if foreground(t, me) {
 				t.Error("it is in the foreground, and has not asked for that")
