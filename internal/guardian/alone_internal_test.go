@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -151,13 +152,17 @@ func TestGuardianAlone(t *testing.T) {
 	l.exits()
 }
 
-// Rests waits for a process to sleep for some time.
+// Rests waits for all threads of a process to sleep for some time.
 func Rests(pid int) bool {
 	asleep := 0
 	for end := time.Now().Add(20 * sec); asleep < 30 && time.Now().Before(end); time.Sleep(ms) {
-		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if asleep++; !strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " S") {
-			asleep = 0
+		asleep++
+		threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
+		for _, thread := range threads {
+			stat, _ := os.ReadFile(thread)
+			if !strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " S") {
+				asleep = 0
+			}
 		}
 	}
 	return asleep >= 30
@@ -209,7 +214,13 @@ func TestWatcherCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := startAlone(t, titleWatcher, plan{limit: limit{Deadline: clock.Now() + time.Hour}, Argv: [][]byte{[]byte("true")}}, func(c *exec.Cmd) {
-		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", `ulimit -n 12; exec -a "$1" "$0" "$2"`, exe, c.Args[0], c.Args[1]}
+		const withThree = `
+			n=0; for free in 1 2 3; do
+				while [ -e /proc/$$/fd/$n ]; do n=$((n+1)); done
+				n=$((n+1))
+			done
+			ulimit -n $n; exec -a "$1" "$0" "$2"` // the first file that is opened takes so many
+		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", withThree, exe, c.Args[0], c.Args[1]}
 	})
 	if got, want := next(t, receive[report](l.reports)), (report{Broken: "too many open files"}); got != want {
 		t.Errorf("the parent was told %+v, want %+v", got, want)

@@ -250,6 +250,24 @@ func TestStartOutsideOfCgroup(t *testing.T) {
 	}
 }
 
+// What runs in the cgroup is left, whoever's child it is. This test is not parallel:
+// children of all tests are this process's.
+func TestSweepPopulated(t *testing.T) {
+	c := testCgroup(t)
+	p := member(t, c.Dir)
+	procs, err := children()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[int]bool{p.Pid: true}
+	for _, other := range procs {
+		all[other.pid] = true
+	}
+	if !newTree(c, all).sweep(0) {
+		t.Error("nothing is left")
+	}
+}
+
 func TestNoCgroup(t *testing.T) {
 	t.Parallel()
 	if c, err := newCgroup(true); c != nil || err == nil {
