@@ -209,18 +209,8 @@ func TestWatcherAlone(t *testing.T) {
 // A watcher that cannot start the guardian says why, and ends.
 func TestWatcherCannotStart(t *testing.T) {
 	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := startAlone(t, titleWatcher, plan{limit: limit{Deadline: clock.Now() + time.Hour}, Argv: [][]byte{[]byte("true")}}, func(c *exec.Cmd) {
-		const withThree = `
-			n=0; for free in 1 2 3; do
-				while [ -e /proc/$$/fd/$n ]; do n=$((n+1)); done
-				n=$((n+1))
-			done
-			ulimit -n $n; exec -a "$1" "$0" "$2"` // the first file that is opened takes so many
-		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", withThree, exe, c.Args[0], c.Args[1]}
+		c.Env = append(os.Environ(), "GUARDIAN_TEST_BARE=yes")
 	})
 	if got, want := next(t, receive[report](l.reports)), (report{Broken: "too many open files"}); got != want {
 		t.Errorf("the parent was told %+v, want %+v", got, want)

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/guardian"
 )
@@ -27,6 +29,7 @@ const (
 	planVar  = "GUARDIAN_TEST_PLAN"  // be a parent, and how
 	markVar  = "GUARDIAN_TEST_MARK"  // the same for all processes of one family, to find them by
 	sleepVar = "GUARDIAN_TEST_SLEEP" // a file: for how long the machine has been suspended
+	bareVar  = "GUARDIAN_TEST_BARE"  // open no more descriptors
 )
 
 func TestMain(m *testing.M) {
@@ -36,6 +39,11 @@ func TestMain(m *testing.M) {
 	}
 	if file := os.Getenv(sleepVar); file != "" {
 		feignSuspend(file)
+	}
+	if os.Getenv(bareVar) != "" {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{}); err != nil {
+			panic(err)
+		}
 	}
 	guardian.Main()
 	plan := os.Getenv(planVar)
