@@ -170,24 +170,6 @@ func TestGuardianKilledParentStopped(t *testing.T) {
 	f.ended(137, syscall.SIGKILL, false)
 }
 
-// A chain of processes, each of which becomes the watcher's own when the one before it has
-// gone, ends in moments: no second passes between two sweeps.
-func TestChain(t *testing.T) {
-	t.Parallel()
-	const length = 25
-	link := `echo >> started; if [ $1 -gt 1 ]; then setsid sh -c "$LINK" sh $(($1 - 1)) & fi; ` + forever
-	f := command(t, plan{Argv: []string{"sh", "-c", link, "sh", strconv.Itoa(length)}, Deadline: never, Grace: time.Minute, NoCgroup: true}, env("LINK="+link))
-	f.says("started", length)
-	kill(t, f.parent.Process.Pid, syscall.SIGSTOP)
-	w := f.watcher()
-	began := time.Now()
-	kill(t, f.guardian(), syscall.SIGKILL)
-	f.gone(f.parent.Process.Pid, w)
-	if took := time.Since(began); took > length/2*time.Second {
-		t.Errorf("it took %v", took)
-	}
-}
-
 func TestGuardianStopped(t *testing.T) {
 	t.Parallel()
 	f := script(t, 5*time.Second, 500*time.Millisecond, strays+forever)
