@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -162,12 +163,13 @@ func (o *LockOptions) quiet() *LockOptions {
 	return &quiet
 }
 
+// roomForOurs is more than what a record needs for all that the options do not say: the name of
+// a session, or what its heartbeat tells of the last releases, and less than 500 bytes.
+const roomForOurs = 2*store.MaxKey + 16*maxFreed + 500
+
 // encodable finds out now whether records with these options can be written.
 func (o *LockOptions) encodable() error {
-	trial := protocol.Record{
-		Token: protocol.MaxToken, Holder: o.Holder, Address: o.Address, TTL: o.TTL, Meta: o.Meta,
-		WriteID: newIncarnation(),
-	}
+	trial := protocol.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta, WriteID: strings.Repeat("x", roomForOurs)}
 	_, err := trial.Encode()
 	return err
 }

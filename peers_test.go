@@ -561,12 +561,12 @@ func TestSuccessorHearsFirst(t *testing.T) {
 // since a release must not fail for a courtesy.
 func TestSuccessorThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		room := map[string]string{"k": strings.Repeat("x", protocol.MaxRecord-500)}
+		room := map[string]string{"k": strings.Repeat("x", protocol.MaxRecord-5000)}
 		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Meta: room})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"b", strings.Repeat("b", 1000), "\xff"} {
+		for _, name := range []string{"b", strings.Repeat("b", 5000), "\xff"} {
 			if _, err := e.Campaign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
