@@ -59,7 +59,7 @@ func record(t *testing.T, st store.Store, key string) protocol.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := protocol.Decode(obj.Body)
+	r, err := protocol.DecodeIn(protocol.AnyLayout, obj.Body)
 	if err != nil {
 		t.Fatal(err)
 	}

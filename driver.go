@@ -47,7 +47,6 @@ type engine struct {
 	term      *term              // that the acquisition begins; nil: none
 	members   []*Session         // that must tell of their end
 	named     *Session           // of these, the one that the lock names
-	own       *reapers           // of acquisitions without a session
 	vigil     vigil              // for the session that the candidate waits for
 	waiter    chan result        // of the acquisition, until it is answered
 	settling  []chan struct{}    // closed when the candidate has settled
@@ -99,7 +98,6 @@ func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts *LockOpti
 
 func (d *driver) start(cfg protocol.Config, c *protocol.Candidate) {
 	d.engine = &engine{cfg: cfg, candidate: c, heir: func() string { return "" }}
-	d.record, _, d.exists = c.Observed()
 }
 
 // enter locks the driver and makes it ready for what comes.
@@ -111,12 +109,12 @@ func (d *driver) enter() {
 	cfg := d.opts.config("")
 	d.start(cfg, protocol.Resume(cfg, d.rest))
 	d.rest, d.ctx = nil, context.WithoutCancel(d.lease.ctx)
-	d.session, d.members, d.named = d.lease.session, []*Session{d.lease.session}, d.lease.session
+	d.members = []*Session{d.lease.session}
 }
 
 // leave unlocks the driver, which rests from now on if it can.
 func (d *driver) leave() {
-	idle := d.changed == nil && d.waiter == nil && len(d.calm) == 0 && d.past == nil
+	idle := d.changed == nil && d.past == nil
 	if rest, can := d.candidate.Rest(); can && idle {
 		if d.timer != nil {
 			d.timer.Stop()

@@ -54,13 +54,9 @@ func (d *driver) attend() {
 	if d.vigil = (vigil{}); session == "" {
 		return
 	}
-	all := d.own
-	switch {
-	case d.session != nil:
+	all := &reapers{st: d.lock.st, opts: d.opts.quiet()} // of this candidate alone
+	if d.session != nil {
 		all = &d.session.reapers
-	case all == nil:
-		all = &reapers{st: d.lock.st, opts: d.opts.quiet()}
-		d.own = all
 	}
 	d.vigil = vigil{session, all.join(session, d, d.looked)}
 }
@@ -126,8 +122,6 @@ func (r *reaper) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			r.over()
-			return
-		case ctx.Err() != nil:
 			return
 		case hopeless(err):
 			err = fmt.Errorf("the session of the holder: %w", err) // they explain it
@@ -210,10 +204,8 @@ func (r *reaper) over() {
 
 // reap ends the sessions whose holders are gone. What cannot be read stays as it is.
 func reap(ctx context.Context, st store.Store, sessions []string) {
-	o, err := (&LockOptions{Layout: LayoutObject}).withDefaults() // a session is one object
-	if err != nil {
-		return
-	}
+	none, _ := (*LockOptions)(nil).withDefaults() // which are in order
+	o := none.quiet()
 	var all sync.WaitGroup
 	gate := make(chan struct{}, maxReaped)
 	for _, session := range sessions {

@@ -537,8 +537,9 @@ func TestForeignHeartbeat(t *testing.T) {
 		if _, err = st.Put(t.Context(), a.session.Key(), []byte("not a session"), store.IfMatch(obj.Version)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err = b.lock("shards/1").Acquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrForeignObject) {
-			t.Errorf("got %v, want ErrForeignObject", err)
+		_, err = b.lock("shards/1").Acquire(t.Context(), leasehold.WithSession(b.session))
+		if !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), "session of the holder") {
+			t.Errorf("got %v, want ErrForeignObject of the session", err)
 		}
 		<-a.session.Done()
 		a.end()
@@ -1188,6 +1189,9 @@ func TestCollectSessions(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		if deleted := collect(); !slices.Equal(deleted, []string{over.session.Key()}) {
 			t.Errorf("after a day %q were deleted", deleted)
+		}
+		if record(t, st, gone.session.Key()).Held {
+			t.Error("it has returned, and the session of a holder that is gone goes on")
 		}
 		info, err := alive.lock("shards/2").Inspect(t.Context())
 		if err != nil || !info.Abandoned {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -285,6 +286,33 @@ func TestTroubleOfASession(t *testing.T) {
 		cancel()
 		if err := <-done; !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("it does not say why it waited: %v", err)
+		}
+
+		// Nobody knows whether the session goes on that nobody has looked at.
+		limited, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer stop()
+		st.mend()
+		cut := newStoreOver(inner)
+		cut.Inject(faultstore.Fault{Kind: faultstore.Unavailable, When: func(c faultstore.Call) bool { return c.Key == s.Key() }})
+		blind := newLock(t, cut, nil)
+		go func() { _, _ = blind.Acquire(limited) }()
+		time.Sleep(time.Minute)
+		var held *leasehold.HeldError
+		if _, err := blind.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Abandoned {
+			t.Errorf("of a session that was never seen: %v", err)
+		}
+
+		// Trouble that is over is no reason.
+		go func() {
+			_, err := lock.Acquire(limited)
+			done <- err
+		}()
+		time.Sleep(time.Minute)
+		st.set(store.ErrUnavailable)
+		time.Sleep(time.Minute)
+		st.mend()
+		if err := <-done; errors.Is(err, store.ErrUnavailable) || !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("after the store has come back: %v", err)
 		}
 		release(t, lease)
 		if err := s.Close(t.Context()); err != nil {

@@ -1,0 +1,152 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A lock is released while a look at it is under way, and another waiter of the same process hears
+// of that before the look is answered. The heartbeats tell of it no more: without another look
+// at once, the lock would be waited for until the session of its former holder is over.
+func TestReleaseCrossesALook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		a.acquire("shards/1")
+		lease := a.acquire("shards/2")
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := make(chan error)
+		go func() {
+			_, err := b.lock("shards/1").Acquire(ctx, leasehold.WithSession(b.session))
+			waiting <- err
+		}()
+		time.Sleep(time.Minute) // b watches the session of a
+		b.st.Inject(faultstore.Fault{
+			Kind: faultstore.DelayAfter, Op: "get", Delay: 9 * time.Second, Nth: 1,
+			When: func(c faultstore.Call) bool { return c.Key == objectKey("shards/2", 1) },
+		})
+		began := time.Now()
+		limited, stop := context.WithTimeout(ctx, 20*time.Second)
+		defer stop()
+		time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
+		next, err := b.lock("shards/2").Acquire(limited, leasehold.WithSession(b.session))
+		if took := time.Since(began); err != nil || took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("a lock that was released after a second was acquired after %v: %v", took, err)
+		}
+		if next != nil {
+			release(t, next)
+		}
+		cancel()
+		if err := <-waiting; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		a.end()
+		b.end()
+	})
+}
+
+// wait waits for a lock of another session, in the background.
+func (p *process) wait(ctx context.Context, key string) <-chan *leasehold.Lease {
+	acquired := make(chan *leasehold.Lease, 1)
+	lock := p.lock(key)
+	go func() {
+		lease, _ := lock.Acquire(ctx, leasehold.WithSession(p.session))
+		acquired <- lease
+	}()
+	return acquired
+}
+
+// Who waits for a lock of a session looks at it when the session's heartbeats tell that it was released, or that
+// more were than they name; and then not again.
+func TestNewsOfOtherLocksCostNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		a.acquire("waited/1")
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := b.wait(ctx, "waited/1")
+		time.Sleep(time.Minute)
+		for _, c := range []struct {
+			releases int
+			want     bool
+		}{{1, false}, {3, false}, {70, true}} {
+			looks := func() (n int) {
+				for _, e := range b.st.Log() {
+					if e.Key != b.session.Key() && e.Key != a.session.Key() {
+						n++
+					}
+				}
+				return n
+			}
+			var leases []*leasehold.Lease
+			for _, key := range keys(c.releases) {
+				leases = append(leases, a.acquire(key))
+			}
+			time.Sleep(time.Minute)
+			b.st.Reset()
+			if err := leasehold.ReleaseAll(t.Context(), leases); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if got := looks(); got > 0 != c.want || got > 10 {
+				t.Errorf("%d other locks were released: %d requests for one that is held", c.releases, got)
+			}
+			b.st.Reset()
+			time.Sleep(10 * time.Minute)
+			if got := looks(); got > 0 {
+				t.Errorf("ten minutes in which nothing is released: %d requests for a lock that is held", got)
+			}
+		}
+		cancel()
+		<-waiting
+		a.end()
+		b.end()
+	})
+}
+
+// While those who have waited for the locks of a session take them over, another begins to: it must not
+// wait with those who have been told already.
+func TestWaiterComesWhenTheSessionIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var waiting []<-chan *leasehold.Lease
+		for _, key := range keys(100) {
+			a.acquire(key)
+			waiting = append(waiting, b.wait(ctx, key))
+		}
+		a.acquire("late")
+		time.Sleep(time.Minute)
+		b.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: time.Second, When: func(c faultstore.Call) bool {
+			return c.Key != b.session.Key() && c.Key != a.session.Key()
+		}})
+		a.st.Partition(true)
+		for len(b.session.Leases()) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := len(b.session.Leases()); n == len(waiting) {
+			t.Fatal("this shows nothing: all locks were taken over at once")
+		}
+		began := time.Now()
+		if lease := <-b.wait(ctx, "late"); lease == nil || time.Since(began) > time.Minute {
+			t.Errorf("acquired after %v", time.Since(began))
+		}
+		for _, w := range waiting {
+			if <-w == nil {
+				t.Error("a lock of a session that is over was not acquired")
+			}
+		}
+		a.st.Partition(false)
+		time.Sleep(time.Minute)
+		a.end()
+		b.end()
+	})
+}
