@@ -116,9 +116,6 @@ func (d *driver) enter() {
 func (d *driver) leave() {
 	idle := d.changed == nil && d.past == nil
 	if rest, can := d.candidate.Rest(); can && idle {
-		if d.timer != nil {
-			d.timer.Stop()
-		}
 		d.rest, d.engine = rest, nil
 	}
 	d.mu.Unlock()

@@ -776,6 +776,24 @@ func TestHangingCallbackDelaysNothing(t *testing.T) {
 	})
 }
 
+// A callback that returns within the TTL is not reported.
+func TestSlowCallbackIsNotReported(t *testing.T) {
+	needsRenewals(t)
+	bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		lease := acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			OnRenew: func(*leasehold.Lease) { time.Sleep(14 * time.Second) },
+		}))
+		time.Sleep(7 * time.Second)
+		release(t, lease)
+		time.Sleep(time.Minute)
+		if strings.Contains(log.String(), "callback") {
+			t.Errorf("the log says %s", &log)
+		}
+	})
+}
+
 func TestRenewalsAreTold(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {

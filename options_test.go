@@ -1,16 +1,21 @@
 package leasehold_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -109,4 +114,79 @@ func TestDefaults(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSessionOptions: a session is what its options say, in whatever layout locks are by default, and
+// nothing is sent for one that cannot be.
+func TestSessionOptions(t *testing.T) {
+	defer leasehold.SetDefaultLayout(leasehold.LayoutEpochs)()
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		var log bytes.Buffer
+		proof := &asks{}
+		s, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{
+			TTL: 6 * time.Second, Holder: "h", Address: "a:1", Meta: map[string]string{"k": "v"}, Proof: proof,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := record(t, st, s.Key())
+		if !r.Held || r.TTL != 6*time.Second || r.Holder != "h" || r.Address != "a:1" || r.Meta["k"] != "v" {
+			t.Errorf("the heartbeat says %+v", r)
+		}
+		if want := []string{st.String() + " object"}; !slices.Equal(proof.uses, want) {
+			t.Errorf("the proof was asked for %q", proof.uses)
+		}
+		st.Partition(true)
+		<-s.Done()
+		synctest.Wait()
+		if !strings.Contains(log.String(), "lease lost") {
+			t.Errorf("the log says %q", &log)
+		}
+		_ = s.Close(t.Context())
+
+		st = newStore()
+		for says, opts := range map[string]leasehold.SessionOptions{
+			"nobody has shown": {Proof: &asks{no: "object"}},
+			"UTF-8":            {Holder: "a\xff"},
+			"session":          {Prefix: "a//b"},
+			"TTL":              {TTL: time.Millisecond},
+		} {
+			if _, err := leasehold.NewSession(t.Context(), st, &opts); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("want %q, got %v", says, err)
+			}
+		}
+		if c := st.Counts(); c != (faultstore.Counts{}) {
+			t.Errorf("%+v requests were made", c)
+		}
+	})
+}
+
+// TestSessionsOfLateConfirmation: a session that is confirmed too late to begin with is given up for another
+// of a new name, twice.
+func TestSessionsOfLateConfirmation(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "a session is one object, whatever the layout of locks")
+	for late, works := range map[int]bool{1: true, 2: true, 3: false} {
+		bubble(t, func(t *testing.T) {
+			began := map[string]time.Time{}
+			isLate := func(c faultstore.Call) bool {
+				if began[c.Key].IsZero() && c.Op == "put" {
+					began[c.Key] = time.Now()
+				}
+				return len(began) > 0 && len(began) <= late && time.Since(began[c.Key]) < 20*time.Second
+			}
+			st := newStore()
+			st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, When: isLate})
+			s, err := leasehold.NewSession(t.Context(), st, nil)
+			if len(began) != min(late+1, 3) || works != (err == nil) {
+				t.Errorf("%d sessions were confirmed late, %d tried: %v", late, len(began), err)
+			}
+			if err == nil {
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
 }

@@ -242,3 +242,77 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 		})
 	}
 }
+
+// The session was closed while an acquisition under it waited for its turn in the process.
+func TestSessionEndsInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		lock := a.lock("shards/1")
+		lease := acquire(t, lock)
+		acquired := make(chan error, 1)
+		go func() {
+			_, err := lock.Acquire(t.Context(), leasehold.WithSession(a.session))
+			acquired <- err
+		}()
+		synctest.Wait()
+		if err := a.session.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		if err := <-acquired; !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("acquired under a session that is over: %v", err)
+		}
+		release(t, acquire(t, lock))
+	})
+}
+
+// An acquisition that has seen nothing told of the holder that another one had waited for before.
+func TestHolderOfThePast(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := newStore()
+		st := newStoreOver(inner)
+		lock := newLock(t, st, nil)
+		lease := acquire(t, newLock(t, inner, nil))
+		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		st.Partition(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := lock.Acquire(ctx); err == nil || errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("a store that does not answer: %v", err)
+		}
+	})
+}
+
+// The trouble with a session that was waited for once is no reason for what comes later.
+func TestTroubleOfThePast(t *testing.T) {
+	needsSuccessors(t)
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		s, lease := holdUnderSession(t, inner)
+		st := &refusing{Store: inner, ops: "get"}
+		lock := newLock(t, st, nil)
+		wait := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			_, err := lock.Acquire(ctx)
+			return err
+		}
+		time.AfterFunc(time.Minute, func() { st.set(store.ErrUnavailable) })
+		if err := wait(); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("this shows nothing: %v", err)
+		}
+		st.mend()
+		release(t, lease)
+		lease = acquire(t, newLock(t, inner, nil))
+		if err := wait(); errors.Is(err, store.ErrUnavailable) || !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("the store works, and the lock is held: %v", err)
+		}
+		release(t, lease)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
