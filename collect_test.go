@@ -200,3 +200,36 @@ func TestDryRunEndsNoSession(t *testing.T) {
 		gone.end()
 	})
 }
+
+// TestCollectManySessions: more sessions that nobody has ended than are watched at a time.
+func TestCollectManySessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		gone := startProcess(t, st, "gone")
+		gone.st.Partition(true)
+		obj, err := st.Get(t.Context(), gone.session.Key(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1000 {
+			if _, err = st.Put(t.Context(), fmt.Sprintf("sessions/%032x", i), obj.Body, store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		began := time.Now()
+		for c, err := range leasehold.Collect(t.Context(), st, "", nil) {
+			t.Errorf("it is too young: %+v, %v", c, err)
+		}
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		for _, key := range objects(t, st) {
+			if record(t, st, key).Held {
+				t.Errorf("the session %s goes on", key)
+			}
+		}
+		gone.st.Partition(false)
+		gone.end()
+	})
+}

@@ -203,7 +203,7 @@ func (d *driver) release(l *Lease, successor string) {
 	}
 	l.end(ErrReleased)
 	// Not in an election: who resigns was promised that the lock is free then, for others too.
-	pass := successor == "" && d.changed == nil && d.lock.queue.waits()
+	pass := d.changed == nil && d.lock.queue.waits()
 	d.stepLocked(protocol.Release{Successor: d.fit(successor), Pass: pass})
 }
 

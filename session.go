@@ -107,7 +107,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		s.heartbeat = heartbeat(at, o, func(cfg *protocol.Config) { cfg.Fresh = true })
 		s.lease, err = s.heartbeat.Acquire(ctx)
 		// What was made may be confirmed too late to begin with; then there is another name.
-		if err == nil || !errors.Is(err, protocol.ErrUsed) || try == 3 {
+		if !errors.Is(err, protocol.ErrUsed) || try == 3 {
 			break
 		}
 	}

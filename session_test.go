@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -195,6 +196,11 @@ func TestSessionThatIsNotReleased(t *testing.T) {
 		lease := a.acquire("shards/1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		time.AfterFunc(time.Second, func() {
+			if a.session.Valid() || lease.Valid() || a.session.Err() == nil {
+				t.Error("a session that is being closed is valid")
+			}
+		})
 		if err := a.session.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 leases") {
 			t.Errorf("Close: %v", err)
 		}
@@ -742,15 +748,33 @@ func TestWaiterOfAnOrphan(t *testing.T) {
 }
 
 // TestReleasesAtTheEnd: whoever releases a lease as soon as its session ends it sends
-// nothing: it used to be a write for each lease, at the worst moment.
+// nothing: it used to be a write for each lease, at the worst moment. When one has ended none is valid, and each loss says why.
 func TestReleasesAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := startProcess(t, memstore.New(), "a")
 		var work sync.WaitGroup
+		var leases []*leasehold.Lease
 		for _, key := range keys(1000) {
-			lease := a.acquire(key)
+			lock, err := leasehold.NewLock(a.st, key, &leasehold.LockOptions{OnLost: func(_ *leasehold.Lease, err error) {
+				if !errors.Is(err, leasehold.ErrSessionOver) {
+					t.Errorf("%s was lost: %v", key, err)
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := lock.Acquire(t.Context(), leasehold.WithSession(a.session))
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
 			work.Go(func() {
 				<-lease.Done()
+				for range 20 {
+					if other := leases[rand.N(len(leases))]; other.Valid() {
+						t.Errorf("%s has ended, and %s is valid", lease.Key(), other.Key())
+					}
+				}
 				_ = lease.Release(t.Context())
 			})
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -201,4 +203,43 @@ func refusedRelease(t *testing.T, kind faultstore.Kind, end func(context.Context
 	}
 	st.Clear()
 	time.Sleep(time.Minute) // what is under way gives up
+}
+
+// An election passes its lease on to nobody within its process: who resigns was promised that the lock is free
+// then, for the successor that it names too.
+func TestResignBesideAnotherCampaign(t *testing.T) {
+	needsSuccessors(t)
+	for _, successor := range []string{"", "b"} {
+		bubble(t, func(t *testing.T) {
+			freed := 0
+			st := newStore()
+			st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", When: func(c faultstore.Call) bool {
+				if body := string(c.Body); strings.Contains(body, `"state":"free"`) && strings.Contains(body, `"successor":`) == (successor != "") {
+					freed++
+				}
+				return false
+			}})
+			e, err := leasehold.NewElection(st, "leaders/scheduler", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = e.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			next := make(chan *leasehold.Lease, 1)
+			go func() {
+				lease, _ := e.Campaign(t.Context())
+				next <- lease
+			}()
+			synctest.Wait()
+			if err = e.ResignTo(t.Context(), successor); err != nil {
+				t.Error(err)
+			}
+			lease := <-next
+			if lease == nil || freed != 1 {
+				t.Errorf("the lock was freed %d times for %q, and then it is %v", freed, successor, lease)
+			}
+			release(t, lease)
+		})
+	}
 }
