@@ -316,3 +316,24 @@ func TestTroubleOfThePast(t *testing.T) {
 		}
 	})
 }
+
+// A lock that is tried for, and taken from a session that is over, is under the new session as any other.
+func TestTriedLockIsUnderTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		a.acquire("shards/1")
+		a.close()
+		lease, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.session.Leases(); len(got) != 1 || got[0] != lease {
+			t.Errorf("the leases under the session are %v", got)
+		}
+		b.close()
+		if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrSessionOver) {
+			t.Errorf("its session is closed: %v", lease.Err())
+		}
+	})
+}

@@ -778,6 +778,14 @@ func TestReleasesAtTheEnd(t *testing.T) {
 				_ = lease.Release(t.Context())
 			})
 		}
+		work.Go(func() {
+			<-a.session.Done()
+			for _, lease := range leases {
+				if lease.Context().Err() == nil {
+					t.Errorf("the session has ended, and the context of %s goes on", lease.Key())
+				}
+			}
+		})
 		got := cost(a.st, func() {
 			if err := a.session.Close(t.Context()); err != nil {
 				t.Error(err)

@@ -104,8 +104,17 @@ func TestNewsOfOtherLocksCostNothing(t *testing.T) {
 				t.Errorf("ten minutes in which nothing is released: %d requests for a lock that is held", got)
 			}
 		}
+		if err := leasehold.ReleaseAll(t.Context(), a.session.Leases()); err != nil {
+			t.Fatal(err)
+		}
+		if <-waiting == nil {
+			t.Error("the lock that was waited for was not acquired")
+		}
+		time.Sleep(time.Minute)
+		if r := record(t, inner, b.session.Key()); r.Freed != nil {
+			t.Errorf("who has released nothing tells of %+v", r.Freed)
+		}
 		cancel()
-		<-waiting
 		a.end()
 		b.end()
 	})
@@ -161,5 +170,21 @@ func TestWaiterComesWhenTheSessionIsOver(t *testing.T) {
 		time.Sleep(time.Minute)
 		a.end()
 		b.end()
+	})
+}
+
+// A release under a session is told of in a moment, and not when the next heartbeat would have come.
+func TestReleaseIsToldSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		lease := a.acquire("shards/1")
+		time.Sleep(time.Second)
+		release(t, lease)
+		time.Sleep(time.Second)
+		if r := record(t, inner, a.session.Key()); r.Freed == nil || r.Freed.Count != 1 {
+			t.Errorf("a second after the release the heartbeat tells of %+v", r.Freed)
+		}
+		a.end()
 	})
 }
