@@ -525,7 +525,19 @@ func TestSessionsThatDoNotFit(t *testing.T) {
 		if _, err = leasehold.NewSession(t.Context(), nil, nil); err == nil {
 			t.Error("a session without a store")
 		}
+		elsewhere, err := filestore.New(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := newLock(t, elsewhere, nil)
+		if _, err = other.Acquire(t.Context(), leasehold.WithSession(a.session)); err == nil || !strings.Contains(err.Error(), "another store") {
+			t.Errorf("a lock in another store: %v", err)
+		}
 		a.end()
+		lock := newLock(t, a.st, nil)
+		if _, err = lock.Acquire(t.Context(), leasehold.WithSession(a.session)); !errors.Is(err, leasehold.ErrSessionOver) || !strings.Contains(err.Error(), lock.Key()) {
+			t.Errorf("under a session that is over: %v", err)
+		}
 	})
 }
 

@@ -179,10 +179,13 @@ func TestReleaseIsToldSoon(t *testing.T) {
 		inner := memstore.New()
 		a := startProcess(t, inner, "a")
 		lease := a.acquire("shards/1")
-		time.Sleep(time.Second)
+		time.Sleep(6 * time.Second)
+		if r := record(t, inner, a.session.Key()); r.Freed != nil {
+			t.Errorf("before any release the heartbeat tells of %+v", r.Freed)
+		}
 		release(t, lease)
 		time.Sleep(time.Second)
-		if r := record(t, inner, a.session.Key()); r.Freed == nil || r.Freed.Count != 1 {
+		if r := record(t, inner, a.session.Key()); r.Freed == nil || r.Freed.Count != 1 || len(r.Freed.Last) != 1 {
 			t.Errorf("a second after the release the heartbeat tells of %+v", r.Freed)
 		}
 		a.end()
