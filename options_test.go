@@ -28,7 +28,6 @@ func room(refused func(text string) bool) string {
 // Options that were accepted gave a lock that could not be acquired, since its record was a few
 // bytes too long, and a session whose heartbeats failed when it had to tell of many releases.
 func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
-	last := tokenRecord(here(), int64(protocol.LastToken)-1, "free")
 	for what, opts := range map[string]func(text string) *leasehold.LockOptions{
 		"holder": func(text string) *leasehold.LockOptions {
 			return &leasehold.LockOptions{Holder: text, TTL: leasehold.MaxTTL}
@@ -44,7 +43,9 @@ func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
 				return err != nil
 			})
 			st := newStore()
-			plant(t, st, objectKey("jobs/backup", protocol.LastToken-1), last)
+			if here() == leasehold.LayoutObject { // the longest token of all
+				plant(t, st, "jobs/backup", tokenRecord(here(), int64(protocol.LastToken)-1, "free"))
+			}
 			lock := newLock(t, st, opts(text))
 			lease, err := lock.TryAcquire(t.Context())
 			if err != nil {
@@ -52,9 +53,6 @@ func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
 			}
 			time.Sleep(lasting(time.Minute))
 			release(t, lease)
-			if _, err = lock.TryAcquire(t.Context()); err == nil && here().Tokens() {
-				t.Errorf("%s: the token was not the last", what)
-			}
 		})
 	}
 }
@@ -166,7 +164,6 @@ func TestSessionOptions(t *testing.T) {
 // TestSessionsOfLateConfirmation: a session that is confirmed too late to begin with is given up for another
 // of a new name, twice.
 func TestSessionsOfLateConfirmation(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "a session is one object, whatever the layout of locks")
 	for late, works := range map[int]bool{1: true, 2: true, 3: false} {
 		bubble(t, func(t *testing.T) {
 			began := map[string]time.Time{}
