@@ -262,6 +262,10 @@ func TestSessionEndsInTheQueue(t *testing.T) {
 		if err := <-acquired; !errors.Is(err, leasehold.ErrSessionOver) {
 			t.Errorf("acquired under a session that is over: %v", err)
 		}
+		synctest.Wait()
+		if info, err := inspect(a.st, "shards/1"); err != nil || info.Held {
+			t.Errorf("a lock that was released, and not acquired: %+v, %v", info, err)
+		}
 		release(t, acquire(t, lock))
 	})
 }
