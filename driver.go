@@ -45,8 +45,7 @@ type engine struct {
 	began     time.Time          // the acquisition
 	session   *Session           // of the acquisition; nil: none
 	term      *term              // that the acquisition begins; nil: none
-	members   []*Session         // that must tell of their end
-	named     *Session           // of these, the one that the lock names
+	sessions  []*Session         // that must tell of their end: something of the candidate is or may be under them
 	vigil     vigil              // for the session that the candidate waits for
 	waiter    chan result        // of the acquisition, until it is answered
 	settling  []chan struct{}    // closed when the candidate has settled
@@ -109,7 +108,7 @@ func (d *driver) enter() {
 	cfg := d.opts.config("")
 	d.start(cfg, protocol.Resume(cfg, d.rest))
 	d.rest, d.ctx = nil, context.WithoutCancel(d.lease.ctx)
-	d.members = []*Session{d.lease.session}
+	d.sessions = []*Session{d.lease.session}
 }
 
 // leave unlocks the driver, which rests from now on if it can.
@@ -150,12 +149,12 @@ func (d *driver) begin(ctx context.Context, wait bool, a acquisition) <-chan res
 	waiter := make(chan result, 1)
 	d.enter()
 	defer d.leave()
-	if s := a.session; s != nil && !slices.Contains(d.members, s) {
+	if s := a.session; s != nil && !slices.Contains(d.sessions, s) {
 		if err := s.enter(d); err != nil {
 			waiter <- result{err: err}
 			return waiter
 		}
-		d.members = append(d.members, s)
+		d.sessions = append(d.sessions, s)
 	}
 	d.ctx, d.began, d.waiter, d.seen = context.WithoutCancel(ctx), time.Now(), waiter, Info{}
 	d.session, d.term = a.session, a.term
@@ -196,7 +195,7 @@ func (d *driver) release(l *Lease, successor string) {
 		d.stepLocked(protocol.Tick{}) // it is lost, and no timer has run since
 	}
 	if s := l.session; s != nil && s.ended.Load() {
-		d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over}) // it is on its way to tell us so
+		d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over()}) // it is on its way to tell us so
 	}
 	if successor == "" {
 		successor = d.heir()
@@ -230,35 +229,17 @@ func (d *driver) stepLocked(ev protocol.Event) {
 		// back as it leaves (rule A7), not when it is answered.
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 	}
-	d.unname()
 	for _, action := range actions {
 		d.do(action)
 	}
 	d.announce()
 	d.attend()
 	d.settle()
-	if d.candidate.Settled() && d.waiter == nil && d.lease == nil {
-		d.quitSessions(nil)
-	}
 	if !d.candidate.Busy() {
 		closeAll(d.calm)
 		d.calm = nil
 	}
 	d.arm()
-}
-
-// unname has a session of ours tell that the lock does not name it any more, however that
-// came: who waits for the lock has seen that it did, and looks at nothing else.
-func (d *driver) unname() {
-	r, _, exists := d.candidate.Observed()
-	i := slices.IndexFunc(d.members, func(s *Session) bool { return exists && r.Held && r.Session == s.Key() })
-	before := d.named
-	if d.named = nil; i >= 0 {
-		d.named = d.members[i]
-	}
-	if before != nil && before != d.named {
-		before.freed(d.lock.key)
-	}
 }
 
 // closeAfter closes a channel when another is closed, if there is one.
@@ -353,7 +334,6 @@ func (d *driver) do(action protocol.Action) {
 		d.lease = newLease(d.ctx, d, d.candidate.Lease(), d.session)
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 		d.standing.free, d.standing.object = false, ""
-		d.quitSessions(d.session)
 		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
@@ -403,7 +383,11 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Over:
 		d.answer(result{})
 	case protocol.Orphaned:
-		d.orphaned(a.Session)
+		d.orphaned(d.sessionOf(a.Session))
+	case protocol.Unnamed:
+		d.sessionOf(a.Session).released(d.lock.key)
+	case protocol.Left:
+		d.leaveSession(d.sessionOf(a.Session))
 	case protocol.Ask:
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.conversation

@@ -7,7 +7,7 @@ func DefaultLayout() Layout { return Layout(defaultLayout) }
 func Members(s *Session) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.members)
+	return len(s.under.Members())
 }
 
 // SetDefaultLayout changes it, and returns what changes it back.

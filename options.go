@@ -165,7 +165,7 @@ func (o *LockOptions) quiet() *LockOptions {
 
 // roomForOurs is more than what a record needs for all that the options do not say: the name of
 // a session, or what its heartbeat tells of the last releases, and less than 500 bytes.
-const roomForOurs = 2*store.MaxKey + 16*maxFreed + 500
+const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + 500
 
 // encodable finds out now whether records with these options can be written.
 func (o *LockOptions) encodable() error {

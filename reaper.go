@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,13 +26,10 @@ type reapers struct {
 
 // A reaper waits until a session is over, and ends it when it was waited out.
 type reaper struct {
-	all     *reapers
-	lock    *Lock // of the session's object
-	stop    context.CancelFunc
-	waiters map[*driver]bool
-	count   int64         // of releases, by the last heartbeat
-	news    time.Duration // when that last grew
-	trouble error         // why the store cannot be asked about the session; nil: it can
+	all   *reapers
+	lock  *Lock // of the session's object
+	stop  context.CancelFunc
+	watch protocol.SessionWatch[*driver] // guarded by all.mu
 }
 
 // A vigil is a candidate's part in a reaper.
@@ -71,7 +67,7 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 	defer all.mu.Unlock()
 	r := all.of[session]
 	if r == nil {
-		r = &reaper{all: all, waiters: map[*driver]bool{}}
+		r = &reaper{all: all}
 		at := layout.Heartbeat{Store: all.st, Key: session}
 		r.lock = heartbeat(at, all.opts, reaping)
 		r.lock.d.beats, r.lock.d.fails = r.beat, r.fails
@@ -83,8 +79,7 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 		all.of[session] = r
 		go r.run(ctx)
 	}
-	r.waiters[d] = true
-	if r.news >= looked { // the others have been told of a release since
+	if r.watch.Join(d, looked) {
 		go d.step(protocol.Nudge{})
 	}
 	return r
@@ -93,8 +88,7 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 func (r *reaper) leave(d *driver) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
-	delete(r.waiters, d)
-	if len(r.waiters) == 0 {
+	if r.watch.Leave(d) {
 		r.removeLocked()
 		r.stop()
 	}
@@ -125,7 +119,7 @@ func (r *reaper) run(ctx context.Context) {
 			return
 		case hopeless(err):
 			err = fmt.Errorf("the session of the holder: %w", err) // they explain it
-			each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) { d.step(protocol.Cancel{Err: err}) })
+			each(r.waiters(), func(d *driver, _ bool) { d.step(protocol.Cancel{Err: err}) })
 		}
 		select {
 		case <-time.After(retry.Pause(failures, nil)):
@@ -135,49 +129,30 @@ func (r *reaper) run(ctx context.Context) {
 	}
 }
 
-// who are the waiters for which the condition holds.
-func (r *reaper) who(condition func(*driver) bool) (waiters []*driver) {
+// waiters are those that wait for the end of the session.
+func (r *reaper) waiters() []*driver {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
-	for d := range r.waiters {
-		if condition(d) {
-			waiters = append(waiters, d)
-		}
-	}
-	return waiters
+	return r.watch.Waiters()
 }
 
-// beat takes in a heartbeat. If it tells of releases that were not known, those who wait
-// for such a lock look at it.
+// beat takes in a heartbeat.
 func (r *reaper) beat(record protocol.Record) {
-	f := record.Freed
 	r.all.mu.Lock()
-	r.trouble = nil
-	if f == nil {
-		r.all.mu.Unlock()
-		return
-	}
-	missed := f.Count - r.count
-	if missed > 0 {
-		r.count, r.news = f.Count, clock.Now()
-	}
+	nudged := r.watch.Beat(record, clock.Now(), func(d *driver) string { return d.lock.key })
 	r.all.mu.Unlock()
-	if missed <= 0 {
-		return
+	if len(nudged) > 0 {
+		go each(nudged, func(d *driver, _ bool) { d.step(protocol.Nudge{}) })
 	}
-	last := f.Last[max(0, len(f.Last)-int(min(missed, maxFreed))):]
-	go each(r.who(func(d *driver) bool {
-		return missed > int64(len(f.Last)) || slices.Contains(last, mark(d.lock.key))
-	}), func(d *driver, _ bool) { d.step(protocol.Nudge{}) })
 }
 
 // fails takes in that the store does not say whether the session goes on. Those who wait
 // for its end send nothing themselves, so it is theirs to hear.
 func (r *reaper) fails(err error) {
 	r.all.mu.Lock()
-	r.trouble = err
+	r.watch.Troubled(err)
 	r.all.mu.Unlock()
-	go each(r.who(func(*driver) bool { return true }), func(d *driver, _ bool) {
+	go each(r.waiters(), func(d *driver, _ bool) {
 		d.enter()
 		defer d.leave()
 		d.troubled(err)
@@ -188,7 +163,7 @@ func (r *reaper) fails(err error) {
 func (r *reaper) failing() error {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
-	return r.trouble
+	return r.watch.Trouble()
 }
 
 // over tells the waiters that the session is over.
@@ -197,7 +172,7 @@ func (r *reaper) over() {
 	r.removeLocked()
 	r.all.mu.Unlock()
 	session := r.lock.key
-	each(r.who(func(*driver) bool { return true }), func(d *driver, late bool) {
+	each(r.waiters(), func(d *driver, late bool) {
 		d.step(protocol.Outlived{Session: session, Look: late})
 	})
 }

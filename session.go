@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,13 +58,9 @@ type Session struct {
 	cancel    context.CancelCauseFunc
 	ended     atomic.Bool // nothing under it is valid any more
 
-	mu      sync.Mutex
-	members map[*driver]bool
-	over    error // why; nil while it goes on
-	count   int64 // of the locks that were released under it
-	last    []string
-	told    int64         // the count, when the heartbeat was last written
-	unused  chan struct{} // closed when it is over and nothing is under it any more
+	mu     sync.Mutex
+	under  protocol.Membership[*driver]
+	unused chan struct{} // closed when it is over and nothing is under it any more
 }
 
 // NewSession begins a session: it makes the session's object, and returns when that is
@@ -88,8 +81,8 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	lo := &LockOptions{
 		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof, Logger: so.Logger, Layout: LayoutObject,
 	}
-	s := &Session{members: map[*driver]bool{}, unused: make(chan struct{})}
-	lo.OnRenew = func(*Lease) { s.beaten() }
+	s := &Session{unused: make(chan struct{})}
+	lo.OnRenew = func(*Lease) { s.renewed() }
 	o, err := lo.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
@@ -103,7 +96,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		if err = store.CheckKey("session", key); err != nil {
 			return nil, err
 		}
-		at := layout.Heartbeat{Store: st, Key: key, Freed: s.tell}
+		at := layout.Heartbeat{Store: st, Key: key, Freed: s.announce}
 		s.heartbeat = heartbeat(at, o, func(cfg *protocol.Config) { cfg.Fresh = true })
 		s.lease, err = s.heartbeat.Acquire(ctx)
 		// What was made may be confirmed too late to begin with; then there is another name.
@@ -161,7 +154,7 @@ func (s *Session) Err() error {
 func (s *Session) Leases() []*Lease {
 	var leases []*Lease
 	s.mu.Lock()
-	members := s.membersLocked()
+	members := s.under.Members()
 	s.mu.Unlock()
 	for _, d := range members {
 		d.mu.Lock()
@@ -201,105 +194,85 @@ func (s *Session) Close(ctx context.Context) error {
 
 // end ends all leases, their contexts before anything is sent (rule D7).
 func (s *Session) end(why error) {
+	why = fmt.Errorf("%w: %w", ErrSessionOver, why)
 	s.mu.Lock()
-	if s.over != nil {
-		s.mu.Unlock()
+	members, first := s.under.End(why)
+	s.ended.Store(true)
+	s.mu.Unlock()
+	if !first {
 		return
 	}
-	s.over = fmt.Errorf("%w: %w", ErrSessionOver, why)
-	s.ended.Store(true)
-	members := s.membersLocked()
-	s.mu.Unlock()
 	for _, d := range members {
-		d.endLease(s)
+		d.endLease(s, why)
 	}
-	s.cancel(s.over)
+	s.cancel(why)
 	for _, d := range members {
-		d.sessionOver(s)
+		d.sessionOver(s, why)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.useLocked()
+	s.freeIfUnused()
 }
 
 // enter adds a candidate whose lease is to be under the session.
 func (s *Session) enter(d *driver) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over != nil {
-		return s.over
-	}
-	if !s.Valid() {
+	if s.under.Over() == nil && !s.Valid() {
 		return s.Err()
 	}
-	s.members[d] = true
-	return nil
+	return s.under.Enter(d)
 }
 
 // leave takes it out again, when nothing of it can be under the session any more.
 func (s *Session) leave(d *driver) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.members, d)
-	s.useLocked()
+	s.under.Leave(d)
+	s.freeIfUnused()
 }
 
-// useLocked frees the session's object when it is over and its last lease was released.
-func (s *Session) useLocked() {
-	if s.over == nil || len(s.members) > 0 {
-		return
-	}
-	select {
-	case <-s.unused:
-	default:
+// freeIfUnused frees the session's object when it is over and its last lease was released.
+// s.mu is locked.
+func (s *Session) freeIfUnused() {
+	if s.under.Unused() {
 		close(s.unused)
 		go s.lease.letGo("")
 	}
 }
 
-func (s *Session) membersLocked() []*driver { return slices.Collect(maps.Keys(s.members)) }
-
-// maxFreed is how many of the locks that were released last a heartbeat names. Who missed
-// more looks at all.
-const maxFreed = 64
-
-// mark stands for a lock in a heartbeat. Where two have the same, one is looked at in vain.
-func mark(key string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(key))
-	return strconv.FormatUint(h.Sum64(), 36)
-}
-
-// freed takes in that a lock was released while the session goes on. The next heartbeat
-// tells of it, and comes soon.
-func (s *Session) freed(key string) {
-	s.mu.Lock()
-	over := s.over != nil
-	s.count++
-	s.last = append(s.last, mark(key))
-	s.last = s.last[max(0, len(s.last)-maxFreed):]
-	s.mu.Unlock()
-	if !over {
-		s.heartbeat.d.step(protocol.Hurry{})
-	}
-}
-
-// tell is what a heartbeat says of the locks that were released.
-func (s *Session) tell() *protocol.Freed {
+// over is why the session is over, and nil while it goes on.
+func (s *Session) over() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told = s.count; s.count == 0 {
-		return nil
-	}
-	return &protocol.Freed{Count: s.count, Last: slices.Clone(s.last)}
+	return s.under.Over()
 }
 
-// beaten: a heartbeat was confirmed, and there may be more to tell since.
-func (s *Session) beaten() {
+// released takes in that a lock does not name the session any more.
+func (s *Session) released(key string) {
 	s.mu.Lock()
-	more := s.count > s.told
+	soon := s.under.Released(key)
 	s.mu.Unlock()
-	if more {
+	s.renewIf(soon)
+}
+
+// announce is what a heartbeat says of the locks that were released.
+func (s *Session) announce() *protocol.Freed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.under.Announce()
+}
+
+// renewed takes in that a heartbeat was confirmed.
+func (s *Session) renewed() {
+	s.mu.Lock()
+	soon := s.under.Renewed()
+	s.mu.Unlock()
+	s.renewIf(soon)
+}
+
+func (s *Session) renewIf(soon bool) {
+	if soon {
 		s.heartbeat.d.step(protocol.Hurry{})
 	}
 }
@@ -342,51 +315,33 @@ func (l *Lock) acquisition(opts []AcquireOption) (a acquisition, err error) {
 }
 
 // endLease ends the lease that this driver holds under the session, if it does.
-func (d *driver) endLease(s *Session) {
+func (d *driver) endLease(s *Session, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l := d.lease; l != nil && l.session == s && l.ctx.Err() == nil {
-		l.end(fmt.Errorf("%w: %w", ErrLost, s.over))
+		l.end(fmt.Errorf("%w: %w", ErrLost, why))
 	}
 }
 
 // sessionOver tells the candidate of the end of a session that it is or was under.
-func (d *driver) sessionOver(s *Session) {
-	d.enter()
-	defer d.leave()
-	d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over})
-	if d.lease == nil || d.lease.session != s {
-		// What of it may land yet is nobody's. Who stayed until all is settled might wait
-		// for the end of the very session that waits for it.
-		d.part(s)
-	}
+func (d *driver) sessionOver(s *Session, why error) {
+	d.step(protocol.SessionOver{Session: s.Key(), Err: why})
 }
 
 // orphaned ends a session of ours that a lock may name for ever (rule D6).
-func (d *driver) orphaned(session string) {
-	for _, s := range d.members {
-		if s.Key() == session {
-			d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "lock", d.at.String(), "session", session)
-			go s.end(fmt.Errorf("the store does not say whether the lock %v names it", d.at))
-		}
-	}
+func (d *driver) orphaned(s *Session) {
+	d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "lock", d.at.String(), "session", s.Key())
+	go s.end(fmt.Errorf("the store does not say whether the lock %v names it", d.at))
 }
 
-// quitSessions: nothing of this driver is under a session any more, but for that one.
-func (d *driver) quitSessions(but *Session) {
-	for _, s := range slices.Clone(d.members) {
-		if s != but {
-			d.part(s)
-		}
-	}
+// sessionOf is the session of ours of that name, which the candidate has something under.
+func (d *driver) sessionOf(key string) *Session {
+	return d.sessions[slices.IndexFunc(d.sessions, func(s *Session) bool { return s.Key() == key })]
 }
 
-// part: nothing of this driver is under that session any more.
-func (d *driver) part(s *Session) {
-	d.members = slices.DeleteFunc(d.members, func(other *Session) bool { return other == s })
-	if d.named == s {
-		d.named = nil
-	}
+// leaveSession: nothing of this driver is under that session any more.
+func (d *driver) leaveSession(s *Session) {
+	d.sessions = slices.DeleteFunc(d.sessions, func(other *Session) bool { return other == s })
 	s.leave(d)
 }
 

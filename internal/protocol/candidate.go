@@ -172,6 +172,7 @@ type Candidate struct {
 	session   string        // that the lease is under, or the acquisition wants it under; empty: none
 	over      string        // a session that is over for good, the last one known
 	ended     string        // a session of ours under which nothing is valid any more, the last one
+	member    membership    // in sessions of ours
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
 	told      Record        // the holder that Waiting told of

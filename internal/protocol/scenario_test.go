@@ -426,6 +426,10 @@ func (s *script) show(action protocol.Action) string {
 		return "failed: " + a.Err.Error()
 	case protocol.Over:
 		return fmt.Sprintf("over: token %d, ended %q", a.Record.Token, a.Record.Ended)
+	case protocol.Unnamed:
+		return "unnamed: " + a.Session
+	case protocol.Left:
+		return "left: " + a.Session
 	case protocol.Orphaned:
 		return "orphaned: " + a.Session
 	case protocol.Lost:

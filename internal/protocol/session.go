@@ -139,7 +139,7 @@ func Resume(cfg Config, rest *Rest) *Candidate {
 	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
-	c.streak = rest.streak
+	c.streak, c.member = rest.streak, membership{sessions: []string{rest.session}, named: rest.session}
 	return c
 }
 

@@ -175,6 +175,10 @@ type (
 	// Orphaned: a record that names this session of ours may be there, or may come,
 	// and nobody will free it: only the end of the session does (rule D6).
 	Orphaned struct{ Session string }
+	// Unnamed: the lock does not name this session of ours any more: see Membership.Released.
+	Unnamed struct{ Session string }
+	// Left: nothing of this candidate is under this session of ours any more, or may yet be.
+	Left struct{ Session string }
 	// Ask asks the leader at Address for its Word, which it may keep for as long
 	// as Wait while that is still Known. Waiting: the user waits for the lock.
 	Ask struct {
@@ -203,6 +207,8 @@ func (Lost) action()       {}
 func (Released) action()   {}
 func (Over) action()       {}
 func (Orphaned) action()   {}
+func (Unnamed) action()    {}
+func (Left) action()       {}
 func (Ask) action()        {}
 func (Hush) action()       {}
 
@@ -283,6 +289,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.news = false
 		out.add(Seen{})
 	}
+	c.memberships(&out)
 	return out
 }
 
@@ -303,6 +310,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 		panic("protocol: Acquire while " + c.phase.String())
 	}
 	c.want, c.session = atOnce, ev.Session
+	c.member.enter(ev.Session)
 	if ev.Wait {
 		c.want = eventually
 	}

@@ -112,7 +112,6 @@ func (w *world) step(m *member, ev protocol.Event) {
 	}
 	w.asks(m, ev)
 	actions := m.c.Step(ev, protocol.Now{Clock: w.clock(m.process), Wall: epoch.Add(w.now + m.wall)})
-	w.unname(m)
 	for _, action := range actions {
 		if w.verbose {
 			w.logf("%v    -> %s", m, brief(action))
@@ -122,9 +121,6 @@ func (w *world) step(m *member, ev protocol.Event) {
 	}
 	w.afterwards(m, ev)
 	w.attend(m)
-	if m.c.Settled() && !m.wants && !m.leased {
-		w.quit(m, nil)
-	}
 	w.rest(m)
 	w.plan(m)
 	w.speak(m)
@@ -153,7 +149,6 @@ func (w *world) do(m *member, action protocol.Action) {
 		m.busy = w.now + w.pick(40*time.Second, 8*time.Second, time.Second, 0)
 		w.grant(m)
 		w.momentOf(granted)
-		w.quit(m, m.session)
 	case protocol.Refused:
 		if a.Record.Session != "" && (m.session == nil || a.Record.Session != m.session.String()) {
 			w.judge(m, a.Record)
@@ -168,7 +163,11 @@ func (w *world) do(m *member, action protocol.Action) {
 		m.voice.release(m, a.Err)
 		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
 	case protocol.Orphaned:
-		w.orphaned(m, a.Session)
+		w.orphaned(w.find(a.Session))
+	case protocol.Unnamed:
+		w.unnamed(m, w.find(a.Session))
+	case protocol.Left:
+		w.left(m, w.find(a.Session))
 	case protocol.Waiting:
 		w.momentOf(waits)
 	case protocol.Vanished:

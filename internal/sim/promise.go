@@ -126,7 +126,7 @@ func (w *world) unseen(a, b *member) bool {
 func (w *world) orphans() {
 	for _, l := range w.locks {
 		s := l.names
-		if s == nil || l.deleted || s.doomed || s.over != nil || s.life != s.of.life {
+		if s == nil || l.deleted || s.doomed || s.Over() != nil || s.life != s.of.life {
 			continue
 		}
 		if !slices.ContainsFunc(l.members, func(m *member) bool {
@@ -158,7 +158,7 @@ func (w *world) written(r *request, above int64) {
 		return
 	}
 	l, claim := m.on, r.from.write.Op == protocol.Claim
-	if s := l.names; claim && s != nil && !s.heartbeat.on.over && l.writer != record.Incarnation() && (s.of != m.process || s.over == nil) {
+	if s := l.names; claim && s != nil && !s.heartbeat.on.over && l.writer != record.Incarnation() && (s.of != m.process || s.Over() == nil) {
 		w.fault(D3, "%v has taken a lock that is under the session %v, which is not over", m, s)
 	}
 	over := w.cfg.Numbered && above == 0 && claim
@@ -184,7 +184,7 @@ func (w *world) sessionWritten(m *member, r *request, record protocol.Record) {
 	if w.alive(s) && w.arm != Far {
 		w.fault(D3, "%v has ended the session %v, which is valid", m, s)
 	}
-	if !errors.Is(s.over, errClosed) {
+	if !errors.Is(s.Over(), errClosed) {
 		w.met(Killed, s)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -19,11 +18,10 @@ type reapers []*reaper
 type reaper struct {
 	m       *member
 	all     *reapers
-	waiters []*member
 	stopped bool
-	fails   int           // looks for the session in a row
-	count   int64         // of releases, by the last heartbeat
-	news    time.Duration // when that last grew
+	fails   int   // looks for the session in a row
+	heard   int64 // Freed.Count of the last heartbeat
+	protocol.SessionWatch[*member]
 }
 
 // attend has the session watched that the candidate waits for.
@@ -58,8 +56,7 @@ func (w *world) watch(all *reapers, key string, m *member) *reaper {
 		w.soon(m.process, func() { w.reap(r) })
 	}
 	r := (*all)[i]
-	r.waiters = append(r.waiters, m)
-	if r.news >= m.looked { // the others have been told of a release since
+	if r.Join(m, m.looked) {
 		w.soon(m.process, func() { w.step(m, protocol.Nudge{}) })
 	}
 	return r
@@ -67,8 +64,7 @@ func (w *world) watch(all *reapers, key string, m *member) *reaper {
 
 // leave takes out a candidate; without any the session is not watched any more.
 func (w *world) leave(r *reaper, m *member) {
-	r.waiters = slices.DeleteFunc(r.waiters, func(other *member) bool { return other == m })
-	if len(r.waiters) > 0 {
+	if !r.Leave(m) {
 		return
 	}
 	r.remove()
@@ -89,16 +85,12 @@ func (w *world) reap(r *reaper) {
 	}
 }
 
-// each gives an event to those who wait, in any order.
-func (w *world) each(r *reaper, which func(m *member) bool, event func() protocol.Event) {
-	for _, m := range r.waiters {
-		if which(m) {
-			w.soon(m.process, func() { w.step(m, event()) })
-		}
+// each gives an event to some who wait, in any order.
+func (w *world) each(some []*member, event func() protocol.Event) {
+	for _, m := range some {
+		w.soon(m.process, func() { w.step(m, event()) })
 	}
 }
-
-func anyone(*member) bool { return true }
 
 // reaped is what a reaper does about what its candidate finds.
 func (w *world) reaped(r *reaper, action protocol.Action) {
@@ -108,7 +100,7 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 	case protocol.Over:
 		r.m.wants = false
 		r.remove()
-		w.each(r, anyone, func() protocol.Event {
+		w.each(r.Waiters(), func() protocol.Event {
 			return protocol.Outlived{Session: r.m.on.key, Look: w.choose(2) == 1}
 		})
 	case protocol.Failed:
@@ -116,7 +108,7 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 			return
 		}
 		if errors.Is(a.Err, store.ErrDenied) || errors.Is(a.Err, protocol.ErrForeign) {
-			w.each(r, anyone, func() protocol.Event { return protocol.Cancel(a) })
+			w.each(r.Waiters(), func() protocol.Event { return protocol.Cancel(a) })
 		}
 		r.fails++
 		w.timeout(r.m.real(retry.Pause(r.fails, nil)), r.m.process, func() { w.reap(r) })
@@ -127,18 +119,14 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 // a lock look at it.
 func (w *world) heartbeat(r *reaper) {
 	record, _, _ := r.m.c.Observed()
-	f := record.Freed
-	if f == nil || f.Count <= r.count {
-		return
+	if f := record.Freed; f != nil {
+		if f.Count-r.heard > int64(len(f.Last)) {
+			w.met(HintMissed, f)
+		}
+		r.heard = f.Count
 	}
-	missed := f.Count - r.count
-	r.count, r.news = f.Count, w.clock(r.m.process)
-	if missed > int64(len(f.Last)) {
-		w.met(HintMissed, f)
-	}
-	w.each(r, func(m *member) bool {
-		return missed > int64(len(f.Last)) || slices.Contains(f.Last, m.on.key)
-	}, func() protocol.Event { return protocol.Nudge{} })
+	nudged := r.Beat(record, w.clock(r.m.process), func(m *member) string { return m.on.key })
+	w.each(nudged, func() protocol.Event { return protocol.Nudge{} })
 }
 
 // judge finds out whether the session of the holder goes on, for an acquisition that does not

@@ -153,7 +153,7 @@ func (w *world) reallyFree(m *member) {
 		return // a marker that was deleted may be created once more by a write that arrives twice
 	}
 	if r.Session != "" {
-		if s := w.find(r.Session); s.over != nil || s.doomed || s.heartbeat.on.over {
+		if s := w.find(r.Session); s.Over() != nil || s.doomed || s.heartbeat.on.over {
 			return
 		}
 	}
@@ -168,7 +168,7 @@ func (w *world) reallySettled(m *member) {
 			continue
 		}
 		s := w.find(r.from.write.Record.Session)
-		if s.over != nil || s.doomed || s.life != s.of.life || m.on.deleted || !w.wouldLand(r) {
+		if s.Over() != nil || s.doomed || s.life != s.of.life || m.on.deleted || !w.wouldLand(r) {
 			continue
 		}
 		w.fault(D6, "%v says that it has settled, and a claim under the session %v, which goes on, may land yet", m, s)

@@ -11,30 +11,21 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A session is a heartbeat, and the bookkeeping of its process for the leases under it. It
-// does what the library's does, in that order.
+// A session is a heartbeat, and the leases under it.
 type session struct {
 	of        *process
 	life      int // of that
 	heartbeat *member
 	reapers   reapers
 	began     bool // that is confirmed
-	ended     bool // nothing under it is valid any more
 	doomed    bool // it is to end at once
-	over      error
-	members   []*member // that have something under it, or may yet have
-	unused    bool      // it is over, and nothing is under it any more
-	count     int64     // of the locks that were released under it
-	told      int64     // the count, when the heartbeat was last written
-	last      []string
+	protocol.Membership[*member]
 }
 
 // A membership is what a candidate has to do with sessions.
 type membership struct {
 	session *session      // of the acquisition; nil: none
 	under   *session      // of the lease
-	members []*session    // that must tell of their end
-	named   *session      // of these, the one that the lock names
 	told    *session      // the last one of whose end it was told
 	own     reapers       // of acquisitions without a session
 	vigil   *reaper       // for the session that the candidate waits for
@@ -42,21 +33,19 @@ type membership struct {
 	judging *call         // whether the session of the holder goes on
 }
 
-// lastFreed is how many of the locks that were released last a heartbeat names.
-const lastFreed = 1
-
 var errClosed = errors.New("it was closed")
 
 // begin begins a session, under a name that is used once (rule D1).
 func (w *world) beginSession(p *process) {
 	s := &session{of: p, life: p.life}
+	s.Last = 1 // so that those who wait miss some
 	on := &lock{key: fmt.Sprintf("s%d", len(w.sessions)), session: s}
 	if used := w.used(); used != nil {
 		on, used.reused = used, true
 	}
 	key := on.key
 	m := &member{process: p, on: on, ttl: w.pick(w.ttls[0], w.ttls[0], w.ttls[1], w.ttls[2]), beats: s, wants: true}
-	m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key, Freed: s.tell} }
+	m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key, Freed: s.Announce} }
 	s.heartbeat, p.open = m, s
 	w.sessions = append(w.sessions, s)
 	w.longest = max(w.longest, m.ttl)
@@ -91,7 +80,7 @@ func (w *world) find(key string) *session {
 
 // alive reports that the session is valid now.
 func (w *world) alive(s *session) bool {
-	return s.began && !s.ended && s.heartbeat.c.Valid(w.clock(s.of))
+	return s.began && s.Over() == nil && s.heartbeat.c.Valid(w.clock(s.of))
 }
 
 // beaten is what the session does about its heartbeat.
@@ -109,7 +98,7 @@ func (w *world) beaten(s *session, action protocol.Action) {
 			w.soon(p, func() { w.tend(p) })
 		}
 	case protocol.Renewed:
-		if s.count > s.told {
+		if s.Renewed() {
 			w.soon(p, func() { w.step(s.heartbeat, protocol.Hurry{}) })
 		}
 	case protocol.Lost:
@@ -144,15 +133,15 @@ func (w *world) tend(p *process) {
 // closeSession ends the session, and frees it when the work under its leases has stopped. If
 // that takes too long it is left to run out.
 func (w *world) closeSession(s *session) {
-	if s.over != nil {
+	if s.Over() != nil {
 		return
 	}
-	if slices.ContainsFunc(s.members, func(m *member) bool { return m.under == s }) {
+	if slices.ContainsFunc(s.Members(), func(m *member) bool { return m.under == s }) {
 		w.met(ClosedHeld, s)
 	}
 	w.endSession(s, errClosed)
 	w.after(w.pick(5*time.Second, time.Second, 40*time.Second), s.of, func() {
-		if m := s.heartbeat; m.leased && !s.unused {
+		if m := s.heartbeat; m.leased && !m.releasing {
 			w.step(m, protocol.GiveUp{})
 		}
 	})
@@ -160,15 +149,15 @@ func (w *world) closeSession(s *session) {
 
 // endSession ends all leases, their validity before anything is sent (rule D7).
 func (w *world) endSession(s *session, why error) {
-	if s.over != nil {
+	members, first := s.End(why)
+	if !first {
 		return
 	}
 	w.logf("the session %v ends: %v", s, why)
-	s.over, s.ended = why, true
 	if s.of.open == s {
 		s.of.open = nil
 	}
-	for _, m := range s.members {
+	for _, m := range members {
 		w.soon(s.of, func() { w.sessionOver(m, s) })
 	}
 	w.use(s)
@@ -188,53 +177,17 @@ func (w *world) expire(s *session) {
 func (w *world) sessionOver(m *member, s *session) {
 	m.told = s
 	w.renew(m)
-	w.step(m, protocol.SessionOver{Session: s.String(), Err: s.over})
+	w.step(m, protocol.SessionOver{Session: s.String(), Err: s.Over()})
 	if m.under == s && m.c.Valid(w.clock(m.process)) {
 		w.fault(Ended, "the session %v is over, and %v does not end its lease", s, m)
-	}
-	if m.under != s {
-		w.part(m, s)
-	}
-}
-
-// part: nothing of this candidate is under that session any more.
-func (w *world) part(m *member, s *session) {
-	m.members = slices.DeleteFunc(m.members, func(other *session) bool { return other == s })
-	s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
-	if m.named == s {
-		m.named = nil
-	}
-	w.use(s)
-}
-
-// quit: nothing of this candidate is under a session any more, but for that one.
-func (w *world) quit(m *member, but *session) {
-	for _, s := range slices.Clone(m.members) {
-		if s != but {
-			w.part(m, s)
-		}
-	}
-}
-
-// unname has a session of ours tell that the lock does not name it any more.
-func (w *world) unname(m *member) {
-	r, _, exists := m.c.Observed()
-	i := slices.IndexFunc(m.members, func(s *session) bool { return exists && r.Held && r.Session == s.String() })
-	before := m.named
-	if m.named = nil; i >= 0 {
-		m.named = m.members[i]
-	}
-	if before != nil && before != m.named {
-		w.freed(before, m.on.key)
 	}
 }
 
 // use frees the session's object when it is over and its last lease was released.
 func (w *world) use(s *session) {
-	if s.over == nil || len(s.members) > 0 || s.unused {
+	if !s.Unused() {
 		return
 	}
-	s.unused = true
 	w.soon(s.of, func() {
 		s.heartbeat.releasing = true
 		w.renew(s.heartbeat)
@@ -242,39 +195,30 @@ func (w *world) use(s *session) {
 	})
 }
 
-// freed takes in that a lock that was under the session is not any more, while that goes on.
-func (w *world) freed(s *session, key string) {
-	s.count++
-	s.last = append(s.last, key)
-	s.last = s.last[max(0, len(s.last)-lastFreed):]
-	if s.over == nil {
+// unnamed takes in that a lock that was under the session is not any more.
+func (w *world) unnamed(m *member, s *session) {
+	if s.Released(m.on.key) {
 		w.step(s.heartbeat, protocol.Hurry{})
 	}
 }
 
-// tell is what a heartbeat says of the locks that were released.
-func (s *session) tell() *protocol.Freed {
-	if s.told = s.count; s.count == 0 {
-		return nil
-	}
-	return &protocol.Freed{Count: s.count, Last: slices.Clone(s.last)}
+// left takes in that nothing of the candidate is under the session any more.
+func (w *world) left(m *member, s *session) {
+	s.Leave(m)
+	w.use(s)
 }
 
 // orphaned ends a session of ours that a lock may name for ever (rule D6).
-func (w *world) orphaned(m *member, key string) {
-	for _, s := range m.members {
-		if s.String() == key {
-			s.doomed = true
-			w.met(OrphanEnds, s)
-			w.soon(s.of, func() { w.endSession(s, errors.New("a lock may name it for ever")) })
-		}
-	}
+func (w *world) orphaned(s *session) {
+	s.doomed = true
+	w.met(OrphanEnds, s)
+	w.soon(s.of, func() { w.endSession(s, errors.New("a lock may name it for ever")) })
 }
 
 // acquire begins an acquisition, under the session of the process if that is to be.
 func (w *world) acquire(m *member, wait bool, s *session) {
-	if s != nil && !slices.Contains(m.members, s) {
-		m.members, s.members = append(m.members, s), append(s.members, m)
+	if s != nil && s.Enter(m) != nil {
+		return
 	}
 	m.wants, m.session = true, s
 	w.renew(m)
@@ -308,7 +252,7 @@ func (w *world) rest(m *member) {
 	if rest, can := m.c.Rest(); can {
 		w.met(Rested, m)
 		m.c, m.reminded = protocol.Resume(m.cfg, rest), 0
-		m.session, m.members, m.named, m.looked = m.under, []*session{m.under}, m.under, 0
+		m.session, m.looked = m.under, 0
 	}
 }
 

@@ -1,0 +1,242 @@
+package protocol
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// membership is which sessions of its own process a candidate is under.
+type membership struct {
+	sessions []string // something of the candidate is under these, or may yet be
+	named    string   // the one of them that the lock names, as far as was seen
+}
+
+// enter takes in that an acquisition is to be under a session.
+func (m *membership) enter(session string) {
+	if session != "" && !slices.Contains(m.sessions, session) {
+		m.sessions = append(m.sessions, session)
+	}
+}
+
+// under are the sessions that something of the candidate is under, or may yet be: what it
+// wants or holds, what its user has not released yet, and what may have landed.
+func (c *Candidate) under() []string {
+	in := c.named()
+	if c.want != nothing {
+		in = append(in, c.session)
+	}
+	if c.phase != clear && !c.orphan {
+		in = append(in, c.lease.Session)
+	}
+	return in
+}
+
+// memberships tells what has changed: a session that the lock does not name any more,
+// however that came, since those who wait for the lock have seen that it did and look at
+// nothing else; and the sessions that nothing of the candidate is under any more.
+func (c *Candidate) memberships(out *actions) {
+	m := &c.member
+	if len(m.sessions) == 0 {
+		return
+	}
+	names := ""
+	if c.obs.held() {
+		names = c.obs.record.Session
+	}
+	if m.named != "" && m.named != names {
+		out.add(Unnamed{m.named})
+	}
+	if m.named = ""; slices.Contains(m.sessions, names) {
+		m.named = names
+	}
+	under := c.under()
+	m.sessions = slices.DeleteFunc(m.sessions, func(session string) bool {
+		left := !slices.Contains(under, session)
+		if left {
+			out.add(Left{session})
+			if m.named == session {
+				m.named = ""
+			}
+		}
+		return left
+	})
+}
+
+// A Membership is what a session of ours knows of the candidates of its process that are
+// under it: who they are, whether it is over for them, and which of their locks it does not
+// name any more, which its heartbeat tells the others. It is not safe for concurrent use.
+type Membership[M comparable] struct {
+	// Last bounds how many released locks a heartbeat names. Zero: 64. Those that miss
+	// more look at all of theirs.
+	Last int
+
+	members  set[M]
+	over     error
+	closed   bool // Unused has said so
+	released Freed
+	told     int64 // released.Count, when the heartbeat was last written
+}
+
+// Over is why the session is over, and nil while it goes on.
+func (s *Membership[M]) Over() error { return s.over }
+
+// Members are those that are under the session, or may yet be.
+func (s *Membership[M]) Members() []M { return slices.Clone(s.members.all) }
+
+// Enter adds a member that is to be under the session. It fails if that is over.
+func (s *Membership[M]) Enter(m M) error {
+	if s.over == nil {
+		s.members.add(m)
+	}
+	return s.over
+}
+
+// Leave takes out a member that nothing of is under the session any more, as its candidate
+// has said by Left.
+func (s *Membership[M]) Leave(m M) { s.members.remove(m) }
+
+// End ends the session, once, and returns the members to be told. Their leases are to end
+// before anything is sent (rule D7), then each candidate gets SessionOver.
+func (s *Membership[M]) End(why error) (members []M, first bool) {
+	if s.over != nil {
+		return nil, false
+	}
+	s.over = why
+	return s.Members(), true
+}
+
+// Unused reports, once, that the session is over and that nothing is under it any more:
+// then its object may be freed. It is asked when the members have been told of the end,
+// and when one has left.
+func (s *Membership[M]) Unused() bool {
+	if s.over == nil || len(s.members.all) > 0 || s.closed {
+		return false
+	}
+	s.closed = true
+	return true
+}
+
+// Released takes in that a lock does not name the session any more. The heartbeat tells of
+// it, and is to come soon if it still comes at all.
+func (s *Membership[M]) Released(key string) (renewSoon bool) {
+	last := s.Last
+	if last == 0 {
+		last = MaxFreed
+	}
+	s.released.Count++
+	s.released.Last = append(s.released.Last, KeyHash(key))
+	s.released.Last = s.released.Last[max(0, len(s.released.Last)-last):]
+	return s.over == nil
+}
+
+// Announce is what a heartbeat that is written now says of the locks that were released.
+func (s *Membership[M]) Announce() *Freed {
+	if s.told = s.released.Count; s.told == 0 {
+		return nil
+	}
+	return &Freed{Count: s.told, Last: slices.Clone(s.released.Last)}
+}
+
+// Renewed takes in that a heartbeat was confirmed. There may be more to tell since it was
+// written.
+func (s *Membership[M]) Renewed() (renewSoon bool) { return s.released.Count > s.told }
+
+// MaxFreed is how many of the locks that were released last a heartbeat names.
+const MaxFreed = 64
+
+// KeyHash stands for a lock in a heartbeat. Where two have the same, one is looked at in
+// vain.
+func KeyHash(key string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// A SessionWatch is what candidates of one process share that wait for the end of the same
+// session of others: one of them, a Reaper, looks at its heartbeat, and the watch says whom
+// to tell of what that shows. It is not safe for concurrent use.
+type SessionWatch[M comparable] struct {
+	waiters  set[M]
+	released int64         // Freed.Count, by the last heartbeat
+	news     time.Duration // when that last grew
+	trouble  error         // why it is not known whether the session goes on; nil: it is
+}
+
+// Join adds a candidate that has last looked at its lock at that reading of the clock, and
+// reports that the others have been told of a release since: then it gets a Nudge.
+func (w *SessionWatch[M]) Join(m M, looked time.Duration) (nudge bool) {
+	w.waiters.add(m)
+	return w.news >= looked
+}
+
+// Leave takes out a candidate, and reports that it was the last: then the session need not
+// be watched any more.
+func (w *SessionWatch[M]) Leave(m M) (last bool) {
+	w.waiters.remove(m)
+	return len(w.waiters.all) == 0
+}
+
+// Waiters are all that wait.
+func (w *SessionWatch[M]) Waiters() []M { return slices.Clone(w.waiters.all) }
+
+// Beat takes in a heartbeat, and returns those that get a Nudge: they wait for a lock that
+// it tells the release of, or may have told of in one that was missed.
+func (w *SessionWatch[M]) Beat(record Record, now time.Duration, key func(M) string) (nudged []M) {
+	w.trouble = nil
+	f := record.Freed
+	if f == nil || f.Count <= w.released {
+		return nil
+	}
+	missed := f.Count - w.released
+	w.released, w.news = f.Count, now
+	if missed > int64(len(f.Last)) {
+		return w.Waiters()
+	}
+	last := f.Last[len(f.Last)-int(missed):]
+	for _, m := range w.waiters.all {
+		if slices.Contains(last, KeyHash(key(m))) {
+			nudged = append(nudged, m)
+		}
+	}
+	return nudged
+}
+
+// Troubled takes in why the store does not say whether the session goes on.
+func (w *SessionWatch[M]) Troubled(err error) { w.trouble = err }
+
+// Trouble is why it is not known whether the session goes on, and nil if it is.
+func (w *SessionWatch[M]) Trouble() error { return w.trouble }
+
+// A set keeps what was added in an order that depends on nothing but the calls.
+type set[M comparable] struct {
+	all   []M
+	index map[M]int // of each in all
+}
+
+func (s *set[M]) add(m M) {
+	if _, in := s.index[m]; in {
+		return
+	}
+	if s.index == nil {
+		s.index = map[M]int{}
+	}
+	s.index[m] = len(s.all)
+	s.all = append(s.all, m)
+}
+
+// remove puts the last one in its place.
+func (s *set[M]) remove(m M) {
+	i, in := s.index[m]
+	if !in {
+		return
+	}
+	last := len(s.all) - 1
+	s.all[i] = s.all[last]
+	s.index[s.all[i]] = i
+	delete(s.index, m)
+	var none M
+	s.all[last] = none
+	s.all = s.all[:last]
+}
