@@ -327,6 +327,10 @@ func (d *driver) do(action protocol.Action) {
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		d.quit, d.looked = cancel, clock.Now()
 		go func() { deepen(d.lock.key); d.read(ctx, cancel, a) }()
+	case protocol.Check:
+		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
+		d.quit = cancel
+		go func() { deepen(d.lock.key); d.check(ctx, cancel, a.Session) }()
 	case protocol.Write:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		go func() { deepen(d.lock.key); d.write(ctx, cancel, a) }()
@@ -345,13 +349,9 @@ func (d *driver) do(action protocol.Action) {
 			d.answer(result{err: &HeldError{Info: d.describe(a.Record), advice: sameSession}})
 			return
 		}
-		if a.Record.Session != "" && !a.Record.Opaque {
-			ctx, cancel := context.WithTimeout(d.ctx, min(protocol.MaxRequest, d.cfg.TTL))
-			d.quit = cancel
-			go d.judge(ctx, cancel, a.Record)
-			return
-		}
-		d.answer(result{err: &HeldError{Info: d.describe(a.Record)}})
+		held := d.describe(a.Record)
+		held.Abandoned = held.Abandoned || a.Abandoned
+		d.answer(result{err: &HeldError{Info: held}})
 	case protocol.Failed:
 		d.seen = d.seenNow()
 		d.answer(result{err: a.Err})

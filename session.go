@@ -345,32 +345,18 @@ func (d *driver) leaveSession(s *Session) {
 	s.leave(d)
 }
 
-// judge finds out whether the session of the holder goes on, for an acquisition that does
-// not wait.
-func (d *driver) judge(ctx context.Context, cancel context.CancelFunc, r protocol.Record) {
-	s, err := layout.Heartbeat{Store: d.lock.st, Key: r.Session}.Look(ctx, "")
-	given := errors.Is(ctx.Err(), context.Canceled)
+// check finds out whether the session of the holder goes on.
+func (d *driver) check(ctx context.Context, cancel context.CancelFunc, session string) {
+	s, err := layout.Heartbeat{Store: d.lock.st, Key: session}.Look(ctx, "")
 	cancel()
 	d.enter()
 	defer d.leave()
 	d.quit = nil
 	d.requests.Reads++
 	d.answered(err)
-	switch {
-	case given:
-		d.answer(result{err: protocol.ErrCancelled})
-	case err != nil:
-		d.answer(result{err: fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", err)})
-	case s.Exists && s.Record.Held:
-		held := d.describe(r)
-		held.Abandoned = describe(r.Session, s).Abandoned
-		d.answer(result{err: &HeldError{Info: held}})
-	case d.session != nil && d.session.Err() != nil:
-		d.answer(result{err: d.session.Err()})
-	default:
-		d.stepLocked(protocol.Outlived{Session: r.Session})
-		d.stepLocked(d.wanted(false))
-	}
+	checked := layout.Checked(session, s, err)
+	checked.Abandoned = checked.Held && describe(session, s).Abandoned
+	d.stepLocked(checked)
 }
 
 // breakSession ends a session by hand.

@@ -159,6 +159,12 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age}
 }
 
+// Checked makes of the answer of a Look at a session's heartbeat what the candidate wants to
+// know.
+func Checked(session string, s Snapshot, err error) protocol.Checked {
+	return protocol.Checked{Session: session, Held: s.Exists && s.Record.Held, Err: err}
+}
+
 // WriteDone makes of the answer of a Write what the candidate wants to know.
 func WriteDone(s Snapshot, err error) protocol.WriteDone {
 	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)

@@ -107,6 +107,7 @@ type inflight int
 const (
 	none inflight = iota
 	reading
+	checking
 	claiming
 	renewing
 	releasing
@@ -229,7 +230,7 @@ func (c *Candidate) Outstanding() bool {
 	if c.phase == held || c.phase == lost {
 		return false // it is the user who has to
 	}
-	return c.phase == freeing || c.unsettled() || c.busy != none && c.busy != reading
+	return c.phase == freeing || c.unsettled() || c.busy != none && c.busy != reading && c.busy != checking
 }
 
 // Wake is the reading of the clock at which the driver must pass in a Tick, and

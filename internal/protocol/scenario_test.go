@@ -205,6 +205,12 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.SessionOver{Session: args[0], Err: errors.New(strings.Join(args[1:], " "))}
 	case "outlived":
 		return protocol.Outlived{Session: args[0], Look: slices.Contains(args, "look")}
+	case "checked": // SESSION held|abandoned|over|unknown REASON…
+		e := protocol.Checked{Session: args[0], Held: args[1] == "held" || args[1] == "abandoned", Abandoned: args[1] == "abandoned"}
+		if args[1] == "unknown" {
+			e.Err = errors.New(strings.Join(args[2:], " "))
+		}
+		return e
 	case "nudge":
 		return protocol.Nudge{}
 	case "hurry":
@@ -378,6 +384,8 @@ func (s *script) show(action protocol.Action) string {
 	switch a := action.(type) {
 	case protocol.Read:
 		return fmt.Sprintf("read unless %q, for %v at most", a.Unless, a.Timeout)
+	case protocol.Check:
+		return fmt.Sprintf("check the session %s, for %v at most", a.Session, a.Timeout)
 	case protocol.Write:
 		s.wrote = append(s.wrote, a.Record)
 		condition := "if absent"
@@ -411,7 +419,7 @@ func (s *script) show(action protocol.Action) string {
 	case protocol.Troubled:
 		return "troubled: " + a.Err.Error()
 	case protocol.Refused:
-		return fmt.Sprintf("refused: held by %s, token %d", a.Record.Holder, a.Record.Token)
+		return fmt.Sprintf("refused: held by %s, token %d", a.Record.Holder, a.Record.Token) + map[bool]string{true: ", abandoned"}[a.Abandoned]
 	case protocol.Waiting:
 		return fmt.Sprintf("waiting for %s, token %d", a.Record.Holder, a.Record.Token)
 	case protocol.Vanished:

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -17,6 +18,28 @@ func (c *Candidate) outlive(now time.Duration) {
 	c.obs.takeable = never
 	if c.over == c.obs.record.Session {
 		c.obs.takeable = now
+	}
+}
+
+// uncertain reports that the holder's session may be over: the record would say the same. Our
+// own tells us.
+func (c *Candidate) uncertain() bool {
+	r := c.obs.record
+	return c.obs.held() && !r.Opaque && r.Session != "" && r.Session != c.session
+}
+
+// checked takes in whether the holder's session goes on. That it is over is as good as the
+// word of whoever has waited for it: the version that was seen may be taken over.
+func (c *Candidate) checked(ev Checked, now Now, out *actions) {
+	switch {
+	case ev.Err == nil && !ev.Held:
+		c.outlived(ev.Session, false, now)
+	case c.want != atOnce || !c.obs.fresh: // the caller who asked has gone, and the next one looks anew
+	case ev.Err != nil:
+		c.fail(fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", ev.Err), now, out)
+	default:
+		c.want = nothing
+		out.add(Refused{Record: c.obs.record, Abandoned: ev.Abandoned})
 	}
 }
 

@@ -57,6 +57,13 @@ type (
 		Void    bool // nothing of it has landed, or will
 		Fatal   bool // and to try again is pointless
 	}
+	// Checked is the answer to a Check: whether the session's heartbeat says that it goes on.
+	Checked struct {
+		Session   string
+		Held      bool
+		Abandoned bool  // Held: it looks as if its sender was gone, which is for people only
+		Err       error // it is not known
+	}
 	// SessionOver: nothing is valid any more under a session of ours, because of Err.
 	// This candidate's lease is under it, or was to be, or once was.
 	SessionOver struct {
@@ -102,6 +109,7 @@ func (Watch) event()       {}
 func (GiveUp) event()      {}
 func (ReadDone) event()    {}
 func (WriteDone) event()   {}
+func (Checked) event()     {}
 func (SessionOver) event() {}
 func (Outlived) event()    {}
 func (Nudge) event()       {}
@@ -143,6 +151,12 @@ type (
 		Expect  Version
 		Timeout time.Duration
 	}
+	// Check asks for the heartbeat of the session that the lock is held under, for an
+	// acquisition that does not wait.
+	Check struct {
+		Session string
+		Timeout time.Duration
+	}
 	// Granted: the lease has begun. Lease, Valid and Deadline tell of it.
 	Granted struct{}
 	// Renewed: the lease's deadline has moved.
@@ -150,8 +164,12 @@ type (
 	// Troubled: the store has failed for the third time in a row, or has gone on to
 	// fail for a minute since that was told.
 	Troubled struct{ Err error }
-	// Refused: the lock is another's, and the user did not want to wait.
-	Refused struct{ Record Record }
+	// Refused: the lock is another's, and the user did not want to wait. Abandoned is what
+	// Checked has said.
+	Refused struct {
+		Record    Record
+		Abandoned bool
+	}
 	// Failed: the acquisition ended without the lock.
 	Failed struct{ Err error }
 	// Waiting: the acquisition waits for this holder. Once for each holder.
@@ -193,6 +211,7 @@ type (
 
 func (Read) action()       {}
 func (Write) action()      {}
+func (Check) action()      {}
 func (Granted) action()    {}
 func (Renewed) action()    {}
 func (Troubled) action()   {}
@@ -265,6 +284,9 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case WriteDone:
 		c.finish(claiming, renewing, releasing, reaping)
 		c.writeDone(ev, now, &out)
+	case Checked:
+		c.finish(checking)
+		c.checked(ev, now, &out)
 	case SessionOver:
 		c.sessionOver(ev.Session, ev.Err, now, &out)
 	case Outlived:
@@ -438,9 +460,12 @@ func (c *Candidate) seek(now Now, out *actions) {
 		}
 	case c.want == atOnce && c.obs.version == "":
 		c.fail(ErrVanished, now, out)
+	case c.want == atOnce && c.uncertain():
+		c.busy = checking
+		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
 	case c.want == atOnce:
 		c.want = nothing
-		out.add(Refused{c.obs.record})
+		out.add(Refused{Record: c.obs.record})
 	default:
 		c.overdue(now, out)
 		c.wait(now, out)

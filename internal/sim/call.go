@@ -18,7 +18,7 @@ type call struct {
 	from        *member         // nil: a collection
 	write       *protocol.Write // nil: a look, or a collection
 	then        func()          // if it is not a call of the candidate's
-	given       bool            // up, by the user
+	checks      string          // the session whose heartbeat it looks at, for one that does not wait
 	number      int             // of the claim
 	acquisition int             // in which it was made
 	struck      bool            // its last request was hit by the failure that lasts

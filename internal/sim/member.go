@@ -137,6 +137,11 @@ func (w *world) do(m *member, action protocol.Action) {
 		w.call(m, nil, a.Timeout, func(c *call) {
 			c.reading, c.err = m.lay(c).Look(context.Background(), a.Unless)
 		})
+	case protocol.Check:
+		w.call(m, nil, a.Timeout, func(c *call) {
+			c.reading, c.err = layout.Heartbeat{Store: c, Key: a.Session}.Look(context.Background(), "")
+		})
+		m.asked.checks = a.Session
 	case protocol.Write:
 		if a.Op == protocol.Free && m.told != nil && a.Over.Session == m.told.String() {
 			w.fault(Budget, "%v frees a lock that it has left under the session %v, which is over", m, m.told)
@@ -150,10 +155,6 @@ func (w *world) do(m *member, action protocol.Action) {
 		w.grant(m)
 		w.momentOf(granted)
 	case protocol.Refused:
-		if a.Record.Session != "" && (m.session == nil || a.Record.Session != m.session.String()) {
-			w.judge(m, a.Record)
-			return
-		}
 		m.wants = false
 	case protocol.Failed:
 		m.wants = false

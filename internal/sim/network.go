@@ -52,7 +52,11 @@ func (w *world) resume(c *call) {
 	case c.write == nil:
 		before := c.from.returns
 		c.from.asked = nil
-		w.step(c.from, layout.ReadDone(c.reading, c.err))
+		if c.checks != "" {
+			w.checked(c)
+		} else {
+			w.step(c.from, layout.ReadDone(c.reading, c.err))
+		}
 		w.answered(c, before)
 	default:
 		before := c.from.returns
@@ -61,6 +65,14 @@ func (w *world) resume(c *call) {
 		w.step(c.from, layout.WriteDone(c.reading, c.err))
 		w.answered(c, before)
 	}
+}
+
+// checked brings the answer of a look at the session of a holder.
+func (w *world) checked(c *call) {
+	if c.err == nil {
+		w.met(Judged, c.checks)
+	}
+	w.step(c.from, layout.Checked(c.checks, c.reading, c.err))
 }
 
 // send puts a request on its way. A delete of a marker must arrive once, within the lease that

@@ -91,7 +91,7 @@ func (w *world) start(p *process) {
 // end leaves nothing of its calls behind.
 func (p *process) end() {
 	for _, m := range p.all {
-		for _, c := range []*call{m.asked, m.judging, m.inspects} {
+		for _, c := range []*call{m.asked, m.inspects} {
 			if c != nil {
 				c.end()
 			}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -127,32 +126,4 @@ func (w *world) heartbeat(r *reaper) {
 	}
 	nudged := r.Beat(record, w.clock(r.m.process), func(m *member) string { return m.on.key })
 	w.each(nudged, func() protocol.Event { return protocol.Nudge{} })
-}
-
-// judge finds out whether the session of the holder goes on, for an acquisition that does not
-// wait.
-func (w *world) judge(m *member, r protocol.Record) {
-	c := begin(m, nil, func(c *call) {
-		c.reading, c.err = layout.Heartbeat{Store: c, Key: r.Session}.Look(context.Background(), "")
-	})
-	c.then = func() {
-		m.judging = nil
-		if c.err == nil {
-			w.met(Judged, r.Session)
-		}
-		if c.given || c.err != nil || c.reading.Exists && c.reading.Record.Held || m.session != nil && !w.alive(m.session) {
-			m.wants = false
-			w.step(m, protocol.Tick{}) // its session may have ended meanwhile
-			return
-		}
-		w.step(m, protocol.Outlived{Session: r.Session})
-		w.want(m, false)
-	}
-	m.judging = c
-	w.timeout(m.real(min(protocol.MaxRequest, m.ttl)), m.process, func() {
-		if m.judging == c {
-			w.giveUp(c)
-		}
-	})
-	w.resume(c)
 }

@@ -30,7 +30,6 @@ type membership struct {
 	own     reapers       // of acquisitions without a session
 	vigil   *reaper       // for the session that the candidate waits for
 	looked  time.Duration // when the last read was sent
-	judging *call         // whether the session of the holder goes on
 }
 
 var errClosed = errors.New("it was closed")
@@ -235,8 +234,7 @@ func (w *world) want(m *member, wait bool) {
 
 // cancel ends an acquisition.
 func (w *world) cancel(m *member) {
-	if c := m.judging; c != nil {
-		c.given = true
+	if c := m.asked; c != nil && c.write == nil && w.choose(2) == 1 {
 		w.giveUp(c) // nobody waits for what it would show
 	}
 	w.renew(m)
