@@ -304,8 +304,8 @@ func (d *driver) settled() <-chan struct{} {
 // arm sets the timer for the candidate's next step.
 func (d *driver) arm() {
 	wake, ok := d.candidate.Wake()
-	if d.standing.changed != nil && d.sound() {
-		wake = min(wake, d.late())
+	if late, sound := d.candidate.Sound(clock.Now()); sound && d.standing.changed != nil && clock.Now() < late {
+		wake = min(wake, late)
 	}
 	if !ok {
 		if d.timer != nil {
@@ -337,7 +337,6 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Granted:
 		d.lease = newLease(d.ctx, d, d.candidate.Lease(), d.session)
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
-		d.standing.free, d.standing.object = false, ""
 		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
@@ -391,15 +390,14 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Ask:
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.conversation
-		c.stop, c.number, c.asked = stop, c.number+1, c.asked+1
+		c.stop, c.asked = stop, c.asked+1
 		var waited time.Duration
 		if a.Waiting {
 			waited = time.Since(d.began)
 		}
-		go d.ask(ctx, c.number, a, waited)
+		go d.ask(ctx, a, waited)
 	case protocol.Hush:
 		d.conversation.stop()
-		d.conversation.number++
 	}
 }
 
@@ -570,9 +568,6 @@ func (d *driver) released(err error) {
 	if err != nil {
 		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.cfg.TTL, err)
 	}
-	r, _, exists := d.candidate.Observed()
-	d.standing.free = exists && !r.Held && r.Token == int64(d.lease.token)
-	d.standing.successor = r.Successor
 	if d.forgot != nil {
 		d.forgot.Stop()
 	}
@@ -619,9 +614,6 @@ func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protoco
 	defer d.leave()
 	d.requests.Writes++
 	d.answered(err)
-	if err == nil && a.Op == protocol.Free {
-		d.standing.record, d.standing.object = s.Record, store.Version(s.Version)
-	}
 	d.stepLocked(layout.WriteDone(s, err))
 	epochs, ok := d.at.(layout.Epochs)
 	if ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) && d.past == nil && d.lease != nil && d.lease.ctx.Err() == nil {

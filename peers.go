@@ -2,7 +2,6 @@ package leasehold
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -171,12 +170,8 @@ func (d *driver) fit(successor string) string {
 
 // A standing is what a leader's driver keeps to tell the followers in time.
 type standing struct {
-	said      string          // Leadership.Version, as it was when changed was made
-	changed   chan struct{}   // closed when that is another; nil: nobody has asked since
-	free      bool            // the release of the last lease is confirmed
-	successor string          // and named this holder
-	record    protocol.Record // and wrote this
-	object    store.Version   // with this version; empty: unknown
+	said    string        // Leadership.Version, as it was when changed was made
+	changed chan struct{} // closed when that is another; nil: nobody has asked since
 }
 
 // leadership is what the candidate says of itself now, and a channel that is closed
@@ -184,61 +179,29 @@ type standing struct {
 func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	d.enter()
 	defer d.leave()
-	s := &d.standing
-	said := Leadership{Lock: d.lock.key, Version: d.version()}
+	word, s := d.candidate.Word(clock.Now()), &d.standing
 	if s.changed == nil {
-		s.changed, s.said = make(chan struct{}), said.Version
+		s.changed, s.said = make(chan struct{}), word.Version
 		d.arm()
 	}
 	r := d.candidate.Lease()
-	if r.WriteID == "" {
-		return said, s.changed
+	said := Leadership{
+		Lock: d.lock.key, Version: word.Version, Leading: word.Leading, Free: word.Free, Successor: word.Successor, Remaining: word.Valid,
+		Token: Token(r.Token), Holder: r.Holder, Address: r.Address, Meta: r.Meta, Incarnation: r.Incarnation(), TTL: r.TTL,
+		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt,
 	}
-	said.Token, said.Holder, said.Address, said.Meta = Token(r.Token), r.Holder, r.Address, r.Meta
-	said.Incarnation, said.TTL, said.AcquiredAt, said.RenewedAt = r.Incarnation(), r.TTL, r.AcquiredAt, r.RenewedAt
-	if said.Leading = d.sound(); said.Leading {
-		said.Remaining = d.lease.until() - clock.Now()
-	}
-	if said.Free = d.lease == nil && s.free; said.Free {
-		said.Successor, said.Object = s.successor, s.object
-		if body, err := s.record.Encode(); err == nil && s.object != "" {
-			said.Record = body
+	if said.Free {
+		record, version := d.candidate.Freed()
+		if body, err := record.Encode(); err == nil && version != "" {
+			said.Record, said.Object = body, store.Version(version)
 		}
 	}
 	return said, s.changed
 }
 
-// sound reports that the lease is valid and all is well with it.
-func (d *driver) sound() bool {
-	return d.lease != nil && d.lease.Valid() && d.failures == 0 && clock.Now() < d.late()
-}
-
-// late is when a lease, which is renewed every TTL/3, is no longer told to be well.
-func (d *driver) late() time.Duration {
-	ttl := d.candidate.Lease().TTL
-	return d.candidate.Deadline() - protocol.Validity(ttl) + ttl/2
-}
-
-// version is another one whenever a follower has to know. A release that is not
-// confirmed yet is none of its business: it could only look too soon.
-func (d *driver) version() string {
-	state, r := "over", d.candidate.Lease()
-	switch {
-	case r.WriteID == "":
-		return "none"
-	case d.sound(), d.lease != nil && errors.Is(context.Cause(d.lease.ctx), ErrReleased):
-		state = "leading"
-	case d.lease != nil && d.lease.Valid():
-		state = "late"
-	case d.lease == nil && d.standing.free:
-		state = "free"
-	}
-	return fmt.Sprintf("%d %s", r.Token, state)
-}
-
 // announce wakes the followers that wait, if there is news for them.
 func (d *driver) announce() {
-	if s := &d.standing; s.changed != nil && s.said != d.version() {
+	if s := &d.standing; s.changed != nil && s.said != d.candidate.Word(clock.Now()).Version {
 		close(s.changed)
 		s.changed = nil
 	}
@@ -247,13 +210,12 @@ func (d *driver) announce() {
 // A conversation is what a follower's driver keeps of its questions.
 type conversation struct {
 	stop       context.CancelFunc // of the question under way
-	number     int                // of the question under way, or the last one
 	asked      int64              // questions in all
 	heard      time.Time          // when a leader last answered
 	complained string             // the leader whose silence has been reported
 }
 
-func (d *driver) ask(ctx context.Context, number int, a protocol.Ask, waited time.Duration) {
+func (d *driver) ask(ctx context.Context, a protocol.Ask, waited time.Duration) {
 	said, err := d.peers.Ask(ctx, a.Address, Question{
 		Lock: d.lock.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
 	})
@@ -262,10 +224,10 @@ func (d *driver) ask(ctx context.Context, number int, a protocol.Ask, waited tim
 	}
 	d.enter()
 	defer d.leave()
-	c := &d.conversation
-	if c.number != number {
-		return // nobody wants to know any more
+	if !d.candidate.Asks(a.Number) {
+		return
 	}
+	c := &d.conversation
 	c.stop()
 	word := protocol.Word{
 		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
@@ -280,7 +242,7 @@ func (d *driver) ask(ctx context.Context, number int, a protocol.Ask, waited tim
 	default:
 		c.heard = time.Now()
 	}
-	heard := protocol.Heard{Word: word, Err: err}
+	heard := protocol.Heard{Number: a.Number, Word: word, Err: err}
 	if at, ok := d.at.(layout.Object); ok && said.Free {
 		if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
 			answer := layout.ReadDone(s, nil)

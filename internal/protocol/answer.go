@@ -188,7 +188,7 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	if c.phase == lost || c.phase == freeing {
 		return // the record is ours, to be freed; the lease is over
 	}
-	c.lease, c.deadline = a.record, a.t0+Validity(a.record.TTL)
+	c.lease, c.deadline, c.freed = a.record, a.t0+Validity(a.record.TTL), freed{}
 	late := now.Clock > a.t0+a.record.TTL/2
 	if a.record.Session != "" {
 		c.deadline, late = never, false // the session's clock says how long it is valid (rule D4)

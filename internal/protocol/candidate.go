@@ -160,6 +160,8 @@ type Candidate struct {
 	deadline time.Duration // it is valid before this
 	passed   bool          // it is over, and its record stands until the next user claims
 	left     Version       // a record of our own that could not be freed
+	resigned bool          // the release came while it was held
+	freed    freed         // by the release of the last lease
 	streak   streak
 	deleting bool          // its object may be on its way to be deleted
 	orphan   bool          // the lease came after its user had gone

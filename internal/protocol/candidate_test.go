@@ -318,7 +318,7 @@ func TestImpossibleEvents(t *testing.T) {
 		{"a look that was not asked for", nil, protocol.ReadDone{Shown: protocol.Absent}},
 		{"a write that was not asked for", nil, protocol.WriteDone{}},
 		{"a look in place of a write", held[:2], freed},
-		{"a word that was not asked for", nil, protocol.Heard{}},
+		{"a heartbeat that was not asked for", nil, protocol.Checked{}},
 		{"two acquisitions", held[:1], protocol.Acquire{}},
 		{"an acquisition of what it holds", held, protocol.Acquire{}},
 		{"an acquisition of what it has lost", append(held[:3:3], protocol.GiveUp{}), protocol.Acquire{}},

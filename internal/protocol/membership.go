@@ -21,10 +21,11 @@ func (m *membership) enter(session string) {
 }
 
 // under are the sessions that something of the candidate is under, or may yet be: what it
-// wants or holds, what its user has not released yet, and what may have landed.
+// wants or holds, what its user has not released yet, what may have landed, and what it may
+// write to find that out.
 func (c *Candidate) under() []string {
 	in := c.named()
-	if c.want != nothing {
+	if c.want != nothing || len(c.attempts) > 0 {
 		in = append(in, c.session)
 	}
 	if c.phase != clear && !c.orphan {

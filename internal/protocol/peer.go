@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ func (w Word) Of(r Record) bool {
 // talk is what a follower knows from the leader itself.
 type talk struct {
 	asking bool // a question is under way
+	number int  // of it, or of the last one
 	other  bool // and it is about another leader
 	open   bool // this leader may be asked
 	stale  bool // the store has not been looked at since it may not
@@ -62,7 +64,7 @@ func (t *talk) sees(before, after Record, now time.Duration) {
 		// A lease that was free and is held again was brought back by hand. Its leader knows
 		// of the release only, and to hear of that anew would begin the wait anew, for ever.
 		back := !before.Held && before.Token == after.Token && before.Token > 0
-		*t = talk{asking: t.asking, other: t.asking, open: !back}
+		*t = talk{asking: t.asking, number: t.number, other: t.asking, open: !back}
 	case t.stale: // it may have renewed before it fell silent
 		t.stale = false
 	case !t.open:
@@ -93,13 +95,17 @@ func (c *Candidate) ask(now Now, out *actions) {
 		return
 	}
 	t.asking, t.asked = true, now.Clock
-	out.add(Ask{Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
+	t.number++
+	out.add(Ask{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
 }
+
+// Asks reports that the question of that number is still to be answered.
+func (c *Candidate) Asks(number int) bool { return c.talk.asking && c.talk.number == number }
 
 func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 	t, r := &c.talk, c.obs.record
-	if !t.asking {
-		panic("protocol: an answer to nothing")
+	if !c.Asks(ev.Number) {
+		return // nobody wants to know any more
 	}
 	t.asking = false
 	w := ev.Word
@@ -177,3 +183,61 @@ func (c *Candidate) trust(w Word, now Now) {
 		c.due = c.quiet()
 	}
 }
+
+// freed is what the release of the last lease has left in the store.
+type freed struct {
+	confirmed bool
+	record    Record
+	version   Version
+}
+
+// announce takes in that the release is settled: if it is confirmed, the followers are told.
+func (c *Candidate) announce() {
+	if r := c.obs.record; (c.obs.version != "" || c.cfg.Tokenless) && !r.Held && r.Token == c.lease.Token {
+		c.freed = freed{confirmed: true, record: r, version: c.obs.version}
+	}
+}
+
+// Word is what a candidate that leads, or has led, says of itself at a reading of the clock to
+// those who ask it, and never more than the record in the store says. A lease under a session
+// is kept alive by that, so its holder says nothing of it.
+func (c *Candidate) Word(clock time.Duration) Word {
+	r := c.lease
+	w := Word{Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation()}
+	if r.WriteID == "" {
+		w.Version = "none"
+		return w
+	}
+	late, sound := c.Sound(clock)
+	w.Leading, w.Free = sound && clock < late, c.phase == clear && c.freed.confirmed
+	state := "over"
+	switch {
+	case w.Leading, c.phase == freeing && c.resigned:
+		// A release that is not confirmed yet is none of their business: they could only look
+		// too soon.
+		state = "leading"
+	case c.Valid(clock):
+		state = "late"
+	case w.Free:
+		state = "free"
+		w.Successor = c.freed.record.Successor
+	}
+	if w.Leading {
+		w.Valid = c.deadline - clock
+	}
+	w.Version = strconv.FormatInt(w.Token, 10) + " " + state
+	return w
+}
+
+// Sound reports that the lease is valid and that nothing has failed since its last renewal.
+// It is renewed every third of the TTL, and a follower is not told any more that it leads
+// from late on, half a TTL after the last renewal.
+func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
+	ttl := c.lease.TTL
+	late = c.deadline - Validity(ttl) + ttl/2
+	return late, c.Valid(clock) && c.lease.Session == "" && c.trouble.err == nil
+}
+
+// Freed is what the confirmed release of the last lease has written, and the version that it
+// has in the store: where that is a hash of the record, they prove each other.
+func (c *Candidate) Freed() (Record, Version) { return c.freed.record, c.freed.version }

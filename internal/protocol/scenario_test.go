@@ -84,6 +84,7 @@ type script struct {
 	cfg   protocol.Config
 	wrote []protocol.Record // by number, from 1
 	age   time.Duration
+	asked int  // the number of the last question
 	rests bool // whenever it can
 }
 
@@ -130,6 +131,10 @@ func (s *script) line(line string, out *strings.Builder) {
 	now := protocol.Now{Clock: at, Wall: wall.Add(at)}
 	for _, action := range s.c.Step(s.event(words[1], words[2:]), now) {
 		fmt.Fprintf(out, "  %s\n", s.show(action))
+	}
+	if words[1] == "says" {
+		w := s.c.Word(at)
+		fmt.Fprintf(out, "  says: leading %t for %v, free %t, successor %q, version %q\n", w.Leading, w.Valid, w.Free, w.Successor, w.Version)
 	}
 	if rest, can := s.c.Rest(); can && s.rests {
 		s.c = protocol.Resume(s.cfg, rest)
@@ -243,7 +248,9 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Retune{TTL: s.duration(args[0])}
 	case "unheard": // REASON…
 		err, _ := failure(args)
-		return protocol.Heard{Err: err}
+		return protocol.Heard{Number: s.asked, Err: err}
+	case "says": // what a follower would be told now
+		return protocol.Tick{}
 	case "leads", "late", "freed", "stranger": // FIELD VALUE …
 		return s.heard(name, args)
 	case "written": // VERSION [epoch N]
@@ -361,7 +368,7 @@ func (s *script) heard(name string, args []string) protocol.Event {
 			s.Fatalf("word field %q", args[i])
 		}
 	}
-	return protocol.Heard{Word: w, Proof: proof}
+	return protocol.Heard{Number: s.asked, Word: w, Proof: proof}
 }
 
 func failure(args []string) (error, bool) {
@@ -405,6 +412,7 @@ func (s *script) show(action protocol.Action) string {
 		}
 		return text
 	case protocol.Ask:
+		s.asked = a.Number
 		who := "who only watches"
 		if a.Waiting {
 			who = "who waits"

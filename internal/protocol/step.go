@@ -89,10 +89,11 @@ type (
 		Answer ReadDone
 		Sent   time.Duration
 	}
-	// Heard is the answer to an Ask that no Hush has ended.
+	// Heard is the answer to an Ask. One that comes after a Hush is ignored.
 	Heard struct {
-		Word Word
-		Err  error // there was none
+		Number int // of the Ask
+		Word   Word
+		Err    error // there was none
 		// Proof is what the store held when the release was confirmed, if that came
 		// with the word and its version is the hash of it: as good as a look.
 		Proof *ReadDone
@@ -200,6 +201,7 @@ type (
 	// Ask asks the leader at Address for its Word, which it may keep for as long
 	// as Wait while that is still Known. Waiting: the user waits for the lock.
 	Ask struct {
+		Number  int
 		Address string
 		Known   string
 		Wait    time.Duration
@@ -388,6 +390,7 @@ func (c *Candidate) release(now Now) {
 	if c.phase != held && c.phase != lost {
 		panic("protocol: Release while " + c.phase.String())
 	}
+	c.resigned = c.phase == held
 	// A release promises a TTL of zero, so validity ends first (rule A7), by the
 	// change of phase. A lease that was lost because time ran out may still stand
 	// in the record, and to free it spares the next holder the wait.
@@ -582,6 +585,9 @@ func (c *Candidate) released(err error, out *actions) {
 		c.obs.takeable = max(c.obs.takeable, c.deadline)
 	}
 	if !c.orphan {
+		if err == nil {
+			c.announce()
+		}
 		out.add(Released{err})
 	}
 	c.orphan = false

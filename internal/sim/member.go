@@ -150,7 +150,7 @@ func (w *world) do(m *member, action protocol.Action) {
 			c.reading, c.err = m.lay(c).Write(context.Background(), a)
 		})
 	case protocol.Granted:
-		m.wants, m.leased, m.under, m.voice.freed = false, true, m.session, nil
+		m.wants, m.leased, m.under = false, true, m.session
 		m.busy = w.now + w.pick(40*time.Second, 8*time.Second, time.Second, 0)
 		w.grant(m)
 		w.momentOf(granted)
@@ -161,7 +161,6 @@ func (w *world) do(m *member, action protocol.Action) {
 	case protocol.Lost:
 		m.ended = m.claim
 	case protocol.Released:
-		m.voice.release(m, a.Err)
 		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
 	case protocol.Orphaned:
 		w.orphaned(w.find(a.Session))
@@ -175,8 +174,6 @@ func (w *world) do(m *member, action protocol.Action) {
 		m.vanished = a.Record
 	case protocol.Ask:
 		w.ask(m, a)
-	case protocol.Hush:
-		m.voice.asking = 0
 	}
 	switch {
 	case m.beats != nil:

@@ -8,14 +8,10 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// voice is what a member says to its peers, and what it asks them.
+// voice is what a member says to its peers.
 type voice struct {
-	asking    int // the number of the question under way, or 0
-	asked     int // questions
-	parked    []question
-	said      *protocol.Heard // the first that it said in its life
-	successor string
-	freed     *protocol.ReadDone // what its confirmed release has written
+	parked []question
+	said   *protocol.Heard // the first that it said in its life
 }
 
 // A question came from a member, and is answered when there is news or its time is over.
@@ -27,24 +23,13 @@ type question struct {
 	spent  bool
 }
 
-// release takes in that the release is settled.
-func (v *voice) release(m *member, err error) {
-	r, version, _ := m.c.Observed()
-	if err == nil && !r.Held && r.Token == m.c.Lease().Token && r.WriteID != "" {
-		v.freed = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: r}
-	}
-}
-
 // ask sends a question to whoever is at the address. Without an answer its sender gives
 // up.
 func (w *world) ask(m *member, a protocol.Ask) {
-	v := &m.voice
-	v.asked++
-	v.asking = v.asked
 	w.inquire(m)
-	q := question{from: m, life: m.life, number: v.asked, known: a.Known}
+	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
 	w.timeout(m.real(a.Wait+time.Second), m.process, func() {
-		if v.asking == q.number {
+		if m.c.Asks(q.number) {
 			w.hear(q, protocol.Heard{Err: errLost})
 		}
 	})
@@ -125,12 +110,15 @@ func (w *world) reply(m *member, q question, heard protocol.Heard) {
 
 func (w *world) hear(q question, heard protocol.Heard) {
 	m := q.from
-	if m.life != q.life || m.voice.asking != q.number {
-		w.met(PeerLate)
+	if m.life != q.life {
 		return
 	}
-	m.voice.asking = 0
-	w.blinded(m, heard)
+	if m.c.Asks(q.number) {
+		w.blinded(m, heard)
+	} else {
+		w.met(PeerLate)
+	}
+	heard.Number = q.number
 	w.step(m, heard)
 }
 
@@ -154,19 +142,10 @@ func (w *world) blinded(m *member, heard protocol.Heard) {
 
 // word is what a member can say of itself.
 func (w *world) word(m *member) protocol.Heard {
-	r, clock := m.c.Lease(), w.clock(m.process)
-	word := protocol.Word{
-		Leading: w.valid(m), Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation(), Valid: m.deadline() - clock,
+	heard := protocol.Heard{Word: m.c.Word(w.clock(m.process))}
+	if heard.Word.Free && w.name == "object" {
+		record, version := m.c.Freed()
+		heard.Proof = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: record}
 	}
-	heard := protocol.Heard{}
-	if freed := m.voice.freed; freed != nil && !m.leased && freed.Record.Token == r.Token {
-		word.Free, word.Successor = true, m.voice.successor
-		if w.name == "object" {
-			proof := *freed
-			heard.Proof = &proof
-		}
-	}
-	word.Version = fmt.Sprint(word.Token, word.Leading, word.Free)
-	heard.Word = word
 	return heard
 }

@@ -157,7 +157,7 @@ func (w *world) release(m *member) {
 		ev.Pass = true
 	}
 	w.expire(m.under)
-	m.voice.successor, m.releasing = ev.Successor, true
+	m.releasing = true
 	w.renew(m)
 	w.step(m, ev)
 	switch {
