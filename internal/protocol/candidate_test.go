@@ -465,3 +465,41 @@ func TestStreaks(t *testing.T) {
 		p.step(at, protocol.ReadDone{Shown: protocol.Same})
 	}
 }
+
+// TestLateAnswer: a question that does not matter any more was answered all the same, when there
+// is another: it is not taken for the answer to that.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{Peers: true, Follow: true})
+	held := func(version string, token int64) protocol.ReadDone {
+		r := protocol.Record{Held: true, Holder: "db-1", Address: "db-1", TTL: time.Minute, Token: token, WriteID: "other." + version}
+		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(version), Record: r}
+	}
+	var asked []int
+	step := func(at time.Duration, ev protocol.Event) {
+		p.step(at, ev)
+		for _, a := range p.last {
+			if a, is := a.(protocol.Ask); is {
+				asked = append(asked, a.Number)
+			}
+		}
+	}
+	step(time.Second, protocol.Acquire{Wait: true})
+	step(2*time.Second, held("v1", 41))
+	step(3*time.Second, protocol.Cancel{})
+	step(4*time.Second, protocol.Acquire{Wait: true})
+	step(5*time.Second, held("v2", 42)) // of another lease, which is asked anew
+	if len(asked) != 3 || asked[1] == asked[2] || p.c.Asks(asked[1]) || !p.c.Asks(asked[2]) {
+		t.Fatalf("questions %v, the second is open: %t", asked, p.c.Asks(asked[1]))
+	}
+	wake, _ := p.c.Wake()
+	word := protocol.Word{Leading: true, Holder: "db-1", Token: 42, Incarnation: "other", Valid: time.Minute, Version: "x"}
+	step(6*time.Second, protocol.Heard{Number: asked[1], Word: word})
+	if now, _ := p.c.Wake(); now != wake || len(p.last) > 0 {
+		t.Errorf("a late answer: %v, wake at %v, before at %v", p.last, now, wake)
+	}
+	step(7*time.Second, protocol.Heard{Number: asked[2], Word: word})
+	if now, _ := p.c.Wake(); now == wake {
+		t.Error("the answer is not heard")
+	}
+}

@@ -28,7 +28,7 @@ func (c *Candidate) under() []string {
 	if c.want != nothing || len(c.attempts) > 0 {
 		in = append(in, c.session)
 	}
-	if c.phase != clear && !c.orphan {
+	if c.phase != clear {
 		in = append(in, c.lease.Session)
 	}
 	return in
@@ -49,20 +49,17 @@ func (c *Candidate) memberships(out *actions) {
 	if m.named != "" && m.named != names {
 		out.add(Unnamed{m.named})
 	}
-	if m.named = ""; slices.Contains(m.sessions, names) {
-		m.named = names
-	}
 	under := c.under()
 	m.sessions = slices.DeleteFunc(m.sessions, func(session string) bool {
 		left := !slices.Contains(under, session)
 		if left {
 			out.add(Left{session})
-			if m.named == session {
-				m.named = ""
-			}
 		}
 		return left
 	})
+	if m.named = ""; slices.Contains(m.sessions, names) {
+		m.named = names
+	}
 }
 
 // A Membership is what a session of ours knows of the candidates of its process that are

@@ -18,6 +18,9 @@ func TestMembership(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "a", "c"}, {"a", "c", "b"}} {
 		var s protocol.Membership[string]
+		if s.Unused() {
+			t.Error("it is unused before its end")
+		}
 		for _, m := range []string{"a", "b", "c", "b"} {
 			if err := s.Enter(m); err != nil {
 				t.Fatal(err)
@@ -27,6 +30,10 @@ func TestMembership(t *testing.T) {
 			t.Errorf("members %q", got)
 		}
 		s.Leave("nobody")
+		s.Leave("c")
+		if err := s.Enter("c"); err != nil || len(s.Members()) != 3 {
+			t.Errorf("one comes again: %v, %q", err, s.Members())
+		}
 		s.Leave(order[0])
 		if s.Unused() || s.Over() != nil {
 			t.Error("it is over before its end")
@@ -130,6 +137,7 @@ func TestSessionWatch(t *testing.T) {
 		}
 	}
 	at -= time.Second // of the last news
+	w.Beat(beat(8, "a"), at+time.Minute, key)
 	if !w.Join("d1", at-1) || !w.Join("d2", at) || w.Join("d3", at+1) {
 		t.Error("those who come look if they have not looked since the last news")
 	}

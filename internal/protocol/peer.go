@@ -193,7 +193,7 @@ type freed struct {
 
 // announce takes in that the release is settled: if it is confirmed, the followers are told.
 func (c *Candidate) announce() {
-	if r := c.obs.record; (c.obs.version != "" || c.cfg.Tokenless) && !r.Held && r.Token == c.lease.Token {
+	if r := c.obs.record; !r.Held && r.Token == c.lease.Token {
 		c.freed = freed{confirmed: true, record: r, version: c.obs.version}
 	}
 }
@@ -209,7 +209,7 @@ func (c *Candidate) Word(clock time.Duration) Word {
 		return w
 	}
 	late, sound := c.Sound(clock)
-	w.Leading, w.Free = sound && clock < late, c.phase == clear && c.freed.confirmed
+	w.Leading, w.Free = sound && clock < late, c.freed.confirmed
 	state := "over"
 	switch {
 	case w.Leading, c.phase == freeing && c.resigned:

@@ -134,7 +134,9 @@ func (s *script) line(line string, out *strings.Builder) {
 	}
 	if words[1] == "says" {
 		w := s.c.Word(at)
-		fmt.Fprintf(out, "  says: leading %t for %v, free %t, successor %q, version %q\n", w.Leading, w.Valid, w.Free, w.Successor, w.Version)
+		record, version := s.c.Freed()
+		fmt.Fprintf(out, "  says: %s %s, leading %t for %v, free %t as %q of token %d, successor %q, version %q\n",
+			w.Holder, w.Incarnation, w.Leading, w.Valid, w.Free, version, record.Token, w.Successor, w.Version)
 	}
 	if rest, can := s.c.Rest(); can && s.rests {
 		s.c = protocol.Resume(s.cfg, rest)

@@ -24,8 +24,8 @@ func (c *Candidate) outlive(now time.Duration) {
 // uncertain reports that the holder's session may be over: the record would say the same. Our
 // own tells us.
 func (c *Candidate) uncertain() bool {
-	r := c.obs.record
-	return c.obs.held() && !r.Opaque && r.Session != "" && r.Session != c.session
+	session := c.obs.record.Session
+	return session != "" && session != c.session
 }
 
 // checked takes in whether the holder's session goes on. That it is over is as good as the
@@ -162,7 +162,7 @@ func Resume(cfg Config, rest *Rest) *Candidate {
 	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
-	c.streak, c.member = rest.streak, membership{sessions: []string{rest.session}, named: rest.session}
+	c.streak, c.member = rest.streak, membership{sessions: []string{rest.session}}
 	return c
 }
 
