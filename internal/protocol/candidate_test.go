@@ -489,7 +489,7 @@ func TestLateAnswer(t *testing.T) {
 	step(3*time.Second, protocol.Cancel{})
 	step(4*time.Second, protocol.Acquire{Wait: true})
 	step(5*time.Second, held("v2", 42)) // of another lease, which is asked anew
-	if len(asked) != 3 || asked[1] == asked[2] || p.c.Asks(asked[1]) || !p.c.Asks(asked[2]) {
+	if len(asked) != 3 || asked[0] == asked[2] || asked[1] == asked[2] || p.c.Asks(asked[1]) || !p.c.Asks(asked[2]) {
 		t.Fatalf("questions %v, the second is open: %t", asked, p.c.Asks(asked[1]))
 	}
 	wake, _ := p.c.Wake()
@@ -501,5 +501,11 @@ func TestLateAnswer(t *testing.T) {
 	step(7*time.Second, protocol.Heard{Number: asked[2], Word: word})
 	if now, _ := p.c.Wake(); now == wake {
 		t.Error("the answer is not heard")
+	}
+	step(8*time.Second, protocol.Heard{Number: asked[3], Word: protocol.Word{Holder: "a stranger"}})
+	wake, _ = p.c.Wake()
+	step(9*time.Second, protocol.Heard{Number: asked[3], Word: word})
+	if now, _ := p.c.Wake(); now != wake || p.c.Asks(asked[3]) {
+		t.Errorf("a second answer is heard: wake at %v, before at %v", now, wake)
 	}
 }
