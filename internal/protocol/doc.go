@@ -11,13 +11,22 @@
 //
 //   - call Step from one goroutine at a time, with a suspend-aware monotonic
 //     clock that never goes back;
-//   - carry out each Read and Write once, after Step returned it, and report its
-//     one answer with ReadDone or WriteDone: a write that is given up by its
-//     time-out is reported as failed, since it may yet land;
+//   - carry out each Read, Check and Write once, after Step returned it, and report
+//     its one answer with ReadDone, Checked or WriteDone: a write that is given up
+//     by its time-out is reported as failed, since it may yet land;
 //   - call Step with a Tick when the clock reaches Wake;
 //   - ask Valid, with the clock's reading, each time before it relies on the
 //     lease: what Valid said a moment ago says nothing about now;
 //   - have stopped all work under the lease before it passes in Release.
+//
+// # Sessions and peers
+//
+// A session of this process is a [Membership] beside the Candidate of its heartbeat:
+// each candidate that wants a lease under it enters, Unnamed and Left go to
+// Membership.Released and Leave, and the driver carries out what they return. Where
+// Awaits names a session of others, one Candidate for all that wait for it, a Reaper,
+// looks at its heartbeat, and a [SessionWatch] says whom to tell. A leader answers the
+// questions of followers with [Candidate.Word].
 //
 // # The rules
 //

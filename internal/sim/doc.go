@@ -41,11 +41,10 @@
 //
 // In half of the histories, those of markers apart, some processes have sessions, and the
 // others have not. There are up to three locks then, which a process with sessions wants all,
-// at times by two candidates, and mostly under its session. What the library does around the
-// state machine (session.go, driver.go, reaper.go) is done by session.go and reaper.go here, in
-// that order, and whatever the library does in a goroutine of its own happens some time later.
-// A heartbeat names only the last lock that was released, so that it is soon too few. What the
-// library itself makes of all that its own tests show.
+// at times by two candidates, and mostly under its session. The machines of package protocol
+// decide (Candidate, Membership, SessionWatch), here as in the library; session.go and reaper.go
+// carry out what they say, and whatever the library does in a goroutine of its own happens some
+// time later. A heartbeat names only the last lock that was released, so that it is soon too few.
 //
 // # What is checked
 //
