@@ -39,7 +39,7 @@ var parts = []part{
 	survey("./fence", "1/60", "./internal/sqltest"),
 	survey("./shard", "1/100"),
 	survey("./store/filestore", "1/60"),
-	survey("./internal/guardian", "1/100"),
+	apart(survey("./internal/guardian", "1/100")),
 	survey(".", "1/100"),
 	{
 		"simulation",
@@ -98,6 +98,20 @@ func survey(pkg, share string, others ...string) part {
 
 func generally(command, pkg, share string, others []string) part {
 	return part{"general mutations of " + pkg, append(words(command), "-share", share), append(words(command), others...)}
+}
+
+// apart runs the tests in process numbers of their own, since a mutation of what kills
+// processes may kill any. Where that cannot be had it is left out.
+func apart(p part) part {
+	args := words("unshare --pid --fork --mount-proc --kill-child")
+	if err := exec.CommandContext(context.Background(), args[0], append(args[1:], "true")...).Run(); err != nil {
+		p.short = []string{"echo", "figures: left out: a process namespace, which it needs, cannot be had here: " + err.Error()}
+		p.long = p.short
+		return p
+	}
+	own := []string{"-exec", strings.Join(append(args, "setsid"), " ")}
+	p.short, p.long = append(p.short, own...), append(p.long, own...)
+	return p
 }
 
 func words(command string) []string { return strings.Fields(command) }
