@@ -35,7 +35,7 @@ func eachCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 // without being listed is found too.
 func TestNothingToldConfigures(t *testing.T) {
 	t.Parallel()
-	lock, err := leasehold.NewLock(memstore.New(), "l", nil)
+	lock, err := leasehold.NewLock(memstore.New(), "l", &leasehold.LockOptions{Layout: leasehold.LayoutObject}) // which has tokens
 	if err != nil {
 		t.Fatal(err)
 	}
