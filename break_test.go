@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -52,14 +52,14 @@ func TestBrokenSessionSaysSo(t *testing.T) {
 	})
 }
 
-// record is what lies under a key.
-func record(t *testing.T, st store.Store, key string) protocol.Record {
+// recordIn is what lies under a key.
+func recordIn(t *testing.T, st store.Store, key string) record.Record {
 	t.Helper()
 	obj, err := st.Get(t.Context(), key, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := protocol.DecodeIn(protocol.AnyLayout, obj.Body)
+	r, err := record.DecodeIn(record.AnyLayout, obj.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +72,9 @@ func TestBreakWritesAnew(t *testing.T) {
 		st := memstore.New()
 		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 		lease := acquire(t, lock)
-		before := record(t, st, lock.Key())
+		before := recordIn(t, st, lock.Key())
 		breakLock(t, lock)
-		after := record(t, st, lock.Key())
+		after := recordIn(t, st, lock.Key())
 		if after.WriteID == before.WriteID || after.WriteID == "" || after.Token != before.Token || after.Held || after.Ended != "broken" {
 			t.Errorf("from %+v it made %+v", before, after)
 		}

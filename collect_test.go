@@ -225,7 +225,7 @@ func TestCollectManySessions(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		for _, key := range objects(t, st) {
-			if record(t, st, key).Held {
+			if recordIn(t, st, key).Held {
 				t.Errorf("the session %s goes on", key)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -56,7 +57,7 @@ type engine struct {
 	looked    time.Duration      // when the last read was sent
 	shown     layout.Snapshot    // by the last read that showed anything
 	showed    time.Duration      // when that was answered
-	record    protocol.Record    // as last seen, to tell what has changed
+	record    record.Record      // as last seen, to tell what has changed
 	exists    bool
 	last      time.Time // when the store last answered
 	failures  int       // of requests, in a row
@@ -65,7 +66,7 @@ type engine struct {
 	// changed is told of every change that is seen, and beats of every heartbeat, while
 	// the driver is locked.
 	changed func(Change)
-	beats   func(protocol.Record)
+	beats   func(record.Record)
 
 	forgot  *time.Timer // reports a lost lease that is not released
 	fails   func(error) // is told of trouble instead of the user
@@ -428,7 +429,7 @@ func (d *driver) answer(r result) {
 }
 
 // describe makes an Info of a record, which is as old as it is now.
-func (d *driver) describe(r protocol.Record) Info {
+func (d *driver) describe(r record.Record) Info {
 	s := d.shown
 	if s.Record.WriteID != r.WriteID {
 		s = layout.Snapshot{} // it is not the one that was read last
@@ -507,7 +508,7 @@ const (
 )
 
 // ownSession reports that the holder's session is the one that the acquisition is for.
-func (d *driver) ownSession(r protocol.Record) bool {
+func (d *driver) ownSession(r record.Record) bool {
 	return d.session != nil && r.Session == d.session.Key()
 }
 
@@ -636,7 +637,7 @@ func (d *driver) collect(ctx context.Context, epochs layout.Epochs) {
 	}()
 	deleted := 0
 	for _, err := range epochs.Collect(ctx, layout.DefaultCollection) {
-		if errors.Is(err, protocol.ErrForeign) {
+		if errors.Is(err, record.ErrForeign) {
 			continue // it stays where it is
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 var (
@@ -27,7 +28,7 @@ var (
 	// ErrForeignObject: what lies in the lock's place is not a record that this
 	// version understands. It is left as it is. Look at it, and move it away or
 	// choose another name for the lock.
-	ErrForeignObject = protocol.ErrForeign
+	ErrForeignObject = record.ErrForeign
 )
 
 // HeldError says by whom the lock is held. It matches [ErrHeld].

@@ -36,13 +36,14 @@ var rules = []rule{
 		// Same input, same output: nothing that blocks or tells the time. The
 		// linter denies the functions of package time that do.
 		pkg: "internal/protocol",
-		may: []string{"std", "internal/retry"},
+		may: []string{"std", "internal/record", "internal/retry"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
+	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
 	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
 	{pkg: "internal/cost", may: []string{"std", ".", "store", "internal/protocol"}},
-	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol"}},
+	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
@@ -55,7 +56,7 @@ var rules = []rule{
 	{pkg: "internal/stores", may: []string{"std", "store/storetest"}},
 	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
-	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/retry", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
+	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/record", "internal/retry", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
 
 	{pkg: "store", may: []string{"std"}},
 	{pkg: "store/storetest", may: []string{"std", "store"}},
@@ -65,7 +66,7 @@ var rules = []rule{
 	{pkg: "store/s3store", may: []string{"std", "store", "github.com/aws/..."}},
 	{pkg: "store/storeurl", may: []string{"std", "store", "store/memstore", "store/filestore", "store/s3store", "github.com/aws/..."}},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/retry"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "internal/retry"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
 	{pkg: "shard", may: []string{"std", ".", "store", "internal/retry"}},
@@ -89,7 +90,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -42,7 +43,7 @@ const (
 	// its marker is deleted, see LockOptions.Sweep; and a release is a delete without
 	// a condition, which removes the next holder's marker if it comes very late. It is
 	// not sent when less than a quarter of the TTL is left.
-	LayoutMarker Layout = protocol.Marker
+	LayoutMarker Layout = record.LayoutMarker
 
 	// LayoutMarkerIfMatch is LayoutMarker with renewals, and takeovers from a holder
 	// that is gone, by If-Match. There are no tokens either, and the delete is the
@@ -51,7 +52,7 @@ const (
 )
 
 // layoutSession is what the record of a session's heartbeat says, which is no lock.
-const layoutSession Layout = protocol.Session
+const layoutSession Layout = record.LayoutSession
 
 // defaultLayout is a variable so that all tests can be run over another one:
 // go test -ldflags "-X github.com/leasehold/leasehold.defaultLayout=epochs".
@@ -73,7 +74,7 @@ func (l Layout) configure(cfg *protocol.Config, sweep bool) {
 	case LayoutEpochs, LayoutEpochsIfMatch:
 		cfg.Numbered, cfg.Layout = true, string(l)
 	case LayoutMarker, LayoutMarkerIfMatch:
-		cfg.Layout = protocol.Marker
+		cfg.Layout = record.LayoutMarker
 		cfg.Tokenless, cfg.WriteOnce, cfg.Sweep = true, l == LayoutMarker, sweep
 	}
 }

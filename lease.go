@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // A Lease is the right to work under a lock until it is released or lost. It is
@@ -31,7 +32,7 @@ type Lease struct {
 	settled  atomic.Bool   // the release is
 }
 
-func newLease(ctx context.Context, d *driver, record protocol.Record, s *Session) *Lease {
+func newLease(ctx context.Context, d *driver, record record.Record, s *Session) *Lease {
 	l := &Lease{d: d, session: s, token: Token(record.Token)}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l

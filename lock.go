@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -265,7 +266,7 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 // broken is the write that frees what was seen.
 func broken(s layout.Snapshot) protocol.Write {
 	w := protocol.Write{Op: protocol.Free, Record: s.Record, Over: s.Record, Expect: s.Version}
-	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), protocol.EndedByHand
+	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), record.EndedByHand
 	return w
 }
 

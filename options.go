@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -169,7 +170,7 @@ const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + 500
 
 // encodable finds out now whether records with these options can be written.
 func (o *LockOptions) encodable() error {
-	trial := protocol.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta, WriteID: strings.Repeat("x", roomForOurs)}
+	trial := record.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta, WriteID: strings.Repeat("x", roomForOurs)}
 	_, err := trial.Encode()
 	return err
 }
@@ -221,7 +222,7 @@ type Info struct {
 }
 
 // layoutOf is the layout of a record.
-func layoutOf(r protocol.Record) Layout {
+func layoutOf(r record.Record) Layout {
 	if r.Layout == "" {
 		return LayoutObject
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -21,7 +22,7 @@ import (
 
 // room is the longest text for which a candidate with it is not refused.
 func room(refused func(text string) bool) string {
-	text := strings.Repeat("x", protocol.MaxRecord)
+	text := strings.Repeat("x", record.MaxSize)
 	return text[:sort.Search(len(text), func(n int) bool { return refused(text[:n]) })-1]
 }
 
@@ -44,7 +45,7 @@ func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
 			})
 			st := newStore()
 			if here() == leasehold.LayoutObject { // the longest token of all
-				plant(t, st, "jobs/backup", tokenRecord(here(), int64(protocol.LastToken)-1, "free"))
+				plant(t, st, "jobs/backup", tokenRecord(here(), int64(record.LastToken)-1, "free"))
 			}
 			lock := newLock(t, st, opts(text))
 			lease, err := lock.TryAcquire(t.Context())
@@ -129,7 +130,7 @@ func TestSessionOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := record(t, st, s.Key())
+		r := recordIn(t, st, s.Key())
 		if !r.Held || r.TTL != 6*time.Second || r.Holder != "h" || r.Address != "a:1" || r.Meta["k"] != "v" {
 			t.Errorf("the heartbeat says %+v", r)
 		}

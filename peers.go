@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -253,7 +254,7 @@ func (d *driver) ask(ctx context.Context, a protocol.Ask, waited time.Duration) 
 }
 
 // complain reports, once for each leader, that it cannot be asked.
-func (d *driver) complain(leader protocol.Record, err error) {
+func (d *driver) complain(leader record.Record, err error) {
 	if c := &d.conversation; c.complained != leader.Incarnation() {
 		c.complained = leader.Incarnation()
 		d.opts.Logger.Warn("the leader does not answer, and the store is asked instead",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -561,7 +562,7 @@ func TestSuccessorHearsFirst(t *testing.T) {
 // since a release must not fail for a courtesy.
 func TestSuccessorThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		room := map[string]string{"k": strings.Repeat("x", protocol.MaxRecord-5000)}
+		room := map[string]string{"k": strings.Repeat("x", record.MaxSize-5000)}
 		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Meta: room})
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
@@ -137,7 +138,7 @@ func (r *reaper) waiters() []*driver {
 }
 
 // beat takes in a heartbeat.
-func (r *reaper) beat(record protocol.Record) {
+func (r *reaper) beat(record record.Record) {
 	r.all.mu.Lock()
 	nudged := r.watch.Beat(record, clock.Now(), func(d *driver) string { return d.lock.key })
 	r.all.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -115,7 +116,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 // heartbeat makes a candidate for a session's object.
 func heartbeat(at layout.Heartbeat, o *LockOptions, tune func(*protocol.Config)) *Lock {
 	cfg := o.config(newIncarnation())
-	cfg.Layout = protocol.Session
+	cfg.Layout = record.LayoutSession
 	tune(&cfg)
 	return makeLock(at.Store, at.Key, at, cfg, o)
 }
@@ -257,7 +258,7 @@ func (s *Session) released(key string) {
 }
 
 // announce is what a heartbeat says of the locks that were released.
-func (s *Session) announce() *protocol.Freed {
+func (s *Session) announce() *record.Freed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.under.Announce()

@@ -1234,7 +1234,7 @@ func TestCollectSessions(t *testing.T) {
 		if deleted := collect(); !slices.Equal(deleted, []string{over.session.Key()}) {
 			t.Errorf("after a day %q were deleted", deleted)
 		}
-		if record(t, st, gone.session.Key()).Held {
+		if recordIn(t, st, gone.session.Key()).Held {
 			t.Error("it has returned, and the session of a holder that is gone goes on")
 		}
 		info, err := alive.lock("shards/2").Inspect(t.Context())

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -31,7 +31,7 @@ func TestTokenThatIsTooLarge(t *testing.T) {
 		if !l.Tokens() {
 			continue
 		}
-		for _, token := range []int64{protocol.LastToken - 1, protocol.LastToken, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+		for _, token := range []int64{record.LastToken - 1, record.LastToken, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
 			for _, state := range []string{"free", "held"} {
 				t.Run(fmt.Sprintf("%s, %s, %d", l, state, token), func(t *testing.T) {
 					bubble(t, func(t *testing.T) { tooLarge(t, l, token, state) })
@@ -55,7 +55,7 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 	lock := newLock(t, st, &leasehold.LockOptions{Layout: l, TTL: time.Second})
 	// What acquires it is refused, or what it makes of it can be used as before.
 	lease, err := lock.Acquire(t.Context())
-	if usable := token < protocol.LastToken; usable != (err == nil) {
+	if usable := token < record.LastToken; usable != (err == nil) {
 		t.Fatalf("acquired: %v", err)
 	}
 	if err == nil {
@@ -95,7 +95,7 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 	if info, err = lock.Break(t.Context(), info.Token); err != nil || info.Held {
 		t.Errorf("broken: %+v, %v", info, err)
 	}
-	if token == protocol.LastToken {
+	if token == record.LastToken {
 		return // it may have been given out, so who has seen it goes on from there
 	}
 	// Somebody puts it right, as docs/operations.md says, and the same candidates go on.

@@ -111,7 +111,7 @@ func TestNewsOfOtherLocksCostNothing(t *testing.T) {
 			t.Error("the lock that was waited for was not acquired")
 		}
 		time.Sleep(time.Minute)
-		if r := record(t, inner, b.session.Key()); r.Freed != nil {
+		if r := recordIn(t, inner, b.session.Key()); r.Freed != nil {
 			t.Errorf("who has released nothing tells of %+v", r.Freed)
 		}
 		cancel()
@@ -180,12 +180,12 @@ func TestReleaseIsToldSoon(t *testing.T) {
 		a := startProcess(t, inner, "a")
 		lease := a.acquire("shards/1")
 		time.Sleep(6 * time.Second)
-		if r := record(t, inner, a.session.Key()); r.Freed != nil {
+		if r := recordIn(t, inner, a.session.Key()); r.Freed != nil {
 			t.Errorf("before any release the heartbeat tells of %+v", r.Freed)
 		}
 		release(t, lease)
 		time.Sleep(time.Second)
-		if r := record(t, inner, a.session.Key()); r.Freed == nil || r.Freed.Count != 1 || len(r.Freed.Last) != 1 {
+		if r := recordIn(t, inner, a.session.Key()); r.Freed == nil || r.Freed.Count != 1 || len(r.Freed.Last) != 1 {
 			t.Errorf("a second after the release the heartbeat tells of %+v", r.Freed)
 		}
 		a.end()

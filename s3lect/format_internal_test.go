@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
-var someRecord = protocol.Record{
+var someRecord = record.Record{
 	Token: 42, Held: true, Holder: "server-001", Address: "10.0.1.42:8443", TTL: 15 * time.Second, WriteID: "0f9c2f4e.1",
 	AcquiredAt: time.Date(2026, 11, 20, 10, 30, 40, 0, time.UTC), RenewedAt: time.Date(2026, 11, 20, 10, 30, 45, 0, time.UTC),
 	ExpiresAt: time.Date(2026, 11, 20, 10, 31, 0, 0, time.UTC), Meta: map[string]string{"<&>": "\u2028"},
 	Unknown: map[string]json.RawMessage{"STATE": json.RawMessage(`"free"`), "leaderID": json.RawMessage(`"other"`)},
 }
 
-func mustEncode(t testing.TB, r protocol.Record) []byte {
+func mustEncode(t testing.TB, r record.Record) []byte {
 	t.Helper()
 	body, err := r.Encode()
 	if err != nil {
@@ -33,7 +33,7 @@ func mustEncode(t testing.TB, r protocol.Record) []byte {
 func FuzzFormat(f *testing.F) {
 	held, free := someRecord, someRecord
 	free.Held = false
-	for _, record := range []protocol.Record{held, free} {
+	for _, record := range []record.Record{held, free} {
 		body := mustEncode(f, record)
 		file, err := encode(body)
 		if err != nil {
@@ -55,7 +55,7 @@ func FuzzFormat(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		checkObject(t, body)
-		if r, err := protocol.Decode(body); err == nil && (!r.Held || r.Holder != "" && !r.RenewedAt.IsZero()) {
+		if r, err := record.Decode(body); err == nil && (!r.Held || r.Holder != "" && !r.RenewedAt.IsZero()) {
 			checkRecord(t, body, r)
 		}
 	})
@@ -63,7 +63,7 @@ func FuzzFormat(f *testing.F) {
 
 func checkObject(t *testing.T, body []byte) {
 	t.Helper()
-	if _, err := protocol.Decode(body); err == nil {
+	if _, err := record.Decode(body); err == nil {
 		// A lock of leasehold itself is no lockfile, unless somebody made it both.
 		if c, err := parse(body); err == nil && c.Leasehold == nil && c.LeaderID == "" {
 			t.Fatalf("a record is taken for a lockfile: %s", body)
@@ -78,11 +78,11 @@ func checkObject(t *testing.T, body []byte) {
 	if err != nil {
 		t.Fatalf("taken for a lockfile, and not: %s", body)
 	}
-	r, err := protocol.Decode(shown)
+	r, err := record.Decode(shown)
 	switch {
 	case c.Leasehold != nil: // for the codec to judge
 		return
-	case err != nil && len(body) < protocol.MaxRecord/8: // what is longer may get too long
+	case err != nil && len(body) < record.MaxSize/8: // what is longer may get too long
 		t.Fatalf("%s gives %s: %v", body, shown, err)
 	case err == nil && (r.Held == c.free() || r.Held && r.Holder != c.LeaderID || r.Address != c.LeaderAddr || r.Token < 1_800_000_000_000):
 		t.Fatalf("%s gives %+v", body, r)
@@ -96,7 +96,7 @@ func checkObject(t *testing.T, body []byte) {
 	}
 }
 
-func checkRecord(t *testing.T, body []byte, r protocol.Record) {
+func checkRecord(t *testing.T, body []byte, r record.Record) {
 	t.Helper()
 	file, err := encode(body)
 	if err != nil {
@@ -106,7 +106,7 @@ func checkRecord(t *testing.T, body []byte, r protocol.Record) {
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	back, err := protocol.Decode(c.Leasehold)
+	back, err := record.Decode(c.Leasehold)
 	if err != nil || !reflect.DeepEqual(compact(t, back), compact(t, r)) {
 		t.Fatalf("%+v came back as %+v, %v", r, back, err)
 	}
@@ -127,7 +127,7 @@ func checkRecord(t *testing.T, body []byte, r protocol.Record) {
 }
 
 // compact takes the white space out of the fields that the codec does not know.
-func compact(t *testing.T, r protocol.Record) protocol.Record {
+func compact(t *testing.T, r record.Record) record.Record {
 	t.Helper()
 	unknown := map[string]json.RawMessage{}
 	for name, value := range r.Unknown {
@@ -146,13 +146,13 @@ func compact(t *testing.T, r protocol.Record) protocol.Record {
 func TestTokensOfReigns(t *testing.T) {
 	l := &lockfile{ttl: time.Minute}
 	const start = 1_800_000_000_000
-	look := func(version, body string) protocol.Record {
+	look := func(version, body string) record.Record {
 		t.Helper()
 		shown, err := l.record(&store.Object{Body: []byte(body), Version: store.Version(version), Date: time.UnixMilli(start)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := protocol.Decode(shown)
+		r, err := record.Decode(shown)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestTokensOfReigns(t *testing.T) {
 	}
 	const a1, a2 = `{"leaderID":"a","lastUpdated":"2024-10-27T10:30:45Z"}`, `{"leaderID":"a","lastUpdated":"2024-10-27T10:30:50Z"}`
 	const b, free = `{"leaderID":"b","lastUpdated":"2024-10-27T10:30:45Z"}`, `{"leaderID":"b","lastUpdated":"0001-01-01T00:00:00Z"}`
-	mine, err := encode(mustEncode(t, protocol.Record{Token: start + 100, Held: true, Holder: "c", TTL: time.Minute, WriteID: "c.1", RenewedAt: time.Now()}))
+	mine, err := encode(mustEncode(t, record.Record{Token: start + 100, Held: true, Holder: "c", TTL: time.Minute, WriteID: "c.1", RenewedAt: time.Now()}))
 	if err != nil {
 		t.Fatal(err)
 	}

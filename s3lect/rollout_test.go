@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/s3lect"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -17,8 +17,8 @@ import (
 // frequent makes a follower look as often as the original package does.
 func frequent(c *s3lect.ElectorConfig) { c.InfrequentInterval = originalInterval }
 
-// record is the record of leasehold in the lockfile.
-func record(t *testing.T, st *memstore.Store) protocol.Record {
+// recordIn is the record of leasehold in the lockfile.
+func recordIn(t *testing.T, st *memstore.Store) record.Record {
 	t.Helper()
 	var file struct {
 		Leasehold json.RawMessage `json:"leasehold"`
@@ -26,7 +26,7 @@ func record(t *testing.T, st *memstore.Store) protocol.Record {
 	if err := json.Unmarshal([]byte(read(t, st)), &file); err != nil {
 		t.Fatal(err)
 	}
-	r, err := protocol.Decode(file.Leasehold)
+	r, err := record.Decode(file.Leasehold)
 	if err != nil {
 		t.Fatalf("%v: %s", err, read(t, st))
 	}
@@ -39,7 +39,7 @@ func TestTheLockfile(t *testing.T) {
 		a := begin(t, st, "a", nil)
 		a.lead(t)
 		for _, held := range []bool{true, false} {
-			r, seen := record(t, st), contentsOf(t, read(t, st))
+			r, seen := recordIn(t, st), contentsOf(t, read(t, st))
 			if r.Held != held || r.Holder != "a" || r.Address != "a:8443" || r.TTL != 15*time.Second || r.Token < 1 {
 				t.Errorf("the record is %+v", r)
 			}
@@ -81,7 +81,7 @@ func TestTheOriginalLeadsAndIsGone(t *testing.T) {
 		if took := time.Since(gone); took < originalTimeout || took > 30*time.Second {
 			t.Errorf("it took over %v after the last renewal", took)
 		}
-		if r := record(t, st); r.Token < elected.UnixMilli() {
+		if r := recordIn(t, st); r.Token < elected.UnixMilli() {
 			t.Errorf("its token %d is below that of the time, %d", r.Token, elected.UnixMilli())
 		}
 	})
@@ -142,7 +142,7 @@ func TestTokensGrowAcrossTheOriginal(t *testing.T) {
 		for n := range 10 {
 			a := begin(t, st, fmt.Sprintf("new-%d", n), frequent)
 			a.lead(t)
-			r := record(t, st)
+			r := recordIn(t, st)
 			if r.Token <= last {
 				t.Errorf("token %d after %d", r.Token, last)
 			}

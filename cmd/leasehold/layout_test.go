@@ -14,7 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -143,7 +143,7 @@ func usurp(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	body, err := os.ReadFile(at)
 	ts.Check(err)
-	r, err := protocol.DecodeIn(protocol.AnyLayout, body)
+	r, err := record.DecodeIn(record.AnyLayout, body)
 	ts.Check(err)
 	r.Held, r.Holder, r.WriteID = false, "usurper", "usurper.1"
 	switch underTest {
@@ -153,7 +153,7 @@ func usurp(ts *testscript.TestScript, neg bool, args []string) {
 		r.Token = highest(ts, args[0]) + 1
 		at = filepath.Join(filepath.Dir(at), fmt.Sprintf("%010d.json", r.Token))
 	case leasehold.LayoutEpochsIfMatch:
-		r.Ended = protocol.EndedByTakeover // the first of its two writes
+		r.Ended = record.EndedByTakeover // the first of its two writes
 	}
 	body, err = r.Encode()
 	ts.Check(err)

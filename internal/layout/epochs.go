@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -130,7 +131,7 @@ func (e Epochs) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 			return Snapshot{}, &store.Error{Op: "get", Key: e.Key, Kind: store.ErrNotModified}
 		}
 	}
-	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, protocol.ErrForeign) {
+	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, record.ErrForeign) {
 		return Snapshot{}, err
 	}
 	return e.latest(ctx, known, guess)
@@ -251,15 +252,15 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 var errNumbers = errors.New("the lock has used all of its numbers: give it another name")
 
 // EndedByTakeover is why a lease ended whose holder was gone.
-const EndedByTakeover = protocol.EndedByTakeover
+const EndedByTakeover = record.EndedByTakeover
 
 // over writes an epoch's object over.
-func (e Epochs) over(ctx context.Context, known sight, r protocol.Record) (Snapshot, error) {
+func (e Epochs) over(ctx context.Context, known sight, r record.Record) (Snapshot, error) {
 	return e.put(ctx, known.n, r, store.IfMatch(known.of))
 }
 
 // create makes the next epoch, and finds out whether it is the highest one.
-func (e Epochs) create(ctx context.Context, n int64, r protocol.Record) (Snapshot, error) {
+func (e Epochs) create(ctx context.Context, n int64, r record.Record) (Snapshot, error) {
 	s, err := e.put(ctx, n, r, store.IfAbsent())
 	if err != nil {
 		return s, err
@@ -274,7 +275,7 @@ func (e Epochs) create(ctx context.Context, n int64, r protocol.Record) (Snapsho
 	return s, nil
 }
 
-func (e Epochs) put(ctx context.Context, n int64, r protocol.Record, only store.Condition) (Snapshot, error) {
+func (e Epochs) put(ctx context.Context, n int64, r record.Record, only store.Condition) (Snapshot, error) {
 	s, err := put(ctx, e.Store, EpochKey(e.Key, n), e.Name(), r, only)
 	if err != nil {
 		return Snapshot{}, err

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -62,12 +62,12 @@ func (f Found) Look(ctx context.Context) (Snapshot, error) {
 		}
 		key, n = top.Key, e.number(top.Key)
 	}
-	s, err := get(ctx, f.store, key, protocol.AnyLayout, "")
+	s, err := get(ctx, f.store, key, record.AnyLayout, "")
 	if errors.Is(err, store.ErrNotExist) {
 		return Snapshot{Date: store.DateOf(err)}, nil
 	}
 	if name := s.Record.Layout; err == nil && f.epochs != (name == EpochsName || name == EpochsIfMatchName) {
-		return Snapshot{}, fmt.Errorf("the object %v is %w: it is a record, and its key is not one of its layout", Object{f.store, key}, protocol.ErrForeign)
+		return Snapshot{}, fmt.Errorf("the object %v is %w: it is a record, and its key is not one of its layout", Object{f.store, key}, record.ErrForeign)
 	}
 	s.Record.Epoch = n
 	return s, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -17,7 +18,7 @@ type Heartbeat struct {
 	Key   string
 
 	// Freed, if set, gives what the record is to tell of the locks that were released.
-	Freed func() *protocol.Freed
+	Freed func() *record.Freed
 }
 
 func (h Heartbeat) String() string { return Object{h.Store, h.Key}.String() }
@@ -27,7 +28,7 @@ func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot,
 	if strings.HasPrefix(h.Key, up) {
 		return Snapshot{}, &store.Error{Op: "get", Key: h.Key, Kind: store.ErrInvalid, Cause: errOutside}
 	}
-	return look(ctx, h.Store, h.Key, protocol.Session, unless)
+	return look(ctx, h.Store, h.Key, record.LayoutSession, unless)
 }
 
 // Dated is Look that finds out the store's time, too. Where a Get does not tell it, as in a
@@ -45,7 +46,7 @@ func (h Heartbeat) Write(ctx context.Context, w protocol.Write) (Snapshot, error
 	if h.Freed != nil {
 		w.Record.Freed = h.Freed()
 	}
-	return put(ctx, h.Store, h.Key, protocol.Session, w.Record, expected(w.Expect))
+	return put(ctx, h.Store, h.Key, record.LayoutSession, w.Record, expected(w.Expect))
 }
 
 // errOutside: not to find a session there would say nothing.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -20,7 +21,7 @@ import (
 type Layout interface {
 	// Look reads the state of the lock. If it is still unless, Look returns an
 	// error that matches store.ErrNotModified; an object that is not a record
-	// gives one that matches protocol.ErrForeign, and names the object.
+	// gives one that matches record.ErrForeign, and names the object.
 	Look(ctx context.Context, unless protocol.Version) (Snapshot, error)
 
 	// Write carries out a claim, a renewal or a release, and returns what it wrote.
@@ -34,7 +35,7 @@ type Layout interface {
 // A Snapshot is what a Look showed.
 type Snapshot struct {
 	Exists       bool
-	Record       protocol.Record
+	Record       record.Record
 	Version      protocol.Version
 	LastModified time.Time // by the store's clock; zero if unknown
 	Date         time.Time // by the store's clock, when it answered; zero if unknown
@@ -71,7 +72,7 @@ func (o Object) Proven(body []byte, v protocol.Version) (Snapshot, bool) {
 	if !ok || v == "" || h.VersionOf(body) != store.Version(v) {
 		return Snapshot{}, false
 	}
-	r, err := protocol.Decode(body)
+	r, err := record.Decode(body)
 	r.Session = follow(r.Session, o.Key)
 	return Snapshot{Exists: true, Record: r, Version: v}, err == nil
 }
@@ -89,11 +90,11 @@ func get(ctx context.Context, st store.Store, key, layout string, unless store.V
 	obj, err := st.Get(ctx, key, unless)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
-		return Snapshot{}, fmt.Errorf("the object %v is %w: %w", Object{st, key}, protocol.ErrForeign, err)
+		return Snapshot{}, fmt.Errorf("the object %v is %w: %w", Object{st, key}, record.ErrForeign, err)
 	case err != nil:
 		return Snapshot{}, err
 	}
-	record, err := protocol.DecodeIn(layout, obj.Body)
+	record, err := record.DecodeIn(layout, obj.Body)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("the object %v is %w", Object{st, key}, err)
 	}
@@ -102,7 +103,7 @@ func get(ctx context.Context, st store.Store, key, layout string, unless store.V
 }
 
 // put writes a record that is to belong to a layout.
-func put(ctx context.Context, st store.Store, key, layout string, r protocol.Record, only store.Condition) (Snapshot, error) {
+func put(ctx context.Context, st store.Store, key, layout string, r record.Record, only store.Condition) (Snapshot, error) {
 	r.Layout = layout
 	text := r
 	text.Session = wayTo(r.Session, key)
@@ -117,7 +118,7 @@ func put(ctx context.Context, st store.Store, key, layout string, r protocol.Rec
 	return snapshot(r, obj), nil
 }
 
-func snapshot(r protocol.Record, obj *store.Object) Snapshot {
+func snapshot(r record.Record, obj *store.Object) Snapshot {
 	return Snapshot{Exists: true, Record: r, Version: protocol.Version(obj.Version), LastModified: obj.LastModified, Date: obj.Date}
 }
 
@@ -148,7 +149,7 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	switch {
 	case errors.Is(err, store.ErrNotModified):
 		return protocol.ReadDone{Shown: protocol.Same}
-	case errors.Is(err, protocol.ErrForeign):
+	case errors.Is(err, record.ErrForeign):
 		return protocol.ReadDone{Shown: protocol.Foreign, Err: err}
 	case err != nil:
 		return protocol.ReadDone{Err: err, Fatal: store.Final(err)}

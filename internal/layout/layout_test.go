@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -99,10 +100,10 @@ func ways(t *testing.T, f func(t *testing.T, e layout.Epochs, st *tapped)) {
 var serial int
 
 // a record that is held, or free, with a write ID of its own.
-func record(held bool) protocol.Record {
+func newRecord(held bool) record.Record {
 	serial++
 	now := time.Now()
-	return protocol.Record{
+	return record.Record{
 		Token: 1, Held: held, Holder: "h", TTL: 15 * time.Second, WriteID: fmt.Sprintf("i.%d", serial),
 		AcquiredAt: now, RenewedAt: now, ExpiresAt: now.Add(15 * time.Second),
 	}
@@ -111,7 +112,7 @@ func record(held bool) protocol.Record {
 // write carries out a write over what a Look showed.
 func write(t *testing.T, l layout.Layout, op protocol.Op, over layout.Snapshot) layout.Snapshot {
 	t.Helper()
-	r := record(op != protocol.Free)
+	r := newRecord(op != protocol.Free)
 	r.Previous = over.Record.Previous
 	if op == protocol.Claim {
 		r.Previous = over.Record.Epoch
@@ -196,7 +197,7 @@ func TestRegister(t *testing.T) {
 						t.Errorf("step %d: %v wrote %+v, and there is %+v", step, op, next, again)
 					}
 					// The same condition does not hold twice.
-					if _, err := l.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: seen.Record, Expect: seen.Version}); err == nil {
+					if _, err := l.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: seen.Record, Expect: seen.Version}); err == nil {
 						t.Fatalf("step %d: two writes over one version landed", step)
 					}
 					claimed = look(t, l, "")
@@ -223,7 +224,7 @@ func TestLostAnswers(t *testing.T) {
 					cancel()
 				}
 			}
-			r := record(true)
+			r := newRecord(true)
 			_, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: r, Over: s.Record, Expect: s.Version})
 			cancel()
 			st.before = nil
@@ -245,7 +246,7 @@ func TestLostAnswers(t *testing.T) {
 func TestListedThenRead(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		first := write(t, e, protocol.Claim, look(t, e, ""))
-		late, err := record(true).Encode()
+		late, err := newRecord(true).Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +282,7 @@ func TestLateCreate(t *testing.T) {
 			s = write(t, e, protocol.Free, write(t, e, protocol.Claim, s))
 		}
 		remove(t, st, layout.EpochKey(e.Key, 2))
-		_, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: start.Record, Expect: start.Version})
+		_, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: start.Record, Expect: start.Version})
 		if !errors.Is(err, store.ErrPrecondition) {
 			t.Errorf("a number that was collected was created again: %v", err)
 		}
@@ -299,7 +300,7 @@ func TestLateCreate(t *testing.T) {
 				plant(t, st, next, "another's")
 			}
 		}
-		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: top.Record, Expect: top.Version}); err == nil {
+		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: top.Record, Expect: top.Version}); err == nil {
 			t.Error("the listing shows another's object, and the write counts")
 		}
 	})
@@ -313,11 +314,11 @@ func TestForeignEpoch(t *testing.T) {
 		key := layout.EpochKey(e.Key, s.Record.Epoch+1)
 		plant(t, st, key, "garbage")
 		for _, unless := range []protocol.Version{"", s.Version} {
-			if _, err := e.Look(t.Context(), unless); !errors.Is(err, protocol.ErrForeign) || !strings.Contains(err.Error(), key) {
+			if _, err := e.Look(t.Context(), unless); !errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), key) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: s.Record, Expect: s.Version}); err == nil {
+		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version}); err == nil {
 			t.Error("it was written over")
 		}
 		for _, err := range e.Collect(t.Context(), layout.Collection{Limit: -1}) {
@@ -328,7 +329,7 @@ func TestForeignEpoch(t *testing.T) {
 		other := e
 		other.IfMatch = !e.IfMatch
 		remove(t, st, key)
-		if _, err := other.Look(t.Context(), ""); !errors.Is(err, protocol.ErrForeign) || !strings.Contains(err.Error(), "belongs to the layout") {
+		if _, err := other.Look(t.Context(), ""); !errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), "belongs to the layout") {
 			t.Errorf("the other way gives %v", err)
 		}
 	})
@@ -365,10 +366,10 @@ func TestNested(t *testing.T) {
 func TestLastNumber(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		last := e
-		body, _ := record(false).Encode()
+		body, _ := newRecord(false).Encode()
 		plant(t, st, layout.EpochKey(e.Key, layout.MaxEpoch), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, map[bool]string{false: "epochs", true: "epochs+if-match"}[e.IfMatch]), 1))
 		s := look(t, last, "")
-		_, err := last.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: s.Record, Expect: s.Version})
+		_, err := last.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version})
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "another name") || st.put != 1 || !layout.WriteDone(s, err).Fatal {
 			t.Errorf("got %v after %d puts", err, st.put-1)
 		}
@@ -411,9 +412,9 @@ func TestNumbersForTheLastLease(t *testing.T) {
 	ways(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		for from, ok := range map[int64]bool{layout.LastClaim - 1: true, layout.LastClaim: false, layout.LastClaim + 5: false} {
 			e.Key = fmt.Sprint("from/", from)
-			body, _ := record(false).Encode()
+			body, _ := newRecord(false).Encode()
 			plant(t, st, layout.EpochKey(e.Key, from), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
-			s, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Expect: look(t, e, "").Version})
+			s, err := e.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Expect: look(t, e, "").Version})
 			if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "another name") {
 				t.Errorf("a claim over %d: %v", from, err)
 			}

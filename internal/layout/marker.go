@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -36,21 +37,21 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	obj, err := m.Store.Get(ctx, m.Key, store.Version(unless))
 	switch {
 	case errors.Is(err, store.ErrNotExist):
-		return Snapshot{Exists: true, Record: protocol.Record{Layout: protocol.Marker, TTL: m.TTL}, Date: store.DateOf(err)}, nil
+		return Snapshot{Exists: true, Record: record.Record{Layout: record.LayoutMarker, TTL: m.TTL}, Date: store.DateOf(err)}, nil
 	case errors.Is(err, store.ErrTooLarge):
 		obj = &store.Object{Version: "too large"}
 	case err != nil:
 		return Snapshot{}, err
 	}
-	r, err := protocol.DecodeIn(protocol.Marker, obj.Body)
+	r, err := record.DecodeIn(record.LayoutMarker, obj.Body)
 	if err == nil {
 		return snapshot(r, obj), nil
 	}
-	if _, other := protocol.DecodeIn(protocol.AnyLayout, obj.Body); other == nil {
+	if _, other := record.DecodeIn(record.AnyLayout, obj.Body); other == nil {
 		return Snapshot{}, fmt.Errorf("the object %v is %w", m, err) // to wait for it would be in vain
 	}
-	return snapshot(protocol.Record{
-		Layout: protocol.Marker, Held: true, Opaque: true, Holder: "another tool", TTL: m.TTL, WriteID: "?" + string(obj.Version),
+	return snapshot(record.Record{
+		Layout: record.LayoutMarker, Held: true, Opaque: true, Holder: "another tool", TTL: m.TTL, WriteID: "?" + string(obj.Version),
 	}, obj), nil
 }
 
@@ -69,7 +70,7 @@ func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 		}
 		w.Expect = ""
 	}
-	return put(ctx, m.Store, m.Key, protocol.Marker, w.Record, expected(w.Expect))
+	return put(ctx, m.Store, m.Key, record.LayoutMarker, w.Record, expected(w.Expect))
 }
 
 // ErrNotExpired: the marker is not old enough to be swept, or not ours to sweep.

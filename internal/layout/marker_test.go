@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -32,7 +33,7 @@ func TestOpaqueMarker(t *testing.T) {
 				if _, err := m.Expire(t.Context(), false); !errors.Is(err, layout.ErrNotExpired) || !strings.Contains(err.Error(), "another tool's") {
 					t.Errorf("expire: %v", err)
 				}
-				if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Expect: s.Version, Record: record(true)}); err == nil {
+				if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Expect: s.Version, Record: newRecord(true)}); err == nil {
 					t.Error("it was taken")
 				}
 				wants(t, "left", keys(t, st), []string{"l"})
@@ -58,7 +59,7 @@ func TestExpire(t *testing.T) {
 		claimed := write(t, m, protocol.Claim, look(t, m, ""))
 		time.Sleep(protocol.Stale(15*time.Second) - 1)
 		refused("old")
-		if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Over: claimed.Record, Expect: claimed.Version}); err == nil {
+		if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: claimed.Record, Expect: claimed.Version}); err == nil {
 			t.Error("a marker that is not old was swept")
 		}
 		time.Sleep(time.Nanosecond)
@@ -72,7 +73,7 @@ func TestExpire(t *testing.T) {
 		if age, err := m.Expire(t.Context(), true); err != nil || age < protocol.Stale(15*time.Second) || len(keys(t, st)) != 1 {
 			t.Errorf("a dry run: %v, %v", age, err)
 		}
-		if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: record(true), Expect: "another"}); err == nil || len(keys(t, st)) != 1 {
+		if _, err := m.Write(t.Context(), protocol.Write{Op: protocol.Claim, Record: newRecord(true), Expect: "another"}); err == nil || len(keys(t, st)) != 1 {
 			t.Errorf("another marker than was seen was swept: %v", err)
 		}
 		next := write(t, m, protocol.Claim, look(t, m, ""))
@@ -119,7 +120,7 @@ func TestFind(t *testing.T) {
 					t.Fatal(err)
 				}
 				text := f.Key
-				if _, err := f.Look(t.Context()); errors.Is(err, protocol.ErrForeign) {
+				if _, err := f.Look(t.Context()); errors.Is(err, record.ErrForeign) {
 					text += "?"
 				} else if err != nil {
 					t.Fatal(err)

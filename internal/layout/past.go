@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -35,8 +36,8 @@ func (e Epochs) signpost(key string) int64 {
 
 // A Term is one lease of the past, or the present one.
 type Term struct {
-	Record protocol.Record // as it was written last
-	Last   int64           // the number of the object that it lies in
+	Record record.Record // as it was written last
+	Last   int64         // the number of the object that it lies in
 	// Ended is when the next one began or the release was sent, by the wall clock
 	// of whoever did; when the lease expired if nobody did; zero: it goes on.
 	Ended time.Time
@@ -86,7 +87,7 @@ func (e Epochs) terms(ctx context.Context, s Snapshot) iter.Seq2[Term, error] {
 
 // term is what the last record of a lease tells of it, and the time at which the next
 // one began.
-func term(r protocol.Record, next time.Time) Term {
+func term(r record.Record, next time.Time) Term {
 	t := Term{Record: r, Last: r.Epoch, Ended: next, Why: r.Ended}
 	switch {
 	case r.Held && !next.IsZero():
@@ -123,7 +124,7 @@ var DefaultCollection = Collection{Keep: 100, Age: 24 * time.Hour, Limit: 300}
 // Collect deletes epochs of the past, from the oldest on, and yields them. The highest
 // is never deleted, nor is anything if the store does not tell its time. What is in an
 // epoch's place and is not our record stays, and is yielded as an error that matches
-// protocol.ErrForeign and names it; the next object follows. Any other error is the
+// record.ErrForeign and names it; the next object follows. Any other error is the
 // last. It costs a Look and two Lists; if there is anything to delete, a Get for each
 // lease that is kept, and a Get and a Delete for each object; at times a Put, of a
 // signpost.
@@ -160,7 +161,7 @@ func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error
 				continue // another collects too
 			}
 			left--
-			if !yield(Past{entry.Key, top.Date.Sub(entry.LastModified)}, err) || err != nil && !errors.Is(err, protocol.ErrForeign) {
+			if !yield(Past{entry.Key, top.Date.Sub(entry.LastModified)}, err) || err != nil && !errors.Is(err, record.ErrForeign) {
 				return
 			}
 		}
@@ -191,7 +192,7 @@ func (e Epochs) old(ctx context.Context, top Snapshot, age time.Duration) iter.S
 
 // discard deletes an epoch, or would, if it is a record of ours.
 func (e Epochs) discard(ctx context.Context, key string, dry bool) error {
-	if _, err := get(ctx, e.Store, key, protocol.AnyLayout, ""); err != nil || dry {
+	if _, err := get(ctx, e.Store, key, record.AnyLayout, ""); err != nil || dry {
 		return err
 	}
 	return e.Store.Delete(ctx, key)

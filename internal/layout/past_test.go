@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -63,7 +64,7 @@ func TestTenThousandEpochs(t *testing.T) {
 				for i := range n - 3 {
 					plant(t, st.Store, layout.EpochKey(e.Key, int64(i+1)), "{}")
 				}
-				body, _ := record(false).Encode()
+				body, _ := newRecord(false).Encode()
 				plant(t, st.Store, layout.EpochKey(e.Key, int64(n-2)), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
 				// As those who collect do at every hundredth.
 				collected(t, e, layout.DefaultCollection)
@@ -142,7 +143,7 @@ func TestCollectLeavesWhatIsNotOurs(t *testing.T) {
 		foreign := layout.EpochKey(e.Key, 1)
 		plant(t, st, foreign, "garbage")
 		plant(t, st, e.Key+"/notes.txt", "garbage")
-		body, _ := record(false).Encode()
+		body, _ := newRecord(false).Encode()
 		plant(t, st, layout.EpochKey(e.Key, 2), strings.Replace(string(body), `"ttl_ms"`, fmt.Sprintf(`"layout":%q,"ttl_ms"`, e.Name()), 1))
 		s := terms(t, e, 3, look(t, e, ""))
 		time.Sleep(time.Hour)
@@ -151,7 +152,7 @@ func TestCollectLeavesWhatIsNotOurs(t *testing.T) {
 			switch {
 			case err == nil:
 				got++
-			case errors.Is(err, protocol.ErrForeign) && p.Key == foreign && strings.Contains(err.Error(), foreign):
+			case errors.Is(err, record.ErrForeign) && p.Key == foreign && strings.Contains(err.Error(), foreign):
 				errs++
 			default:
 				t.Errorf("%v, %v", p, err)

@@ -28,7 +28,7 @@ func TestManyNested(t *testing.T) {
 // TestMadeByHand: the highest stays, even if it was no lease.
 func TestMadeByHand(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
-		r := record(false)
+		r := newRecord(false)
 		r.AcquiredAt = time.Time{}
 		if _, err := e.Write(t.Context(), protocol.Write{Op: protocol.Free, Record: r}); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestHalfTakeover(t *testing.T) {
 				}
 			}
 		}
-		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: record(true), Over: s.Record, Expect: s.Version}); err == nil {
+		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version}); err == nil {
 			t.Fatal("it took over")
 		}
 		for term, err := range e.Terms(t.Context()) {

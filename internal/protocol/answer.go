@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
@@ -65,7 +66,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	case Found:
 		c.found(ev, now, out)
 	case Absent:
-		c.settle("", Record{})
+		c.settle("", record.Record{})
 		if c.vanish(ev.Date, now) {
 			out.add(Vanished{c.obs.record})
 		}
@@ -141,14 +142,14 @@ func (c *Candidate) sighted(ev Sighted, now Now) {
 // loss says what became of the lease, by the record that stands in its place. One that is free
 // and has its token says what was done to this very lease, and names nobody who did it: its
 // holder is still this candidate's.
-func (c *Candidate) loss(r Record) error {
+func (c *Candidate) loss(r record.Record) error {
 	ours := !r.Held && r.Token == c.lease.Token
 	switch {
 	case !r.Held && c.cfg.Tokenless:
 		return ErrVanished
-	case ours && r.Ended == EndedByHand:
+	case ours && r.Ended == record.EndedByHand:
 		return ErrBroken
-	case ours && r.Ended == EndedByTakeover:
+	case ours && r.Ended == record.EndedByTakeover:
 		return ErrTaken // by one that has not come through yet
 	case ours && r.Ended != "":
 		return fmt.Errorf("%w: %s", ErrFreed, r.Ended)

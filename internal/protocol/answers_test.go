@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // TestWordOf: a word is of the leader that the record tells of if all of it is.
 func TestWordOf(t *testing.T) {
 	t.Parallel()
-	r := protocol.Record{Token: 41, Holder: "db-1", WriteID: "other.7"}
+	r := record.Record{Token: 41, Holder: "db-1", WriteID: "other.7"}
 	for _, c := range []struct {
 		word protocol.Word
 		of   bool
@@ -35,22 +36,22 @@ func TestWordOf(t *testing.T) {
 func TestLostTo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		found     protocol.Record
+		found     record.Record
 		tokenless bool
 		want      error
 	}{
-		{protocol.Record{Held: true, Token: 43}, false, protocol.ErrTaken},
-		{protocol.Record{Held: true, Token: 42}, false, protocol.ErrTaken},
-		{protocol.Record{Held: true, Token: 42, Ended: protocol.EndedByHand}, false, protocol.ErrTaken},
-		{protocol.Record{Token: 42}, false, protocol.ErrFreed},
-		{protocol.Record{Token: 42, Ended: "waited out"}, false, protocol.ErrFreed},
-		{protocol.Record{Token: 42, Ended: protocol.EndedByHand}, false, protocol.ErrBroken},
-		{protocol.Record{Token: 42, Ended: protocol.EndedByTakeover}, false, protocol.ErrTaken},
-		{protocol.Record{Token: 43, Ended: protocol.EndedByHand}, false, protocol.ErrTaken},
-		{protocol.Record{Token: 43, Ended: protocol.EndedByTakeover, Holder: "db-1"}, false, protocol.ErrTaken},
-		{protocol.Record{Token: 43, Ended: "waited out"}, false, protocol.ErrTaken},
-		{protocol.Record{Held: true}, true, protocol.ErrTaken},
-		{protocol.Record{}, true, protocol.ErrVanished},
+		{record.Record{Held: true, Token: 43}, false, protocol.ErrTaken},
+		{record.Record{Held: true, Token: 42}, false, protocol.ErrTaken},
+		{record.Record{Held: true, Token: 42, Ended: record.EndedByHand}, false, protocol.ErrTaken},
+		{record.Record{Token: 42}, false, protocol.ErrFreed},
+		{record.Record{Token: 42, Ended: "waited out"}, false, protocol.ErrFreed},
+		{record.Record{Token: 42, Ended: record.EndedByHand}, false, protocol.ErrBroken},
+		{record.Record{Token: 42, Ended: record.EndedByTakeover}, false, protocol.ErrTaken},
+		{record.Record{Token: 43, Ended: record.EndedByHand}, false, protocol.ErrTaken},
+		{record.Record{Token: 43, Ended: record.EndedByTakeover, Holder: "db-1"}, false, protocol.ErrTaken},
+		{record.Record{Token: 43, Ended: "waited out"}, false, protocol.ErrTaken},
+		{record.Record{Held: true}, true, protocol.ErrTaken},
+		{record.Record{}, true, protocol.ErrVanished},
 	} {
 		p := newPlayer(protocol.Config{Tokenless: c.tokenless})
 		p.step(0, protocol.Acquire{})
@@ -132,7 +133,7 @@ func TestClaimsOfManySessions(t *testing.T) {
 	p := newPlayer(protocol.Config{TTL: time.Hour})
 	p.step(0, protocol.Watch{On: true})
 	p.step(0, freed)
-	var wrote []protocol.Record
+	var wrote []record.Record
 	for i := range 11 {
 		at := time.Duration(i+1) * time.Second
 		p.step(at, protocol.Acquire{Wait: true, Session: fmt.Sprint("s/", i+1)})
@@ -175,7 +176,7 @@ func TestClaimsOverTwoVersions(t *testing.T) {
 		p.step(0, freed)
 		half := freed.Record
 		half.WriteID = p.wrote(t).WriteID
-		var wrote []protocol.Record
+		var wrote []record.Record
 		var sent []time.Duration
 		at := time.Second
 		p.step(at, protocol.WriteDone{Err: down})

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // Version names one state of the object, as the store names it. The empty
@@ -120,7 +122,7 @@ const (
 type attempt struct {
 	first, last uint64 // the numbers in their write IDs
 	expect      Version
-	record      Record        // the first one's
+	record      record.Record // the first one's
 	t0          time.Duration // the clock before its first byte (rule A4)
 }
 
@@ -130,10 +132,10 @@ const maxAttempts = 8
 // observation is what the candidate knows of the object. While it holds a lease,
 // or frees one, that is its own record.
 type observation struct {
-	known    bool    // some answer has shown it
-	fresh    bool    // it may be acted on; if not, look first
-	version  Version // empty: there is no object
-	record   Record  // the last record seen, kept when the object vanishes
+	known    bool          // some answer has shown it
+	fresh    bool          // it may be acted on; if not, look first
+	version  Version       // empty: there is no object
+	record   record.Record // the last record seen, kept when the object vanishes
 	takeable time.Duration
 	first    time.Duration // when this version was first seen
 	overdue  bool          // Overdue has told of this version
@@ -156,7 +158,7 @@ type Candidate struct {
 	attempts []attempt
 	obs      observation
 
-	lease    Record        // the lease held, or held last
+	lease    record.Record // the lease held, or held last
 	deadline time.Duration // it is valid before this
 	passed   bool          // it is over, and its record stands until the next user claims
 	left     Version       // a record of our own that could not be freed
@@ -178,7 +180,7 @@ type Candidate struct {
 	member    membership    // in sessions of ours
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
-	told      Record        // the holder that Waiting told of
+	told      record.Record // the holder that Waiting told of
 	trouble   trouble       // with the store
 	seq       uint64
 	rng       uint64
@@ -204,11 +206,11 @@ func (c *Candidate) Valid(clock time.Duration) bool {
 func (c *Candidate) Deadline() time.Duration { return c.deadline }
 
 // Lease is the record of the lease that is held, or was held last.
-func (c *Candidate) Lease() Record { return c.lease }
+func (c *Candidate) Lease() record.Record { return c.lease }
 
 // Observed is what the candidate last saw: the record, its version, and whether
 // there is an object, or need not be one. Before the first answer there is none.
-func (c *Candidate) Observed() (r Record, v Version, exists bool) {
+func (c *Candidate) Observed() (r record.Record, v Version, exists bool) {
 	return c.obs.record, c.obs.version, c.obs.known && (c.obs.version != "" || c.cfg.Tokenless)
 }
 
@@ -281,13 +283,13 @@ func (c *Candidate) stray() bool {
 
 // mine reports that a record was written by this candidate. That is never
 // ownership (rule A9): it says that nobody else relies on the record.
-func (c *Candidate) mine(r Record) bool {
+func (c *Candidate) mine(r record.Record) bool {
 	_, ours := c.number(r)
 	return ours
 }
 
 // number is the number in the record's write ID, if this candidate made that.
-func (c *Candidate) number(r Record) (n uint64, ours bool) {
+func (c *Candidate) number(r record.Record) (n uint64, ours bool) {
 	text, marked := strings.CutPrefix(r.WriteID, c.cfg.Incarnation+".")
 	n, err := strconv.ParseUint(text, 10, 64)
 	return n, marked && err == nil
@@ -342,7 +344,7 @@ func (c *Candidate) merge(out *actions) {
 }
 
 // landed finds the attempt that wrote r.
-func (c *Candidate) landed(r Record) (attempt, bool) {
+func (c *Candidate) landed(r record.Record) (attempt, bool) {
 	for _, a := range c.attempts {
 		if r.Held && c.wrote(a, r) {
 			a.record = r // of a range it need not be the first one's
@@ -355,7 +357,7 @@ func (c *Candidate) landed(r Record) (attempt, bool) {
 // wrote reports that r is what one of these attempts has written. Ranges of different sessions
 // may overlap, and the record does not always tell which it is of: see settle. Each begins
 // before what is in it, so the first one will do.
-func (c *Candidate) wrote(a attempt, r Record) bool {
+func (c *Candidate) wrote(a attempt, r record.Record) bool {
 	n, ours := c.number(r)
 	return ours && a.first <= n && n <= a.last
 }
@@ -365,20 +367,20 @@ func (c *Candidate) wrote(a attempt, r Record) bool {
 //
 // A claim may be two writes, of which only the first has landed, as r, which names the session of
 // the holder that it is over with: then the second may yet.
-func (c *Candidate) settle(current Version, r Record) {
+func (c *Candidate) settle(current Version, r record.Record) {
 	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current && !c.wrote(a, r) })
 }
 
 // observe takes in a version that was not known. The time until the lock may be
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
-func (c *Candidate) observe(r Record, v Version, now time.Duration) {
+func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	c.obs.known, c.obs.fresh = true, true
 	heir := c.talk.heir // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
 	c.talk.sees(c.obs.record, r, now)
 	lookedOn := c.told.WriteID != "" && c.told.SameLease(c.obs.record)
 	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
-	if r.Token <= LastToken { // else it is nobody's, and may be put right while we look on
+	if r.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
 		c.obs.top = max(c.obs.top, r.Token, r.Epoch)
 	}
 	if n, ours := c.number(r); ours {
@@ -440,28 +442,20 @@ func base(date, wall time.Time) int64 {
 
 // First is the record of a lock that is made free, to be acquired later. The write
 // ID must be new.
-func First(cfg Config, writeID string, date, wall time.Time) Record {
+func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 	token := int64(1)
 	if !cfg.Numbered {
 		token = base(date, wall)
 	}
-	return Record{
+	return record.Record{
 		Token: token, Layout: cfg.Layout, Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
 		RenewedAt: wall, ExpiresAt: wall,
 	}
 }
 
-// SameLease reports that two records that are held tell of one lease.
-func (r Record) SameLease(other Record) bool {
-	if r.Token == 0 && r.AcquiredAt.UnixMilli() != other.AcquiredAt.UnixMilli() {
-		return false // nothing else tells two leases of one candidate apart
-	}
-	return r.Token == other.Token && r.Incarnation() == other.Incarnation()
-}
-
 // spent reports that no token can follow the one that is there.
 func (c *Candidate) spent() bool {
-	return c.obs.version != "" && c.obs.record.Token > LastToken || c.next() > LastToken
+	return c.obs.version != "" && c.obs.record.Token > record.LastToken || c.next() > record.LastToken
 }
 
 // next is the token of the next acquisition: one more than the largest one ever

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // A player steps a candidate.
@@ -23,7 +24,7 @@ func (p *player) step(at time.Duration, ev protocol.Event) {
 }
 
 // wrote is the record of the write that was asked for last.
-func (p *player) wrote(t *testing.T) protocol.Record {
+func (p *player) wrote(t *testing.T) record.Record {
 	t.Helper()
 	for _, a := range p.last {
 		if w, ok := a.(protocol.Write); ok {
@@ -31,7 +32,7 @@ func (p *player) wrote(t *testing.T) protocol.Record {
 		}
 	}
 	t.Fatalf("there is no write in %v", p.last)
-	return protocol.Record{}
+	return record.Record{}
 }
 
 func newPlayer(cfg protocol.Config) *player {
@@ -42,7 +43,7 @@ func newPlayer(cfg protocol.Config) *player {
 	return &player{c: protocol.New(cfg)}
 }
 
-var freed = protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: protocol.Record{Token: 41, TTL: 15 * time.Second, WriteID: "other.1"}}
+var freed = protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: record.Record{Token: 41, TTL: 15 * time.Second, WriteID: "other.1"}}
 
 // TestSettled: a candidate is not settled as long as a claim of its own may land.
 func TestSettled(t *testing.T) {
@@ -195,7 +196,7 @@ func TestObserved(t *testing.T) {
 	p = newPlayer(protocol.Config{Tokenless: true})
 	exists(p, false, "")
 	p.step(0, protocol.Watch{On: true})
-	p.step(1, protocol.ReadDone{Shown: protocol.Found, Record: protocol.Record{TTL: 15 * time.Second}})
+	p.step(1, protocol.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: 15 * time.Second}})
 	exists(p, true, "")
 }
 
@@ -218,7 +219,7 @@ func TestFirst(t *testing.T) {
 	t.Parallel()
 	cfg := protocol.Config{Holder: "web-1", TTL: time.Minute, Layout: "epochs"}
 	date, now := wall.Add(-time.Hour), wall
-	want := protocol.Record{
+	want := record.Record{
 		Token: date.UnixMilli(), Layout: "epochs", Holder: "web-1", TTL: time.Minute, WriteID: "x", RenewedAt: now, ExpiresAt: now,
 	}
 	check := func(cfg protocol.Config, date time.Time, token int64) {
@@ -239,11 +240,11 @@ func TestFirst(t *testing.T) {
 // they began.
 func TestSameLease(t *testing.T) {
 	t.Parallel()
-	at := func(token int64, id string, d time.Duration) protocol.Record {
-		return protocol.Record{Token: token, WriteID: id, AcquiredAt: wall.Add(d)}
+	at := func(token int64, id string, d time.Duration) record.Record {
+		return record.Record{Token: token, WriteID: id, AcquiredAt: wall.Add(d)}
 	}
 	for _, c := range []struct {
-		a, b protocol.Record
+		a, b record.Record
 		same bool
 	}{
 		{at(5, "x.1", 0), at(5, "x.2", 0), true},
@@ -282,7 +283,7 @@ func TestNoAttemptIsForgotten(t *testing.T) {
 		p := newPlayer(protocol.Config{TTL: time.Hour})
 		p.step(0, protocol.Acquire{Wait: true})
 		p.step(1, freed)
-		wrote, sent := []protocol.Record{p.wrote(t)}, []time.Duration{1}
+		wrote, sent := []record.Record{p.wrote(t)}, []time.Duration{1}
 		at := time.Second
 		for len(wrote) < attempts {
 			p.step(at, protocol.WriteDone{Err: errors.New("time-out")})
@@ -344,13 +345,13 @@ func TestImpossibleEvents(t *testing.T) {
 func TestWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	p := newPlayer(protocol.Config{Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs", Numbered: true})
-	check := func(want protocol.Record) {
+	check := func(want record.Record) {
 		t.Helper()
 		if got := p.wrote(t); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
-	over := func(want protocol.Record) {
+	over := func(want record.Record) {
 		t.Helper()
 		for _, a := range p.last {
 			if w, ok := a.(protocol.Write); ok && !reflect.DeepEqual(w.Over, want) {
@@ -362,7 +363,7 @@ func TestWhatIsWritten(t *testing.T) {
 	found.Record.Epoch, found.Record.Unknown = 41, map[string]json.RawMessage{"zone": json.RawMessage(`"a"`)}
 	p.step(0, protocol.Acquire{})
 	p.step(time.Second, found)
-	want := protocol.Record{
+	want := record.Record{
 		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs",
 		TTL: 15 * time.Second, WriteID: "me.1", Previous: 41, Unknown: found.Record.Unknown,
 		AcquiredAt: wall.Add(time.Second), RenewedAt: wall.Add(time.Second), ExpiresAt: wall.Add(16 * time.Second),
@@ -472,7 +473,7 @@ func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	p := newPlayer(protocol.Config{Peers: true, Follow: true})
 	held := func(version string, token int64) protocol.ReadDone {
-		r := protocol.Record{Held: true, Holder: "db-1", Address: "db-1", TTL: time.Minute, Token: token, WriteID: "other." + version}
+		r := record.Record{Held: true, Holder: "db-1", Address: "db-1", TTL: time.Minute, Token: token, WriteID: "other." + version}
 		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(version), Record: r}
 	}
 	var asked []int

@@ -1,9 +1,9 @@
-// Package protocol decides. It holds the record that lies in the store, the
-// timing that follows from the drift bound, and the whole behaviour of a
-// candidate as a state machine: [Candidate.Step] takes an event and the time
-// and returns what to do. It has no goroutine, no clock, no random source and
-// no store inside, so the same events at the same times always give the same
-// actions, and a simulation can drive thousands of candidates from one queue.
+// Package protocol decides. It holds the timing that follows from the drift
+// bound, and the whole behaviour of a candidate as a state machine:
+// [Candidate.Step] takes an event and the time and returns what to do. It has no
+// goroutine, no clock, no random source and no store inside, so the same events
+// at the same times always give the same actions, and a simulation can drive
+// thousands of candidates from one queue.
 //
 // # The driver's duties
 //

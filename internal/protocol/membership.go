@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // membership is which sessions of its own process a candidate is under.
@@ -73,7 +75,7 @@ type Membership[M comparable] struct {
 	members  set[M]
 	over     error
 	closed   bool // Unused has said so
-	released Freed
+	released record.Freed
 	told     int64 // released.Count, when the heartbeat was last written
 }
 
@@ -130,11 +132,11 @@ func (s *Membership[M]) Released(key string) (renewSoon bool) {
 }
 
 // Announce is what a heartbeat that is written now says of the locks that were released.
-func (s *Membership[M]) Announce() *Freed {
+func (s *Membership[M]) Announce() *record.Freed {
 	if s.told = s.released.Count; s.told == 0 {
 		return nil
 	}
-	return &Freed{Count: s.told, Last: slices.Clone(s.released.Last)}
+	return &record.Freed{Count: s.told, Last: slices.Clone(s.released.Last)}
 }
 
 // Renewed takes in that a heartbeat was confirmed. There may be more to tell since it was
@@ -181,7 +183,7 @@ func (w *SessionWatch[M]) Waiters() []M { return slices.Clone(w.waiters.all) }
 
 // Beat takes in a heartbeat, and returns those that get a Nudge: they wait for a lock that
 // it tells the release of, or may have told of in one that was missed.
-func (w *SessionWatch[M]) Beat(record Record, now time.Duration, key func(M) string) (nudged []M) {
+func (w *SessionWatch[M]) Beat(record record.Record, now time.Duration, key func(M) string) (nudged []M) {
 	w.trouble = nil
 	f := record.Freed
 	if f == nil || f.Count <= w.released {

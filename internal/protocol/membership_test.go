@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 var errOver = errors.New("it is over")
@@ -105,12 +106,12 @@ func TestSessionWatch(t *testing.T) {
 	t.Parallel()
 	key := func(m string) string { return m[:1] } // "a1" and "a2" wait for the lock "a"
 	at := 10 * time.Second
-	beat := func(count int64, last ...string) protocol.Record {
-		f := &protocol.Freed{Count: count}
+	beat := func(count int64, last ...string) record.Record {
+		f := &record.Freed{Count: count}
 		for _, k := range last {
 			f.Last = append(f.Last, protocol.KeyHash(k))
 		}
-		return protocol.Record{Freed: f}
+		return record.Record{Freed: f}
 	}
 	var w protocol.SessionWatch[string]
 	for _, m := range []string{"a1", "a2", "b1", "c1"} {
@@ -120,10 +121,10 @@ func TestSessionWatch(t *testing.T) {
 	}
 	for _, c := range []struct {
 		title  string
-		record protocol.Record
+		record record.Record
 		nudged []string
 	}{
-		{"one that tells nothing", protocol.Record{}, nil},
+		{"one that tells nothing", record.Record{}, nil},
 		{"the first release", beat(1, "a"), []string{"a1", "a2"}},
 		{"the same heartbeat", beat(1, "a"), nil},
 		{"two more, of which one is nobody's", beat(3, "a", "x", "b"), []string{"b1"}},
@@ -145,7 +146,7 @@ func TestSessionWatch(t *testing.T) {
 	if !errors.Is(w.Trouble(), errOver) {
 		t.Error(w.Trouble())
 	}
-	if w.Beat(protocol.Record{}, at, key); w.Trouble() != nil {
+	if w.Beat(record.Record{}, at, key); w.Trouble() != nil {
 		t.Errorf("a heartbeat was seen: %v", w.Trouble())
 	}
 	all := w.Waiters()
@@ -162,7 +163,7 @@ func TestCheckIsNotOutstanding(t *testing.T) {
 	t.Parallel()
 	p := newPlayer(protocol.Config{})
 	p.step(time.Second, protocol.Acquire{})
-	r := protocol.Record{Held: true, Holder: "db-1", TTL: time.Minute, Token: 41, WriteID: "other.1", Session: "s/9"}
+	r := record.Record{Held: true, Holder: "db-1", TTL: time.Minute, Token: 41, WriteID: "other.1", Session: "s/9"}
 	p.step(2*time.Second, protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: r})
 	if !p.c.Busy() || p.c.Outstanding() {
 		t.Errorf("busy %t, outstanding %t, after %v", p.c.Busy(), p.c.Outstanding(), p.last)

@@ -1,6 +1,10 @@
 package protocol
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
 
 // pace is how a candidate looks at a lock that another holds.
 type pace struct {
@@ -17,7 +21,7 @@ const firstPoll = 20 * time.Millisecond
 
 // renewed takes in that record became another. Only a renewal says that the holder
 // is steady.
-func (p *pace) renewed(before, after Record) {
+func (p *pace) renewed(before, after record.Record) {
 	if p.steady = after.Held && before.Held && after.SameLease(before); !p.steady {
 		p.located, p.poll = false, 0
 	}
@@ -76,7 +80,7 @@ func (c *Candidate) relaxed(now time.Duration) bool {
 }
 
 // frequent is the interval of a follower in transition and in trouble.
-func (c *Candidate) frequent(r Record) time.Duration {
+func (c *Candidate) frequent(r record.Record) time.Duration {
 	if c.cfg.Frequent > 0 {
 		return c.cfg.Frequent
 	}
@@ -90,7 +94,7 @@ func (c *Candidate) frequent(r Record) time.Duration {
 func (c *Candidate) follow(now time.Duration) time.Duration {
 	p, r := &c.pace, c.obs.record
 	if !c.obs.held() {
-		return now + c.vary(p.grow(c.frequent(Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
+		return now + c.vary(p.grow(c.frequent(record.Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
 	}
 	interval, frequent := Renewal(r.TTL), c.frequent(r)
 	late := now-c.obs.first > interval+2*frequent

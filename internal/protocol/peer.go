@@ -2,9 +2,9 @@ package protocol
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
@@ -23,7 +23,7 @@ type Word struct {
 }
 
 // Of reports that the word is that of the candidate and the lease that r tells of.
-func (w Word) Of(r Record) bool {
+func (w Word) Of(r record.Record) bool {
 	return w.Incarnation == r.Incarnation() && w.Holder == r.Holder && w.Token == r.Token
 }
 
@@ -50,15 +50,9 @@ const Trusted = 4
 // peerTries is how many questions in a row may fail before the store is asked.
 const peerTries = 3
 
-// Incarnation is the mark of the candidate that wrote the record.
-func (r Record) Incarnation() string {
-	mark, _, _ := strings.Cut(r.WriteID, ".")
-	return mark
-}
-
 // sees takes in that the record has changed. A leader that did not answer may be
 // asked again when it has renewed.
-func (t *talk) sees(before, after Record, now time.Duration) {
+func (t *talk) sees(before, after record.Record, now time.Duration) {
 	switch same := before.Held && before.SameLease(after); {
 	case !same:
 		// A lease that was free and is held again was brought back by hand. Its leader knows
@@ -187,7 +181,7 @@ func (c *Candidate) trust(w Word, now Now) {
 // freed is what the release of the last lease has left in the store.
 type freed struct {
 	confirmed bool
-	record    Record
+	record    record.Record
 	version   Version
 }
 
@@ -240,4 +234,4 @@ func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) 
 
 // Freed is what the confirmed release of the last lease has written, and the version that it
 // has in the store: where that is a hash of the record, they prove each other.
-func (c *Candidate) Freed() (Record, Version) { return c.freed.record, c.freed.version }
+func (c *Candidate) Freed() (record.Record, Version) { return c.freed.record, c.freed.version }

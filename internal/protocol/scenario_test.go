@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 var update = flag.Bool("update", false, "write what the candidate did into the scenarios")
@@ -82,7 +83,7 @@ type script struct {
 	*testing.T
 	c     *protocol.Candidate
 	cfg   protocol.Config
-	wrote []protocol.Record // by number, from 1
+	wrote []record.Record // by number, from 1
 	age   time.Duration
 	asked int  // the number of the last question
 	rests bool // whenever it can
@@ -260,7 +261,7 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "deleted":
 		return protocol.WriteDone{}
 	case "gone": // where a lock that is free is no object
-		return protocol.ReadDone{Shown: protocol.Found, Record: protocol.Record{TTL: s.cfg.TTL}}
+		return protocol.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: s.cfg.TTL}}
 	case "unwritten": // REASON… [fatal]
 		err, fatal := failure(args)
 		return protocol.WriteDone{Err: err, Fatal: fatal}
@@ -278,7 +279,7 @@ func (s *script) event(name string, args []string) protocol.Event {
 		}
 		return e
 	case "foreign":
-		return protocol.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", protocol.ErrForeign)}
+		return protocol.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", record.ErrForeign)}
 	case "found": // VERSION #NUMBER | VERSION held|free by NAME token N ttl D
 		return protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args), Age: s.age}
 	case "sighted": // as found, and when it was sent
@@ -293,7 +294,7 @@ func (s *script) event(name string, args []string) protocol.Event {
 	return nil
 }
 
-func (s *script) record(args []string) protocol.Record {
+func (s *script) record(args []string) record.Record {
 	if number, ours := strings.CutPrefix(args[1], "#"); ours {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > len(s.wrote) {
@@ -301,7 +302,7 @@ func (s *script) record(args []string) protocol.Record {
 		}
 		return s.wrote[n-1]
 	}
-	r := protocol.Record{Held: args[1] == "held", TTL: 15 * time.Second, WriteID: "other." + args[0]}
+	r := record.Record{Held: args[1] == "held", TTL: 15 * time.Second, WriteID: "other." + args[0]}
 	for i := 2; i+1 < len(args); i += 2 {
 		switch args[i] {
 		case "by":

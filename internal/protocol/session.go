@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // held reports that the object says of a holder.
@@ -81,7 +83,7 @@ func (c *Candidate) bound() bool { return len(c.named()) > 0 }
 // named are the sessions of ours that the object names, or may yet name, without being
 // held.
 func (c *Candidate) named() (sessions []string) {
-	add := func(r Record) {
+	add := func(r record.Record) {
 		if r.Held && r.Session != "" && r.Session != c.over && r.Session != c.ended && !slices.Contains(sessions, r.Session) {
 			sessions = append(sessions, r.Session)
 		}

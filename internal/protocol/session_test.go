@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // TestRest: a candidate that has rested says and does what one does that has not.
 func TestRest(t *testing.T) {
-	other := protocol.Record{Held: true, Token: 45, Epoch: 45, TTL: 15 * time.Second, WriteID: "other.2"}
+	other := record.Record{Held: true, Token: 45, Epoch: 45, TTL: 15 * time.Second, WriteID: "other.2"}
 	for name, events := range map[string][]protocol.Event{
 		"released": {
 			protocol.Tick{},
@@ -25,7 +26,7 @@ func TestRest(t *testing.T) {
 		"not released": { // what the look shows is no progress, so the next release rests
 			protocol.Release{},
 			protocol.WriteDone{Err: protocol.ErrTaken},
-			protocol.ReadDone{Shown: protocol.Found, Version: "v14", Record: protocol.Record{Held: true, Token: 29, Epoch: 44, TTL: 9 * time.Second, WriteID: "me.13", Session: "s/9"}},
+			protocol.ReadDone{Shown: protocol.Found, Version: "v14", Record: record.Record{Held: true, Token: 29, Epoch: 44, TTL: 9 * time.Second, WriteID: "me.13", Session: "s/9"}},
 		},
 		"vanished": {
 			protocol.Release{},
@@ -75,7 +76,7 @@ func at(d time.Duration) protocol.Now { return protocol.Now{Clock: d, Wall: wall
 func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 	t.Helper()
 	c := protocol.New(cfg)
-	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: protocol.Record{
+	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: record.Record{
 		Held: true, Token: 29, Epoch: 30, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
 	}}
 	c.Step(protocol.Acquire{}, at(0))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // An Event is something that happened: the user asked, the store answered, time
@@ -41,7 +43,7 @@ type (
 	ReadDone struct {
 		Shown   Shown
 		Version Version       // Found
-		Record  Record        // Found
+		Record  record.Record // Found
 		Date    time.Time     // Absent: the store's own time, if it said
 		Age     time.Duration // Found: since the record was written, by the store's own clock; 0 if it does not say
 		Err     error         // Foreign, Unread
@@ -147,8 +149,8 @@ type (
 	// (rule A1).
 	Write struct {
 		Op      Op
-		Record  Record
-		Over    Record
+		Record  record.Record
+		Over    record.Record
 		Expect  Version
 		Timeout time.Duration
 	}
@@ -168,29 +170,29 @@ type (
 	// Refused: the lock is another's, and the user did not want to wait. Abandoned is what
 	// Checked has said.
 	Refused struct {
-		Record    Record
+		Record    record.Record
 		Abandoned bool
 	}
 	// Failed: the acquisition ended without the lock.
 	Failed struct{ Err error }
 	// Waiting: the acquisition waits for this holder. Once for each holder.
-	Waiting struct{ Record Record }
+	Waiting struct{ Record record.Record }
 	// Seen: the object is in a state that was not seen before, which Observed
 	// tells.
 	Seen struct{}
 	// Overdue: this record has not been renewed in time, so the lock may be
 	// taken. Once for each version.
-	Overdue struct{ Record Record }
+	Overdue struct{ Record record.Record }
 	// Unreadable: a look failed, or showed what is not a record.
 	Unreadable struct{ Err error }
 	// Vanished: somebody deleted the object of which this was the last record.
-	Vanished struct{ Record Record }
+	Vanished struct{ Record record.Record }
 	// Lost: the lease ended, because of Err. The work must stop now.
 	Lost struct{ Err error }
 	// Released: the release is settled; Err says why the lock may not be free.
 	Released struct{ Err error }
 	// Over: the lock that a Reaper wanted to be over is, and this is its last record.
-	Over struct{ Record Record }
+	Over struct{ Record record.Record }
 	// Orphaned: a record that names this session of ours may be there, or may come,
 	// and nobody will free it: only the end of the session does (rule D6).
 	Orphaned struct{ Session string }
@@ -353,7 +355,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	}
 	c.trouble.forget()
 	c.until = now.Clock + c.cfg.TTL // if it does not wait
-	c.told, c.due, c.pace.poll, c.passed, c.again = Record{}, 0, 0, false, false
+	c.told, c.due, c.pace.poll, c.passed, c.again = record.Record{}, 0, 0, false, false
 	if s := &c.streak; ev.Wait && s.on && s.over(c.rest()) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
 		c.obs.fresh, c.due = false, s.ended+c.rest()
@@ -453,7 +455,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 	case c.obs.version != "" && c.cfg.Fresh:
 		c.fail(ErrUsed, now, out)
 	case c.spent() && !c.cfg.Reaper:
-		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(LastToken)), now, out)
+		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
 	case now.Clock >= c.obs.takeable && !c.stuck():
@@ -594,8 +596,8 @@ func (c *Candidate) released(err error, out *actions) {
 }
 
 // record is what every record that is written begins with.
-func (c *Candidate) record(now Now) Record {
-	return Record{
+func (c *Candidate) record(now Now) record.Record {
+	return record.Record{
 		Held: true, Holder: c.cfg.Holder, Address: c.cfg.Address, TTL: c.cfg.TTL, Meta: c.cfg.Meta,
 		Layout: c.cfg.Layout, WriteID: c.writeID(), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
 	}

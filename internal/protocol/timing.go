@@ -3,6 +3,7 @@ package protocol
 import (
 	"time"
 
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
@@ -21,7 +22,7 @@ const slack = 10 * time.Millisecond
 // nothing to work with; over a day a crash leaves the lock idle for a day.
 const (
 	MinTTL     = time.Second
-	MaxTTL     = 24 * time.Hour
+	MaxTTL     = record.MaxTTL
 	DefaultTTL = 15 * time.Second
 )
 

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // FuzzToken: whatever token a record has that can be read, it is either refused, or followed by
 // one that can be read and is larger. One that was followed by a foreign record made its lock
 // unusable.
 func FuzzToken(f *testing.F) {
-	for _, token := range []int64{1, 2, 1 << 41, protocol.LastToken - 2, protocol.LastToken - 1, protocol.LastToken, protocol.LastToken + 1, math.MaxInt64 - 1, math.MaxInt64} {
+	for _, token := range []int64{1, 2, 1 << 41, record.LastToken - 2, record.LastToken - 1, record.LastToken, record.LastToken + 1, math.MaxInt64 - 1, math.MaxInt64} {
 		for _, held := range []bool{false, true} {
 			f.Add(token, held, uint8(0))
 			f.Add(token, held, uint8(1))
 		}
 	}
 	f.Fuzz(func(t *testing.T, token int64, held bool, layout uint8) {
-		r := protocol.Record{Token: token, Held: held, Holder: "x", TTL: time.Second, WriteID: "x"}
+		r := record.Record{Token: token, Held: held, Holder: "x", TTL: time.Second, WriteID: "x"}
 		cfg := protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "me"}
 		if layout%2 == 1 {
 			cfg.Numbered, cfg.Layout, r.Epoch = true, "epochs", 7
@@ -30,7 +31,7 @@ func FuzzToken(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := protocol.DecodeIn(cfg.Layout, body)
+		read, err := record.DecodeIn(cfg.Layout, body)
 		if (err == nil) != (token > 0) {
 			t.Fatalf("token %d: %v", token, err)
 		}
@@ -53,13 +54,13 @@ func FuzzToken(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				next, err := protocol.DecodeIn(cfg.Layout, body)
-				if err != nil || next.Token <= token || next.Token > protocol.LastToken {
+				next, err := record.DecodeIn(cfg.Layout, body)
+				if err != nil || next.Token <= token || next.Token > record.LastToken {
 					t.Errorf("token %d is followed by %d: %v", token, next.Token, err)
 				}
 			}
 		}
-		if refused != (token >= protocol.LastToken) {
+		if refused != (token >= record.LastToken) {
 			t.Errorf("token %d: refused %t", token, refused)
 		}
 	})

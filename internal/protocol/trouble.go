@@ -3,6 +3,8 @@ package protocol
 import (
 	"fmt"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // trouble is what a candidate knows of a store that does not do what it is asked. A try is
@@ -35,7 +37,7 @@ func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 
 // advances reports that a record that is new tells of a write that was not known to have
 // landed: then the store works, and what follows is no repetition. A store that names the
 // same record anew each time does not.
-func (c *Candidate) advances(r Record) bool {
+func (c *Candidate) advances(r record.Record) bool {
 	if n, ours := c.number(r); ours {
 		return n > c.obs.own
 	}

@@ -36,6 +36,7 @@ var parts = []part{
 		words("go run ./internal/mutate"),
 	},
 	general("./internal/protocol", "1/10"),
+	general("./internal/record", "1/4"),
 	survey("./fence", "1/60", "./internal/sqltest"),
 	survey("./shard", "1/100"),
 	survey("./store/filestore", "1/60"),

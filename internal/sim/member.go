@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -23,10 +24,10 @@ type member struct {
 	ended int           // the claim of the last lease that was seen to be over
 	tick  time.Duration // the event that is the next Tick
 
-	asked    *call           // that the candidate waits for
-	inspects *call           // of its user, who only looks
-	absent   time.Duration   // when it was last shown that there is no object
-	vanished protocol.Record // of the object that it last saw vanish
+	asked    *call         // that the candidate waits for
+	inspects *call         // of its user, who only looks
+	absent   time.Duration // when it was last shown that there is no object
+	vanished record.Record // of the object that it last saw vanish
 
 	wants     bool
 	leased    bool          // its user holds a lease, valid or not, or its release is not settled

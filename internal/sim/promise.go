@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // The promises, as Result names them.
@@ -168,7 +169,7 @@ func (w *world) written(r *request, above int64) {
 }
 
 // sessionWritten checks D1 and D3, in the object of a session.
-func (w *world) sessionWritten(m *member, r *request, record protocol.Record) {
+func (w *world) sessionWritten(m *member, r *request, record record.Record) {
 	l := m.on
 	s := l.session
 	if begins := r.only.Absent() || r.from.write.Op == protocol.Claim; begins && (l.born || m != s.heartbeat) {

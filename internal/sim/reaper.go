@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
@@ -49,7 +50,7 @@ func (w *world) watch(all *reapers, key string, m *member) *reaper {
 		r := &reaper{all: all}
 		r.m = &member{process: m.process, on: w.find(key).heartbeat.on, ttl: m.ttl, reaps: r}
 		r.m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key} }
-		w.candidate(r.m, protocol.Config{TTL: m.ttl, Holder: m.process.String(), Layout: protocol.Session, Reaper: true, Follow: true})
+		w.candidate(r.m, protocol.Config{TTL: m.ttl, Holder: m.process.String(), Layout: record.LayoutSession, Reaper: true, Follow: true})
 		r.m.on.reapers = append(r.m.on.reapers, r.m)
 		i, *all = len(*all), append(*all, r)
 		w.soon(m.process, func() { w.reap(r) })
@@ -106,7 +107,7 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 		if r.stopped {
 			return
 		}
-		if errors.Is(a.Err, store.ErrDenied) || errors.Is(a.Err, protocol.ErrForeign) {
+		if errors.Is(a.Err, store.ErrDenied) || errors.Is(a.Err, record.ErrForeign) {
 			w.each(r.Waiters(), func() protocol.Event { return protocol.Cancel(a) })
 		}
 		r.fails++

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -185,16 +186,16 @@ func (w *world) wouldLand(r *request) bool {
 }
 
 // current is the record of a lock, if there is one that is understood.
-func (w *world) current(l *lock) (protocol.Record, bool) {
+func (w *world) current(l *lock) (record.Record, bool) {
 	key := l.key
 	if w.cfg.Numbered {
 		key = layout.EpochKey(key, w.objects.highest(key))
 	}
 	o, exists := w.objects[key]
 	if !exists {
-		return protocol.Record{}, false
+		return record.Record{}, false
 	}
-	r, err := protocol.DecodeIn(protocol.AnyLayout, o.body)
+	r, err := record.DecodeIn(record.AnyLayout, o.body)
 	r.Session = strings.TrimPrefix(r.Session, "../") // the way to it from an epoch
 	return r, err == nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -48,7 +49,7 @@ func (w *world) beginSession(p *process) {
 	s.heartbeat, p.open = m, s
 	w.sessions = append(w.sessions, s)
 	w.longest = max(w.longest, m.ttl)
-	w.candidate(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: protocol.Session, Fresh: true})
+	w.candidate(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession, Fresh: true})
 	w.step(m, protocol.Acquire{Wait: true})
 }
 

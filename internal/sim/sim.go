@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -62,10 +63,10 @@ var ways = []way{
 	{"epochs+if-match", protocol.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
 		return layout.Epochs{Store: st, Key: key, IfMatch: true}
 	}},
-	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: protocol.Marker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl}
 	}},
-	{"marker+if-match", protocol.Config{Tokenless: true, Layout: protocol.Marker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
+	{"marker+if-match", protocol.Config{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
 		return layout.Marker{Store: st, Key: key, TTL: ttl, IfMatch: true}
 	}},
 }

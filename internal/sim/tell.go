@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // brief is an event or an action in a line of a history.
@@ -13,11 +14,11 @@ func brief(x any) string {
 	case protocol.Read:
 		return fmt.Sprintf("Read unless %q within %v", x.Unless, x.Timeout)
 	case protocol.Write:
-		return fmt.Sprintf("Write %v %s over %q within %v", x.Op, record(x.Record), x.Expect, x.Timeout)
+		return fmt.Sprintf("Write %v %s over %q within %v", x.Op, showRecord(x.Record), x.Expect, x.Timeout)
 	case protocol.ReadDone:
 		shown := [...]string{"Unread", "Found", "Same", "Absent", "Foreign"}[x.Shown]
 		if x.Shown == protocol.Found {
-			shown += fmt.Sprintf(" %s as %q, %v old", record(x.Record), x.Version, x.Age)
+			shown += fmt.Sprintf(" %s as %q, %v old", showRecord(x.Record), x.Version, x.Age)
 		}
 		return fmt.Sprintf("ReadDone %s, error %v, final %t", shown, x.Err, x.Fatal)
 	case protocol.WriteDone:
@@ -27,18 +28,18 @@ func brief(x any) string {
 	case protocol.Heard:
 		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Word, x.Err, x.Proof != nil)
 	case protocol.Waiting:
-		return "Waiting for " + record(x.Record)
+		return "Waiting for " + showRecord(x.Record)
 	case protocol.Refused:
-		return "Refused for " + record(x.Record)
+		return "Refused for " + showRecord(x.Record)
 	case protocol.Overdue:
-		return "Overdue is " + record(x.Record)
+		return "Overdue is " + showRecord(x.Record)
 	case protocol.Vanished:
-		return "Vanished is " + record(x.Record)
+		return "Vanished is " + showRecord(x.Record)
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T%+v", x, x), "protocol.")
 }
 
-func record(r protocol.Record) string {
+func showRecord(r record.Record) string {
 	state := "free"
 	if r.Held {
 		state = "held"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // trouble is what happens now and then, to the store or to one of the members.
@@ -187,7 +188,7 @@ func (w *world) poison() {
 
 // strange is something that is no record of ours, though it may look much like one.
 func (w *world) strange(l *lock, session bool) []byte {
-	r := protocol.Record{Token: l.top + 1, Layout: w.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
+	r := record.Record{Token: l.top + 1, Layout: w.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
 	if w.cfg.Tokenless {
 		r.Token = 0
 	}
@@ -202,7 +203,7 @@ func (w *world) strange(l *lock, session bool) []byte {
 	case 3:
 		r.Layout = "another"
 		if !session {
-			r.Layout = protocol.Session
+			r.Layout = record.LayoutSession
 		}
 	default:
 		// That one can be read. Of epochs it would be the highest one, and others could be

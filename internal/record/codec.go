@@ -1,4 +1,4 @@
-package protocol
+package record
 
 import (
 	"bytes"
@@ -7,73 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 )
-
-const (
-	// Format is the format of the records that this version writes and understands.
-	Format = 1
-	// MaxRecord is the largest record in bytes.
-	MaxRecord = 64 << 10
-	// MaxToken is the largest token that a record can have.
-	MaxToken = math.MaxInt64
-	// LastToken is the largest token that is given out. It is far below MaxToken, and above
-	// what tokens can ever grow to: a larger one was set by hand. Such a record is read, shown
-	// and freed like any other, and not claimed over.
-	LastToken = 1<<62 - 1
-)
-
-// ErrForeign is the kind of every error about an object that is not a record
-// that this version understands. Such an object is never written over.
-var ErrForeign = errors.New("not a lock record that this version understands")
-
-// A Record is what one lock looks like in the store. Its maps and slices are
-// never changed once it is made, so that copies may share them.
-type Record struct {
-	Token   int64  // grows with every acquisition, kept by a release; 0 in a layout without tokens
-	Held    bool   // false: free
-	Holder  string // for people; names nobody in the protocol (rule A9)
-	Address string // where the holder can be reached; may be empty
-	TTL     time.Duration
-	WriteID string // unique to the attempt that wrote this (rule A2)
-	Session string
-	Meta    map[string]string
-	// Successor names the holder that a release would like to come next; the
-	// others let it go first for a moment.
-	Successor string
-
-	// Layout names the layout that the record belongs to. Empty: one object, the
-	// default.
-	Layout string
-	// Of layouts with many objects: Epoch is the number of the object that the
-	// record lies in, which is not part of its text, and Previous that of the last
-	// one of the lease before. 0: the layout has no numbers, or there was none.
-	Epoch, Previous int64
-	// Ended says why the lease is over, if not by a release.
-	Ended string
-	// Freed, of a session, are the locks that were released under it.
-	Freed *Freed
-	// Opaque: something else than a record says that the lock is held.
-	Opaque bool
-
-	// For people, by the writer's wall clock. The protocol never reads them.
-	AcquiredAt, RenewedAt, ExpiresAt time.Time
-
-	// Unknown holds the fields that this version does not know, by name. They
-	// are written back as they were.
-	Unknown map[string]json.RawMessage
-}
-
-// Freed tells those who wait for locks of a session which of them are worth a look. It
-// decides nothing: who looks sees for itself.
-type Freed struct {
-	Count int64    `json:"count"`          // so far
-	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
-}
 
 // wire is the record's form in the store. The order of its fields is the order
 // in which people read them.
@@ -103,7 +41,7 @@ const (
 )
 
 // Encode gives the record's bytes. It fails if they would be more than
-// MaxRecord, or if a text in the record is not UTF-8.
+// MaxSize, or if a text in the record is not UTF-8.
 func (r Record) Encode() ([]byte, error) {
 	for _, s := range r.texts() {
 		if !utf8.ValidString(s) {
@@ -135,8 +73,8 @@ func (r Record) Encode() ([]byte, error) {
 		fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
 	}
 	b.WriteString("}\n")
-	if b.Len() > MaxRecord {
-		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", b.Len(), MaxRecord)
+	if b.Len() > MaxSize {
+		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", b.Len(), MaxSize)
 	}
 	return b.Bytes(), nil
 }
@@ -148,19 +86,6 @@ func (r Record) texts() []string {
 	}
 	return texts
 }
-
-// What Record.Ended says of a lease that was broken by hand, and of one whose holder was gone
-// and whose successor was on its way.
-const (
-	EndedByHand     = "broken"
-	EndedByTakeover = "taken over"
-)
-
-// The layouts that the protocol knows of.
-const (
-	Marker  = "marker"  // it has no tokens
-	Session = "session" // the heartbeat of a session, which is no lock
-)
 
 // Decode reads a record of the default layout. Every error matches ErrForeign.
 func Decode(body []byte) (Record, error) { return DecodeIn("", body) }
@@ -178,8 +103,8 @@ func DecodeIn(layout string, body []byte) (Record, error) {
 }
 
 func decode(layout string, body []byte) (Record, error) {
-	if len(body) > MaxRecord {
-		return Record{}, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxRecord)
+	if len(body) > MaxSize {
+		return Record{}, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxSize)
 	}
 	f, err := splitObject(body)
 	if err != nil {
@@ -204,7 +129,7 @@ func decode(layout string, body []byte) (Record, error) {
 	if r.Layout != layout {
 		return Record{}, fmt.Errorf("it belongs to the layout %q, not %q", named(r.Layout), named(layout))
 	}
-	if r.Token, err = f.token(layout != Marker); err != nil {
+	if r.Token, err = f.token(layout != LayoutMarker); err != nil {
 		return Record{}, err
 	}
 	ttl, err := f.integer("ttl_ms")

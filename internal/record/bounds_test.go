@@ -1,4 +1,4 @@
-package protocol_test
+package record_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // TestRecordBounds: the first and the last of each range are in it.
@@ -26,7 +26,7 @@ func TestRecordBounds(t *testing.T) {
 		{1, (24 * time.Hour).Milliseconds() + 1, false},
 	} {
 		body := fmt.Sprintf(`{"format":1,"token":%d,"state":"free","ttl_ms":%d,"write_id":"x"}`, c.token, c.ttl)
-		r, err := protocol.Decode([]byte(body))
+		r, err := record.Decode([]byte(body))
 		if (err == nil) != c.ok || c.ok && (r.Token != c.token || r.TTL.Milliseconds() != c.ttl) {
 			t.Errorf("%s: %+v, %v", body, r, err)
 		}
@@ -36,7 +36,7 @@ func TestRecordBounds(t *testing.T) {
 // TestRecordSize: a record may have 64 KiB, and not one byte more.
 func TestRecordSize(t *testing.T) {
 	t.Parallel()
-	r := protocol.Record{Token: 1, TTL: time.Second, WriteID: "x"}
+	r := record.Record{Token: 1, TTL: time.Second, WriteID: "x"}
 	short, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -46,10 +46,10 @@ func TestRecordSize(t *testing.T) {
 	if err != nil || len(body) != 64<<10 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
-	if _, err = protocol.Decode(body); err != nil {
+	if _, err = record.Decode(body); err != nil {
 		t.Error(err)
 	}
-	if _, err = protocol.Decode(append(body, ' ')); err == nil {
+	if _, err = record.Decode(append(body, ' ')); err == nil {
 		t.Error("one byte more is read")
 	}
 	r.Holder += "h"
@@ -61,7 +61,7 @@ func TestRecordSize(t *testing.T) {
 // TestRecordForPeople: texts stand in it as they are.
 func TestRecordForPeople(t *testing.T) {
 	t.Parallel()
-	body, err := protocol.Record{Token: 1, TTL: time.Second, WriteID: "x", Holder: "<a&b>", Session: "s"}.Encode()
+	body, err := record.Record{Token: 1, TTL: time.Second, WriteID: "x", Holder: "<a&b>", Session: "s"}.Encode()
 	if err != nil || !strings.Contains(string(body), `"holder":"<a&b>"`) || !strings.Contains(string(body), `"session":"s"`) {
 		t.Errorf("%s, %v", body, err)
 	}
@@ -75,11 +75,11 @@ func TestOtherLayouts(t *testing.T) {
 	for _, c := range []struct{ layout, body, says string }{
 		{"", `{"token":1,"layout":"epochs",` + rest, `it belongs to the layout "epochs", not "object"`},
 		{"epochs", `{"token":1,` + rest, `it belongs to the layout "object", not "epochs"`},
-		{protocol.Marker, `{"token":1,"layout":"marker",` + rest, "it has a token"},
-		{protocol.Marker, `{"layout":"marker",` + rest, ""},
+		{record.LayoutMarker, `{"token":1,"layout":"marker",` + rest, "it has a token"},
+		{record.LayoutMarker, `{"layout":"marker",` + rest, ""},
 		{"epochs", `{"layout":"epochs",` + rest, "it has no token"},
 	} {
-		r, err := protocol.DecodeIn(c.layout, []byte(c.body))
+		r, err := record.DecodeIn(c.layout, []byte(c.body))
 		switch {
 		case c.says == "" && (err != nil || r.Token != 0):
 			t.Errorf("%s: %+v, %v", c.body, r, err)

@@ -1,4 +1,4 @@
-package protocol_test
+package record_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // FuzzDecode: whatever lies in the store, it is either refused or read, and what is read
@@ -26,22 +27,22 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"token":9223372036854775808,"state":"free","ttl_ms":1,"write_id":"x"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := protocol.DecodeIn(protocol.AnyLayout, body)
-		if _, inDefault := protocol.Decode(body); (inDefault == nil) != (err == nil && r.Layout == "") {
+		r, err := record.DecodeIn(record.AnyLayout, body)
+		if _, inDefault := record.Decode(body); (inDefault == nil) != (err == nil && r.Layout == "") {
 			t.Fatalf("layout %q: %v in the default layout, %v in any", r.Layout, inDefault, err)
 		}
 		if err != nil {
-			if !errors.Is(err, protocol.ErrForeign) {
+			if !errors.Is(err, record.ErrForeign) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return
 		}
-		if r.Token < 0 || (r.Token == 0) != (r.Layout == protocol.Marker) || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
+		if r.Token < 0 || (r.Token == 0) != (r.Layout == record.LayoutMarker) || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
 			t.Fatalf("accepted %+v", r)
 		}
 		again, err := r.Encode()
 		if err != nil {
-			if len(body) < protocol.MaxRecord/8 {
+			if len(body) < record.MaxSize/8 {
 				t.Fatalf("cannot write back what was read: %v", err)
 			}
 			return
@@ -49,7 +50,7 @@ func FuzzDecode(f *testing.F) {
 		if before, after := members(t, body), members(t, again); !maps.Equal(before, after) {
 			t.Fatalf("read %q\nand wrote %q", before, after)
 		}
-		r2, err := protocol.DecodeIn(r.Layout, again)
+		r2, err := record.DecodeIn(r.Layout, again)
 		if err != nil {
 			t.Fatalf("cannot read back %s: %v", again, err)
 		}
@@ -77,7 +78,7 @@ func members(t *testing.T, body []byte) map[string]string {
 		texts[name] = compact.String()
 		known, ok := map[string]any{
 			"state": "", "holder": "", "address": "", "write_id": "", "session": "", "successor": "", "layout": "", "ended": "",
-			"previous": int64(0), "meta": map[string]string(nil), "freed": (*protocol.Freed)(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil,
+			"previous": int64(0), "meta": map[string]string(nil), "freed": (*record.Freed)(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil,
 		}[name]
 		if !ok {
 			continue

@@ -1,4 +1,4 @@
-package protocol_test
+package record_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // plain is a record as any version must be able to read it.
@@ -18,12 +18,12 @@ const plain = `{"format":1,"token":42,"state":"held","holder":"web-1","address":
 	`"acquired_at":"2026-11-20T10:30:45.000Z","renewed_at":"2026-11-20T10:30:50.000Z","expires_at":"2026-11-20T10:31:05.000Z"}` + "\n"
 
 func TestRecordIsReadAndWrittenAlike(t *testing.T) {
-	r, err := protocol.Decode([]byte(plain))
+	r, err := record.Decode([]byte(plain))
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 11, 20, 10, 30, 45, 0, time.UTC)
-	want := protocol.Record{
+	want := record.Record{
 		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", TTL: 15 * time.Second,
 		WriteID: "0f9c.7", Meta: map[string]string{"version": "1.8.2"},
 		AcquiredAt: at, RenewedAt: at.Add(5 * time.Second), ExpiresAt: at.Add(20 * time.Second),
@@ -39,7 +39,7 @@ func TestRecordIsReadAndWrittenAlike(t *testing.T) {
 
 func TestUnknownFieldsAreKept(t *testing.T) {
 	text := strings.TrimSuffix(plain, "}\n") + `,"Zone":"a","colour":{"deep": [1,2.50,"<&>"]}}` + "\n"
-	r, err := protocol.Decode([]byte(text))
+	r, err := record.Decode([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +89,11 @@ func TestForeignObjects(t *testing.T) {
 		"no write ID":      {replace(`"0f9c.7"`, `""`), "write_id"},
 		"holder a number":  {replace(`"web-1"`, `7`), "holder"},
 		"of a session":     {replace(`"session":""`, `"session":"","layout":"session"`), "session"},
-		"too large":        {plain + strings.Repeat(" ", protocol.MaxRecord), "more than"},
+		"too large":        {plain + strings.Repeat(" ", record.MaxSize), "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := protocol.Decode([]byte(c.body))
-			if !errors.Is(err, protocol.ErrForeign) || !strings.Contains(err.Error(), c.says) {
+			_, err := record.Decode([]byte(c.body))
+			if !errors.Is(err, record.ErrForeign) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v; want ErrForeign that says %q", err, c.says)
 			}
 		})
@@ -102,14 +102,14 @@ func TestForeignObjects(t *testing.T) {
 
 func TestTimesAreForPeopleOnly(t *testing.T) {
 	body := strings.Replace(plain, "2026-11-20T10:30:45.000Z", "yesterday", 1)
-	if _, err := protocol.Decode([]byte(body)); err != nil {
+	if _, err := record.Decode([]byte(body)); err != nil {
 		t.Errorf("a time that cannot be read made the lock unreadable: %v", err)
 	}
 }
 
 func TestEncodeRefuses(t *testing.T) {
-	for name, r := range map[string]protocol.Record{
-		"large meta data": {Token: 1, Meta: map[string]string{"k": strings.Repeat("x", protocol.MaxRecord)}},
+	for name, r := range map[string]record.Record{
+		"large meta data": {Token: 1, Meta: map[string]string{"k": strings.Repeat("x", record.MaxSize)}},
 		"broken text":     {Token: 1, Holder: "web\xff"},
 		"broken name":     {Token: 1, Meta: map[string]string{"k\xff": "v"}},
 		"broken value":    {Token: 1, Meta: map[string]string{"k": "v\xff"}},
@@ -135,7 +135,7 @@ type form struct {
 	Layout     string            `json:"layout,omitempty"`
 	Previous   int64             `json:"previous,omitempty"`
 	Ended      string            `json:"ended,omitempty"`
-	Freed      *protocol.Freed   `json:"freed,omitempty"`
+	Freed      *record.Freed     `json:"freed,omitempty"`
 	AcquiredAt string            `json:"acquired_at,omitempty"`
 	RenewedAt  string            `json:"renewed_at,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"`
@@ -151,7 +151,7 @@ func TestEncodeAsJSON(t *testing.T) {
 	for i, s := range texts {
 		for bits := range 1 << 8 {
 			has := func(bit int) bool { return bits>>bit&1 == 1 }
-			r := protocol.Record{Held: has(0), Holder: s, TTL: time.Duration(i+1) * time.Second, WriteID: "w" + s, Session: s}
+			r := record.Record{Held: has(0), Holder: s, TTL: time.Duration(i+1) * time.Second, WriteID: "w" + s, Session: s}
 			f := form{Format: 1, State: "free", Holder: s, TTL: int64(i+1) * 1000, WriteID: "w" + s, Session: s}
 			if has(0) {
 				f.State = "held"
@@ -175,7 +175,7 @@ func TestEncodeAsJSON(t *testing.T) {
 				f.Previous, f.Ended = -3, s
 			}
 			if has(6) {
-				r.Freed = &protocol.Freed{Count: 4, Last: []string{s}}
+				r.Freed = &record.Freed{Count: 4, Last: []string{s}}
 				f.Freed = r.Freed
 			}
 			if has(7) {
@@ -200,7 +200,7 @@ func TestTimesToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	for ms := range 1000 {
 		at := time.Date(2026, 11, 20, 23, 59, 59, ms*1e6+999_999, time.UTC)
-		r := protocol.Record{Token: 1, TTL: time.Second, WriteID: "w", ExpiresAt: at}
+		r := record.Record{Token: 1, TTL: time.Second, WriteID: "w", ExpiresAt: at}
 		want := `"expires_at":"` + at.Format("2006-01-02T15:04:05.000Z") + `"`
 		if body, err := r.Encode(); err != nil || !strings.Contains(string(body), want) {
 			t.Fatalf("%s, %v; want %s", body, err, want)
