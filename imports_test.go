@@ -51,15 +51,17 @@ var rules = []rule{
 	{pkg: "internal/chaos", may: nil}, // tests only
 	{pkg: "internal/fencecheck", may: []string{"std", ".", "fence", "store/memstore"}}, // tests only
 	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},  // tests only
+	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},     // tests only
 	{pkg: "internal/mutate", may: []string{"std"}},
 	{pkg: "internal/prove", may: []string{"std"}},
-	{pkg: "internal/stores", may: []string{"std", "store/storetest"}},
+	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
 	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
 	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/record", "internal/retry", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
 
 	{pkg: "store", may: []string{"std"}},
 	{pkg: "store/storetest", may: []string{"std", "store"}},
+	{pkg: "store/probe", may: []string{"std", "store"}, not: []string{"testing/..."}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
@@ -71,21 +73,18 @@ var rules = []rule{
 	{pkg: "peer", may: []string{"std", ".", "store"}},
 	{pkg: "shard", may: []string{"std", ".", "store", "internal/retry"}},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
-	{pkg: "metrics", may: []string{"std", ".", "store", "go.opentelemetry.io/otel/..."}},
 
 	// What users read: nothing that they cannot import themselves.
-	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "s3lect", "shard", "metrics", "store/..."}},
+	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "s3lect", "shard", "store/..."}},
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "fence", "peer", "shard", "metrics", "store/...", "internal/...",
+			"std", ".", "fence", "peer", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
 		not: []string{"internal/servers", "internal/fencecheck", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/stores", "internal/testall"},
 	},
-	// What a user could write.
-	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "store", "store/..."}},
 }
 
 // rootMay is what may be linked into a program that imports the root package
@@ -109,7 +108,11 @@ func TestImports(t *testing.T) {
 			if packages[module+"/store"].ImportPath == "" {
 				t.Fatal("go list does not show package store")
 			}
-			for _, broken := range append(direct(packages), linked(packages)...) {
+			all := slices.Concat(direct(packages), linked(packages), shipped(packages))
+			if goos == "linux" { // some packages are for tests there only
+				all = append(all, dead(packages)...)
+			}
+			for _, broken := range all {
 				t.Error(broken)
 			}
 		})
@@ -169,6 +172,39 @@ func direct(packages map[string]listing) (broken []string) {
 		for _, imp := range packages[path].Imports {
 			if !allows(rules[i].may, packages[imp], imp) || allows(rules[i].not, packages[imp], imp) {
 				broken = append(broken, fmt.Sprintf("%s must not import %s", path, imp))
+			}
+		}
+	}
+	return broken
+}
+
+// dead finds rules that no package of this module needs.
+func dead(packages map[string]listing) (broken []string) {
+	needed := map[int]bool{}
+	for path := range packages {
+		if name, ours := within(path); ours {
+			needed[slices.IndexFunc(rules, func(r rule) bool { return matches(r.pkg, name) })] = true
+		}
+	}
+	for i, r := range rules {
+		if !needed[i] {
+			broken = append(broken, fmt.Sprintf("no package needs the rule for %s: another comes first, or there is none", r.pkg))
+		}
+	}
+	return broken
+}
+
+// shipped checks that nothing in the command is meant for tests.
+func shipped(packages map[string]listing) (broken []string) {
+	const command = module + "/cmd/leasehold"
+	seen := map[string]bool{command: true}
+	for queue := []string{command}; len(queue) > 0; queue = queue[1:] {
+		for _, imp := range packages[queue[0]].Imports {
+			if matches("testing/...", imp) {
+				broken = append(broken, fmt.Sprintf("%s must not link %s, which %s imports", command, imp, queue[0]))
+			} else if !seen[imp] {
+				seen[imp] = true
+				queue = append(queue, imp)
 			}
 		}
 	}
@@ -271,6 +307,30 @@ func TestImportsAreRefused(t *testing.T) {
 		if broken := direct(packages); (len(broken) == 0) != tc.ok {
 			t.Errorf("%s imports %s: allowed %t, want %t %q", module+tc.pkg, tc.imp, !tc.ok, tc.ok, broken)
 		}
+	}
+}
+
+func TestDeadRules(t *testing.T) {
+	t.Parallel()
+	if broken := dead(map[string]listing{module + "/store": {}}); len(broken) != len(rules)-1 {
+		t.Errorf("of %d rules, of which one is needed, these are dead: %q", len(rules), broken)
+	}
+}
+
+func TestShippedIsRefused(t *testing.T) {
+	t.Parallel()
+	packages := map[string]listing{
+		module + "/cmd/leasehold": {Imports: []string{"fmt", module + "/store"}},
+		module + "/store":         {Imports: []string{"fmt"}},
+		"fmt":                     {Standard: true},
+	}
+	if broken := shipped(packages); len(broken) > 0 {
+		t.Errorf("refused what is allowed: %q", broken)
+	}
+	packages[module+"/store"] = listing{Imports: []string{"testing/iotest"}}
+	want := []string{module + "/cmd/leasehold must not link testing/iotest, which " + module + "/store imports"}
+	if broken := shipped(packages); !slices.Equal(broken, want) {
+		t.Errorf("%q, want %q", broken, want)
 	}
 }
 

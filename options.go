@@ -65,7 +65,7 @@ type LockOptions struct {
 	FastStart bool
 
 	// Proof, if set, must say that the store is safe for this layout: else NewLock
-	// fails with its error and sends nothing. A report of storetest.Probe is one, as
+	// fails with its error and sends nothing. A report of probe.Run is one, as
 	// `leasehold doctor` prints it. Default: the store is trusted.
 	Proof Proof
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Inspector is a Store that can also do and tell what no lock asks of it, so that
-// storetest.Probe can find out what its server is like.
+// probe.Run can find out what its server is like.
 type Inspector interface {
 	// Inspect gives the other face of the store. It sends nothing.
 	Inspect() Inspection

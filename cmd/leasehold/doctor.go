@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/store"
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
@@ -63,8 +63,8 @@ then is neither safe nor unsafe.`,
 				return usage("--races %d is less than 1", d.races)
 			case d.largest < 1 || d.largest > store.MaxBody:
 				return usage("--largest-body %d is not from 1 to %d", d.largest, store.MaxBody)
-			case !slices.Contains(storetest.Uses(), d.use):
-				return usage("--use %q is none of %s", d.use, strings.Join(storetest.Uses(), ", "))
+			case !slices.Contains(probe.Uses(), d.use):
+				return usage("--use %q is none of %s", d.use, strings.Join(probe.Uses(), ", "))
 			}
 			return d.diagnose(cmd.Context(), args[0])
 		},
@@ -72,7 +72,7 @@ then is neither safe nor unsafe.`,
 	f := cmd.Flags()
 	f.IntVar(&d.races, "races", 1500, "how many creates, and how many updates, race")
 	f.IntVar(&d.largest, "largest-body", store.MaxBody, "leave out what needs bodies of more `bytes`")
-	f.StringVar(&d.use, "use", d.use, "what the exit code is about: "+strings.Join(storetest.Uses(), ", "))
+	f.StringVar(&d.use, "use", d.use, "what the exit code is about: "+strings.Join(probe.Uses(), ", "))
 	return cmd
 }
 
@@ -97,8 +97,8 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 	ctx, sig := d.interruptible(ctx)
 	opts := d.options(p)
 	d.talk.tell("%s: at most %d requests, and %s in bodies%s", p.store, opts.Requests(), megabytes(opts.Bytes()),
-		d.dollars(", for less than $%.2f at the list prices of %s", storetest.Requests{Put: opts.Requests()}))
-	report, err := storetest.Probe(ctx, p.store, opts)
+		d.dollars(", for less than $%.2f at the list prices of %s", probe.Requests{Put: opts.Requests()}))
+	report, err := probe.Run(ctx, p.store, opts)
 	d.talk.show("")
 	if report == nil {
 		return failed(err)
@@ -116,19 +116,19 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 }
 
 // options are those of the probe. On a terminal it shows how far it is.
-func (d *diagnosis) options(p place) *storetest.ProbeOptions {
-	opts := &storetest.ProbeOptions{
+func (d *diagnosis) options(p place) *probe.Options {
+	opts := &probe.Options{
 		Races: d.races, LargestBody: d.largest,
 		Open: func(ctx context.Context) (store.Store, error) { return storeurl.OpenExisting(ctx, p.storeURL) },
 	}
 	if d.output != "json" {
-		opts.OnFinding = func(f storetest.Finding) {
+		opts.OnFinding = func(f probe.Finding) {
 			d.talk.show("")
 			_ = d.write(d.finding(f))
 		}
 	}
 	if d.talk.interactive() {
-		opts.OnProgress = func(now storetest.Progress) {
+		opts.OnProgress = func(now probe.Progress) {
 			d.talk.show(fmt.Sprintf("leasehold: %s: %d of at most %d requests", now.Doing, now.Requests, now.Limit))
 		}
 	}
@@ -136,7 +136,7 @@ func (d *diagnosis) options(p place) *storetest.ProbeOptions {
 }
 
 // outcome is how the command ends: the report decides, of all findings that it has.
-func (d *diagnosis) outcome(report *storetest.Report, err error) error {
+func (d *diagnosis) outcome(report *probe.Report, err error) error {
 	if err == nil {
 		err = report.Proves(report.Store, d.use)
 	}
@@ -172,10 +172,10 @@ func (a *app) interruptible(ctx context.Context) (context.Context, func() os.Sig
 }
 
 // finding is the line about one. BAD is what the exit code is about, and nothing else.
-func (d *diagnosis) finding(f storetest.Finding) string {
-	mark := map[storetest.Result]string{storetest.OK: "ok", storetest.Bad: "BAD", storetest.Note: "note", storetest.Unknown: "?"}[f.Result]
+func (d *diagnosis) finding(f probe.Finding) string {
+	mark := map[probe.Result]string{probe.OK: "ok", probe.Bad: "BAD", probe.Note: "note", probe.Unknown: "?"}[f.Result]
 	detail := printable(f.Detail)
-	if f.Result == storetest.Bad && !slices.Contains(f.Against(), d.use) {
+	if f.Result == probe.Bad && !slices.Contains(f.Against(), d.use) {
 		mark = "no"
 		detail += " (it rules out " + strings.Join(f.Against(), ", ") + ")"
 	}
@@ -186,7 +186,7 @@ func (d *diagnosis) finding(f storetest.Finding) string {
 }
 
 // text is what follows the findings.
-func (d *diagnosis) text(r *storetest.Report) string {
+func (d *diagnosis) text(r *probe.Report) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("")
@@ -210,14 +210,14 @@ func (d *diagnosis) text(r *storetest.Report) string {
 	if r.UnquotedETags {
 		line("\nThis server compares ETags without their quotes. In all URLs of locks on it, and here,\nwrite unquoted_etags=true among the parameters.")
 	}
-	missing := slices.ContainsFunc(r.Findings, func(f storetest.Finding) bool { return strings.Contains(f.Detail, "these credentials") })
+	missing := slices.ContainsFunc(r.Findings, func(f probe.Finding) bool { return strings.Contains(f.Detail, "these credentials") })
 	if len(r.Policy) > 0 && (d.verbose || missing) {
 		line("\nThe smallest policy of a holder, in the layout object:\n%s", r.Policy)
 	}
 	return b.String()
 }
 
-func verdictWord(v storetest.Verdict) string {
+func verdictWord(v probe.Verdict) string {
 	switch {
 	case v.Safe:
 		return "safe"
@@ -229,7 +229,7 @@ func verdictWord(v storetest.Verdict) string {
 
 // dollars says what requests cost, in a format with the price and the name of the list,
 // or nothing.
-func (d *diagnosis) dollars(format string, r storetest.Requests) string {
+func (d *diagnosis) dollars(format string, r probe.Requests) string {
 	if d.price == nil {
 		return ""
 	}
@@ -281,7 +281,7 @@ func provider(endpoint string) string {
 func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
 
 // short rounds a duration to three digits.
-func short(m storetest.Micros) time.Duration {
+func short(m probe.Micros) time.Duration {
 	d := m.Duration()
 	unit := time.Microsecond
 	for d/unit >= 1000 {

@@ -25,7 +25,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 // s3server is an S3 server in this process with the bucket "b".
@@ -190,7 +190,7 @@ func TestDoctorRefusesLiars(t *testing.T) {
 func TestDoctorExitCodes(t *testing.T) {
 	t.Parallel()
 	a := &app{}
-	good := storetest.Report{Format: 1, Store: "file:///locks"}
+	good := probe.Report{Format: 1, Store: "file:///locks"}
 	stdout, _, _ := diagnosed(t, s3server(t), "--races", "5", "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &good); err != nil {
 		t.Fatal(err)
@@ -199,12 +199,12 @@ func TestDoctorExitCodes(t *testing.T) {
 	for i := range good.Findings {
 		r := good
 		r.Findings = slices.Clone(good.Findings)
-		r.Findings[i].Result = storetest.Bad
+		r.Findings[i].Result = probe.Bad
 		against := r.Findings[i].Against()
 		if len(against) == 0 {
 			t.Errorf("%q is BAD, and nothing follows", r.Findings[i].Name)
 		}
-		for _, use := range storetest.Uses() {
+		for _, use := range probe.Uses() {
 			d := &diagnosis{app: a, use: use}
 			err := d.outcome(&r, nil)
 			bad := strings.HasPrefix(d.finding(r.Findings[i]), "BAD ")
@@ -214,7 +214,7 @@ func TestDoctorExitCodes(t *testing.T) {
 			ruled[use] = ruled[use] || err != nil
 		}
 	}
-	for _, use := range storetest.Uses() {
+	for _, use := range probe.Uses() {
 		if !ruled[use] {
 			t.Errorf("no finding rules out %s", use)
 		}
@@ -302,7 +302,7 @@ func TestDoctorInterrupted(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	_, verdict, _ := strings.Cut(stdout.String(), "\nVerdict on ")
-	for _, use := range storetest.Uses() {
+	for _, use := range probe.Uses() {
 		if !regexp.MustCompile(`\n  ` + regexp.QuoteMeta(use) + ` +not tried\n`).MatchString(verdict) {
 			t.Errorf("of %s it says:\n%s", use, stdout.String())
 		}

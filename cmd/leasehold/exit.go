@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/store"
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
@@ -92,7 +92,7 @@ func codeOf(err error) int {
 	}
 	_, network := errors.AsType[net.Error](err)
 	switch {
-	case is(storetest.ErrUnproven):
+	case is(probe.ErrUnproven):
 		return exitUnsafe
 	case is(fence.ErrFenced):
 		return exitFenced

@@ -17,7 +17,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/guardian"
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 const defaultGrace = 5 * time.Second
@@ -92,7 +92,7 @@ func (j *job) prove() error {
 		return usage("--proof: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	report, err := storetest.ReadReport(f)
+	report, err := probe.ReadReport(f)
 	if err != nil {
 		return usage("--proof %s: %w: make one with leasehold doctor --output json", j.proof, err)
 	}
@@ -102,7 +102,7 @@ func (j *job) prove() error {
 
 // unusable is the exit for a lock that cannot be made.
 func unusable(err error) error {
-	if errors.Is(err, storetest.ErrUnproven) {
+	if errors.Is(err, probe.ErrUnproven) {
 		return failed(err)
 	}
 	return &exit{exitUsage, err}

@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/s3store"
-	"github.com/leasehold/leasehold/store/storetest"
 )
 
 // behind is a bucket of gofakes3, which checks no signatures, behind a proxy that spoils
@@ -31,13 +31,13 @@ func behind(t *testing.T, opts *servers.ProxyOptions) (open func(context.Context
 	}
 }
 
-func probe(t *testing.T, races int, open func(context.Context) (store.Store, error)) *storetest.Report {
+func probeOf(t *testing.T, races int, open func(context.Context) (store.Store, error)) *probe.Report {
 	t.Helper()
 	st, err := open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := storetest.Probe(t.Context(), st, &storetest.ProbeOptions{Open: open, Races: races})
+	r, err := probe.Run(t.Context(), st, &probe.Options{Open: open, Races: races})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +50,13 @@ func probe(t *testing.T, races int, open func(context.Context) (store.Store, err
 func TestProbeNoticesDroppedConditions(t *testing.T) {
 	t.Parallel()
 	open := behind(t, &servers.ProxyOptions{DropConditions: true})
-	r := probe(t, 50, open)
-	for _, use := range storetest.Uses() {
+	r := probeOf(t, 50, open)
+	for _, use := range probe.Uses() {
 		if use != "fast start" && r.Proves(r.Store, use) == nil {
 			t.Errorf("it is said to be safe for %s", use)
 		}
 	}
-	if f := r.Finding("create over an object"); f.Result != storetest.Bad || !strings.Contains(f.Detail, "does not keep the condition") {
+	if f := r.Finding("create over an object"); f.Result != probe.Bad || !strings.Contains(f.Detail, "does not keep the condition") {
 		t.Errorf("%+v", f)
 	}
 	if n := r.Requests.Put; n > 1000 {
@@ -66,10 +66,10 @@ func TestProbeNoticesDroppedConditions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := leasehold.NewLock(st, "lock", &leasehold.LockOptions{Proof: r}); !errors.Is(err, storetest.ErrUnproven) {
+	if _, err := leasehold.NewLock(st, "lock", &leasehold.LockOptions{Proof: r}); !errors.Is(err, probe.ErrUnproven) {
 		t.Errorf("a lock: %v", err)
 	}
-	if _, err := leasehold.NewElection(st, "lock", &leasehold.ElectionOptions{Proof: r}); !errors.Is(err, storetest.ErrUnproven) {
+	if _, err := leasehold.NewElection(st, "lock", &leasehold.ElectionOptions{Proof: r}); !errors.Is(err, probe.ErrUnproven) {
 		t.Errorf("an election: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestProbeNoticesRareFaults(t *testing.T) {
 	caught, made := 0, 0
 	// One in 400 passes by chance, so a second and third try decide about a single one.
 	for made < rounds || rounds == 1 && caught == 0 && made < 3 {
-		if r := probe(t, 0, open); r.Proves(r.Store, "object") != nil {
+		if r := probeOf(t, 0, open); r.Proves(r.Store, "object") != nil {
 			caught++
 		}
 		made++
@@ -116,7 +116,7 @@ func TestProbeAllowsForUnquotedETags(t *testing.T) {
 		}
 		return servers.Pass
 	}})
-	r := probe(t, 50, open)
+	r := probeOf(t, 50, open)
 	if !r.UnquotedETags || !strings.Contains(r.Store, "unquoted_etags=true") || r.Proves(r.Store, "object") != nil {
 		t.Fatalf("%+v", r)
 	}
@@ -124,7 +124,7 @@ func TestProbeAllowsForUnquotedETags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = leasehold.NewLock(st, "lock", &leasehold.LockOptions{Proof: r}); !errors.Is(err, storetest.ErrUnproven) {
+	if _, err = leasehold.NewLock(st, "lock", &leasehold.LockOptions{Proof: r}); !errors.Is(err, probe.ErrUnproven) {
 		t.Errorf("without allowing for it: %v", err)
 	}
 	lock, err := leasehold.NewLock(r.Adapt(st), "lock", &leasehold.LockOptions{Proof: r})
@@ -150,12 +150,12 @@ func TestProbeSaysWhatIsDenied(t *testing.T) {
 			t.Parallel()
 			server := servers.StartIAM(t, name)
 			bucket := server.Bucket(t)
-			as := func(operations ...string) (*storetest.Report, error) {
+			as := func(operations ...string) (*probe.Report, error) {
 				policy, err := locksIn(t, server, bucket).Policy(operations...)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return storetest.Probe(t.Context(), locksIn(t, server.Restricted(t, policy), bucket), &storetest.ProbeOptions{Races: 20})
+				return probe.Run(t.Context(), locksIn(t, server.Restricted(t, policy), bucket), &probe.Options{Races: 20})
 			}
 			if r, err := as("get", "list"); !errors.Is(err, store.ErrDenied) {
 				t.Errorf("an observer: %+v, %v", r, err)
@@ -164,7 +164,7 @@ func TestProbeSaysWhatIsDenied(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f := r.Finding("delete"); f.Result != storetest.Unknown || !strings.Contains(f.Detail, "may not delete") || r.Left == 0 || r.Proves(r.Store, "object") == nil {
+			if f := r.Finding("delete"); f.Result != probe.Unknown || !strings.Contains(f.Detail, "may not delete") || r.Left == 0 || r.Proves(r.Store, "object") == nil {
 				t.Errorf("a holder that may not delete: %+v, %d left, %+v", f, r.Left, r.Verdicts)
 			}
 			if r, err = as("get", "put", "list", "delete"); err != nil {
@@ -173,7 +173,7 @@ func TestProbeSaysWhatIsDenied(t *testing.T) {
 			if err := r.Proves(r.Store, "epochs+if-match"); err != nil || r.Left > 0 {
 				t.Errorf("all four: %v, %d left", err, r.Left)
 			}
-			if f := r.Finding("versioning"); f.Result != storetest.Unknown || !strings.Contains(f.Detail, "may not ask") {
+			if f := r.Finding("versioning"); f.Result != probe.Unknown || !strings.Contains(f.Detail, "may not ask") {
 				t.Errorf("%+v", f)
 			}
 			if len(r.Policy) == 0 || !strings.Contains(string(r.Policy), "s3:PutObject") {

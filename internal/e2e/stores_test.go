@@ -16,8 +16,8 @@ import (
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
+	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/s3store"
-	"github.com/leasehold/leasehold/store/storetest"
 )
 
 var update = flag.Bool("update", false, "probe the stores of docs/stores one after the other, at full length, and write the reports")
@@ -105,7 +105,7 @@ func TestStores(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			kept, err := storetest.ReadReport(file)
+			kept, err := probe.ReadReport(file)
 			if err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
@@ -122,14 +122,14 @@ func TestStores(t *testing.T) {
 const quick = 100
 
 // probeAt probes the place, and checks what the probe did against what it says.
-func probeAt(t *testing.T, p place) *storetest.Report {
+func probeAt(t *testing.T, p place) *probe.Report {
 	t.Helper()
 	st := p.open(t)
-	opts := &storetest.ProbeOptions{Open: func(context.Context) (store.Store, error) { return p.open(t), nil }}
+	opts := &probe.Options{Open: func(context.Context) (store.Store, error) { return p.open(t), nil }}
 	if !*update {
 		opts.Races = quick
 	}
-	r, err := storetest.Probe(t.Context(), st, opts)
+	r, err := probe.Run(t.Context(), st, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +165,10 @@ var chance = []string{
 
 // differences tells in what two reports differ, but for figures, and for what could not
 // be found out from a server that had too much to do to answer.
-func differences(kept, now *storetest.Report) (said []string) {
-	busy := now.Finding("answers that were none").Result != storetest.OK
-	open := busy && slices.ContainsFunc(now.Findings, func(f storetest.Finding) bool {
-		return f.Result == storetest.Unknown && kept.Finding(f.Name).Result != storetest.Unknown
+func differences(kept, now *probe.Report) (said []string) {
+	busy := now.Finding("answers that were none").Result != probe.OK
+	open := busy && slices.ContainsFunc(now.Findings, func(f probe.Finding) bool {
+		return f.Result == probe.Unknown && kept.Finding(f.Name).Result != probe.Unknown
 	})
 	var names []string
 	for _, f := range slices.Concat(kept.Findings, now.Findings) {
@@ -177,11 +177,11 @@ func differences(kept, now *storetest.Report) (said []string) {
 		}
 	}
 	for _, name := range names {
-		if was, is := kept.Finding(name), now.Finding(name); was.Result != is.Result && (!busy || is.Result != storetest.Unknown) {
+		if was, is := kept.Finding(name), now.Finding(name); was.Result != is.Result && (!busy || is.Result != probe.Unknown) {
 			said = append(said, fmt.Sprintf("%q was %s (%s) and is %s (%s)", name, was.Result, was.Detail, is.Result, is.Detail))
 		}
 	}
-	for _, use := range storetest.Uses() {
+	for _, use := range probe.Uses() {
 		was, is := kept.Proves(kept.Store, use), now.Proves(now.Store, use)
 		if (was == nil) != (is == nil) && (!open || is == nil) {
 			said = append(said, fmt.Sprintf("for %s it was: %v; and is: %v", use, was, is))
@@ -192,7 +192,7 @@ func differences(kept, now *storetest.Report) (said []string) {
 
 // keep writes the report as leasehold doctor prints it, but for the names that are new in
 // each run.
-func keep(t *testing.T, path string, r *storetest.Report) {
+func keep(t *testing.T, path string, r *probe.Report) {
 	t.Helper()
 	body, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 func main() {
@@ -43,7 +43,7 @@ type row struct {
 	Version string `json:"version"` // of another
 	Note    string `json:"note"`
 
-	*storetest.Report `json:"-"`
+	*probe.Report `json:"-"`
 }
 
 // read gives the rows in the order of the index. A report that the index does not know
@@ -80,7 +80,7 @@ func read(root string) ([]row, error) {
 	return rows, unlisted(dir, known)
 }
 
-func report(path string) (*storetest.Report, error) {
+func report(path string) (*probe.Report, error) {
 	body, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: docs/stores/index.json lists it: make it with leasehold doctor --output json", err)
@@ -88,7 +88,7 @@ func report(path string) (*storetest.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := storetest.ReadReport(bytes.NewReader(body))
+	r, err := probe.ReadReport(bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

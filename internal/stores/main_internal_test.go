@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 const root = "../.."
@@ -28,27 +28,27 @@ func TestPageIsCurrent(t *testing.T) {
 
 // A page that never shows a NO where a report says so would be worse than none.
 func TestPageShowsWhatIsWrong(t *testing.T) {
-	fine := &storetest.Report{Store: "s3://fine", Findings: []storetest.Finding{
-		{Name: "read", Result: storetest.OK},
-		{Name: "versioning", Result: storetest.Note, Detail: "none"},
-		{Name: "settings", Result: storetest.Note, Detail: "asked for"},
-		{Name: "list", Result: storetest.OK},
+	fine := &probe.Report{Store: "s3://fine", Findings: []probe.Finding{
+		{Name: "read", Result: probe.OK},
+		{Name: "versioning", Result: probe.Note, Detail: "none"},
+		{Name: "settings", Result: probe.Note, Detail: "asked for"},
+		{Name: "list", Result: probe.OK},
 	}}
-	for _, use := range storetest.Uses() {
-		fine.Verdicts = append(fine.Verdicts, storetest.Verdict{Use: use, Safe: true})
+	for _, use := range probe.Uses() {
+		fine.Verdicts = append(fine.Verdicts, probe.Verdict{Use: use, Safe: true})
 	}
-	broken := &storetest.Report{
+	broken := &probe.Report{
 		Store: "s3://broken", Format: 1,
-		Verdicts: []storetest.Verdict{{Use: "object", Why: []string{"list: <b>a|b</b>"}}},
-		Latency: []storetest.Latency{
+		Verdicts: []probe.Verdict{{Use: "object", Why: []string{"list: <b>a|b</b>"}}},
+		Latency: []probe.Latency{
 			{Op: "get", Count: 200, P50: 420, P99: 12_345},
 			{Op: "list", Count: 1, P50: 1, P99: 1},
 		},
-		Findings: []storetest.Finding{
-			{Name: "read", Result: storetest.OK},
-			{Name: "delete", Result: storetest.Unknown, Detail: "not *tried*"},
-			{Name: "versioning", Result: storetest.Note, Detail: "enabled"},
-			{Name: "list", Result: storetest.Bad, Detail: "<b>a|b</b>"},
+		Findings: []probe.Finding{
+			{Name: "read", Result: probe.OK},
+			{Name: "delete", Result: probe.Unknown, Detail: "not *tried*"},
+			{Name: "versioning", Result: probe.Note, Detail: "enabled"},
+			{Name: "list", Result: probe.Bad, Detail: "<b>a|b</b>"},
 		},
 	}
 	got := string(page([]row{{Name: "fine", Title: "Fine", Report: fine}, {Name: "broken", Title: "Broken", Version: "v1", Report: broken}}))

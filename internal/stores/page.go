@@ -10,7 +10,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/leasehold/leasehold/store/storetest"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 //go:embed stores.md.tmpl
@@ -55,13 +55,13 @@ func titles(rows []row) (names []string) {
 // verdicts is the table of what each store is safe for.
 func verdicts(rows []row) string {
 	head := []string{""}
-	for _, use := range storetest.Uses() {
+	for _, use := range probe.Uses() {
 		head = append(head, "`"+use+"`")
 	}
 	var body [][]string
 	for _, r := range rows {
 		cells := []string{"[" + escaped(r.Title) + "](#" + r.Name + ")"}
-		for _, use := range storetest.Uses() {
+		for _, use := range probe.Uses() {
 			if r.Proves(r.Store, use) == nil {
 				cells = append(cells, "safe")
 			} else {
@@ -111,17 +111,17 @@ func findings(rows []row) string {
 // nothing is what a setting that is not there is called.
 const nothing = "none"
 
-func mark(r *storetest.Report, name string) string {
-	i := slices.IndexFunc(r.Findings, func(f storetest.Finding) bool { return f.Name == name })
+func mark(r *probe.Report, name string) string {
+	i := slices.IndexFunc(r.Findings, func(f probe.Finding) bool { return f.Name == name })
 	if i < 0 {
 		return "" // no store of this kind has it
 	}
 	switch f := r.Findings[i]; {
-	case f.Result == storetest.Bad:
+	case f.Result == probe.Bad:
 		return "**BAD**"
-	case f.Result == storetest.Unknown:
+	case f.Result == probe.Unknown:
 		return "?"
-	case f.Result == storetest.Note && f.Detail == nothing:
+	case f.Result == probe.Note && f.Detail == nothing:
 		return nothing
 	default:
 		return string(f.Result)
@@ -146,7 +146,7 @@ func latency(rows []row) string {
 		cells := []string{escaped(r.Title)}
 		for _, op := range ops {
 			cell := ""
-			if i := slices.IndexFunc(r.Latency, func(l storetest.Latency) bool { return l.Op == op }); i >= 0 && r.Latency[i].Count >= few {
+			if i := slices.IndexFunc(r.Latency, func(l probe.Latency) bool { return l.Op == op }); i >= 0 && r.Latency[i].Count >= few {
 				cell = millis(r.Latency[i].P50) + " / " + millis(r.Latency[i].P99)
 			}
 			cells = append(cells, cell)
@@ -157,7 +157,7 @@ func latency(rows []row) string {
 }
 
 // millis gives milliseconds in two digits, or all of those before the point.
-func millis(m storetest.Micros) string {
+func millis(m probe.Micros) string {
 	ms := float64(m) / 1000
 	switch {
 	case ms < 1:
@@ -192,7 +192,7 @@ func notes(rows []row) string {
 		var said []string
 		of := map[string][]string{}
 		for _, r := range rows {
-			if f := r.Finding(name); f.Result == storetest.Note && f.Detail != nothing {
+			if f := r.Finding(name); f.Result == probe.Note && f.Detail != nothing {
 				if of[f.Detail] == nil {
 					said = append(said, f.Detail)
 				}
@@ -219,7 +219,7 @@ func details(rows []row) string {
 			fmt.Fprintf(&b, "Version %s. ", escaped(r.Version))
 		}
 		fmt.Fprintf(&b, "%s Probed on %s: [the report](stores/%s.json).\n\n", escaped(r.Note), r.At.Format(time.DateOnly), r.Name)
-		for _, result := range []storetest.Result{storetest.Bad, storetest.Unknown} {
+		for _, result := range []probe.Result{probe.Bad, probe.Unknown} {
 			for _, f := range r.Findings {
 				if f.Result == result && f.Name != asked {
 					fmt.Fprintf(&b, "- %s %s: %s\n", mark(r.Report, f.Name), escaped(f.Name), escaped(f.Detail))

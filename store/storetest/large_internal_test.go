@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // largeBreakages are stores that break the contract of store.Large.
 var largeBreakages = []breakage{
-	{"keeps half of a large body", func(b *broken) {
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+	{"keeps half of a large body", func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			body, err := io.ReadAll(r)
 			if err != nil {
 				return b.Store.PutLarge(ctx, key, failing{err})
@@ -23,8 +24,8 @@ var largeBreakages = []breakage{
 			return b.Store.PutLarge(ctx, key, bytes.NewReader(body[:(len(body)+1)/2]))
 		}
 	}, []string{putLargeWrites}},
-	{"shows a large body in the making", func(b *broken) {
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+	{"shows a large body in the making", func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			half, err := io.ReadAll(io.LimitReader(r, severalParts/2))
 			if err != nil || store.CheckKey("put", key) != nil || ctx.Err() != nil {
 				return b.Store.PutLarge(ctx, key, failing{err})
@@ -36,8 +37,8 @@ var largeBreakages = []breakage{
 	{"takes what failed for whole", putLargeOf(func(err error) bool { return err != nil }), []string{putLargeReader}},
 	{"takes any EOF for the end", putLargeOf(func(err error) bool { return errors.Is(err, io.EOF) }), []string{putLargeReader}},
 	{"takes an unexpected EOF for the end", putLargeOf(func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }), []string{putLargeReader}},
-	{"hides why the reader failed", func(b *broken) {
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+	{"hides why the reader failed", func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			n, err := b.Store.PutLarge(ctx, key, r)
 			if errors.Is(err, store.ErrInvalid) {
 				err = &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid}
@@ -45,13 +46,13 @@ var largeBreakages = []breakage{
 			return n, err
 		}
 	}, []string{putLargeReader}},
-	{"writes a large body although the context has ended", func(b *broken) {
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+	{"writes a large body although the context has ended", func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			return b.Store.PutLarge(context.WithoutCancel(ctx), key, r)
 		}
 	}, []string{putLargeEnded}},
-	{"says unavailable for a large body that landed", func(b *broken) {
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+	{"says unavailable for a large body that landed", func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			if ctx.Err() != nil {
 				return b.Store.PutLarge(ctx, key, r)
 			}
@@ -62,22 +63,22 @@ var largeBreakages = []breakage{
 			return n, err
 		}
 	}, []string{putLargeUnknown}},
-	{"puts large bodies under any key", func(b *broken) {
+	{"puts large bodies under any key", func(b *brokenstore.Store) {
 		slash := strings.NewReplacer(`\`, "/")
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			return b.Store.PutLarge(ctx, slash.Replace(key), r)
 		}
 	}, []string{keysChecked}},
-	{"opens only large bodies", func(b *broken) {
-		b.getLarge = func(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	{"opens only large bodies", func(b *brokenstore.Store) {
+		b.OnGetLarge = func(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 			if key == "large/put" {
 				return nil, 0, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
 			}
 			return b.Store.GetLarge(ctx, key)
 		}
 	}, []string{getLargeOpens}},
-	{"opens what is not there", func(b *broken) {
-		b.getLarge = func(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	{"opens what is not there", func(b *brokenstore.Store) {
+		b.OnGetLarge = func(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 			r, n, err := b.Store.GetLarge(ctx, key)
 			if errors.Is(err, store.ErrNotExist) {
 				return io.NopCloser(strings.NewReader("")), 0, nil
@@ -94,9 +95,9 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // putLargeOf makes a PutLarge to which some errors of the reader are its end.
-func putLargeOf(end func(error) bool) func(*broken) {
-	return func(b *broken) {
-		b.putLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+func putLargeOf(end func(error) bool) func(*brokenstore.Store) {
+	return func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			return b.Store.PutLarge(ctx, key, forgiving{r, end})
 		}
 	}
@@ -116,9 +117,9 @@ func (f forgiving) Read(p []byte) (int, error) {
 }
 
 // brokenOff makes a GetLarge whose bodies end with err in the middle.
-func brokenOff(err error) func(*broken) {
-	return func(b *broken) {
-		b.getLarge = func(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+func brokenOff(err error) func(*brokenstore.Store) {
+	return func(b *brokenstore.Store) {
+		b.OnGetLarge = func(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 			r, n, getErr := b.Store.GetLarge(ctx, key)
 			if getErr != nil {
 				return r, n, getErr
@@ -128,12 +129,9 @@ func brokenOff(err error) func(*broken) {
 	}
 }
 
-// bare is a store without large bodies.
-type bare struct{ store.Store }
-
 func TestStoreThatIsNoLarge(t *testing.T) {
 	for _, c := range cases {
-		violations, skipped := c.check(t.Context(), bare{memstore.New()})
+		violations, skipped := c.check(t.Context(), brokenstore.Bare{Store: memstore.New()})
 		for _, v := range violations {
 			t.Errorf("%s: %v", c.name, v)
 		}

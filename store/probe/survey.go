@@ -1,4 +1,4 @@
-package storetest
+package probe
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 // A survey is one probe under way.
 type survey struct {
 	ctx         context.Context // its end is noticed between two requests
-	opts        ProbeOptions
+	opts        Options
 	experiments []experiment
 	a, b        *counted // two sets of connections
 	look        store.Inspection
@@ -52,7 +52,7 @@ type survey struct {
 
 var errNoBudget = errors.New("the store failed so often that the requests are used up")
 
-func newSurvey(ctx context.Context, st store.Store, opts *ProbeOptions) (*survey, error) {
+func newSurvey(ctx context.Context, st store.Store, opts *Options) (*survey, error) {
 	s := &survey{
 		ctx: ctx, began: time.Now(), experiments: experiments,
 		keys: map[string]bool{}, shaky: map[string]bool{}, retired: map[string]int{}, busy: map[error]int{},

@@ -1,4 +1,4 @@
-package storetest
+package probe
 
 import (
 	"bytes"
@@ -17,17 +17,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // few makes a probe short, where races are not what matters.
-var few = &ProbeOptions{Races: 40}
+var few = &Options{Races: 40}
 
-func probed(t *testing.T, st store.Store, opts *ProbeOptions) *Report {
+func probed(t *testing.T, st store.Store, opts *Options) *Report {
 	t.Helper()
-	r, err := Probe(t.Context(), st, opts)
+	r, err := Run(t.Context(), st, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func probed(t *testing.T, st store.Store, opts *ProbeOptions) *Report {
 }
 
 // probedSoon is probed in a bubble, so that no time passes while it waits.
-func probedSoon(t *testing.T, st store.Store, opts *ProbeOptions) (r *Report) {
+func probedSoon(t *testing.T, st store.Store, opts *Options) (r *Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { r = probed(t, st, opts) })
 	return r
@@ -54,7 +55,7 @@ func empty(t *testing.T, st store.Store) {
 func TestProbeOfAGoodStore(t *testing.T) {
 	st := faultstore.Wrap(memstore.New(), nil)
 	var told []Finding
-	r := probed(t, st, &ProbeOptions{OnFinding: func(f Finding) { told = append(told, f) }})
+	r := probed(t, st, &Options{OnFinding: func(f Finding) { told = append(told, f) }})
 	for _, v := range r.Verdicts {
 		if !v.Safe || len(v.Why) > 0 {
 			t.Errorf("%s: %v", v.Use, v.Why)
@@ -67,7 +68,7 @@ func TestProbeOfAGoodStore(t *testing.T) {
 	if want := (Requests{Get: c.Get, Put: c.Put, List: c.List, Delete: c.Delete}); r.Requests != want {
 		t.Errorf("counted %+v; it was %+v", r.Requests, want)
 	}
-	if n := r.Requests.Total(); n > r.Limit || n < r.Limit/2 || r.Limit != (*ProbeOptions)(nil).Requests() {
+	if n := r.Requests.Total(); n > r.Limit || n < r.Limit/2 || r.Limit != (*Options)(nil).Requests() {
 		t.Errorf("%d requests, with a limit of %d", n, r.Limit)
 	}
 	if r.Left != 0 || r.TTL.Suggested.Duration() != 15*time.Second || r.TTL.Least.Duration() != time.Second {
@@ -77,13 +78,13 @@ func TestProbeOfAGoodStore(t *testing.T) {
 }
 
 // overlook carries out the writes of a kind without their conditions.
-func overlook(kind func(store.Condition) bool) func(*broken) {
-	return func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func overlook(kind func(store.Condition) bool) func(*brokenstore.Store) {
+	return func(b *brokenstore.Store) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if !kind(only) {
 				return b.Store.Put(ctx, key, body, only)
 			}
-			return b.force(ctx, key, body)
+			return b.Force(ctx, key, body)
 		}
 	}
 }
@@ -91,8 +92,8 @@ func overlook(kind func(store.Condition) bool) func(*broken) {
 func updates(c store.Condition) bool { return !c.Absent() }
 
 // shifted is a store whose times were changed.
-func shifted(change func(*store.Object)) func(*broken) {
-	return getThen(func(_ string, o *store.Object, err error) (*store.Object, error) {
+func shifted(change func(*store.Object)) func(*brokenstore.Store) {
+	return brokenstore.GetThen(func(_ string, o *store.Object, err error) (*store.Object, error) {
 		if o != nil {
 			change(o)
 		}
@@ -101,10 +102,10 @@ func shifted(change func(*store.Object)) func(*broken) {
 }
 
 // lag is a store of which each reader sees what was there one write before.
-func lag(b *broken) {
+func lag(b *brokenstore.Store) {
 	var mu sync.Mutex
 	was := map[string]*store.Object{}
-	b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		before, _ := b.Store.Get(ctx, key, "")
@@ -114,7 +115,7 @@ func lag(b *broken) {
 		}
 		return o, err
 	}
-	b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if o := was[key]; o != nil {
@@ -127,56 +128,56 @@ func lag(b *broken) {
 // Each way to be broken is found, by its name, and rules out what rests on it.
 var ailments = []struct {
 	name    string
-	apply   func(*broken)
+	apply   func(*brokenstore.Store)
 	finding string
 	unfit   string // one of the uses
 	fit     string // one that does not rest on it, or ""
 }{
-	{"makes up objects", getThen(func(key string, o *store.Object, err error) (*store.Object, error) {
+	{"makes up objects", brokenstore.GetThen(func(key string, o *store.Object, err error) (*store.Object, error) {
 		if errors.Is(err, store.ErrNotExist) {
 			return &store.Object{Key: key, Version: "none"}, nil
 		}
 		return o, err
 	}), canRead, "object", ""},
-	{"refuses to create", putThen(func(_ context.Context, key string, _ *store.Object, _ error) (*store.Object, error) {
+	{"refuses to create", brokenstore.PutThen(func(_ context.Context, key string, _ *store.Object, _ error) (*store.Object, error) {
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 	}), canCreate, "object", ""},
 	{"ignores IfAbsent", overlook(store.Condition.Absent), createOver, "epochs", ""},
 	{"ignores IfMatch", overlook(updates), updateStale, "object", "epochs"},
-	{"knows no IfMatch", func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	{"knows no IfMatch", func(b *brokenstore.Store) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if !only.Absent() {
 				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
 	}, canUpdate, "object", ""},
-	{"updates what is not there", func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-			if _, there := b.now(ctx, key); !there && updates(only) {
-				return b.force(ctx, key, body)
+	{"updates what is not there", func(b *brokenstore.Store) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if _, there := b.Now(ctx, key); !there && updates(only) {
+				return b.Force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
 	}, updateAbsent, "object", "epochs"},
-	{"updates what was deleted", func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	{"updates what was deleted", func(b *brokenstore.Store) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if strings.Contains(key, "/gone-") {
-				return b.force(ctx, key, body)
+				return b.Force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
 	}, updateGone, "object", "marker"},
-	{"brings versions back", func(b *broken) {
+	{"brings versions back", func(b *brokenstore.Store) {
 		const two = 2
-		b.put = func(ctx context.Context, key string, body []byte, _ store.Condition) (*store.Object, error) {
-			o, err := b.force(ctx, key, body)
+		b.OnPut = func(ctx context.Context, key string, body []byte, _ store.Condition) (*store.Object, error) {
+			o, err := b.Force(ctx, key, body)
 			if o != nil {
 				o.Version = store.Version(fmt.Sprint(int(o.Version[len(o.Version)-1]) % two))
 			}
 			return o, err
 		}
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 			o, err := b.Store.Get(ctx, key, unless)
 			if o != nil {
 				o.Version = store.Version(fmt.Sprint(int(o.Version[len(o.Version)-1]) % two))
@@ -184,28 +185,28 @@ var ailments = []struct {
 			return o, err
 		}
 	}, newVersions, "object", ""},
-	{"does not delete", func(b *broken) {
-		b.delete = func(context.Context, string) error { return nil }
+	{"does not delete", func(b *brokenstore.Store) {
+		b.OnDelete = func(context.Context, string) error { return nil }
 	}, canDelete, "marker", ""},
-	{"keeps deleted keys taken", func(b *broken) {
+	{"keeps deleted keys taken", func(b *brokenstore.Store) {
 		var gone sync.Map
-		b.delete = func(ctx context.Context, key string) error {
+		b.OnDelete = func(ctx context.Context, key string) error {
 			gone.Store(key, true)
 			return b.Store.Delete(ctx, key)
 		}
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if _, taken := gone.Load(key); taken && strings.Contains(key, "/deleted-") {
 				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
 	}, afterDelete, "marker", "epochs"},
-	{"lists in no order", listThen(func(all []store.Entry) []store.Entry {
+	{"lists in no order", brokenstore.ListThen(func(all []store.Entry) []store.Entry {
 		slices.Reverse(all)
 		return all
 	}), canList, "epochs", "object"},
-	{"lists late", func(b *broken) {
-		b.list = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	{"lists late", func(b *brokenstore.Store) {
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 			if strings.Contains(prefix, "/fresh/") {
 				prefix += "nothing"
 			}
@@ -213,9 +214,9 @@ var ailments = []struct {
 		}
 	}, listsCurrent, "fence.Log", "fence.Object"},
 	{"reads what was before the last write", lag, readsCurrent, "object", ""},
-	{"denies what was just written", func(b *broken) {
+	{"denies what was just written", func(b *brokenstore.Store) {
 		var asked sync.Map
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 			o, err := b.Store.Get(ctx, key, unless)
 			if strings.HasSuffix(key, "/appears-0") {
 				if errors.Is(err, store.ErrNotExist) {
@@ -229,8 +230,8 @@ var ailments = []struct {
 	}, readsCurrent, "epochs", ""},
 	{"lets both win a race of creates", both(store.Condition.Absent), raceCreate, "epochs", ""},
 	{"lets both win a race of updates", both(updates), raceUpdate, "object", "epochs"},
-	{"refuses both of a race", func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	{"refuses both of a race", func(b *brokenstore.Store) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if strings.Contains(key, "/race-") {
 				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 			}
@@ -243,11 +244,11 @@ var ailments = []struct {
 }
 
 // both lets both of two writes at a time win, in lanes and races.
-func both(kind func(store.Condition) bool) func(*broken) {
-	return func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func both(kind func(store.Condition) bool) func(*brokenstore.Store) {
+	return func(b *brokenstore.Store) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if kind(only) && (strings.Contains(key, "/race-") || strings.Contains(key, "/lane-") && updates(only)) {
-				return b.force(ctx, key, body)
+				return b.Force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
@@ -258,9 +259,9 @@ func TestProbeFindsWhatIsBroken(t *testing.T) {
 	for _, a := range ailments {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			b := &broken{Store: memstore.New()}
+			b := &brokenstore.Store{Store: memstore.New()}
 			a.apply(b)
-			r := probedSoon(t, bare{b}, few)
+			r := probedSoon(t, brokenstore.Bare{Store: b}, few)
 			f := r.Finding(a.finding)
 			if f.Result != Bad || f.Detail == "" {
 				t.Errorf("%+v", f)
@@ -300,15 +301,15 @@ func TestEveryNeedIsDefended(t *testing.T) {
 
 // rare is a store in which about one race in 500 goes wrong: one write in 500, of those
 // of a kind, is carried out without its condition.
-func rare(random *rand.Rand, kind func(store.Condition) bool) *broken {
+func rare(random *rand.Rand, kind func(store.Condition) bool) *brokenstore.Store {
 	var mu sync.Mutex
-	b := &broken{Store: memstore.New()}
-	b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	b := &brokenstore.Store{Store: memstore.New()}
+	b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 		mu.Lock()
 		slip := kind(only) && random.IntN(500) == 0
 		mu.Unlock()
 		if slip {
-			return b.force(ctx, key, body)
+			return b.Force(ctx, key, body)
 		}
 		return b.Store.Put(ctx, key, body, only)
 	}
@@ -332,7 +333,7 @@ func TestOneRaceIn500(t *testing.T) {
 			t.Parallel()
 			caught := 0
 			for seed := range rounds {
-				r := probedSoon(t, bare{rare(rand.New(rand.NewPCG(uint64(seed), 0)), c.kind)}, nil)
+				r := probedSoon(t, brokenstore.Bare{Store: rare(rand.New(rand.NewPCG(uint64(seed), 0)), c.kind)}, nil)
 				if r.Proves(r.Store, "object") != nil {
 					caught++
 				}
@@ -366,7 +367,7 @@ func TestProbeOverABadNetwork(t *testing.T) {
 					{Kind: faultstore.DelayAfter, Probability: p, Delay: time.Millisecond, Jitter: 2 * time.Second},
 				}})
 				defer st.Close()
-				r := probed(t, st, &ProbeOptions{Races: 1000}) // so that updates come round to the same keys
+				r := probed(t, st, &Options{Races: 1000}) // so that updates come round to the same keys
 				for _, f := range r.Findings {
 					if f.Result == Bad || f.Result == Unknown && p <= 0.01 && len(f.Uses) > 0 {
 						t.Errorf("%v of each kind: %+v", p, f)
@@ -387,9 +388,9 @@ func TestProbeOverABadNetwork(t *testing.T) {
 func TestProbeInterrupted(t *testing.T) {
 	for n := 1; n < 400; n += 1 + n/10 {
 		ctx, cancel := context.WithCancel(t.Context())
-		st := &broken{Store: memstore.New()}
+		st := &brokenstore.Store{Store: memstore.New()}
 		var calls atomic.Int64
-		st.put = func(putCtx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		st.OnPut = func(putCtx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if calls.Add(1) == int64(n) {
 				cancel()
 			}
@@ -398,7 +399,7 @@ func TestProbeInterrupted(t *testing.T) {
 			}
 			return st.Store.Put(putCtx, key, body, only)
 		}
-		r, err := Probe(ctx, bare{st}, few)
+		r, err := Run(ctx, brokenstore.Bare{Store: st}, few)
 		cancel()
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("after %d writes of %d: %v", n, calls.Load(), err)
@@ -414,39 +415,39 @@ func TestProbeInterrupted(t *testing.T) {
 }
 
 // denies is a store that denies one operation.
-func denies(op string) *broken {
-	b := &broken{Store: memstore.New()}
+func denies(op string) *brokenstore.Store {
+	b := &brokenstore.Store{Store: memstore.New()}
 	no := func(key string) error { return &store.Error{Op: op, Key: key, Kind: store.ErrDenied} }
 	switch op {
 	case "put":
-		b.put = func(_ context.Context, key string, _ []byte, _ store.Condition) (*store.Object, error) {
+		b.OnPut = func(_ context.Context, key string, _ []byte, _ store.Condition) (*store.Object, error) {
 			return nil, no(key)
 		}
 	case "get":
-		b.get = func(_ context.Context, key string, _ store.Version) (*store.Object, error) { return nil, no(key) }
+		b.OnGet = func(_ context.Context, key string, _ store.Version) (*store.Object, error) { return nil, no(key) }
 	case "list":
-		b.list = func(_ context.Context, prefix, _ string) iter.Seq2[store.Entry, error] {
+		b.OnList = func(_ context.Context, prefix, _ string) iter.Seq2[store.Entry, error] {
 			return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, no(prefix)) }
 		}
 	case "delete":
-		b.delete = func(_ context.Context, key string) error { return no(key) }
+		b.OnDelete = func(_ context.Context, key string) error { return no(key) }
 	}
 	return b
 }
 
 func TestProbeDenied(t *testing.T) {
 	for _, op := range []string{"put", "get"} {
-		if r, err := Probe(t.Context(), bare{denies(op)}, few); !errors.Is(err, store.ErrDenied) {
+		if r, err := Run(t.Context(), brokenstore.Bare{Store: denies(op)}, few); !errors.Is(err, store.ErrDenied) {
 			t.Errorf("%s is denied: %v, %v", op, r, err)
 		}
 	}
-	r := probedSoon(t, bare{denies("list")}, few)
+	r := probedSoon(t, brokenstore.Bare{Store: denies("list")}, few)
 	if f := r.Finding(canList); f.Result != Unknown || r.Proves(r.Store, "object") != nil || r.Proves(r.Store, "epochs") == nil {
 		t.Errorf("list is denied: %+v, %+v", f, r.Verdicts)
 	}
 	// Without the right to delete the probe leaves few objects, and says so.
 	b := denies("delete")
-	r = probedSoon(t, bare{b}, few)
+	r = probedSoon(t, brokenstore.Bare{Store: b}, few)
 	n := 0
 	for _, err := range b.Store.List(t.Context(), "", "") {
 		if err != nil {

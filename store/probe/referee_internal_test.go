@@ -1,4 +1,4 @@
-package storetest
+package probe
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -243,7 +244,7 @@ func brokenFor(t *testing.T, l lie, seed uint64) map[string]string {
 	for _, g := range games {
 		synctest.Test(t, func(*testing.T) {
 			r := &referee{random: rand.New(rand.NewPCG(seed, 2)), over: g.over, bodies: map[string]move{}}
-			b := &broken{Store: memstore.New()}
+			b := &brokenstore.Store{Store: memstore.New()}
 			if l.tell != nil {
 				l.tell(b, chances(seed))
 			}
@@ -271,7 +272,7 @@ func TestProbeFindsWhateverBreaksCandidates(t *testing.T) {
 			l := anyLie(rand.New(rand.NewPCG(seed, 3)))
 			t.Run(fmt.Sprintf("%d %s", seed, l.name), func(t *testing.T) {
 				t.Parallel()
-				r := asked(t, l, seed, &ProbeOptions{Races: 400})
+				r := asked(t, l, seed, &Options{Races: 400})
 				for use, why := range brokenFor(t, l, seed) {
 					mu.Lock()
 					broke++

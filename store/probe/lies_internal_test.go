@@ -1,4 +1,4 @@
-package storetest
+package probe
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -18,7 +19,7 @@ import (
 // names, so that it meets the objects of a lock as it meets those of a probe.
 type lie struct {
 	name string
-	tell func(b *broken, chance func(of int) bool)
+	tell func(b *brokenstore.Store, chance func(of int) bool)
 	// The uses that two candidates can be made to believe each other's lease in, or that
 	// a former holder can write: a probe must refuse them.
 	breaks []string
@@ -37,11 +38,11 @@ var (
 func anyWrite(store.Condition) bool { return true }
 
 // small keeps the conditions of a kind only for bodies of so many bytes.
-func small(limit int, kind func(store.Condition) bool) func(*broken, func(int) bool) {
-	return func(b *broken, _ func(int) bool) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func small(limit int, kind func(store.Condition) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if len(body) > limit && kind(only) {
-				return b.force(ctx, key, body)
+				return b.Force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
@@ -49,11 +50,11 @@ func small(limit int, kind func(store.Condition) bool) func(*broken, func(int) b
 }
 
 // sometimes carries one write of a kind in so many out without its condition.
-func sometimes(of int, kind func(store.Condition) bool) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func sometimes(of int, kind func(store.Condition) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if kind(only) && chance(of) {
-				return b.force(ctx, key, body)
+				return b.Force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
@@ -62,10 +63,10 @@ func sometimes(of int, kind func(store.Condition) bool) func(*broken, func(int) 
 
 // forgotten answers one write of a kind in so many as if it had landed, if its condition
 // holds, and does not carry it out.
-func forgotten(of int, kind func(store.Condition) bool) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-			if v, there := b.now(ctx, key); kind(only) && there != only.Absent() && v == only.Match() && chance(of) {
+func forgotten(of int, kind func(store.Condition) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			if v, there := b.Now(ctx, key); kind(only) && there != only.Absent() && v == only.Match() && chance(of) {
 				return &store.Object{Key: key, Version: "forgotten", LastModified: time.Now(), Date: time.Now()}, nil
 			}
 			return b.Store.Put(ctx, key, body, only)
@@ -75,16 +76,16 @@ func forgotten(of int, kind func(store.Condition) bool) func(*broken, func(int) 
 
 // unwritten answers a create after a delete of the same key as if it had landed, one time
 // in so many, and does not carry it out.
-func unwritten(of int) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
+func unwritten(of int) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
 		var gone sync.Map
-		b.delete = func(ctx context.Context, key string) error {
+		b.OnDelete = func(ctx context.Context, key string) error {
 			gone.Store(key, true)
 			return b.Store.Delete(ctx, key)
 		}
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			_, was := gone.Load(key)
-			if _, there := b.now(ctx, key); was && !there && only.Absent() && chance(of) {
+			if _, there := b.Now(ctx, key); was && !there && only.Absent() && chance(of) {
 				return &store.Object{Key: key, Version: "unwritten", LastModified: time.Now(), Date: time.Now()}, nil
 			}
 			return b.Store.Put(ctx, key, body, only)
@@ -94,27 +95,27 @@ func unwritten(of int) func(*broken, func(int) bool) {
 
 // later answers one write of a kind in so many with err, and carries it out without its
 // condition when the delay has passed.
-func later(of int, kind func(store.Condition) bool, delay time.Duration, told error) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func later(of int, kind func(store.Condition) bool, delay time.Duration, told error) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			if !kind(only) || !chance(of) {
 				return b.Store.Put(ctx, key, body, only)
 			}
-			if v, there := b.now(ctx, key); errors.Is(told, store.ErrPrecondition) && (there != only.Absent() && v == only.Match()) {
+			if v, there := b.Now(ctx, key); errors.Is(told, store.ErrPrecondition) && (there != only.Absent() && v == only.Match()) {
 				return b.Store.Put(ctx, key, body, only)
 			}
 			body = bytes.Clone(body)
-			time.AfterFunc(delay, func() { _, _ = b.force(context.WithoutCancel(ctx), key, body) })
+			time.AfterFunc(delay, func() { _, _ = b.Force(context.WithoutCancel(ctx), key, body) })
 			return nil, &store.Error{Op: "put", Key: key, Kind: told, Cause: errors.New("503")}
 		}
 	}
 }
 
 // unmoved says 304 to one read in so many that names an older version.
-func unmoved(of int) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-			if _, there := b.now(ctx, key); there && unless != "" && chance(of) {
+func unmoved(of int) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			if _, there := b.Now(ctx, key); there && unless != "" && chance(of) {
 				return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified, Date: time.Now()}
 			}
 			return b.Store.Get(ctx, key, unless)
@@ -123,8 +124,8 @@ func unmoved(of int) func(*broken, func(int) bool) {
 }
 
 // cached gives again what it gave before, for so long.
-func cached(keep time.Duration) func(*broken, func(int) bool) {
-	return func(b *broken, _ func(int) bool) {
+func cached(keep time.Duration) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
 		type answer struct {
 			o   *store.Object
 			err error
@@ -132,7 +133,7 @@ func cached(keep time.Duration) func(*broken, func(int) bool) {
 		}
 		var mu sync.Mutex
 		seen := map[string]answer{}
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			name := key + " " + string(unless)
@@ -147,9 +148,9 @@ func cached(keep time.Duration) func(*broken, func(int) bool) {
 }
 
 // cut gives a part of one body in so many, of those over a size.
-func cut(of, over int, part func(int) int) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+func cut(of, over int, part func(int) int) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 			o, err := b.Store.Get(ctx, key, unless)
 			if err == nil && len(o.Body) > over && chance(of) {
 				o.Body = o.Body[:part(len(o.Body))]
@@ -164,11 +165,11 @@ func allButOne(n int) int { return n - 1 }
 
 // stale shows what was there before the last write to one read in so many; mixed shows
 // it under the version that is there now.
-func stale(of int, mixed bool) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
+func stale(of int, mixed bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
 		var mu sync.Mutex
 		was := map[string]store.Object{}
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			before, _ := b.Store.Get(ctx, key, "")
 			o, err := b.Store.Put(ctx, key, body, only)
 			if err == nil && before != nil {
@@ -178,7 +179,7 @@ func stale(of int, mixed bool) func(*broken, func(int) bool) {
 			}
 			return o, err
 		}
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 			o, err := b.Store.Get(ctx, key, unless)
 			mu.Lock()
 			defer mu.Unlock()
@@ -194,21 +195,21 @@ func stale(of int, mixed bool) func(*broken, func(int) bool) {
 }
 
 // undone takes one write in so many back when the delay has passed.
-func undone(of int, delay time.Duration) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func undone(of int, delay time.Duration) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			before, _ := b.Store.Get(ctx, key, "")
 			o, err := b.Store.Put(ctx, key, body, only)
 			if again := context.WithoutCancel(ctx); err == nil && chance(of) {
 				time.AfterFunc(delay, func() {
-					if v, there := b.now(again, key); !there || v != o.Version {
+					if v, there := b.Now(again, key); !there || v != o.Version {
 						return
 					}
 					if before == nil {
 						_ = b.Store.Delete(again, key)
 						return
 					}
-					_, _ = b.force(again, key, before.Body)
+					_, _ = b.Force(again, key, before.Body)
 				})
 			}
 			return o, err
@@ -217,22 +218,22 @@ func undone(of int, delay time.Duration) func(*broken, func(int) bool) {
 }
 
 // reborn forgets a condition of a create for so long after a delete of the key.
-func reborn(within time.Duration) func(*broken, func(int) bool) {
-	return func(b *broken, _ func(int) bool) {
+func reborn(within time.Duration) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
 		var mu sync.Mutex
 		gone := map[string]time.Time{}
-		b.delete = func(ctx context.Context, key string) error {
+		b.OnDelete = func(ctx context.Context, key string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			gone[key] = time.Now()
 			return b.Store.Delete(ctx, key)
 		}
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			mu.Lock()
 			at, ok := gone[key]
 			mu.Unlock()
 			if ok && only.Absent() && time.Since(at) < within {
-				return b.force(ctx, key, body)
+				return b.Force(ctx, key, body)
 			}
 			return b.Store.Put(ctx, key, body, only)
 		}
@@ -240,9 +241,9 @@ func reborn(within time.Duration) func(*broken, func(int) bool) {
 }
 
 // twice deletes once more when the delay has passed, whatever is there by then.
-func twice(delay time.Duration) func(*broken, func(int) bool) {
-	return func(b *broken, _ func(int) bool) {
-		b.delete = func(ctx context.Context, key string) error {
+func twice(delay time.Duration) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnDelete = func(ctx context.Context, key string) error {
 			again := context.WithoutCancel(ctx)
 			time.AfterFunc(delay, func() { _ = b.Store.Delete(again, key) })
 			return b.Store.Delete(ctx, key)
@@ -251,12 +252,12 @@ func twice(delay time.Duration) func(*broken, func(int) bool) {
 }
 
 // landsRefused carries out one in so many of the writes that it refuses, after it has refused.
-func landsRefused(of int) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func landsRefused(of int) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			o, err := b.Store.Put(ctx, key, body, only)
 			if errors.Is(err, store.ErrPrecondition) && chance(of) {
-				_, _ = b.force(ctx, key, body)
+				_, _ = b.Force(ctx, key, body)
 			}
 			return o, err
 		}
@@ -264,8 +265,8 @@ func landsRefused(of int) func(*broken, func(int) bool) {
 }
 
 // brains answers one request in so many from a second copy that knows nothing of the first.
-func brains(of int) func(*broken, func(int) bool) {
-	return func(b *broken, chance func(int) bool) {
+func brains(of int) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, chance func(int) bool) {
 		other := memstore.New()
 		side := func() *memstore.Store {
 			if chance(of) {
@@ -273,13 +274,13 @@ func brains(of int) func(*broken, func(int) bool) {
 			}
 			return b.Store
 		}
-		b.get = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 			return side().Get(ctx, key, unless)
 		}
-		b.put = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 			return side().Put(ctx, key, body, only)
 		}
-		b.delete = func(ctx context.Context, key string) error {
+		b.OnDelete = func(ctx context.Context, key string) error {
 			return errors.Join(b.Store.Delete(ctx, key), other.Delete(ctx, key))
 		}
 	}
@@ -332,13 +333,13 @@ func chances(seed uint64) func(of int) bool {
 }
 
 // asked probes a store that lies, in a bubble: what it does later happens at once.
-func asked(t *testing.T, l lie, seed uint64, opts *ProbeOptions) (r *Report) {
+func asked(t *testing.T, l lie, seed uint64, opts *Options) (r *Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &broken{Store: memstore.New()}
+		b := &brokenstore.Store{Store: memstore.New()}
 		l.tell(b, chances(seed))
 		var err error
-		if r, err = Probe(t.Context(), bare{b}, opts); err != nil {
+		if r, err = Run(t.Context(), brokenstore.Bare{Store: b}, opts); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -352,7 +353,7 @@ func TestProbeRefusesLiars(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(2) {
-				r := asked(t, l, seed, &ProbeOptions{Races: 1000})
+				r := asked(t, l, seed, &Options{Races: 1000})
 				var passed []string
 				for _, use := range l.breaks {
 					if r.Proves(r.Store, use) == nil {

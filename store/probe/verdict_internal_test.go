@@ -1,4 +1,4 @@
-package storetest
+package probe
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -115,9 +116,9 @@ func TestFindingsCountWhateverVerdictsSay(t *testing.T) {
 func TestInterruptKeepsWhatIsBad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	b := &broken{Store: memstore.New()}
+	b := &brokenstore.Store{Store: memstore.New()}
 	unmoved(1)(b, func(int) bool { return true })
-	r, err := Probe(ctx, bare{b}, &ProbeOptions{OnFinding: func(f Finding) {
+	r, err := Run(ctx, brokenstore.Bare{Store: b}, &Options{OnFinding: func(f Finding) {
 		if f.Name == unchanged {
 			cancel()
 		}
@@ -155,7 +156,7 @@ func TestProbeSendsWhatItSays(t *testing.T) {
 		{1 << 10, byCreate},
 	} {
 		st := &weighed{Store: memstore.New()}
-		opts := &ProbeOptions{LargestBody: c.largest}
+		opts := &Options{LargestBody: c.largest}
 		r := probedSoon(t, st, opts)
 		if sent := st.sent.Load(); sent != r.Sent || sent > r.SentLimit || r.SentLimit != opts.Bytes() {
 			t.Errorf("bodies of %d: %d bytes, %d are told, of at most %d, %d", c.largest, sent, r.Sent, r.SentLimit, opts.Bytes())
@@ -170,7 +171,7 @@ func TestProbeSendsWhatItSays(t *testing.T) {
 		}
 		t.Logf("figures: bodies up to %d: %d requests of %d, %d bytes of %d", opts.largestBody(), r.Requests.Total(), r.Limit, r.Sent, r.SentLimit)
 	}
-	if _, err := Probe(t.Context(), memstore.New(), &ProbeOptions{LargestBody: -1}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := Run(t.Context(), memstore.New(), &Options{LargestBody: -1}); !errors.Is(err, store.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -178,7 +179,7 @@ func TestProbeSendsWhatItSays(t *testing.T) {
 // Progress is told of while an experiment goes on, and grows.
 func TestProgress(t *testing.T) {
 	var told []Progress
-	r := probed(t, memstore.New(), &ProbeOptions{Races: 3000, OnProgress: func(p Progress) { told = append(told, p) }})
+	r := probed(t, memstore.New(), &Options{Races: 3000, OnProgress: func(p Progress) { told = append(told, p) }})
 	if len(told) < 2 {
 		t.Fatalf("in %v it told %v", r.Took.Duration(), told)
 	}
@@ -192,23 +193,23 @@ func TestProgress(t *testing.T) {
 // A bucket that does not exist is an error; one that is gone for the other connections is
 // a finding, because something was written to it.
 func TestProbeOfNoBucket(t *testing.T) {
-	gone := func(b *broken) {
+	gone := func(b *brokenstore.Store) {
 		no := func(op, key string) error { return &store.Error{Op: op, Key: key, Kind: store.ErrNoBucket} }
-		b.get = func(_ context.Context, key string, _ store.Version) (*store.Object, error) {
+		b.OnGet = func(_ context.Context, key string, _ store.Version) (*store.Object, error) {
 			return nil, no("get", key)
 		}
-		b.put = func(_ context.Context, key string, _ []byte, _ store.Condition) (*store.Object, error) {
+		b.OnPut = func(_ context.Context, key string, _ []byte, _ store.Condition) (*store.Object, error) {
 			return nil, no("put", key)
 		}
-		b.delete = func(_ context.Context, key string) error { return no("delete", key) }
+		b.OnDelete = func(_ context.Context, key string) error { return no("delete", key) }
 	}
-	none := &broken{Store: memstore.New()}
+	none := &brokenstore.Store{Store: memstore.New()}
 	gone(none)
-	if r, err := Probe(t.Context(), bare{none}, few); !errors.Is(err, store.ErrNoBucket) || r != nil {
+	if r, err := Run(t.Context(), brokenstore.Bare{Store: none}, few); !errors.Is(err, store.ErrNoBucket) || r != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	good := memstore.New()
-	r, err := Probe(t.Context(), good, &ProbeOptions{Open: func(context.Context) (store.Store, error) { return bare{none}, nil }})
+	r, err := Run(t.Context(), good, &Options{Open: func(context.Context) (store.Store, error) { return brokenstore.Bare{Store: none}, nil }})
 	if err != nil || r.Proves(r.Store, useObject) == nil || r.Finding(canCreate).Result != Bad {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -220,7 +221,7 @@ func TestProbeOfNoBucket(t *testing.T) {
 func TestProbeOfTwoCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := memstore.New(), memstore.New()
-		r, err := Probe(t.Context(), one, &ProbeOptions{Open: func(context.Context) (store.Store, error) { return two, nil }})
+		r, err := Run(t.Context(), one, &Options{Open: func(context.Context) (store.Store, error) { return two, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

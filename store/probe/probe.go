@@ -1,4 +1,8 @@
-package storetest
+// Package probe finds out by experiments whether a bucket in use is safe for locks, for which
+// layouts, and what its times and listings are worth. `leasehold doctor` prints what it finds;
+// a [Report] is a proof that a lock can ask for. Package storetest tests the code of a store
+// instead.
+package probe
 
 import (
 	"context"
@@ -14,11 +18,11 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ProbeOptions are the options of [Probe]. The zero value, like nil, gives the
+// Options are the options of [Run]. The zero value, like nil, gives the
 // defaults.
-type ProbeOptions struct {
+type Options struct {
 	// Open opens the store once more, with connections of its own, as another process
-	// would. Default: all requests go through the one store that Probe is given.
+	// would. Default: all requests go through the one store that Run is given.
 	Open func(context.Context) (store.Store, error)
 
 	// Races is how many creates, and how many updates, race, two at a time. A store in
@@ -29,7 +33,7 @@ type ProbeOptions struct {
 
 	// LargestBody leaves out the experiments whose bodies have more bytes; nothing is
 	// then said to be safe that rests on them. Most of what a probe sends is in the few
-	// bodies of 1 MiB; see [ProbeOptions.Bytes]. Default: [store.MaxBody].
+	// bodies of 1 MiB; see [Options.Bytes]. Default: [store.MaxBody].
 	LargestBody int
 
 	// OnFinding is called with each finding, as it is made.
@@ -52,27 +56,26 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
-// Probe finds out by experiments whether a store can carry locks: what its conditions
+// Run finds out by experiments whether a store can carry locks: what its conditions
 // are worth when requests race, also with large bodies and where something was deleted,
 // whether reads and listings are current and whole, whether what was answered stays so,
 // what its times say, how fast it is, and what these credentials may do. It works on
 // scratch objects under one prefix, "leasehold-probe-" and 16 random digits, and removes
 // them again.
 //
-// Unlike [Check], which tests the code of a store against the whole contract, Probe is
-// for a bucket in use: it makes at most [ProbeOptions.Requests] requests, sends at most
-// [ProbeOptions.Bytes] in bodies, gets on with servers that fail now and then, and never
+// Run is for a bucket in use: it makes at most [Options.Requests] requests, sends at most
+// [Options.Bytes] in bodies, gets on with servers that fail now and then, and never
 // fails because of what it finds.
 //
 // An error means that nothing was found out: the store cannot be reached, or nothing may
 // be written to it. An answer that contradicts those before it is a finding, not an error:
-// so it ends in a verdict where two connections lead to two copies. When ctx ends, Probe
+// so it ends in a verdict where two connections lead to two copies. When ctx ends, Run
 // finishes the requests that are under way, removes its objects, and returns what it knows
 // with ctx.Err(); verdicts that need a finding that was not made are [Verdict.Untried].
 //
 // Where the store is a [store.Inspector], its settings are asked for too, and quirks
 // that it can live with are allowed for from then on: see [Report.Adapt].
-func Probe(ctx context.Context, st store.Store, opts *ProbeOptions) (*Report, error) {
+func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	s, err := newSurvey(ctx, st, opts)
 	if err != nil {
 		return nil, err
@@ -99,10 +102,10 @@ func (s *survey) all() error {
 // cleaning is how many requests are kept for removing what is there at the end.
 const cleaning = 250 + lanes*spread + mostWatched + mostDoubtful
 
-// Requests is the largest number of requests that [Probe] makes with these options:
+// Requests is the largest number of requests that [Run] makes with these options:
 // what all its experiments need, a tenth more for what has to be asked again, and what
 // it takes to clean up.
-func (o *ProbeOptions) Requests() int {
+func (o *Options) Requests() int {
 	n := 0
 	for _, e := range experiments {
 		if e.size <= o.largestBody() {
@@ -112,8 +115,8 @@ func (o *ProbeOptions) Requests() int {
 	return n + n/10 + cleaning
 }
 
-// Bytes is the most that [Probe] sends in bodies with these options.
-func (o *ProbeOptions) Bytes() int64 {
+// Bytes is the most that [Run] sends in bodies with these options.
+func (o *Options) Bytes() int64 {
 	large := int64(0)
 	for _, e := range experiments {
 		if e.size <= o.largestBody() {
@@ -123,21 +126,21 @@ func (o *ProbeOptions) Bytes() int64 {
 	return large + large/4 + int64(o.Requests()*smallBody)
 }
 
-func (o *ProbeOptions) races() int {
+func (o *Options) races() int {
 	if o == nil || o.Races == 0 {
 		return defaultRaces
 	}
 	return o.Races
 }
 
-func (o *ProbeOptions) largestBody() int {
+func (o *Options) largestBody() int {
 	if o == nil || o.LargestBody == 0 {
 		return store.MaxBody
 	}
 	return o.LargestBody
 }
 
-// A Report is what [Probe] found out. It is kept as JSON; the names stay.
+// A Report is what [Run] found out. It is kept as JSON; the names stay.
 type Report struct {
 	Format    int       `json:"format"` // 1
 	Store     string    `json:"store"`  // as it calls itself, with the quirks that are allowed for

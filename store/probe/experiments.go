@@ -1,4 +1,4 @@
-package storetest
+package probe
 
 import (
 	"slices"
@@ -18,17 +18,17 @@ type experiment struct {
 }
 
 // races is how many it runs.
-func (e *experiment) races(o *ProbeOptions) int {
+func (e *experiment) races(o *Options) int {
 	if e.each == 0 {
 		return 0
 	}
 	return max(o.races()/max(e.share, 1), e.least)
 }
 
-func (e *experiment) requests(o *ProbeOptions) int { return e.fixed + e.each*e.races(o) }
+func (e *experiment) requests(o *Options) int { return e.fixed + e.each*e.races(o) }
 
 // bytes is how much it sends in large bodies: two in each race, and the first ones.
-func (e *experiment) bytes(o *ProbeOptions) int64 {
+func (e *experiment) bytes(o *Options) int64 {
 	return int64(e.size) * int64(sizedFirst+2*e.races(o))
 }
 
