@@ -70,16 +70,17 @@ var rules = []rule{
 
 	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "internal/retry"}},
+	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
 	{pkg: "shard", may: []string{"std", ".", "store", "internal/retry"}},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
 
 	// What users read: nothing that they cannot import themselves.
-	{pkg: "examples/...", may: []string{"std", ".", "fence", "peer", "s3lect", "shard", "store/..."}},
+	{pkg: "examples/...", may: []string{"std", ".", "fence/...", "peer", "s3lect", "shard", "store/..."}},
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "fence", "peer", "shard", "store/...", "internal/...",
+			"std", ".", "fence/...", "peer", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},

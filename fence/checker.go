@@ -10,11 +10,11 @@ import (
 )
 
 // A Checker remembers the largest token of each resource. [Memory] does so in the
-// process, [SQL] in a table.
+// process, package fencesql in a table.
 //
 // To check is not yet to fence: a request that has passed may be paused, and go on
 // after one with a newer token has passed too. [Gate] closes that gap within a
-// process, [SQL.CheckTx] closes it for what lies in the same database.
+// process, fencesql.Fence.CheckTx closes it for what lies in the same database.
 type Checker interface {
 	// Check admits the token of h to the resource, or says why not.
 	//

@@ -12,7 +12,7 @@
 //   - [Checker] remembers the highest token of each resource: in memory, in a store,
 //     or in a SQL table. [Gate] and [Middleware] put one before a service, and
 //     [Transport] sends a client's token along.
-//   - [SQL] does the same for rows, in the transaction that changes them.
+//   - Package fencesql does the same for rows, in the transaction that changes them.
 //
 // The tokens need not come from this module's locks: [Token] makes a [Holder] of any
 // number that grows with each holder. All that writes a resource must go through its

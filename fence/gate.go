@@ -22,7 +22,7 @@ import (
 //
 // A Gate sees one process. Where several processes serve one resource, a request in
 // one of them knows nothing of those inside the others, even if the Checker is shared:
-// then the write itself has to carry the token, as with [SQL.CheckTx] or [Object].
+// then the write itself has to carry the token, as with package fencesql or [Object].
 //
 // All work on a resource must go through the one Gate. It keeps nothing about a
 // resource with nobody inside; the Checker remembers. It is safe for concurrent use.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencesql"
 	"modernc.org/sqlite"
 )
 
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 }
 
 // onEach runs a test on an empty database of each kind.
-func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, dialect fence.Dialect)) {
+func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, dialect fencesql.Dialect)) {
 	t.Helper()
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t), fence.PostgreSQL) })
-	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, 60_000), fence.SQLite) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t), fencesql.PostgreSQL) })
+	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, 60_000), fencesql.SQLite) })
 }
 
 // openSQLite opens a database in which a statement waits for others for so many ms.
@@ -67,9 +67,9 @@ func isSerialization(err error) bool {
 	return ok && e.Code == "40001"
 }
 
-func newSQL(t *testing.T, db *sql.DB, dialect fence.Dialect) *fence.SQL {
+func newSQL(t *testing.T, db *sql.DB, dialect fencesql.Dialect) *fencesql.Fence {
 	t.Helper()
-	s, err := fence.NewSQL(db, dialect, nil)
+	s, err := fencesql.New(db, dialect, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func begin(t *testing.T, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
 }
 
 // queryer is a database or a transaction.
-type queryer = fence.Queryer
+type queryer = fencesql.Queryer
 
 func run(t *testing.T, on queryer, query string) {
 	t.Helper()

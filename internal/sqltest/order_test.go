@@ -12,13 +12,14 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencesql"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // (1) A has decided to write, and is paused. (2) B claims and writes. (3) A goes on,
 // with a transaction that it had begun before. Without the check B's data is gone.
 func TestFormerHolder(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 		s := newSQL(t, db, dialect)
 		run(t, db, `CREATE TABLE doc (id INTEGER PRIMARY KEY, writer TEXT NOT NULL)`)
 		for round := range 100 {
@@ -56,7 +57,7 @@ func TestFormerHolder(t *testing.T) {
 
 // A token is remembered with what was written under it, or not at all.
 func TestRollback(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 		s := newSQL(t, db, dialect)
 		check(t, s.Check(t.Context(), "r", fence.Token(1)))
 		tx := begin(t, db, sql.LevelDefault)
@@ -70,7 +71,7 @@ func TestRollback(t *testing.T) {
 // the older alike, and also where the resource is checked for the first time.
 func TestPostgresWaits(t *testing.T) {
 	db := openPostgres(t)
-	s := newSQL(t, db, fence.PostgreSQL)
+	s := newSQL(t, db, fencesql.PostgreSQL)
 	for _, tc := range []struct {
 		level         sql.IsolationLevel
 		before        leasehold.Token // checked and committed before, or 0
@@ -124,7 +125,7 @@ func TestPostgresWaits(t *testing.T) {
 // SQLite says that another transaction is in the way, once its patience is over.
 func TestSQLiteIsBusy(t *testing.T) {
 	db := openSQLite(t, 0)
-	s := newSQL(t, db, fence.SQLite)
+	s := newSQL(t, db, fencesql.SQLite)
 	first := begin(t, db, sql.LevelDefault)
 	check(t, s.CheckTx(t.Context(), first, "r", fence.Token(1)))
 	second := begin(t, db, sql.LevelDefault)
@@ -148,17 +149,17 @@ func TestSQLiteIsBusy(t *testing.T) {
 func TestOrder(t *testing.T) {
 	for _, checked := range []bool{true, false} {
 		t.Run(fmt.Sprintf("checked=%t", checked), func(t *testing.T) {
-			onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+			onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 				order(t, db, dialect, sql.LevelDefault, checked)
 			})
 			t.Run("PostgreSQL serializable", func(t *testing.T) {
-				order(t, openPostgres(t), fence.PostgreSQL, sql.LevelSerializable, checked)
+				order(t, openPostgres(t), fencesql.PostgreSQL, sql.LevelSerializable, checked)
 			})
 		})
 	}
 }
 
-func order(t *testing.T, db *sql.DB, dialect fence.Dialect, level sql.IsolationLevel, checked bool) {
+func order(t *testing.T, db *sql.DB, dialect fencesql.Dialect, level sql.IsolationLevel, checked bool) {
 	t.Helper()
 	s := newSQL(t, db, dialect)
 	run(t, db, `CREATE TABLE doc (id INTEGER PRIMARY KEY, writes INTEGER NOT NULL)`)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencesql"
 	"github.com/leasehold/leasehold/internal/fencetest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
@@ -24,19 +25,19 @@ var long = flag.Bool("long", false, "stop a holder 100 times for each database a
 // becomeHolder makes this process a holder of fencetest, if it is to be one.
 func becomeHolder() {
 	fencetest.Main(map[string]fencetest.Opener{
-		"postgresql": opener("pgx", fence.PostgreSQL),
-		"sqlite":     opener("sqlite", fence.SQLite),
+		"postgresql": opener("pgx", fencesql.PostgreSQL),
+		"sqlite":     opener("sqlite", fencesql.SQLite),
 	})
 }
 
-func opener(driver string, dialect fence.Dialect) fencetest.Opener {
+func opener(driver string, dialect fencesql.Dialect) fencetest.Opener {
 	return func(_ context.Context, at string, seed uint64) (fencetest.Resource, error) {
 		db, err := sql.Open(driver, at)
 		if err != nil {
 			return nil, err
 		}
 		db.SetMaxOpenConns(1)
-		s, err := fence.NewSQL(db, dialect, nil)
+		s, err := fencesql.New(db, dialect, nil)
 		return &cell{db: db, guard: s, seed: seed, random: rand.New(rand.NewPCG(seed, 0))}, err
 	}
 }
@@ -44,7 +45,7 @@ func opener(driver string, dialect fence.Dialect) fencetest.Opener {
 // A cell is one value in a table, beside the guard table.
 type cell struct {
 	db     *sql.DB
-	guard  *fence.SQL
+	guard  *fencesql.Fence
 	h      fence.Holder
 	seed   uint64
 	random *rand.Rand
@@ -140,18 +141,18 @@ func sqliteDSN(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cell.db")
 	db := openFile(t, path, 60_000)
-	prepare(t, db, fence.SQLite)
+	prepare(t, db, fencesql.SQLite)
 	return "file:" + path + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 }
 
 func postgresDSN(t *testing.T) string {
 	t.Helper()
 	db, dsn := openPostgresAt(t)
-	prepare(t, db, fence.PostgreSQL)
+	prepare(t, db, fencesql.PostgreSQL)
 	return dsn + " options='-c idle_in_transaction_session_timeout=500'"
 }
 
-func prepare(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+func prepare(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 	t.Helper()
 	newSQL(t, db, dialect)
 	run(t, db, makeCell)

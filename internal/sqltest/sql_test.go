@@ -11,16 +11,17 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencesql"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
-var _ fence.Checker = (*fence.SQL)(nil)
+var _ fence.Checker = (*fencesql.Fence)(nil)
 
 func TestCheck(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
-		schema := map[fence.Dialect]string{fence.PostgreSQL: "public", fence.SQLite: "main"}[dialect]
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
+		schema := map[fencesql.Dialect]string{fencesql.PostgreSQL: "public", fencesql.SQLite: "main"}[dialect]
 		for _, table := range []string{"", schema + `.an "odd"? name`} {
-			s, err := fence.NewSQL(db, dialect, &fence.SQLOptions{Table: table})
+			s, err := fencesql.New(db, dialect, &fencesql.Options{Table: table})
 			check(t, err)
 			check(t, s.Create(t.Context()))
 			check(t, s.Create(t.Context())) // again: it keeps what is there
@@ -55,16 +56,16 @@ func TestCheck(t *testing.T) {
 func TestCheckIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path, 60_000)
-	check(t, newSQL(t, db, fence.SQLite).Check(t.Context(), "r", fence.Token(2)))
+	check(t, newSQL(t, db, fencesql.SQLite).Check(t.Context(), "r", fence.Token(2)))
 	check(t, db.Close())
-	s := newSQL(t, openFile(t, path, 60_000), fence.SQLite)
+	s := newSQL(t, openFile(t, path, 60_000), fencesql.SQLite)
 	fencecheck.Refused(t, s.Check(t.Context(), "r", fence.Token(1)), "r", 1, 2)
 }
 
 // PostgreSQL tells one of two that create a table at once that it exists.
 func TestCreateAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
-		s, err := fence.NewSQL(db, dialect, nil)
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
+		s, err := fencesql.New(db, dialect, nil)
 		check(t, err)
 		var wg sync.WaitGroup
 		for range 16 {
@@ -78,25 +79,16 @@ func TestCreateAtOnce(t *testing.T) {
 	})
 }
 
-func TestNewSQL(t *testing.T) {
-	if _, err := fence.NewSQL(nil, fence.SQLite, nil); err == nil {
-		t.Error("there is no database, and it is taken")
-	}
-	if _, err := fence.NewSQL(openSQLite(t, 0), "MySQL", nil); err == nil {
-		t.Error("a dialect that is not known is taken")
-	}
-}
-
 // Who cannot write is told so before the database is asked.
 func TestHolderThatCannotWrite(t *testing.T) {
 	db := openSQLite(t, 0)
-	s := newSQL(t, db, fence.SQLite)
+	s := newSQL(t, db, fencesql.SQLite)
 	tx := begin(t, db, sql.LevelDefault)
 	check(t, tx.Rollback())
 	check(t, db.Close()) // everything that reaches it fails with another error
 	released := fencecheck.Lease(t)
 	check(t, released.Release(t.Context()))
-	row := fence.Row{Table: "t", Key: map[string]any{"id": 1}}
+	row := fencesql.Row{Table: "t", Key: map[string]any{"id": 1}}
 	for h, want := range map[fence.Holder]error{
 		nil:            fence.ErrNoToken,
 		fence.Token(0): fence.ErrNoToken,
@@ -116,8 +108,8 @@ func TestHolderThatCannotWrite(t *testing.T) {
 
 // What the database says is neither admitted nor fenced, and not hidden.
 func TestErrorsOfTheDatabase(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
-		s, err := fence.NewSQL(db, dialect, nil)
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
+		s, err := fencesql.New(db, dialect, nil)
 		check(t, err)
 		if err := s.Check(t.Context(), "r", fence.Token(1)); err == nil || errors.Is(err, fence.ErrFenced) {
 			t.Errorf("without a table: %v", err)
@@ -132,12 +124,12 @@ func TestErrorsOfTheDatabase(t *testing.T) {
 }
 
 func TestUpdate(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 		s := newSQL(t, db, dialect)
 		run(t, db, `CREATE TABLE jobs (name TEXT NOT NULL, part INTEGER NOT NULL, state TEXT, held BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (name, part))`)
 		run(t, db, `INSERT INTO jobs (name, part, state) VALUES ('a', 1, 'new'), ('a', 2, 'new')`)
-		row := func(part int) fence.Row {
-			return fence.Row{Table: "jobs", Key: map[string]any{"name": "a", "part": part}, Token: "held"}
+		row := func(part int) fencesql.Row {
+			return fencesql.Row{Table: "jobs", Key: map[string]any{"name": "a", "part": part}, Token: "held"}
 		}
 		set := func(part int, state string, h fence.Holder) error {
 			return s.Update(t.Context(), db, row(part), map[string]any{"state": state}, h)
@@ -156,7 +148,7 @@ func TestUpdate(t *testing.T) {
 		if err := set(3, "five", fence.Token(5)); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) {
 			t.Errorf("a row that is not there: %v", err)
 		}
-		for _, bad := range []fence.Row{{Table: "jobs"}, {Key: map[string]any{"part": 1}}, {Table: "nowhere", Key: map[string]any{"part": 1}}} {
+		for _, bad := range []fencesql.Row{{Table: "jobs"}, {Key: map[string]any{"part": 1}}, {Table: "nowhere", Key: map[string]any{"part": 1}}} {
 			if err := s.Update(t.Context(), db, bad, nil, fence.Token(7)); err == nil || errors.Is(err, sql.ErrNoRows) {
 				t.Errorf("the row %v: %v", bad, err)
 			}
@@ -176,8 +168,8 @@ func TestUpdate(t *testing.T) {
 // Create says when the table was not made, and is none to use. No test noticed when it did
 // not.
 func TestCreateFails(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
-		s, err := fence.NewSQL(db, dialect, nil)
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
+		s, err := fencesql.New(db, dialect, nil)
 		check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -191,7 +183,7 @@ func TestCreateFails(t *testing.T) {
 // is in trouble. No test noticed when it said that a holder with token 0 has claimed it.
 func TestTableThatSaysNothing(t *testing.T) {
 	db := openSQLite(t, 0)
-	s := newSQL(t, db, fence.SQLite)
+	s := newSQL(t, db, fencesql.SQLite)
 	run(t, db, `CREATE TRIGGER none BEFORE INSERT ON leasehold_fence BEGIN SELECT RAISE(IGNORE); END`)
 	if err := s.Check(t.Context(), "r", fence.Token(1)); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) || !strings.Contains(err.Error(), "does not say by which") {
 		t.Errorf("%v, want that the table does not say by which", err)
@@ -212,17 +204,17 @@ func (b between) ExecContext(ctx context.Context, query string, args ...any) (sq
 // A row needs a table and a key, and one column is enough; its token is in the column "token"
 // if it is not said in which. No test noticed when that was otherwise.
 func TestRows(t *testing.T) {
-	onEach(t, func(t *testing.T, db *sql.DB, dialect fence.Dialect) {
+	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 		s := newSQL(t, db, dialect)
 		run(t, db, `CREATE TABLE things (id INTEGER NOT NULL PRIMARY KEY, state TEXT, token BIGINT NOT NULL DEFAULT 0)`)
 		run(t, db, `INSERT INTO things (id, state) VALUES (1, 'new')`)
-		row := fence.Row{Table: "things", Key: map[string]any{"id": 1}}
+		row := fencesql.Row{Table: "things", Key: map[string]any{"id": 1}}
 		check(t, s.Update(t.Context(), db, row, map[string]any{"state": "mine"}, fence.Token(3)))
 		if token := get[int64](t, db, `SELECT token FROM things`); token != 3 {
 			t.Errorf("the row has the token %d, want 3", token)
 		}
 		fencecheck.Refused(t, s.Update(t.Context(), db, row, nil, fence.Token(2)), "things[id=1]", 2, 3)
-		for _, bad := range []fence.Row{{}, {Table: "things"}, {Key: map[string]any{"id": 1}}} {
+		for _, bad := range []fencesql.Row{{}, {Table: "things"}, {Key: map[string]any{"id": 1}}} {
 			if err := s.Update(t.Context(), db, bad, nil, fence.Token(4)); err == nil || !strings.Contains(err.Error(), "has no table or no key") {
 				t.Errorf("the row %v: %v", bad, err)
 			}

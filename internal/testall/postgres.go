@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// installPostgres gets PostgreSQL from Debian, for the tests of fence.SQL, where there
+// installPostgres gets PostgreSQL from Debian, for the tests of package fencesql, where there
 // is none and this user may. Elsewhere, and if it fails, those tests are skipped, or in
 // CI fail.
 func installPostgres(ctx context.Context, t *tally) {

@@ -1,4 +1,6 @@
-package fence
+// Package fencesql fences what lies in a SQL database: a transaction with a former holder's token
+// is refused, in the same statement or transaction that would have written.
+package fencesql
 
 import (
 	"context"
@@ -11,47 +13,48 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
 )
 
 // A Dialect is the SQL of a database.
 type Dialect string
 
-// The dialects that [NewSQL] knows: PostgreSQL from 9.5 on, SQLite from 3.24 on.
+// The dialects that [New] knows: PostgreSQL from 9.5 on, SQLite from 3.24 on.
 const (
 	PostgreSQL Dialect = "PostgreSQL"
 	SQLite     Dialect = "SQLite"
 )
 
-// SQLOptions are the options of [NewSQL]. The zero value, like nil, gives the defaults.
-type SQLOptions struct {
+// Options are the options of [New]. The zero value, like nil, gives the defaults.
+type Options struct {
 	// Table is the name of the guard table, as in "fence" or "schema.fence". Default
 	// "leasehold_fence".
 	Table string
 }
 
-// SQL fences what lies in a SQL database, by tokens in the same database: in a guard
-// table with a row for each resource ([SQL.CheckTx], [SQL.Check]), or in a column of
-// the rows themselves ([SQL.Update]). It goes through database/sql alone, with the
+// A Fence guards what lies in a SQL database, by tokens in the same database: in a guard
+// table with a row for each resource ([Fence.CheckTx], [Fence.Check]), or in a column of
+// the rows themselves ([Fence.Update]). It goes through database/sql alone, with the
 // driver that the caller has opened, and is safe for concurrent use.
 //
 // Errors of the database are returned as they are, wrapped: SQLite's "database is
 // locked", PostgreSQL's serialization failures (SQLSTATE 40001) and deadlocks. They
 // mean that the transaction has to be rolled back and may be tried again.
-type SQL struct {
+type Fence struct {
 	db      *sql.DB
 	dialect Dialect
 	table   string // quoted
 }
 
-// NewSQL fences by a guard table in db. It sends nothing; see [SQL.Create].
-func NewSQL(db *sql.DB, dialect Dialect, opts *SQLOptions) (*SQL, error) {
+// New fences by a guard table in db. It sends nothing; see [Fence.Create].
+func New(db *sql.DB, dialect Dialect, opts *Options) (*Fence, error) {
 	if db == nil {
 		return nil, errors.New("the database of a fence is nil")
 	}
 	if dialect != PostgreSQL && dialect != SQLite {
-		return nil, fmt.Errorf("there is no dialect %q: use fence.PostgreSQL or fence.SQLite", dialect)
+		return nil, fmt.Errorf("there is no dialect %q: use fencesql.PostgreSQL or fencesql.SQLite", dialect)
 	}
-	s := &SQL{db: db, dialect: dialect, table: "leasehold_fence"}
+	s := &Fence{db: db, dialect: dialect, table: "leasehold_fence"}
 	if opts != nil && opts.Table != "" {
 		s.table = opts.Table
 	}
@@ -61,7 +64,7 @@ func NewSQL(db *sql.DB, dialect Dialect, opts *SQLOptions) (*SQL, error) {
 
 // Create makes the guard table if it is not there. Any number of processes may do so
 // at once. No row of it may ever be deleted, since the token goes with it.
-func (s *SQL) Create(ctx context.Context) error {
+func (s *Fence) Create(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+s.table+
 		` ("resource" TEXT NOT NULL PRIMARY KEY, "token" BIGINT NOT NULL)`)
 	if err == nil {
@@ -75,14 +78,14 @@ func (s *SQL) Create(ctx context.Context) error {
 	return nil
 }
 
-// Check makes SQL a [Checker] for what does not lie in this database. For what does, a
+// Check makes it a [fence.Checker] for what does not lie in this database. For what does, a
 // check on its own is not enough, and CheckTx is what to use.
-func (s *SQL) Check(ctx context.Context, resource string, h Holder) error {
+func (s *Fence) Check(ctx context.Context, resource string, h fence.Holder) error {
 	return s.check(ctx, s.db, resource, h)
 }
 
 // CheckTx admits the token of h to the resource within tx, or says why not, as a
-// [Checker] does. The check and what the caller does next in tx are one: the row of the
+// [fence.Checker] does. The check and what the caller does next in tx are one: the row of the
 // resource in the guard table stays locked until tx ends, so the transaction of a newer
 // holder waits for this one and comes after it, and that of an older one, whenever it
 // began, comes to the check afterwards and is refused. The token is remembered if tx
@@ -95,7 +98,7 @@ func (s *SQL) Check(ctx context.Context, resource string, h Holder) error {
 // PostgreSQL: READ COMMITTED, its default, is enough. Under REPEATABLE READ and
 // SERIALIZABLE a transaction that waited for another fails with SQLSTATE 40001, be it
 // stale or not. Tried again, it is admitted or refused.
-func (s *SQL) CheckTx(ctx context.Context, tx *sql.Tx, resource string, h Holder) error {
+func (s *Fence) CheckTx(ctx context.Context, tx *sql.Tx, resource string, h fence.Holder) error {
 	return s.check(ctx, tx, resource, h)
 }
 
@@ -105,8 +108,8 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func (s *SQL) check(ctx context.Context, on Queryer, resource string, h Holder) error {
-	if err := Admit(h); err != nil {
+func (s *Fence) check(ctx context.Context, on Queryer, resource string, h fence.Holder) error {
+	if err := fence.Admit(h); err != nil {
 		return err
 	}
 	changed, err := s.exec(ctx, on,
@@ -123,7 +126,7 @@ func (s *SQL) check(ctx context.Context, on Queryer, resource string, h Holder) 
 	if err != nil {
 		return fmt.Errorf("token %v of %s was refused, and %s does not say by which: %w", h.Token(), resource, s.table, err)
 	}
-	return Refuse(h, resource, newest)
+	return fence.Refuse(h, resource, newest)
 }
 
 // A Row names a row that has the token of its last writer in a column of its own.
@@ -149,8 +152,8 @@ func (r Row) String() string {
 // [sql.ErrNoRows] if there is no such row. A deleted row forgets its token, so rows are
 // to be marked as deleted, and a former holder may well insert one anew: where rows
 // come and go, guard them by CheckTx.
-func (s *SQL) Update(ctx context.Context, on Queryer, row Row, set map[string]any, h Holder) error {
-	if err := Admit(h); err != nil {
+func (s *Fence) Update(ctx context.Context, on Queryer, row Row, set map[string]any, h fence.Holder) error {
+	if err := fence.Admit(h); err != nil {
 		return err
 	}
 	if row.Table == "" || len(row.Key) == 0 {
@@ -181,7 +184,7 @@ func (s *SQL) Update(ctx context.Context, on Queryer, row Row, set map[string]an
 	if err != nil {
 		return fmt.Errorf("update %v with token %v: %w", row, h.Token(), err)
 	}
-	return Refuse(h, row.String(), newest)
+	return fence.Refuse(h, row.String(), newest)
 }
 
 // columns gives "column = ?" for each, in a fixed order, and the values.
@@ -194,7 +197,7 @@ func columns(of map[string]any) (terms []string, values []any) {
 }
 
 // exec reports whether the statement changed anything.
-func (s *SQL) exec(ctx context.Context, on Queryer, query string, args ...any) (bool, error) {
+func (s *Fence) exec(ctx context.Context, on Queryer, query string, args ...any) (bool, error) {
 	result, err := on.ExecContext(ctx, s.dialect.bind(query), args...)
 	if err != nil {
 		return false, err
@@ -203,7 +206,7 @@ func (s *SQL) exec(ctx context.Context, on Queryer, query string, args ...any) (
 	return n > 0, err
 }
 
-func (s *SQL) token(ctx context.Context, on Queryer, query string, args ...any) (token leasehold.Token, err error) {
+func (s *Fence) token(ctx context.Context, on Queryer, query string, args ...any) (token leasehold.Token, err error) {
 	err = on.QueryRowContext(ctx, s.dialect.bind(query), args...).Scan((*int64)(&token))
 	return token, err
 }
