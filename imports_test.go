@@ -70,6 +70,7 @@ var rules = []rule{
 
 	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "internal/retry"}},
+	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
 	{pkg: "shard", may: []string{"std", ".", "store", "internal/retry"}},

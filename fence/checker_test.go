@@ -105,13 +105,3 @@ func wantFenced(t *testing.T, err error, resource string, token, newest fence.To
 	t.Helper()
 	fencecheck.Refused(t, err, resource, token.Token(), newest.Token())
 }
-
-// wantLost checks that the lease has ended, with a fence's refusal as the cause.
-func wantLost(t *testing.T, lease *leasehold.Lease, resource string, newest fence.Token) {
-	t.Helper()
-	if err := lease.Err(); !errors.Is(err, leasehold.ErrLost) {
-		t.Errorf("the lease says %v, want ErrLost", err)
-	} else {
-		wantFenced(t, err, resource, fence.Token(lease.Token()), newest)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -58,18 +59,18 @@ func ExampleLog() {
 func ExampleMiddleware() {
 	orders := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "done") })
 	gate := fence.NewGate(new(fence.Memory))
-	server := httptest.NewServer(fence.Middleware(gate, nil)(orders))
+	server := httptest.NewServer(fencehttp.Middleware(gate, nil)(orders))
 	defer server.Close()
 
 	for _, token := range []fence.Token{41, 42, 41} {
-		client := &http.Client{Transport: &fence.Transport{Holder: token}}
+		client := &http.Client{Transport: &fencehttp.Transport{Holder: token}}
 		req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, server.URL+"/orders/7", strings.NewReader("ship"))
 		resp, err := client.Do(req)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(resp.StatusCode, errors.Is(fence.FromResponse(resp), fence.ErrFenced))
+		fmt.Println(resp.StatusCode, errors.Is(fencehttp.FromResponse(resp), fence.ErrFenced))
 		_ = resp.Body.Close()
 	}
 	// Output:

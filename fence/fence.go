@@ -10,8 +10,8 @@
 //   - [Object] is an object in a store that is guarded in this way.
 //   - [Log] is a log in a store that only its newest appender can append to.
 //   - [Checker] remembers the highest token of each resource: in memory, in a store,
-//     or in a SQL table. [Gate] and [Middleware] put one before a service, and
-//     [Transport] sends a client's token along.
+//     or in a SQL table. [Gate] puts one before what a process does; package
+//     fencehttp puts it before a service, and sends its clients' tokens along.
 //   - Package fencesql does the same for rows, in the transaction that changes them.
 //
 // The tokens need not come from this module's locks: [Token] makes a [Holder] of any

@@ -178,7 +178,7 @@ func (g *Gate) leave(resource string, r *room, v *visit) {
 
 type holderKey struct{}
 
-// WithHolder returns a context that carries h to what is called with it: a [Transport]
+// WithHolder returns a context that carries h to what is called with it: a fencehttp.Transport
 // without a Holder of its own, or whatever asks [HolderFrom].
 func WithHolder(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)

@@ -265,7 +265,7 @@ func TestGateEndsLease(t *testing.T) {
 	<-ctx.Done()
 	<-lease.Done()
 	wantFenced(t, context.Cause(ctx), "r", fence.Token(lease.Token()), newest)
-	wantLost(t, lease, "r", newest)
+	fencecheck.Lost(t, lease, "r", newest.Token())
 	leave()
 	if err = <-arrived; err != nil {
 		t.Error(err)
@@ -277,7 +277,7 @@ func TestGateEndsLease(t *testing.T) {
 	late := fencecheck.Lease(t)
 	_, _, err = g.Enter(t.Context(), "r", late)
 	wantFenced(t, err, "r", fence.Token(late.Token()), newest+1<<40)
-	wantLost(t, late, "r", newest+1<<40)
+	fencecheck.Lost(t, late, "r", (newest + 1<<40).Token())
 }
 
 // Many at once, in any order: nobody is inside together with a different token, and

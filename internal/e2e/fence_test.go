@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/fencetest"
@@ -125,7 +126,7 @@ type page struct {
 }
 
 func (p *page) Claim(ctx context.Context, h fence.Holder) error {
-	p.Transport = &fence.Transport{Base: lossyTransport(p.seed), Holder: h}
+	p.Transport = &fencehttp.Transport{Base: lossyTransport(p.seed), Holder: h}
 	var err error
 	for range 20 { // answers are lost
 		if err = p.send(ctx, http.MethodPost, ""); err == nil || errors.Is(err, fence.ErrFenced) {
@@ -149,7 +150,7 @@ func (p *page) send(ctx context.Context, method, value string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if err = fence.FromResponse(resp); err != nil {
+	if err = fencehttp.FromResponse(resp); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
@@ -212,7 +213,7 @@ func service(t *testing.T, fenced bool) string {
 		}
 	}))
 	if fenced {
-		handler = fence.Middleware(fence.NewGate(new(fence.Memory)), &fence.MiddlewareOptions{
+		handler = fencehttp.Middleware(fence.NewGate(new(fence.Memory)), &fencehttp.Options{
 			Optional: func(r *http.Request) bool { return r.Method == http.MethodGet },
 		})(handler)
 	}

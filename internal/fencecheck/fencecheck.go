@@ -39,6 +39,16 @@ func Refused(t *testing.T, err error, resource string, token, newest leasehold.T
 	}
 }
 
+// Lost checks that the lease has ended, with a fence's refusal as the cause.
+func Lost(t *testing.T, lease *leasehold.Lease, resource string, newest leasehold.Token) {
+	t.Helper()
+	if err := lease.Err(); !errors.Is(err, leasehold.ErrLost) {
+		t.Errorf("the lease says %v, want ErrLost", err)
+	} else {
+		Refused(t, err, resource, lease.Token(), newest)
+	}
+}
+
 // Restore reads a log of texts up to an entry: the checkpoint, and what comes after it,
 // each record before a space. It returns the position of the last one.
 func Restore(ctx context.Context, l *fence.Log, to fence.Position) (string, fence.Position, error) {

@@ -38,6 +38,7 @@ var parts = []part{
 	general("./internal/protocol", "1/10"),
 	general("./internal/record", "1/4"),
 	survey("./fence", "1/60"),
+	survey("./fence/fencehttp", "1/20"),
 	survey("./fence/fencesql", "1/30", "./internal/sqltest"),
 	survey("./shard", "1/100"),
 	survey("./store/filestore", "1/60"),

@@ -1,4 +1,6 @@
-package fence
+// Package fencehttp carries tokens in HTTP requests: a service refuses those of a former holder
+// ([Middleware]), and a client's lease ends when it is refused ([Transport]).
+package fencehttp
 
 import (
 	"encoding/json"
@@ -7,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+
+	"github.com/leasehold/leasehold/fence"
 )
 
 // Header has a request's token, and in the answer that refuses it the newest one.
@@ -15,9 +19,9 @@ const Header = "Leasehold-Token"
 // errRubbish: there is something in the place of a token, and it is none.
 var errRubbish = errors.New("the header " + Header + " is not a token")
 
-// MiddlewareOptions are the options of [Middleware]. The zero value, like nil, gives
+// Options are the options of [Middleware]. The zero value, like nil, gives
 // the defaults.
-type MiddlewareOptions struct {
+type Options struct {
 	// Resource names what a request is about. Two names for one thing are two
 	// resources, and fence nothing from each other. Default: the path of the URL,
 	// which suits a handler that takes no path for another, and knows all of them: a
@@ -36,14 +40,14 @@ type MiddlewareOptions struct {
 // Middleware lets a handler serve a request only when the gate admits its token, the
 // header Leasehold-Token. The handler must give up when its request's context ends,
 // and must not use the request once it has returned. It finds the token by
-// [HolderFrom], for what it writes to in turn.
+// [fence.HolderFrom], for what it writes to in turn.
 //
-// Other requests it answers itself, as [HTTPError] does: 412 to a token that is stale,
+// Other requests it answers itself, as [Error] does: 412 to a token that is stale,
 // 400 to one that is not a token or is there twice, 428 where it is missing, 503 when
 // the Checker fails or the request's context ends at the gate. The ResponseWriter is
 // handed on as it is.
-func Middleware(g *Gate, opts *MiddlewareOptions) func(http.Handler) http.Handler {
-	var o MiddlewareOptions
+func Middleware(g *fence.Gate, opts *Options) func(http.Handler) http.Handler {
+	var o Options
 	if opts != nil {
 		o = *opts
 	}
@@ -56,21 +60,21 @@ func Middleware(g *Gate, opts *MiddlewareOptions) func(http.Handler) http.Handle
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			token, err := tokenOf(r.Header)
-			if errors.Is(err, ErrNoToken) && o.Optional != nil && o.Optional(r) {
+			if errors.Is(err, fence.ErrNoToken) && o.Optional != nil && o.Optional(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
 			if err != nil {
-				HTTPError(w, err)
+				Error(w, err)
 				return
 			}
 			resource := o.Resource(r)
 			ctx, leave, err := g.Enter(r.Context(), resource, token)
 			if err != nil {
-				if !errors.Is(err, ErrFenced) && r.Context().Err() == nil {
+				if !errors.Is(err, fence.ErrFenced) && r.Context().Err() == nil {
 					o.Logger.WarnContext(r.Context(), "a token could not be checked", "resource", resource, "token", token.Token(), "error", err)
 				}
-				HTTPError(w, err)
+				Error(w, err)
 				return
 			}
 			defer leave()
@@ -80,13 +84,13 @@ func Middleware(g *Gate, opts *MiddlewareOptions) func(http.Handler) http.Handle
 }
 
 // tokenOf reads the token of a request or an answer.
-func tokenOf(h http.Header) (Token, error) {
+func tokenOf(h http.Header) (fence.Token, error) {
 	values := h.Values(Header)
 	switch len(values) {
 	case 0:
-		return 0, fmt.Errorf("%w: send the one of your lease in the header %s", ErrNoToken, Header)
+		return 0, fmt.Errorf("%w: send the one of your lease in the header %s", fence.ErrNoToken, Header)
 	case 1:
-		token, err := ParseToken(values[0])
+		token, err := fence.ParseToken(values[0])
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", errRubbish, err)
 		}
@@ -105,23 +109,23 @@ type problem struct {
 	Newest   int64  `json:"newest,omitempty"`
 }
 
-// HTTPError answers a request with why it is refused, as application/problem+json. A
+// Error answers a request with why it is refused, as application/problem+json. A
 // [*FencedError] gives 412, its token, the newest one and the resource in the body,
 // and the newest in the header Leasehold-Token. Every other error gives a status of its
 // own if it came from [Middleware], else 503 without a word of what it says. It is for
 // handlers too, whose own writes were refused further on.
-func HTTPError(w http.ResponseWriter, err error) {
+func Error(w http.ResponseWriter, err error) {
 	p := problem{
 		Title: "The token could not be checked", Status: http.StatusServiceUnavailable,
 		Detail: "Nothing was done. Try again.",
 	}
-	if fenced, ok := errors.AsType[*FencedError](err); ok {
+	if fenced, ok := errors.AsType[*fence.FencedError](err); ok {
 		p = problem{
 			Title: "Fenced", Status: http.StatusPreconditionFailed, Detail: fenced.Error(),
 			Resource: fenced.Resource, Token: int64(fenced.Token), Newest: int64(fenced.Newest),
 		}
 		w.Header().Set(Header, fenced.Newest.String())
-	} else if errors.Is(err, ErrNoToken) {
+	} else if errors.Is(err, fence.ErrNoToken) {
 		p = problem{Title: "A token is required", Status: http.StatusPreconditionRequired, Detail: err.Error()}
 	} else if errors.Is(err, errRubbish) {
 		p = problem{Title: "Not a token", Status: http.StatusBadRequest, Detail: err.Error()}
@@ -145,19 +149,19 @@ type Transport struct {
 	Base http.RoundTripper
 	// Holder is on whose behalf they are sent. Default: the one that the request's
 	// context carries; see WithHolder.
-	Holder Holder
+	Holder fence.Holder
 }
 
 // RoundTrip sends the request.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	h, base := t.Holder, t.Base
 	if h == nil {
-		h = HolderFrom(r.Context())
+		h = fence.HolderFrom(r.Context())
 	}
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	if err := Admit(h); err != nil {
+	if err := fence.Admit(h); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a RoundTripper closes it whatever happens
 		}
@@ -170,7 +174,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if fenced := fencedBy(resp, out); fenced != nil {
-		_ = Refuse(h, fenced.Resource, fenced.Newest) // the answer tells
+		_ = fence.Refuse(h, fenced.Resource, fenced.Newest) // the answer tells
 	}
 	return resp, nil
 }
@@ -185,7 +189,7 @@ func FromResponse(resp *http.Response) error {
 	return nil
 }
 
-func fencedBy(resp *http.Response, r *http.Request) *FencedError {
+func fencedBy(resp *http.Response, r *http.Request) *fence.FencedError {
 	if r == nil || resp.StatusCode != http.StatusPreconditionFailed {
 		return nil
 	}
@@ -199,5 +203,5 @@ func fencedBy(resp *http.Response, r *http.Request) *FencedError {
 	}
 	at := *r.URL
 	at.User, at.RawQuery, at.Fragment = nil, "", ""
-	return &FencedError{Resource: at.String(), Token: sent.Token(), Newest: newest.Token()}
+	return &fence.FencedError{Resource: at.String(), Token: sent.Token(), Newest: newest.Token()}
 }

@@ -1,4 +1,4 @@
-package fence_test
+package fencehttp_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,13 +16,14 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // serve starts a server with the handler behind a gate.
-func serve(t *testing.T, g *fence.Gate, opts *fence.MiddlewareOptions, handler http.HandlerFunc) *httptest.Server {
+func serve(t *testing.T, g *fence.Gate, opts *fencehttp.Options, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	server := httptest.NewServer(fence.Middleware(g, opts)(handler))
+	server := httptest.NewServer(fencehttp.Middleware(g, opts)(handler))
 	t.Cleanup(server.Close)
 	return server
 }
@@ -39,9 +41,9 @@ func send(ctx context.Context, t *testing.T, transport http.RoundTripper, method
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header[fence.Header] = tokens
+	r.Header[fencehttp.Header] = tokens
 	resp, err := (&http.Client{Transport: transport}).Do(r)
-	if len(r.Header.Values(fence.Header)) != len(tokens) {
+	if len(r.Header.Values(fencehttp.Header)) != len(tokens) {
 		t.Error("the caller's own request was changed")
 	}
 	if err != nil {
@@ -64,7 +66,7 @@ func ask(t *testing.T, method, url string, tokens ...string) answer {
 
 func TestMiddleware(t *testing.T) {
 	g := fence.NewGate(&fence.Memory{})
-	server := serve(t, g, &fence.MiddlewareOptions{
+	server := serve(t, g, &fencehttp.Options{
 		Optional: func(r *http.Request) bool { return r.Method == http.MethodGet },
 	}, func(w http.ResponseWriter, r *http.Request) {
 		if h := fence.HolderFrom(r.Context()); h != nil {
@@ -103,11 +105,11 @@ func TestMiddleware(t *testing.T) {
 			t.Errorf("%s %s %q: %d has the type %q", step.method, step.path, step.tokens, step.status, kind)
 		}
 	}
-	wantEmpty(t, g)
+	wantNobody(t, g, "/a", "/b")
 }
 
 func TestMiddlewareSaysWhatIsNewest(t *testing.T) {
-	server := serve(t, fence.NewGate(&fence.Memory{}), &fence.MiddlewareOptions{
+	server := serve(t, fence.NewGate(&fence.Memory{}), &fencehttp.Options{
 		Resource: func(*http.Request) string { return "the ledger" },
 	}, func(http.ResponseWriter, *http.Request) {})
 	ask(t, "PUT", server.URL+"/a", "43")
@@ -120,8 +122,25 @@ func TestMiddlewareSaysWhatIsNewest(t *testing.T) {
 		"title": "Fenced", "status": 412.0, "resource": "the ledger", "token": 42.0, "newest": 43.0,
 		"detail": "the ledger refuses token 42: a holder with token 43 has claimed it",
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) || refused.Header.Get(fence.Header) != "43" {
-		t.Errorf("got  %v, %s %q\nwant %v", got, fence.Header, refused.Header.Get(fence.Header), want)
+	if fmt.Sprint(got) != fmt.Sprint(want) || refused.Header.Get(fencehttp.Header) != "43" {
+		t.Errorf("got  %v, %s %q\nwant %v", got, fencehttp.Header, refused.Header.Get(fencehttp.Header), want)
+	}
+}
+
+// failing is a checker that cannot be asked.
+type failing struct{ err error }
+
+func (f failing) Check(context.Context, string, fence.Holder) error { return f.err }
+
+// wantNobody checks that nobody is left inside: one who comes later need not wait.
+func wantNobody(t *testing.T, g *fence.Gate, resources ...string) {
+	t.Helper()
+	for _, resource := range resources {
+		_, leave, err := g.Enter(t.Context(), resource, fence.Token(math.MaxInt64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
 	}
 }
 
@@ -129,7 +148,7 @@ func TestMiddlewareSaysWhatIsNewest(t *testing.T) {
 func TestMiddlewareFailsClosed(t *testing.T) {
 	var log bytes.Buffer
 	down := errors.New("password authentication failed")
-	server := serve(t, fence.NewGate(broken{func() error { return down }}), &fence.MiddlewareOptions{
+	server := serve(t, fence.NewGate(failing{down}), &fencehttp.Options{
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
 	if got := ask(t, "PUT", server.URL, "1"); got.StatusCode != http.StatusServiceUnavailable || strings.Contains(got.body, "password") {
@@ -165,12 +184,12 @@ func TestMiddlewareDrains(t *testing.T) {
 	if got := ask(t, "PUT", server.URL+"/r", "2"); got.StatusCode != http.StatusOK {
 		t.Errorf("B: %d %s", got.StatusCode, got.body)
 	}
-	wantFenced(t, <-gone, "/r", 1, 2)
+	fencecheck.Refused(t, <-gone, "/r", 1, 2)
 	if err := <-first; err == nil {
 		t.Error("A has got an answer, although its handler panicked")
 	}
 	server.Close()
-	wantEmpty(t, g)
+	wantNobody(t, g, "/r")
 }
 
 // What a ResponseWriter can do besides still works behind the middleware.
@@ -204,7 +223,7 @@ func TestTransport(t *testing.T) {
 	newest := fence.Token(lease.Token() + 1)
 	server := serve(t, fence.NewGate(&m), nil, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/further" {
-			fence.HTTPError(w, fence.Refuse(fence.HolderFrom(r.Context()), "a table", newest.Token()))
+			fencehttp.Error(w, fence.Refuse(fence.HolderFrom(r.Context()), "a table", newest.Token()))
 			return
 		}
 		if body, err := io.ReadAll(r.Body); err != nil || string(body) != "the body" {
@@ -214,35 +233,35 @@ func TestTransport(t *testing.T) {
 	})
 	for name, call := range map[string]struct {
 		ctx       context.Context
-		transport *fence.Transport
+		transport *fencehttp.Transport
 	}{
-		"its own holder": {t.Context(), &fence.Transport{Holder: lease}},
-		"the context's":  {fence.WithHolder(t.Context(), lease), &fence.Transport{}},
+		"its own holder": {t.Context(), &fencehttp.Transport{Holder: lease}},
+		"the context's":  {fence.WithHolder(t.Context(), lease), &fencehttp.Transport{}},
 	} {
 		got, err := send(call.ctx, t, call.transport, "PUT", server.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if refused := fence.FromResponse(got.Response); got.body != lease.Token().String() || refused != nil || lease.Err() != nil {
+		if refused := fencehttp.FromResponse(got.Response); got.body != lease.Token().String() || refused != nil || lease.Err() != nil {
 			t.Errorf("%s: the server saw %s; %v; %v", name, got.body, refused, lease.Err())
 		}
 	}
 
 	at := server.URL + "/further"
-	got, err := send(t.Context(), t, &fence.Transport{Holder: lease}, "PUT", at+"?query")
+	got, err := send(t.Context(), t, &fencehttp.Transport{Holder: lease}, "PUT", at+"?query")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantFenced(t, fence.FromResponse(got.Response), at, fence.Token(lease.Token()), newest)
-	wantLost(t, lease, at, newest)
+	fencecheck.Refused(t, fencehttp.FromResponse(got.Response), at, lease.Token(), newest.Token())
+	fencecheck.Lost(t, lease, at, newest.Token())
 	if !strings.Contains(got.body, `"resource":"a table"`) {
 		t.Errorf("the answer has lost its body: %q", got.body)
 	}
 
-	if _, err := send(t.Context(), t, &fence.Transport{Holder: lease}, "PUT", server.URL); !errors.Is(err, leasehold.ErrLost) {
+	if _, err := send(t.Context(), t, &fencehttp.Transport{Holder: lease}, "PUT", server.URL); !errors.Is(err, leasehold.ErrLost) {
 		t.Errorf("with a lease that was lost: %v", err)
 	}
-	if _, err := send(t.Context(), t, &fence.Transport{}, "PUT", server.URL); !errors.Is(err, fence.ErrNoToken) {
+	if _, err := send(t.Context(), t, &fencehttp.Transport{}, "PUT", server.URL); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("with no holder at all: %v", err)
 	}
 }
@@ -264,7 +283,7 @@ func TestTransportSendsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &fence.Transport{Holder: fence.Token(0), Base: roundTripper(func(*http.Request) (*http.Response, error) {
+	transport := &fencehttp.Transport{Holder: fence.Token(0), Base: roundTripper(func(*http.Request) (*http.Response, error) {
 		return nil, errors.New("it was sent")
 	})}
 	resp, err := transport.RoundTrip(r)
@@ -294,17 +313,17 @@ func TestFromResponse(t *testing.T) {
 		{412, nil, []string{"6"}, false},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://user:secret@host:8443/a/b?key=secret", http.NoBody)
-		r.Header[fence.Header] = tc.sent
-		err := fence.FromResponse(&http.Response{StatusCode: tc.status, Header: http.Header{fence.Header: tc.newest}, Request: r})
+		r.Header[fencehttp.Header] = tc.sent
+		err := fencehttp.FromResponse(&http.Response{StatusCode: tc.status, Header: http.Header{fencehttp.Header: tc.newest}, Request: r})
 		if !tc.fenced {
 			if err != nil {
 				t.Errorf("%d, sent %q, newest %q: %v", tc.status, tc.sent, tc.newest, err)
 			}
 			continue
 		}
-		wantFenced(t, err, "https://host:8443/a/b", 5, 6)
+		fencecheck.Refused(t, err, "https://host:8443/a/b", 5, 6)
 	}
-	if err := fence.FromResponse(&http.Response{StatusCode: 412, Header: http.Header{fence.Header: {"6"}}}); err != nil {
+	if err := fencehttp.FromResponse(&http.Response{StatusCode: 412, Header: http.Header{fencehttp.Header: {"6"}}}); err != nil {
 		t.Errorf("an answer to no known request: %v", err)
 	}
 }

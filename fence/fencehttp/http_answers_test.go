@@ -1,4 +1,4 @@
-package fence_test
+package fencehttp_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencehttp"
 )
 
 // Each refusal, as it goes over the wire. No test noticed when a title, a detail or a header
@@ -27,7 +28,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave()
-	server := fence.Middleware(gate, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := fencehttp.Middleware(gate, nil)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
 		tokens []string
 		status int
@@ -57,7 +58,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	fence.HTTPError(w, errors.New("a secret"))
+	fencehttp.Error(w, errors.New("a secret"))
 	if body := w.Body.String(); w.Code != 503 || body != `{"title":"The token could not be checked","status":503,"detail":"Nothing was done. Try again."}` {
 		t.Errorf("any other error: %d %s", w.Code, body)
 	}
@@ -86,8 +87,8 @@ func TestMiddlewareLogs(t *testing.T) {
 	} {
 		var logged bytes.Buffer
 		var codes []int
-		for _, o := range []*fence.MiddlewareOptions{nil, {Logger: slog.New(slog.NewTextHandler(&logged, nil))}} {
-			server := fence.Middleware(fence.NewGate(checked{c.err}), o)(http.NotFoundHandler())
+		for _, o := range []*fencehttp.Options{nil, {Logger: slog.New(slog.NewTextHandler(&logged, nil))}} {
+			server := fencehttp.Middleware(fence.NewGate(checked{c.err}), o)(http.NotFoundHandler())
 			r := httptest.NewRequestWithContext(c.ctx, http.MethodPost, "/r", nil)
 			r.Header.Set("Leasehold-Token", "1")
 			w := httptest.NewRecorder()
@@ -107,7 +108,7 @@ func TestMiddlewareLogs(t *testing.T) {
 // is wrong it is refused all the same. No test noticed when the handler was not called.
 func TestOptionalTokens(t *testing.T) {
 	served := 0
-	server := fence.Middleware(fence.NewGate(new(fence.Memory)), &fence.MiddlewareOptions{
+	server := fencehttp.Middleware(fence.NewGate(new(fence.Memory)), &fencehttp.Options{
 		Optional: func(r *http.Request) bool { return r.Method == http.MethodGet },
 	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 	for _, c := range []struct {
@@ -138,7 +139,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // is nobody's business.
 func TestTransportWithoutAnAnswer(t *testing.T) {
 	broken := errors.New("connection reset")
-	client := &fence.Transport{Holder: fence.Token(3), Base: transport(func(*http.Request) (*http.Response, error) { return nil, broken })}
+	client := &fencehttp.Transport{Holder: fence.Token(3), Base: transport(func(*http.Request) (*http.Response, error) { return nil, broken })}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "http://service.example/r", nil)
 	if resp, err := client.RoundTrip(r); resp != nil || !errors.Is(err, broken) { //nolint:bodyclose // there is none
 		t.Errorf("%v, %v", resp, err)
@@ -149,13 +150,13 @@ func TestTransportWithoutAnAnswer(t *testing.T) {
 		if newest != "" {
 			resp.Header.Set("Leasehold-Token", newest)
 		}
-		err := fence.FromResponse(resp)
+		err := fencehttp.FromResponse(resp)
 		got, fenced := errors.AsType[*fence.FencedError](err)
 		if fenced != (want > 0) || fenced && *got != (fence.FencedError{Resource: "http://service.example/r", Token: 3, Newest: want}) {
 			t.Errorf("a 412 with %q as the newest: %v", newest, err)
 		}
 	}
-	if got := fmt.Sprint(fence.FromResponse(&http.Response{StatusCode: http.StatusPreconditionFailed})); got != "<nil>" {
+	if got := fmt.Sprint(fencehttp.FromResponse(&http.Response{StatusCode: http.StatusPreconditionFailed})); got != "<nil>" {
 		t.Errorf("an answer without its request: %s", got)
 	}
 }
