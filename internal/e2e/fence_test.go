@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold/internal/fencetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
