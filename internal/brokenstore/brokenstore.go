@@ -24,6 +24,7 @@ type Store struct {
 	OnGetLarge func(ctx context.Context, key string) (io.ReadCloser, int64, error)
 }
 
+// Get is OnGet, if that is set.
 func (b *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	if b.OnGet == nil {
 		return b.Store.Get(ctx, key, unless)
@@ -31,6 +32,7 @@ func (b *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	return b.OnGet(ctx, key, unless)
 }
 
+// Put is OnPut, if that is set.
 func (b *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	if b.OnPut == nil {
 		return b.Store.Put(ctx, key, body, only)
@@ -38,6 +40,7 @@ func (b *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	return b.OnPut(ctx, key, body, only)
 }
 
+// Delete is OnDelete, if that is set.
 func (b *Store) Delete(ctx context.Context, key string) error {
 	if b.OnDelete == nil {
 		return b.Store.Delete(ctx, key)
@@ -45,6 +48,7 @@ func (b *Store) Delete(ctx context.Context, key string) error {
 	return b.OnDelete(ctx, key)
 }
 
+// List is OnList, if that is set.
 func (b *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	if b.OnList == nil {
 		return b.Store.List(ctx, prefix, after)
@@ -52,6 +56,7 @@ func (b *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	return b.OnList(ctx, prefix, after)
 }
 
+// PutLarge is OnPutLarge, if that is set.
 func (b *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if b.OnPutLarge == nil {
 		return b.Store.PutLarge(ctx, key, r)
@@ -59,6 +64,7 @@ func (b *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return b.OnPutLarge(ctx, key, r)
 }
 
+// GetLarge is OnGetLarge, if that is set.
 func (b *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if b.OnGetLarge == nil {
 		return b.Store.GetLarge(ctx, key)
