@@ -175,12 +175,20 @@ type standing struct {
 	changed chan struct{} // closed when that is another; nil: nobody has asked since
 }
 
+func (d *driver) word() protocol.Word {
+	limit := time.Duration(0)
+	if d.lease != nil && d.lease.session != nil {
+		limit = d.lease.session.until()
+	}
+	return d.candidate.Word(clock.Now(), limit)
+}
+
 // leadership is what the candidate says of itself now, and a channel that is closed
 // when it would say otherwise.
 func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	d.enter()
 	defer d.leave()
-	word, s := d.candidate.Word(clock.Now()), &d.standing
+	word, s := d.word(), &d.standing
 	if s.changed == nil {
 		s.changed, s.said = make(chan struct{}), word.Version
 		d.arm()
@@ -202,7 +210,7 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 
 // announce wakes the followers that wait, if there is news for them.
 func (d *driver) announce() {
-	if s := &d.standing; s.changed != nil && s.said != d.candidate.Word(clock.Now()).Version {
+	if s := &d.standing; s.changed != nil && s.said != d.word().Version {
 		close(s.changed)
 		s.changed = nil
 	}

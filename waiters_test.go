@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -189,5 +190,37 @@ func TestReleaseIsToldSoon(t *testing.T) {
 			t.Errorf("a second after the release the heartbeat tells of %+v", r.Freed)
 		}
 		a.end()
+	})
+}
+
+// TestLeaderUnderASession: a leader whose lease is under a session tells its followers that it
+// leads for as long as that is valid, and no longer.
+func TestLeaderUnderASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := startProcess(t, memstore.New(), "a")
+		e, err := leasehold.NewElection(p.st, "l", &leasehold.ElectionOptions{Holder: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = e.Campaign(t.Context(), leasehold.WithSession(p.session)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // long after a lease of its own would have had to be renewed
+		said, err := e.Attend(t.Context(), leasehold.Question{Lock: "l"})
+		if err != nil || !said.Leading || said.Remaining <= 0 || said.Remaining > leasehold.DefaultTTL {
+			t.Errorf("while its session goes on: %+v, %v", said, err)
+		}
+		closed := make(chan error)
+		go func() { closed <- p.session.Close(context.Background()) }()
+		synctest.Wait()
+		if said, err = e.Attend(t.Context(), leasehold.Question{Lock: "l"}); err != nil || said.Leading || said.Free {
+			t.Errorf("when its session is over: %+v, %v", said, err)
+		}
+		if err = e.Resign(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Error(err)
+		}
+		if err = <-closed; err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -194,8 +194,12 @@ func (c *Candidate) announce() {
 
 // Word is what a candidate that leads, or has led, says of itself at a reading of the clock to
 // those who ask it, and never more than the record in the store says. A lease under a session
-// is kept alive by that, so its holder says nothing of it.
-func (c *Candidate) Word(clock time.Duration) Word {
+// is valid until limit at most, when that is (rule D4); any other reading will do for others.
+func (c *Candidate) Word(clock, limit time.Duration) Word {
+	until := c.deadline
+	if c.lease.Session != "" {
+		until = limit
+	}
 	r := c.lease
 	w := Word{Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation()}
 	if r.WriteID == "" {
@@ -203,33 +207,35 @@ func (c *Candidate) Word(clock time.Duration) Word {
 		return w
 	}
 	late, sound := c.Sound(clock)
-	w.Leading, w.Free = sound && clock < late, c.freed.confirmed
+	w.Leading, w.Free = sound && clock < min(late, until), c.freed.confirmed
 	state := "over"
 	switch {
 	case w.Leading, c.phase == freeing && c.resigned:
 		// A release that is not confirmed yet is none of their business: they could only look
 		// too soon.
 		state = "leading"
-	case c.Valid(clock):
+	case c.Valid(clock) && clock < until:
 		state = "late"
 	case w.Free:
 		state = "free"
 		w.Successor = c.freed.record.Successor
 	}
 	if w.Leading {
-		w.Valid = c.deadline - clock
+		w.Valid = until - clock
 	}
 	w.Version = strconv.FormatInt(w.Token, 10) + " " + state
 	return w
 }
 
 // Sound reports that the lease is valid and that nothing has failed since its last renewal.
-// It is renewed every third of the TTL, and a follower is not told any more that it leads
-// from late on, half a TTL after the last renewal.
+// It is renewed every third of the TTL, unless its session is, and a follower is not told any
+// more that it leads from late on, half a TTL after the last renewal.
 func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
-	ttl := c.lease.TTL
-	late = c.deadline - Validity(ttl) + ttl/2
-	return late, c.Valid(clock) && c.lease.Session == "" && c.trouble.err == nil
+	late = never
+	if ttl := c.lease.TTL; c.lease.Session == "" {
+		late = c.deadline - Validity(ttl) + ttl/2
+	}
+	return late, c.Valid(clock) && c.trouble.err == nil
 }
 
 // Freed is what the confirmed release of the last lease has written, and the version that it

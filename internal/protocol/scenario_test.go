@@ -134,7 +134,11 @@ func (s *script) line(line string, out *strings.Builder) {
 		fmt.Fprintf(out, "  %s\n", s.show(action))
 	}
 	if words[1] == "says" {
-		w := s.c.Word(at)
+		limit := time.Duration(0)
+		if len(words) > 2 {
+			limit = s.duration(words[3])
+		}
+		w := s.c.Word(at, limit)
 		record, version := s.c.Freed()
 		fmt.Fprintf(out, "  says: %s %s, leading %t for %v, free %t as %q of token %d, successor %q, version %q\n",
 			w.Holder, w.Incarnation, w.Leading, w.Valid, w.Free, version, record.Token, w.Successor, w.Version)
@@ -252,7 +256,7 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "unheard": // REASON…
 		err, _ := failure(args)
 		return protocol.Heard{Number: s.asked, Err: err}
-	case "says": // what a follower would be told now
+	case "says": // [limit READING] what a follower would be told now
 		return protocol.Tick{}
 	case "leads", "late", "freed", "stranger": // FIELD VALUE …
 		return s.heard(name, args)

@@ -106,6 +106,14 @@ func (m *member) deadline() time.Duration {
 	return m.c.Deadline()
 }
 
+// limit is the reading of its clock at which its session ends.
+func (m *member) limit() time.Duration {
+	if m.under == nil || m.under.Over() != nil {
+		return 0
+	}
+	return m.under.heartbeat.c.Deadline()
+}
+
 // step gives a member an event and carries out what it answers.
 func (w *world) step(m *member, ev protocol.Event) {
 	if w.verbose {

@@ -142,7 +142,7 @@ func (w *world) blinded(m *member, heard protocol.Heard) {
 
 // word is what a member can say of itself.
 func (w *world) word(m *member) protocol.Heard {
-	heard := protocol.Heard{Word: m.c.Word(w.clock(m.process))}
+	heard := protocol.Heard{Word: m.c.Word(w.clock(m.process), m.limit())}
 	if heard.Word.Free && w.name == "object" {
 		record, version := m.c.Freed()
 		heard.Proof = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: record}
