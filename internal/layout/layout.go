@@ -94,12 +94,12 @@ func get(ctx context.Context, st store.Store, key, layout string, unless store.V
 	case err != nil:
 		return Snapshot{}, err
 	}
-	record, err := record.DecodeIn(layout, obj.Body)
+	r, err := record.DecodeIn(layout, obj.Body)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("the object %v is %w", Object{st, key}, err)
 	}
-	record.Session = follow(record.Session, key)
-	return snapshot(record, obj), nil
+	r.Session = follow(r.Session, key)
+	return snapshot(r, obj), nil
 }
 
 // put writes a record that is to belong to a layout.
