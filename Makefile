@@ -13,7 +13,7 @@ test:
 	go run ./internal/testall
 
 race:
-	@set -e; for dir in . $(TESTED); do echo "go test -race in $$dir"; (cd $$dir && go test -race -timeout 30m ./...); done
+	@set -e; for dir in . $(TESTED); do echo "go test -race in $$dir"; (cd $$dir && go test -race -short -timeout 30m ./...); done
 
 lint:
 	@set -e; for dir in . $(CHECKED); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done

@@ -306,6 +306,7 @@ func TestCollect(t *testing.T) {
 		_, _ = innocent.Wait()
 	})
 	testCgroup(t)
+	defer time.AfterFunc(20*sec, func() { _ = left.Signal(unix.SIGTERM) }).Stop() // or it would be waited for without end
 	if state, err := left.Wait(); err != nil || state.String() != "signal: killed" {
 		t.Errorf("what was left ended with %v, %v", state, err)
 	}

@@ -32,7 +32,7 @@ type part struct {
 var parts = []part{
 	{
 		"mutations",
-		words("go run ./internal/mutate"),
+		words("go run ./internal/mutate -share 1/4"),
 		words("go run ./internal/mutate"),
 	},
 	general("./internal/protocol", "1/10"),
@@ -81,7 +81,7 @@ var parts = []part{
 	},
 	{
 		"fuzzing",
-		words("make fuzz FUZZTIME=60s"),
+		words("make fuzz FUZZTIME=30s"),
 		words("make fuzz FUZZTIME=3m"),
 	},
 }
