@@ -267,7 +267,9 @@ func (c *caller) acquired(what, key string, lease *leasehold.Lease, err error) {
 	case err == nil:
 		c.about(what, key, lease.Key())
 		// What has waited for others since has looked at it once more.
-		if end := lease.Err(); end != nil && (!errors.Is(end, leasehold.ErrLost) || what == "AcquireAll") {
+		end := lease.Err()
+		resigned := what == "Campaign" && errors.Is(end, leasehold.ErrReleased) // by another goroutine, since
+		if end != nil && !resigned && (!errors.Is(end, leasehold.ErrLost) || what == "AcquireAll") {
 			c.t.Errorf("%s: no error, and the lease: %v", what, end)
 		}
 		under := ""
