@@ -2,7 +2,7 @@
 //
 //	go run ./internal/prove [-long] [-only WORD]
 //
-// Without -long it takes under a quarter of an hour on two cores; docs/reliability.md
+// Without -long it is short enough for CI; docs/reliability.md
 // says what each part is. The exit code is 0 only if nothing was found.
 package main
 
@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -27,13 +28,14 @@ import (
 type part struct {
 	name        string
 	short, long []string
+	apart       bool // see apart
 }
 
 var parts = []part{
 	{
-		"mutations",
-		words("go run ./internal/mutate -share 1/4"),
-		words("go run ./internal/mutate"),
+		name:  "mutations",
+		short: words("go run ./internal/mutate -share 1/4"),
+		long:  words("go run ./internal/mutate"),
 	},
 	general("./internal/protocol", "1/10"),
 	general("./internal/record", "1/4"),
@@ -42,47 +44,47 @@ var parts = []part{
 	survey("./fence/fencesql", "1/30", "./internal/sqltest"),
 	survey("./shard", "1/100"),
 	survey("./store/filestore", "1/60"),
-	apart(survey("./internal/guardian", "1/100")),
+	inProcessesOfItsOwn(survey("./internal/guardian", "1/100")),
 	survey(".", "1/100"),
 	{
-		"simulation",
-		words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
-		words("go test ./internal/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
+		name:  "simulation",
+		short: words("go test ./internal/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
+		long:  words("go test ./internal/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{
-		"models",
-		words("spec/check quick"),
-		words("spec/check full"),
+		name:  "models",
+		short: words("spec/check quick"),
+		long:  words("spec/check full"),
 	},
 	{
-		"histories of fences",
-		words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 20000"),
-		words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 100000"),
+		name:  "histories of fences",
+		short: words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 20000"),
+		long:  words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 100000"),
 	},
 	{
-		"linearizability",
-		words("go test ./internal/linear -count 1 -v -timeout 1h"),
-		words("go test ./internal/linear -count 1 -v -timeout 3h -histories 100"),
+		name:  "linearizability",
+		short: words("go test ./internal/linear -count 1 -v -timeout 1h"),
+		long:  words("go test ./internal/linear -count 1 -v -timeout 3h -histories 100"),
 	},
 	{
-		"a former holder wakes up",
-		nil, // it is one of the everyday tests
-		words("go test ./internal/e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
+		name:  "a former holder wakes up",
+		short: nil, // it is one of the everyday tests
+		long:  words("go test ./internal/e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
 	},
 	{
-		"chaos",
-		words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestChaos|TestNoLock|TestLink"),
-		words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestChaos -long 5m"),
+		name:  "chaos",
+		short: words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestChaos|TestNoLock|TestLink"),
+		long:  words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestChaos -long 5m"),
 	},
 	{
-		"soak",
-		words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestSoak"),
-		words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
+		name:  "soak",
+		short: words("go test ./internal/chaos -count 1 -v -timeout 1h -run TestSoak"),
+		long:  words("go test ./internal/chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
 	},
 	{
-		"fuzzing",
-		words("make fuzz FUZZTIME=30s"),
-		words("make fuzz FUZZTIME=3m"),
+		name:  "fuzzing",
+		short: words("make fuzz FUZZTIME=30s"),
+		long:  words("make fuzz FUZZTIME=3m"),
 	},
 }
 
@@ -100,21 +102,25 @@ func survey(pkg, share string, others ...string) part {
 }
 
 func generally(command, pkg, share string, others []string) part {
-	return part{"general mutations of " + pkg, append(words(command), "-share", share), append(words(command), others...)}
+	return part{
+		name:  "general mutations of " + pkg,
+		short: append(words(command), "-share", share), long: append(words(command), others...),
+	}
 }
 
-// apart runs the tests in process numbers of their own, since a mutation of what kills
-// processes may kill any. Where that cannot be had it is left out.
-func apart(p part) part {
-	args := words("unshare --pid --fork --mount-proc --kill-child")
-	if err := exec.CommandContext(context.Background(), args[0], append(args[1:], "true")...).Run(); err != nil {
-		p.short = []string{"echo", "figures: left out: a process namespace, which it needs, cannot be had here: " + err.Error()}
-		p.long = p.short
-		return p
-	}
-	own := []string{"-exec", strings.Join(append(args, "setsid"), " ")}
-	p.short, p.long = append(p.short, own...), append(p.long, own...)
+func inProcessesOfItsOwn(p part) part {
+	p.apart = true
 	return p
+}
+
+// apart has a command run its tests in process numbers of their own, since a mutation of
+// what kills processes may kill any. Where these cannot be had it is left out.
+func apart(ctx context.Context, command []string) []string {
+	args := words("unshare --pid --fork --mount-proc --kill-child")
+	if err := exec.CommandContext(ctx, args[0], append(args[1:], "true")...).Run(); err != nil {
+		return []string{"echo", "figures: left out: a process namespace, which it needs, cannot be had here: " + err.Error()}
+	}
+	return append(slices.Clip(command), "-exec", strings.Join(append(args, "setsid"), " "))
 }
 
 func words(command string) []string { return strings.Fields(command) }
@@ -146,6 +152,9 @@ func run(ctx context.Context, long bool, only string) (results []result) {
 			command = p.long
 		}
 		if command != nil && strings.Contains(p.name, only) && ctx.Err() == nil {
+			if p.apart {
+				command = apart(ctx, command)
+			}
 			results = append(results, attack(ctx, p.name, command))
 		}
 	}
