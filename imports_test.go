@@ -60,8 +60,9 @@ var rules = []rule{
 	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/record", "internal/retry", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
 
 	{pkg: "store", may: []string{"std"}},
-	{pkg: "store/storetest", may: []string{"std", "store"}},
-	{pkg: "store/probe", may: []string{"std", "store"}, not: []string{"testing/..."}},
+	{pkg: "store/storetest", may: []string{"std", "store", "store/internal/together"}},
+	{pkg: "store/probe", may: []string{"std", "store", "store/internal/together"}, not: []string{"testing/..."}},
+	{pkg: "store/internal/together", may: []string{"std"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/store"
@@ -131,20 +130,6 @@ func (s *survey) list(c *counted, prefix, after string) (entries []store.Entry, 
 		return nil
 	})
 	return entries, err
-}
-
-// together runs f(0) to f(n-1) at once, none before all are ready.
-func together(n int, f func(i int)) {
-	var ready, done sync.WaitGroup
-	ready.Add(n)
-	for i := range n {
-		done.Go(func() {
-			ready.Done()
-			ready.Wait()
-			f(i)
-		})
-	}
-	done.Wait()
 }
 
 func isAny(err error, kinds ...error) bool {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/together"
 )
 
 // gone makes an object and deletes it again, and gives what it was.
@@ -164,7 +165,7 @@ func (s *survey) racingDeletes() (both, run int64) {
 		}
 		judged.Add(1)
 		var puts, removals atomic.Int64
-		together(2*rivals, func(i int) {
+		together.Run(2*rivals, func(i int) {
 			if i%2 == 1 {
 				if s.deleteIf(key, o.Version) == nil {
 					removals.Add(1)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/together"
 )
 
 // lanes is how many races are run at a time, so that a run on a distant store does not
@@ -116,7 +117,7 @@ type duel struct {
 
 func (s *survey) duel(key string, size int, only store.Condition) *duel {
 	d := &duel{s: s, key: key, bodies: [2][]byte{s.bodyOf(size), s.bodyOf(size)}}
-	together(2, func(i int) {
+	together.Run(2, func(i int) {
 		d.made[i], d.errs[i] = s.either(i).Put(s.ctx, s.path(key), d.bodies[i], only)
 	})
 	for i, err := range d.errs {

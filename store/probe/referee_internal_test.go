@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/together"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -104,7 +105,7 @@ func (r *referee) follows(id, write string) bool {
 // guarded object do.
 func (r *referee) swaps() {
 	const key = "lock"
-	together(2, func(int) {
+	together.Run(2, func(int) {
 		for n := 0; n < 60 && !r.done(); n++ {
 			r.pause(30 * time.Millisecond)
 			prev, version := r.get(key)
@@ -141,7 +142,7 @@ func (r *referee) swaps() {
 func (r *referee) marks() {
 	const key = "marker"
 	holders := 0
-	together(2, func(int) {
+	together.Run(2, func(int) {
 		for n := 0; n < 40 && !r.done(); n++ {
 			r.pause(20 * time.Millisecond)
 			m, _ := r.put(key, "", store.IfAbsent())
@@ -174,7 +175,7 @@ func (r *referee) appends() {
 	made := map[string]string{}
 	for n := 1; n <= 60 && !r.done(); n++ {
 		key := fmt.Sprintf("epochs/%04d", n)
-		together(2, func(int) {
+		together.Run(2, func(int) {
 			r.pause(time.Millisecond)
 			m, _ := r.put(key, "", store.IfAbsent())
 			if m.told != nil {

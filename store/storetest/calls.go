@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/leasehold/leasehold/store"
 )
@@ -162,20 +161,6 @@ func (p *trial) entries(prefix, after string) []store.Entry {
 
 func isAny(err error, kinds ...error) bool {
 	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
-}
-
-// together runs f(0) to f(n-1) at once, none before all are ready.
-func together(n int, f func(i int)) {
-	var ready, done sync.WaitGroup
-	ready.Add(n)
-	for i := range n {
-		done.Go(func() {
-			ready.Done()
-			ready.Wait()
-			f(i)
-		})
-	}
-	done.Wait()
 }
 
 // brief shows a body, or of a long one its beginning and length.

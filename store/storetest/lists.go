@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/together"
 )
 
 func list(p *trial) {
@@ -121,7 +122,7 @@ func listPages(p *trial) {
 		want[i] = fmt.Sprintf("page/%04d", i)
 	}
 	errs := make([]error, writers)
-	together(writers, func(w int) {
+	together.Run(writers, func(w int) {
 		for i := w; i < objects && errs[w] == nil; i += writers {
 			_, errs[w] = p.put(p.ctx, want[i], []byte("body"), store.IfAbsent())
 		}

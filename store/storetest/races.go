@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/together"
 )
 
 const (
@@ -35,7 +36,7 @@ func (p *trial) race(prepare func(key string) (before []byte, only store.Conditi
 		key := fmt.Sprint("race/", round)
 		before, only := prepare(key)
 		attempts := make([]attempt, raceWriters)
-		together(raceWriters, func(i int) {
+		together.Run(raceWriters, func(i int) {
 			a := attempt{body: fmt.Appendf(nil, "round %d writer %d", round, i)}
 			a.object, a.err = p.put(p.ctx, key, a.body, only)
 			attempts[i] = a
@@ -130,7 +131,7 @@ func counter(p *trial) {
 	start, _ := json.Marshal(tally{})
 	p.create(key, start)
 	var landed, unknown atomic.Int64
-	together(writers, func(w int) {
+	together.Run(writers, func(w int) {
 		for i := range increments {
 			switch err := p.increment(fmt.Sprintf("%d.%d", w, i)); {
 			case err == nil:
@@ -180,7 +181,7 @@ func readAfterWrite(p *trial) {
 	for i := range writes {
 		body := fmt.Append(nil, i+1)
 		o = p.update(key, body, o.Version)
-		together(readers, func(int) {
+		together.Run(readers, func(int) {
 			got, err := p.read(p.ctx, key, "")
 			switch {
 			case err != nil:
@@ -199,7 +200,7 @@ func tornReads(p *trial) {
 	bodies := [2][]byte{bytes.Repeat([]byte("a"), 64<<10), bytes.Repeat([]byte("b"), 40<<10)}
 	o := p.create(key, bodies[0])
 	var stopped atomic.Bool
-	together(readers+1, func(i int) {
+	together.Run(readers+1, func(i int) {
 		if i > 0 {
 			for !stopped.Load() {
 				p.readWhole(bodies)
