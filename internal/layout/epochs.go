@@ -240,7 +240,7 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 		return Snapshot{}, &store.Error{Op: "put", Key: e.Key, Kind: store.ErrInvalid, Cause: errNumbers}
 	case e.IfMatch && known.held:
 		gone := w.Over
-		gone.Held, gone.WriteID, gone.Ended = false, w.Record.WriteID, EndedByTakeover
+		gone.Held, gone.WriteID, gone.Ended = false, w.Record.WriteID, record.EndedByTakeover
 		if _, err := e.over(ctx, known, gone); err != nil {
 			return Snapshot{}, err
 		}
@@ -250,9 +250,6 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 
 // errNumbers: there is no next epoch.
 var errNumbers = errors.New("the lock has used all of its numbers: give it another name")
-
-// EndedByTakeover is why a lease ended whose holder was gone.
-const EndedByTakeover = record.EndedByTakeover
 
 // over writes an epoch's object over.
 func (e Epochs) over(ctx context.Context, known sight, r record.Record) (Snapshot, error) {

@@ -91,13 +91,13 @@ func term(r record.Record, next time.Time) Term {
 	t := Term{Record: r, Last: r.Epoch, Ended: next, Why: r.Ended}
 	switch {
 	case r.Held && !next.IsZero():
-		t.Why = EndedByTakeover
+		t.Why = record.EndedByTakeover
 	case r.Held:
-	case r.Ended == EndedByTakeover && next.IsZero():
+	case r.Ended == record.EndedByTakeover && next.IsZero():
 		t.Ended = r.ExpiresAt // and who took it over has not come through
 	case r.Ended == "":
 		t.Why, t.Ended = "released", r.RenewedAt
-	case r.Ended != EndedByTakeover:
+	case r.Ended != record.EndedByTakeover:
 		t.Ended = r.RenewedAt
 	}
 	return t

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -86,7 +87,7 @@ func TestHalfTakeover(t *testing.T) {
 			t.Fatal("it took over")
 		}
 		for term, err := range e.Terms(t.Context()) {
-			if err != nil || term.Why != layout.EndedByTakeover || term.Ended.Sub(s.Record.ExpiresAt).Abs() > time.Millisecond {
+			if err != nil || term.Why != record.EndedByTakeover || term.Ended.Sub(s.Record.ExpiresAt).Abs() > time.Millisecond {
 				t.Errorf("%+v, %v", term, err)
 			}
 		}
