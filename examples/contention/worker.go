@@ -130,18 +130,9 @@ func (l library) do(ctx context.Context, what func(context.Context) error) error
 	return err
 }
 
-// end acquires the lock once more. A claim that was under way when its task gave up is
-// followed to its end in the background, and a process that ends has no background.
-func (l library) end() error {
-	lease, err := l.TryAcquire(context.Background())
-	if _, held := errors.AsType[*leasehold.HeldError](err); held {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return lease.Release(context.Background())
-}
+// end waits for claims that were under way when their tasks gave up: they are followed to
+// their end in the background, and a process that ends has no background.
+func (l library) end() error { return l.Settle(context.Background()) }
 
 // plainLoop is the name of loop.
 const plainLoop = "plain-loop"

@@ -378,7 +378,10 @@ func TestShare(t *testing.T) {
 func TestExplained(t *testing.T) {
 	t.Parallel()
 	const root = "../.."
-	packages := []string{".", "./fence", "./shard", "./store/filestore", "./internal/guardian", "./internal/protocol"}
+	packages := []string{
+		".", "./fence", "./fence/fencehttp", "./fence/fencesql", "./shard", "./store/filestore",
+		"./internal/guardian", "./internal/protocol", "./internal/record",
+	}
 	files, err := filepath.Glob(explained(root, "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
