@@ -33,7 +33,7 @@ type driver struct {
 	// A lease under a session needs nothing until it is released. Its driver rests
 	// then: it has no engine, and what there is to remember of the candidate, which is
 	// little, because there may be very many of them.
-	rest *protocol.Rest
+	rest *protocol.Saved
 	*engine
 }
 
@@ -107,7 +107,7 @@ func (d *driver) enter() {
 		return
 	}
 	cfg := d.opts.config("")
-	d.start(cfg, protocol.Resume(cfg, d.rest))
+	d.start(cfg, protocol.Restore(cfg, d.rest))
 	d.rest, d.ctx = nil, context.WithoutCancel(d.lease.ctx)
 	d.sessions = []*Session{d.lease.session}
 }
@@ -115,7 +115,7 @@ func (d *driver) enter() {
 // leave unlocks the driver, which rests from now on if it can.
 func (d *driver) leave() {
 	idle := d.changed == nil && d.past == nil
-	if rest, can := d.candidate.Rest(); can && idle {
+	if rest, can := d.candidate.Save(); can && idle {
 		d.rest, d.engine = rest, nil
 	}
 	d.mu.Unlock()
@@ -369,7 +369,7 @@ func (d *driver) do(action protocol.Action) {
 		if d.beats != nil {
 			d.beats(d.record)
 		}
-	case protocol.Overdue:
+	case protocol.Expired:
 		d.tell(Change{Kind: Expired, Info: d.describe(a.Record)})
 	case protocol.Unreadable:
 		d.tell(Change{Kind: Unreadable, Info: d.describe(d.record), Err: a.Err})
@@ -380,15 +380,15 @@ func (d *driver) do(action protocol.Action) {
 		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
 	case protocol.Released:
 		d.released(a.Err)
-	case protocol.Over:
+	case protocol.Reaped:
 		d.answer(result{})
-	case protocol.Orphaned:
+	case protocol.SessionOrphan:
 		d.orphaned(d.sessionOf(a.Session))
 	case protocol.Unnamed:
 		d.sessionOf(a.Session).released(d.lock.key)
 	case protocol.Left:
 		d.leaveSession(d.sessionOf(a.Session))
-	case protocol.Ask:
+	case protocol.PollPeer:
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.conversation
 		c.stop, c.asked = stop, c.asked+1
@@ -397,7 +397,7 @@ func (d *driver) do(action protocol.Action) {
 			waited = time.Since(d.began)
 		}
 		go d.ask(ctx, a, waited)
-	case protocol.Hush:
+	case protocol.CancelPoll:
 		d.conversation.stop()
 	}
 }

@@ -175,12 +175,12 @@ type standing struct {
 	changed chan struct{} // closed when that is another; nil: nobody has asked since
 }
 
-func (d *driver) word() protocol.Word {
+func (d *driver) word() protocol.PeerStatus {
 	limit := time.Duration(0)
 	if d.lease != nil && d.lease.session != nil {
 		limit = d.lease.session.until()
 	}
-	return d.candidate.Word(clock.Now(), limit)
+	return d.candidate.PeerStatus(clock.Now(), limit)
 }
 
 // leadership is what the candidate says of itself now, and a channel that is closed
@@ -224,7 +224,7 @@ type conversation struct {
 	complained string             // the leader whose silence has been reported
 }
 
-func (d *driver) ask(ctx context.Context, a protocol.Ask, waited time.Duration) {
+func (d *driver) ask(ctx context.Context, a protocol.PollPeer, waited time.Duration) {
 	said, err := d.peers.Ask(ctx, a.Address, Question{
 		Lock: d.lock.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
 	})
@@ -238,7 +238,7 @@ func (d *driver) ask(ctx context.Context, a protocol.Ask, waited time.Duration) 
 	}
 	c := &d.conversation
 	c.stop()
-	word := protocol.Word{
+	word := protocol.PeerStatus{
 		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
 		Incarnation: said.Incarnation, Valid: said.Remaining, Version: said.Version,
 	}
@@ -251,7 +251,7 @@ func (d *driver) ask(ctx context.Context, a protocol.Ask, waited time.Duration) 
 	default:
 		c.heard = time.Now()
 	}
-	heard := protocol.Heard{Number: a.Number, Word: word, Err: err}
+	heard := protocol.PeerAnswer{Number: a.Number, Status: word, Err: err}
 	if at, ok := d.at.(layout.Object); ok && said.Free {
 		if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
 			answer := layout.ReadDone(s, nil)

@@ -81,7 +81,7 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 		go r.run(ctx)
 	}
 	if r.watch.Join(d, looked) {
-		go d.step(protocol.Nudge{})
+		go d.step(protocol.Recheck{})
 	}
 	return r
 }
@@ -143,7 +143,7 @@ func (r *reaper) beat(record record.Record) {
 	nudged := r.watch.Beat(record, clock.Now(), func(d *driver) string { return d.lock.key })
 	r.all.mu.Unlock()
 	if len(nudged) > 0 {
-		go each(nudged, func(d *driver, _ bool) { d.step(protocol.Nudge{}) })
+		go each(nudged, func(d *driver, _ bool) { d.step(protocol.Recheck{}) })
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *reaper) over() {
 	r.all.mu.Unlock()
 	session := r.lock.key
 	each(r.waiters(), func(d *driver, late bool) {
-		d.step(protocol.Outlived{Session: session, Look: late})
+		d.step(protocol.SessionExpired{Session: session, Look: late})
 	})
 }
 

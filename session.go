@@ -274,7 +274,7 @@ func (s *Session) renewed() {
 
 func (s *Session) renewIf(soon bool) {
 	if soon {
-		s.heartbeat.d.step(protocol.Hurry{})
+		s.heartbeat.d.step(protocol.RenewSoon{})
 	}
 }
 

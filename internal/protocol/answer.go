@@ -97,7 +97,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 // (rule A5). A write that was to replace it is still open, and only another one on
 // the same condition can settle it (rule A6).
 func (c *Candidate) same() {
-	c.obs.fresh, c.talk.stale = true, false
+	c.obs.fresh, c.peer.stale = true, false
 }
 
 func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
@@ -123,7 +123,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 func (c *Candidate) sight(ev ReadDone, now Now) {
 	c.observe(ev.Record, ev.Version, now.Clock)
 	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
-		c.obs.takeable = now.Clock // it rests on the store's clock, and weakens P2 only
+		c.obs.claimableAt = now.Clock // it rests on the store's clock, and weakens P2 only
 	}
 }
 

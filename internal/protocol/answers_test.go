@@ -16,13 +16,13 @@ func TestWordOf(t *testing.T) {
 	t.Parallel()
 	r := record.Record{Token: 41, Holder: "db-1", WriteID: "other.7"}
 	for _, c := range []struct {
-		word protocol.Word
+		word protocol.PeerStatus
 		of   bool
 	}{
-		{protocol.Word{Incarnation: "other", Holder: "db-1", Token: 41}, true},
-		{protocol.Word{Incarnation: "another", Holder: "db-1", Token: 41}, false},
-		{protocol.Word{Incarnation: "other", Holder: "db-2", Token: 41}, false},
-		{protocol.Word{Incarnation: "other", Holder: "db-1", Token: 40}, false},
+		{protocol.PeerStatus{Incarnation: "other", Holder: "db-1", Token: 41}, true},
+		{protocol.PeerStatus{Incarnation: "another", Holder: "db-1", Token: 41}, false},
+		{protocol.PeerStatus{Incarnation: "other", Holder: "db-2", Token: 41}, false},
+		{protocol.PeerStatus{Incarnation: "other", Holder: "db-1", Token: 40}, false},
 	} {
 		if got := c.word.Of(r); got != c.of {
 			t.Errorf("%+v is of %+v: %t, want %t", c.word, r, got, c.of)
@@ -140,7 +140,7 @@ func TestClaimsOfManySessions(t *testing.T) {
 		wrote = append(wrote, p.wrote(t))
 		var ended []string
 		for _, a := range p.last {
-			if a, is := a.(protocol.Orphaned); is {
+			if a, is := a.(protocol.SessionOrphan); is {
 				ended = append(ended, a.Session)
 			}
 		}
@@ -157,7 +157,7 @@ func TestClaimsOfManySessions(t *testing.T) {
 			p.step(at, protocol.Cancel{})
 		}
 	}
-	p.step(20*time.Second, protocol.Nudge{})
+	p.step(20*time.Second, protocol.Recheck{})
 	p.step(20*time.Second, protocol.ReadDone{Shown: protocol.Found, Version: "v2", Record: wrote[10]})
 	if !did[protocol.Granted](p) {
 		t.Errorf("the claim that is wanted has landed: %v", p.last)

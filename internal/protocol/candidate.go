@@ -45,7 +45,7 @@ type Config struct {
 	Fresh bool
 	// Reaper: the candidate does not want the lock, but that nobody holds it any more.
 	// Where it would take the lock over it frees it (rule D3), and an acquisition is
-	// answered by Over.
+	// answered by Reaped.
 	Reaper bool
 
 	// FastStart lets the candidate take over without waiting when the store's
@@ -132,16 +132,16 @@ const maxAttempts = 8
 // observation is what the candidate knows of the object. While it holds a lease,
 // or frees one, that is its own record.
 type observation struct {
-	known    bool          // some answer has shown it
-	fresh    bool          // it may be acted on; if not, look first
-	version  Version       // empty: there is no object
-	record   record.Record // the last record seen, kept when the object vanishes
-	takeable time.Duration
-	first    time.Duration // when this version was first seen
-	overdue  bool          // Overdue has told of this version
-	top      int64         // the largest token ever seen
-	base     int64         // where there is no object, the store's time in milliseconds
-	own      uint64        // the largest number of a record of our own ever seen
+	known       bool          // some answer has shown it
+	fresh       bool          // it may be acted on; if not, look first
+	version     Version       // empty: there is no object
+	record      record.Record // the last record seen, kept when the object vanishes
+	claimableAt time.Duration
+	first       time.Duration // when this version was first seen
+	expired     bool          // Expired has told of this version
+	top         int64         // the largest token ever seen
+	base        int64         // where there is no object, the store's time in milliseconds
+	own         uint64        // the largest number of a record of our own ever seen
 }
 
 // A Candidate is one competitor for one lock: its whole memory and all its
@@ -164,14 +164,14 @@ type Candidate struct {
 	left     Version       // a record of our own that could not be freed
 	resigned bool          // the release came while it was held
 	freed    freed         // by the release of the last lease
-	streak   streak
+	handoff  handoff
 	deleting bool          // its object may be on its way to be deleted
 	orphan   bool          // the lease came after its user had gone
 	until    time.Duration // when to give up settling what nobody waits for
 
 	due       time.Duration // the next step, if no request is under way
 	pace      pace          // of looking at what another holds
-	talk      talk          // with the leader itself
+	peer      pollState     // with the leader itself
 	again     bool          // what the look under way shows is too old
 	watching  bool          // look, even if nobody wants the lock
 	session   string        // that the lease is under, or the acquisition wants it under; empty: none
@@ -180,7 +180,7 @@ type Candidate struct {
 	member    membership    // in sessions of ours
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
-	told      record.Record // the holder that Waiting told of
+	reported  record.Record // the holder that Waiting told of
 	trouble   trouble       // with the store
 	seq       uint64
 	rng       uint64
@@ -244,8 +244,8 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 	if c.busy == none && (c.phase == held || c.phase == freeing || c.wanting()) {
 		wake = c.due
 	}
-	if c.talk.open && !c.talk.asking && c.follows() {
-		wake = min(wake, c.talk.due)
+	if c.peer.open && !c.peer.asking && c.follows() {
+		wake = min(wake, c.peer.due)
 	}
 	if c.phase == held {
 		wake = min(wake, c.deadline)
@@ -338,7 +338,7 @@ func (c *Candidate) merge(out *actions) {
 	}
 	// All of different sessions: only the end of one makes its claim harmless.
 	if session := c.attempts[0].record.Session; session != "" {
-		out.add(Orphaned{session})
+		out.add(SessionOrphan{session})
 	}
 	c.attempts = slices.Delete(c.attempts, 0, 1)
 }
@@ -375,11 +375,11 @@ func (c *Candidate) settle(current Version, r record.Record) {
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
 func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	c.obs.known, c.obs.fresh = true, true
-	heir := c.talk.heir // a layout without tokens does not keep it
+	heir := c.peer.heir // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
-	c.talk.sees(c.obs.record, r, now)
-	lookedOn := c.told.WriteID != "" && c.told.SameLease(c.obs.record)
-	c.obs.version, c.obs.record, c.obs.takeable, c.obs.first, c.obs.overdue = v, r, now, now, false
+	c.peer.sees(c.obs.record, r, now)
+	lookedOn := c.reported.WriteID != "" && c.reported.SameLease(c.obs.record)
+	c.obs.version, c.obs.record, c.obs.claimableAt, c.obs.first, c.obs.expired = v, r, now, now, false
 	if r.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
 		c.obs.top = max(c.obs.top, r.Token, r.Epoch)
 	}
@@ -388,22 +388,22 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	}
 	c.news = true
 	if !c.mine(r) {
-		c.streak.rested = false
+		c.handoff.rested = false
 	}
 	switch {
 	case c.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
-		c.obs.takeable = never
+		c.obs.claimableAt = never
 	case r.Held && r.Session != "":
-		c.outlive(now)
+		c.awaitSession(now)
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
-		c.obs.takeable += Patience(r.TTL) + c.spread(r.TTL/10)
+		c.obs.claimableAt += Patience(r.TTL) + c.spread(r.TTL/10)
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// Only a courtesy: the conditional write decides.
-		c.obs.takeable += Renewal(r.TTL) + Margin(r.TTL) + c.spread(r.TTL/10)
+		c.obs.claimableAt += Renewal(r.TTL) + Margin(r.TTL) + c.spread(r.TTL/10)
 	case c.cfg.Follow && lookedOn && r.Successor == "" && !heir:
-		c.obs.takeable += c.spread(c.frequent(r)) // they all look at about this time
+		c.obs.claimableAt += c.spread(c.frequent(r)) // they all look at about this time
 	}
 }
 
@@ -421,8 +421,8 @@ const never = time.Duration(math.MaxInt64)
 // one before: then its holder may not know yet that it is gone.
 func (c *Candidate) vanish(date time.Time, now Now) bool {
 	was := c.obs.version != ""
-	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see outlive
-		c.obs.takeable = now.Clock + Patience(r.TTL) + c.spread(r.TTL/10)
+	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see awaitSession
+		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.spread(r.TTL/10)
 	}
 	c.news = was
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""

@@ -149,16 +149,16 @@ func TestAlmostOurs(t *testing.T) {
 	}
 }
 
-// TestNudgeIsForOneAcquisition: a nudge while a look is under way asks for another one, but
+// TestRecheckIsForOneAcquisition: a recheck while a look is under way asks for another one, but
 // not in the acquisition that comes after.
-func TestNudgeIsForOneAcquisition(t *testing.T) {
+func TestRecheckIsForOneAcquisition(t *testing.T) {
 	t.Parallel()
 	held := freed
 	held.Version, held.Record.Held, held.Record.Token = "v4", true, 43
 	for _, again := range []bool{true, false} {
 		p := newPlayer(protocol.Config{})
 		p.step(0, protocol.Acquire{Wait: true})
-		p.step(1, protocol.Nudge{})
+		p.step(1, protocol.Recheck{})
 		if !again {
 			p.step(2, freed)
 			p.step(3, protocol.WriteDone{Version: "v2"})
@@ -480,7 +480,7 @@ func TestLateAnswer(t *testing.T) {
 	step := func(at time.Duration, ev protocol.Event) {
 		p.step(at, ev)
 		for _, a := range p.last {
-			if a, is := a.(protocol.Ask); is {
+			if a, is := a.(protocol.PollPeer); is {
 				asked = append(asked, a.Number)
 			}
 		}
@@ -494,18 +494,18 @@ func TestLateAnswer(t *testing.T) {
 		t.Fatalf("questions %v, the second is open: %t", asked, p.c.Asks(asked[1]))
 	}
 	wake, _ := p.c.Wake()
-	word := protocol.Word{Leading: true, Holder: "db-1", Token: 42, Incarnation: "other", Valid: time.Minute, Version: "x"}
-	step(6*time.Second, protocol.Heard{Number: asked[1], Word: word})
+	word := protocol.PeerStatus{Leading: true, Holder: "db-1", Token: 42, Incarnation: "other", Valid: time.Minute, Version: "x"}
+	step(6*time.Second, protocol.PeerAnswer{Number: asked[1], Status: word})
 	if now, _ := p.c.Wake(); now != wake || len(p.last) > 0 {
 		t.Errorf("a late answer: %v, wake at %v, before at %v", p.last, now, wake)
 	}
-	step(7*time.Second, protocol.Heard{Number: asked[2], Word: word})
+	step(7*time.Second, protocol.PeerAnswer{Number: asked[2], Status: word})
 	if now, _ := p.c.Wake(); now == wake {
 		t.Error("the answer is not heard")
 	}
-	step(8*time.Second, protocol.Heard{Number: asked[3], Word: protocol.Word{Holder: "a stranger"}})
+	step(8*time.Second, protocol.PeerAnswer{Number: asked[3], Status: protocol.PeerStatus{Holder: "a stranger"}})
 	wake, _ = p.c.Wake()
-	step(9*time.Second, protocol.Heard{Number: asked[3], Word: word})
+	step(9*time.Second, protocol.PeerAnswer{Number: asked[3], Status: word})
 	if now, _ := p.c.Wake(); now != wake || p.c.Asks(asked[3]) {
 		t.Errorf("a second answer is heard: wake at %v, before at %v", now, wake)
 	}

@@ -26,7 +26,7 @@
 // Membership.Released and Leave, and the driver carries out what they return. Where
 // Awaits names a session of others, one Candidate for all that wait for it, a Reaper,
 // looks at its heartbeat, and a [SessionWatch] says whom to tell. A leader answers the
-// questions of followers with [Candidate.Word].
+// questions of followers with [Candidate.PeerStatus].
 //
 // # The rules
 //

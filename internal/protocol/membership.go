@@ -165,8 +165,8 @@ type SessionWatch[M comparable] struct {
 }
 
 // Join adds a candidate that has last looked at its lock at that reading of the clock, and
-// reports that the others have been told of a release since: then it gets a Nudge.
-func (w *SessionWatch[M]) Join(m M, looked time.Duration) (nudge bool) {
+// reports that the others have been told of a release since: then it gets a Recheck.
+func (w *SessionWatch[M]) Join(m M, looked time.Duration) (recheck bool) {
 	w.waiters.add(m)
 	return w.news >= looked
 }
@@ -181,9 +181,9 @@ func (w *SessionWatch[M]) Leave(m M) (last bool) {
 // Waiters are all that wait.
 func (w *SessionWatch[M]) Waiters() []M { return slices.Clone(w.waiters.all) }
 
-// Beat takes in a heartbeat, and returns those that get a Nudge: they wait for a lock that
+// Beat takes in a heartbeat, and returns those that get a Recheck: they wait for a lock that
 // it tells the release of, or may have told of in one that was missed.
-func (w *SessionWatch[M]) Beat(record record.Record, now time.Duration, key func(M) string) (nudged []M) {
+func (w *SessionWatch[M]) Beat(record record.Record, now time.Duration, key func(M) string) (rechecks []M) {
 	w.trouble = nil
 	f := record.Freed
 	if f == nil || f.Count <= w.released {
@@ -197,10 +197,10 @@ func (w *SessionWatch[M]) Beat(record record.Record, now time.Duration, key func
 	last := f.Last[len(f.Last)-int(missed):]
 	for _, m := range w.waiters.all {
 		if slices.Contains(last, KeyHash(key(m))) {
-			nudged = append(nudged, m)
+			rechecks = append(rechecks, m)
 		}
 	}
-	return nudged
+	return rechecks
 }
 
 // Troubled takes in why the store does not say whether the session goes on.

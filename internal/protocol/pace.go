@@ -40,8 +40,8 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 // and shows most of those who wait that another was faster.
 func (c *Candidate) wait(now Now, out *actions) {
 	r := c.obs.record
-	if !c.told.SameLease(r) {
-		c.told = r
+	if !c.reported.SameLease(r) {
+		c.reported = r
 		if c.want != nothing {
 			out.add(Waiting{r})
 		}
@@ -49,9 +49,9 @@ func (c *Candidate) wait(now Now, out *actions) {
 	switch {
 	case c.again:
 		c.again, c.due = false, now.Clock
-	case r.Held && r.Session != "" && now.Clock < c.obs.takeable:
+	case r.Held && r.Session != "" && now.Clock < c.obs.claimableAt:
 		// Its session tells when it is worth a look.
-		c.due = c.obs.takeable
+		c.due = c.obs.claimableAt
 		return
 	case now.Clock < c.quiet():
 		c.due, c.obs.fresh = c.quiet(), false
@@ -66,8 +66,8 @@ func (c *Candidate) wait(now Now, out *actions) {
 	default:
 		c.due = c.follow(now.Clock)
 	}
-	if now.Clock < c.obs.takeable {
-		c.due = min(c.due, c.obs.takeable)
+	if now.Clock < c.obs.claimableAt {
+		c.due = min(c.due, c.obs.claimableAt)
 	}
 	c.obs.fresh = false
 }

@@ -2,9 +2,9 @@ package protocol
 
 import "time"
 
-// A streak is the time for which one candidate has passed the lock on among its own
+// A handoff is the time for which one candidate has passed the lock on among its own
 // users, so that nobody else could have it.
-type streak struct {
+type handoff struct {
 	began, ended time.Duration
 	leased       time.Duration // the last lease of it began
 	on           bool
@@ -14,7 +14,7 @@ type streak struct {
 
 // leases takes in that a lease begins that was claimed at t0.
 func (c *Candidate) leases(t0 time.Duration) {
-	s := &c.streak
+	s := &c.handoff
 	if !s.on {
 		if s.vain = min(s.vain+1, 2); !s.rested {
 			s.vain = 0
@@ -27,24 +27,24 @@ func (c *Candidate) leases(t0 time.Duration) {
 // rest is how long the lock must be free for those who wait elsewhere to see it. Their
 // pauses grow by half, so the last one is at most half the time since a new lease.
 func (c *Candidate) rest() time.Duration {
-	pause := firstPoll + (c.streak.ended-c.streak.leased)/2
+	pause := firstPoll + (c.handoff.ended-c.handoff.leased)/2
 	return min(pause, max(Renewal(c.cfg.TTL), firstPoll)) * 5 / 4
 }
 
-// over reports that the streak has lasted long enough: so many times longer than the
+// over reports that the handoff has lasted long enough: so many times longer than the
 // rest after it that this costs 3 %, and less where nobody has used the last rests.
-func (s streak) over(rest time.Duration) bool { return s.ended-s.began >= rest*32<<s.vain }
+func (s handoff) over(rest time.Duration) bool { return s.ended-s.began >= rest*32<<s.vain }
 
 // pass ends a lease in favour of the next user of this candidate, and reports whether
 // it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,
 // and the next user's claim replaces it, with a token of its own (rule A3). That is one
 // write where a release and a claim are two.
 func (c *Candidate) pass(now Now, out *actions) bool {
-	c.streak.ended = now.Clock
+	c.handoff.ended = now.Clock
 	idle := c.phase == held && c.busy == none && c.obs.fresh
 	// Under a session the record would stand for as long as that lasts, should the next
 	// user not come (rule D6).
-	if !idle || c.cfg.WriteOnce || c.session != "" || c.streak.over(c.rest()) {
+	if !idle || c.cfg.WriteOnce || c.session != "" || c.handoff.over(c.rest()) {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).

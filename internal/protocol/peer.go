@@ -8,10 +8,10 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// A Word is what a leader says of itself to a follower that asked it. A follower
+// A PeerStatus is what a leader says of itself to a follower that asked it. A follower
 // may look at the store sooner because of it, or later; no rule rests on it. So a
 // word that is false, old or lost costs time, and nothing else.
-type Word struct {
+type PeerStatus struct {
 	Leading     bool   // its lease is valid, and renewed in time
 	Free        bool   // its release is confirmed
 	Successor   string // Free: the holder that may go first
@@ -23,12 +23,12 @@ type Word struct {
 }
 
 // Of reports that the word is that of the candidate and the lease that r tells of.
-func (w Word) Of(r record.Record) bool {
+func (w PeerStatus) Of(r record.Record) bool {
 	return w.Incarnation == r.Incarnation() && w.Holder == r.Holder && w.Token == r.Token
 }
 
-// talk is what a follower knows from the leader itself.
-type talk struct {
+// pollState is what a follower knows from the leader itself.
+type pollState struct {
 	asking bool // a question is under way
 	number int  // of it, or of the last one
 	other  bool // and it is about another leader
@@ -52,13 +52,13 @@ const peerTries = 3
 
 // sees takes in that the record has changed. A leader that did not answer may be
 // asked again when it has renewed.
-func (t *talk) sees(before, after record.Record, now time.Duration) {
+func (t *pollState) sees(before, after record.Record, now time.Duration) {
 	switch same := before.Held && before.SameLease(after); {
 	case !same:
 		// A lease that was free and is held again was brought back by hand. Its leader knows
 		// of the release only, and to hear of that anew would begin the wait anew, for ever.
 		back := !before.Held && before.Token == after.Token && before.Token > 0
-		*t = talk{asking: t.asking, number: t.number, other: t.asking, open: !back}
+		*t = pollState{asking: t.asking, number: t.number, other: t.asking, open: !back}
 	case t.stale: // it may have renewed before it fell silent
 		t.stale = false
 	case !t.open:
@@ -79,10 +79,10 @@ func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
 // ask asks the leader, if that is due, and drops a question that does not matter
 // any more.
 func (c *Candidate) ask(now Now, out *actions) {
-	t := &c.talk
+	t := &c.peer
 	follows := c.follows()
 	if t.asking && (t.other || !follows) {
-		out.add(Hush{})
+		out.add(CancelPoll{})
 		t.asking, t.other = false, false
 	}
 	if !follows || t.asking || !t.open || now.Clock < t.due {
@@ -90,19 +90,19 @@ func (c *Candidate) ask(now Now, out *actions) {
 	}
 	t.asking, t.asked = true, now.Clock
 	t.number++
-	out.add(Ask{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
+	out.add(PollPeer{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
 }
 
 // Asks reports that the question of that number is still to be answered.
-func (c *Candidate) Asks(number int) bool { return c.talk.asking && c.talk.number == number }
+func (c *Candidate) Asks(number int) bool { return c.peer.asking && c.peer.number == number }
 
-func (c *Candidate) heard(ev Heard, now Now, out *actions) {
-	t, r := &c.talk, c.obs.record
+func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
+	t, r := &c.peer, c.obs.record
 	if !c.Asks(ev.Number) {
 		return // nobody wants to know any more
 	}
 	t.asking = false
-	w := ev.Word
+	w := ev.Status
 	switch {
 	case !c.follows(): // it is about the past
 	case ev.Err != nil:
@@ -128,7 +128,7 @@ func (c *Candidate) heard(ev Heard, now Now, out *actions) {
 
 // unheard: the leader was silent.
 func (c *Candidate) unheard(now Now) {
-	t, r := &c.talk, c.obs.record
+	t, r := &c.peer, c.obs.record
 	t.fails++
 	t.due = now.Clock + min(retry.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, retry.Min))
 	if t.fails >= peerTries {
@@ -139,14 +139,14 @@ func (c *Candidate) unheard(now Now) {
 // distrust ends the conversation with this leader, because it says nothing of use. If
 // its word has kept us from looking, we look; if not, that goes on as it does anyway.
 func (c *Candidate) distrust(pause time.Duration, now Now) {
-	if c.talk.open = false; now.Clock < c.talk.quiet {
+	if c.peer.open = false; now.Clock < c.peer.quiet {
 		c.lookAfter(pause, now)
 	}
 }
 
 // lookAfter ends the conversation with this leader. The store must tell.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
-	c.talk.open, c.talk.stale, c.talk.quiet = false, true, 0
+	c.peer.open, c.peer.stale, c.peer.quiet = false, true, 0
 	c.again = c.busy == reading
 	c.pace.poll = 0
 	c.due = now.Clock + pause
@@ -154,14 +154,14 @@ func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 
 // quiet is until when no look is needed, by the leader's word.
 func (c *Candidate) quiet() time.Duration {
-	return min(c.talk.quiet, c.pace.looked+Trusted*c.obs.record.TTL)
+	return min(c.peer.quiet, c.pace.looked+Trusted*c.obs.record.TTL)
 }
 
 // trust puts off the next look for as long as the leader's lease lasts by its own
 // word, and plans the next question. That is at once if the leader kept this one,
 // so that it can tell of its end; and it need not be believed that it does.
-func (c *Candidate) trust(w Word, now Now) {
-	t, r := &c.talk, c.obs.record
+func (c *Candidate) trust(w PeerStatus, now Now) {
+	t, r := &c.peer, c.obs.record
 	t.fails = 0
 	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
 	switch t.known {
@@ -192,16 +192,16 @@ func (c *Candidate) announce() {
 	}
 }
 
-// Word is what a candidate that leads, or has led, says of itself at a reading of the clock to
+// PeerStatus is what a candidate that leads, or has led, says of itself at a reading of the clock to
 // those who ask it, and never more than the record in the store says. A lease under a session
 // is valid until limit at most, when that is (rule D4); any other reading will do for others.
-func (c *Candidate) Word(clock, limit time.Duration) Word {
+func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 	until := c.deadline
 	if c.lease.Session != "" {
 		until = limit
 	}
 	r := c.lease
-	w := Word{Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation()}
+	w := PeerStatus{Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation()}
 	if r.WriteID == "" {
 		w.Version = "none"
 		return w

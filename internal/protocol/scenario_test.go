@@ -138,13 +138,13 @@ func (s *script) line(line string, out *strings.Builder) {
 		if len(words) > 2 {
 			limit = s.duration(words[3])
 		}
-		w := s.c.Word(at, limit)
+		w := s.c.PeerStatus(at, limit)
 		record, version := s.c.Freed()
 		fmt.Fprintf(out, "  says: %s %s, leading %t for %v, free %t as %q of token %d, successor %q, version %q\n",
 			w.Holder, w.Incarnation, w.Leading, w.Valid, w.Free, version, record.Token, w.Successor, w.Version)
 	}
-	if rest, can := s.c.Rest(); can && s.rests {
-		s.c = protocol.Resume(s.cfg, rest)
+	if rest, can := s.c.Save(); can && s.rests {
+		s.c = protocol.Restore(s.cfg, rest)
 	}
 	state := "nothing held"
 	if s.c.Valid(at) {
@@ -215,18 +215,18 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return e
 	case "session-over": // SESSION REASON…
 		return protocol.SessionOver{Session: args[0], Err: errors.New(strings.Join(args[1:], " "))}
-	case "outlived":
-		return protocol.Outlived{Session: args[0], Look: slices.Contains(args, "look")}
+	case "session-expired":
+		return protocol.SessionExpired{Session: args[0], Look: slices.Contains(args, "look")}
 	case "checked": // SESSION held|abandoned|over|unknown REASON…
 		e := protocol.Checked{Session: args[0], Held: args[1] == "held" || args[1] == "abandoned", Abandoned: args[1] == "abandoned"}
 		if args[1] == "unknown" {
 			e.Err = errors.New(strings.Join(args[2:], " "))
 		}
 		return e
-	case "nudge":
-		return protocol.Nudge{}
-	case "hurry":
-		return protocol.Hurry{}
+	case "recheck":
+		return protocol.Recheck{}
+	case "renew-soon":
+		return protocol.RenewSoon{}
 	case "cancel": // [REASON…]
 		if len(args) > 0 {
 			return protocol.Cancel{Err: errors.New(strings.Join(args, " "))}
@@ -253,9 +253,9 @@ func (s *script) event(name string, args []string) protocol.Event {
 		return protocol.Tick{}
 	case "retune":
 		return protocol.Retune{TTL: s.duration(args[0])}
-	case "unheard": // REASON…
+	case "no-answer": // REASON…
 		err, _ := failure(args)
-		return protocol.Heard{Number: s.asked, Err: err}
+		return protocol.PeerAnswer{Number: s.asked, Err: err}
 	case "says": // [limit READING] what a follower would be told now
 		return protocol.Tick{}
 	case "leads", "late", "freed", "stranger": // FIELD VALUE …
@@ -349,7 +349,7 @@ func (s *script) epoch(args []string) (n int64) {
 // heard makes the word of the leader whose records "found" makes: its incarnation
 // is "other".
 func (s *script) heard(name string, args []string) protocol.Event {
-	w := protocol.Word{
+	w := protocol.PeerStatus{
 		Leading: name == "leads" || name == "stranger", Free: name == "freed",
 		Incarnation: "other", Holder: "db-1", Token: 41, Version: name,
 	}
@@ -375,7 +375,7 @@ func (s *script) heard(name string, args []string) protocol.Event {
 			s.Fatalf("word field %q", args[i])
 		}
 	}
-	return protocol.Heard{Number: s.asked, Word: w, Proof: proof}
+	return protocol.PeerAnswer{Number: s.asked, Status: w, Proof: proof}
 }
 
 func failure(args []string) (error, bool) {
@@ -418,15 +418,15 @@ func (s *script) show(action protocol.Action) string {
 			text += ", " + name
 		}
 		return text
-	case protocol.Ask:
+	case protocol.PollPeer:
 		s.asked = a.Number
 		who := "who only watches"
 		if a.Waiting {
 			who = "who waits"
 		}
 		return fmt.Sprintf("ask %s for other than %q within %v, as one %s", a.Address, a.Known, a.Wait, who)
-	case protocol.Hush:
-		return "hush"
+	case protocol.CancelPoll:
+		return "cancel the question"
 	case protocol.Granted:
 		return "granted"
 	case protocol.Renewed:
@@ -441,20 +441,20 @@ func (s *script) show(action protocol.Action) string {
 		return fmt.Sprintf("vanished: was token %d", a.Record.Token)
 	case protocol.Seen:
 		return "seen"
-	case protocol.Overdue:
-		return fmt.Sprintf("overdue: %s, token %d", a.Record.Holder, a.Record.Token)
+	case protocol.Expired:
+		return fmt.Sprintf("expired: %s, token %d", a.Record.Holder, a.Record.Token)
 	case protocol.Unreadable:
 		return "unreadable: " + a.Err.Error()
 	case protocol.Failed:
 		return "failed: " + a.Err.Error()
-	case protocol.Over:
-		return fmt.Sprintf("over: token %d, ended %q", a.Record.Token, a.Record.Ended)
+	case protocol.Reaped:
+		return fmt.Sprintf("reaped: token %d, ended %q", a.Record.Token, a.Record.Ended)
 	case protocol.Unnamed:
 		return "unnamed: " + a.Session
 	case protocol.Left:
 		return "left: " + a.Session
-	case protocol.Orphaned:
-		return "orphaned: " + a.Session
+	case protocol.SessionOrphan:
+		return "session orphan: " + a.Session
 	case protocol.Lost:
 		return "lost: " + a.Err.Error()
 	case protocol.Released:

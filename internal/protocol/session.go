@@ -13,13 +13,13 @@ import (
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
 
-// outlive: the holder that was seen keeps its lease for as long as its session lasts, and
+// awaitSession: the holder that was seen keeps its lease for as long as its session lasts, and
 // does not look at the object meanwhile. So no patience is enough, and no clock: the session
 // must be over (rule D3).
-func (c *Candidate) outlive(now time.Duration) {
-	c.obs.takeable = never
+func (c *Candidate) awaitSession(now time.Duration) {
+	c.obs.claimableAt = never
 	if c.over == c.obs.record.Session {
-		c.obs.takeable = now
+		c.obs.claimableAt = now
 	}
 }
 
@@ -35,7 +35,7 @@ func (c *Candidate) uncertain() bool {
 func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 	switch {
 	case ev.Err == nil && !ev.Held:
-		c.outlived(ev.Session, false, now)
+		c.sessionExpired(ev.Session, false, now)
 	case c.want != atOnce || !c.obs.fresh: // the caller who asked has gone, and the next one looks anew
 	case ev.Err != nil:
 		c.fail(fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", ev.Err), now, out)
@@ -45,12 +45,12 @@ func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 	}
 }
 
-// outlived takes in that a session is over. The version that was seen is the one to take
+// sessionExpired takes in that a session is over. The version that was seen is the one to take
 // over: should somebody else have been faster, the write is refused.
-func (c *Candidate) outlived(session string, look bool, now Now) {
+func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 	c.over = session
 	if c.obs.record.Session == session {
-		c.obs.takeable = now.Clock
+		c.obs.claimableAt = now.Clock
 		if c.wanting() {
 			c.due, c.obs.fresh = min(c.due, now.Clock), c.obs.fresh && !look
 		}
@@ -101,7 +101,7 @@ func (c *Candidate) named() (sessions []string) {
 // alone would make it harmless.
 func (c *Candidate) abandon(out *actions) {
 	for _, session := range c.named() {
-		out.add(Orphaned{session})
+		out.add(SessionOrphan{session})
 	}
 }
 
@@ -109,23 +109,23 @@ func (c *Candidate) abandon(out *actions) {
 // lock free to be taken, if nobody releases it before; or empty. Who wants the lock at once does
 // not wait.
 func (c *Candidate) Awaits() string {
-	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.takeable == never {
+	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.claimableAt == never {
 		return r.Session
 	}
 	return ""
 }
 
-// hurry brings the next renewal forward, to a second after the last one at the earliest.
-func (c *Candidate) hurry(now Now) {
+// renewSoon brings the next renewal forward, to a second after the last one at the earliest.
+func (c *Candidate) renewSoon(now Now) {
 	if c.phase == held {
 		c.due = min(c.due, max(now.Clock, c.obs.first+time.Second))
 	}
 }
 
-// A Rest is all that a candidate needs to know of a lease under a session, to which nothing
+// A Saved is all that a candidate needs to know of a lease under a session, to which nothing
 // happens until it is released or the session is over. It is small, since there may be very
 // many of them.
-type Rest struct {
+type Saved struct {
 	incarnation     string
 	rng, seq, wrote uint64 // wrote: the number in the lease's write ID
 	version         Version
@@ -134,28 +134,28 @@ type Rest struct {
 	token           int64
 	epoch, previous int64
 	unknown         map[string]json.RawMessage
-	streak          streak
+	handoff         handoff
 }
 
-// Rest gives what is to be remembered of a candidate that holds a lease under a session, and
-// false if it does anything else. What Resume makes of it does what the candidate would have
+// Save gives what is to be remembered of a candidate that holds a lease under a session, and
+// false if it does anything else. What Restore makes of it does what the candidate would have
 // done.
-func (c *Candidate) Rest() (*Rest, bool) {
+func (c *Candidate) Save() (*Saved, bool) {
 	if c.session == "" || c.phase != held || c.watching {
 		return nil, false
 	}
 	r := c.lease
 	wrote, _ := c.number(r)
-	return &Rest{
+	return &Saved{
 		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.seq, wrote: wrote,
 		version: c.obs.version, session: c.session, acquired: time.Duration(r.AcquiredAt.UnixNano()),
-		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, streak: c.streak,
+		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, handoff: c.handoff,
 	}, true
 }
 
-// Resume makes a candidate that goes on where the one rested whose configuration cfg was,
+// Restore makes a candidate that goes on where the one rested whose configuration cfg was,
 // but for its incarnation.
-func Resume(cfg Config, rest *Rest) *Candidate {
+func Restore(cfg Config, rest *Saved) *Candidate {
 	cfg.Incarnation = rest.incarnation
 	c := New(cfg)
 	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
@@ -164,7 +164,7 @@ func Resume(cfg Config, rest *Rest) *Candidate {
 	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
-	c.streak, c.member = rest.streak, membership{sessions: []string{rest.session}}
+	c.handoff, c.member = rest.handoff, membership{sessions: []string{rest.session}}
 	return c
 }
 

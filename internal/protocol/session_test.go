@@ -49,17 +49,17 @@ func testRest(t *testing.T, events []protocol.Event) {
 		Meta: map[string]string{"zone": "a"}, Layout: "epochs", Numbered: true,
 	}
 	awake := holding(t, cfg)
-	rest, can := awake.Rest()
+	rest, can := awake.Save()
 	if !can {
 		t.Fatal("a candidate that holds a lease under a session cannot rest")
 	}
 	awake.Step(protocol.Watch{On: true}, at(4*time.Second))
-	if _, can := awake.Rest(); can {
+	if _, can := awake.Save(); can {
 		t.Fatal("a candidate that watches can rest")
 	}
 	awake.Step(protocol.Watch{}, at(4*time.Second))
 	cfg.Incarnation = ""
-	rested := protocol.Resume(cfg, rest)
+	rested := protocol.Restore(cfg, rest)
 	compare(t, "at first", awake, rested)
 	for i, ev := range events {
 		now := at(time.Hour + time.Duration(i)*time.Millisecond)
@@ -84,7 +84,7 @@ func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 	seen.Record.Held = false
 	c.Step(protocol.Acquire{Session: "s/9"}, at(0))
 	for n := range 13 { // so that write IDs have two digits
-		if _, can := c.Rest(); can {
+		if _, can := c.Save(); can {
 			t.Fatal("a candidate that acquires can rest")
 		}
 		seen.Version = protocol.Version(fmt.Sprint("v", n))

@@ -72,17 +72,17 @@ type (
 		Session string
 		Err     error
 	}
-	// Outlived: a session of others is over for good (rule D3): it was closed, or
+	// SessionExpired: a session of others is over for good (rule D3): it was closed, or
 	// killed, or does not exist. Look: that was a while ago, so that others may have
 	// taken the lock since.
-	Outlived struct {
+	SessionExpired struct {
 		Session string
 		Look    bool
 	}
-	// Nudge: the lock may have changed, so it is worth a look.
-	Nudge struct{}
-	// Hurry: the next renewal has something to tell, and is to come soon.
-	Hurry struct{}
+	// Recheck: the lock may have changed, so it is worth a look.
+	Recheck struct{}
+	// RenewSoon: the next renewal has something to tell, and is to come soon.
+	RenewSoon struct{}
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
@@ -91,10 +91,10 @@ type (
 		Answer ReadDone
 		Sent   time.Duration
 	}
-	// Heard is the answer to an Ask. One that comes after a Hush is ignored.
-	Heard struct {
-		Number int // of the Ask
-		Word   Word
+	// PeerAnswer is the answer to an PollPeer. One that comes after a CancelPoll is ignored.
+	PeerAnswer struct {
+		Number int // of the PollPeer
+		Status PeerStatus
 		Err    error // there was none
 		// Proof is what the store held when the release was confirmed, if that came
 		// with the word and its version is the hash of it: as good as a look.
@@ -104,23 +104,23 @@ type (
 	Tick struct{}
 )
 
-func (Acquire) event()     {}
-func (Cancel) event()      {}
-func (Release) event()     {}
-func (Drop) event()        {}
-func (Watch) event()       {}
-func (GiveUp) event()      {}
-func (ReadDone) event()    {}
-func (WriteDone) event()   {}
-func (Checked) event()     {}
-func (SessionOver) event() {}
-func (Outlived) event()    {}
-func (Nudge) event()       {}
-func (Hurry) event()       {}
-func (Retune) event()      {}
-func (Sighted) event()     {}
-func (Heard) event()       {}
-func (Tick) event()        {}
+func (Acquire) event()        {}
+func (Cancel) event()         {}
+func (Release) event()        {}
+func (Drop) event()           {}
+func (Watch) event()          {}
+func (GiveUp) event()         {}
+func (ReadDone) event()       {}
+func (WriteDone) event()      {}
+func (Checked) event()        {}
+func (SessionOver) event()    {}
+func (SessionExpired) event() {}
+func (Recheck) event()        {}
+func (RenewSoon) event()      {}
+func (Retune) event()         {}
+func (Sighted) event()        {}
+func (PeerAnswer) event()     {}
+func (Tick) event()           {}
 
 // Shown is what the answer to a Read showed.
 type Shown int
@@ -180,9 +180,9 @@ type (
 	// Seen: the object is in a state that was not seen before, which Observed
 	// tells.
 	Seen struct{}
-	// Overdue: this record has not been renewed in time, so the lock may be
+	// Expired: this record has not been renewed in time, so the lock may be
 	// taken. Once for each version.
-	Overdue struct{ Record record.Record }
+	Expired struct{ Record record.Record }
 	// Unreadable: a look failed, or showed what is not a record.
 	Unreadable struct{ Err error }
 	// Vanished: somebody deleted the object of which this was the last record.
@@ -191,49 +191,49 @@ type (
 	Lost struct{ Err error }
 	// Released: the release is settled; Err says why the lock may not be free.
 	Released struct{ Err error }
-	// Over: the lock that a Reaper wanted to be over is, and this is its last record.
-	Over struct{ Record record.Record }
-	// Orphaned: a record that names this session of ours may be there, or may come,
+	// Reaped: the lock that a Reaper wanted to be over is, and this is its last record.
+	Reaped struct{ Record record.Record }
+	// SessionOrphan: a record that names this session of ours may be there, or may come,
 	// and nobody will free it: only the end of the session does (rule D6).
-	Orphaned struct{ Session string }
+	SessionOrphan struct{ Session string }
 	// Unnamed: the lock does not name this session of ours any more: see Membership.Released.
 	Unnamed struct{ Session string }
 	// Left: nothing of this candidate is under this session of ours any more, or may yet be.
 	Left struct{ Session string }
-	// Ask asks the leader at Address for its Word, which it may keep for as long
+	// PollPeer asks the leader at Address for its PeerStatus, which it may keep for as long
 	// as Wait while that is still Known. Waiting: the user waits for the lock.
-	Ask struct {
+	PollPeer struct {
 		Number  int
 		Address string
 		Known   string
 		Wait    time.Duration
 		Waiting bool
 	}
-	// Hush: the Ask under way does not matter any more, and gets no Heard.
-	Hush struct{}
+	// CancelPoll: the PollPeer under way does not matter any more, and gets no PeerAnswer.
+	CancelPoll struct{}
 )
 
-func (Read) action()       {}
-func (Write) action()      {}
-func (Check) action()      {}
-func (Granted) action()    {}
-func (Renewed) action()    {}
-func (Troubled) action()   {}
-func (Refused) action()    {}
-func (Failed) action()     {}
-func (Waiting) action()    {}
-func (Vanished) action()   {}
-func (Seen) action()       {}
-func (Overdue) action()    {}
-func (Unreadable) action() {}
-func (Lost) action()       {}
-func (Released) action()   {}
-func (Over) action()       {}
-func (Orphaned) action()   {}
-func (Unnamed) action()    {}
-func (Left) action()       {}
-func (Ask) action()        {}
-func (Hush) action()       {}
+func (Read) action()          {}
+func (Write) action()         {}
+func (Check) action()         {}
+func (Granted) action()       {}
+func (Renewed) action()       {}
+func (Troubled) action()      {}
+func (Refused) action()       {}
+func (Failed) action()        {}
+func (Waiting) action()       {}
+func (Vanished) action()      {}
+func (Seen) action()          {}
+func (Expired) action()       {}
+func (Unreadable) action()    {}
+func (Lost) action()          {}
+func (Released) action()      {}
+func (Reaped) action()        {}
+func (SessionOrphan) action() {}
+func (Unnamed) action()       {}
+func (Left) action()          {}
+func (PollPeer) action()      {}
+func (CancelPoll) action()    {}
 
 // Op is what a Write means. All are conditional writes of one record; a layout
 // may carry them out differently.
@@ -267,7 +267,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Release:
 		c.successor = ev.Successor
 		if !ev.Pass || !c.pass(now, &out) {
-			c.streak.on = ev.Pass
+			c.handoff.on = ev.Pass
 			c.release(now)
 		}
 	case Drop:
@@ -293,20 +293,20 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.checked(ev, now, &out)
 	case SessionOver:
 		c.sessionOver(ev.Session, ev.Err, now, &out)
-	case Outlived:
-		c.outlived(ev.Session, ev.Look, now)
-	case Nudge:
+	case SessionExpired:
+		c.sessionExpired(ev.Session, ev.Look, now)
+	case Recheck:
 		if c.wanting() {
 			c.obs.fresh, c.due, c.again = false, now.Clock, c.busy == reading
 		}
-	case Hurry:
-		c.hurry(now)
+	case RenewSoon:
+		c.renewSoon(now)
 	case Retune:
 		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
 	case Sighted:
 		c.sighted(ev, now)
-	case Heard:
-		c.heard(ev, now, &out)
+	case PeerAnswer:
+		c.peerAnswered(ev, now, &out)
 	case Tick:
 	}
 	c.advance(now, &out)
@@ -355,8 +355,8 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	}
 	c.trouble.forget()
 	c.until = now.Clock + c.cfg.TTL // if it does not wait
-	c.told, c.due, c.pace.poll, c.passed, c.again = record.Record{}, 0, 0, false, false
-	if s := &c.streak; ev.Wait && s.on && s.over(c.rest()) {
+	c.reported, c.due, c.pace.poll, c.passed, c.again = record.Record{}, 0, 0, false, false
+	if s := &c.handoff; ev.Wait && s.on && s.over(c.rest()) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
 		c.obs.fresh, c.due = false, s.ended+c.rest()
 		s.on, s.rested = false, true
@@ -445,11 +445,11 @@ func (c *Candidate) seek(now Now, out *actions) {
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
 	case c.want == nothing && len(c.attempts) == 0:
-		c.overdue(now, out)
+		c.expired(now, out)
 		c.wait(now, out)
 	case c.cfg.Reaper && !c.obs.held():
 		c.want = nothing
-		out.add(Over{c.obs.record})
+		out.add(Reaped{c.obs.record})
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
 	case c.obs.version != "" && c.cfg.Fresh:
@@ -458,8 +458,8 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
-	case now.Clock >= c.obs.takeable && !c.stuck():
-		c.overdue(now, out)
+	case now.Clock >= c.obs.claimableAt && !c.stuck():
+		c.expired(now, out)
 		if !c.resting(now) {
 			c.claim(now, out)
 		}
@@ -472,7 +472,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.want = nothing
 		out.add(Refused{Record: c.obs.record})
 	default:
-		c.overdue(now, out)
+		c.expired(now, out)
 		c.wait(now, out)
 	}
 }
@@ -483,11 +483,11 @@ func (c *Candidate) stuck() bool {
 	return c.cfg.WriteOnce && !c.cfg.Sweep && c.obs.held()
 }
 
-// overdue tells, once, that a holder is late.
-func (c *Candidate) overdue(now Now, out *actions) {
-	if o := &c.obs; now.Clock >= o.takeable && o.version != "" && o.record.Held && !o.overdue && !c.mine(o.record) {
-		o.overdue = true
-		out.add(Overdue{o.record})
+// expired tells, once, that a holder is late.
+func (c *Candidate) expired(now Now, out *actions) {
+	if o := &c.obs; now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !c.mine(o.record) {
+		o.expired = true
+		out.add(Expired{o.record})
 	}
 }
 
@@ -584,7 +584,7 @@ func (c *Candidate) released(err error, out *actions) {
 		// A delete that is on its way lands within the lease that it was sent under or never.
 		// It would remove the marker of whoever comes next, so till then not even we take
 		// the lock anew.
-		c.obs.takeable = max(c.obs.takeable, c.deadline)
+		c.obs.claimableAt = max(c.obs.claimableAt, c.deadline)
 	}
 	if !c.orphan {
 		if err == nil {

@@ -12,17 +12,17 @@ import (
 // pause before the next try, whatever the answer was and whatever made the next one
 // due, so requests are bounded under every failure that lasts: see Pause.
 type trouble struct {
-	reads  int           // failed looks, in a row
-	writes int           // failed writes, in a row
-	slow   int           // claims in a row that came too late to be used
-	lookAt time.Duration // no look is sent before this
-	tryAt  time.Duration // and no write
-	err    error         // why the last try failed; nil: none has since the last success
-	told   time.Duration // Troubled is not sent again before this
+	reads    int           // failed looks, in a row
+	writes   int           // failed writes, in a row
+	slow     int           // claims in a row that came too late to be used
+	lookAt   time.Duration // no look is sent before this
+	tryAt    time.Duration // and no write
+	err      error         // why the last try failed; nil: none has since the last success
+	reported time.Duration // Troubled is not sent again before this
 }
 
 // forget begins anew: what the user asks for next need not wait for what failed before.
-func (t *trouble) forget() { *t = trouble{told: t.told} }
+func (t *trouble) forget() { *t = trouble{reported: t.reported} }
 
 // looked takes in that a look was answered.
 func (t *trouble) looked() {
@@ -64,8 +64,8 @@ func (c *Candidate) tryFailed(err error, now Now, out *actions) {
 // troubled tells of the n-th failure in a row, the third time and then once a minute.
 func (c *Candidate) troubled(n int, err error, now Now, out *actions) {
 	c.trouble.err = err
-	if n >= enoughTries && now.Clock >= c.trouble.told {
-		c.trouble.told = now.Clock + reminder
+	if n >= enoughTries && now.Clock >= c.trouble.reported {
+		c.trouble.reported = now.Clock + reminder
 		out.add(Troubled{err})
 	}
 }

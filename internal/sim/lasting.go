@@ -355,7 +355,7 @@ func (w *world) isFree(l *lock) bool {
 // forge answers a question in the leader's name: it leads, and will for a long time.
 func (w *world) forge(q question) {
 	seen, _, _ := q.from.c.Observed()
-	word := protocol.Word{
+	word := protocol.PeerStatus{
 		Leading: true, Holder: seen.Holder, Token: seen.Token, Incarnation: seen.Incarnation(),
 		Valid: 10 * seen.TTL, Version: fmt.Sprint(seen.Token),
 	}
@@ -363,5 +363,5 @@ func (w *world) forge(q question) {
 	if q.known == word.Version {
 		pause = seen.TTL / 2
 	}
-	w.after(pause, q.from.process, func() { w.hear(q, protocol.Heard{Word: word}) })
+	w.after(pause, q.from.process, func() { w.hear(q, protocol.PeerAnswer{Status: word}) })
 }

@@ -171,7 +171,7 @@ func (w *world) do(m *member, action protocol.Action) {
 		m.ended = m.claim
 	case protocol.Released:
 		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
-	case protocol.Orphaned:
+	case protocol.SessionOrphan:
 		w.orphaned(w.find(a.Session))
 	case protocol.Unnamed:
 		w.unnamed(m, w.find(a.Session))
@@ -181,7 +181,7 @@ func (w *world) do(m *member, action protocol.Action) {
 		w.momentOf(waits)
 	case protocol.Vanished:
 		m.vanished = a.Record
-	case protocol.Ask:
+	case protocol.PollPeer:
 		w.ask(m, a)
 	}
 	switch {

@@ -11,7 +11,7 @@ import (
 // voice is what a member says to its peers.
 type voice struct {
 	parked []question
-	said   *protocol.Heard // the first that it said in its life
+	said   *protocol.PeerAnswer // the first that it said in its life
 }
 
 // A question came from a member, and is answered when there is news or its time is over.
@@ -25,12 +25,12 @@ type question struct {
 
 // ask sends a question to whoever is at the address. Without an answer its sender gives
 // up.
-func (w *world) ask(m *member, a protocol.Ask) {
+func (w *world) ask(m *member, a protocol.PollPeer) {
 	w.inquire(m)
 	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
 	w.timeout(m.real(a.Wait+time.Second), m.process, func() {
 		if m.c.Asks(q.number) {
-			w.hear(q, protocol.Heard{Err: errLost})
+			w.hear(q, protocol.PeerAnswer{Err: errLost})
 		}
 	})
 	if l := w.lasting; l != nil && l.on && l.forges {
@@ -83,7 +83,7 @@ func (w *world) speak(m *member) {
 		v.said = &heard
 	}
 	v.parked = slices.DeleteFunc(v.parked, func(q question) bool {
-		if !q.spent && q.known == heard.Word.Version {
+		if !q.spent && q.known == heard.Status.Version {
 			return false
 		}
 		w.reply(m, q, heard)
@@ -92,7 +92,7 @@ func (w *world) speak(m *member) {
 }
 
 // reply sends a word: the truth of this moment, mostly.
-func (w *world) reply(m *member, q question, heard protocol.Heard) {
+func (w *world) reply(m *member, q question, heard protocol.PeerAnswer) {
 	switch {
 	case w.hit(PeerLost):
 		return
@@ -100,7 +100,7 @@ func (w *world) reply(m *member, q question, heard protocol.Heard) {
 		heard = *m.voice.said
 	case w.hit(PeerLie):
 		seen, _, _ := q.from.c.Observed()
-		heard = protocol.Heard{Word: protocol.Word{
+		heard = protocol.PeerAnswer{Status: protocol.PeerStatus{
 			Leading: w.choose(2) == 1, Free: w.choose(2) == 1, Holder: seen.Holder, Token: seen.Token + int64(w.choose(2)),
 			Incarnation: seen.Incarnation(), Valid: time.Duration(w.choose(40)) * 10 * time.Second, Version: fmt.Sprint(w.choose(3)),
 		}}
@@ -108,7 +108,7 @@ func (w *world) reply(m *member, q question, heard protocol.Heard) {
 	w.after(w.delay(PeerLate, false), q.from.process, func() { w.hear(q, heard) })
 }
 
-func (w *world) hear(q question, heard protocol.Heard) {
+func (w *world) hear(q question, heard protocol.PeerAnswer) {
 	m := q.from
 	if m.life != q.life {
 		return
@@ -127,11 +127,11 @@ const fewTTLs = 5
 
 // blinded checks that a candidate that wants to know who holds the lock looks at the store now
 // and then, whatever its peers say: their words prove nothing.
-func (w *world) blinded(m *member, heard protocol.Heard) {
+func (w *world) blinded(m *member, heard protocol.PeerAnswer) {
 	seen, _, _ := m.c.Observed()
 	now := w.clock(m.process)
 	switch {
-	case m.leased || heard.Err != nil || !heard.Word.Leading || m.asked != nil || m.vigil != nil: // that looks
+	case m.leased || heard.Err != nil || !heard.Status.Leading || m.asked != nil || m.vigil != nil: // that looks
 		m.blind = 0
 	case m.blind == 0:
 		m.blind, m.blindStood = now, m.stood
@@ -141,9 +141,9 @@ func (w *world) blinded(m *member, heard protocol.Heard) {
 }
 
 // word is what a member can say of itself.
-func (w *world) word(m *member) protocol.Heard {
-	heard := protocol.Heard{Word: m.c.Word(w.clock(m.process), m.limit())}
-	if heard.Word.Free && w.name == "object" {
+func (w *world) word(m *member) protocol.PeerAnswer {
+	heard := protocol.PeerAnswer{Status: m.c.PeerStatus(w.clock(m.process), m.limit())}
+	if heard.Status.Free && w.name == "object" {
 		record, version := m.c.Freed()
 		heard.Proof = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: record}
 	}

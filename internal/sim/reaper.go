@@ -57,7 +57,7 @@ func (w *world) watch(all *reapers, key string, m *member) *reaper {
 	}
 	r := (*all)[i]
 	if r.Join(m, m.looked) {
-		w.soon(m.process, func() { w.step(m, protocol.Nudge{}) })
+		w.soon(m.process, func() { w.step(m, protocol.Recheck{}) })
 	}
 	return r
 }
@@ -97,11 +97,11 @@ func (w *world) reaped(r *reaper, action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Seen:
 		w.heartbeat(r)
-	case protocol.Over:
+	case protocol.Reaped:
 		r.m.wants = false
 		r.remove()
 		w.each(r.Waiters(), func() protocol.Event {
-			return protocol.Outlived{Session: r.m.on.key, Look: w.choose(2) == 1}
+			return protocol.SessionExpired{Session: r.m.on.key, Look: w.choose(2) == 1}
 		})
 	case protocol.Failed:
 		if r.stopped {
@@ -126,5 +126,5 @@ func (w *world) heartbeat(r *reaper) {
 		r.heard = f.Count
 	}
 	nudged := r.Beat(record, w.clock(r.m.process), func(m *member) string { return m.on.key })
-	w.each(nudged, func() protocol.Event { return protocol.Nudge{} })
+	w.each(nudged, func() protocol.Event { return protocol.Recheck{} })
 }

@@ -51,7 +51,7 @@ func (w *world) asks(m *member, ev protocol.Event) {
 // returned checks that each acquisition and each release is answered once.
 func (w *world) returned(m *member, action protocol.Action) {
 	switch a := action.(type) {
-	case protocol.Granted, protocol.Refused, protocol.Failed, protocol.Over:
+	case protocol.Granted, protocol.Refused, protocol.Failed, protocol.Reaped:
 		if !m.owes {
 			w.fault(Returns, "%v returns from an acquisition twice: %s", m, brief(a))
 		}

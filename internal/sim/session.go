@@ -99,7 +99,7 @@ func (w *world) beaten(s *session, action protocol.Action) {
 		}
 	case protocol.Renewed:
 		if s.Renewed() {
-			w.soon(p, func() { w.step(s.heartbeat, protocol.Hurry{}) })
+			w.soon(p, func() { w.step(s.heartbeat, protocol.RenewSoon{}) })
 		}
 	case protocol.Lost:
 		w.soon(p, func() { w.endSession(s, a.Err) })
@@ -198,7 +198,7 @@ func (w *world) use(s *session) {
 // unnamed takes in that a lock that was under the session is not any more.
 func (w *world) unnamed(m *member, s *session) {
 	if s.Released(m.on.key) {
-		w.step(s.heartbeat, protocol.Hurry{})
+		w.step(s.heartbeat, protocol.RenewSoon{})
 	}
 }
 
@@ -248,9 +248,9 @@ func (w *world) rest(m *member) {
 	if m.cfg.Follow || m.wants { // an election is watched
 		return
 	}
-	if rest, can := m.c.Rest(); can {
+	if rest, can := m.c.Save(); can {
 		w.met(Rested, m)
-		m.c, m.reminded = protocol.Resume(m.cfg, rest), 0
+		m.c, m.reminded = protocol.Restore(m.cfg, rest), 0
 		m.session, m.looked = m.under, 0
 	}
 }

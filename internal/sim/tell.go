@@ -25,13 +25,13 @@ func brief(x any) string {
 		return fmt.Sprintf("WriteDone as %q, error %v, void %t, final %t", x.Version, x.Err, x.Void, x.Fatal)
 	case protocol.Sighted:
 		return "Sighted " + brief(x.Answer)
-	case protocol.Heard:
-		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Word, x.Err, x.Proof != nil)
+	case protocol.PeerAnswer:
+		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Status, x.Err, x.Proof != nil)
 	case protocol.Waiting:
 		return "Waiting for " + showRecord(x.Record)
 	case protocol.Refused:
 		return "Refused for " + showRecord(x.Record)
-	case protocol.Overdue:
+	case protocol.Expired:
 		return "Overdue is " + showRecord(x.Record)
 	case protocol.Vanished:
 		return "Vanished is " + showRecord(x.Record)
