@@ -39,29 +39,29 @@ type driver struct {
 
 // An engine is what a driver has while it has something to do.
 type engine struct {
-	cfg       protocol.Config
-	candidate *protocol.Candidate
-	timer     *time.Timer
-	ctx       context.Context    // of the acquisition; gives requests their values
-	began     time.Time          // the acquisition
-	session   *Session           // of the acquisition; nil: none
-	term      *term              // that the acquisition begins; nil: none
-	sessions  []*Session         // that must tell of their end: something of the candidate is or may be under them
-	vigil     vigil              // for the session that the candidate waits for
-	waiter    chan result        // of the acquisition, until it is answered
-	settling  []chan struct{}    // closed when the candidate has settled
-	past      chan struct{}      // closed when the collection of it has ended; nil: none goes on
-	calm      []chan struct{}    // closed when no request is under way
-	seen      Info               // the last holder that the acquisition waited for
-	quit      context.CancelFunc // ends the read under way
-	looked    time.Duration      // when the last read was sent
-	shown     layout.Snapshot    // by the last read that showed anything
-	showed    time.Duration      // when that was answered
-	record    record.Record      // as last seen, to tell what has changed
-	exists    bool
-	last      time.Time // when the store last answered
-	failures  int       // of requests, in a row
-	requests  Requests
+	cfg          protocol.Config
+	candidate    *protocol.Candidate
+	timer        *time.Timer
+	ctx          context.Context    // of the acquisition; gives requests their values
+	began        time.Time          // the acquisition
+	session      *Session           // of the acquisition; nil: none
+	term         *term              // that the acquisition begins; nil: none
+	sessions     []*Session         // that must tell of their end: something of the candidate is or may be under them
+	sessionWatch sessionWatch       // for the session that the candidate waits for
+	waiter       chan result        // of the acquisition, until it is answered
+	settling     []chan struct{}    // closed when the candidate has settled
+	past         chan struct{}      // closed when the collection of it has ended; nil: none goes on
+	idle         []chan struct{}    // closed when no request is under way
+	seen         Info               // the last holder that the acquisition waited for
+	quit         context.CancelFunc // ends the read under way
+	looked       time.Duration      // when the last read was sent
+	shown        layout.Snapshot    // by the last read that showed anything
+	showed       time.Duration      // when that was answered
+	record       record.Record      // as last seen, to tell what has changed
+	exists       bool
+	last         time.Time // when the store last answered
+	failures     int       // of requests, in a row
+	requests     Requests
 
 	// changed is told of every change that is seen, and beats of every heartbeat, while
 	// the driver is locked.
@@ -72,12 +72,12 @@ type engine struct {
 	fails   func(error) // is told of trouble instead of the user
 	failing error       // why it is not known whether the session goes on that the acquisition waited for
 
-	// peers are asked instead of the store, if there are any; heir is whom a
+	// peers are asked instead of the store, if there are any; longestWaiting is whom a
 	// release names that names nobody.
-	peers        Peers
-	heir         func() string
-	standing     standing
-	conversation conversation
+	peers          Peers
+	longestWaiting func() string
+	leaderState    leaderState
+	pollState      pollState
 }
 
 // result is the end of an acquisition.
@@ -97,7 +97,7 @@ func newDriver(lock *Lock, at layout.Layout, cfg protocol.Config, opts *LockOpti
 }
 
 func (d *driver) start(cfg protocol.Config, c *protocol.Candidate) {
-	d.engine = &engine{cfg: cfg, candidate: c, heir: func() string { return "" }}
+	d.engine = &engine{cfg: cfg, candidate: c, longestWaiting: func() string { return "" }}
 }
 
 // enter locks the driver and makes it ready for what comes.
@@ -179,7 +179,7 @@ func (d *driver) cancel() {
 	if d.waiter != nil && d.quit != nil {
 		d.quit() // nobody waits for what the read would show
 	}
-	if r := d.vigil.reaper; r != nil {
+	if r := d.sessionWatch.reaper; r != nil {
 		d.failing = r.failing()
 	}
 	d.stepLocked(protocol.Cancel{})
@@ -199,12 +199,12 @@ func (d *driver) release(l *Lease, successor string) {
 		d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over()}) // it is on its way to tell us so
 	}
 	if successor == "" {
-		successor = d.heir()
+		successor = d.longestWaiting()
 	}
 	l.end(ErrReleased)
 	// Not in an election: who resigns was promised that the lock is free then, for others too.
 	pass := d.changed == nil && d.lock.queue.waits()
-	d.stepLocked(protocol.Release{Successor: d.fit(successor), Pass: pass})
+	d.stepLocked(protocol.Release{Successor: d.encodable(successor), Pass: pass})
 }
 
 // giveUp ends a lease whose work has not stopped; it must still be released.
@@ -234,11 +234,11 @@ func (d *driver) stepLocked(ev protocol.Event) {
 		d.do(action)
 	}
 	d.announce()
-	d.attend()
+	d.watchSession()
 	d.settle()
 	if !d.candidate.Busy() {
-		closeAll(d.calm)
-		d.calm = nil
+		closeAll(d.idle)
+		d.idle = nil
 	}
 	d.arm()
 }
@@ -261,17 +261,17 @@ func closeAll(all []chan struct{}) {
 	}
 }
 
-// calmed is closed when no request is under way.
-func (d *driver) calmed() <-chan struct{} {
+// waitIdle is closed when no request is under way.
+func (d *driver) waitIdle() <-chan struct{} {
 	d.enter()
 	defer d.leave()
-	calm := make(chan struct{})
+	idle := make(chan struct{})
 	if !d.candidate.Busy() {
-		close(calm)
+		close(idle)
 	} else {
-		d.calm = append(d.calm, calm)
+		d.idle = append(d.idle, idle)
 	}
-	return calm
+	return idle
 }
 
 // settle tells those who wait for it that all has settled, if it has.
@@ -305,7 +305,7 @@ func (d *driver) settled() <-chan struct{} {
 // arm sets the timer for the candidate's next step.
 func (d *driver) arm() {
 	wake, ok := d.candidate.Wake()
-	if late, sound := d.candidate.Sound(clock.Now()); sound && d.standing.changed != nil && clock.Now() < late {
+	if late, sound := d.candidate.Sound(clock.Now()); sound && d.leaderState.changed != nil && clock.Now() < late {
 		wake = min(wake, late)
 	}
 	if !ok {
@@ -327,14 +327,14 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Read:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		d.quit, d.looked = cancel, clock.Now()
-		go func() { deepen(d.lock.key); d.read(ctx, cancel, a) }()
+		go func() { growStack(d.lock.key); d.read(ctx, cancel, a) }()
 	case protocol.Check:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		d.quit = cancel
-		go func() { deepen(d.lock.key); d.check(ctx, cancel, a.Session) }()
+		go func() { growStack(d.lock.key); d.check(ctx, cancel, a.Session) }()
 	case protocol.Write:
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
-		go func() { deepen(d.lock.key); d.write(ctx, cancel, a) }()
+		go func() { growStack(d.lock.key); d.write(ctx, cancel, a) }()
 	case protocol.Granted:
 		d.lease = newLease(d.ctx, d, d.candidate.Lease(), d.session)
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
@@ -370,9 +370,9 @@ func (d *driver) do(action protocol.Action) {
 			d.beats(d.record)
 		}
 	case protocol.Expired:
-		d.tell(Change{Kind: Expired, Info: d.describe(a.Record)})
+		d.emit(Change{Kind: Expired, Info: d.describe(a.Record)})
 	case protocol.Unreadable:
-		d.tell(Change{Kind: Unreadable, Info: d.describe(d.record), Err: a.Err})
+		d.emit(Change{Kind: Unreadable, Info: d.describe(d.record), Err: a.Err})
 	case protocol.Vanished:
 		d.opts.Logger.Warn("the lock's object was deleted: from now on its tokens grow only if the store's clock is right",
 			"lock", d.at.String(), "token", a.Record.Token)
@@ -390,7 +390,7 @@ func (d *driver) do(action protocol.Action) {
 		d.leaveSession(d.sessionOf(a.Session))
 	case protocol.PollPeer:
 		ctx, stop := context.WithCancel(d.ctx)
-		c := &d.conversation
+		c := &d.pollState
 		c.stop, c.asked = stop, c.asked+1
 		var waited time.Duration
 		if a.Waiting {
@@ -398,11 +398,11 @@ func (d *driver) do(action protocol.Action) {
 		}
 		go d.ask(ctx, a, waited)
 	case protocol.CancelPoll:
-		d.conversation.stop()
+		d.pollState.stop()
 	}
 }
 
-// deepen makes room at once on the stack of a new goroutine that a request needs bit by bit:
+// growStack makes room at once on the stack of a new goroutine that a request needs bit by bit:
 // the client of a store can call more than 32 KiB deep, and each time that a stack has become
 // too small all that is on it is copied to one of twice the size, which took a sixth of the
 // processor time of a small request.
@@ -410,7 +410,7 @@ func (d *driver) do(action protocol.Action) {
 // The room is part of the frame, and not touched, since no key is empty.
 //
 //go:noinline
-func deepen(key string) {
+func growStack(key string) {
 	if key == "" {
 		var room [56 << 10]byte
 		for i := range room {
@@ -448,8 +448,8 @@ func (d *driver) seenNow() Info {
 		return d.seen
 	}
 	seen := d.describe(r)
-	if seen.Session != "" && seen.Session == d.vigil.session {
-		seen.Abandoned = d.vigil.reaper.abandoned()
+	if seen.Session != "" && seen.Session == d.sessionWatch.session {
+		seen.Abandoned = d.sessionWatch.reaper.abandoned()
 	}
 	return seen
 }
@@ -482,10 +482,10 @@ func (d *driver) seenNew() {
 	default:
 		c.Kind = Elected
 	}
-	d.tell(c)
+	d.emit(c)
 }
 
-func (d *driver) tell(c Change) {
+func (d *driver) emit(c Change) {
 	if d.changed != nil {
 		c.Time = time.Now()
 		d.changed(c)

@@ -99,7 +99,7 @@ type Election struct {
 	elected   time.Time
 	observers map[*observer]bool
 	news      chan struct{} // closed at the next change
-	audience  audience
+	waiters   waiters
 
 	watching sync.Mutex
 	watchers int // calls that need the candidate to look
@@ -133,7 +133,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		o.Grace = protocol.Renewal(o.TTL)
 	}
 	e.lock, e.opts = lock, o
-	lock.d.changed, lock.d.peers, lock.d.heir = e.saw, o.Peers, e.audience.heir
+	lock.d.changed, lock.d.peers, lock.d.longestWaiting = e.saw, o.Peers, e.waiters.longest
 	return e, nil
 }
 
@@ -319,7 +319,7 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
-	last, done := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, errPatience)
+	last, done := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTimeout, errReleaseTimeout)
 	defer done()
 	err := t.lease.free(last, successor)
 	if err != nil {

@@ -115,19 +115,19 @@ func (l *Lease) end(cause error) {
 // has ended stays as it is.
 func (l *Lease) Abandon(cause error) { l.d.giveUp(l, cause) }
 
-// letGo begins the release, once. It may name a successor.
-func (l *Lease) letGo(successor string) {
+// beginRelease begins the release, once. It may name a successor.
+func (l *Lease) beginRelease(successor string) {
 	l.release.Do(func() {
 		l.released = make(chan struct{})
 		l.d.release(l, successor)
 	})
 }
 
-// patience is how long a release may keep its caller waiting that cannot wait
+// releaseTimeout is how long a release may keep its caller waiting that cannot wait
 // by a context of its own.
-const patience = 5 * time.Second
+const releaseTimeout = 5 * time.Second
 
-var errPatience = fmt.Errorf("it was waited for for %v", patience)
+var errReleaseTimeout = fmt.Errorf("it was waited for for %v", releaseTimeout)
 
 // Release ends the lease and frees the lock, by one write. All work under the
 // lease must have stopped before. Release must be called for a lease that was
@@ -143,30 +143,30 @@ var errPatience = fmt.Errorf("it was waited for for %v", patience)
 // what the first one did.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
-// lastly gives a context that has ended some time after all.
-func lastly(ctx context.Context) (context.Context, context.CancelFunc) {
+// cleanupContext gives a context that has ended some time after all.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+	return context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 }
 
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
-	ctx, cancel := lastly(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	return l.ended(l.free(ctx, successor))
 }
 
 // free begins the release, and returns why the lock may not be free, if it may not.
 func (l *Lease) free(ctx context.Context, successor string) error {
-	l.letGo(successor)
+	l.beginRelease(successor)
 	select {
 	case <-l.released:
 		return l.outcome
 	case <-ctx.Done():
 		why := ctx.Err()
-		if errors.Is(context.Cause(ctx), errPatience) {
-			why = errPatience // no context of the caller has ended
+		if errors.Is(context.Cause(ctx), errReleaseTimeout) {
+			why = errReleaseTimeout // no context of the caller has ended
 		}
 		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, why)
 	}

@@ -91,7 +91,7 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 func asListed(_ context.Context, i Info) (Info, error) { return i, nil }
 
 // ordered yields what do makes of each element, in their order, while it is made of up to
-// abreast elements at once. An error of the sequence is the last. In the end it calls stop,
+// maxParallel elements at once. An error of the sequence is the last. In the end it calls stop,
 // and waits for what is still under way.
 func ordered[T, R any](all iter.Seq2[T, error], stop func(), do func(T) R) iter.Seq2[R, error] {
 	type outcome struct {
@@ -99,7 +99,7 @@ func ordered[T, R any](all iter.Seq2[T, error], stop func(), do func(T) R) iter.
 		err    error
 	}
 	return func(yield func(R, error) bool) {
-		next := make(chan chan outcome, abreast-1) // and one that is waited for
+		next := make(chan chan outcome, maxParallel-1) // and one that is waited for
 		ended := make(chan struct{})
 		var work sync.WaitGroup
 		defer func() {

@@ -139,11 +139,11 @@ func (l *Lock) acquire(ctx context.Context, wait bool, a acquisition) (*Lease, e
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.
-		r.lease.letGo("")
+		r.lease.beginRelease("")
 		return nil, ctx.Err()
 	case r.lease != nil && r.lease.session != nil && r.lease.Err() != nil:
 		err := r.lease.Err() // the session had run out before
-		r.lease.letGo("")
+		r.lease.beginRelease("")
 		return nil, l.explain(err)
 	case r.lease != nil:
 		return r.lease, nil
@@ -210,7 +210,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		stop()
 		cancel(nil)
 		lost := lease.Err()
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		last, done := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer done()
 		if e := lease.Release(last); e != nil && lost == nil {
 			l.d.opts.Logger.Warn("lock not released", "lock", l.key, "error", e)

@@ -55,7 +55,7 @@ type gathering struct {
 // more tries the next locks at once, or waits for the first of them that it cannot have at
 // once: it is held, or the store does not say. It returns how far it has come.
 func (g *gathering) more(ctx context.Context, done int) (int, error) {
-	next := g.order[done:min(done+abreast, len(g.order))]
+	next := g.order[done:min(done+maxParallel, len(g.order))]
 	errs := make([]error, len(next))
 	var all sync.WaitGroup
 	for n, i := range next {
@@ -102,7 +102,7 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 		}
 	}
 	return freeAll(leases, func(l *Lease) error {
-		last, cancel := lastly(ctx)
+		last, cancel := cleanupContext(ctx)
 		defer cancel()
 		return l.free(last, "")
 	})
@@ -140,7 +140,7 @@ func AcquireAny(ctx context.Context, locks []*Lock, opts ...AcquireOption) (*Lea
 			}
 			mu.Unlock()
 			if errs[i] = err; err == nil && !first {
-				lease.letGo("")
+				lease.beginRelease("")
 			}
 			if first {
 				found()
@@ -152,7 +152,7 @@ func AcquireAny(ctx context.Context, locks []*Lock, opts ...AcquireOption) (*Lea
 		return nil, errors.Join(errs...)
 	}
 	if err := winner.Err(); err != nil { // it was lost before the others had given up
-		winner.letGo("")
+		winner.beginRelease("")
 		return nil, winner.d.lock.explain(err)
 	}
 	return winner, nil
@@ -166,7 +166,7 @@ func ReleaseAll(ctx context.Context, leases []*Lease) error {
 
 func freeAll(leases []*Lease, free func(*Lease) error) error {
 	errs := make([]error, len(leases))
-	gate := make(chan struct{}, abreast)
+	gate := make(chan struct{}, maxParallel)
 	var all sync.WaitGroup
 	for i, l := range leases {
 		if l == nil {

@@ -82,7 +82,7 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 	if q.Lock != e.lock.key {
 		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.key)
 	}
-	defer e.audience.enter(&q)()
+	defer e.waiters.enter(&q)()
 	late := time.NewTimer(max(q.Wait, 0))
 	defer late.Stop()
 	for {
@@ -117,13 +117,13 @@ func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Tim
 	}
 }
 
-// An audience is the followers that have asked this candidate and wait for the answer.
-type audience struct {
+// Waiters are the followers that have asked this candidate and wait for the answer.
+type waiters struct {
 	mu   sync.Mutex
 	open map[*Question]time.Time // since when each has wanted to lead
 }
 
-func (a *audience) enter(q *Question) (leave func()) {
+func (a *waiters) enter(q *Question) (leave func()) {
 	if q.Waited <= 0 || q.Wait <= 0 {
 		return func() {}
 	}
@@ -140,8 +140,8 @@ func (a *audience) enter(q *Question) (leave func()) {
 	}
 }
 
-// heir is the holder that has wanted to lead for longest, or empty.
-func (a *audience) heir() string {
+// longest is the holder that has wanted to lead for longest, or empty.
+func (a *waiters) longest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var first *Question
@@ -156,8 +156,8 @@ func (a *audience) heir() string {
 	return first.Holder
 }
 
-// fit is the successor if a record can name it, which is a courtesy, and else none.
-func (d *driver) fit(successor string) string {
+// encodable is the successor if a record can name it, which is a courtesy, and else none.
+func (d *driver) encodable(successor string) string {
 	if successor == "" {
 		return ""
 	}
@@ -169,8 +169,8 @@ func (d *driver) fit(successor string) string {
 	return successor
 }
 
-// A standing is what a leader's driver keeps to tell the followers in time.
-type standing struct {
+// A leaderState is what a leader's driver keeps to tell the followers in time.
+type leaderState struct {
 	said    string        // Leadership.Version, as it was when changed was made
 	changed chan struct{} // closed when that is another; nil: nobody has asked since
 }
@@ -188,7 +188,7 @@ func (d *driver) word() protocol.PeerStatus {
 func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	d.enter()
 	defer d.leave()
-	word, s := d.word(), &d.standing
+	word, s := d.word(), &d.leaderState
 	if s.changed == nil {
 		s.changed, s.said = make(chan struct{}), word.Version
 		d.arm()
@@ -210,14 +210,14 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 
 // announce wakes the followers that wait, if there is news for them.
 func (d *driver) announce() {
-	if s := &d.standing; s.changed != nil && s.said != d.word().Version {
+	if s := &d.leaderState; s.changed != nil && s.said != d.word().Version {
 		close(s.changed)
 		s.changed = nil
 	}
 }
 
-// A conversation is what a follower's driver keeps of its questions.
-type conversation struct {
+// A pollState is what a follower's driver keeps of its questions.
+type pollState struct {
 	stop       context.CancelFunc // of the question under way
 	asked      int64              // questions in all
 	heard      time.Time          // when a leader last answered
@@ -236,7 +236,7 @@ func (d *driver) ask(ctx context.Context, a protocol.PollPeer, waited time.Durat
 	if !d.candidate.Asks(a.Number) {
 		return
 	}
-	c := &d.conversation
+	c := &d.pollState
 	c.stop()
 	word := protocol.PeerStatus{
 		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
@@ -263,7 +263,7 @@ func (d *driver) ask(ctx context.Context, a protocol.PollPeer, waited time.Durat
 
 // complain reports, once for each leader, that it cannot be asked.
 func (d *driver) complain(leader record.Record, err error) {
-	if c := &d.conversation; c.complained != leader.Incarnation() {
+	if c := &d.pollState; c.complained != leader.Incarnation() {
 		c.complained = leader.Incarnation()
 		d.opts.Logger.Warn("the leader does not answer, and the store is asked instead",
 			"lock", d.at.String(), "leader", leader.Holder, "address", leader.Address, "error", err)

@@ -15,47 +15,47 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// reapers watch the sessions that candidates wait for: one for each session, however many
+// sessionReapers watch the sessions that candidates wait for: one for each session, however many
 // locks are held under it.
-type reapers struct {
+type sessionReapers struct {
 	st   store.Store
 	opts *LockOptions
 
 	mu sync.Mutex
-	of map[string]*reaper
+	of map[string]*sessionReaper
 }
 
-// A reaper waits until a session is over, and ends it when it was waited out.
-type reaper struct {
-	all   *reapers
+// A sessionReaper waits until a session is over, and ends it when it was waited out.
+type sessionReaper struct {
+	all   *sessionReapers
 	lock  *Lock // of the session's object
 	stop  context.CancelFunc
 	watch protocol.SessionWatch[*driver] // guarded by all.mu
 }
 
-// A vigil is a candidate's part in a reaper.
-type vigil struct {
+// A sessionWatch is a candidate's part in a reaper.
+type sessionWatch struct {
 	session string
-	reaper  *reaper
+	reaper  *sessionReaper
 }
 
-// attend has the session watched that the candidate waits for.
-func (d *driver) attend() {
+// watchSession has the session watched that the candidate waits for.
+func (d *driver) watchSession() {
 	session := d.candidate.Awaits()
-	if session == d.vigil.session {
+	if session == d.sessionWatch.session {
 		return
 	}
-	if d.vigil.reaper != nil {
-		d.vigil.reaper.leave(d)
+	if d.sessionWatch.reaper != nil {
+		d.sessionWatch.reaper.leave(d)
 	}
-	if d.vigil = (vigil{}); session == "" {
+	if d.sessionWatch = (sessionWatch{}); session == "" {
 		return
 	}
-	all := &reapers{st: d.lock.st, opts: d.opts.quiet()} // of this candidate alone
+	all := &sessionReapers{st: d.lock.st, opts: d.opts.quiet()} // of this candidate alone
 	if d.session != nil {
-		all = &d.session.reapers
+		all = &d.session.sessionReapers
 	}
-	d.vigil = vigil{session, all.join(session, d, d.looked)}
+	d.sessionWatch = sessionWatch{session, all.join(session, d, d.looked)}
 }
 
 // reaping makes a candidate for a heartbeat a reaper of it, which looks once soon after each
@@ -63,19 +63,19 @@ func (d *driver) attend() {
 func reaping(cfg *protocol.Config) { cfg.Reaper, cfg.Follow = true, true }
 
 // join adds a candidate that has looked at its lock at that time.
-func (all *reapers) join(session string, d *driver, looked time.Duration) *reaper {
+func (all *sessionReapers) join(session string, d *driver, looked time.Duration) *sessionReaper {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	r := all.of[session]
 	if r == nil {
-		r = &reaper{all: all}
+		r = &sessionReaper{all: all}
 		at := layout.Heartbeat{Store: all.st, Key: session}
 		r.lock = heartbeat(at, all.opts, reaping)
 		r.lock.d.beats, r.lock.d.fails = r.beat, r.fails
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(d.ctx)
 		if all.of == nil {
-			all.of = map[string]*reaper{}
+			all.of = map[string]*sessionReaper{}
 		}
 		all.of[session] = r
 		go r.run(ctx)
@@ -86,7 +86,7 @@ func (all *reapers) join(session string, d *driver, looked time.Duration) *reape
 	return r
 }
 
-func (r *reaper) leave(d *driver) {
+func (r *sessionReaper) leave(d *driver) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
 	if r.watch.Leave(d) {
@@ -95,14 +95,14 @@ func (r *reaper) leave(d *driver) {
 	}
 }
 
-func (r *reaper) removeLocked() {
+func (r *sessionReaper) removeLocked() {
 	if r.all.of[r.lock.key] == r {
 		delete(r.all.of, r.lock.key)
 	}
 }
 
 // abandoned reports that the heartbeat looks as if its sender was gone: see Info.Abandoned.
-func (r *reaper) abandoned() bool {
+func (r *sessionReaper) abandoned() bool {
 	d := r.lock.d
 	d.enter()
 	defer d.leave()
@@ -111,7 +111,7 @@ func (r *reaper) abandoned() bool {
 }
 
 // run waits until the session is over.
-func (r *reaper) run(ctx context.Context) {
+func (r *sessionReaper) run(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		err := r.lock.d.acquire(ctx, true, acquisition{}).err
 		switch {
@@ -131,14 +131,14 @@ func (r *reaper) run(ctx context.Context) {
 }
 
 // waiters are those that wait for the end of the session.
-func (r *reaper) waiters() []*driver {
+func (r *sessionReaper) waiters() []*driver {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
 	return r.watch.Waiters()
 }
 
 // beat takes in a heartbeat.
-func (r *reaper) beat(record record.Record) {
+func (r *sessionReaper) beat(record record.Record) {
 	r.all.mu.Lock()
 	nudged := r.watch.Beat(record, clock.Now(), func(d *driver) string { return d.lock.key })
 	r.all.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *reaper) beat(record record.Record) {
 
 // fails takes in that the store does not say whether the session goes on. Those who wait
 // for its end send nothing themselves, so it is theirs to hear.
-func (r *reaper) fails(err error) {
+func (r *sessionReaper) fails(err error) {
 	r.all.mu.Lock()
 	r.watch.Troubled(err)
 	r.all.mu.Unlock()
@@ -161,14 +161,14 @@ func (r *reaper) fails(err error) {
 }
 
 // failing is why it is not known whether the session goes on, or nil.
-func (r *reaper) failing() error {
+func (r *sessionReaper) failing() error {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
 	return r.watch.Trouble()
 }
 
 // over tells the waiters that the session is over.
-func (r *reaper) over() {
+func (r *sessionReaper) over() {
 	r.all.mu.Lock()
 	r.removeLocked()
 	r.all.mu.Unlock()
@@ -199,21 +199,21 @@ func reap(ctx context.Context, st store.Store, sessions []string) {
 // maxReaped is how many sessions are watched at a time when they are collected.
 const maxReaped = 1000
 
-// abreast is how many requests at a time are sent for something that concerns many locks.
-const abreast = 32
+// maxParallel is how many requests at a time are sent for something that concerns many locks.
+const maxParallel = 32
 
 // each calls f for each driver, in random order, so that those who want the same locks do
-// not want them in the same order; no more of them have a request under way than abreast.
+// not want them in the same order; no more of them have a request under way than maxParallel.
 // late is true for those that did not come at once.
 func each(drivers []*driver, f func(d *driver, late bool)) {
 	rand.Shuffle(len(drivers), func(i, j int) { drivers[i], drivers[j] = drivers[j], drivers[i] })
 	var all sync.WaitGroup
-	gate := make(chan struct{}, abreast)
+	gate := make(chan struct{}, maxParallel)
 	for i, d := range drivers {
 		gate <- struct{}{}
 		all.Go(func() {
-			f(d, i >= abreast)
-			<-d.calmed()
+			f(d, i >= maxParallel)
+			<-d.waitIdle()
 			<-gate
 		})
 	}

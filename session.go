@@ -52,12 +52,12 @@ var ErrSessionOver = errors.New("the session is over")
 //
 // A Session is safe for concurrent use.
 type Session struct {
-	heartbeat *Lock
-	lease     *Lease // of the heartbeat
-	reapers   reapers
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	ended     atomic.Bool // nothing under it is valid any more
+	heartbeat      *Lock
+	lease          *Lease // of the heartbeat
+	sessionReapers sessionReapers
+	ctx            context.Context
+	cancel         context.CancelCauseFunc
+	ended          atomic.Bool // nothing under it is valid any more
 
 	mu     sync.Mutex
 	under  protocol.Membership[*driver]
@@ -108,7 +108,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a session: %w", err)
 	}
-	s.reapers = reapers{st: st, opts: o.quiet()}
+	s.sessionReapers = sessionReapers{st: st, opts: o.quiet()}
 	context.AfterFunc(s.lease.Context(), func() { s.end(context.Cause(s.lease.Context())) })
 	return s, nil
 }
@@ -180,7 +180,7 @@ var errClosed = errors.New("it was closed")
 // others wait the TTL out; if ctx has ended before the call, Close waits up to 5 s all the
 // same. A session that was lost must be closed too; then the error matches [ErrLost].
 func (s *Session) Close(ctx context.Context) error {
-	ctx, cancel := lastly(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	s.end(errClosed)
 	select {
@@ -238,7 +238,7 @@ func (s *Session) leave(d *driver) {
 func (s *Session) freeIfUnused() {
 	if s.under.Unused() {
 		close(s.unused)
-		go s.lease.letGo("")
+		go s.lease.beginRelease("")
 	}
 }
 

@@ -75,7 +75,7 @@ func (e *Election) Status() Status {
 	s := Status{
 		Key: e.lock.key, Holder: d.opts.Holder,
 		LastSeen: d.last, Failures: d.failures, Requests: d.requests,
-		LastHeard: d.conversation.heard, Questions: d.conversation.asked,
+		LastHeard: d.pollState.heard, Questions: d.pollState.asked,
 	}
 	if wake, ok := d.candidate.Wake(); ok {
 		s.NextLook = time.Now().Add(wake - clock.Now())
