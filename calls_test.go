@@ -72,10 +72,10 @@ type callers struct {
 // A caller is one process.
 type caller struct {
 	*callers
-	net      *faultstore.Store
-	locks    []*leasehold.Lock
-	election *leasehold.Election
-	session  *leasehold.Session
+	net       *faultstore.Store
+	locks     [2][]*leasehold.Lock
+	elections [2]*leasehold.Election
+	session   *leasehold.Session
 }
 
 // weather makes the network bad.
@@ -152,24 +152,28 @@ func callAtRandom(t *testing.T, seed uint64) {
 
 func (all *callers) start(seed uint64) *caller {
 	c := &caller{callers: all, net: faultstore.Wrap(all.inner, &faultstore.Options{Seed: seed})}
-	for _, key := range callKeys {
-		c.locks = append(c.locks, locksOf(all.t, c.net, &leasehold.LockOptions{
-			TTL:     callTTL,
-			OnWait:  func(i leasehold.Info) { all.about("OnWait", key, i.Key) },
-			OnRenew: func(l *leasehold.Lease) { all.about("OnRenew", key, l.Key()) },
-			OnLost:  func(l *leasehold.Lease, _ error) { all.about("OnLost", key, l.Key()) },
-		}, key)...)
-	}
 	var err error
-	c.election, err = leasehold.NewElection(c.net, "leaders/x", &leasehold.ElectionOptions{
-		TTL:      callTTL,
-		OnLeader: func(i leasehold.Info) { all.about("OnLeader", "leaders/x", i.Key) },
-	})
-	if err == nil {
-		c.session, err = leasehold.NewSession(all.t.Context(), c.net, &leasehold.SessionOptions{TTL: callTTL})
-	}
-	if err != nil {
+	if c.session, err = leasehold.NewSession(all.t.Context(), c.net, &leasehold.SessionOptions{TTL: callTTL}); err != nil {
 		all.t.Fatal(err)
+	}
+	for i, session := range []*leasehold.Session{nil, c.session} {
+		for _, key := range callKeys {
+			c.locks[i] = append(c.locks[i], locksOf(all.t, c.net, &leasehold.LockOptions{
+				TTL:     callTTL,
+				Session: session,
+				OnWait:  func(i leasehold.Info) { all.about("OnWait", key, i.Key) },
+				OnRenew: func(l *leasehold.Lease) { all.about("OnRenew", key, l.Key()) },
+				OnLost:  func(l *leasehold.Lease, _ error) { all.about("OnLost", key, l.Key()) },
+			}, key)...)
+		}
+		c.elections[i], err = leasehold.NewElection(c.net, "leaders/x", &leasehold.ElectionOptions{
+			TTL:      callTTL,
+			Session:  session,
+			OnLeader: func(i leasehold.Info) { all.about("OnLeader", "leaders/x", i.Key) },
+		})
+		if err != nil {
+			all.t.Fatal(err)
+		}
 	}
 	c.net.Inject(weather(seed)...)
 	return c
@@ -188,13 +192,15 @@ func (c *caller) stop() {
 }
 
 func (c *caller) settle(ctx context.Context) {
-	for _, lock := range c.locks {
-		if err := lock.Settle(ctx); err != nil {
-			c.t.Errorf("Settle of %s: %v", lock.Key(), err)
+	for i, election := range c.elections {
+		for _, lock := range c.locks[i] {
+			if err := lock.Settle(ctx); err != nil {
+				c.t.Errorf("Settle of %s: %v", lock.Key(), err)
+			}
 		}
-	}
-	if err := c.election.Settle(ctx); err != nil {
-		c.t.Errorf("Settle of the election: %v", err)
+		if err := election.Settle(ctx); err != nil {
+			c.t.Errorf("Settle of the election: %v", err)
+		}
 	}
 }
 
@@ -207,11 +213,9 @@ func (all *callers) about(what, key, got string) {
 
 // call makes one call, and does what has to follow.
 func (c *caller) call(r *rand.Rand) {
-	lock := c.locks[r.IntN(len(c.locks))]
-	var opts []leasehold.AcquireOption
-	if r.IntN(2) == 0 {
-		opts = append(opts, leasehold.WithSession(c.session))
-	}
+	under := r.IntN(2) // none, or its session
+	locks, election := c.locks[under], c.elections[under]
+	lock := locks[r.IntN(len(locks))]
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(20*time.Second))))
 	defer cancel()
 	long, stop := context.WithTimeout(context.Background(), longEnough)
@@ -219,34 +223,34 @@ func (c *caller) call(r *rand.Rand) {
 	hold := time.Duration(r.Int64N(int64(8 * time.Second)))
 	switch r.IntN(12) {
 	case 0, 1:
-		lease, err := lock.Acquire(ctx, opts...)
+		lease, err := lock.Acquire(ctx)
 		c.acquired("Acquire", lock.Key(), lease, err)
 		c.hold(hold, lease)
 	case 2:
-		lease, err := lock.TryAcquire(long, opts...)
+		lease, err := lock.TryAcquire(long)
 		c.acquired("TryAcquire", lock.Key(), lease, err)
 		c.hold(hold, lease)
 	case 3, 4:
-		leases, err := leasehold.AcquireAll(ctx, c.locks, opts...)
+		leases, err := leasehold.AcquireAll(ctx, locks)
 		if err != nil {
 			c.acquired("AcquireAll", "", nil, err)
 		}
 		for i, lease := range leases {
-			c.acquired("AcquireAll", c.locks[i].Key(), lease, nil)
+			c.acquired("AcquireAll", locks[i].Key(), lease, nil)
 		}
 		c.hold(hold, leases...)
 	case 5:
-		lease, err := leasehold.AcquireAny(ctx, c.locks, opts...)
+		lease, err := leasehold.AcquireAny(ctx, locks)
 		if err == nil {
 			c.acquired("AcquireAny", lease.Key(), lease, nil)
 			c.hold(hold, lease)
 		}
 	case 6, 7:
-		if lease := c.lead(ctx, r.IntN(2) == 0, hold, opts); lease != nil {
+		if lease := c.lead(ctx, election, r.IntN(2) == 0, hold); lease != nil {
 			c.hold(hold, lease)
 		}
 	case 8:
-		_ = c.resign(long)
+		_ = c.resign(long, election)
 	case 9:
 		c.settle(long)
 	case 10:
@@ -336,9 +340,9 @@ func (c *caller) released(what string, lease *leasehold.Lease, err error) {
 }
 
 // lead campaigns, and returns the lease that is to be held and released, if there is one.
-func (c *caller) lead(ctx context.Context, run bool, d time.Duration, opts []leasehold.AcquireOption) *leasehold.Lease {
+func (c *caller) lead(ctx context.Context, election *leasehold.Election, run bool, d time.Duration) *leasehold.Lease {
 	if run {
-		err := c.election.Run(ctx, func(work context.Context, lease *leasehold.Lease) error {
+		err := election.Run(ctx, func(work context.Context, lease *leasehold.Lease) error {
 			if errors.Is(lease.Err(), leasehold.ErrReleased) {
 				c.t.Errorf("lead is called with a lease that is released; its context: %v", work.Err())
 			}
@@ -354,13 +358,13 @@ func (c *caller) lead(ctx context.Context, run bool, d time.Duration, opts []lea
 			defer c.mu.Unlock()
 			delete(c.leases, lease)
 			return nil
-		}, opts...)
+		})
 		if err == nil {
 			c.t.Errorf("Run returned %v", err)
 		}
 		return nil
 	}
-	lease, err := c.election.Campaign(ctx, opts...)
+	lease, err := election.Campaign(ctx)
 	if errors.Is(err, leasehold.ErrResigned) {
 		return nil
 	}
@@ -372,9 +376,9 @@ func (c *caller) lead(ctx context.Context, run bool, d time.Duration, opts []lea
 }
 
 // resign resigns, and checks what that has returned.
-func (c *caller) resign(ctx context.Context) error {
-	before := c.election.Status()
-	err := c.election.Resign(ctx)
+func (c *caller) resign(ctx context.Context, election *leasehold.Election) error {
+	before := election.Status()
+	err := election.Resign(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		c.t.Errorf("Resign does not return: %v", err)
 	}

@@ -25,23 +25,24 @@ func deletes(st *faultstore.Store) int { return st.Counts().Delete }
 func collecting(t *testing.T, l leasehold.Layout, session bool) (*faultstore.Store, *leasehold.Lock, *leasehold.Lease) {
 	t.Helper()
 	st := newStore()
-	var opts []leasehold.AcquireOption
+	opts := &leasehold.LockOptions{Layout: l}
 	if session {
 		s, err := leasehold.NewSession(t.Context(), st, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		opts = append(opts, leasehold.WithSession(s))
+		opts.Session = s
 		t.Cleanup(func() { _ = s.Close(context.Background()) })
 	}
-	lock := newLock(t, st, &leasehold.LockOptions{Layout: l})
+	before := newLock(t, st, &leasehold.LockOptions{Layout: l})
 	for range 150 {
-		release(t, acquire(t, lock))
+		release(t, acquire(t, before))
 	}
 	time.Sleep(25 * time.Hour)
 	st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "delete", Delay: time.Second})
+	lock := newLock(t, st, opts)
 	for range 200 {
-		lease, err := lock.Acquire(t.Context(), opts...)
+		lease, err := lock.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,9 +43,7 @@ type engine struct {
 	timer        *time.Timer
 	ctx          context.Context    // of the acquisition; gives requests their values
 	began        time.Time          // the acquisition
-	session      *Session           // of the acquisition; nil: none
 	term         *term              // that the acquisition begins; nil: none
-	sessions     []*Session         // that must tell of their end: something of the candidate is or may be under them
 	sessionWatch sessionWatch       // for the session that the candidate waits for
 	waiter       chan result        // of the acquisition, until it is answered
 	settling     []chan struct{}    // closed when the candidate has settled
@@ -109,7 +106,6 @@ func (d *driver) enter() {
 	cfg := d.opts.config("")
 	d.start(cfg, protocol.Restore(cfg, d.rest))
 	d.rest, d.ctx = nil, context.WithoutCancel(d.lease.ctx)
-	d.sessions = []*Session{d.lease.session}
 }
 
 // leave unlocks the driver, which rests from now on if it can.
@@ -134,8 +130,8 @@ func (d *driver) hangs(name string) {
 }
 
 // acquire makes an acquisition, and cancels it if ctx ends first.
-func (d *driver) acquire(ctx context.Context, wait bool, a acquisition) result {
-	done := d.begin(ctx, wait, a)
+func (d *driver) acquire(ctx context.Context, wait bool, t *term) result {
+	done := d.begin(ctx, wait, t)
 	select {
 	case r := <-done:
 		return r
@@ -146,28 +142,26 @@ func (d *driver) acquire(ctx context.Context, wait bool, a acquisition) result {
 }
 
 // begin begins an acquisition. Its one result comes on the channel.
-func (d *driver) begin(ctx context.Context, wait bool, a acquisition) <-chan result {
+func (d *driver) begin(ctx context.Context, wait bool, t *term) <-chan result {
 	waiter := make(chan result, 1)
 	d.enter()
 	defer d.leave()
-	if s := a.session; s != nil && !slices.Contains(d.sessions, s) {
+	if s := d.opts.Session; s != nil {
 		if err := s.enter(d); err != nil {
 			waiter <- result{err: err}
 			return waiter
 		}
-		d.sessions = append(d.sessions, s)
 	}
 	d.ctx, d.began, d.waiter, d.seen = context.WithoutCancel(ctx), time.Now(), waiter, Info{}
-	d.session, d.term = a.session, a.term
-	d.failing = nil
+	d.term, d.failing = t, nil
 	d.stepLocked(d.wanted(wait))
 	return waiter
 }
 
 func (d *driver) wanted(wait bool) protocol.Acquire {
 	ev := protocol.Acquire{Wait: wait}
-	if d.session != nil {
-		ev.Session = d.session.Key()
+	if s := d.opts.Session; s != nil {
+		ev.Session = s.Key()
 	}
 	return ev
 }
@@ -187,7 +181,7 @@ func (d *driver) cancel() {
 
 // release ends the lease and sends the release, which may name a successor.
 func (d *driver) release(l *Lease, successor string) {
-	if s := l.session; s != nil && !s.Valid() {
+	if s := d.opts.Session; s != nil && !s.Valid() {
 		s.end(protocol.ErrExpired) // if it has not ended yet: no timer has run since it ran out
 	}
 	d.enter()
@@ -195,7 +189,7 @@ func (d *driver) release(l *Lease, successor string) {
 	if l.ctx.Err() == nil && !l.Valid() {
 		d.stepLocked(protocol.Tick{}) // it is lost, and no timer has run since
 	}
-	if s := l.session; s != nil && s.ended.Load() {
+	if s := d.opts.Session; s != nil && s.ended.Load() {
 		d.stepLocked(protocol.SessionOver{Session: s.Key(), Err: s.over()}) // it is on its way to tell us so
 	}
 	if successor == "" {
@@ -336,7 +330,7 @@ func (d *driver) do(action protocol.Action) {
 		ctx, cancel := context.WithTimeout(d.ctx, a.Timeout)
 		go func() { growStack(d.lock.key); d.write(ctx, cancel, a) }()
 	case protocol.Granted:
-		d.lease = newLease(d.ctx, d, d.candidate.Lease(), d.session)
+		d.lease = newLease(d.ctx, d, d.candidate.Lease())
 		d.lease.deadline.Store(int64(d.candidate.Deadline()))
 		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
@@ -383,11 +377,11 @@ func (d *driver) do(action protocol.Action) {
 	case protocol.Reaped:
 		d.answer(result{})
 	case protocol.SessionOrphan:
-		d.orphaned(d.sessionOf(a.Session))
+		d.orphaned()
 	case protocol.Unnamed:
-		d.sessionOf(a.Session).released(d.lock.key)
+		d.opts.Session.released(d.lock.key)
 	case protocol.Left:
-		d.leaveSession(d.sessionOf(a.Session))
+		d.opts.Session.leave(d)
 	case protocol.PollPeer:
 		ctx, stop := context.WithCancel(d.ctx)
 		c := &d.pollState
@@ -509,7 +503,7 @@ const (
 
 // ownSession reports that the holder's session is the one that the acquisition is for.
 func (d *driver) ownSession(r record.Record) bool {
-	return d.session != nil && r.Session == d.session.Key()
+	return d.opts.Session != nil && r.Session == d.opts.Session.Key()
 }
 
 // warnOwn reports a lost lease that has not been released, since nobody gets in before.
@@ -585,7 +579,7 @@ func (d *driver) released(err error) {
 // while that was under way, and for others it may go on for a while.
 func (d *driver) left() error {
 	r, _, exists := d.candidate.Observed()
-	if s := d.lease.session; exists && r.Held && s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
+	if s := d.opts.Session; exists && r.Held && s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
 		return s.Err()
 	}
 	return nil
@@ -662,7 +656,7 @@ func (d *driver) heldError(cause error) error {
 		cause = fmt.Errorf("%w; the lock %v was not acquired, since the store fails: %w", cause, d.at, trouble)
 	}
 	held := &HeldError{Info: d.seen}
-	if d.session != nil && d.seen.Session == d.session.Key() {
+	if d.opts.Session != nil && d.seen.Session == d.opts.Session.Key() {
 		held.advice = sameSession
 	}
 	if d.waiter != nil { // another goroutine waits for that holder

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 // ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
 // the defaults.
 type ElectionOptions struct {
-	// TTL, Holder, Address, Meta, Existing, Layout, Sweep, Proof and FastStart are as
-	// in [LockOptions].
+	// TTL, Holder, Address, Meta, Existing, Layout, Sweep, Session, Proof and FastStart are
+	// as in [LockOptions].
 	TTL       time.Duration
 	Holder    string
 	Address   string
@@ -27,6 +26,7 @@ type ElectionOptions struct {
 	Existing  bool
 	Layout    Layout
 	Sweep     bool
+	Session   *Session
 	Proof     Proof
 	FastStart bool
 
@@ -118,7 +118,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
 	lock, err := newLock(st, key, &LockOptions{
 		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
-		Layout: o.Layout, Sweep: o.Sweep, Proof: o.Proof,
+		Layout: o.Layout, Sweep: o.Sweep, Session: o.Session, Proof: o.Proof,
 		FastStart: o.FastStart, OnRenew: o.OnRenew, OnLost: o.OnLost, OnTrouble: o.OnTrouble, Logger: o.Logger,
 	}, func(cfg *protocol.Config) {
 		cfg.Follow = true
@@ -158,8 +158,8 @@ func (o *ElectionOptions) check() error {
 // with [Election.Resign], or [Lease.Release]. Errors and the end of ctx are as for
 // [Lock.Acquire]. If the candidate resigns before Campaign has returned, which then
 // returns no lease, the error matches [ErrResigned].
-func (e *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
-	lease, err := e.lock.Acquire(ctx, opts...)
+func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
+	lease, err := e.lock.Acquire(ctx)
 	if err == nil && errors.Is(lease.Err(), ErrReleased) {
 		return nil, fmt.Errorf("the campaign for %v was won, and then %w", e.lock.d.at, ErrResigned)
 	}
@@ -189,12 +189,12 @@ var ErrResigned = errors.New("the leader resigned")
 // error that does not match ctx.Err() only if campaigning makes no sense: access is
 // denied, the object is not a lock, its token is too large, the bucket does not exist
 // or, with Existing, the object. A store that cannot be reached is waited out.
-func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error) error {
 	var unreleased error // of the last term
 	failures := 0        // of campaigns, in a row
 	for {
 		t := e.newTerm(ctx)
-		lease, err := e.lock.Acquire(ctx, append(slices.Clip(opts), t.of)...)
+		lease, err := e.lock.acquireFor(ctx, t)
 		if t.lease != nil {
 			unreleased = e.serve(ctx, t, err == nil, lead)
 		}
@@ -263,9 +263,6 @@ func (e *Election) newTerm(ctx context.Context) *term {
 	t.work, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return t
 }
-
-// of has the acquisition begin the term.
-func (t *term) of(a *acquisition) { a.term = t }
 
 // stop ends the work, and the lease when the work has not stopped in time.
 func (t *term) stop(cause error) {

@@ -74,12 +74,12 @@ func TestLeaseOfASessionThatRanOut(t *testing.T) {
 			inner := memstore.New()
 			p := startProcess(t, inner, "a")
 			st := &told{Store: p.st, after: func() { slept.Store(int64(protocol.Validity(leasehold.DefaultTTL))) }}
-			lock := newLock(t, st, nil)
+			lock := newLock(t, st, &leasehold.LockOptions{Session: p.session})
 			f := lock.Acquire
 			if try {
 				f = lock.TryAcquire
 			}
-			lease, err := f(t.Context(), leasehold.WithSession(p.session))
+			lease, err := f(t.Context())
 			if lease != nil || !errors.Is(err, leasehold.ErrSessionOver) {
 				t.Errorf("under a session that has run out: %v, %v", lease, err)
 			}
@@ -101,7 +101,7 @@ func TestOwnSessionEndsWhileTheHoldersIsChecked(t *testing.T) {
 		b.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "get", When: isA, Delay: time.Second})
 		time.AfterFunc(500*time.Millisecond, func() { _ = b.session.Close(context.Background()) })
 		b.st.Reset()
-		lease, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session))
+		lease, err := b.lock("shards/1").TryAcquire(t.Context())
 		if lease != nil || !errors.Is(err, leasehold.ErrSessionOver) {
 			t.Errorf("%v, %v", lease, err)
 		}
@@ -123,7 +123,7 @@ func TestTriedLocksLeaveTheSession(t *testing.T) {
 		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
 		a.acquire("shards/1")
 		for range 3 {
-			if _, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrHeld) {
+			if _, err := b.lock("shards/1").TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
 				t.Error(err)
 			}
 			if n := leasehold.Members(b.session); n != 0 {
@@ -187,12 +187,12 @@ func TestElectionKeepsItsEyesOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		a := startProcess(t, inner, "a")
-		e, err := leasehold.NewElection(a.st, "leader", nil)
+		e, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{Session: a.session})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			lease, err := e.Campaign(t.Context(), leasehold.WithSession(a.session))
+			lease, err := e.Campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

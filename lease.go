@@ -19,11 +19,10 @@ import (
 // than real time; a request that is on its way when the lease ends is stopped by
 // nothing but a check of the [Token]. A Lease is safe for concurrent use.
 type Lease struct {
-	d       *driver
-	session *Session // nil: the lease is renewed by itself
-	token   Token
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	d      *driver
+	token  Token
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 
 	deadline atomic.Int64 // a reading of clock.Now; 0 once the lease has ended
 	release  sync.Once
@@ -32,8 +31,8 @@ type Lease struct {
 	settled  atomic.Bool   // the release is
 }
 
-func newLease(ctx context.Context, d *driver, record record.Record, s *Session) *Lease {
-	l := &Lease{d: d, session: s, token: Token(record.Token)}
+func newLease(ctx context.Context, d *driver, record record.Record) *Lease {
+	l := &Lease{d: d, token: Token(record.Token)}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l
 }
@@ -68,8 +67,8 @@ func (l *Lease) Valid() bool { return clock.Now() < l.until() }
 // deadline or that of its session, whichever is earlier (rule D4).
 func (l *Lease) until() time.Duration {
 	deadline := time.Duration(l.deadline.Load())
-	if l.session != nil {
-		deadline = min(deadline, l.session.until())
+	if s := l.d.opts.Session; s != nil {
+		deadline = min(deadline, s.until())
 	}
 	return deadline
 }
@@ -96,8 +95,8 @@ func (l *Lease) Err() error {
 	if l.Valid() {
 		return nil
 	}
-	if l.session != nil && l.session.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrLost, l.session.Err())
+	if s := l.d.opts.Session; s != nil && s.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrLost, s.Err())
 	}
 	return fmt.Errorf("%w: %w", ErrLost, protocol.ErrExpired)
 }

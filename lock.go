@@ -49,6 +49,9 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 	if err = o.encodable(); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
+	if err = o.Session.suits(st, o.Layout); err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
 	at, err := o.at(st, key)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
@@ -91,12 +94,14 @@ func (l *Lock) Key() string { return l.key }
 //
 // The lease outlives ctx: it keeps its values, not its end.
 //
-// The one option is [WithSession]: then the lease is not renewed by itself, and Acquire also
-// fails, with an error that matches [ErrSessionOver], if the session is over. A holder under
-// a session is waited for by a look at that session once for each of its heartbeats.
-func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
-	a, err := l.acquisition(opts)
-	if err != nil {
+// Under a session ([LockOptions.Session]) Acquire also fails, with an error that matches
+// [ErrSessionOver], if that is over. A holder under a session is waited for by a look at that
+// session once for each of its heartbeats.
+func (l *Lock) Acquire(ctx context.Context) (*Lease, error) { return l.acquireFor(ctx, nil) }
+
+// acquireFor is Acquire, and has the term begin with the lease, if there is one.
+func (l *Lock) acquireFor(ctx context.Context, t *term) (*Lease, error) {
+	if err := l.underSession(); err != nil {
 		return nil, err
 	}
 	l.d.warnOwn()
@@ -107,7 +112,7 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 		}
 		return nil, l.d.heldError(err)
 	}
-	return l.acquire(ctx, true, a)
+	return l.acquire(ctx, true, t)
 }
 
 // TryAcquire is Acquire that does not wait: if another holds the lock, this
@@ -119,29 +124,28 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 //
 // If the store fails three times in a row, or has not said within a TTL whether the lock
 // is free, TryAcquire fails with the last reason.
-func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
-	a, err := l.acquisition(opts)
-	if err != nil {
+func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
+	if err := l.underSession(); err != nil {
 		return nil, err
 	}
 	if !l.queue.tryEnter() {
 		return nil, l.d.heldError(nil)
 	}
-	return l.acquire(ctx, false, a)
+	return l.acquire(ctx, false, nil)
 }
 
-func (l *Lock) acquire(ctx context.Context, wait bool, a acquisition) (*Lease, error) {
+func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		l.leave()
 		return nil, err
 	}
-	r := l.d.acquire(ctx, wait, a)
+	r := l.d.acquire(ctx, wait, t)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.
 		r.lease.beginRelease("")
 		return nil, ctx.Err()
-	case r.lease != nil && r.lease.session != nil && r.lease.Err() != nil:
+	case r.lease != nil && l.d.opts.Session != nil && r.lease.Err() != nil:
 		err := r.lease.Err() // the session had run out before
 		r.lease.beginRelease("")
 		return nil, l.explain(err)
@@ -199,8 +203,8 @@ func (l *Lock) explain(err error) error {
 //
 // Do returns f's error, joined with one that matches [ErrLost] if the lease was
 // lost before f returned. It returns an error of [Lock.Acquire] without calling f.
-func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) (err error) {
-	lease, err := l.Acquire(ctx, opts...)
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
+	lease, err := l.Acquire(ctx)
 	if err != nil {
 		return err
 	}

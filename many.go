@@ -18,9 +18,9 @@ import (
 // after it; when it returns, all have been valid a moment ago.
 //
 // If it fails or ctx ends, what it holds is released. Errors are as for [Lock.Acquire], and
-// two locks of the same key are one. Put the leases under a session, see [WithSession], if
-// they are many.
-func AcquireAll(ctx context.Context, locks []*Lock, opts ...AcquireOption) ([]*Lease, error) {
+// two locks of the same key are one. Put the locks under a session, see
+// [LockOptions.Session], if they are many.
+func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	order := make([]int, len(locks))
 	for i := range order {
 		order[i] = i
@@ -31,7 +31,7 @@ func AcquireAll(ctx context.Context, locks []*Lock, opts ...AcquireOption) ([]*L
 			return nil, fmt.Errorf("the lock %s is to be acquired twice, and would wait for itself", key)
 		}
 	}
-	g := &gathering{locks, order, make([]*Lease, len(locks)), opts}
+	g := &gathering{locks, order, make([]*Lease, len(locks))}
 	for done := 0; done < len(order); {
 		next, err := g.more(ctx, done)
 		if err == nil {
@@ -49,7 +49,6 @@ type gathering struct {
 	locks  []*Lock
 	order  []int    // of the locks, by their keys
 	leases []*Lease // of the locks; nil: none
-	opts   []AcquireOption
 }
 
 // more tries the next locks at once, or waits for the first of them that it cannot have at
@@ -59,7 +58,7 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	errs := make([]error, len(next))
 	var all sync.WaitGroup
 	for n, i := range next {
-		all.Go(func() { g.leases[i], errs[n] = g.locks[i].TryAcquire(ctx, g.opts...) })
+		all.Go(func() { g.leases[i], errs[n] = g.locks[i].TryAcquire(ctx) })
 	}
 	all.Wait()
 	for _, err := range errs {
@@ -75,7 +74,7 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 		return done, err
 	}
 	i := next[got]
-	lease, err := g.locks[i].Acquire(ctx, g.opts...)
+	lease, err := g.locks[i].Acquire(ctx)
 	g.leases[i] = lease
 	return done + got + 1, err
 }
@@ -113,13 +112,13 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 // same one; and when all are held, it waits for all of them. Errors and the end of ctx are
 // as for [Lock.Acquire]; it fails only if no lock can be waited for. While it waits, each
 // lock that is not under a session costs what one waiter costs.
-func AcquireAny(ctx context.Context, locks []*Lock, opts ...AcquireOption) (*Lease, error) {
+func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 	if len(locks) == 0 {
 		return nil, errors.New("there is no lock to acquire any of")
 	}
 	first := rand.N(len(locks))
 	for i := range locks {
-		lease, err := locks[(first+i)%len(locks)].TryAcquire(ctx, opts...)
+		lease, err := locks[(first+i)%len(locks)].TryAcquire(ctx)
 		if err == nil || ctx.Err() != nil {
 			return lease, err
 		}
@@ -132,7 +131,7 @@ func AcquireAny(ctx context.Context, locks []*Lock, opts ...AcquireOption) (*Lea
 	var all sync.WaitGroup
 	for i, lock := range locks {
 		all.Go(func() {
-			lease, err := lock.Acquire(ctx, opts...)
+			lease, err := lock.Acquire(ctx)
 			mu.Lock()
 			first := winner == nil && err == nil
 			if first {

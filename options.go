@@ -56,6 +56,16 @@ type LockOptions struct {
 	// If two processes sweep at the same moment, one may delete the other's marker.
 	Sweep bool
 
+	// Session puts the lock's leases under a session, which must be in the same store: a lease
+	// is valid as long as both are, and is not renewed by itself. The lock's record is written
+	// when it changes hands only, so its holder does not notice when somebody breaks the lock by
+	// hand or deletes its object. Layouts without tokens cannot be under a session.
+	//
+	// Should an acquisition be given up, or a lease released, and the store not say for a TTL
+	// what became of the write, the session is ended, because nobody would ever free that lock
+	// otherwise. Default: none, the lease is renewed by itself.
+	Session *Session
+
 	// FastStart lets a candidate take over from a holder whose record is older than its
 	// TTL and margin and 3 s by the store's own clock, without watching it first. So a
 	// new Lock that does not wait can take over too. The guarantee for valid leases
@@ -160,7 +170,7 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 func (o *LockOptions) quiet() *LockOptions {
 	quiet := *o
 	quiet.OnWait, quiet.OnRenew, quiet.OnLost, quiet.OnTrouble = nil, nil, nil, nil
-	quiet.Layout, quiet.Existing, quiet.Sweep, quiet.FastStart = LayoutObject, false, false, false
+	quiet.Layout, quiet.Existing, quiet.Sweep, quiet.FastStart, quiet.Session = LayoutObject, false, false, false, nil
 	return &quiet
 }
 

@@ -72,11 +72,11 @@ func TestWhatIsAcceptedFitsTheHeartbeat(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 70 {
-			lock, err := leasehold.NewLock(st, fmt.Sprint("shards/", i), &leasehold.LockOptions{Holder: opts.Holder})
+			lock, err := leasehold.NewLock(st, fmt.Sprint("shards/", i), &leasehold.LockOptions{Holder: opts.Holder, Session: session})
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease, err := lock.TryAcquire(t.Context(), leasehold.WithSession(session))
+			lease, err := lock.TryAcquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -83,23 +83,22 @@ func TestOwnSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		s, lease := holdUnderSession(t, st)
-		under := leasehold.WithSession(s)
 		var log lines
-		other := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		other := newLock(t, st, &leasehold.LockOptions{Session: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		const advice = "under the same session"
-		if _, err := other.TryAcquire(t.Context(), under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err := other.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
 			t.Errorf("TryAcquire does not say what to do: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := other.Acquire(ctx, under); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err := other.Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
 			t.Errorf("Acquire does not say what to do: %v", err)
 		}
 		if n := strings.Count(log.String(), advice); n != 1 {
 			t.Errorf("it is logged %d times: %s", n, &log)
 		}
 		time.AfterFunc(time.Minute, func() { _ = lease.Release(t.Context()) })
-		got, err := other.Acquire(t.Context(), under)
+		got, err := other.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +213,7 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lock := newLock(t, st, nil)
+			lock := newLock(t, st, &leasehold.LockOptions{Session: s})
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				for st.puts.Load() < min(most, 20) {
@@ -222,7 +221,7 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 				}
 				cancel()
 			}()
-			if lease, refused := lock.Acquire(ctx, leasehold.WithSession(s)); refused == nil {
+			if lease, refused := lock.Acquire(ctx); refused == nil {
 				t.Fatalf("it was acquired: %v", lease.Token())
 			}
 			close(st.lands)
@@ -249,24 +248,28 @@ func TestSessionEndsInTheQueue(t *testing.T) {
 		a := startProcess(t, memstore.New(), "a")
 		lock := a.lock("shards/1")
 		lease := acquire(t, lock)
-		acquired := make(chan error, 1)
+		acquired, closed := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := lock.Acquire(t.Context(), leasehold.WithSession(a.session))
+			_, err := lock.Acquire(t.Context())
 			acquired <- err
 		}()
 		synctest.Wait()
-		if err := a.session.Close(t.Context()); err != nil {
-			t.Fatal(err)
+		go func() { closed <- a.session.Close(context.Background()) }()
+		<-lease.Done()
+		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("the lease of a session that was closed: %v", err)
 		}
-		release(t, lease)
 		if err := <-acquired; !errors.Is(err, leasehold.ErrSessionOver) {
 			t.Errorf("acquired under a session that is over: %v", err)
 		}
-		synctest.Wait()
-		if info, err := inspect(a.st, "shards/1"); err != nil || info.Held {
-			t.Errorf("a lock that was released, and not acquired: %+v, %v", info, err)
+		if err := <-closed; err != nil {
+			t.Error(err)
 		}
-		release(t, acquire(t, lock))
+		began := time.Now()
+		release(t, acquire(t, locksOf(t, a.st, nil, "shards/1")[0]))
+		if waited := time.Since(began); waited > time.Second {
+			t.Errorf("the next holder has waited for %v", waited)
+		}
 	})
 }
 
@@ -328,7 +331,7 @@ func TestTriedLockIsUnderTheSession(t *testing.T) {
 		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
 		a.acquire("shards/1")
 		a.close()
-		lease, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session))
+		lease, err := b.lock("shards/1").TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

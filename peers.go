@@ -177,8 +177,8 @@ type leaderState struct {
 
 func (d *driver) word() protocol.PeerStatus {
 	limit := time.Duration(0)
-	if d.lease != nil && d.lease.session != nil {
-		limit = d.lease.session.until()
+	if s := d.opts.Session; s != nil {
+		limit = s.until()
 	}
 	return d.candidate.PeerStatus(clock.Now(), limit)
 }

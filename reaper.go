@@ -52,8 +52,8 @@ func (d *driver) watchSession() {
 		return
 	}
 	all := &sessionReapers{st: d.lock.st, opts: d.opts.quiet()} // of this candidate alone
-	if d.session != nil {
-		all = &d.session.sessionReapers
+	if s := d.opts.Session; s != nil {
+		all = &s.sessionReapers
 	}
 	d.sessionWatch = sessionWatch{session, all.join(session, d, d.looked)}
 }
@@ -113,7 +113,7 @@ func (r *sessionReaper) abandoned() bool {
 // run waits until the session is over.
 func (r *sessionReaper) run(ctx context.Context) {
 	for failures := 1; ; failures++ {
-		err := r.lock.d.acquire(ctx, true, acquisition{}).err
+		err := r.lock.d.acquire(ctx, true, nil).err
 		switch {
 		case err == nil:
 			r.over()
@@ -190,7 +190,7 @@ func reap(ctx context.Context, st store.Store, sessions []string) {
 		gate <- struct{}{}
 		all.Go(func() {
 			defer func() { <-gate }()
-			d.acquire(ctx, true, acquisition{})
+			d.acquire(ctx, true, nil)
 		})
 	}
 	all.Wait()

@@ -39,7 +39,7 @@ type SessionOptions struct {
 var ErrSessionOver = errors.New("the session is over")
 
 // A Session is one heartbeat for any number of leases: one object that is written every
-// third of the TTL, whatever is held under it. A lock that is acquired [WithSession] names
+// third of the TTL, whatever is held under it. A lock with a [LockOptions.Session] names
 // the session and is written when it changes hands, and at no other time. So ten thousand
 // leases cost what one costs, and they end together.
 //
@@ -159,7 +159,7 @@ func (s *Session) Leases() []*Lease {
 	s.mu.Unlock()
 	for _, d := range members {
 		d.mu.Lock()
-		if d.lease != nil && d.lease.session == s {
+		if d.lease != nil {
 			leases = append(leases, d.lease)
 		}
 		d.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *Session) end(why error) {
 		return
 	}
 	for _, d := range members {
-		d.endLease(s, why)
+		d.endLease(why)
 	}
 	s.cancel(why)
 	for _, d := range members {
@@ -278,48 +278,32 @@ func (s *Session) renewIf(soon bool) {
 	}
 }
 
-// An AcquireOption changes how one acquisition goes.
-type AcquireOption func(*acquisition)
-
-type acquisition struct {
-	session *Session
-	term    *term // that begins with the lease; nil: none
-}
-
-// WithSession puts the lease under a session, which must be in the same store: it is valid
-// as long as both are, and is not renewed by itself. The lock's record is written when it
-// changes hands only, so its holder does not notice when somebody breaks the lock by hand
-// or deletes its object. Layouts without tokens cannot be under a session.
-//
-// Should an acquisition be given up, or a lease released, and the store not say for a TTL
-// what became of the write, the session is ended, because nobody would ever free that lock
-// otherwise.
-func WithSession(s *Session) AcquireOption {
-	return func(a *acquisition) { a.session = s }
-}
-
-// acquisition is what the options make.
-func (l *Lock) acquisition(opts []AcquireOption) (a acquisition, err error) {
-	for _, o := range opts {
-		o(&a)
+// underSession says why the lock cannot be acquired under its session, if it has one.
+func (l *Lock) underSession() error {
+	if s := l.d.opts.Session; s != nil && s.Err() != nil {
+		return fmt.Errorf("the lock %v: %w", l.d.at, s.Err())
 	}
-	switch s := a.session; {
+	return nil
+}
+
+// suits says why locks in that store, with that layout, cannot be under the session.
+func (s *Session) suits(st store.Store, l Layout) error {
+	switch {
 	case s == nil:
-	case !l.d.opts.Layout.Tokens():
-		err = fmt.Errorf("the lock %v: a lock of the layout marker has no record that can name a session", l.d.at)
-	case l.st.String() != s.heartbeat.st.String():
-		err = fmt.Errorf("the lock %v: its session is in another store: %v", l.d.at, s.heartbeat.st)
-	case s.Err() != nil:
-		err = fmt.Errorf("the lock %v: %w", l.d.at, s.Err())
+		return nil
+	case !l.Tokens():
+		return fmt.Errorf("a lock of the layout %s has no record that can name a session", l)
+	case st.String() != s.heartbeat.st.String():
+		return fmt.Errorf("its session is in another store: %v", s.heartbeat.st)
 	}
-	return a, err
+	return nil
 }
 
-// endLease ends the lease that this driver holds under the session, if it does.
-func (d *driver) endLease(s *Session, why error) {
+// endLease ends the lease that this driver holds, if it does: it is under the session.
+func (d *driver) endLease(why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.lease; l != nil && l.session == s && l.ctx.Err() == nil {
+	if l := d.lease; l != nil && l.ctx.Err() == nil {
 		l.end(fmt.Errorf("%w: %w", ErrLost, why))
 	}
 }
@@ -329,21 +313,11 @@ func (d *driver) sessionOver(s *Session, why error) {
 	d.step(protocol.SessionOver{Session: s.Key(), Err: why})
 }
 
-// orphaned ends a session of ours that a lock may name for ever (rule D6).
-func (d *driver) orphaned(s *Session) {
+// orphaned ends the session, since the lock may name it for ever (rule D6).
+func (d *driver) orphaned() {
+	s := d.opts.Session
 	d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "lock", d.at.String(), "session", s.Key())
 	go s.end(fmt.Errorf("the store does not say whether the lock %v names it", d.at))
-}
-
-// sessionOf is the session of ours of that name, which the candidate has something under.
-func (d *driver) sessionOf(key string) *Session {
-	return d.sessions[slices.IndexFunc(d.sessions, func(s *Session) bool { return s.Key() == key })]
-}
-
-// leaveSession: nothing of this driver is under that session any more.
-func (d *driver) leaveSession(s *Session) {
-	d.sessions = slices.DeleteFunc(d.sessions, func(other *Session) bool { return other == s })
-	s.leave(d)
 }
 
 // check finds out whether the session of the holder goes on.

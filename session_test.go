@@ -52,7 +52,7 @@ func (p *process) lock(key string) *leasehold.Lock {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.locks[key] == nil {
-		lock, err := leasehold.NewLock(p.st, key, &leasehold.LockOptions{Holder: "of " + p.session.Key()})
+		lock, err := leasehold.NewLock(p.st, key, &leasehold.LockOptions{Holder: "of " + p.session.Key(), Session: p.session})
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -61,11 +61,21 @@ func (p *process) lock(key string) *leasehold.Lock {
 	return p.locks[key]
 }
 
+// newLockUnder makes a candidate for the lock "shards/1" under a session.
+func newLockUnder(t *testing.T, st store.Store, s *leasehold.Session) *leasehold.Lock {
+	t.Helper()
+	lock, err := leasehold.NewLock(st, "shards/1", &leasehold.LockOptions{Session: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
 func (p *process) acquire(key string) *leasehold.Lease {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 24*time.Hour)
 	defer cancel()
-	lease, err := p.lock(key).Acquire(ctx, leasehold.WithSession(p.session))
+	lease, err := p.lock(key).Acquire(ctx)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -159,7 +169,7 @@ func TestSessionCloses(t *testing.T) {
 			t.Errorf("the lease of a session that closes: %v", lease.Err())
 		}
 		time.Sleep(time.Hour) // the work does not stop
-		if _, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrHeld) {
+		if _, err := b.lock("shards/1").TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("while the work goes on, another could acquire the lock: %v", err)
 		}
 		if writes := cost(a.st, func() { _ = lease.Release(t.Context()) }).put; writes > 1 {
@@ -173,14 +183,14 @@ func TestSessionCloses(t *testing.T) {
 			t.Errorf("after the end of its session the lock is %+v, %v", info, err)
 		}
 		start := time.Now()
-		next, err := b.lock("shards/1").TryAcquire(t.Context(), leasehold.WithSession(b.session))
+		next, err := b.lock("shards/1").TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if next.Token() <= lease.Token() || time.Since(start) > 0 {
 			t.Errorf("token %v after %v, in %v", next.Token(), lease.Token(), time.Since(start))
 		}
-		if _, err = a.lock("shards/2").Acquire(t.Context(), leasehold.WithSession(a.session)); !errors.Is(err, leasehold.ErrSessionOver) {
+		if _, err = a.lock("shards/2").Acquire(t.Context()); !errors.Is(err, leasehold.ErrSessionOver) {
 			t.Errorf("under a session that is over: %v", err)
 		}
 		b.end()
@@ -314,7 +324,7 @@ func TestSessionKeepsTime(t *testing.T) {
 		if lease.Valid() || a.session.Valid() || !errors.Is(lease.Err(), leasehold.ErrLost) || !errors.Is(a.session.Err(), leasehold.ErrSessionOver) {
 			t.Errorf("after a minute of sleep: %v, %v", lease.Err(), a.session.Err())
 		}
-		if _, err := a.lock("shards/2").TryAcquire(t.Context(), leasehold.WithSession(a.session)); !errors.Is(err, leasehold.ErrSessionOver) {
+		if _, err := a.lock("shards/2").TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrSessionOver) {
 			t.Errorf("under that session: %v", err)
 		}
 		a.end()
@@ -337,7 +347,7 @@ func TestWaitersOfSessions(t *testing.T) {
 			}
 			holders[i%3].acquire(key)
 			waiting.Go(func() {
-				if _, err := waiter.lock(key).Acquire(ctx, leasehold.WithSession(waiter.session)); !errors.Is(err, context.Canceled) {
+				if _, err := waiter.lock(key).Acquire(ctx); !errors.Is(err, context.Canceled) {
 					t.Errorf("%s: %v", key, err)
 				}
 			})
@@ -380,7 +390,7 @@ func TestCrashOfAHolder(t *testing.T) {
 			for _, key := range all {
 				lock := p.lock(key)
 				waiting.Go(func() {
-					_, err := lock.Acquire(ctx, leasehold.WithSession(p.session))
+					_, err := lock.Acquire(ctx)
 					if err != nil {
 						return
 					}
@@ -482,7 +492,7 @@ func TestTryUnderSessions(t *testing.T) {
 		}
 		for range 3 { // the lock and the session, however often
 			before := b.st.Counts()
-			if _, err = plain.TryAcquire(t.Context(), leasehold.WithSession(b.session)); !errors.Is(err, leasehold.ErrHeld) {
+			if _, err = b.lock("shards/1").TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
 				t.Errorf("under another session: %v", err)
 			}
 			time.Sleep(time.Millisecond)
@@ -509,11 +519,8 @@ func TestTryUnderSessions(t *testing.T) {
 func TestSessionsThatDoNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := startProcess(t, memstore.New(), "a")
-		marker, err := leasehold.NewLock(a.st, "marker", &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = marker.Acquire(t.Context(), leasehold.WithSession(a.session)); err == nil || !strings.Contains(err.Error(), "marker") {
+		_, err := leasehold.NewLock(a.st, "m", &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch, Session: a.session})
+		if err == nil || !strings.Contains(err.Error(), "marker") {
 			t.Errorf("a marker under a session: %v", err)
 		}
 		if _, err = leasehold.NewSession(t.Context(), a.st, &leasehold.SessionOptions{TTL: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "TTL") {
@@ -529,13 +536,12 @@ func TestSessionsThatDoNotFit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := newLock(t, elsewhere, nil)
-		if _, err = other.Acquire(t.Context(), leasehold.WithSession(a.session)); err == nil || !strings.Contains(err.Error(), "another store") {
+		if _, err = leasehold.NewLock(elsewhere, "l", &leasehold.LockOptions{Session: a.session}); err == nil || !strings.Contains(err.Error(), "another store") {
 			t.Errorf("a lock in another store: %v", err)
 		}
+		lock := newLock(t, a.st, &leasehold.LockOptions{Session: a.session})
 		a.end()
-		lock := newLock(t, a.st, nil)
-		if _, err = lock.Acquire(t.Context(), leasehold.WithSession(a.session)); !errors.Is(err, leasehold.ErrSessionOver) || !strings.Contains(err.Error(), lock.Key()) {
+		if _, err = lock.Acquire(t.Context()); !errors.Is(err, leasehold.ErrSessionOver) || !strings.Contains(err.Error(), lock.Key()) {
 			t.Errorf("under a session that is over: %v", err)
 		}
 	})
@@ -555,7 +561,7 @@ func TestForeignHeartbeat(t *testing.T) {
 		if _, err = st.Put(t.Context(), a.session.Key(), []byte("not a session"), store.IfMatch(obj.Version)); err != nil {
 			t.Fatal(err)
 		}
-		_, err = b.lock("shards/1").Acquire(t.Context(), leasehold.WithSession(b.session))
+		_, err = b.lock("shards/1").Acquire(t.Context())
 		if !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), "session of the holder") {
 			t.Errorf("got %v, want ErrForeignObject of the session", err)
 		}
@@ -581,7 +587,7 @@ func TestOrphans(t *testing.T) {
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session))
+		_, err := a.lock("shards/1").Acquire(ctx)
 		if err == nil {
 			t.Fatal("acquired")
 		}
@@ -615,7 +621,7 @@ func TestSettledOrphan(t *testing.T) {
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session)); err == nil {
+		if _, err := a.lock("shards/1").Acquire(ctx); err == nil {
 			t.Fatal("acquired")
 		}
 		a.st.Clear()
@@ -637,13 +643,13 @@ func TestElectionUnderASession(t *testing.T) {
 		st := memstore.New()
 		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
 		candidate := func(p *process) *leasehold.Election {
-			e, err := leasehold.NewElection(p.st, "leader", nil)
+			e, err := leasehold.NewElection(p.st, "leader", &leasehold.ElectionOptions{Session: p.session})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return e
 		}
-		first, err := candidate(a).Campaign(t.Context(), leasehold.WithSession(a.session))
+		first, err := candidate(a).Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -658,7 +664,7 @@ func TestElectionUnderASession(t *testing.T) {
 				}
 				<-ctx.Done()
 				return nil
-			}, leasehold.WithSession(b.session))
+			})
 		}()
 		time.Sleep(time.Hour)
 		if e.IsLeader() {
@@ -737,7 +743,7 @@ func TestWaiterOfAnOrphan(t *testing.T) {
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session)); err == nil {
+		if _, err := a.lock("shards/1").Acquire(ctx); err == nil {
 			t.Fatal("acquired")
 		}
 		got := make(chan struct{})
@@ -767,7 +773,7 @@ func TestReleasesAtTheEnd(t *testing.T) {
 		var work sync.WaitGroup
 		var leases []*leasehold.Lease
 		for _, key := range keys(1000) {
-			lock, err := leasehold.NewLock(a.st, key, &leasehold.LockOptions{OnLost: func(_ *leasehold.Lease, err error) {
+			lock, err := leasehold.NewLock(a.st, key, &leasehold.LockOptions{Session: a.session, OnLost: func(_ *leasehold.Lease, err error) {
 				if !errors.Is(err, leasehold.ErrSessionOver) {
 					t.Errorf("%s was lost: %v", key, err)
 				}
@@ -775,7 +781,7 @@ func TestReleasesAtTheEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease, err := lock.Acquire(t.Context(), leasehold.WithSession(a.session))
+			lease, err := lock.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -840,10 +846,10 @@ func TestSettledOrphanIsTold(t *testing.T) {
 		done := make(chan *leasehold.Lease, 1)
 		go func() {
 			time.Sleep(900 * time.Millisecond) // the claim has landed
-			lease, _ := b.lock("shards/1").Acquire(t.Context(), leasehold.WithSession(b.session))
+			lease, _ := b.lock("shards/1").Acquire(t.Context())
 			done <- lease
 		}()
-		if _, err := a.lock("shards/1").Acquire(ctx, leasehold.WithSession(a.session)); err == nil {
+		if _, err := a.lock("shards/1").Acquire(ctx); err == nil {
 			t.Fatal("acquired")
 		}
 		a.st.Clear()
@@ -871,7 +877,7 @@ func TestCollectedWhileUnderASession(t *testing.T) {
 		st := memstore.New()
 		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
 		lock := func(p *process) *leasehold.Lock {
-			l, err := leasehold.NewLock(p.st, "shards/1", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+			l, err := leasehold.NewLock(p.st, "shards/1", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Session: p.session})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -879,14 +885,14 @@ func TestCollectedWhileUnderASession(t *testing.T) {
 		}
 		la, lb := lock(a), lock(b)
 		cycle := func() *leasehold.Lease {
-			lease, err := la.Acquire(t.Context(), leasehold.WithSession(a.session))
+			lease, err := la.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			return lease
 		}
 		lease := cycle()
-		if _, err := lb.TryAcquire(t.Context(), leasehold.WithSession(b.session)); err == nil {
+		if _, err := lb.TryAcquire(t.Context()); err == nil {
 			t.Fatal("acquired")
 		}
 		for range 100 {
@@ -905,7 +911,7 @@ func TestCollectedWhileUnderASession(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		next, err := lb.Acquire(ctx, leasehold.WithSession(b.session))
+		next, err := lb.Acquire(ctx)
 		if err != nil {
 			t.Errorf("a lock that is free: %v", err)
 		} else {
@@ -925,11 +931,11 @@ func TestWatchedAfterASession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leader, err := leasehold.NewElection(a.st, "leader", nil)
+		leader, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{Session: a.session})
 		if err != nil {
 			t.Fatal(err)
 		}
-		lease, err := leader.Campaign(t.Context(), leasehold.WithSession(a.session))
+		lease, err := leader.Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -970,7 +976,7 @@ func TestForeignInPlaceOfARelease(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		next, err := b.lock("shards/1").Acquire(ctx, leasehold.WithSession(b.session))
+		next, err := b.lock("shards/1").Acquire(ctx)
 		if err != nil {
 			t.Errorf("nobody holds it: %v", err)
 		} else {
@@ -993,8 +999,8 @@ func TestSessionFromAnotherRoot(t *testing.T) {
 		}
 		return st
 	}
-	lock := func(st store.Store, key string) *leasehold.Lock {
-		l, err := leasehold.NewLock(st, key, nil)
+	lock := func(st store.Store, key string, s *leasehold.Session) *leasehold.Lock {
+		l, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Session: s})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -1005,11 +1011,11 @@ func TestSessionFromAnotherRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := lock(outer, "p/shards/00").Acquire(t.Context(), leasehold.WithSession(s))
+	lease, err := lock(outer, "p/shards/00", s).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	middle, inner := lock(open(filepath.Join(dir, "p")), "shards/00"), lock(open(filepath.Join(dir, "p", "shards")), "00")
+	middle, inner := lock(open(filepath.Join(dir, "p")), "shards/00", nil), lock(open(filepath.Join(dir, "p", "shards")), "00", nil)
 	if _, err = middle.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
 		t.Errorf("from where both lie: %v", err)
 	}
@@ -1048,10 +1054,7 @@ func TestTwoCandidatesOfASession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := leasehold.NewLock(p.st, "shards/1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other, again := newLockUnder(t, p.st, p.session), newLockUnder(t, p.st, next)
 		delayed := false
 		p.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: 3 * time.Second, When: func(c faultstore.Call) bool {
 			first := !delayed && c.Op == "put" && strings.HasPrefix(c.Key, "shards/1")
@@ -1060,12 +1063,12 @@ func TestTwoCandidatesOfASession(t *testing.T) {
 		}})
 		got := make(chan *leasehold.Lease, 1)
 		go func() {
-			if _, failed := other.Acquire(t.Context(), leasehold.WithSession(p.session)); !errors.Is(failed, leasehold.ErrSessionOver) {
+			if _, failed := other.Acquire(t.Context()); !errors.Is(failed, leasehold.ErrSessionOver) {
 				t.Errorf("an acquisition whose session ends: %v", failed)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			lease, failed := other.Acquire(ctx, leasehold.WithSession(next))
+			lease, failed := again.Acquire(ctx)
 			if failed != nil {
 				t.Errorf("under the next session: %v", failed)
 			}
@@ -1081,6 +1084,7 @@ func TestTwoCandidatesOfASession(t *testing.T) {
 		if err = next.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+		time.Sleep(5 * time.Second) // the claim arrives, and is refused
 	})
 }
 
@@ -1122,11 +1126,11 @@ func TestMemoryOfALease(t *testing.T) {
 	leases := make([]*leasehold.Lease, n)
 	goroutines, before := runtime.NumGoroutine(), heap()
 	for i := range leases {
-		lock, err := leasehold.NewLock(st, fmt.Sprintf("shards/%05d", i), &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		lock, err := leasehold.NewLock(st, fmt.Sprintf("shards/%05d", i), &leasehold.LockOptions{Layout: leasehold.LayoutObject, Session: s})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if leases[i], err = lock.Acquire(t.Context(), leasehold.WithSession(s)); err != nil {
+		if leases[i], err = lock.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_ = leases[i].Done()
@@ -1272,20 +1276,19 @@ func TestAcquireAny(t *testing.T) {
 				a.acquire(key)
 			}
 		}
-		with := leasehold.WithSession(b.session)
-		lease, err := leasehold.AcquireAny(t.Context(), locks, with)
+		lease, err := leasehold.AcquireAny(t.Context(), locks)
 		if err != nil || lease.Key() != locks[17].Key() {
 			t.Fatalf("AcquireAny: %v, %v", lease, err)
 		}
 		locks = slices.Delete(locks, 17, 18)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err = leasehold.AcquireAny(ctx, locks, with); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, leasehold.ErrHeld) {
+		if _, err = leasehold.AcquireAny(ctx, locks); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("when all are held: %v", err)
 		}
 		got := make(chan *leasehold.Lease)
 		go func() {
-			first, failed := leasehold.AcquireAny(t.Context(), locks, with)
+			first, failed := leasehold.AcquireAny(t.Context(), locks)
 			if failed != nil {
 				t.Error(failed)
 			}
@@ -1300,7 +1303,7 @@ func TestAcquireAny(t *testing.T) {
 		if held := b.session.Leases(); len(held) != 2 || !slices.Contains(held, lease) {
 			t.Errorf("%d leases are held, not those 2 that were won", len(held))
 		}
-		if _, err = leasehold.AcquireAny(t.Context(), nil, with); err == nil {
+		if _, err = leasehold.AcquireAny(t.Context(), nil); err == nil {
 			t.Error("any of no locks was acquired")
 		}
 		a.end()
@@ -1320,18 +1323,17 @@ func TestAcquireAllOrNone(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		with := leasehold.WithSession(b.session)
-		if _, err := leasehold.AcquireAll(ctx, locks, with); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := leasehold.AcquireAll(ctx, locks); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("while one is held: %v", err)
 		}
 		if held := b.session.Leases(); len(held) > 0 {
 			t.Errorf("%d are still held", len(held))
 		}
-		if _, err := leasehold.AcquireAll(t.Context(), append(locks, locks[3]), with); err == nil || !strings.Contains(err.Error(), "twice") {
+		if _, err := leasehold.AcquireAll(t.Context(), append(locks, locks[3])); err == nil || !strings.Contains(err.Error(), "twice") {
 			t.Errorf("one lock twice: %v", err)
 		}
 		a.end()
-		leases, err := leasehold.AcquireAll(t.Context(), locks, with)
+		leases, err := leasehold.AcquireAll(t.Context(), locks)
 		if err != nil || len(leases) != 100 || leases[42].Key() != locks[42].Key() {
 			t.Errorf("%d leases, %v", len(leases), err)
 		}

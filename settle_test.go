@@ -14,14 +14,14 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// candidate is a way to the store, and what an acquisition on it is made with.
-func candidate(t *testing.T, inner store.Store, session bool) (st *faultstore.Store, opts []leasehold.AcquireOption, end func()) {
+// candidate is a way to the store, and what a lock in it is made with.
+func candidate(t *testing.T, inner store.Store, session bool) (st *faultstore.Store, opts *leasehold.LockOptions, end func()) {
 	t.Helper()
 	if !session {
 		return faultstore.Wrap(inner, nil), nil, func() {}
 	}
 	p := startProcess(t, inner, "a")
-	return p.st, []leasehold.AcquireOption{leasehold.WithSession(p.session)}, p.end
+	return p.st, &leasehold.LockOptions{Session: p.session}, p.end
 }
 
 // ofJobs are the requests about locks, and not about sessions.
@@ -71,12 +71,12 @@ func settleBeside(t *testing.T, session, waits bool) {
 		held = acquire(t, holder)
 	}
 	st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, When: ofJobs, Delay: time.Second})
-	lock := newLock(t, st, nil)
+	lock := newLock(t, st, opts)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	acquired := make(chan *leasehold.Lease)
 	go func() {
-		lease, err := lock.Acquire(ctx, opts...)
+		lease, err := lock.Acquire(ctx)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -157,10 +157,10 @@ func settleAfter(t *testing.T, kind faultstore.Kind, session bool, after time.Du
 		faultstore.Fault{Kind: kind, When: ofJobs, Nth: 4, Delay: 700 * time.Millisecond},
 		faultstore.Fault{Kind: faultstore.DelayAfter, When: ofJobs, Delay: 100 * time.Millisecond},
 	)
-	lock := newLock(t, st, nil)
+	lock := newLock(t, st, opts)
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	lease, err := lock.Acquire(ctx, opts...)
+	lease, err := lock.Acquire(ctx)
 	if err == nil {
 		err = lease.Release(t.Context())
 	}

@@ -157,7 +157,7 @@ func tryOnce(ctx context.Context, st store.Store, ttl time.Duration) error {
 	return useLock(ctx, st, ttl, (*leasehold.Lock).TryAcquire)
 }
 
-func useLock(ctx context.Context, st store.Store, ttl time.Duration, acquire func(*leasehold.Lock, context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) error {
+func useLock(ctx context.Context, st store.Store, ttl time.Duration, acquire func(*leasehold.Lock, context.Context) (*leasehold.Lease, error)) error {
 	lock, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{TTL: ttl})
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func holdUnderSession(t *testing.T, st store.Store) (*leasehold.Session, *leaseh
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := newLock(t, st, nil).Acquire(t.Context(), leasehold.WithSession(s))
+	lease, err := newLock(t, st, &leasehold.LockOptions{Session: s}).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestReleaseCrossesALook(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		waiting := make(chan error)
 		go func() {
-			_, err := b.lock("shards/1").Acquire(ctx, leasehold.WithSession(b.session))
+			_, err := b.lock("shards/1").Acquire(ctx)
 			waiting <- err
 		}()
 		time.Sleep(time.Minute) // b watches the session of a
@@ -37,7 +37,7 @@ func TestReleaseCrossesALook(t *testing.T) {
 		limited, stop := context.WithTimeout(ctx, 20*time.Second)
 		defer stop()
 		time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
-		next, err := b.lock("shards/2").Acquire(limited, leasehold.WithSession(b.session))
+		next, err := b.lock("shards/2").Acquire(limited)
 		if took := time.Since(began); err != nil || took < 9*time.Second || took > 11*time.Second {
 			t.Errorf("a lock that was released after a second was acquired after %v: %v", took, err)
 		}
@@ -58,7 +58,7 @@ func (p *process) wait(ctx context.Context, key string) <-chan *leasehold.Lease 
 	acquired := make(chan *leasehold.Lease, 1)
 	lock := p.lock(key)
 	go func() {
-		lease, _ := lock.Acquire(ctx, leasehold.WithSession(p.session))
+		lease, _ := lock.Acquire(ctx)
 		acquired <- lease
 	}()
 	return acquired
@@ -200,11 +200,11 @@ func TestReleaseIsToldSoon(t *testing.T) {
 func TestLeaderUnderASession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := startProcess(t, memstore.New(), "a")
-		e, err := leasehold.NewElection(p.st, "l", &leasehold.ElectionOptions{Holder: "a"})
+		e, err := leasehold.NewElection(p.st, "l", &leasehold.ElectionOptions{Holder: "a", Session: p.session})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = e.Campaign(t.Context(), leasehold.WithSession(p.session)); err != nil {
+		if _, err = e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // long after a lease of its own would have had to be renewed

@@ -34,6 +34,7 @@ type overheads struct {
 	ctx     context.Context
 	st      *null
 	lock    *leasehold.Lock
+	under   *leasehold.Lock // the same under a session
 	session *leasehold.Session
 }
 
@@ -43,14 +44,19 @@ func newOverhead(ctx context.Context) (*overheads, error) {
 	if o.lock, err = leasehold.NewLock(o.st, "lock", nil); err != nil {
 		return nil, err
 	}
-	o.session, err = leasehold.NewSession(ctx, o.st, nil)
+	if o.session, err = leasehold.NewSession(ctx, o.st, nil); err != nil {
+		return nil, err
+	}
+	o.under, err = leasehold.NewLock(o.st, "lock", &leasehold.LockOptions{Session: o.session})
 	return o, err
 }
 
 // cycle acquires and releases the lock.
-func (o *overheads) cycle(opts ...leasehold.AcquireOption) func() error {
+func (o *overheads) cycle() func() error { return o.cycleOf(o.lock) }
+
+func (o *overheads) cycleOf(l *leasehold.Lock) func() error {
 	return func() error {
-		lease, err := o.lock.Acquire(o.ctx, opts...)
+		lease, err := l.Acquire(o.ctx)
 		if err != nil {
 			return err
 		}
@@ -58,7 +64,7 @@ func (o *overheads) cycle(opts ...leasehold.AcquireOption) func() error {
 	}
 }
 
-func (o *overheads) underSession() func() error { return o.cycle(leasehold.WithSession(o.session)) }
+func (o *overheads) underSession() func() error { return o.cycleOf(o.under) }
 
 // alone does what the store has to do for that.
 func (o *overheads) alone() error {

@@ -61,23 +61,23 @@ func (h holding) hold(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var opts []leasehold.AcquireOption
+	opts := &leasehold.LockOptions{TTL: h.TTL}
 	if h.Session {
 		s, err := leasehold.NewSession(ctx, st, &leasehold.SessionOptions{TTL: h.TTL})
 		if err != nil {
 			return err
 		}
-		opts = append(opts, leasehold.WithSession(s))
+		opts.Session = s
 	}
 	var locks []*leasehold.Lock
 	for i := range h.Leases {
-		l, err := leasehold.NewLock(st, fmt.Sprintf("process/%05d", i), &leasehold.LockOptions{TTL: h.TTL})
+		l, err := leasehold.NewLock(st, fmt.Sprintf("process/%05d", i), opts)
 		if err != nil {
 			return err
 		}
 		locks = append(locks, l)
 	}
-	leases, err := leasehold.AcquireAll(ctx, locks, opts...)
+	leases, err := leasehold.AcquireAll(ctx, locks)
 	if err != nil {
 		return err
 	}

@@ -150,9 +150,10 @@ func openLeasehold(how string) func(context.Context, *bench, *place, time.Durati
 		if err != nil {
 			return nil, err
 		}
-		c := &ours{locks: map[string]*leasehold.Lock{}, make: func(name string) (*leasehold.Lock, error) {
-			return leasehold.NewLock(st, "ours/"+how+name, &leasehold.LockOptions{TTL: ttl})
-		}}
+		c := &ours{locks: map[string]*leasehold.Lock{}}
+		c.make = func(name string) (*leasehold.Lock, error) {
+			return leasehold.NewLock(st, "ours/"+how+name, &leasehold.LockOptions{TTL: ttl, Session: c.session})
+		}
 		if how == "session" {
 			if c.session, err = leasehold.NewSession(ctx, st, &leasehold.SessionOptions{TTL: ttl}); err != nil {
 				return nil, err
@@ -169,27 +170,24 @@ type ours struct {
 	make    func(name string) (*leasehold.Lock, error)
 }
 
-func (o *ours) lock(name string) (l *leasehold.Lock, opts []leasehold.AcquireOption, err error) {
+func (o *ours) lock(name string) (l *leasehold.Lock, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.session != nil {
-		opts = append(opts, leasehold.WithSession(o.session))
-	}
 	if l = o.locks[name]; l == nil {
 		if l, err = o.make(name); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		o.locks[name] = l
 	}
-	return l, opts, nil
+	return l, nil
 }
 
 func (o *ours) acquire(ctx context.Context, name string) (func(context.Context) error, error) {
-	l, opts, err := o.lock(name)
+	l, err := o.lock(name)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.Acquire(ctx, opts...)
+	lease, err := l.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +195,11 @@ func (o *ours) acquire(ctx context.Context, name string) (func(context.Context) 
 }
 
 func (o *ours) try(ctx context.Context, name string) (func(context.Context) error, error) {
-	l, opts, err := o.lock(name)
+	l, err := o.lock(name)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.TryAcquire(ctx, opts...)
+	lease, err := l.TryAcquire(ctx)
 	if errors.Is(err, leasehold.ErrHeld) {
 		return nil, errHeld
 	}

@@ -110,8 +110,8 @@ func TestVirtualSession(t *testing.T) {
 			}
 			return at, s
 		}
-		lock := func(at *faultstore.Store, i int) *leasehold.Lock {
-			l, err := leasehold.NewLock(at, fmt.Sprintf("locks/%07d", i), nil)
+		lock := func(at *faultstore.Store, i int, s *leasehold.Session) *leasehold.Lock {
+			l, err := leasehold.NewLock(at, fmt.Sprintf("locks/%07d", i), &leasehold.LockOptions{Session: s})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +119,7 @@ func TestVirtualSession(t *testing.T) {
 		}
 		gone, holder := process()
 		for i := range *locks {
-			if _, err := lock(gone, i).Acquire(t.Context(), leasehold.WithSession(holder)); err != nil {
+			if _, err := lock(gone, i, holder).Acquire(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -134,9 +134,9 @@ func TestVirtualSession(t *testing.T) {
 			at, s := process()
 			stores, sessions = append(stores, at), append(sessions, s)
 			for i := range *locks {
-				l := lock(at, i)
+				l := lock(at, i, s)
 				all.Go(func() {
-					if _, err := l.Acquire(ctx, leasehold.WithSession(s)); err != nil {
+					if _, err := l.Acquire(ctx); err != nil {
 						return
 					}
 					mu.Lock()
@@ -200,21 +200,19 @@ func TestVirtualRenewals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := &null{}
 		var session *leasehold.Session
-		var opts []leasehold.AcquireOption
 		if *leases > 1 {
 			var err error
 			if session, err = leasehold.NewSession(t.Context(), st, nil); err != nil {
 				t.Fatal(err)
 			}
-			opts = append(opts, leasehold.WithSession(session))
 		}
 		var all []*leasehold.Lease
 		for i := range *leases {
-			lock, err := leasehold.NewLock(st, fmt.Sprintf("locks/%07d", i), nil)
+			lock, err := leasehold.NewLock(st, fmt.Sprintf("locks/%07d", i), &leasehold.LockOptions{Session: session})
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease, err := lock.Acquire(t.Context(), opts...)
+			lease, err := lock.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

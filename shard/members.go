@@ -158,13 +158,13 @@ func (m *member) take(i leasehold.Info) error {
 
 // watch waits until the worker is leaving or gone.
 func (r *roll) watch(ctx context.Context, m *member) {
-	lock, err := leasehold.NewLock(r.st, r.workerKey(m.session), r.memberOptions())
+	lock, err := leasehold.NewLock(r.st, r.workerKey(m.session), r.memberOptions(r.session))
 	if err != nil {
 		r.opts.Logger.Warn("a worker cannot be watched", "worker", m.session, "error", err)
 		return
 	}
 	for failures := 1; ctx.Err() == nil; failures++ {
-		lease, failed := lock.Acquire(ctx, leasehold.WithSession(r.session))
+		lease, failed := lock.Acquire(ctx)
 		if failed != nil {
 			sleep(ctx, retry.Pause(failures, nil))
 			continue

@@ -109,17 +109,15 @@ func TestMemberships(t *testing.T) {
 				if c.list == "" {
 					c.list = list(t, f)
 				}
-				lock, err := leasehold.NewLock(f.st, prefix+"/workers/"+id, &leasehold.LockOptions{
-					Holder: "planted", Meta: map[string]string{"shard.weight": c.weight, "shard.list": c.list},
-				})
+				opts := &leasehold.LockOptions{Holder: "planted", Meta: map[string]string{"shard.weight": c.weight, "shard.list": c.list}}
+				if !c.apart {
+					opts.Session = s
+				}
+				lock, err := leasehold.NewLock(f.st, prefix+"/workers/"+id, opts)
 				if err != nil {
 					t.Fatal(err)
 				}
-				var opts []leasehold.AcquireOption
-				if !c.apart {
-					opts = append(opts, leasehold.WithSession(s))
-				}
-				lease, err := lock.Acquire(t.Context(), opts...)
+				lease, err := lock.Acquire(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

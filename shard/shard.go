@@ -117,7 +117,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 	if err := w.check(shards); err != nil {
 		return nil, err
 	}
-	trial := w.lockOptions() // what the options of locks and sessions can be is said there
+	trial := w.lockOptions(nil) // what the options of locks and sessions can be is said there
 	trial.Meta = w.opts.Meta
 	if _, err := leasehold.NewLock(w.locks, w.coordinatorKey(), trial); err != nil {
 		return nil, err
@@ -155,16 +155,17 @@ func (w *Worker) check(shards []string) (err error) {
 	return store.CheckKey("worker", w.listKey(w.list))
 }
 
-func (w *Worker) lockOptions() *leasehold.LockOptions {
+func (w *Worker) lockOptions(s *leasehold.Session) *leasehold.LockOptions {
 	return &leasehold.LockOptions{
-		TTL: w.opts.TTL, Holder: w.opts.Holder, Address: w.opts.Address, Proof: w.opts.Proof,
+		Session: s,
+		TTL:     w.opts.TTL, Holder: w.opts.Holder, Address: w.opts.Address, Proof: w.opts.Proof,
 		Layout: leasehold.LayoutObject, Logger: w.opts.Logger,
 	}
 }
 
 // memberOptions are those of the membership.
-func (w *Worker) memberOptions() *leasehold.LockOptions {
-	o := w.lockOptions()
+func (w *Worker) memberOptions(s *leasehold.Session) *leasehold.LockOptions {
+	o := w.lockOptions(s)
 	o.Meta = map[string]string{metaWeight: strconv.Itoa(w.opts.Weight), metaList: w.list}
 	return o
 }

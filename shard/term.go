@@ -60,11 +60,11 @@ func (t *term) run() error {
 		case <-ended:
 		}
 	}()
-	lock, err := leasehold.NewLock(t.st, t.workerKey(t.me), t.memberOptions())
+	lock, err := leasehold.NewLock(t.st, t.workerKey(t.me), t.memberOptions(t.session))
 	if err != nil {
 		return err
 	}
-	membership, err := lock.Acquire(t.ctx, leasehold.WithSession(t.session))
+	membership, err := lock.Acquire(t.ctx)
 	if err != nil {
 		return fmt.Errorf("the worker cannot be made known to the others: %w", err)
 	}
@@ -87,16 +87,16 @@ func (t *term) release(l *leasehold.Lease) {
 
 // campaign takes part in the election of the coordinator.
 func (t *term) campaign() {
-	o := t.lockOptions()
+	o := t.lockOptions(t.session)
 	election, err := leasehold.NewElection(t.st, t.coordinatorKey(), &leasehold.ElectionOptions{
-		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Proof: o.Proof, Layout: o.Layout, Logger: o.Logger,
+		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Proof: o.Proof, Layout: o.Layout, Session: o.Session, Logger: o.Logger,
 	})
 	if err != nil {
 		t.stop(err)
 		return
 	}
 	for {
-		err = election.Run(t.ctx, t.leads, leasehold.WithSession(t.session))
+		err = election.Run(t.ctx, t.leads)
 		if !errors.Is(err, leasehold.ErrForeignObject) || t.ctx.Err() != nil {
 			break
 		}
@@ -251,14 +251,14 @@ func (t *term) hold(name string, h *holding) {
 		t.mu.Unlock()
 		t.poke()
 	}()
-	lock, err := leasehold.NewLock(t.locks, t.shardKey(name), t.lockOptions())
+	lock, err := leasehold.NewLock(t.locks, t.shardKey(name), t.lockOptions(t.session))
 	if err != nil {
 		t.opts.Logger.Warn("a shard cannot be owned", "shard", name, "error", err)
 		<-h.ctx.Done()
 		return
 	}
 	for h.ctx.Err() == nil {
-		lease, err := lock.Acquire(h.ctx, leasehold.WithSession(t.session))
+		lease, err := lock.Acquire(h.ctx)
 		switch {
 		case err == nil:
 			t.own(Shard{Name: name, Token: lease.Token(), Lease: lease}, h)

@@ -172,7 +172,7 @@ func takeover(ttl time.Duration) time.Duration {
 }
 
 // enter awaits one attempt, and says what its end means to the user.
-func (h *holding) enter(ctx context.Context, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (h *holding) enter(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
 	lease, err := h.await(ctx, acquire)
 	return lease, h.refused(ctx, err)
 }

@@ -42,7 +42,7 @@ func (w *waiting) line(lock string, now time.Time) string {
 // await lets a signal end the acquisition. Meanwhile it says who is waited for, and what
 // is wrong with the store: on a terminal in a line that goes on, else at once and, if it
 // is to, once a minute.
-func (j *job) await(ctx context.Context, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (j *job) await(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan acquisition, 1)

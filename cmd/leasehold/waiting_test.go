@@ -61,7 +61,7 @@ func TestWaitsAloud(t *testing.T) {
 			j, said := newWaiter(levelNotice)
 			j.holders <- leasehold.Info{Holder: "first", Token: 5}
 			tt.set(j)
-			_, err := j.await(t.Context(), func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error) {
+			_, err := j.await(t.Context(), func(context.Context) (*leasehold.Lease, error) {
 				time.Sleep(3*time.Minute + 30*time.Second)
 				return nil, nil //nolint:nilnil // nobody looks at the lease
 			})

@@ -33,7 +33,7 @@ const shards = 4
 // when it wakes up, it has to know by itself which leases are over.
 type tenancy struct {
 	st     store.Store
-	locks  []*leasehold.Lock
+	keys   []string // of the locks
 	names  []string // to the checker
 	socket string
 	worker int
@@ -59,11 +59,7 @@ func rent(url, socket string) error {
 			name = fmt.Sprint("shard", i)
 			at += "-" + name
 		}
-		lock, err := leasehold.NewLock(st, at, &leasehold.LockOptions{TTL: ttl, Holder: fmt.Sprint("tenant", worker)})
-		if err != nil {
-			return err
-		}
-		y.locks, y.names = append(y.locks, lock), append(y.names, name)
+		y.keys, y.names = append(y.keys, at), append(y.names, name)
 	}
 	for asked.Err() == nil {
 		if err := y.hold(); err != nil {
@@ -91,10 +87,14 @@ func (y *tenancy) hold() error {
 		}
 	})()
 	var all sync.WaitGroup
-	for i := range y.locks {
+	for i, key := range y.keys {
+		lock, err := leasehold.NewLock(y.st, key, &leasehold.LockOptions{TTL: ttl, Holder: fmt.Sprint("tenant", y.worker), Session: s})
+		if err != nil {
+			return err
+		}
 		all.Go(func() {
 			for s.Err() == nil && ctx.Err() == nil {
-				if err := y.work(ctx, i, s); err != nil && ctx.Err() == nil {
+				if err := y.work(ctx, i, lock); err != nil && ctx.Err() == nil {
 					fmt.Fprintf(os.Stderr, "tenant: %s: %v\n", y.names[i], err)
 				}
 				pause := rand.N(ttl / 2) // let another have it
@@ -114,8 +114,8 @@ func (y *tenancy) hold() error {
 
 // work holds a lock for a while, and tells the checker every 20 ms of it: at an instant at
 // which the lease was valid, as is only known afterwards.
-func (y *tenancy) work(ctx context.Context, i int, s *leasehold.Session) error {
-	lease, err := y.locks[i].Acquire(ctx, leasehold.WithSession(s))
+func (y *tenancy) work(ctx context.Context, i int, lock *leasehold.Lock) error {
+	lease, err := lock.Acquire(ctx)
 	if err != nil {
 		return err
 	}

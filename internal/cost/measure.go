@@ -136,20 +136,26 @@ func (c *candidate) elect(key string, p Plan, name string, friends *friends) err
 
 // lock makes it a candidate of a lock.
 func (c *candidate) lock(key string, p Plan, name string, _ *friends) error {
-	l, err := leasehold.NewLock(c.requests, key, &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout})
-	if err != nil {
+	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout}
+	if _, err := leasehold.NewLock(c.requests, key, opts); err != nil {
 		return err
 	}
+	lock := sync.OnceValues(func() (*leasehold.Lock, error) {
+		if c.process != nil { // it has a session by now
+			opts.Session = c.process.session
+		}
+		return leasehold.NewLock(c.requests, key, opts)
+	})
 	var now atomic.Pointer[leasehold.Lease]
 	first := sync.OnceFunc(func() { close(c.held) })
 	c.holds = func() bool { lease := now.Load(); return lease != nil && lease.Valid() }
 	c.run = func(ctx context.Context) error {
+		l, err := lock()
+		if err != nil {
+			return err
+		}
 		for {
-			var opts []leasehold.AcquireOption
-			if c.process != nil {
-				opts = append(opts, leasehold.WithSession(c.process.session))
-			}
-			lease, err := l.Acquire(ctx, opts...)
+			lease, err := l.Acquire(ctx)
 			if err != nil {
 				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 				defer cancel()

@@ -99,7 +99,7 @@ func (h *household) obey(ctx context.Context, answer *account) error {
 		if err := h.make(nil); err != nil {
 			return err
 		}
-		leases, err := leasehold.AcquireAll(ctx, h.locks, leasehold.WithSession(h.session))
+		leases, err := leasehold.AcquireAll(ctx, h.locks)
 		for _, lease := range leases {
 			answer.Leases = append(answer.Leases, h.got(lease))
 		}
@@ -133,7 +133,7 @@ func (h *household) obey(ctx context.Context, answer *account) error {
 // make makes the locks. waits is told that the wait for one has begun.
 func (h *household) make(waits func(key string)) error {
 	for i := range h.Locks {
-		opts := &leasehold.LockOptions{TTL: h.TTL, Holder: h.Holder, Layout: underTest}
+		opts := &leasehold.LockOptions{TTL: h.TTL, Holder: h.Holder, Layout: underTest, Session: h.session}
 		if waits != nil {
 			opts.OnWait = func(i leasehold.Info) { waits(i.Key) }
 		}
@@ -176,7 +176,7 @@ func (h *household) want(ctx context.Context) error {
 	for _, lock := range h.locks {
 		gate <- struct{}{}
 		h.waiting.Go(func() {
-			lease, err := lock.Acquire(ctx, leasehold.WithSession(h.session))
+			lease, err := lock.Acquire(ctx)
 			begun[lock.Key()]()
 			switch {
 			case err == nil:

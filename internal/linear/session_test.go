@@ -21,17 +21,14 @@ type tenant struct {
 // session takes some of three locks again and again, under one session after another.
 func session(ctx context.Context, c *client) error {
 	h := &tenant{client: c}
-	for i := range 3 {
-		l, err := leasehold.NewLock(c.st, fmt.Sprintf("%s-%d", c.key, i), &leasehold.LockOptions{TTL: ttl})
-		if err != nil {
-			return err
-		}
-		h.locks = append(h.locks, l)
+	alone, err := h.make(nil)
+	if err != nil {
+		return err
 	}
 	for range 6 {
 		c.pause(50 * time.Millisecond)
 		if c.rand.IntN(5) == 0 { // who has none of its own is to get on with those who have
-			l := h.locks[c.rand.IntN(len(h.locks))]
+			l := alone[c.rand.IntN(len(alone))]
 			c.hold(ctx, l, l.Acquire)
 			continue
 		}
@@ -55,6 +52,18 @@ func session(ctx context.Context, c *client) error {
 	return nil
 }
 
+// make makes a candidate for each of the locks, under a session or under none.
+func (h *tenant) make(s *leasehold.Session) (locks []*leasehold.Lock, err error) {
+	for i := range 3 {
+		l, err := leasehold.NewLock(h.st, fmt.Sprintf("%s-%d", h.key, i), &leasehold.LockOptions{TTL: ttl, Session: s})
+		if err != nil {
+			return nil, err
+		}
+		locks = append(locks, l)
+	}
+	return locks, nil
+}
+
 // begin begins a session, if there is none that goes on.
 func (h *tenant) begin(ctx context.Context) (err error) {
 	if h.session != nil && h.session.Err() == nil {
@@ -64,6 +73,7 @@ func (h *tenant) begin(ctx context.Context) (err error) {
 	for range 20 { // the network is bad
 		h.session, err = leasehold.NewSession(ctx, h.st, &leasehold.SessionOptions{TTL: ttl})
 		if err == nil {
+			h.locks, err = h.make(h.session)
 			break
 		}
 	}
@@ -78,17 +88,16 @@ func (h *tenant) take(ctx context.Context) (leases []*leasehold.Lease) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(h.rand.Int64N(int64(ttl))))
 		defer cancel()
 	}
-	under := leasehold.WithSession(h.session)
 	locks := h.locks[h.rand.IntN(2) : 2+h.rand.IntN(2)]
 	if h.rand.IntN(2) == 0 {
 		h.inspect(ctx, locks[0])
 	}
 	if h.rand.IntN(2) == 0 {
-		return h.all(ctx, locks, under)
+		return h.all(ctx, locks)
 	}
 	for _, l := range locks {
 		h.do(linear.Command{Op: "acquire", Key: l.Key()}, func() linear.Outcome {
-			lease, err := l.Acquire(ctx, under)
+			lease, err := l.Acquire(ctx)
 			if err == nil {
 				leases = append(leases, lease)
 			}
@@ -99,12 +108,12 @@ func (h *tenant) take(ctx context.Context) (leases []*leasehold.Lease) {
 }
 
 // all acquires the locks at once: to a history that is one operation on each.
-func (h *tenant) all(ctx context.Context, locks []*leasehold.Lock, under leasehold.AcquireOption) []*leasehold.Lease {
+func (h *tenant) all(ctx context.Context, locks []*leasehold.Lock) []*leasehold.Lease {
 	ops := make([]func(linear.Outcome), len(locks))
 	for i, l := range locks {
 		ops[i] = h.begun(linear.Command{Op: "acquire", Key: l.Key()})
 	}
-	leases, err := leasehold.AcquireAll(ctx, locks, under)
+	leases, err := leasehold.AcquireAll(ctx, locks)
 	for i := range locks {
 		var lease *leasehold.Lease
 		if err == nil {

@@ -135,7 +135,7 @@ func election(ctx context.Context, c *client) error {
 
 // hold gets a lease, uses it for a while, and releases it. Sometimes it looks at the
 // lock first.
-func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) {
+func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(context.Context) (*leasehold.Lease, error)) {
 	if c.rand.IntN(2) == 0 {
 		c.inspect(ctx, l)
 	}
