@@ -369,7 +369,10 @@ func TestProbeOverABadNetwork(t *testing.T) {
 				defer st.Close()
 				r := probed(t, st, &Options{Races: 1000}) // so that updates come round to the same keys
 				for _, f := range r.Findings {
-					if f.Result == Bad || f.Result == Unknown && p <= 0.01 && len(f.Uses) > 0 {
+					// Of the larger bodies there are a few races only: by chance most have no
+					// clear answer, and unknown is what there is to say.
+					few := strings.Contains(f.Name, " of ")
+					if f.Result == Bad || f.Result == Unknown && p <= 0.01 && len(f.Uses) > 0 && !few {
 						t.Errorf("%v of each kind: %+v", p, f)
 					}
 				}
