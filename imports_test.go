@@ -49,9 +49,10 @@ var rules = []rule{
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/e2e", may: nil},   // tests only
 	{pkg: "internal/chaos", may: nil}, // tests only
-	{pkg: "internal/fencecheck", may: []string{"std", ".", "fence", "store/memstore"}}, // tests only
-	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},  // tests only
-	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},     // tests only
+	{pkg: "internal/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},                                                               // tests only
+	{pkg: "internal/fencecheck/histories", may: []string{"std", "fence", "internal/fencecheck", "internal/linear", "store", "store/faultstore", "github.com/anishathalye/porcupine"}}, // tests only
+	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},                                                                                                 // tests only
+	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},                                                                                                    // tests only
 	{pkg: "internal/mutate", may: []string{"std"}},
 	{pkg: "internal/prove", may: []string{"std"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
@@ -70,7 +71,9 @@ var rules = []rule{
 	{pkg: "store/storeurl", may: []string{"std", "store", "store/memstore", "store/filestore", "store/s3store", "github.com/aws/..."}},
 
 	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/layout", "internal/protocol", "internal/record", "internal/retry"}},
-	{pkg: "fence", may: []string{"std", ".", "store", "internal/retry"}},
+	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
+	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
+	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
@@ -86,7 +89,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/servers", "internal/fencecheck", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/stores", "internal/testall"},
+		not: []string{"internal/servers", "internal/fencecheck", "internal/fencecheck/histories", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/stores", "internal/testall"},
 	},
 }
 

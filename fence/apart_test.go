@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -24,12 +25,12 @@ const (
 // The largest value that fits beside its seal is written there, and one of a byte more apart.
 // No test noticed when the border was elsewhere.
 func TestLargestValueInline(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	for size, apart := range map[int]int{largestInline: 0, largestInline + 1: 1} {
 		value := strings.Repeat("x", size)
 		put(t, newObject(t, st, nil), fence.Token(1), value)
 		holds(t, st, value)
-		if keys := list(t, st, "state.json.data/"); len(keys) != apart {
+		if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != apart {
 			t.Errorf("of a value of %d bytes there lies apart: %q", size, keys)
 		}
 	}
@@ -38,7 +39,7 @@ func TestLargestValueInline(t *testing.T) {
 // A store that keeps no large bodies says so, for a value that is written and for one that
 // another has written. No test noticed when it did not.
 func TestStoreWithoutLargeValues(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	large := strings.Repeat("x", largestInline+1)
 	put(t, newObject(t, st, nil), fence.Token(1), large)
 	o := newObject(t, struct{ store.Store }{st}, nil)
@@ -77,7 +78,7 @@ func TestNoLargeValueIsSentInVain(t *testing.T) {
 		"its reader is cut":   {func(*faultstore.Store) {}, iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(large))), iotest.ErrTimeout},
 		"its reader is large": {func(*faultstore.Store) {}, io.MultiReader(strings.NewReader(large), iotest.ErrReader(errBroken)), errBroken},
 	} {
-		st := newStore(1)
+		st := newStore()
 		c.prepare(st)
 		st.Reset()
 		err := newObject(t, st, nil).Put(t.Context(), fence.Token(7), c.r)
@@ -85,7 +86,7 @@ func TestNoLargeValueIsSentInVain(t *testing.T) {
 			t.Errorf("%s: %v, want %v; and it sent %+v", name, err, c.want, n)
 		}
 	}
-	st := newStore(1)
+	st := newStore()
 	never := iotest.ErrReader(errors.New("it was read"))
 	if err := newObject(t, st, nil).Put(t.Context(), fence.Token(0), never); !errors.Is(err, fence.ErrNoToken) {
 		t.Errorf("without a token: %v", err)
@@ -98,7 +99,7 @@ var errBroken = errors.New("the disk is broken")
 // noticed when it was not.
 func TestLargeValueInAMomentOfTrouble(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Nth: 1})
+		st := newStore(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Nth: 1})
 		large := strings.Repeat("x", largestInline+1)
 		put(t, newObject(t, st, nil), fence.Token(1), large)
 		holds(t, st, large)
@@ -124,7 +125,7 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				slow := faultstore.Wrap(st, &faultstore.Options{Faults: c.faults})
 				failed := make(chan error)
 				go func() {
@@ -141,7 +142,7 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 				if e, ok := errors.AsType[*store.Error](err); errors.Is(c.want, store.ErrUnavailable) && (!ok || e.Op != "put" || !strings.HasPrefix(e.Key, "state.json.data/") || !strings.Contains(err.Error(), "faultstore: ")) {
 					t.Errorf("%v, want the key and the reason", err)
 				}
-				if keys := list(t, st, "state.json.data/"); len(keys) != c.left {
+				if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != c.left {
 					t.Errorf("left behind: %q, want %d", keys, c.left)
 				}
 			})
@@ -152,7 +153,7 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 // What Collect cannot read, list or delete it says, and what it does not know it leaves. No
 // test noticed when it did not.
 func TestCollectInTrouble(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	opts := &fence.ObjectOptions{Apart: true}
 	o := newObject(t, st, opts)
 	put(t, o, fence.Token(20), "value")
@@ -169,8 +170,8 @@ func TestCollectInTrouble(t *testing.T) {
 		}
 		st.Clear()
 	}
-	if n, err := o.Collect(t.Context()); n != 1 || err != nil || len(list(t, st, "state.json.data/")) != 3 {
-		t.Errorf("%d collected, %v; left are %q", n, err, list(t, st, "state.json.data/"))
+	if n, err := o.Collect(t.Context()); n != 1 || err != nil || len(fencecheck.Keys(t, st, "state.json.data/")) != 3 {
+		t.Errorf("%d collected, %v; left are %q", n, err, fencecheck.Keys(t, st, "state.json.data/"))
 	}
 	holds(t, st, "value")
 }
@@ -178,7 +179,7 @@ func TestCollectInTrouble(t *testing.T) {
 // An object that is larger than any of ours is not one of ours. No test noticed when its
 // error was another.
 func TestObjectThatIsTooLarge(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	if _, err := st.PutLarge(t.Context(), "state.json", bytes.NewReader(make([]byte, store.MaxBody+1))); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestObjectThatIsTooLarge(t *testing.T) {
 // An object that has not changed is not sent again. No test noticed when it was.
 func TestGetAgain(t *testing.T) {
 	var unless []store.Version
-	st := newStore(1)
+	st := newStore()
 	put(t, newObject(t, st, nil), fence.Token(1), "value")
 	st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", When: func(c faultstore.Call) bool {
 		unless = append(unless, c.Unless)
@@ -223,7 +224,7 @@ func TestGetAgain(t *testing.T) {
 // test noticed when two were under way.
 func TestWritesTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		o := newObject(t, st, nil)
 		put(t, o, fence.Token(1), "before")
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: time.Second})
@@ -264,7 +265,7 @@ func (s *seen) Put(ctx context.Context, key string, body []byte, only store.Cond
 func TestTimeOfARequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for kind, least := range map[faultstore.Kind]time.Duration{faultstore.Unavailable: 0, faultstore.DelayBefore: 10 * time.Second} {
-			st := &seen{Store: newStore(1, faultstore.Fault{Kind: kind, Op: "get", Nth: 1, Delay: time.Hour})}
+			st := &seen{Store: newStore(faultstore.Fault{Kind: kind, Op: "get", Nth: 1, Delay: time.Hour})}
 			begin := time.Now()
 			put(t, newObject(t, st, nil), fence.Token(1), "x")
 			least += 50 * time.Millisecond
@@ -297,7 +298,7 @@ func (s gone) Put(ctx context.Context, key string, body []byte, only store.Condi
 // when the same condition was tried again and again.
 func TestObjectThatWasDeletedPastItsFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		o := newObject(t, gone{st}, nil)
 		put(t, o, fence.Token(1), "before")
 		if err := st.Delete(t.Context(), "state.json"); err != nil {
@@ -316,7 +317,7 @@ func TestObjectThatWasDeletedPastItsFence(t *testing.T) {
 // was believed, and what it names deleted.
 func TestValueThatLooksLikeAPointer(t *testing.T) {
 	const other = "state.json.data/0000000000000000001-x"
-	st := newStore(1)
+	st := newStore()
 	o := newObject(t, st, nil)
 	if _, err := st.Put(t.Context(), other, []byte("x"), store.IfAbsent()); err != nil {
 		t.Fatal(err)
@@ -325,7 +326,7 @@ func TestValueThatLooksLikeAPointer(t *testing.T) {
 	put(t, o, fence.Token(1), value)
 	holds(t, st, value)
 	put(t, o, fence.Token(1), "next")
-	if keys := list(t, st, "state.json.data/"); len(keys) != 1 {
+	if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != 1 {
 		t.Errorf("%q is left of %s", keys, other)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/leasehold/leasehold/fence/internal/request"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -29,7 +30,7 @@ func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now
 		a.now = o.known
 		o.mu.Unlock()
 	}
-	for pause := range pauses(ctx) {
+	for pause := range request.Pauses(ctx) {
 		if a.err != nil && !a.stale && !pause() {
 			a.err = fmt.Errorf("%w: %w", ctx.Err(), a.err)
 			break
@@ -45,9 +46,9 @@ func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now
 type attempt struct {
 	o   *Object
 	h   Holder
-	now *state // nil: to be read
-	ids []id   // of what was sent
-	err error  // of the last step
+	now *state       // nil: to be read
+	ids []request.ID // of what was sent
+	err error        // of the last step
 
 	stale bool // only what was known was old: the next step need not wait
 
@@ -60,7 +61,7 @@ func (a *attempt) step(ctx context.Context, next func(*state) *content) (done bo
 	a.stale = false
 	if a.now == nil {
 		if a.now, a.err = a.o.read(ctx); a.err != nil {
-			return !transient(a.err), a.end(a.err)
+			return !request.Transient(a.err), a.end(a.err)
 		}
 		if slices.Contains(a.ids, a.now.seal.id) { // rule A6: it landed, whatever the store said
 			return true, nil
@@ -85,13 +86,13 @@ func (a *attempt) step(ctx context.Context, next func(*state) *content) (done bo
 }
 
 func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) {
-	s := &state{seal: seal{c.kind, a.h.Token(), newID()}, body: c.body}
+	s := &state{seal: seal{c.kind, a.h.Token(), request.NewID()}, body: c.body}
 	only := store.IfAbsent()
 	if a.now.version != "" {
 		only = store.IfMatch(a.now.version)
 	}
 	a.ids = append(a.ids, s.seal.id)
-	object, err := put(ctx, a.o.st, a.o.key, s.seal.add(c.body), only)
+	object, err := request.Put(ctx, a.o.st, a.o.key, s.seal.add(c.body), only)
 	a.err = err
 	switch {
 	case err == nil:
@@ -105,7 +106,7 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 		a.unknown, a.at, a.now = err, a.now.version, nil
 	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
 		a.now, a.stale = nil, len(a.ids) == 1
-	case !transient(err):
+	case !request.Transient(err):
 		return true, a.end(err)
 	}
 	return false, nil

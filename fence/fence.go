@@ -8,7 +8,7 @@
 // rests on no clock.
 //
 //   - [Object] is an object in a store that is guarded in this way.
-//   - [Log] is a log in a store that only its newest appender can append to.
+//   - Package fencelog is a log in a store that only its newest appender can append to.
 //   - [Checker] remembers the highest token of each resource: in memory, in a store,
 //     or in a SQL table. [Gate] puts one before what a process does; package
 //     fencehttp puts it before a service, and sends its clients' tokens along.

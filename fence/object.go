@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/leasehold/leasehold/fence/internal/request"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -63,7 +64,7 @@ func NewObject(st store.Store, key string, opts *ObjectOptions) (*Object, error)
 	if opts != nil {
 		o.opts = *opts
 	}
-	for _, key := range []string{key, o.dataKey(1, newID())} {
+	for _, key := range []string{key, o.dataKey(1, request.NewID())} {
 		if err := store.CheckKey("fence", key); err != nil {
 			return nil, err
 		}
@@ -173,7 +174,7 @@ func (o *Object) read(ctx context.Context) (*state, error) {
 	if known != nil {
 		unless = known.version
 	}
-	object, err := get(ctx, o.st, o.key, unless)
+	object, err := request.Get(ctx, o.st, o.key, unless)
 	var s *state
 	switch {
 	case errors.Is(err, store.ErrNotModified):

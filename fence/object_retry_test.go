@@ -19,7 +19,7 @@ func TestPutAfterTheLeaseHasEnded(t *testing.T) {
 	for kind, unknown := range map[faultstore.Kind]bool{faultstore.Unavailable: false, faultstore.LostRequest: true} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st, lease := newStore(1), fencecheck.Lease(t)
+				st, lease := newStore(), fencecheck.Lease(t)
 				o := newObject(t, st, nil)
 				put(t, o, lease, "before")
 				st.Inject(
@@ -49,7 +49,7 @@ func TestPutAfterTheLeaseHasEnded(t *testing.T) {
 // that was not enough. No test noticed a pause before the first look.
 func TestOldVersionTakesNoTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a, b := newObject(t, st, nil), newObject(t, st, nil)
 		begun := time.Now()
 		for range 10 {
@@ -68,7 +68,7 @@ func TestOldVersionTakesNoTime(t *testing.T) {
 // all was well, with nothing written.
 func TestPutThatLosesARaceAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		other := newObject(t, st, nil)
 		put(t, other, fence.Token(1), "before")
 		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
@@ -93,7 +93,7 @@ func TestPutThatLosesARaceAtTheEnd(t *testing.T) {
 // pause as after any failure. No test noticed when they did not.
 func TestTroubleAfterALostRace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		o := newObject(t, st, nil)
 		put(t, o, fence.Token(1), "mine")
 		put(t, newObject(t, st, nil), fence.Token(1), "theirs")

@@ -38,15 +38,6 @@ func holds(t *testing.T, st store.Store, want string) {
 	}
 }
 
-// refused checks an error that says that a token was refused, and because of which.
-func refused(t *testing.T, err error, token, newest leasehold.Token) {
-	t.Helper()
-	f, ok := errors.AsType[*fence.FencedError](err)
-	if !ok || !errors.Is(err, fence.ErrFenced) || f.Token != token || f.Newest != newest {
-		t.Errorf("%v, want that token %d is refused because of %d", err, token, newest)
-	}
-}
-
 func raw(t *testing.T, st store.Store) []byte {
 	t.Helper()
 	o, err := st.Get(t.Context(), "state.json", "")
@@ -57,7 +48,7 @@ func raw(t *testing.T, st store.Store) []byte {
 }
 
 func TestFormerHolderIsRefused(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a, b := newObject(t, st, nil), newObject(t, st, nil)
 	put(t, a, fence.Token(1), "from a")
 	v, err := b.Claim(t.Context(), fence.Token(2))
@@ -73,10 +64,10 @@ func TestFormerHolderIsRefused(t *testing.T) {
 		a.Delete(t.Context(), fence.Token(1)),
 		newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("late")),
 	} {
-		refused(t, err, 1, 2)
+		fencecheck.Fenced(t, err, 1, 2)
 	}
 	_, err = a.Claim(t.Context(), fence.Token(1))
-	refused(t, err, 1, 2)
+	fencecheck.Fenced(t, err, 1, 2)
 	holds(t, st, "from a")
 	put(t, b, fence.Token(2), "from b")
 	put(t, a, fence.Token(2), "from a again")
@@ -87,7 +78,7 @@ func TestFormerHolderIsRefused(t *testing.T) {
 // version of then. The claim must not bring it back, though all bytes stay the same, and
 // nor must any write after it.
 func TestClaimChangesTheVersion(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := newObject(t, st, nil)
 	put(t, a, fence.Token(1), "x")
 	seen := map[string]bool{}
@@ -110,7 +101,7 @@ func TestClaimChangesTheVersion(t *testing.T) {
 }
 
 func TestDeletedObjectKeepsItsToken(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	o := newObject(t, st, nil)
 	put(t, o, fence.Token(5), "x")
 	if err := o.Delete(t.Context(), fence.Token(5)); err != nil {
@@ -119,7 +110,7 @@ func TestDeletedObjectKeepsItsToken(t *testing.T) {
 	if _, err := newObject(t, st, nil).Get(t.Context()); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("what was deleted reads as %v", err)
 	}
-	refused(t, newObject(t, st, nil).Put(t.Context(), fence.Token(4), strings.NewReader("late")), 4, 5)
+	fencecheck.Fenced(t, newObject(t, st, nil).Put(t.Context(), fence.Token(4), strings.NewReader("late")), 4, 5)
 	v, err := newObject(t, st, nil).Claim(t.Context(), fence.Token(6))
 	if err != nil || v.Exists || v.Token != 6 {
 		t.Errorf("%+v, %v", v, err)
@@ -130,17 +121,17 @@ func TestDeletedObjectKeepsItsToken(t *testing.T) {
 
 // A claim of what does not exist keeps former holders from creating it.
 func TestClaimOfNothing(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	v, err := newObject(t, st, nil).Claim(t.Context(), fence.Token(2))
 	if err != nil || v.Exists {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	refused(t, newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("late")), 1, 2)
+	fencecheck.Fenced(t, newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("late")), 1, 2)
 }
 
 // Other tools see the user's bytes and blanks.
 func TestPlainReadersSeeTheBytes(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	const value = `{"step": 7}`
 	put(t, newObject(t, st, nil), fence.Token(3), value)
 	body := raw(t, st)
@@ -154,7 +145,7 @@ func TestPlainReadersSeeTheBytes(t *testing.T) {
 }
 
 func TestLargeValuesLieApart(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	o := newObject(t, st, nil)
 	large := strings.Repeat("0123456789abcdef", 200_000)
 	put(t, o, fence.Token(1), large)
@@ -189,32 +180,21 @@ func TestLargeValuesLieApart(t *testing.T) {
 	if _, err := old.ReadAll(t.Context()); !errors.Is(err, fence.ErrReplaced) {
 		t.Errorf("the value that was replaced: %v", err)
 	}
-	if keys := list(t, st, "state.json.data/"); len(keys) != 0 {
+	if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != 0 {
 		t.Errorf("left behind: %q", keys)
 	}
-	refused(t, o.Put(t.Context(), fence.Token(1), strings.NewReader(large)), 1, 2)
-	if keys := list(t, st, "state.json.data/"); len(keys) != 0 {
+	fencecheck.Fenced(t, o.Put(t.Context(), fence.Token(1), strings.NewReader(large)), 1, 2)
+	if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != 0 {
 		t.Errorf("who was refused left behind: %q", keys)
 	}
 }
 
-func list(t *testing.T, st store.Store, prefix string) (keys []string) {
-	t.Helper()
-	for e, err := range st.List(t.Context(), prefix, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, e.Key)
-	}
-	return keys
-}
-
 // What is read is what was written, or an error.
 func TestDamagedDataIsNoticed(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	o := newObject(t, st, &fence.ObjectOptions{Apart: true})
 	put(t, o, fence.Token(1), "the value")
-	data := list(t, st, "state.json.data/")[0]
+	data := fencecheck.Keys(t, st, "state.json.data/")[0]
 	if err := st.Delete(t.Context(), data); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +211,7 @@ func TestDamagedDataIsNoticed(t *testing.T) {
 }
 
 func TestCollect(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	opts := &fence.ObjectOptions{Apart: true}
 	put(t, newObject(t, st, opts), fence.Token(1), "first")
 	// The next holder crashes after the data: what it wrote is an orphan.
@@ -241,13 +221,13 @@ func TestCollect(t *testing.T) {
 	}
 	st.Clear()
 	o := newObject(t, st, opts)
-	if n, err := o.Collect(t.Context()); n != 0 || err != nil || len(list(t, st, "state.json.data/")) != 2 {
+	if n, err := o.Collect(t.Context()); n != 0 || err != nil || len(fencecheck.Keys(t, st, "state.json.data/")) != 2 {
 		t.Errorf("while a holder with the token of the orphan may go on: %d collected, %v", n, err)
 	}
 	if _, err := o.Claim(t.Context(), fence.Token(3)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := o.Collect(t.Context()); n != 1 || err != nil || len(list(t, st, "state.json.data/")) != 1 {
+	if n, err := o.Collect(t.Context()); n != 1 || err != nil || len(fencecheck.Keys(t, st, "state.json.data/")) != 1 {
 		t.Errorf("%d collected, %v", n, err)
 	}
 	holds(t, st, "first")
@@ -256,7 +236,7 @@ func TestCollect(t *testing.T) {
 // What was not written through a fence, or was changed past it, is left alone.
 func TestForeignObjects(t *testing.T) {
 	sealed := func() []byte {
-		st := newStore(1)
+		st := newStore()
 		put(t, newObject(t, st, nil), fence.Token(7), "value")
 		return raw(t, st)
 	}()
@@ -270,7 +250,7 @@ func TestForeignObjects(t *testing.T) {
 		"with a wrong blank": append(bytes.Clone(sealed[:len(sealed)-2]), "x\n"...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newStore(1)
+			st := newStore()
 			if _, err := st.Put(t.Context(), "state.json", body, store.IfAbsent()); err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +273,7 @@ func TestForeignObjects(t *testing.T) {
 			if all, err := v.ReadAll(t.Context()); err != nil || !bytes.Equal(all, body) {
 				t.Errorf("adopted as %q, %v", all, err)
 			}
-			refused(t, o.Put(t.Context(), fence.Token(8), strings.NewReader("late")), 8, 9)
+			fencecheck.Fenced(t, o.Put(t.Context(), fence.Token(8), strings.NewReader("late")), 8, 9)
 			holds(t, st, string(body)) // it is a fence's from now on
 		})
 	}
@@ -304,11 +284,11 @@ func TestFencedLeaseEnds(t *testing.T) {
 	st, lease := memstore.New(), fencecheck.Lease(t)
 	newest := lease.Token() + 1
 	put(t, newObject(t, st, nil), fence.Token(newest), "from b")
-	refused(t, newObject(t, st, nil).Put(t.Context(), lease, strings.NewReader("late")), lease.Token(), newest)
+	fencecheck.Fenced(t, newObject(t, st, nil).Put(t.Context(), lease, strings.NewReader("late")), lease.Token(), newest)
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, leasehold.ErrLost) || lease.Valid() {
 		t.Errorf("the lease ended with %v, valid: %v", cause, lease.Valid())
 	} else {
-		refused(t, cause, lease.Token(), newest)
+		fencecheck.Fenced(t, cause, lease.Token(), newest)
 	}
 	if err := lease.Release(t.Context()); !errors.Is(err, fence.ErrFenced) {
 		t.Error(err)
@@ -317,7 +297,7 @@ func TestFencedLeaseEnds(t *testing.T) {
 
 // Whose lease has ended, and who has no token, sends nothing.
 func TestNothingIsSentWithoutALease(t *testing.T) {
-	inner, lease := newStore(1), fencecheck.Lease(t)
+	inner, lease := newStore(), fencecheck.Lease(t)
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +325,7 @@ func TestLostAnswers(t *testing.T) {
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				o := newObject(t, st, nil)
 				put(t, o, fence.Token(1), "before")
 				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Nth: 1, Delay: time.Minute})
@@ -364,7 +344,7 @@ func TestUnknownOutcomeIsSaid(t *testing.T) {
 	for newest, fenced := range map[fence.Token]bool{1: false, 2: true} {
 		t.Run(fmt.Sprint("token ", newest), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				o, other := newObject(t, st, nil), newObject(t, st, nil)
 				put(t, o, fence.Token(1), "before")
 				st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Nth: 1, When: func(c faultstore.Call) bool {
@@ -386,7 +366,7 @@ func TestUnknownOutcomeIsSaid(t *testing.T) {
 
 func TestObjectGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		st.Partition(true)
 		begin := time.Now()
 		err := newObject(t, st, nil).Put(t.Context(), fence.Token(1), strings.NewReader("x"))
@@ -435,7 +415,7 @@ func TestObjectCost(t *testing.T) {
 		{"read apart", reading, putting(2, large), faultstore.Counts{Get: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			st := newStore(1)
+			st := newStore()
 			put(t, newObject(t, st, nil), fence.Token(2), "first")
 			o := newObject(t, st, nil)
 			if c.before != nil {

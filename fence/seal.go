@@ -2,13 +2,13 @@ package fence
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence/internal/request"
 )
 
 // A seal follows the user's bytes in an object that is guarded. It has to be among the
@@ -20,15 +20,7 @@ import (
 type seal struct {
 	kind  kind
 	token leasehold.Token
-	id    id
-}
-
-// An id is that of one attempt to write.
-type id [16]byte
-
-func newID() (i id) {
-	_, _ = rand.Read(i[:]) // it never fails, see crypto/rand
-	return i
+	id    request.ID
 }
 
 // A kind is what the bytes before the seal are.
@@ -102,7 +94,7 @@ func unseal(all []byte) (body []byte, s seal, err error) {
 	if !bytes.Equal(fields[sealed:], check(body, fields[:sealed])) {
 		return nil, seal{}, errBroken
 	}
-	s = seal{kind: kind(fields[0]), token: leasehold.Token(binary.BigEndian.Uint64(fields[1:])), id: id(fields[9:sealed])} //nolint:gosec // checked below
+	s = seal{kind: kind(fields[0]), token: leasehold.Token(binary.BigEndian.Uint64(fields[1:])), id: request.ID(fields[9:sealed])} //nolint:gosec // checked below
 	switch {
 	case s.token <= 0:
 		return nil, seal{}, fmt.Errorf("its seal has the token %d", s.token)

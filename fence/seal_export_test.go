@@ -1,8 +1,11 @@
 package fence
 
-import "github.com/leasehold/leasehold"
+import (
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence/internal/request"
+)
 
 // Sealed is a body behind which there is a seal, whatever that says.
 func Sealed(body string, what byte, token int64) []byte {
-	return seal{kind(what), leasehold.Token(token), newID()}.add([]byte(body))
+	return seal{kind(what), leasehold.Token(token), request.NewID()}.add([]byte(body))
 }

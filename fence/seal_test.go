@@ -20,7 +20,7 @@ func TestEachByteIsSealed(t *testing.T) {
 			if b == was {
 				continue
 			}
-			st := newStore(1)
+			st := newStore()
 			body := bytes.Clone(sealed)
 			body[i] = b
 			if _, err := st.Put(t.Context(), "state.json", body, store.IfAbsent()); err != nil {
@@ -52,7 +52,7 @@ func TestForeignSeals(t *testing.T) {
 		{"above", fence.Sealed(`{"data":"state.json.data/.."}`, 'a', 1), beside},
 		{"without a name", fence.Sealed(`{"data":"state.json.data/"}`, 'a', 1), beside},
 	} {
-		st := newStore(1)
+		st := newStore()
 		if _, err := st.Put(t.Context(), "state.json", c.body, store.IfAbsent()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,62 +1,18 @@
 package fence_test
 
 import (
-	"context"
-	"crypto/md5"
-	"encoding/hex"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
-	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// hashed is a store in memory whose versions are hashes of the bytes, as those of S3
-// are: the same bytes bring an old version back.
-type hashed struct {
-	*memstore.Store
-	mu sync.Mutex
-}
-
-func hash(body []byte) store.Version {
-	sum := md5.Sum(body)
-	return store.Version(hex.EncodeToString(sum[:]))
-}
-
-func (s *hashed) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	o, err := s.Store.Get(ctx, key, "")
-	if err != nil {
-		return nil, err
-	}
-	if o.Version = hash(o.Body); o.Version == unless {
-		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
-	}
-	return o, nil
-}
-
-func (s *hashed) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !only.Absent() {
-		o, err := s.Store.Get(ctx, key, "")
-		if err != nil || hash(o.Body) != only.Match() {
-			return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
-		}
-		only = store.IfMatch(o.Version)
-	}
-	o, err := s.Store.Put(ctx, key, body, only)
-	if err == nil {
-		o.Version = hash(body)
-	}
-	return o, err
-}
-
 // newStore is an empty store with content hashes, behind a network that can be made bad.
-func newStore(seed uint64, faults ...faultstore.Fault) *faultstore.Store {
-	return faultstore.Wrap(&hashed{Store: memstore.New()}, &faultstore.Options{Seed: seed, Faults: faults})
+func newStore(faults ...faultstore.Fault) *faultstore.Store {
+	return fencecheck.NewStore(1, faults...)
 }
 
 func newObject(t *testing.T, st store.Store, opts *fence.ObjectOptions) *fence.Object {
@@ -66,15 +22,6 @@ func newObject(t *testing.T, st store.Store, opts *fence.ObjectOptions) *fence.O
 		t.Fatal(err)
 	}
 	return o
-}
-
-func newLog(t *testing.T, st store.Store) *fence.Log {
-	t.Helper()
-	l, err := fence.NewLog(st, "wal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 // bubble runs f in virtual time. Whatever it leaves running fails the test.

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
 func TestStoredChecker(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	names := []string{"/orders/42", "orders", "a b?ü", ".", "..", "", "/", "%2F", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"}
 	check := func(name string, token fence.Token) error {
 		c, err := fence.NewStored(st, "checker") // of any process
@@ -28,7 +29,7 @@ func TestStoredChecker(t *testing.T) {
 	}
 	for i, name := range names {
 		err := check(name, fence.Token(9+i))
-		refused(t, err, fence.Token(9+i).Token(), fence.Token(10+i).Token())
+		fencecheck.Fenced(t, err, fence.Token(9+i).Token(), fence.Token(10+i).Token())
 		if f, ok := err.(*fence.FencedError); !ok || f.Resource != name { //nolint:errorlint // it is that itself
 			t.Errorf("%q: the error is about %v", name, err)
 		}
@@ -37,7 +38,7 @@ func TestStoredChecker(t *testing.T) {
 			t.Errorf("%q again: %v, with %+v", name, err, st.Counts())
 		}
 	}
-	if keys := list(t, st, "checker/"); len(keys) != len(names) {
+	if keys := fencecheck.Keys(t, st, "checker/"); len(keys) != len(names) {
 		t.Errorf("%d resources lie in %q", len(names), keys)
 	}
 	for n := 190; n < 210; n++ { // as long as a segment of a key may be, and a suffix
@@ -45,7 +46,7 @@ func TestStoredChecker(t *testing.T) {
 		if err := check(name, 1); err != nil {
 			t.Errorf("a name of %d bytes: %v", n, err)
 		}
-		if kept := len(list(t, st, "checker/"+name)) == 1; kept != (n <= 195) {
+		if kept := len(fencecheck.Keys(t, st, "checker/"+name)) == 1; kept != (n <= 195) {
 			t.Errorf("a name of %d bytes is kept as it is: %t", n, kept)
 		}
 	}
@@ -65,7 +66,7 @@ func TestStoredChecker(t *testing.T) {
 // error says so. No test noticed when it did not.
 func TestStoredCheckerOfUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
 			{Kind: faultstore.LostAnswer, Op: "put", Nth: 1}, {Kind: faultstore.DelayBefore, Op: "get", Nth: 2, Delay: 5 * time.Second},
 		}})
@@ -83,7 +84,7 @@ func TestStoredCheckerOfUnknownOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := <-checked
-		refused(t, err, 1, 2)
+		fencecheck.Fenced(t, err, 1, 2)
 		if !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("%v, want that the outcome of the first try is unknown", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence/internal/request"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -117,7 +118,7 @@ func (o *Object) pointer(s *state) (*pointer, error) {
 const dataSuffix = ".data"
 
 // dataKey is where a value lies apart that is written with the token.
-func (o *Object) dataKey(token leasehold.Token, i id) string {
+func (o *Object) dataKey(token leasehold.Token, i request.ID) string {
 	return fmt.Sprintf("%s%s/%019d-%v", o.key, dataSuffix, int64(token), i)
 }
 
@@ -146,13 +147,13 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 	}
 	now, err := o.read(ctx)
 	switch {
-	case err != nil && !transient(err):
+	case err != nil && !request.Transient(err):
 		return err
 	case err == nil && now.seal.token > h.Token():
 		return Refuse(h, o.String(), now.seal.token)
 	}
 	sum := sha256.New()
-	key := o.dataKey(h.Token(), newID())
+	key := o.dataKey(h.Token(), request.NewID())
 	size, err := large.PutLarge(ctx, key, io.TeeReader(io.MultiReader(bytes.NewReader(body), r), sum))
 	if err != nil {
 		if errors.Is(err, store.ErrUnknownOutcome) { // of the data; the value is what it was

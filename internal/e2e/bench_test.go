@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -62,7 +63,7 @@ func benchmarkLog(b *testing.B, st store.Store, size, writers int) {
 	const each = 20
 	record := bytes.Repeat([]byte("x"), size)
 	benched++
-	l, err := fence.NewLog(st, fmt.Sprint("log-", benched))
+	l, err := fencelog.New(st, fmt.Sprint("log-", benched))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func benchmarkLog(b *testing.B, st store.Store, size, writers int) {
 	b.ReportMetric(appends/float64(a.Last()-before), "records/entry")
 }
 
-func appendFrom(ctx context.Context, b *testing.B, a *fence.Appender, record []byte, writers, each int) {
+func appendFrom(ctx context.Context, b *testing.B, a *fencelog.Appender, record []byte, writers, each int) {
 	b.Helper()
 	var all sync.WaitGroup
 	for range writers {

@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencehttp"
+	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/internal/fencetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -43,7 +44,7 @@ var openers = map[string]fencetest.Opener{
 		if err != nil {
 			return nil, err
 		}
-		l, err := fence.NewLog(st, key)
+		l, err := fencelog.New(st, key)
 		return &appendix{log: l}, err
 	},
 	"http": func(_ context.Context, at string, seed uint64) (fencetest.Resource, error) {
@@ -91,8 +92,8 @@ func (o *object) Read(ctx context.Context) (string, error) {
 }
 
 type appendix struct {
-	log *fence.Log
-	*fence.Appender
+	log *fencelog.Log
+	*fencelog.Appender
 }
 
 func (a *appendix) Claim(ctx context.Context, h fence.Holder) (err error) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -39,6 +41,15 @@ func Refused(t *testing.T, err error, resource string, token, newest leasehold.T
 	}
 }
 
+// Fenced checks an error that says that a token was refused, and because of which, whatever the resource.
+func Fenced(t *testing.T, err error, token, newest leasehold.Token) {
+	t.Helper()
+	f, ok := errors.AsType[*fence.FencedError](err)
+	if !ok || !errors.Is(err, fence.ErrFenced) || f.Token != token || f.Newest != newest {
+		t.Errorf("%v, want that token %d is refused because of %d", err, token, newest)
+	}
+}
+
 // Lost checks that the lease has ended, with a fence's refusal as the cause.
 func Lost(t *testing.T, lease *leasehold.Lease, resource string, newest leasehold.Token) {
 	t.Helper()
@@ -51,7 +62,7 @@ func Lost(t *testing.T, lease *leasehold.Lease, resource string, newest leasehol
 
 // Restore reads a log of texts up to an entry: the checkpoint, and what comes after it,
 // each record before a space. It returns the position of the last one.
-func Restore(ctx context.Context, l *fence.Log, to fence.Position) (string, fence.Position, error) {
+func Restore(ctx context.Context, l *fencelog.Log, to fencelog.Position) (string, fencelog.Position, error) {
 	c, err := l.Checkpoint(ctx)
 	if err != nil {
 		return "", 0, err
@@ -76,4 +87,16 @@ func Restore(ctx context.Context, l *fence.Log, to fence.Position) (string, fenc
 		state = append(append(state, bytes.Join(e.Records, []byte(" "))...), ' ')
 	}
 	return string(state), at, nil
+}
+
+// Keys are those in a store that begin with a prefix.
+func Keys(t *testing.T, st store.Store, prefix string) (keys []string) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), prefix, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, e.Key)
+	}
+	return keys
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/store"
@@ -263,14 +264,14 @@ func read(ctx context.Context, v *fence.Value, err error) linear.Outcome {
 
 // appends claims a log again and again, appends to it, and makes checkpoints.
 func appends(ctx context.Context, c *client) error {
-	l, err := fence.NewLog(c.st, c.key)
+	l, err := fencelog.New(c.st, c.key)
 	if err != nil {
 		return err
 	}
 	for term := range 5 {
 		c.pause(50 * time.Millisecond)
 		token := c.token()
-		var a *fence.Appender
+		var a *fencelog.Appender
 		opened := c.do(linear.Command{Op: "open", Token: int64(token)}, func() linear.Outcome {
 			if a, err = l.Claim(ctx, token); err != nil {
 				return linear.Outcome{Is: linear.Unknown} // perhaps it was done, before a larger token came
@@ -304,7 +305,7 @@ func appends(ctx context.Context, c *client) error {
 
 // restore reads a log up to an entry: the checkpoint, and what comes after it. There are
 // many requests, of which one may fail, and the log may be trimmed meanwhile.
-func restore(ctx context.Context, l *fence.Log, to fence.Position) (state string, at fence.Position, err error) {
+func restore(ctx context.Context, l *fencelog.Log, to fencelog.Position) (state string, at fencelog.Position, err error) {
 	for range 20 {
 		if state, at, err = fencecheck.Restore(ctx, l, to); err == nil {
 			break

@@ -40,6 +40,8 @@ var parts = []part{
 	general("./internal/protocol", "1/10"),
 	general("./internal/record", "1/4"),
 	survey("./fence", "1/60"),
+	survey("./fence/fencelog", "1/60"),
+	general("./fence/internal/request", "1/1"),
 	survey("./fence/fencehttp", "1/20"),
 	survey("./fence/fencesql", "1/30", "./internal/sqltest"),
 	survey("./shard", "1/100"),
@@ -58,8 +60,8 @@ var parts = []part{
 	},
 	{
 		name:  "histories of fences",
-		short: words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 20000"),
-		long:  words("go test ./fence -count 1 -v -timeout 1h -run Histories -histories 100000"),
+		short: words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 20000"),
+		long:  words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 100000"),
 	},
 	{
 		name:  "linearizability",

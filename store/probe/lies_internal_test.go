@@ -30,7 +30,7 @@ type lie struct {
 }
 
 var (
-	locks  = []string{"object", "epochs", "epochs+if-match", "marker", "marker+if-match", "fence.Object", "fence.Log"}
+	locks  = []string{"object", "epochs", "epochs+if-match", "marker", "marker+if-match", "fence.Object", "fencelog.Log"}
 	swaps  = []string{"object", "epochs+if-match", "marker+if-match", "fence.Object"}
 	values = []string{"fence.Object"}
 )
@@ -292,7 +292,7 @@ var lies = []lie{
 	{"keeps conditions of updates up to 1 KiB", small(1<<10, updates), swaps, "epochs", nil},
 	{"keeps conditions up to 16 KiB", small(16<<10, anyWrite), locks, "fast start", []string{raceCreate + " of 64 KiB", raceUpdate + " of 64 KiB"}},
 	{"keeps conditions of updates up to 512 KiB", small(512<<10, updates), values, "object", []string{raceUpdate + " of 1 MiB"}}, // no record is as large
-	{"keeps conditions of creates up to 512 KiB", small(512<<10, store.Condition.Absent), []string{"fence.Object", "fence.Log"}, "object", []string{raceCreate + " of 1 MiB"}},
+	{"keeps conditions of creates up to 512 KiB", small(512<<10, store.Condition.Absent), []string{"fence.Object", "fencelog.Log"}, "object", []string{raceCreate + " of 1 MiB"}},
 	{"overlooks the condition of one create in 100", sometimes(100, store.Condition.Absent), locks, "", nil},
 	{"overlooks the condition of one update in 100", sometimes(100, updates), swaps, "", nil},
 	{"forgets one create in 100", forgotten(100, store.Condition.Absent), locks, "", nil},

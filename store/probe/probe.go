@@ -214,7 +214,7 @@ type Finding struct {
 }
 
 // A Verdict says whether the store can be trusted with one use: with locks of a layout,
-// "object", "epochs" and so on, with "fast start", or with "fence.Object" and "fence.Log".
+// "object", "epochs" and so on, with "fast start", or with "fence.Object" and "fencelog.Log".
 type Verdict struct {
 	Use  string `json:"use"`
 	Safe bool   `json:"safe"`

@@ -212,7 +212,7 @@ var ailments = []struct {
 			}
 			return b.Store.List(ctx, prefix, after)
 		}
-	}, listsCurrent, "fence.Log", "fence.Object"},
+	}, listsCurrent, "fencelog.Log", "fence.Object"},
 	{"reads what was before the last write", lag, readsCurrent, "object", ""},
 	{"denies what was just written", func(b *brokenstore.Store) {
 		var asked sync.Map

@@ -17,7 +17,7 @@ const (
 	useMarker        = "marker"
 	useMarkerIfMatch = "marker+if-match"
 	useFenceObject   = "fence.Object"
-	useFenceLog      = "fence.Log"
+	useFenceLog      = "fencelog.Log"
 	useFastStart     = "fast start"
 )
 

@@ -1,4 +1,7 @@
-package fence
+// Package fencelog is a log in a store that only its newest appender can append to: the
+// write-ahead log of a database, or the outbox of a service. It is fenced as package fence
+// says: whoever was the appender before is refused, by no clock but by the store.
+package fencelog
 
 import (
 	"bufio"
@@ -14,6 +17,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/internal/request"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -39,20 +44,20 @@ type Entry struct {
 // If-None-Match only. Fence entries are never deleted: where one had been, a former
 // appender's late request would succeed.
 //
-// Under KEY/checkpoint lies an [Object]. A Log is safe for concurrent use, has no
+// Under KEY/checkpoint lies a [fence.Object]. A Log is safe for concurrent use, has no
 // goroutines, and needs no closing.
 type Log struct {
 	st         store.Store
 	key        string
-	checkpoint *Object
+	checkpoint *fence.Object
 
 	mu     sync.Mutex
 	claims map[leasehold.Token]string // that have not succeeded yet
 }
 
-// NewLog makes a log of the objects that lie in st under KEY/. It sends nothing.
-func NewLog(st store.Store, key string) (*Log, error) {
-	checkpoint, err := NewObject(st, key+"/checkpoint", nil)
+// New makes a log of the objects that lie in st under KEY/. It sends nothing.
+func New(st store.Store, key string) (*Log, error) {
+	checkpoint, err := fence.NewObject(st, key+"/checkpoint", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +85,13 @@ type found struct {
 
 // get reads one entry.
 func (l *Log) get(ctx context.Context, p Position) (*found, error) {
-	object, err := get(ctx, l.st, l.at(p), "")
+	object, err := request.Get(ctx, l.st, l.at(p), "")
 	if err != nil {
 		return nil, err
 	}
 	h, records, err := decode(object.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%v: the entry %d: %w: %w", l, p, ErrForeign, err)
+		return nil, fmt.Errorf("%v: the entry %d: %w: %w", l, p, fence.ErrForeign, err)
 	}
 	return &found{Entry{p, h.Token, records}, h}, nil
 }
@@ -121,7 +126,7 @@ func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 	}
 	switch {
 	case last < checkpoint, last == 0 && seen:
-		return nil, fmt.Errorf("%v: %w: the entry %d is missing: was it deleted?", l, ErrForeign, last+1)
+		return nil, fmt.Errorf("%v: %w: the entry %d is missing: was it deleted?", l, fence.ErrForeign, last+1)
 	case last == 0:
 		return &found{}, nil
 	}
@@ -131,17 +136,17 @@ func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 // place creates an entry and returns what then lies in its place: it, or what had been
 // there before. Only that settles a create without an answer. An error matches
 // store.ErrUnknownOutcome if the entry may be there, or may yet be.
-func (l *Log) place(ctx context.Context, h Holder, e *entry) (*found, error) {
+func (l *Log) place(ctx context.Context, h fence.Holder, e *entry) (*found, error) {
 	var err, unknown error
-	for pause := range pauses(ctx) {
+	for pause := range request.Pauses(ctx) {
 		if err != nil && !pause() {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			break
 		}
-		if err = Admit(h); err != nil {
+		if err = fence.Admit(h); err != nil {
 			break
 		}
-		_, err = put(ctx, l.st, l.at(e.at), e.body, store.IfAbsent())
+		_, err = request.Put(ctx, l.st, l.at(e.at), e.body, store.IfAbsent())
 		if err == nil {
 			return &found{Entry{Position: e.at, Token: e.header.Token}, e.header}, nil
 		}
@@ -154,7 +159,7 @@ func (l *Log) place(ctx context.Context, h Holder, e *entry) (*found, error) {
 				return f, nil
 			}
 		}
-		if !transient(err) {
+		if !request.Transient(err) {
 			break
 		}
 	}
@@ -201,12 +206,13 @@ func (l *Log) Follow(ctx context.Context, after Position, every time.Duration) i
 	}
 }
 
-// LogCheckpoint is the state that a log's entries up to a position amount to.
-type LogCheckpoint struct {
+// A Checkpoint is the state that a log's entries up to a position amount to.
+type Checkpoint struct {
 	Position Position // 0: there is none, replay from the beginning
 	Token    leasehold.Token
 
-	value *Value // of a Position that is not 0
+	object *fence.Object
+	value  *fence.Value // of a Position that is not 0
 }
 
 // marks is the first line of a checkpoint.
@@ -217,10 +223,10 @@ type marks struct {
 }
 
 // Checkpoint reads the newest checkpoint, by 1 GET: see [Appender.Checkpoint].
-func (l *Log) Checkpoint(ctx context.Context) (*LogCheckpoint, error) {
+func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	v, err := l.checkpoint.Get(ctx)
 	if errors.Is(err, store.ErrNotExist) {
-		return new(LogCheckpoint), nil
+		return new(Checkpoint), nil
 	}
 	if err != nil {
 		return nil, err
@@ -230,8 +236,8 @@ func (l *Log) Checkpoint(ctx context.Context) (*LogCheckpoint, error) {
 }
 
 // marked reads the first line of a checkpoint.
-func (l *Log) marked(ctx context.Context, v *Value) (*LogCheckpoint, marks, error) {
-	c := &LogCheckpoint{Token: v.Token, value: v}
+func (l *Log) marked(ctx context.Context, v *fence.Value) (*Checkpoint, marks, error) {
+	c := &Checkpoint{Token: v.Token, object: l.checkpoint, value: v}
 	if !v.Exists {
 		return c, marks{}, nil
 	}
@@ -240,8 +246,8 @@ func (l *Log) marked(ctx context.Context, v *Value) (*LogCheckpoint, marks, erro
 	return c, m, err
 }
 
-// Open reads the state as a stream: see [Value.Open].
-func (c *LogCheckpoint) Open(ctx context.Context) (io.ReadCloser, error) {
+// Open reads the state as a stream: see [fence.Value.Open].
+func (c *Checkpoint) Open(ctx context.Context) (io.ReadCloser, error) {
 	if c.Position == 0 {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
@@ -250,7 +256,7 @@ func (c *LogCheckpoint) Open(ctx context.Context) (io.ReadCloser, error) {
 }
 
 // open reads the first line, and returns what comes after it.
-func (c *LogCheckpoint) open(ctx context.Context) (io.ReadCloser, marks, error) {
+func (c *Checkpoint) open(ctx context.Context) (io.ReadCloser, marks, error) {
 	r, err := c.value.Open(ctx)
 	if err != nil {
 		return nil, marks{}, err
@@ -265,7 +271,7 @@ func (c *LogCheckpoint) open(ctx context.Context) (io.ReadCloser, marks, error) 
 		err = fmt.Errorf("it says %q", line)
 	}
 	if err != nil {
-		return nil, m, errors.Join(fmt.Errorf("%v: %w: its first line is not that of a checkpoint: %w", c.value.o, ErrForeign, err), r.Close())
+		return nil, m, errors.Join(fmt.Errorf("%v: %w: its first line is not that of a checkpoint: %w", c.object, fence.ErrForeign, err), r.Close())
 	}
 	return struct {
 		io.Reader

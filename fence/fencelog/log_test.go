@@ -1,4 +1,4 @@
-package fence_test
+package fencelog_test
 
 import (
 	"bytes"
@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-func open(t *testing.T, st store.Store, token fence.Token) *fence.Appender {
+func open(t *testing.T, st store.Store, token fence.Token) *fencelog.Appender {
 	t.Helper()
 	a, err := newLog(t, st).Claim(t.Context(), token)
 	if err != nil {
@@ -28,7 +30,7 @@ func open(t *testing.T, st store.Store, token fence.Token) *fence.Appender {
 	return a
 }
 
-func appendTo(t *testing.T, a *fence.Appender, records ...string) fence.Position {
+func appendTo(t *testing.T, a *fencelog.Appender, records ...string) fencelog.Position {
 	t.Helper()
 	p, err := a.Append(t.Context(), of(records)...)
 	if err != nil {
@@ -45,7 +47,7 @@ func of(records []string) (all [][]byte) {
 }
 
 // reads checks what anybody reads after a position.
-func reads(t *testing.T, st store.Store, after fence.Position, want ...string) {
+func reads(t *testing.T, st store.Store, after fencelog.Position, want ...string) {
 	t.Helper()
 	got, err := records(t.Context(), newLog(t, st), after)
 	if err != nil || !slices.Equal(got, want) {
@@ -53,7 +55,7 @@ func reads(t *testing.T, st store.Store, after fence.Position, want ...string) {
 	}
 }
 
-func records(ctx context.Context, l *fence.Log, after fence.Position) (all []string, err error) {
+func records(ctx context.Context, l *fencelog.Log, after fencelog.Position) (all []string, err error) {
 	for e, err := range l.Read(ctx, after) {
 		if err != nil {
 			return all, err
@@ -65,14 +67,14 @@ func records(ctx context.Context, l *fence.Log, after fence.Position) (all []str
 	return all, nil
 }
 
-func checkpoint(t *testing.T, a *fence.Appender, at fence.Position, state string) {
+func checkpoint(t *testing.T, a *fencelog.Appender, at fencelog.Position, state string) {
 	t.Helper()
 	if err := a.Checkpoint(t.Context(), at, strings.NewReader(state)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func trim(t *testing.T, a *fence.Appender) int {
+func trim(t *testing.T, a *fencelog.Appender) int {
 	t.Helper()
 	n, err := a.Trim(t.Context())
 	if err != nil {
@@ -82,21 +84,21 @@ func trim(t *testing.T, a *fence.Appender) int {
 }
 
 func TestFormerAppenderIsRefused(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	appendTo(t, a, "a1")
 	appendTo(t, a, "a2")
 	b := open(t, st, 2)
 	_, err := a.Append(t.Context(), []byte("late"))
-	refused(t, err, 1, 2)
-	refused(t, a.Err(), 1, 2)
+	fencecheck.Fenced(t, err, 1, 2)
+	fencecheck.Fenced(t, a.Err(), 1, 2)
 	appendTo(t, b, "b1", "", "b2")
 	reads(t, st, 0, "a1", "a2", "b1", "", "b2")
 	for _, token := range []fence.Token{1, 2} { // a token claims once
 		_, err := newLog(t, st).Claim(t.Context(), token)
-		refused(t, err, token.Token(), 2)
+		fencecheck.Fenced(t, err, token.Token(), 2)
 	}
-	refused(t, a.Checkpoint(t.Context(), 2, strings.NewReader("old")), 1, 2)
+	fencecheck.Fenced(t, a.Checkpoint(t.Context(), 2, strings.NewReader("old")), 1, 2)
 }
 
 // (1) A sends an append that is delayed. (2) B claims, appends, makes a checkpoint and
@@ -104,7 +106,7 @@ func TestFormerAppenderIsRefused(t *testing.T) {
 // would land, and A would tell its client so.
 func TestLateAppendMeetsTheFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
 			{Kind: faultstore.DelayBefore, Op: "put", Key: "wal/0000000000000000003", Nth: 1, Delay: 30 * time.Second},
 		}})
@@ -124,7 +126,7 @@ func TestLateAppendMeetsTheFence(t *testing.T) {
 		if n := trim(t, b); n != 5 {
 			t.Errorf("%d entries were trimmed, want 5", n)
 		}
-		refused(t, <-ended, 1, 2)
+		fencecheck.Fenced(t, <-ended, 1, 2)
 	})
 }
 
@@ -132,7 +134,7 @@ func TestLateAppendMeetsTheFence(t *testing.T) {
 // always one entry ahead of who has read the last one.
 func TestClaimOvertakesABusyAppender(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		slow := func() store.Store { // each request takes as long for both
 			return faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Delay: 10 * time.Millisecond}}})
 		}
@@ -142,7 +144,7 @@ func TestClaimOvertakesABusyAppender(t *testing.T) {
 		busy.Go(func() {
 			for {
 				if _, err := a.Append(t.Context(), []byte{byte(appended)}); err != nil {
-					refused(t, err, 1, 2)
+					fencecheck.Fenced(t, err, 1, 2)
 					return
 				}
 				appended++
@@ -171,7 +173,7 @@ func TestClaimOvertakesABusyAppender(t *testing.T) {
 
 // A claim that went ahead and did not come back leaves a gap, which the next one closes.
 func TestClaimThatCrashedAhead(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	appendTo(t, a, "a1")
 	// What a claim with token 2 writes that has lost a race, before it crashes.
@@ -180,7 +182,7 @@ func TestClaimThatCrashedAhead(t *testing.T) {
 	appendTo(t, a, "a2") // still allowed: the gap is open
 	c := open(t, st, 3)
 	_, err := a.Append(t.Context(), []byte("late"))
-	refused(t, err, 1, 3)
+	fencecheck.Fenced(t, err, 1, 3)
 	for i := range 5 {
 		appendTo(t, c, fmt.Sprint("c", i))
 	}
@@ -194,9 +196,21 @@ func plant(t *testing.T, st store.Store, at int, body string) {
 	}
 }
 
+// plantCheckpoint puts something in the place of the checkpoint.
+func plantCheckpoint(t *testing.T, st store.Store, body string) {
+	t.Helper()
+	o, err := fence.NewObject(st, "wal/checkpoint", nil)
+	if err == nil {
+		err = o.Put(t.Context(), fence.Token(1), strings.NewReader(body))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Nothing of ours appends such an entry; if one is there all the same, it is not read.
 func TestReadersSkipOlderTokens(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	appendTo(t, open(t, st, 2), "new")
 	plant(t, st, 3, `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","previous":"","records":[3]}`+"\nold")
 	reads(t, st, 0, "new")
@@ -206,9 +220,9 @@ func TestReadersSkipOlderTokens(t *testing.T) {
 
 // A record that was trimmed is not silently missing, and a checkpoint takes its place.
 func TestCheckpointAndTrim(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
-	var at []fence.Position
+	var at []fencelog.Position
 	for i := range 6 {
 		at = append(at, appendTo(t, a, fmt.Sprint(i)))
 	}
@@ -232,12 +246,12 @@ func TestCheckpointAndTrim(t *testing.T) {
 		t.Errorf("the state has %d bytes, %v", len(state), err)
 	}
 	reads(t, st, c.Position, "4", "5")
-	for _, after := range []fence.Position{0, at[0], at[1]} {
-		if all, err := records(t.Context(), newLog(t, st), after); !errors.Is(err, fence.ErrTrimmed) {
+	for _, after := range []fencelog.Position{0, at[0], at[1]} {
+		if all, err := records(t.Context(), newLog(t, st), after); !errors.Is(err, fencelog.ErrTrimmed) {
 			t.Errorf("after %d: %q, %v, want ErrTrimmed", after, all, err)
 		}
 	}
-	for _, at := range []fence.Position{0, at[2], a.Last() + 1} {
+	for _, at := range []fencelog.Position{0, at[2], a.Last() + 1} {
 		if err := a.Checkpoint(t.Context(), at, strings.NewReader("")); err == nil {
 			t.Errorf("a checkpoint at %d, after one at 4 and before the end at %d", at, a.Last())
 		}
@@ -253,7 +267,7 @@ func TestCheckpointAndTrim(t *testing.T) {
 		t.Errorf("%d entries were trimmed, want 3", n)
 	}
 	reads(t, st, b.Last())
-	if keys := list(t, st, "wal/0"); len(keys) != 3 { // two fences, and the entry of the checkpoint
+	if keys := fencecheck.Keys(t, st, "wal/0"); len(keys) != 3 { // two fences, and the entry of the checkpoint
 		t.Errorf("left: %q", keys)
 	}
 	st.Reset()
@@ -264,7 +278,7 @@ func TestCheckpointAndTrim(t *testing.T) {
 
 func TestAppendsShareEntries(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1, faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: 10 * time.Millisecond})
+		st := newStore(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: 10 * time.Millisecond})
 		a := open(t, st, 1)
 		st.Reset()
 		var all sync.WaitGroup
@@ -295,9 +309,9 @@ func TestAppendsShareEntries(t *testing.T) {
 }
 
 func TestEntriesAreBounded(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
-	big := bytes.Repeat([]byte("x"), fence.MaxRecord)
+	big := bytes.Repeat([]byte("x"), fencelog.MaxRecord)
 	if _, err := a.Append(t.Context(), big, []byte("y")); !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
@@ -321,7 +335,7 @@ func TestEntriesAreBounded(t *testing.T) {
 	// Additions that fit alone and not together take two entries.
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() { appendTo(t, a, string(big[:fence.MaxRecord*3/4])) })
+		all.Go(func() { appendTo(t, a, string(big[:fencelog.MaxRecord*3/4])) })
 	}
 	all.Wait()
 	if got, err := records(t.Context(), newLog(t, st), p+1); err != nil || len(got) != 4 {
@@ -331,7 +345,7 @@ func TestEntriesAreBounded(t *testing.T) {
 
 func TestFollow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		appendTo(t, a, "0")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -374,7 +388,7 @@ func TestFollow(t *testing.T) {
 // A follower that sleeps while what it has not seen is trimmed hears of it.
 func TestFollowerFallsBehind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		ended := make(chan error)
 		go func() {
@@ -391,7 +405,7 @@ func TestFollowerFallsBehind(t *testing.T) {
 		}
 		checkpoint(t, a, a.Last(), "")
 		trim(t, a)
-		if err := <-ended; !errors.Is(err, fence.ErrTrimmed) {
+		if err := <-ended; !errors.Is(err, fencelog.ErrTrimmed) {
 			t.Error(err)
 		}
 	})
@@ -405,7 +419,7 @@ func TestLostAnswersOfAppends(t *testing.T) {
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				a := open(t, st, 1)
 				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Nth: 2, Delay: time.Minute})
 				for i := range 4 {
@@ -425,7 +439,7 @@ func TestAppendOfUnknownOutcome(t *testing.T) {
 	for _, landed := range []bool{true, false} {
 		t.Run(fmt.Sprint("landed ", landed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				a := open(t, st, 1)
 				kind, want := faultstore.LateLanding, []string{"third"}
 				if landed {
@@ -456,7 +470,7 @@ func TestAppendOfUnknownOutcome(t *testing.T) {
 
 func TestAppendGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1, faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 10 * time.Second})
+		st := newStore(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 10 * time.Second})
 		a := open(t, st, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -480,7 +494,7 @@ func TestAppendGivenUp(t *testing.T) {
 		appendTo(t, a, "after")
 		reads(t, st, 0, "given up", "after")
 		a.Close()
-		if _, err := a.Append(t.Context(), []byte("x")); !errors.Is(err, fence.ErrClosed) {
+		if _, err := a.Append(t.Context(), []byte("x")); !errors.Is(err, fencelog.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
@@ -489,7 +503,7 @@ func TestAppendGivenUp(t *testing.T) {
 // A claim of which no answer came can be made again, with the same token.
 func TestClaimAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		appendTo(t, open(t, st, 1), "a")
 		l := newLog(t, st)
 		st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Key: "wal/0*"}, faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: "wal/0*3"})
@@ -516,7 +530,7 @@ func TestForeignEntries(t *testing.T) {
 		"negative":        `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","records":[-2,5]}` + "\nabc",
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := newStore(1)
+			st := newStore()
 			a := open(t, st, 1)
 			plant(t, st, 2, body)
 			if _, err := a.Append(t.Context(), []byte("x")); !errors.Is(err, fence.ErrForeign) {
@@ -530,7 +544,7 @@ func TestForeignEntries(t *testing.T) {
 			}
 		})
 	}
-	st := newStore(1)
+	st := newStore()
 	plant(t, st, 3, `{"format":1,"kind":"data","token":1,"claim":"c","id":"x"}`+"\n")
 	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), "the entry 1 is missing") {
 		t.Errorf("a log whose beginning was deleted: %v", err)
@@ -539,7 +553,7 @@ func TestForeignEntries(t *testing.T) {
 
 // What each operation sends, as docs/cost.md says.
 func TestLogCost(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	cost := func(name string, want faultstore.Counts, do func()) {
 		t.Helper()
 		st.Reset()
@@ -548,7 +562,7 @@ func TestLogCost(t *testing.T) {
 			t.Errorf("%s sent %+v, want %+v", name, n, want)
 		}
 	}
-	var a *fence.Appender
+	var a *fencelog.Appender
 	cost("the first claim", faultstore.Counts{Get: 2, List: 1, Put: 2}, func() { a = open(t, st, 1) })
 	cost("an append", faultstore.Counts{Put: 1}, func() { appendTo(t, a, "x") })
 	cost("an append of ten", faultstore.Counts{Put: 1}, func() { appendTo(t, a, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9") })
@@ -590,13 +604,13 @@ func FuzzEntry(f *testing.F) {
 // A former appender that has not met the fence yet must not move the checkpoint, nor
 // may it trim past the one that the next appender has read.
 func TestLateCheckpointIsRefused(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	for i := range 4 {
 		appendTo(t, a, fmt.Sprint(i))
 	}
 	b := open(t, st, 2)
-	refused(t, a.Checkpoint(t.Context(), 3, strings.NewReader("late")), 1, 2)
+	fencecheck.Fenced(t, a.Checkpoint(t.Context(), 3, strings.NewReader("late")), 1, 2)
 	if n := trim(t, a); n != 0 {
 		t.Errorf("%d entries were trimmed", n)
 	}
@@ -609,7 +623,7 @@ func TestLateCheckpointIsRefused(t *testing.T) {
 // and takes that fence entry for the end of the log.
 func TestClaimThatIsOvertaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		checkpoint(t, a, a.Last(), "state")
 		for i := range 3 {
@@ -628,7 +642,7 @@ func TestClaimThatIsOvertaken(t *testing.T) {
 		if n := trim(t, c); n != 3 {
 			t.Fatalf("%d entries were trimmed, want 3", n)
 		}
-		refused(t, <-ended, 2, 3)
+		fencecheck.Fenced(t, <-ended, 2, 3)
 		appendTo(t, c, "4")
 		reads(t, st, c.Last()-1, "4")
 	})
@@ -638,11 +652,11 @@ func TestClaimThatIsOvertaken(t *testing.T) {
 // gap must not hide what the next one appends.
 func TestClaimClosesTheGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		appendTo(t, a, "a1")
 		slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "put", Key: "wal/0*", Nth: 1, Delay: time.Minute}}})
-		claimed := make(chan *fence.Appender)
+		claimed := make(chan *fencelog.Appender)
 		go func() { claimed <- open(t, slow, 2) }()
 		time.Sleep(time.Second)
 		appendTo(t, a, "a2")
@@ -655,7 +669,7 @@ func TestClaimClosesTheGap(t *testing.T) {
 // and written anew because an entry of somebody else is in the way.
 func TestRecordsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 2)
 		plant(t, st, 2, `{"format":1,"kind":"fence","token":1,"claim":"c","id":"f","previous":""}`)
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 5 * time.Second})

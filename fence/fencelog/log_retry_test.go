@@ -1,4 +1,4 @@
-package fence_test
+package fencelog_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -25,7 +26,7 @@ func TestAppendAfterTheLeaseHasEnded(t *testing.T) {
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st, lease := newStore(1), fencecheck.Lease(t)
+				st, lease := newStore(), fencecheck.Lease(t)
 				a, err := newLog(t, st).Claim(t.Context(), lease)
 				if err != nil {
 					t.Fatal(err)
@@ -62,7 +63,7 @@ func TestAppendAfterTheLeaseHasEnded(t *testing.T) {
 // when it said only the last.
 func TestClaimTellsWhatIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		appendTo(t, open(t, st, 1), "a")
 		st.Inject(
 			faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Key: "wal/0*", Nth: 1},
@@ -78,7 +79,7 @@ func TestClaimTellsWhatIsUnknown(t *testing.T) {
 // A claim that its caller cancels while the store is away ends with the context's error.
 func TestClaimIsCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		appendTo(t, open(t, st, 1), "a")
 		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "wal/0*"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -93,7 +94,7 @@ func TestClaimIsCancelled(t *testing.T) {
 // A token claims a log once, also on the Log on which it has. No test noticed when the mark of
 // a claim was kept, with which it could be made again.
 func TestTokenClaimsOnce(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	l := newLog(t, st)
 	a, err := l.Claim(t.Context(), fence.Token(1))
 	if err != nil {
@@ -101,7 +102,7 @@ func TestTokenClaimsOnce(t *testing.T) {
 	}
 	defer a.Close()
 	_, err = l.Claim(t.Context(), fence.Token(1))
-	refused(t, err, 1, 1)
+	fencecheck.Fenced(t, err, 1, 1)
 	if err == nil || !strings.Contains(err.Error(), "a newer writer has claimed it with the same one") {
 		t.Error(err)
 	}
@@ -110,16 +111,12 @@ func TestTokenClaimsOnce(t *testing.T) {
 // A log whose checkpoint is none cannot be claimed: where its entries begin is not known. No
 // test noticed when it was.
 func TestClaimWithoutItsCheckpoint(t *testing.T) {
-	st := newStore(1)
-	o, err := fence.NewObject(st, "wal/checkpoint", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, o, fence.Token(1), "rubbish\n")
+	st := newStore()
+	plantCheckpoint(t, st, "rubbish\n")
 	if _, err := newLog(t, st).Claim(t.Context(), fence.Token(2)); !errors.Is(err, fence.ErrForeign) {
 		t.Errorf("%v, want ErrForeign", err)
 	}
-	if keys := list(t, st, "wal/0"); len(keys) > 0 {
+	if keys := fencecheck.Keys(t, st, "wal/0"); len(keys) > 0 {
 		t.Errorf("it has written %q", keys)
 	}
 }
@@ -129,7 +126,7 @@ func TestClaimWithoutItsCheckpoint(t *testing.T) {
 func TestClaimMeetsTroubleInTheGap(t *testing.T) {
 	for _, larger := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
-			st := newStore(1)
+			st := newStore()
 			a := open(t, st, 1)
 			appendTo(t, a, "a1")
 			slow := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
@@ -150,7 +147,7 @@ func TestClaimMeetsTroubleInTheGap(t *testing.T) {
 			if larger {
 				time.Sleep(5 * time.Second) // the claim has gone ahead, and is about to close the gap
 				plant(t, st, 4, `{"format":1,"kind":"fence","token":3,"claim":"c","id":"f","previous":""}`)
-				refused(t, <-claimed, 2, 3)
+				fencecheck.Fenced(t, <-claimed, 2, 3)
 				return
 			}
 			if err := <-claimed; !errors.Is(err, store.ErrDenied) {
@@ -164,11 +161,11 @@ func TestClaimMeetsTroubleInTheGap(t *testing.T) {
 // checkpoint. No test noticed when it was made without.
 func TestLogsThatAreNone(t *testing.T) {
 	for _, key := range []string{"", "a//b", "/", strings.Repeat("k/", 400) + "k"} {
-		if l, err := fence.NewLog(newStore(1), key); l != nil || !errors.Is(err, store.ErrInvalid) {
+		if l, err := fencelog.New(newStore(), key); l != nil || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%q: %v, %v", key, l, err)
 		}
 	}
-	if l, err := fence.NewLog(nil, "wal"); l != nil || err == nil {
+	if l, err := fencelog.New(nil, "wal"); l != nil || err == nil {
 		t.Errorf("without a store: %v, %v", l, err)
 	}
 }
@@ -176,7 +173,7 @@ func TestLogsThatAreNone(t *testing.T) {
 // The entry of a checkpoint is never trimmed. Where it is missing, the log cannot be claimed: a
 // former appender could still write there. No test noticed when it was.
 func TestClaimWithoutTheEntryOfItsCheckpoint(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	for range 3 {
 		appendTo(t, a, "x")

@@ -1,18 +1,33 @@
-package fence
+// Package request is what fences share of their requests to a store: how long one may take,
+// when it is sent again, and the mark by which what it wrote is known.
+package request
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"iter"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
 
-// transient reports that to try again makes sense.
-func transient(err error) bool {
+// An ID is that of one attempt to write.
+type ID [16]byte
+
+// NewID returns random bits.
+func NewID() (i ID) {
+	_, _ = rand.Read(i[:]) // it never fails, see crypto/rand
+	return i
+}
+
+func (i ID) String() string { return hex.EncodeToString(i[:]) }
+
+// Transient reports that to try again makes sense.
+func Transient(err error) bool {
 	for _, kind := range []error{
 		store.ErrUnavailable, store.ErrThrottled, store.ErrConflict, store.ErrUnknownOutcome,
 		store.ErrPrecondition, store.ErrNotExist, // a race was lost
@@ -36,16 +51,16 @@ const (
 // another writer.
 const longestPause = time.Second
 
-// pauses yields the tries that an operation has, for as long as its patience lasts. To
+// Pauses yields the tries that an operation has, for as long as its patience lasts. To
 // call what is yielded waits, longer each time, and reports false if the context has
 // ended.
-func pauses(ctx context.Context) iter.Seq[func() bool] {
+func Pauses(ctx context.Context) iter.Seq[func() bool] {
 	return func(yield func(func() bool) bool) {
 		failures, begin := 0, time.Now()
 		pause := func() bool {
 			failures++
 			d := min(retry.Pause(failures, []time.Duration{retry.Min}), longestPause)
-			timer := time.NewTimer(d + rand.N(d))
+			timer := time.NewTimer(d + mathrand.N(d))
 			defer timer.Stop()
 			select {
 			case <-timer.C:
@@ -59,15 +74,15 @@ func pauses(ctx context.Context) iter.Seq[func() bool] {
 	}
 }
 
-// get reads a small object.
-func get(ctx context.Context, st store.Store, key string, unless store.Version) (*store.Object, error) {
+// Get reads a small object.
+func Get(ctx context.Context, st store.Store, key string, unless store.Version) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return st.Get(ctx, key, unless)
 }
 
-// put writes one.
-func put(ctx context.Context, st store.Store, key string, body []byte, only store.Condition) (*store.Object, error) {
+// Put writes one.
+func Put(ctx context.Context, st store.Store, key string, body []byte, only store.Condition) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return st.Put(ctx, key, body, only)

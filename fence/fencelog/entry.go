@@ -1,8 +1,7 @@
-package fence
+package fencelog
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,8 +34,6 @@ const (
 	maxFence      = 512
 	roomForHeader = maxFence + 8*maxRecords
 )
-
-func (i id) String() string { return hex.EncodeToString(i[:]) }
 
 // encode makes the bytes of an entry.
 func (h header) encode(records [][]byte) []byte {

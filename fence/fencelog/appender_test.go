@@ -1,4 +1,4 @@
-package fence_test
+package fencelog_test
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -19,16 +21,16 @@ import (
 // Who has closed its appender does not trim with it, nor make a checkpoint. No test noticed
 // when it did.
 func TestTrimAfterClose(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	appendTo(t, a, "a")
 	checkpoint(t, a, a.Last(), "state")
 	a.Close()
 	st.Reset()
-	if err := a.Checkpoint(t.Context(), a.Last(), strings.NewReader("x")); !errors.Is(err, fence.ErrClosed) {
+	if err := a.Checkpoint(t.Context(), a.Last(), strings.NewReader("x")); !errors.Is(err, fencelog.ErrClosed) {
 		t.Errorf("a checkpoint after Close: %v", err)
 	}
-	if n, err := a.Trim(t.Context()); n != 0 || !errors.Is(err, fence.ErrClosed) || st.Counts() != (faultstore.Counts{}) {
+	if n, err := a.Trim(t.Context()); n != 0 || !errors.Is(err, fencelog.ErrClosed) || st.Counts() != (faultstore.Counts{}) {
 		t.Errorf("it has deleted %d with %+v: %v", n, st.Counts(), err)
 	}
 }
@@ -37,7 +39,7 @@ func TestTrimAfterClose(t *testing.T) {
 // and what comes after it is trimmed. It used to end the trim, and what lay behind it
 // stayed for ever.
 func TestTrimAmongOthers(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	for i := range 4 {
 		appendTo(t, a, fmt.Sprint(i))
@@ -54,7 +56,7 @@ func TestTrimAmongOthers(t *testing.T) {
 	}
 	want := append([]string{"wal/0000000000000000001", "wal/0000000000000000005"}, others...)
 	slices.Sort(want)
-	if keys := list(t, st, "wal/0"); !slices.Equal(keys, want) {
+	if keys := fencecheck.Keys(t, st, "wal/0"); !slices.Equal(keys, want) {
 		t.Errorf("left: %q\nwant: %q", keys, want)
 	}
 }
@@ -63,7 +65,7 @@ func TestTrimAmongOthers(t *testing.T) {
 // does not count. No test noticed when it did, or ended the trim.
 func TestTrimWhileAnotherTrims(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		slow := faultstore.Wrap(st, nil)
 		a := open(t, slow, 1)
 		for i := range 4 {
@@ -88,7 +90,7 @@ func TestTrimWhileAnotherTrims(t *testing.T) {
 func TestAppendTakesNoTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		begin := time.Now()
-		a := open(t, newStore(1), 1)
+		a := open(t, newStore(), 1)
 		appendTo(t, a, "a")
 		if d := time.Since(begin); d > 0 {
 			t.Errorf("a claim and an append took %v", d)
@@ -100,7 +102,7 @@ func TestAppendTakesNoTime(t *testing.T) {
 // noticed when it said only one.
 func TestCloseWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put"})
 		failed := make(chan error)
@@ -131,10 +133,13 @@ func TestErrorsOfWritesSayThingsOnce(t *testing.T) {
 		for _, what := range []string{"append", "put"} {
 			t.Run(what+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					st := newStore(1)
-					a, o := open(t, st, 1), newObject(t, st, nil)
+					st := newStore()
+					a := open(t, st, 1)
+					o, err := fence.NewObject(st, "state.json", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
 					st.Inject(c.faults...)
-					var err error
 					if what == "append" {
 						_, err = a.Append(t.Context(), []byte("x"))
 					} else {
@@ -153,24 +158,24 @@ func TestErrorsOfWritesSayThingsOnce(t *testing.T) {
 // what was small enough once is so for ever. No test noticed when there was less room for the
 // header.
 func TestLargestEntry(t *testing.T) {
-	if fence.MaxRecord < 1_015_296 {
-		t.Errorf("a record may have %d bytes", fence.MaxRecord)
+	if fencelog.MaxRecord < 1_015_296 {
+		t.Errorf("a record may have %d bytes", fencelog.MaxRecord)
 	}
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	all := make([][]byte, 4096)
 	for i := range all {
-		all[i] = make([]byte, fence.MaxRecord*(i+1)/4096-fence.MaxRecord*i/4096)
+		all[i] = make([]byte, fencelog.MaxRecord*(i+1)/4096-fencelog.MaxRecord*i/4096)
 	}
 	if p, err := a.Append(t.Context(), all...); p != 2 || err != nil {
-		t.Errorf("4096 records of %d bytes together: %d, %v", fence.MaxRecord, p, err)
+		t.Errorf("4096 records of %d bytes together: %d, %v", fencelog.MaxRecord, p, err)
 	}
 }
 
 // A checkpoint that lies apart is read when it is opened, and that may fail. No test noticed
 // when its error was dropped.
 func TestCheckpointThatCannotBeOpened(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	checkpoint(t, a, 1, strings.Repeat("x", store.MaxBody))
 	c, err := newLog(t, st).Checkpoint(t.Context())
@@ -209,18 +214,18 @@ func (s *rival) Put(ctx context.Context, key string, body []byte, only store.Con
 // A claim that always loses goes further and further ahead, and then gives up, after a dozen
 // tries. No test noticed when it did not, or that it went on after a larger token.
 func TestClaimThatAlwaysLoses(t *testing.T) {
-	st := &rival{Store: newStore(1), tries: 20, entry: `{"format":1,"kind":"data","token":1,"claim":"c","id":"x%d","previous":""}` + "\n"}
+	st := &rival{Store: newStore(), tries: 20, entry: `{"format":1,"kind":"data","token":1,"claim":"c","id":"x%d","previous":""}` + "\n"}
 	appendTo(t, open(t, st.Store, 1), "a")
 	_, err := newLog(t, st).Claim(t.Context(), fence.Token(2))
 	if err == nil || !strings.Contains(err.Error(), "the log grows faster than it can be claimed") || len(st.at) != 12 {
 		t.Errorf("after %d tries: %v\n%q", len(st.at), err, st.at)
 	}
-	requests := newStore(1)
+	requests := newStore()
 	st = &rival{Store: requests, tries: 20, entry: `{"format":1,"kind":"fence","token":3,"claim":"c","id":"x%d","previous":""}` + "\n"}
 	appendTo(t, open(t, st.Store, 1), "a")
 	requests.Reset()
 	_, err = newLog(t, st).Claim(t.Context(), fence.Token(2))
-	refused(t, err, 2, 3)
+	fencecheck.Fenced(t, err, 2, 3)
 	if n := requests.Counts(); len(st.at) != 1 || n.List != 1 {
 		t.Errorf("it has met a larger token, and gone on to %q, with %+v", st.at, n)
 	}
@@ -229,10 +234,10 @@ func TestClaimThatAlwaysLoses(t *testing.T) {
 // What cannot be appended has no position, and the error says of which log and why. No test
 // noticed when it said less.
 func TestAppendsThatAreNone(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	st.Reset()
-	large := make([]byte, fence.MaxRecord/2+1)
+	large := make([]byte, fencelog.MaxRecord/2+1)
 	for _, records := range [][][]byte{nil, {large, large}, make([][]byte, 4097)} {
 		p, err := a.Append(t.Context(), records...)
 		if p != 0 || err == nil {
@@ -243,7 +248,7 @@ func TestAppendsThatAreNone(t *testing.T) {
 		}
 	}
 	a.Close()
-	if p, err := a.Append(t.Context(), []byte("x")); p != 0 || !errors.Is(err, fence.ErrClosed) {
+	if p, err := a.Append(t.Context(), []byte("x")); p != 0 || !errors.Is(err, fencelog.ErrClosed) {
 		t.Errorf("after Close: %d, %v", p, err)
 	}
 	if n := st.Counts(); n != (faultstore.Counts{}) {
@@ -263,7 +268,7 @@ func (s stubborn) Put(ctx context.Context, key string, body []byte, only store.C
 // No test noticed when it was.
 func TestCloseWhileAnAppendWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, stubborn{st}, 1)
 		first, second := make(chan error, 1), make(chan error, 1)
 		for i, c := range []chan error{first, second} {
@@ -277,7 +282,7 @@ func TestCloseWhileAnAppendWaits(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Errorf("what was under way: %v", err)
 		}
-		if err := <-second; !errors.Is(err, fence.ErrClosed) || errors.Is(err, store.ErrUnknownOutcome) {
+		if err := <-second; !errors.Is(err, fencelog.ErrClosed) || errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("what has waited: %v", err)
 		}
 		reads(t, st, 0, "0")
@@ -287,20 +292,20 @@ func TestCloseWhileAnAppendWaits(t *testing.T) {
 // What waits goes into one entry as far as there is room, for its bytes and for its records,
 // and the rest into the next. No test noticed when either was not counted.
 func TestRoomOfAnEntry(t *testing.T) {
-	most := make([]byte, fence.MaxRecord*3/4)
+	most := make([]byte, fencelog.MaxRecord*3/4)
 	for name, c := range map[string]struct {
 		records [][]byte // of each addition
-		want    []fence.Position
+		want    []fencelog.Position
 	}{
-		"bytes":   {[][]byte{most}, []fence.Position{2, 3, 4, 5, 6}},
-		"records": {make([][]byte, 2000), []fence.Position{2, 3, 3, 4, 4}},
+		"bytes":   {[][]byte{most}, []fencelog.Position{2, 3, 4, 5, 6}},
+		"records": {make([][]byte, 2000), []fencelog.Position{2, 3, 3, 4, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				a := open(t, st, 1)
 				st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: 5 * time.Second})
-				var got [5]fence.Position
+				var got [5]fencelog.Position
 				var all sync.WaitGroup
 				for i := range got {
 					all.Go(func() {

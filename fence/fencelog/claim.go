@@ -1,10 +1,12 @@
-package fence
+package fencelog
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/internal/request"
 )
 
 // An entry is one on its way into the log.
@@ -16,7 +18,7 @@ type entry struct {
 
 // newEntry makes the entry that comes after another.
 func newEntry(after *found, at Position, token leasehold.Token, claim, kind string, records [][]byte) *entry {
-	e := &entry{at: at, header: header{Kind: kind, Token: token, Claim: claim, ID: newID().String()}}
+	e := &entry{at: at, header: header{Kind: kind, Token: token, Claim: claim, ID: request.NewID().String()}}
 	if at == after.Position+1 {
 		e.header.Previous = after.header.ID
 	}
@@ -29,12 +31,12 @@ func newEntry(after *found, at Position, token leasehold.Token, claim, kind stri
 // stays as it is until this appender appends: so claim first, then read, then append.
 // The token must be larger than all before it, since a token claims a log once.
 //
-// It returns a [*FencedError], and ends the holder's lease, if a token as large was
+// It returns a [*fence.FencedError], and ends the holder's lease, if a token as large was
 // there. After any other error the log may have been claimed, and Claim may be called
 // again with the same token, on the same Log. It sends 3 GETs, 1 LIST for each 1000
 // entries since the last checkpoint, and 2 PUTs, of which one seals the checkpoint; more
 // if the former appender is still at work.
-func (l *Log) Claim(ctx context.Context, h Holder) (*Appender, error) {
+func (l *Log) Claim(ctx context.Context, h fence.Holder) (*Appender, error) {
 	v, err := l.checkpoint.Claim(ctx, h)
 	if err != nil {
 		return nil, err
@@ -68,16 +70,16 @@ func (l *Log) claiming(token leasehold.Token) string {
 	defer l.mu.Unlock()
 	claim, ok := l.claims[token]
 	if !ok {
-		claim = newID().String()
+		claim = request.NewID().String()
 		l.claims[token] = claim
 	}
 	return claim
 }
 
 // passes says why a claim cannot come after an entry.
-func (l *Log) passes(h Holder, claim string, f *found) error {
+func (l *Log) passes(h fence.Holder, claim string, f *found) error {
 	if f.Token > h.Token() || f.Token == h.Token() && f.header.Claim != claim {
-		return Refuse(h, l.String(), f.Token)
+		return fence.Refuse(h, l.String(), f.Token)
 	}
 	return nil
 }
@@ -88,7 +90,7 @@ func (l *Log) passes(h Holder, claim string, f *found) error {
 // again by the time that the last one has been read. So whoever loses a race goes ahead
 // of it, and then closes the gap, in which the other meets the first entry that it did
 // not write.
-func (l *Log) fence(ctx context.Context, h Holder, claim string, from Position) (*found, error) {
+func (l *Log) fence(ctx context.Context, h fence.Holder, claim string, from Position) (*found, error) {
 	for ahead := Position(1); ; ahead *= 4 {
 		tail, err := l.tail(ctx, from)
 		if err != nil {

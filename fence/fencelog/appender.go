@@ -1,4 +1,4 @@
-package fence
+package fencelog
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -25,7 +26,7 @@ var ErrClosed = errors.New("the appender was closed")
 // the next entry, so the more there is to append, the fewer writes it takes for each.
 type Appender struct {
 	log    *Log
-	h      Holder
+	h      fence.Holder
 	claim  string
 	ctx    context.Context //nolint:containedctx // ends with Close
 	cancel context.CancelFunc
@@ -63,7 +64,7 @@ func (a *Appender) Last() Position {
 	return a.last.Position
 }
 
-// Err says why nothing more can be appended, or nil: a [*FencedError] once another
+// Err says why nothing more can be appended, or nil: a [*fence.FencedError] once another
 // appender has been met, ErrClosed, or the error of the holder's lease.
 func (a *Appender) Err() error {
 	a.mu.Lock()
@@ -71,13 +72,13 @@ func (a *Appender) Err() error {
 	if a.err != nil {
 		return a.err
 	}
-	return Admit(a.h)
+	return fence.Admit(a.h)
 }
 
 // Append appends records, all in one entry and in this order, and returns its position
 // when it is in the log. Calls that run at the same time share entries.
 //
-// It returns a [*FencedError], and ends the holder's lease, if another has claimed the
+// It returns a [*fence.FencedError], and ends the holder's lease, if another has claimed the
 // log: then nothing was appended. After an error that matches [store.ErrUnknownOutcome]
 // nobody knows: the records may be in the log, or come to be, but not after anything that
 // is appended later. After any other error they are not in the log. ctx bounds the wait:
@@ -211,7 +212,7 @@ func (a *Appender) write(b *batch) error {
 
 // Checkpoint keeps the state that the log's entries up to a position amount to, as
 // [Log.Checkpoint] reads it, of any size. The position must be in the log and not before
-// that of the last checkpoint. It is an [Object.Put]: a former appender's is refused.
+// that of the last checkpoint. It is an [fence.Object.Put]: a former appender's is refused.
 func (a *Appender) Checkpoint(ctx context.Context, at Position, state io.Reader) error {
 	if err := a.Err(); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package fence_test
+package fencelog_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -33,7 +34,7 @@ func TestHeaders(t *testing.T) {
 		`{"format":1,"kind":"data","token":1,"claim":"c"}`:            nothing,
 		`{"format":"1","kind":"data","token":1,"claim":"c","id":"x"}`: line,
 	} {
-		st := newStore(1)
+		st := newStore()
 		plant(t, st, 1, header+"\n")
 		_, err := records(t.Context(), newLog(t, st), 0)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), want)) {
@@ -45,7 +46,7 @@ func TestHeaders(t *testing.T) {
 // What lies beside the entries and is none is passed over, wherever it is listed. No test
 // noticed when it was taken for an entry.
 func TestKeysThatAreNoEntries(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	for _, key := range []string{
 		"wal/00000000000000000010",            // 20 digits, listed between the entries 1 and 2
@@ -87,12 +88,8 @@ func TestForeignCheckpoints(t *testing.T) {
 		`{"position":3,"trimmed":3}` + "\n":   "",
 		`{"position":1,"trimmed":0}` + "\n" + "state\nof two\n": "",
 	} {
-		st := newStore(1)
-		o, err := fence.NewObject(st, "wal/checkpoint", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, o, fence.Token(1), body)
+		st := newStore()
+		plantCheckpoint(t, st, body)
 		c, err := newLog(t, st).Checkpoint(t.Context())
 		if want != "" {
 			if !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), want) {
@@ -114,7 +111,7 @@ func TestForeignCheckpoints(t *testing.T) {
 		}
 	}
 	// There is none: the state is empty.
-	c, err := newLog(t, newStore(1)).Checkpoint(t.Context())
+	c, err := newLog(t, newStore()).Checkpoint(t.Context())
 	if err != nil || c.Position != 0 {
 		t.Fatal(c, err)
 	}
@@ -133,7 +130,7 @@ func TestForeignCheckpoints(t *testing.T) {
 func TestFollowEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, every := range []time.Duration{0, -time.Second, time.Second} {
-			st := newStore(1)
+			st := newStore()
 			a := open(t, st, 1)
 			for i := range 3 {
 				appendTo(t, a, fmt.Sprint(i))
@@ -158,7 +155,7 @@ func TestFollowEnds(t *testing.T) {
 			}
 		}
 		// The reader has had enough: of what was there, and of what comes later.
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		appendTo(t, a, "0")
 		for _, err := range newLog(t, st).Follow(t.Context(), 0, time.Second) {
@@ -201,18 +198,18 @@ func TestFollowEnds(t *testing.T) {
 func TestErrorsOfTheStoreAreTold(t *testing.T) {
 	for _, c := range []struct {
 		name, op, key string
-		do            func(a *fence.Appender, l *fence.Log) error
+		do            func(a *fencelog.Appender, l *fencelog.Log) error
 	}{
 		{"a claim reads the checkpoint", "get", "wal/checkpoint", claim},
 		{"a claim seals the checkpoint", "put", "wal/checkpoint", claim},
 		{"a claim lists", "list", "", claim},
 		{"a claim reads the tail", "get", "wal/0*", claim},
 		{"a claim writes its fence", "put", "wal/0*", claim},
-		{"an append", "put", "wal/0*", func(a *fence.Appender, _ *fence.Log) error {
+		{"an append", "put", "wal/0*", func(a *fencelog.Appender, _ *fencelog.Log) error {
 			_, err := a.Append(context.Background(), []byte("x"))
 			return err
 		}},
-		{"a checkpoint", "put", "wal/checkpoint", func(a *fence.Appender, _ *fence.Log) error {
+		{"a checkpoint", "put", "wal/checkpoint", func(a *fencelog.Appender, _ *fencelog.Log) error {
 			return a.Checkpoint(context.Background(), 4, strings.NewReader("x"))
 		}},
 		{"a trim lists", "list", "", trimming},
@@ -220,14 +217,14 @@ func TestErrorsOfTheStoreAreTold(t *testing.T) {
 		{"a trim deletes", "delete", "wal/0*", trimming},
 		{"a replay lists", "list", "", replays},
 		{"a replay reads", "get", "wal/0*3", replays},
-		{"the checkpoint is read", "get", "wal/checkpoint", func(_ *fence.Appender, l *fence.Log) error {
+		{"the checkpoint is read", "get", "wal/checkpoint", func(_ *fencelog.Appender, l *fencelog.Log) error {
 			_, err := l.Checkpoint(context.Background())
 			return err
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				st := newStore(1)
+				st := newStore()
 				a := open(t, st, 1)
 				for i := range 4 {
 					appendTo(t, a, fmt.Sprint(i))
@@ -244,12 +241,12 @@ func TestErrorsOfTheStoreAreTold(t *testing.T) {
 	}
 }
 
-func claim(_ *fence.Appender, l *fence.Log) error {
+func claim(_ *fencelog.Appender, l *fencelog.Log) error {
 	_, err := l.Claim(context.Background(), fence.Token(2))
 	return err
 }
 
-func trimming(a *fence.Appender, _ *fence.Log) error {
+func trimming(a *fencelog.Appender, _ *fencelog.Log) error {
 	n, err := a.Trim(context.Background())
 	if n != 0 {
 		return fmt.Errorf("%d entries were trimmed: %w", n, err)
@@ -257,7 +254,7 @@ func trimming(a *fence.Appender, _ *fence.Log) error {
 	return err
 }
 
-func replays(_ *fence.Appender, l *fence.Log) error {
+func replays(_ *fencelog.Appender, l *fencelog.Log) error {
 	_, err := records(context.Background(), l, 0)
 	return err
 }

@@ -1,4 +1,4 @@
-package fence_test
+package fencelog_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -19,7 +19,7 @@ import (
 // number, nor when the rest was still being fetched after the reader had gone.
 func TestReadIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		for i := range 20 {
 			appendTo(t, a, fmt.Sprint(i))
@@ -43,7 +43,7 @@ func TestReadIsBounded(t *testing.T) {
 // noticed when the log seemed to end there.
 func TestReadIsCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		for i := range 20 {
 			appendTo(t, a, fmt.Sprint(i))
@@ -75,7 +75,7 @@ func TestReadIsCancelled(t *testing.T) {
 // behind the gap.
 func TestFollowOverAGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		appendTo(t, open(t, st, 1), "a1")
 		plant(t, st, 6, `{"format":1,"kind":"fence","token":2,"claim":"c","id":"f","previous":""}`)
 		var got []string
@@ -108,7 +108,7 @@ func TestFollowOverAGap(t *testing.T) {
 // first of them. No test noticed when R was told of an object that does not exist.
 func TestReadMeetsATrim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		for i := range 4 {
 			appendTo(t, a, fmt.Sprint(i))
@@ -122,7 +122,7 @@ func TestReadMeetsATrim(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		checkpoint(t, a, a.Last(), "state")
 		trim(t, a)
-		if err := <-ended; !errors.Is(err, fence.ErrTrimmed) || !strings.Contains(err.Error(), ": 2 may not be there") {
+		if err := <-ended; !errors.Is(err, fencelog.ErrTrimmed) || !strings.Contains(err.Error(), ": 2 may not be there") {
 			t.Errorf("%v, want that the entry 2 was trimmed", err)
 		}
 	})
@@ -133,7 +133,7 @@ func TestReadMeetsATrim(t *testing.T) {
 // was read.
 func TestEntriesThatAreNotWhatWasThere(t *testing.T) {
 	const late = `{"format":1,"kind":"data","token":1,"claim":"c","id":"x","previous":"","records":[4]}` + "\nlate"
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	for i := range 4 {
 		appendTo(t, a, fmt.Sprint(i))
@@ -143,7 +143,7 @@ func TestEntriesThatAreNotWhatWasThere(t *testing.T) {
 	}
 	plant(t, st, 2, late)
 	got, err := records(t.Context(), newLog(t, st), 0)
-	if !errors.Is(err, fence.ErrTrimmed) || !strings.Contains(err.Error(), "2 is not what it was when 3 was written") || len(got) > 1 {
+	if !errors.Is(err, fencelog.ErrTrimmed) || !strings.Contains(err.Error(), "2 is not what it was when 3 was written") || len(got) > 1 {
 		t.Errorf("an entry in the place of another: it yields %q, %v", got, err)
 	}
 
@@ -151,7 +151,7 @@ func TestEntriesThatAreNotWhatWasThere(t *testing.T) {
 	trim(t, a)
 	plant(t, st, 2, late)
 	got, err = records(t.Context(), newLog(t, st), 0)
-	if !errors.Is(err, fence.ErrTrimmed) || !strings.Contains(err.Error(), ": 2 may not be there") || len(got) > 0 {
+	if !errors.Is(err, fencelog.ErrTrimmed) || !strings.Contains(err.Error(), ": 2 may not be there") || len(got) > 0 {
 		t.Errorf("a late write into a place that was trimmed: it yields %q, %v", got, err)
 	}
 }
@@ -160,7 +160,7 @@ func TestEntriesThatAreNotWhatWasThere(t *testing.T) {
 // something begins the row anew. No test noticed when it was another number.
 func TestFollowListsNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore(1)
+		st := newStore()
 		a := open(t, st, 1)
 		st.Reset()
 		begin := time.Now()
@@ -201,7 +201,7 @@ func TestFollowListsNowAndThen(t *testing.T) {
 // Where an entry is missing, and nobody can say whether it was trimmed, the reader is told
 // that. No test noticed when it was said to be trimmed.
 func TestGapThatNobodyExplains(t *testing.T) {
-	st := newStore(1)
+	st := newStore()
 	a := open(t, st, 1)
 	for i := range 3 {
 		appendTo(t, a, fmt.Sprint(i))
@@ -211,7 +211,7 @@ func TestGapThatNobodyExplains(t *testing.T) {
 	}
 	st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "wal/checkpoint"})
 	got, err := records(t.Context(), newLog(t, st), 0)
-	if !errors.Is(err, store.ErrDenied) || errors.Is(err, fence.ErrTrimmed) || len(got) != 1 {
+	if !errors.Is(err, store.ErrDenied) || errors.Is(err, fencelog.ErrTrimmed) || len(got) != 1 {
 		t.Errorf("it yields %q, %v, want that access was denied", got, err)
 	}
 }
