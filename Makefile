@@ -39,10 +39,10 @@ fuzz: # each target for a minute, two at a time
 	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
 
 prove: # attack it in every way, for hours
-	go run ./internal/prove -long
+	go run ./internal/proof -long
 
 mutate: # take out each rule in turn: the tests must notice
-	go run ./internal/mutate
+	go run ./internal/proof/mutate
 
 bench: # run it beside what else there is, for 35 minutes, and write docs/benchmarks.md
 	go -C bench run .

@@ -29,8 +29,8 @@ type rule struct {
 
 // rules are the whole of who may import what, outside of tests. The first that
 // matches a package is its rule; a package that none matches breaks the rules.
-// Nothing but commands may be a command, and what serves tests only
-// (internal/servers, internal/sim) is in no other package's list.
+// Nothing but commands may be a command. What is shipped imports nothing that proves it
+// (internal/proof and below) or serves tests only (internal/servers).
 var rules = []rule{
 	{
 		// Same input, same output: nothing that blocks or tells the time. The
@@ -47,18 +47,31 @@ var rules = []rule{
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
-	{pkg: "internal/e2e", may: nil},   // tests only
-	{pkg: "internal/chaos", may: nil}, // tests only
-	{pkg: "internal/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},                                                               // tests only
-	{pkg: "internal/fencecheck/histories", may: []string{"std", "fence", "internal/fencecheck", "internal/linear", "store", "store/faultstore", "github.com/anishathalye/porcupine"}}, // tests only
-	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},                                                                                                 // tests only
-	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},                                                                                                    // tests only
-	{pkg: "internal/mutate", may: []string{"std"}},
-	{pkg: "internal/prove", may: []string{"std"}},
+	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
-	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
-	{pkg: "internal/sim", may: []string{"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/record", "internal/retry", "internal/layout", "internal/clock", "github.com/anishathalye/porcupine"}},
+
+	{pkg: "internal/proof", may: []string{"std"}},
+	{pkg: "internal/proof/chaos", may: nil},
+	{pkg: "internal/proof/e2e", may: nil},
+	{pkg: "internal/proof/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},
+	{
+		pkg: "internal/proof/fencecheck/histories",
+		may: []string{
+			"std", "fence", "internal/proof/fencecheck", "internal/proof/linear",
+			"store", "store/faultstore", "github.com/anishathalye/porcupine",
+		},
+	},
+	{pkg: "internal/proof/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},
+	{pkg: "internal/proof/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
+	{pkg: "internal/proof/mutate", may: []string{"std"}},
+	{
+		pkg: "internal/proof/sim",
+		may: []string{
+			"std", ".", "store", "store/memstore", "store/faultstore", "internal/protocol", "internal/record", "internal/retry",
+			"internal/layout", "internal/clock", "github.com/anishathalye/porcupine",
+		},
+	},
 
 	{pkg: "store", may: []string{"std"}},
 	{pkg: "store/storetest", may: []string{"std", "store", "store/internal/together"}},
@@ -89,7 +102,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/servers", "internal/fencecheck", "internal/fencecheck/histories", "internal/fencetest", "internal/linear", "internal/mutate", "internal/prove", "internal/sim", "internal/stores", "internal/testall"},
+		not: []string{"internal/proof/...", "internal/servers", "internal/stores", "internal/testall"},
 	},
 }
 

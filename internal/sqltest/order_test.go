@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencesql"
-	"github.com/leasehold/leasehold/internal/fencecheck"
+	"github.com/leasehold/leasehold/internal/proof/fencecheck"
 )
 
 // (1) A has decided to write, and is paused. (2) B claims and writes. (3) A goes on,

@@ -16,7 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencesql"
-	"github.com/leasehold/leasehold/internal/fencetest"
+	"github.com/leasehold/leasehold/internal/proof/fencetest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 

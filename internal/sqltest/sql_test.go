@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencesql"
-	"github.com/leasehold/leasehold/internal/fencecheck"
+	"github.com/leasehold/leasehold/internal/proof/fencecheck"
 )
 
 var _ fence.Checker = (*fencesql.Fence)(nil)

@@ -43,7 +43,7 @@ import (
 // packages whose tests care.
 var (
 	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
-	layered = []string{".", "./cmd/leasehold", "./internal/e2e"}
+	layered = []string{".", "./cmd/leasehold", "./internal/proof/e2e"}
 )
 
 // modules are those of their own that have tests, which "./..." does not see.

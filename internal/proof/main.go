@@ -1,0 +1,214 @@
+// Proof attacks leasehold in every way that it has, and prints one table of what came out.
+//
+//	go run ./internal/proof [-long] [-only WORD]
+//
+// Without -long it is short enough for CI; docs/reliability.md
+// says what each part is. The exit code is 0 only if nothing was found.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// A part is one kind of attack: what is run for it, shortly and at length.
+type part struct {
+	name        string
+	short, long []string
+	apart       bool // see apart
+}
+
+var parts = []part{
+	{
+		name:  "mutations",
+		short: words("go run ./internal/proof/mutate -share 1/4"),
+		long:  words("go run ./internal/proof/mutate"),
+	},
+	general("./internal/protocol", "1/10"),
+	general("./internal/record", "1/4"),
+	survey("./fence", "1/60"),
+	survey("./fence/fencelog", "1/60"),
+	general("./fence/internal/request", "1/1"),
+	survey("./fence/fencehttp", "1/20"),
+	survey("./fence/fencesql", "1/30", "./internal/sqltest"),
+	survey("./shard", "1/100"),
+	survey("./store/filestore", "1/60"),
+	inProcessesOfItsOwn(survey("./internal/guardian", "1/100")),
+	survey(".", "1/100"),
+	{
+		name:  "simulation",
+		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
+		long:  words("go test ./internal/proof/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
+	},
+	{
+		name:  "models",
+		short: words("spec/check quick"),
+		long:  words("spec/check full"),
+	},
+	{
+		name:  "histories of fences",
+		short: words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 20000"),
+		long:  words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 100000"),
+	},
+	{
+		name:  "linearizability",
+		short: words("go test ./internal/proof/linear -count 1 -v -timeout 1h"),
+		long:  words("go test ./internal/proof/linear -count 1 -v -timeout 3h -histories 100"),
+	},
+	{
+		name:  "a former holder wakes up",
+		short: nil, // it is one of the everyday tests
+		long:  words("go test ./internal/proof/e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
+	},
+	{
+		name:  "chaos",
+		short: words("go test ./internal/proof/chaos -count 1 -v -timeout 1h -run TestChaos|TestNoLock|TestLink"),
+		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestChaos -long 5m"),
+	},
+	{
+		name:  "soak",
+		short: words("go test ./internal/proof/chaos -count 1 -v -timeout 1h -run TestSoak"),
+		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
+	},
+	{
+		name:  "fuzzing",
+		short: words("make fuzz FUZZTIME=30s"),
+		long:  words("make fuzz FUZZTIME=3m"),
+	},
+}
+
+// general is the mutations of all the code of a package: a share of them in short. The tests
+// of other packages take part at length. Each that survives is a finding, unless its reason is
+// written down.
+func general(pkg, share string, others ...string) part {
+	return generally("go run ./internal/proof/mutate -general "+pkg, pkg, share, others)
+}
+
+// survey is the same where not each survivor has its reason yet: they are counted, and are no
+// finding.
+func survey(pkg, share string, others ...string) part {
+	return generally("go run ./internal/proof/mutate -survey -general "+pkg, pkg, share, others)
+}
+
+func generally(command, pkg, share string, others []string) part {
+	return part{
+		name:  "general mutations of " + pkg,
+		short: append(words(command), "-share", share), long: append(words(command), others...),
+	}
+}
+
+func inProcessesOfItsOwn(p part) part {
+	p.apart = true
+	return p
+}
+
+// apart has a command run its tests in process numbers of their own, since a mutation of
+// what kills processes may kill any. Where these cannot be had it is left out.
+func apart(ctx context.Context, command []string) []string {
+	args := words("unshare --pid --fork --mount-proc --kill-child")
+	if err := exec.CommandContext(ctx, args[0], append(args[1:], "true")...).Run(); err != nil {
+		return []string{"echo", "figures: left out: a process namespace, which it needs, cannot be had here: " + err.Error()}
+	}
+	return append(slices.Clip(command), "-exec", strings.Join(append(args, "setsid"), " "))
+}
+
+func words(command string) []string { return strings.Fields(command) }
+
+// A result is what came of a part.
+type result struct {
+	name    string
+	outcome string
+	took    time.Duration
+	figures []string
+}
+
+func main() {
+	long := flag.Bool("long", false, "attack for hours")
+	only := flag.String("only", "", "only the parts with this `word` in their names")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	results := run(ctx, *long, *only)
+	stop()
+	if !table(os.Stdout, results) {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, long bool, only string) (results []result) {
+	for _, p := range parts {
+		command := p.short
+		if long {
+			command = p.long
+		}
+		if command != nil && strings.Contains(p.name, only) && ctx.Err() == nil {
+			if p.apart {
+				command = apart(ctx, command)
+			}
+			results = append(results, attack(ctx, p.name, command))
+		}
+	}
+	return results
+}
+
+// attack runs one part. What it says is shown as it comes.
+func attack(ctx context.Context, name string, command []string) result {
+	fmt.Printf("\n== %s: %s\n", name, strings.Join(command, " "))
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	var said bytes.Buffer
+	cmd.Stdout = io.MultiWriter(os.Stdout, &said)
+	cmd.Stderr = cmd.Stdout
+	begun := time.Now()
+	r := result{name: name, outcome: "held"}
+	if err := cmd.Run(); err != nil {
+		r.outcome = "FAILED: " + err.Error()
+	}
+	r.took, r.figures = time.Since(begun), figures(said.String())
+	if r.outcome == "held" && len(r.figures) == 0 {
+		r.outcome = "FAILED: it says nothing of what it did"
+	}
+	return r
+}
+
+// said matches the lines in which a part says what it did.
+var said = regexp.MustCompile(`figures: (.*)|^(\d+ mutations: .*)|^(\d+ hold, .*)`)
+
+func figures(output string) (lines []string) {
+	for s := bufio.NewScanner(strings.NewReader(output)); s.Scan(); {
+		if m := said.FindStringSubmatch(s.Text()); m != nil {
+			lines = append(lines, m[1]+m[2]+m[3])
+		}
+	}
+	return lines
+}
+
+// table prints what came of all, and reports whether everything held.
+func table(w io.Writer, results []result) bool {
+	held := len(results) > 0
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nattack\toutcome\ttime\tfigures")
+	for _, r := range results {
+		held = held && r.outcome == "held"
+		lines := append(r.figures, "")
+		fmt.Fprintf(t, "%s\t%s\t%v\t%s\n", r.name, r.outcome, r.took.Round(time.Second), lines[0])
+		for _, line := range lines[1:max(len(lines)-1, 1)] {
+			fmt.Fprintf(t, "\t\t\t%s\n", line)
+		}
+	}
+	_ = t.Flush()
+	return held
+}
