@@ -4,6 +4,6 @@ import "syscall"
 
 // hasACL reports that a directory has an access control list of POSIX.
 func hasACL(dir string) bool {
-	n, err := syscall.Getxattr(dir, "system.posix_acl_access", nil)
-	return err == nil && n > 0
+	_, err := syscall.Getxattr(dir, "system.posix_acl_access", nil)
+	return err == nil
 }

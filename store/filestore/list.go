@@ -106,18 +106,21 @@ func (w *walk) directory(above, path string) error {
 // It takes no lock. Whoever may only read the directory may not lock it, and a listing that
 // is stopped must hold no writer up.
 func (w *walk) names(path string) (map[string]bool, error) {
-	return steady(w.ctx, func() (map[string]bool, bool, error) {
-		before, err := os.Stat(path)
-		if err != nil {
-			return nil, false, ignoreNotExist(err)
-		}
-		names, err := readNames(path)
-		if err != nil {
-			return nil, false, ignoreNotExist(err)
-		}
-		after, err := os.Stat(path)
-		return names, err != nil || !after.ModTime().Equal(before.ModTime()), nil
-	})
+	return steady(w.ctx, func() (map[string]bool, bool, error) { return reading(path, readNames) })
+}
+
+// reading reads the names in a directory once, and reports whether it has changed in the
+// meantime. A directory that is gone has none.
+func reading(path string, read func(string) (map[string]bool, error)) (names map[string]bool, changed bool, err error) {
+	before, err := os.Stat(path)
+	if err != nil {
+		return nil, false, ignoreNotExist(err)
+	}
+	if names, err = read(path); err != nil {
+		return nil, false, ignoreNotExist(err)
+	}
+	after, err := os.Stat(path)
+	return names, err != nil || !after.ModTime().Equal(before.ModTime()), nil
 }
 
 // maxReadings bounds how often a directory is read for one listing.

@@ -105,19 +105,25 @@ func tryLock(path string) (*flock.Flock, error) {
 	case !ok:
 		return nil, nil //nolint:nilnil // another has it, which is no error
 	}
-	// Between the look and the opening there may have been put something else there, and
-	// a lock on a file that has been removed keeps nobody out.
-	held, err := l.Stat()
-	if err == nil {
-		err = lockable(path, held)
-	}
-	if now, e := os.Lstat(path); err == nil && (e != nil || !os.SameFile(held, now)) {
-		return nil, l.Unlock()
-	}
-	if err != nil {
+	if ok, err = keepsOut(path, l); !ok {
 		return nil, errors.Join(err, l.Unlock())
 	}
 	return l, nil
+}
+
+// keepsOut reports whether a lock that was taken keeps others out. Between the look and the
+// opening there may have been put something else there, and a lock on a file that has been
+// removed keeps nobody out.
+func keepsOut(path string, l *flock.Flock) (bool, error) {
+	held, err := l.Stat()
+	if err != nil {
+		return false, err
+	}
+	if err = lockable(path, held); err != nil {
+		return false, err
+	}
+	now, _ := os.Lstat(path) // if there is none, it is not the same file
+	return os.SameFile(held, now), nil
 }
 
 // lockable says why what there is in the place of a lock file is none. To open a FIFO may

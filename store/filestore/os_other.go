@@ -42,20 +42,26 @@ func ownerOf(info fs.FileInfo) string {
 	return fmt.Sprintf("the user %d", uid)
 }
 
+// foreign reports whether the superuser has made a file in another user's directory.
+func foreign(info, dir fs.FileInfo) bool {
+	uid, _ := owner(info)
+	dirUID, _ := owner(dir)
+	return os.Geteuid() == 0 && uid != dirUID
+}
+
 // adopt gives a file that was just made, or a lock file of one's own, to the group of its
 // directory, as far as the process may, and says whether it belongs to it. The superuser
 // gives it to the directory's owner as well: else one command of an administrator's would
 // lock the others out.
 func adopt(f *os.File, info, dir fs.FileInfo) (sameGroup bool) {
-	uid, gid := owner(info)
+	_, gid := owner(info)
 	wantUID, wantGID := owner(dir)
-	if os.Geteuid() == 0 && uid != wantUID {
-		gid = -1
-	} else {
-		wantUID = -1
-	}
-	if gid == wantGID {
+	switch {
+	case foreign(info, dir):
+	case gid == wantGID:
 		return true
+	default:
+		wantUID = -1 // as it is
 	}
 	return f.Chown(wantUID, wantGID) == nil
 }
@@ -71,34 +77,30 @@ func shareLock(f *os.File, dir string) {
 }
 
 // shareObject lets those that may write the directory read a file in it.
-func shareObject(f *os.File, dir string) {
+func shareObject(f *os.File, dir string) { share(f, dir, objectMode) }
+
+// shareDir lets those that may write the directory above write a new one in it. A file
+// system may have no permissions.
+func shareDir(dir string) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|openFlags, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	share(f, filepath.Dir(dir), directoryMode)
+}
+
+// share gives what was just made in a directory to its group, with the permissions that
+// mode says, and what the superuser has made to the directory's owner.
+func share(f *os.File, dir string, mode func(dir fs.FileMode, sameGroup bool) fs.FileMode) {
 	info, d, ok := both(f, dir)
-	if !ok || d.Mode()&0o020 == 0 {
+	if !ok || d.Mode()&0o020 == 0 && !foreign(info, d) {
 		return // there is one writer, and the umask is its own
 	}
 	same := adopt(f, info, d)
-	if need := objectMode(shown(dir, d), same); info.Mode()&need != need {
+	if need := mode(shown(dir, d), same); info.Mode()&need != need {
 		_ = f.Chmod(info.Mode() | need)
 	}
-}
-
-// shareDir lets those that may write the directory above write a new one in it.
-func shareDir(dir string) error {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|openFlags, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	above := filepath.Dir(dir)
-	info, d, ok := both(f, above)
-	if !ok || d.Mode()&0o020 == 0 && os.Geteuid() != 0 {
-		return nil
-	}
-	same := adopt(f, info, d)
-	if need := directoryMode(shown(above, d), same); info.Mode()&need != need {
-		return f.Chmod(info.Mode() | need)
-	}
-	return nil
 }
 
 func both(f *os.File, dir string) (info, d fs.FileInfo, ok bool) {
@@ -140,8 +142,9 @@ func restrict(path string, info fs.FileInfo) {
 	if err != nil {
 		return
 	}
-	defer f.Close()                                                                                           //nolint:errcheck // nothing was written
-	if now, err := f.Stat(); err == nil && os.SameFile(info, now) && now.Sys().(*syscall.Stat_t).Nlink == 1 { //nolint:errcheck // it is one on every Unix
+	defer f.Close() //nolint:errcheck // nothing was written
+	now, _ := f.Stat()
+	if os.SameFile(info, now) && now.Sys().(*syscall.Stat_t).Nlink == 1 { //nolint:errcheck // it is one on every Unix
 		shareLock(f, dir)
 	}
 }

@@ -21,7 +21,7 @@ const openFlags = 0
 // On Windows the access control list of the directory says who may open what lies in it.
 func shareLock(*os.File, string)   {}
 func shareObject(*os.File, string) {}
-func shareDir(string) error        { return nil }
+func shareDir(string)              {}
 func restrict(string, fs.FileInfo) {}
 func ownerOf(fs.FileInfo) string   { return "the users on its access control list" }
 

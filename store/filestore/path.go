@@ -62,7 +62,7 @@ func (s *Store) mkdir(dir string) error {
 		err = os.Mkdir(dir, s.dirMode)
 	}
 	if err == nil && s.shares && len(dir) > len(s.dir) {
-		_ = shareDir(dir) // a file system may have no permissions
+		shareDir(dir)
 	}
 	switch {
 	case err == nil:

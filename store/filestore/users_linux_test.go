@@ -277,17 +277,20 @@ func TestUsersShare(t *testing.T) {
 }
 
 // TestSuperuserLocksNobodyOut: an administrator's command may be the first to write in a
-// user's directory. What it makes there used to be the administrator's alone.
+// user's directory, under any umask. What it makes there used to be the administrator's
+// alone; and an object still was, under a umask that leaves others nothing.
 func TestSuperuserLocksNobodyOut(t *testing.T) {
 	base, as := users(t)
-	dir := filepath.Join(base, "annes")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	own(t, dir, anne, anne, 0o755)
-	create(t, open(t, dir), ledgerKey, string(ledger{}.encode()))
-	if got := len(as(user{anne, anne}, 0o022, "count", dir, "anne", "3").rest(t)); got != 3 {
-		t.Errorf("%d increments landed, want 3", got)
+	for _, umask := range []int{0o022, 0o077} {
+		dir := filepath.Join(base, fmt.Sprintf("annes-%03o", umask))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		own(t, dir, anne, anne, 0o755)
+		as(user{}, umask, "put", dir, ledgerKey, string(ledger{}.encode())).rest(t)
+		if got := len(as(user{anne, anne}, 0o022, "count", dir, "anne", "3").rest(t)); got != 3 {
+			t.Errorf("after an administrator with the umask %03o %d increments landed, want 3", umask, got)
+		}
 	}
 }
 

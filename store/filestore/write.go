@@ -90,8 +90,8 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // nothing was written
-	if err := f.Sync(); err != nil && !isAny(err, syscall.EINVAL, errors.ErrUnsupported) {
-		return err
+	if err = f.Sync(); isAny(err, syscall.EINVAL, errors.ErrUnsupported) {
+		return nil
 	}
-	return nil
+	return err
 }
