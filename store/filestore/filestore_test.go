@@ -298,6 +298,11 @@ func TestDates(t *testing.T) {
 	if !got.Date.IsZero() || !got.LastModified.Equal(put.LastModified) {
 		t.Errorf("get: Date %v, want none; LastModified %v, want %v", got.Date, got.LastModified, put.LastModified)
 	}
+	for e, err := range st.List(t.Context(), "", "") {
+		if err != nil || !e.LastModified.Equal(put.LastModified) {
+			t.Errorf("list: LastModified %v, %v, want %v", e.LastModified, err, put.LastModified)
+		}
+	}
 	_, err = st.Put(t.Context(), "k", nil, store.IfAbsent())
 	if date := store.DateOf(err); date.Before(put.Date) {
 		t.Errorf("a refused put has the Date %v, before that of the object, %v", date, put.Date)
@@ -371,7 +376,7 @@ func TestString(t *testing.T) {
 // A listing whose context ends says so, and yields no more. No test noticed when it went on.
 func TestListIsCancelled(t *testing.T) {
 	st := open(t, t.TempDir())
-	for _, key := range []string{"a", "b/c", "d"} {
+	for _, key := range []string{"a", "b", "c/d"} {
 		create(t, st, key, "body")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

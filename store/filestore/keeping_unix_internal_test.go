@@ -5,11 +5,14 @@ package filestore
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/leasehold/leasehold/store"
 )
@@ -149,5 +152,85 @@ func TestNamesOfNoDirectory(t *testing.T) {
 		if names, err := w.names(path); len(names) > 0 || err != nil {
 			t.Errorf("%s: %v, %v", path, names, err)
 		}
+	}
+}
+
+// A reading tells whether its directory has changed while it was read, since then a name may
+// have been missed. A directory that is gone has no names, and is not looked for again; of one
+// that cannot be read nobody knows the names. No test noticed when no change was seen.
+func TestReadingSeesChanges(t *testing.T) {
+	names := map[string]bool{"a": true}
+	loop := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		path    string // or a directory that there is
+		during  func(dir string) error
+		changed bool
+		names   map[string]bool
+		err     error
+	}{
+		"nothing":              {names: names},
+		"a name changes":       {during: func(dir string) error { return os.Chtimes(dir, time.Time{}, time.Unix(1, 0)) }, changed: true, names: names},
+		"it goes at the end":   {during: os.Remove, changed: true, names: names},
+		"it goes when read":    {during: func(string) error { return fs.ErrNotExist }},
+		"a file is there now":  {during: func(string) error { return syscall.ENOTDIR }},
+		"it cannot be read":    {during: func(string) error { return syscall.EIO }, err: syscall.EIO},
+		"there is none":        {path: filepath.Join(filepath.Dir(loop), "none")},
+		"it cannot be reached": {path: loop, err: syscall.ELOOP},
+	} {
+		dir := c.path
+		if dir == "" {
+			dir = t.TempDir()
+		}
+		got, changed, err := reading(dir, func(string) (map[string]bool, error) {
+			if c.during == nil {
+				return names, nil
+			}
+			return names, c.during(dir)
+		})
+		if !maps.Equal(got, c.names) || changed != c.changed || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, changed: %t, %v; want %v, %t, %v", what, got, changed, err, c.names, c.changed, c.err)
+		}
+	}
+}
+
+// A lock counts only if it is on the file that lies in its place: while it was taken, the file
+// may have been removed, or something else put there. Else it is let go. No test noticed when
+// each lock counted.
+func TestLockOnWhatIsNotThere(t *testing.T) {
+	remake := func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) }
+	for what, c := range map[string]struct {
+		before, after func(path string) error
+		counts        bool
+		err           error
+	}{
+		"it is there":         {before: makeLock, counts: true},
+		"it is gone":          {before: makeLock, after: os.Remove},
+		"it is another":       {before: makeLock, after: remake},
+		"it is a FIFO":        {before: func(path string) error { return syscall.Mkfifo(path, 0o600) }, err: store.ErrRefused},
+		"it was never locked": {err: fs.ErrNotExist},
+	} {
+		path := filepath.Join(t.TempDir(), lockName)
+		taken := flock.New(path, flock.SetFlag(os.O_RDWR|openFlags))
+		if c.before != nil {
+			if err := c.before(path); err != nil {
+				t.Fatal(err)
+			}
+			if ok, err := taken.TryLock(); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		if c.after != nil {
+			if err := c.after(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := confirmed(path, taken)
+		if (l == taken) != c.counts || (l != nil) != c.counts || taken.Locked() != c.counts || !errors.Is(err, c.err) {
+			t.Errorf("%s: the lock counts: %t, is held: %t, %v; want %t, %v", what, l != nil, taken.Locked(), err, c.counts, c.err)
+		}
+		_ = taken.Unlock() // if it is held
 	}
 }

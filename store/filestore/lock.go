@@ -105,13 +105,18 @@ func tryLock(path string) (*flock.Flock, error) {
 	case !ok:
 		return nil, nil //nolint:nilnil // another has it, which is no error
 	}
-	if ok, err = keepsOut(path, l); !ok {
+	return confirmed(path, l)
+}
+
+// confirmed gives a lock that was taken if it keeps others out, and else lets go of it.
+func confirmed(path string, l *flock.Flock) (*flock.Flock, error) {
+	if ok, err := keepsOut(path, l); !ok {
 		return nil, errors.Join(err, l.Unlock())
 	}
 	return l, nil
 }
 
-// keepsOut reports whether a lock that was taken keeps others out. Between the look and the
+// keepsOut reports whether a lock that was taken is on the file that others lock. Between the look and the
 // opening there may have been put something else there, and a lock on a file that has been
 // removed keeps nobody out.
 func keepsOut(path string, l *flock.Flock) (bool, error) {

@@ -248,3 +248,18 @@ func TestLooksMakeNothing(t *testing.T) {
 	}
 	create(t, st, "k", "body")
 }
+
+// TestFileInPlaceOfTheDirectory: a file may have been put where the store would have made its
+// directory. That will not pass: no test noticed when it was reported as if it would.
+func TestFileInPlaceOfTheDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	st := open(t, dir)
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for op, do := range allCalls(st, "k") {
+		if op == "create" || op == "put large" {
+			wantKind(t, within(t, op, do), store.ErrInvalid)
+		}
+	}
+}
