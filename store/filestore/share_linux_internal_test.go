@@ -105,53 +105,83 @@ var givings = []struct {
 }{
 	{
 		"the superuser in its own", 0, 0,
-		possession{0, 0, 0o755}, possession{0, 0, 0o600},
-		possession{0, 0, 0o600}, possession{0, 0, 0o600}, possession{0, 0, 0o600},
+		possession{0, 0, 0o755},
+		possession{0, 0, 0o600},
+		possession{0, 0, 0o600},
+		possession{0, 0, 0o600},
+		possession{0, 0, 0o600},
 	},
 	{
 		"the superuser in its own, beside a group that looks", 0, 0,
-		possession{0, team, 0o755}, possession{0, 0, 0o640},
-		possession{0, 0, 0o640}, possession{0, team, 0o600}, possession{0, 0, 0o640},
+		possession{0, team, 0o755},
+		possession{0, 0, 0o640},
+		possession{0, 0, 0o640},
+		possession{0, team, 0o600},
+		possession{0, 0, 0o640},
 	},
 	{
 		"the superuser in its own, that it shares", 0, 0,
-		possession{0, team, 0o770}, possession{0, 0, 0o600},
-		possession{0, team, 0o640}, possession{0, team, 0o660}, possession{0, team, 0o670},
+		possession{0, team, 0o770},
+		possession{0, 0, 0o600},
+		possession{0, team, 0o640},
+		possession{0, team, 0o660},
+		possession{0, team, 0o670},
 	},
 	{
 		"the superuser in anne's", 0, 0,
-		possession{anne, anne, 0o755}, possession{0, 0, 0o600},
-		possession{anne, anne, 0o600}, possession{anne, anne, 0o600}, possession{anne, anne, 0o600},
+		possession{anne, anne, 0o755},
+		possession{0, 0, 0o600},
+		possession{anne, anne, 0o600},
+		possession{anne, anne, 0o600},
+		possession{anne, anne, 0o600},
 	},
 	{
 		"the superuser in anne's, with the group already", 0, 0,
-		possession{anne, team, 0o770 | fs.ModeSetgid}, possession{0, team, 0o600},
-		possession{anne, team, 0o640}, possession{anne, team, 0o660}, possession{anne, team, 0o670 | fs.ModeSetgid},
+		possession{anne, team, 0o770 | fs.ModeSetgid},
+		possession{0, team, 0o600},
+		possession{anne, team, 0o640},
+		possession{anne, team, 0o660},
+		possession{anne, team, 0o670 | fs.ModeSetgid},
 	},
 	{
 		"anne in her own", anne, anne,
-		possession{anne, anne, 0o700}, possession{anne, anne, 0o600},
-		possession{anne, anne, 0o600}, possession{anne, anne, 0o600}, possession{anne, anne, 0o600},
+		possession{anne, anne, 0o700},
+		possession{anne, anne, 0o600},
+		possession{anne, anne, 0o600},
+		possession{anne, anne, 0o600},
+		possession{anne, anne, 0o600},
 	},
 	{
 		"anne in her own, beside a group that looks", anne, team,
-		possession{anne, team, 0o755}, possession{anne, anne, 0o640},
-		possession{anne, anne, 0o640}, possession{anne, team, 0o600}, possession{anne, anne, 0o640},
+		possession{anne, team, 0o755},
+		possession{anne, anne, 0o640},
+		possession{anne, anne, 0o640},
+		possession{anne, team, 0o600},
+		possession{anne, anne, 0o640},
 	},
 	{
 		"bert of the team in anne's", bert, team,
-		possession{anne, team, 0o770}, possession{bert, bert, 0o600},
-		possession{bert, team, 0o640}, possession{bert, team, 0o660}, possession{bert, team, 0o670},
+		possession{anne, team, 0o770},
+		possession{bert, bert, 0o600},
+		possession{bert, team, 0o640},
+		possession{bert, team, 0o660},
+		possession{bert, team, 0o670},
 	},
 	{
 		"bert of no team where all write", bert, bert,
-		possession{anne, team, 0o777}, possession{bert, bert, 0o600},
-		possession{bert, bert, 0o644}, possession{bert, bert, 0o666}, possession{bert, bert, 0o677},
+		possession{anne, team, 0o777},
+		possession{bert, bert, 0o600},
+		possession{bert, bert, 0o644},
+		possession{bert, bert, 0o666},
+		possession{bert, bert, 0o677},
 	},
 	{
 		"bert of the team, all of it open already", bert, team,
-		possession{anne, team, 0o770}, possession{bert, team, 0o775},
-		possession{bert, team, 0o775}, possession{bert, team, 0o660}, possession{bert, team, 0o775},
+		possession{anne, team, 0o770},
+		possession{bert, team, 0o775},
+		possession{bert, team, 0o775},
+		possession{bert, team, 0o660},
+		possession{bert, team, 0o775},
 	},
 }
 
@@ -216,7 +246,7 @@ func TestNothingIsGivenWithoutNeed(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no file")
 		}
-		if err := f.Close(); err != nil {
+		if err = f.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if got := adopt(f, info, d); got != c.want {
@@ -233,7 +263,7 @@ func TestNothingIsGivenWithoutNeed(t *testing.T) {
 		if _, _, ok := both(f, filepath.Join(dir, "none")); ok {
 			t.Error("a directory that is not there is there")
 		}
-		if err := f.Close(); err != nil {
+		if err = f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,10 +65,7 @@ func (s *Store) sweep(dir string, now time.Time) {
 	if last != nil && now.Sub(*last) < tempLife || !p.swept.CompareAndSwap(last, &now) {
 		return
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
+	entries, _ := os.ReadDir(dir) // of which some may be known beside an error
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
