@@ -368,8 +368,9 @@ func TestString(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := filepath.FromSlash(u.Path); u.Scheme != "file" || u.Host != "" || !strings.HasSuffix(got, dir) {
-		t.Errorf("the URL %v leads to %q, want %q", u, got, dir)
+	want := "/" + strings.TrimPrefix(filepath.ToSlash(dir), "/") // also before C:
+	if u.Scheme != "file" || u.Host != "" || u.Path != want {
+		t.Errorf("the URL %v leads to %q, want %q", u, u.Path, want)
 	}
 }
 

@@ -127,20 +127,27 @@ func TestDirectoriesThatAreListed(t *testing.T) {
 }
 
 // Modes that are said are kept, whatever the directory's say: also if it is only one of them.
-// No test noticed when one was not enough.
+// Those that are not said are the widest that the umask may narrow. No test noticed when one
+// was not enough.
 func TestModesThatAreSaid(t *testing.T) {
 	for _, c := range []struct {
-		opts   *Options
-		shares bool
+		opts      *Options
+		shares    bool
+		file, dir fs.FileMode
 	}{
-		{nil, true}, {&Options{MustExist: true}, true}, {&Options{FileMode: 0o600}, false}, {&Options{DirMode: 0o700}, false}, {&Options{FileMode: 0o600, DirMode: 0o700}, false},
+		{nil, true, 0o666, 0o777},
+		{&Options{MustExist: true}, true, 0o666, 0o777},
+		{&Options{FileMode: 0o600}, false, 0o600, 0o777},
+		{&Options{DirMode: 0o700}, false, 0o666, 0o700},
+		{&Options{FileMode: 0o600, DirMode: 0o700}, false, 0o600, 0o700},
 	} {
 		s, err := New(t.TempDir(), c.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.shares != c.shares {
-			t.Errorf("with %+v it gives the group what it needs: %t, want %t", c.opts, s.shares, c.shares)
+		if s.shares != c.shares || s.fileMode != c.file || s.dirMode != c.dir {
+			t.Errorf("with %+v it gives the group what it needs: %t, and the modes are %v and %v; want %t, %v, %v",
+				c.opts, s.shares, s.fileMode, s.dirMode, c.shares, c.file, c.dir)
 		}
 	}
 }

@@ -234,7 +234,11 @@ func TestLooksMakeNothing(t *testing.T) {
 		case "create", "put large":
 			continue
 		case "get", "get large":
-			wantKind(t, within(t, op, do), store.ErrNotExist)
+			err := within(t, op, do)
+			wantKind(t, err, store.ErrNotExist)
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v does not say which file is not there", op, err)
+			}
 		case "update":
 			wantKind(t, within(t, op, do), store.ErrPrecondition)
 		default:
@@ -261,5 +265,21 @@ func TestFileInPlaceOfTheDirectory(t *testing.T) {
 		if op == "create" || op == "put large" {
 			wantKind(t, within(t, op, do), store.ErrInvalid)
 		}
+	}
+}
+
+// TestDirectoryOfNoPlace: from a directory that is gone no other leads anywhere. No test
+// noticed when the store was made of none.
+func TestDirectoryOfNoPlace(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(gone)
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := filestore.New("dir", nil); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("New gave %v, %v", st, err)
 	}
 }
