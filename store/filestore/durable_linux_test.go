@@ -2,6 +2,8 @@ package filestore_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,9 +29,12 @@ func TestNamesThatCannotBeFlushed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := st.Put(t.Context(), "shut/k", []byte("second"), store.IfMatch(was.Version))
-	wantKind(t, err, store.ErrUnknownOutcome)
+	wantError(t, err, "put", "shut/k", store.ErrUnknownOutcome, fs.ErrPermission)
+	if date := store.DateOf(err); date.Before(was.Date) {
+		t.Errorf("it was written at %v, after %v", date, was.Date)
+	}
 	wantBody(t, st, "shut/k", "second")
-	wantKind(t, st.Delete(t.Context(), "shut/k"), store.ErrUnknownOutcome)
+	wantError(t, st.Delete(t.Context(), "shut/k"), "delete", "shut/k", store.ErrUnknownOutcome, fs.ErrPermission)
 	_, err = st.Get(t.Context(), "shut/k", "")
 	wantKind(t, err, store.ErrNotExist)
 }
@@ -56,4 +61,47 @@ func TestDeletionTakesTheLock(t *testing.T) {
 	if err := st.Delete(t.Context(), "k"); err != nil {
 		t.Error(err)
 	}
+}
+
+// ending is a context that ends after the first look at it.
+type ending struct {
+	context.Context
+	looks int
+}
+
+func (e *ending) Err() error {
+	if e.looks++; e.looks == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// A context that has ended by the time that the lock is held keeps the write from landing. No
+// test noticed when it landed.
+func TestContextEndsAtTheLock(t *testing.T) {
+	st := open(t, t.TempDir())
+	_, err := st.Put(&ending{Context: t.Context()}, "k", []byte("body"), store.IfAbsent())
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	_, err = st.Get(t.Context(), "k", "")
+	wantKind(t, err, store.ErrNotExist)
+}
+
+// A directory may go once it was seen or made. An object that could not be created then is no
+// object that somebody else has created: no test noticed when it was reported so.
+func TestDirectoryGoesInTheMidst(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(gone)
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	st := open(t, "/proc/self/cwd") // it is there, and nothing can be made in it
+	_, err := st.Put(t.Context(), "k", []byte("body"), store.IfAbsent())
+	wantKind(t, err, store.ErrUnavailable)
+	_, err = st.Put(t.Context(), "k", []byte("body"), store.IfMatch("v"))
+	wantKind(t, err, store.ErrPrecondition)
 }

@@ -108,6 +108,16 @@ func allCalls(st *filestore.Store, key string) map[string]func(context.Context) 
 	}
 }
 
+// wantError wants an error that says all that is known of it: what was done, to which object,
+// and the error of the file system.
+func wantError(t *testing.T, err error, op, key string, kind, cause error) {
+	t.Helper()
+	wantKind(t, err, kind)
+	if e, ok := errors.AsType[*store.Error](err); ok && (e.Op != op || e.Key != key || !errors.Is(err, cause)) {
+		t.Errorf("%v is of %q and %q, want %q and %q for %v", err, e.Op, e.Key, op, key, cause)
+	}
+}
+
 // within ends the test if a call does not come back: nothing else would.
 func within(t *testing.T, what string, do func(context.Context) error) error {
 	t.Helper()
@@ -228,19 +238,16 @@ func TestMustExist(t *testing.T) {
 // TestLooksMakeNothing: only a create makes the directory. New used to.
 func TestLooksMakeNothing(t *testing.T) {
 	above := t.TempDir()
-	st := open(t, filepath.Join(above, "not", "there"))
+	dir := filepath.Join(above, "not", "there")
+	st := open(t, dir)
 	for op, do := range allCalls(st, "k") {
 		switch op {
 		case "create", "put large":
 			continue
 		case "get", "get large":
-			err := within(t, op, do)
-			wantKind(t, err, store.ErrNotExist)
-			if !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: %v does not say which file is not there", op, err)
-			}
+			wantError(t, within(t, op, do), "get", "k", store.ErrNotExist, fs.ErrNotExist)
 		case "update":
-			wantKind(t, within(t, op, do), store.ErrPrecondition)
+			wantError(t, within(t, op, do), "put", "k", store.ErrPrecondition, fs.ErrNotExist)
 		default:
 			if err := within(t, op, do); err != nil {
 				t.Errorf("%s: %v", op, err)
@@ -249,6 +256,12 @@ func TestLooksMakeNothing(t *testing.T) {
 		if got := names(t, above); len(got) != 0 {
 			t.Errorf("%s made %q", op, got)
 		}
+	}
+	if err := errors.Join(os.MkdirAll(dir, 0o700), st.Delete(t.Context(), "k")); err != nil { // there is nothing to lock
+		t.Error(err)
+	}
+	if got := names(t, dir); len(got) != 0 {
+		t.Errorf("a deletion of nothing made %q", got)
 	}
 	create(t, st, "k", "body")
 }
