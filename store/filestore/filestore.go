@@ -73,8 +73,6 @@ package filestore
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -322,67 +320,6 @@ func (s *Store) remove(ctx context.Context, path string) error {
 		return err
 	}
 	return renamed(unlink(path))
-}
-
-// usable says why what there is at path cannot be an object.
-func usable(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return irregular(path, info)
-	}
-	return nil
-}
-
-func irregular(path string, info fs.FileInfo) error {
-	return problemf(store.ErrInvalid, "%s is no regular file but %v: use another key", path, info.Mode().Type())
-}
-
-// openObject opens the file of an object.
-func openObject(path string) (*os.File, fs.FileInfo, error) {
-	if err := usable(path); err != nil {
-		return nil, nil, err
-	}
-	f, err := open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() { // since the look, somebody has put something else there
-		err = irregular(path, info)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	return f, info, nil
-}
-
-// read reads the file as an object without a key.
-func read(path string) (*store.Object, error) {
-	f, info, err := openObject(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	if info.Size() > store.MaxBody {
-		return nil, problemf(store.ErrTooLarge, "%s has %d bytes, more than %d", path, info.Size(), store.MaxBody)
-	}
-	body := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, body); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	return &store.Object{Body: body, Version: version(body), LastModified: info.ModTime()}, nil
-}
-
-// VersionOf makes the store a [store.Hashed].
-func (s *Store) VersionOf(body []byte) store.Version { return version(body) }
-
-// version names a body by the first 128 bits of its SHA-256.
-func version(body []byte) store.Version {
-	sum := sha256.Sum256(body)
-	return store.Version(hex.EncodeToString(sum[:16]))
 }
 
 // date asks the directory for the time, or gives zero if it may not be written.

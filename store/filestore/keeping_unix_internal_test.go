@@ -241,3 +241,18 @@ func TestLockOnWhatIsNotThere(t *testing.T) {
 		_ = taken.Unlock() // if it is held
 	}
 }
+
+// What was put in the place of an object between the look and the opening is no object either,
+// and does not stay open. No test noticed when it was read.
+func TestOpenedIsNoFile(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, _, err := regular("k", dir); f != nil || !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a directory is the object %v, %v", f, err)
+	}
+	if f, _, err := regular("k", dir); f != nil || !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("what was closed is the object %v, %v", f, err)
+	}
+}

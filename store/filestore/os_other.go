@@ -3,15 +3,13 @@
 package filestore
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 )
-
-// dirsSync says that a directory can be opened and flushed.
-const dirsSync = true
 
 // openFlags keep an open from following a link and from waiting for the other end of a
 // FIFO.
@@ -20,6 +18,20 @@ const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|openFlags, 0) }
 func rename(from, to string) error       { return os.Rename(from, to) }
 func unlink(path string) error           { return os.Remove(path) }
+
+// syncDir flushes the names in a directory. A file system that has nothing to
+// flush there says that the call is not for it.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	if err = f.Sync(); isAny(err, syscall.EINVAL, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
 
 // unusable says why no file can have that name, or "".
 func unusable(string) string { return "" }

@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// dirsSync says that a directory cannot be flushed: rename writes through.
-const dirsSync = false
-
 // openFlags: Windows has no FIFOs among its files, and that nothing is a link is checked
 // before and after.
 const openFlags = 0
@@ -24,6 +21,9 @@ func shareObject(*os.File, string) {}
 func shareDir(string)              {}
 func restrict(string, fs.FileInfo) {}
 func ownerOf(fs.FileInfo) string   { return "the users on its access control list" }
+
+// syncDir: a directory cannot be flushed here. rename writes through.
+func syncDir(string) error { return nil }
 
 func open(path string) (f *os.File, err error) {
 	err = retry(func() error {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -74,21 +73,4 @@ func (s *Store) sweep(dir string, now time.Time) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
-}
-
-// syncDir flushes the names in a directory. A file system that has nothing to
-// flush there says that the call is not for it.
-func syncDir(dir string) error {
-	if !dirsSync {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	if err = f.Sync(); isAny(err, syscall.EINVAL, errors.ErrUnsupported) {
-		return nil
-	}
-	return err
 }
