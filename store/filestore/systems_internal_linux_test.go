@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,5 +45,13 @@ func TestFileSystemWithoutLinks(t *testing.T) {
 func TestDirectoryWithNothingToFlush(t *testing.T) {
 	if err := syncDir("/proc/self"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file that is shorter than it was said to be is not read as if it ended there. Those of
+// /sys all say that they are a page long. No test noticed when the rest was zeros.
+func TestFileShorterThanItsSize(t *testing.T) {
+	if o, err := read("/sys/kernel/uevent_seqnum"); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("it holds %+v, %v", o, err)
 	}
 }
