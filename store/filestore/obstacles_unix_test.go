@@ -296,3 +296,19 @@ func TestDirectoryOfNoPlace(t *testing.T) {
 		t.Errorf("New gave %v, %v", st, err)
 	}
 }
+
+// TestContextThatHasEnded: nothing is begun under a context that has ended. No test noticed
+// when it was.
+func TestContextThatHasEnded(t *testing.T) {
+	dir := t.TempDir()
+	st := open(t, dir)
+	create(t, st, "k", "body")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for op, do := range allCalls(st, "k") {
+		if err := do(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	wantBody(t, st, "k", "body")
+}
