@@ -174,7 +174,7 @@ func TestObstacles(t *testing.T) {
 	st := open(t, dir)
 	create(t, st, "file", "body")
 	create(t, st, "dir/file", "body")
-	for _, key := range []string{"file/below", "file/far/below", "dir", ".leasehold.lock", "a/.leasehold.tmp-x/b", ".LEASEHOLD.lock", ".leaſehold.lock"} {
+	for _, key := range []string{"file/below", "file/far/below", "dir", ".leasehold", ".leasehold.lock", "a/.leasehold.tmp-x/b", ".LEASEHOLD.lock", ".leaſehold.lock"} {
 		_, err := st.Get(t.Context(), key, "")
 		wantKind(t, err, store.ErrInvalid)
 		for _, only := range []store.Condition{store.IfAbsent(), store.IfMatch("v")} {

@@ -240,6 +240,13 @@ func TestLockOnWhatIsNotThere(t *testing.T) {
 		}
 		_ = taken.Unlock() // if it is held
 	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := tryLock(filepath.Join(file, lockName)); l != nil || !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("a lock below a file: %v, %v", l, err)
+	}
 }
 
 // What was put in the place of an object between the look and the opening is no object either,

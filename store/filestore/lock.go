@@ -154,7 +154,7 @@ func makeLock(path string) error {
 	if err == nil {
 		err = os.Link(temp, path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err != nil { // it may also be there
 		err = makeLockUnlinked(path)
 	}
 	_ = os.Remove(temp) // what stays is removed by a later writer

@@ -44,7 +44,7 @@ func (s *Store) path(key string) (string, error) {
 // isReserved ignores case, as some file systems do.
 func isReserved(segment string) bool {
 	runes := []rune(segment)
-	return len(runes) >= len(reserved) && strings.EqualFold(string(runes[:len(reserved)]), reserved)
+	return strings.EqualFold(string(runes[:min(len(runes), len(reserved))]), reserved)
 }
 
 // mkdir makes a directory and those above it, and flushes each into the one

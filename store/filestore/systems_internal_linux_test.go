@@ -24,13 +24,13 @@ func TestFileSystemWithoutLinks(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	give(t, dir, 0, 0, 0o700)
+	give(t, dir, 0, team, 0o770)
 	lock := filepath.Join(dir, lockName)
 	for range 2 {
 		if err := makeLock(lock); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := possessionOf(t, lock), (possession{0, 0, 0o600}); got != want {
+		if got, want := possessionOf(t, lock), (possession{0, team, 0o660}); got != want {
 			t.Errorf("the lock file is %+v, want %+v", got, want)
 		}
 	}
