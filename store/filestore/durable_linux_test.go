@@ -28,7 +28,9 @@ func TestNamesThatCannotBeFlushed(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "shut"), 0o300); err != nil {
 		t.Fatal(err)
 	}
-	_, err := st.Put(t.Context(), "shut/k", []byte("second"), store.IfMatch(was.Version))
+	_, err := st.Put(t.Context(), "shut/new/k", []byte("first"), store.IfAbsent())
+	wantError(t, err, "put", "shut/new/k", store.ErrDenied, fs.ErrPermission) // nothing has landed where its directory may not last
+	_, err = st.Put(t.Context(), "shut/k", []byte("second"), store.IfMatch(was.Version))
 	wantError(t, err, "put", "shut/k", store.ErrUnknownOutcome, fs.ErrPermission)
 	if date := store.DateOf(err); date.Before(was.Date) {
 		t.Errorf("it was written at %v, after %v", date, was.Date)

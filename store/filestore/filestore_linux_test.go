@@ -138,6 +138,8 @@ func TestDenied(t *testing.T) {
 	}
 	_, err := st.Put(t.Context(), "shut/k", []byte("second"), store.IfMatch(was.Version))
 	wantKind(t, err, store.ErrDenied)
+	_, err = st.Put(t.Context(), "shut/new/k", []byte("first"), store.IfAbsent())
+	wantKind(t, err, store.ErrDenied)
 	wantKind(t, st.Delete(t.Context(), "shut/k"), store.ErrDenied)
 	for _, key := range []string{"open/k", "sealed"} { // for the second no test noticed when it was no denial
 		_, err = st.Get(t.Context(), key, "")
