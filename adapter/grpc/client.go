@@ -14,7 +14,7 @@ import (
 // that the call's context carries (see [fence.WithHolder]). It sends nothing for a
 // holder without a token or whose lease has ended. A call that a fence refuses fails
 // with an error that is its status and a [*fence.FencedError], and ends the lease.
-// The call's context should be the lease's, so that what is under way ends with it.
+// The call's context should be the lease's, so that the call ends with the lease.
 func UnaryClient(h fence.Holder) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		by, err := holder(ctx, h)

@@ -183,7 +183,7 @@ func TestDrain(t *testing.T) {
 			}
 			wantFenced(t, <-first, "r", lease.Token(), newest.Token())
 			wantLost(t, lease)
-			// What is stale when it comes does not even begin.
+			// A call with a stale token does not even begin.
 			stream, err := dial(fence.Token(lease.Token())).Watch(t.Context(), &health.HealthCheckRequest{})
 			if err == nil {
 				_, err = stream.Recv()
@@ -193,8 +193,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What a handler writes to refuses the token: the client hears of it as of the gate's
-// own refusals. The resource is the method where nobody says otherwise.
+// A resource that the handler writes to refuses the token: the client gets the same
+// error as from the gate. Unless a name is given, the resource is the method.
 func TestRefusedFurtherOn(t *testing.T) {
 	lease := fencecheck.Lease(t)
 	dial := serve(t, fence.NewGate(&fence.Memory{}), nil, &service{check: func(ctx context.Context, _ string) error {
