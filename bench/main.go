@@ -6,7 +6,8 @@
 //	go run . -only NAME
 //
 // Servers are built and started as the tests do it, and etcd too; Redis, PostgreSQL and the
-// command etcdctl are Debian's. What cannot be had is left out, and the document says so.
+// command etcdctl are Debian's. A subject that is not available is left out, and the
+// document says so.
 //
 // Subjects take turns: each round measures each of them once, in an order that is drawn
 // anew, and what is compared was measured in the same round. Tables show the median of the

@@ -76,7 +76,7 @@ func (o *overheads) alone() error {
 	return nil
 }
 
-// What is measured of it.
+// The measured parts of it.
 const (
 	ownCycle = "acquire and release"
 	ownStore = "the store alone"

@@ -43,7 +43,7 @@ func (k *keeper) keep(h grant) func(context.Context) error {
 		}
 		ctx, cancel := context.WithTimeout(k.ctx, k.every)
 		defer cancel()
-		_ = h.renew(ctx) // an error may pass; who has lost the lock is refused the next time too
+		_ = h.renew(ctx) // an error may pass; a holder that has lost the lock is refused the next time too
 		timer.Reset(k.every)
 	})
 	mu.Unlock()

@@ -48,7 +48,7 @@ func (o objects) write(ctx context.Context, key string, what any) error {
 }
 
 // replace encodes an object that is written only over the one with this ETag, or, if that
-// is "", where there is none. Who is too late gets errHeld.
+// is "", where there is none. A caller that is too late gets errHeld.
 func (o objects) replace(ctx context.Context, key, etag string, what any) (string, error) {
 	body, err := json.Marshal(what)
 	if err != nil {

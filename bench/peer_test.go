@@ -12,9 +12,9 @@ import (
 // peerTTL is what a renewal has three chances in, also on a machine with much to do.
 const peerTTL = 3 * time.Second
 
-// One at a time holds a lock of each subject: who tries while another holds it is refused,
-// twice as long as the TTL too; who waits gets it after the release, and so does who tries
-// then.
+// One at a time holds a lock of each subject. A try while another holds it is refused,
+// also when it is held for twice the TTL. A waiter gets the lock after the release, and so
+// does a new try.
 func TestExclusive(t *testing.T) {
 	b := &bench{results: newResults(), short: true, rounds: 1, host: newHost(t.Context())}
 	t.Cleanup(b.host.close)
@@ -105,7 +105,7 @@ type counting struct{ renewed, released int }
 func (c *counting) renew(context.Context) error   { c.renewed++; return errors.New("renewals go on") }
 func (c *counting) release(context.Context) error { c.released++; return nil }
 
-// What is held is renewed until its release, or until its candidate ends.
+// A held lock is renewed until its release, or until its candidate ends.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(time.Second)

@@ -99,7 +99,7 @@ func (b *bench) faster() [][]string {
 	return rows
 }
 
-// goals are what leasehold is held to, and what this run has measured of that.
+// goals are leasehold's goals, and the measurements of this run beside them.
 func (b *bench) goals() [][]string {
 	rows := [][]string{{"", "goal", "measured", ""}}
 	goal := func(name string, most float64, measured spread) {
