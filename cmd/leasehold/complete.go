@@ -42,8 +42,8 @@ func (a *app) completions(cmd *cobra.Command) {
 	}
 }
 
-// completeLock gives the locks whose names or URLs begin with what was written. It says
-// nothing of what goes wrong, and gives what it has learned until then.
+// completeLock gives the locks whose names or URLs begin with the written word. After a
+// failure it gives the locks that it has found so far, and no error.
 func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // the command to run
@@ -78,8 +78,8 @@ func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([
 
 var errNoStore = errors.New("this does not say yet in which store to look")
 
-// splitWritten says where the locks lie whose names begin with what was written: what comes
-// before each name, the store, and what the names begin with. After parameters there is
+// splitWritten says where the locks lie whose names begin with the written word: the text
+// before each name, the store, and the prefix of the names. After parameters there is
 // nothing to complete: the name stands before them.
 func splitWritten(written string) (before, storeURL, prefix string, err error) {
 	scheme, path, isURL := strings.Cut(written, "://")

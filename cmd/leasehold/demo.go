@@ -106,7 +106,7 @@ func demoEnv() []string {
 	return env
 }
 
-// work is what a candidate of the demo does while it leads: until it is told to
+// work is the work of a candidate of the demo while it leads: until it is told to
 // end, it keeps a file locked that no two can have locked at once. The system
 // unlocks it when the process ends, whatever ends it.
 func (a *app) work(dir string) error {

@@ -114,8 +114,8 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 	return c.campaign(ctx)
 }
 
-// campaign returns when it is all over. What is wrong from the beginning is an
-// error; once there was a lease, an outage of the store is waited out.
+// campaign returns when it is all over. A fault from the beginning is an error;
+// once there was a lease, an outage of the store is waited out.
 func (c *candidacy) campaign(ctx context.Context) error {
 	for led := false; ; {
 		lease, err := c.await(ctx, c.election.Campaign)

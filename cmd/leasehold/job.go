@@ -260,8 +260,8 @@ func (j *job) verdict(r run) error {
 	return nil
 }
 
-// release lets the next holder start at once. It is bounded by what it can gain: at its
-// deadline the lease ends anyway.
+// release lets the next holder start at once. It is bounded by the lease's deadline, at
+// which the lease ends anyway.
 func (j *job) release(ctx context.Context, lease *leasehold.Lease, signals int) {
 	ends := lease.Deadline()
 	err := j.last(ctx, signals, "releasing "+j.place.name, lease.Release)

@@ -76,8 +76,8 @@ func withToken(t leasehold.Token) string {
 	return fmt.Sprintf(", token %v", t)
 }
 
-// inspect reads a lock. What lies there in another layout is an error, also where the
-// one that was asked for does not see it.
+// inspect reads a lock. A lock in another layout is an error, even if the requested
+// layout does not see it.
 func inspect(ctx context.Context, p place, lock *leasehold.Lock) (leasehold.Info, error) {
 	info, err := lock.Inspect(ctx)
 	if err == nil && info.RenewedAt.IsZero() { // nobody whom we know has written it

@@ -1,8 +1,8 @@
 // Command leasehold holds a lock on object storage while another command runs, or
 // campaigns for the leadership that a lock stands for, and tells who holds one.
 //
-// What goes to stdout is data; what leasehold has to say goes to stderr. The
-// exit codes are listed in "leasehold run --help".
+// Data goes to stdout, messages go to stderr. "leasehold run --help" lists the exit
+// codes.
 package main
 
 import (

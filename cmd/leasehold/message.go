@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// message is what an error says to a user: the cause first, then where it was, once. The
-// ID of the request is for the store's operators, so it takes -v to be told.
+// message is the text of an error for a user: the cause first, then where it was, once.
+// The ID of the request is for the store's operators, so it takes -v to be told.
 func (a *app) message(err error) string {
 	failure, ok := errors.AsType[*store.Error](err)
 	text := oneLine(err)
@@ -136,7 +136,7 @@ func next(text string) int {
 	return colon
 }
 
-// repeats reports that what a part says was said.
+// repeats reports that a part says something again.
 func repeats(part string, said []string) bool {
 	for _, s := range said {
 		if len(s) >= shortest && strings.Contains(part, s) {

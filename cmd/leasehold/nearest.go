@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
-// nearest is the word that is not more than so many slips of the pen away from what was
-// written, the nearest of all, or "". A word of which nothing would be left is not meant.
+// nearest is the nearest of the words that are at most so many slips of the pen away from
+// the written one, or "". A word of which nothing would be left is not meant.
 func nearest(written string, words []string, most int) (word string) {
 	for _, w := range slices.Sorted(slices.Values(words)) {
 		if n := slips(written, w); n <= most && n < len(w) && n < len(written) {
@@ -136,7 +136,7 @@ func completed(scheme, divided, rest string) string {
 	return "file:///" + strings.TrimLeft(rest, "/")
 }
 
-// shown is a URL, or what was meant to be one, without what may be a secret.
+// shown is a URL, or a word that was meant to be one, without possible secrets.
 func shown(url string) string {
 	url, _, _ = strings.Cut(url, "?")
 	if at := strings.LastIndex(url, "@"); at >= 0 {

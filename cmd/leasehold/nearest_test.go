@@ -46,7 +46,7 @@ func TestCheckName(t *testing.T) {
 }
 
 // FuzzCheckName: a name that passes is a URL, or one that has nothing of a URL at its
-// beginning; and what may be a secret is not repeated.
+// beginning; and a possible secret is not repeated.
 func FuzzCheckName(f *testing.F) {
 	for _, seed := range []string{"s3:/b/x", "s3//b", "file:x", "C:/x", "tile:7", "/x", "s3://b/x", "gs:/x", "x:/hunter2@y", "a?b", "fiel:///"} {
 		f.Add(seed)

@@ -28,7 +28,7 @@ func (a *app) slow() {
 	a.slowly.Do(func() { a.talk.tell("%s has not answered for %v: waiting for %v at most", a.at, silence, patience) })
 }
 
-// aloud has it said if what is done until the returned function is called takes long.
+// aloud prints a message if it takes long until the returned function is called.
 func (p patient) aloud() (done func()) {
 	if p.slow == nil {
 		return func() {}

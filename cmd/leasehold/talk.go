@@ -14,12 +14,11 @@ import (
 	"golang.org/x/term"
 )
 
-// levelNotice is what a command that runs for long says without being asked to say
-// more.
+// levelNotice is for the messages that a long-running command prints without -v.
 const levelNotice = slog.LevelInfo + 2
 
-// A talk is what leasehold itself has to say. It goes to stderr, because stdout
-// is for data, and in run belongs to the command.
+// A talk prints leasehold's own messages. They go to stderr, because stdout is for
+// data, and in run belongs to the command.
 type talk struct {
 	mu    sync.Mutex
 	w     io.Writer

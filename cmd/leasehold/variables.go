@@ -62,8 +62,8 @@ func fromEnvironment(all *pflag.FlagSet) (err error) {
 	return err
 }
 
-// environment is the command's: what finds the lock and opens it again, and what it is
-// held by. A lock around this one has told its own.
+// environment is the command's: the variables that find the lock and open it again,
+// and its holder and token. They replace those of a lock around this one.
 func (j *job) environment(lease *leasehold.Lease) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

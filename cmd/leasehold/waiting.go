@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// minutely is how often whoever waits says so where no terminal shows it.
+	// minutely is how often a waiter says so where no terminal shows it.
 	minutely = time.Minute
 	// shortly is how long the end of an attempt may take without a word.
 	shortly = 300 * time.Millisecond
@@ -21,7 +21,7 @@ type acquisition struct {
 	err   error
 }
 
-// A waiting is what is known of a wait for a lock, for people.
+// A waiting is the state of a wait for a lock, for people.
 type waiting struct {
 	began  time.Time
 	holder leasehold.Info

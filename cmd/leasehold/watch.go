@@ -43,7 +43,7 @@ of the TTL. Without --layout it is that of the lock, except for markers. --outpu
 }
 
 func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) error {
-	// What is wrong from the beginning is an error, and not a change.
+	// A fault from the beginning is an error, and not a change.
 	look, done := context.WithTimeout(ctx, patience)
 	p, info, err := a.see(look, name, opts, chosen)
 	done()
