@@ -45,8 +45,7 @@ type figures struct {
 // measure lets the tasks compete until there have been enough acquisitions.
 func (o options) measure(ctx context.Context, stdout io.Writer) (figures, error) {
 	f := figures{Protocol: o.Protocol, Processes: o.processes, Tasks: o.tasks}
-	// They all write to one pipe, whole lines: so what one did before another is told
-	// before it, too.
+	// They all write whole lines to one pipe: so the lines come in the order of the events.
 	read, write, err := os.Pipe()
 	if err != nil {
 		return f, err

@@ -152,7 +152,7 @@ func (l loop) do(ctx context.Context, what func(context.Context) error) error {
 			return nil
 		case <-time.After(500*time.Millisecond + rand.N(500*time.Millisecond)):
 		}
-		// Whoever does not wait for an answer cannot know whether the marker is there.
+		// Without its answer, nobody knows whether the marker is there.
 		whole := context.WithoutCancel(ctx)
 		_, err := l.store.Put(whole, l.key, []byte("\n"), store.IfAbsent())
 		switch {
