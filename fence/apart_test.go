@@ -60,8 +60,8 @@ func TestStoreWithoutLargeValues(t *testing.T) {
 	}
 }
 
-// What cannot be written, or not be read by who writes it, sends no large value first. No
-// test noticed when it did.
+// A Put that is refused, or whose reader fails, sends no large value first. No test
+// noticed when it did.
 func TestNoLargeValueIsSentInVain(t *testing.T) {
 	large := strings.Repeat("x", largestInline+1)
 	for name, c := range map[string]struct {
@@ -150,8 +150,8 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 	}
 }
 
-// What Collect cannot read, list or delete it says, and what it does not know it leaves. No
-// test noticed when it did not.
+// Collect reports an object that it cannot read, list or delete, and leaves one that it
+// does not know. No test noticed when it did not.
 func TestCollectInTrouble(t *testing.T) {
 	st := newStore()
 	opts := &fence.ObjectOptions{Apart: true}

@@ -14,7 +14,7 @@ import (
 //
 // To check is not yet to fence: a request that has passed may be paused, and go on
 // after one with a newer token has passed too. [Gate] closes that gap within a
-// process, fencesql.Fence.CheckTx closes it for what lies in the same database.
+// process, fencesql.Fence.CheckTx closes it for data in the same database.
 type Checker interface {
 	// Check admits the token of h to the resource, or says why not.
 	//
@@ -43,9 +43,9 @@ func ParseToken(s string) (Token, error) {
 //
 // A restart forgets everything: until a newer token has come, an old one is admitted
 // again. Where that matters, let the service begin by checking the token that the
-// lock has now, from [leasehold.Lock.Inspect]: what is older is then refused from the
+// lock has now, from [leasehold.Lock.Inspect]: older ones are then refused from the
 // first request on. Memory never forgets a resource, so the resources should be names
-// that the service knows, not whatever a request calls itself.
+// that the service knows, not names that a request chooses.
 type Memory struct {
 	mu     sync.Mutex
 	newest map[string]leasehold.Token

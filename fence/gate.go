@@ -43,7 +43,7 @@ type room struct {
 }
 
 // A visit is one piece of work, and the Holder by which it writes on: once the work is
-// fenced it can send no more, and what it writes to can fence it.
+// fenced it can send no more, and a resource that it writes to can fence it.
 type visit struct {
 	Holder
 	ctx    context.Context
@@ -65,7 +65,7 @@ func (v *visit) Abandon(cause error) {
 	}
 }
 
-// NewGate makes a gate before what the Checker remembers.
+// NewGate makes a gate that admits by the tokens that the Checker remembers.
 func NewGate(c Checker) *Gate { return &Gate{checker: c, rooms: make(map[string]*room)} }
 
 // Enter waits until the work of h on the resource may begin. The work then runs with
@@ -178,16 +178,16 @@ func (g *Gate) leave(resource string, r *room, v *visit) {
 
 type holderKey struct{}
 
-// WithHolder returns a context that carries h to what is called with it: a fencehttp.Transport
-// without a Holder of its own, or whatever asks [HolderFrom].
+// WithHolder returns a context that carries h to the functions that are called with it: a
+// fencehttp.Transport without a Holder of its own, or any caller of [HolderFrom].
 func WithHolder(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)
 }
 
 // HolderFrom returns the Holder that the context carries, or nil, by which nothing can
 // be written. Within a [Gate] it is the one of the request that is being served: it
-// has the request's token, it ends when the request is fenced, and what refuses it
-// ends the request's context.
+// has the request's token, it ends when the request is fenced, and a resource that
+// refuses it ends the request's context.
 func HolderFrom(ctx context.Context) Holder {
 	h, _ := ctx.Value(holderKey{}).(Holder)
 	return h

@@ -154,8 +154,8 @@ func TestGateAfterSlowCheck(t *testing.T) {
 	})
 }
 
-// What another gate with the same Checker has admitted ends what is inside this one, as
-// soon as this one hears of it.
+// A holder that another gate with the same Checker has admitted ends the older ones
+// inside this gate, as soon as this one learns of it.
 func TestGatesWithOneChecker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m fence.Memory
@@ -218,7 +218,7 @@ func TestGateCheckerFails(t *testing.T) {
 }
 
 // The Holder that work finds in its context stands for this piece of work: no more is
-// sent once it is fenced, and what it writes to can fence it.
+// sent once it is fenced, and a resource that it writes to can fence it.
 func TestGateHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if h := fence.HolderFrom(t.Context()); h != nil {

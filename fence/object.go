@@ -21,8 +21,8 @@ type ObjectOptions struct {
 	Apart bool
 
 	// Adopt takes over an object that was written without a fence: it counts as
-	// written with a token smaller than all. Whoever writes it past the fence again
-	// makes the fence forget its token. Default: such an object is left alone, with
+	// written with a token smaller than all. A later write past the fence makes the
+	// fence forget its token again. Default: such an object is left alone, with
 	// ErrForeign.
 	Adopt bool
 }
@@ -32,16 +32,16 @@ type ObjectOptions struct {
 // age. It is a register in the sense of the protocol, changed by compare-and-swap
 // alone; nothing rests on a clock or on a lease being valid.
 //
-// What lies in the store under its key are the user's own bytes and after them a line
-// of 264 blanks, the seal, which has the token; so a plain GET by other tools sees the
-// value. A value over 1 MiB lies in an object of its own below KEY.data/, byte for
-// byte, and under the key is a line of JSON that says where. A deleted object is a
-// seal alone: it must stay, for it has the token. Deny DeleteObject on the key.
+// The store has under the key the user's own bytes and after them a line of 264
+// blanks, the seal, which has the token; so a plain GET by other tools sees the value.
+// A value over 1 MiB lies in an object of its own below KEY.data/, byte for byte, and
+// a line of JSON under the key says where. A deleted object is a seal alone: it must
+// stay, for it has the token. Deny DeleteObject on the key.
 //
-// Requests: Put, 1 PUT by who has written it last, else 1 GET more; Claim, 1 GET, and 1
-// PUT unless its token was there; Get, 1 GET; Delete as Put. A value that lies apart
-// takes 1 PUT (or the parts of a multipart upload) and 1 DELETE more to put, and 1 GET
-// more to read. A lost race costs a GET and a PUT, a lost answer a GET.
+// Requests: Put, 1 PUT by the last writer, else 1 GET more; Claim, 1 GET, and 1 PUT
+// unless its token was there; Get, 1 GET; Delete as Put. A value that lies apart takes
+// 1 PUT (or the parts of a multipart upload) and 1 DELETE more to put, and 1 GET more
+// to read. A lost race costs a GET and a PUT, a lost answer a GET.
 //
 // An Object is safe for concurrent use. Its own writes go one after the other. Two
 // writers with the same token are not fenced from each other: the last one wins.
@@ -111,8 +111,8 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 	return o.value(s)
 }
 
-// Put writes what r yields, to its end, whatever the value was before. What is larger
-// than the store keeps in one body needs a store that is a [store.Large].
+// Put replaces the value by the bytes of r, to its end. A value larger than the store
+// keeps in one body needs a store that is a [store.Large].
 //
 // It returns a [*FencedError], and ends the holder's lease, if a larger token was
 // there: then nothing has changed, unless the error matches [store.ErrUnknownOutcome]

@@ -189,7 +189,7 @@ func TestLargeValuesLieApart(t *testing.T) {
 	}
 }
 
-// What is read is what was written, or an error.
+// A read gives the value that was written, or an error.
 func TestDamagedDataIsNoticed(t *testing.T) {
 	st := newStore()
 	o := newObject(t, st, &fence.ObjectOptions{Apart: true})
@@ -233,7 +233,7 @@ func TestCollect(t *testing.T) {
 	holds(t, st, "first")
 }
 
-// What was not written through a fence, or was changed past it, is left alone.
+// An object that was not written through a fence, or was changed past it, is not touched.
 func TestForeignObjects(t *testing.T) {
 	sealed := func() []byte {
 		st := newStore()
@@ -392,7 +392,7 @@ func TestObjectKeys(t *testing.T) {
 	}
 }
 
-// What each operation sends, as docs/cost.md says.
+// Each operation sends the requests that docs/cost.md says.
 func TestObjectCost(t *testing.T) {
 	large := strings.Repeat("x", store.MaxBody)
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ import (
 // opened, or while it was read. Get it again.
 var ErrReplaced = errors.New("the value was replaced meanwhile")
 
-// A Value is what one version of an [Object] holds.
+// A Value is one version of an [Object].
 type Value struct {
 	Exists bool            // there is one: the object was written and not deleted since
 	Token  leasehold.Token // of the last write, a claim included; 0 if there was no fence
@@ -66,7 +66,7 @@ func (v *Value) Open(ctx context.Context) (io.ReadCloser, error) {
 	return &checkedReader{r, sha256.New(), v}, nil
 }
 
-// A checkedReader ends in an error if what it read is not what was written.
+// A checkedReader ends in an error if it has read other bytes than were written.
 type checkedReader struct {
 	io.ReadCloser
 	hash hash.Hash
@@ -139,7 +139,7 @@ func head(r io.Reader, limit int) (body []byte, whole bool, err error) {
 }
 
 // putApart writes a value that begins with body, and goes on with r, into an object of
-// its own, and then points to it. Who is fenced already need not send the value first.
+// its own, and then points to it. A fenced holder does not send the value.
 func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reader) error {
 	large, ok := o.st.(store.Large)
 	if !ok {
