@@ -40,7 +40,7 @@ type Options struct {
 // Middleware lets a handler serve a request only when the gate admits its token, the
 // header Leasehold-Token. The handler must give up when its request's context ends,
 // and must not use the request once it has returned. It finds the token by
-// [fence.HolderFrom], for what it writes to in turn.
+// [fence.HolderFrom], for the resources that it writes to.
 //
 // Other requests it answers itself, as [Error] does: 412 to a token that is stale,
 // 400 to one that is not a token or is there twice, 428 where it is missing, 503 when
@@ -110,10 +110,10 @@ type problem struct {
 }
 
 // Error answers a request with why it is refused, as application/problem+json. A
-// [*FencedError] gives 412, its token, the newest one and the resource in the body,
-// and the newest in the header Leasehold-Token. Every other error gives a status of its
-// own if it came from [Middleware], else 503 without a word of what it says. It is for
-// handlers too, whose own writes were refused further on.
+// [*FencedError] gives 412, its token, the newest one and the resource in the body, and
+// the newest in the header Leasehold-Token. Every other error gives a status of its own
+// if it came from [Middleware], else 503 without its text. It is also for handlers
+// whose own writes a resource has refused.
 func Error(w http.ResponseWriter, err error) {
 	p := problem{
 		Title: "The token could not be checked", Status: http.StatusServiceUnavailable,
@@ -138,10 +138,10 @@ func Error(w http.ResponseWriter, err error) {
 	_, _ = w.Write(body) // who has gone needs no answer
 }
 
-// A Transport is an [http.RoundTripper] that sends a token along with every request,
-// in the header Leasehold-Token. It sends nothing for a holder without a token or whose
-// lease has ended; the request's context should be the lease's, so that what is under
-// way ends with it. An answer that refuses the token ends the lease (see
+// A Transport is an [http.RoundTripper] that sends a token along with every request, in
+// the header Leasehold-Token. It sends nothing for a holder without a token or whose
+// lease has ended; the request's context should be the lease's, so that the request
+// ends with the lease. An answer that refuses the token ends the lease (see
 // [FromResponse]), and is returned as it is. So use it towards servers whose word on
 // that counts, and with a client that follows no redirects to others.
 type Transport struct {

@@ -135,8 +135,8 @@ type transport func(*http.Request) (*http.Response, error)
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A server that does not answer fences nobody, and its error is that of the request. No test
-// noticed when a missing answer was looked at. What an answer names is the URL without what
-// is nobody's business.
+// noticed when a missing answer was looked at. The resource in the error is the URL without
+// user, query and fragment.
 func TestTransportWithoutAnAnswer(t *testing.T) {
 	broken := errors.New("connection reset")
 	client := &fencehttp.Transport{Holder: fence.Token(3), Base: transport(func(*http.Request) (*http.Response, error) { return nil, broken })}

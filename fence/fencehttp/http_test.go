@@ -144,7 +144,7 @@ func wantNobody(t *testing.T, g *fence.Gate, resources ...string) {
 	}
 }
 
-// What is not known to be admitted does not get in, and the client is not told why.
+// A request whose check fails does not get in, and the client is not told why.
 func TestMiddlewareFailsClosed(t *testing.T) {
 	var log bytes.Buffer
 	down := errors.New("password authentication failed")
@@ -192,7 +192,7 @@ func TestMiddlewareDrains(t *testing.T) {
 	wantNobody(t, g, "/r")
 }
 
-// What a ResponseWriter can do besides still works behind the middleware.
+// The optional methods of a ResponseWriter still work behind the middleware.
 func TestMiddlewareKeepsResponseWriter(t *testing.T) {
 	server := serve(t, fence.NewGate(&fence.Memory{}), nil, func(w http.ResponseWriter, _ *http.Request) {
 		if _, ok := w.(http.Flusher); !ok {
