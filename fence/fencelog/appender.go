@@ -14,16 +14,16 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// MaxRecord is the largest record, in bytes, that a log takes, and what the records of
-// one entry may have together.
+// MaxRecord is the largest record, in bytes, that a log takes, and the most that the
+// records of one entry may have together.
 const MaxRecord = store.MaxBody - roomForHeader
 
 // ErrClosed: the appender was closed.
 var ErrClosed = errors.New("the appender was closed")
 
 // An Appender is the one writer of a [Log], until another has claimed it. It is safe
-// for concurrent use: what is appended while a write is under way goes together into
-// the next entry, so the more there is to append, the fewer writes it takes for each.
+// for concurrent use: records that are appended while a write is under way go
+// together into the next entry, so more records take fewer writes each.
 type Appender struct {
 	log    *Log
 	h      fence.Holder
@@ -275,8 +275,8 @@ func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 	return deleted, nil
 }
 
-// Close ends the appender: what waits is not sent, and a write that is under way may
-// land. The lease of its holder goes on.
+// Close ends the appender: waiting records are not sent, and a write that is under
+// way may land. The lease of its holder goes on.
 func (a *Appender) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

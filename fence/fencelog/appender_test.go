@@ -18,8 +18,7 @@ import (
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
-// Who has closed its appender does not trim with it, nor make a checkpoint. No test noticed
-// when it did.
+// A closed appender neither trims nor makes a checkpoint. No test noticed when it did.
 func TestTrimAfterClose(t *testing.T) {
 	st := newStore()
 	a := open(t, st, 1)
@@ -35,9 +34,8 @@ func TestTrimAfterClose(t *testing.T) {
 	}
 }
 
-// What lies among the entries and is none stays, however it is called and whatever its size,
-// and what comes after it is trimmed. It used to end the trim, and what lay behind it
-// stayed for ever.
+// A foreign object among the entries stays, whatever its name and size, and the entries
+// after it are trimmed. It used to end the trim, so that later entries stayed for ever.
 func TestTrimAmongOthers(t *testing.T) {
 	st := newStore()
 	a := open(t, st, 1)
@@ -86,7 +84,7 @@ func TestTrimWhileAnotherTrims(t *testing.T) {
 	})
 }
 
-// What is neither slow nor in trouble waits for nothing. No test noticed when each write did.
+// Without trouble, a write waits for nothing. No test noticed when each did.
 func TestAppendTakesNoTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		begin := time.Now()
@@ -231,8 +229,8 @@ func TestClaimThatAlwaysLoses(t *testing.T) {
 	}
 }
 
-// What cannot be appended has no position, and the error says of which log and why. No test
-// noticed when it said less.
+// A record that cannot be appended has no position, and the error names the log and the
+// reason. No test noticed when it said less.
 func TestAppendsThatAreNone(t *testing.T) {
 	st := newStore()
 	a := open(t, st, 1)
@@ -264,8 +262,8 @@ func (s stubborn) Put(ctx context.Context, key string, body []byte, only store.C
 	return s.Store.Put(context.WithoutCancel(ctx), key, body, only)
 }
 
-// What waits while an appender is closed is not sent, although the write before it goes well.
-// No test noticed when it was.
+// A record that waits when its appender is closed is not sent, although the write before it
+// goes well. No test noticed when it was.
 func TestCloseWhileAnAppendWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
@@ -289,8 +287,8 @@ func TestCloseWhileAnAppendWaits(t *testing.T) {
 	})
 }
 
-// What waits goes into one entry as far as there is room, for its bytes and for its records,
-// and the rest into the next. No test noticed when either was not counted.
+// Waiting records go into one entry as far as its limits of bytes and of records allow, and
+// the rest into the next. No test noticed when either limit was not kept.
 func TestRoomOfAnEntry(t *testing.T) {
 	most := make([]byte, fencelog.MaxRecord*3/4)
 	for name, c := range map[string]struct {

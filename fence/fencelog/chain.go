@@ -86,8 +86,8 @@ func (c *chain) take(ctx context.Context, f *fetch) (*Entry, error) {
 	case !gap && c.id != "" && f.found.header.Previous != "" && f.found.header.Previous != c.id:
 		return nil, fmt.Errorf("%v: %w: %d is not what it was when %d was written", c.log, ErrTrimmed, c.last, f.at)
 	case gap || f.found.header.Previous == "" && f.at > 1:
-		// Trimmed, or where a claim has gone ahead. What is written late into a place
-		// that was trimmed could pass for what had been there.
+		// The entry was trimmed, or a claim has gone ahead. A late write into a
+		// trimmed place could pass for the entry that was there.
 		trimmed, err := c.log.trimmed(ctx, f.at)
 		if trimmed {
 			err = fmt.Errorf("%v: %w: %d may not be there", c.log, ErrTrimmed, c.last+1)

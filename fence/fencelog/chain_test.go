@@ -70,9 +70,9 @@ func TestReadIsCancelled(t *testing.T) {
 	})
 }
 
-// A claim that went ahead and was fenced, or crashed, leaves a gap. Who follows stops before
-// it, and goes on when it is closed. No test noticed when following ended there, or went on
-// behind the gap.
+// A claim that went ahead and was fenced, or crashed, leaves a gap. A reader that follows
+// the log stops before the gap and goes on when it is closed. No test noticed when following
+// ended there, or went on behind the gap.
 func TestFollowOverAGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()

@@ -27,9 +27,9 @@ func newEntry(after *found, at Position, token leasehold.Token, claim, kind stri
 }
 
 // Claim makes the holder the one that appends, by a fence entry in the place that the
-// former appender has to write next. What is in the log then, up to [Appender.Last],
-// stays as it is until this appender appends: so claim first, then read, then append.
-// The token must be larger than all before it, since a token claims a log once.
+// former appender has to write next. From then on, the log up to [Appender.Last] does
+// not change until this appender appends: so claim first, then read, then append. The
+// token must be larger than all before it, since a token claims a log once.
 //
 // It returns a [*fence.FencedError], and ends the holder's lease, if a token as large was
 // there. After any other error the log may have been claimed, and Claim may be called
@@ -87,9 +87,9 @@ func (l *Log) passes(h fence.Holder, claim string, f *found) error {
 // fence puts a fence entry at the end of the log.
 //
 // A former appender that is still at work writes one entry after the other, and is ahead
-// again by the time that the last one has been read. So whoever loses a race goes ahead
-// of it, and then closes the gap, in which the other meets the first entry that it did
-// not write.
+// again by the time that the last one has been read. So a claim that loses a race goes
+// ahead of it, and then closes the gap, in which the appender meets the first entry that
+// it did not write.
 func (l *Log) fence(ctx context.Context, h fence.Holder, claim string, from Position) (*found, error) {
 	for ahead := Position(1); ; ahead *= 4 {
 		tail, err := l.tail(ctx, from)

@@ -43,7 +43,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// What lies beside the entries and is none is passed over, wherever it is listed. No test
+// A foreign object beside the entries is passed over, wherever it is listed. No test
 // noticed when it was taken for an entry.
 func TestKeysThatAreNoEntries(t *testing.T) {
 	st := newStore()
@@ -192,9 +192,9 @@ func TestFollowEnds(t *testing.T) {
 	})
 }
 
-// What each request of a claim, an append, a checkpoint and a trim may answer is told, and
-// nothing is done after it that needs it. No test noticed when one of these errors was
-// dropped.
+// An error of any request of a claim, an append, a checkpoint or a trim is returned, and
+// nothing that needs the request is done after it. No test noticed when one of these
+// errors was dropped.
 func TestErrorsOfTheStoreAreTold(t *testing.T) {
 	for _, c := range []struct {
 		name, op, key string

@@ -81,8 +81,8 @@ func lead(t *testing.T, r *rand.Rand, st store.Store, h *histories.History, clie
 	}
 }
 
-// compact makes a checkpoint of what is in the log so far, and trims it. That must
-// change nothing for who reads.
+// compact makes a checkpoint of the log so far, and trims it. That must change
+// nothing for readers.
 func compact(ctx context.Context, l *fencelog.Log, a *fencelog.Appender) {
 	last := a.Last()
 	state, at, err := restore(ctx, l, last)

@@ -1,6 +1,6 @@
 // Package fencelog is a log in a store that only its newest appender can append to: the
 // write-ahead log of a database, or the outbox of a service. It is fenced as package fence
-// says: whoever was the appender before is refused, by no clock but by the store.
+// says: the store refuses the former appender, and no clock takes part.
 package fencelog
 
 import (

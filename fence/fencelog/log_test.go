@@ -176,7 +176,7 @@ func TestClaimThatCrashedAhead(t *testing.T) {
 	st := newStore()
 	a := open(t, st, 1)
 	appendTo(t, a, "a1")
-	// What a claim with token 2 writes that has lost a race, before it crashes.
+	// A claim with token 2 that lost a race has written this, and crashed.
 	plant(t, st, 6, `{"format":1,"kind":"fence","token":2,"claim":"c","id":"f","previous":""}`)
 	reads(t, st, 0, "a1")
 	appendTo(t, a, "a2") // still allowed: the gap is open
@@ -432,9 +432,10 @@ func TestLostAnswersOfAppends(t *testing.T) {
 	}
 }
 
-// The store goes away in the middle of an append. Whoever waited is told that nobody
-// knows, and what was not sent fails. When the store is back, the next entry comes after
-// the first if that has landed, and in its place if not, so that it never will.
+// The store goes away in the middle of an append. The outcome of the write under way is
+// unknown, and a record that was not sent fails. When the store is back, the next entry
+// comes after the first if that has landed. If not, it takes the first one's place, so
+// that the first never lands.
 func TestAppendOfUnknownOutcome(t *testing.T) {
 	for _, landed := range []bool{true, false} {
 		t.Run(fmt.Sprint("landed ", landed), func(t *testing.T) {
@@ -551,7 +552,7 @@ func TestForeignEntries(t *testing.T) {
 	}
 }
 
-// What each operation sends, as docs/cost.md says.
+// Each operation sends the requests that docs/cost.md says.
 func TestLogCost(t *testing.T) {
 	st := newStore()
 	cost := func(name string, want faultstore.Counts, do func()) {
@@ -665,8 +666,8 @@ func TestClaimClosesTheGap(t *testing.T) {
 	})
 }
 
-// Who gave up may use its bytes for something else, although they are still to be written,
-// and written anew because an entry of somebody else is in the way.
+// A caller that gave up may reuse its bytes, although the record is still to be written,
+// and written anew because another writer's entry is in the way.
 func TestRecordsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
