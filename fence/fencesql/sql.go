@@ -71,29 +71,29 @@ func (s *Fence) Create(ctx context.Context) error {
 		return nil
 	}
 	// Of two that create it at once, PostgreSQL tells one that it exists, despite the
-	// clause; and who may use the table need not be allowed to create any.
+	// clause; and a user of the table need not be allowed to create any.
 	if _, probe := s.db.ExecContext(ctx, `SELECT "resource", "token" FROM `+s.table+` WHERE 1 = 0`); probe != nil {
 		return fmt.Errorf("create the guard table %s: %w", s.table, err)
 	}
 	return nil
 }
 
-// Check makes it a [fence.Checker] for what does not lie in this database. For what does, a
-// check on its own is not enough, and CheckTx is what to use.
+// Check makes it a [fence.Checker] for resources outside of this database. For data in it a
+// check on its own is not enough: use CheckTx.
 func (s *Fence) Check(ctx context.Context, resource string, h fence.Holder) error {
 	return s.check(ctx, s.db, resource, h)
 }
 
 // CheckTx admits the token of h to the resource within tx, or says why not, as a
-// [fence.Checker] does. The check and what the caller does next in tx are one: the row of the
-// resource in the guard table stays locked until tx ends, so the transaction of a newer
-// holder waits for this one and comes after it, and that of an older one, whenever it
-// began, comes to the check afterwards and is refused. The token is remembered if tx
-// commits. Transactions on one resource so run one after the other.
+// [fence.Checker] does. The check and the caller's later statements in tx are one: the row of
+// the resource in the guard table stays locked until tx ends, so the transaction of a newer
+// holder waits for this one and comes after it, and that of an older one, whenever it began,
+// comes to the check afterwards and is refused. The token is remembered if tx commits.
+// Transactions on one resource so run one after the other.
 //
-// It should be the first statement of tx: what tx has read before it is checked may be
-// out of date, and in SQLite it would have to turn a read into a write, which fails
-// when another has written in between. After an error tx must be rolled back.
+// It should be the first statement of tx: an earlier read of tx may be out of date,
+// and in SQLite the check would have to turn the read into a write, which fails when
+// another has written in between. After an error tx must be rolled back.
 //
 // PostgreSQL: READ COMMITTED, its default, is enough. Under REPEATABLE READ and
 // SERIALIZABLE a transaction that waited for another fails with SQLSTATE 40001, be it
