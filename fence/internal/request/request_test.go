@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// What may be otherwise next time is tried again, and nothing else is.
+// A failure that may pass is tried again, and no other is.
 func TestTransient(t *testing.T) {
 	for err, want := range map[error]bool{
 		store.ErrUnavailable: true, store.ErrThrottled: true, store.ErrConflict: true,
