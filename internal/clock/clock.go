@@ -7,7 +7,7 @@
 // it reboots, so that one process can hand a deadline to another. (A Linux
 // time namespace shifts the origin: both must be in the same one.)
 //
-// What counts as suspend differs by platform:
+// The clock depends on the platform:
 //
 //	Linux    CLOCK_BOOTTIME       counts suspend
 //	macOS    CLOCK_MONOTONIC      counts sleep
