@@ -1,6 +1,6 @@
-// Package cost computes what a plan of locks asks of a store in a month, and what that
-// costs; the same for other protocols; and it runs a plan and counts. docs/cost.md
-// explains the formulas, and tests hold them against counted requests.
+// Package cost computes the requests of a plan of locks in a month, and their price;
+// the same for other protocols; and it runs a plan and counts. docs/cost.md explains
+// the formulas, and tests hold them against counted requests.
 package cost
 
 import (
@@ -48,7 +48,7 @@ const (
 // Modes are all that there are.
 var Modes = []Mode{Store, Peer, Wait, Session}
 
-// A Plan is locks that are held all the time, and who wants them.
+// A Plan is locks that are held all the time, and their candidates.
 type Plan struct {
 	TTL        time.Duration
 	Candidates int // for each lock, the holder included
@@ -110,7 +110,7 @@ type Part struct {
 	Requests
 }
 
-// Parts is who makes which requests in a month.
+// Parts are the requests in a month, by who makes them.
 func (p Plan) Parts() []Part {
 	locks, b := float64(p.Locks), budgets[p.Layout]
 	changes := p.Changes * Month.Hours() / 24 * locks

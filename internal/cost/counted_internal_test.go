@@ -204,8 +204,8 @@ func TestChangesAreCounted(t *testing.T) {
 	}
 }
 
-// changeHolder makes another the holder: a leader resigns, and who holds a lock ends and
-// comes back later.
+// changeHolder makes another the holder: a leader resigns, and the holder of a lock ends
+// and comes back later.
 func changeHolder(t *testing.T, tr *trial) {
 	t.Helper()
 	holder := tr.holders()[0]

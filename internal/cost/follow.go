@@ -53,8 +53,8 @@ const (
 )
 
 // change is what one change of holder costs all candidates of a lock, at most: a
-// release, the next claim, one claim in vain of the former holder, who saw the lock free
-// last, and the looks of the others.
+// release, the next claim, one claim in vain of the former holder (it last saw the lock
+// free), and the looks of the others.
 func (p Plan) change() Requests {
 	b := budgets[p.Layout]
 	if p.Candidates == 1 { // it comes back itself

@@ -343,7 +343,7 @@ func (t *trial) end(ctx context.Context) error {
 	return nil
 }
 
-// friends are the candidates of one election, who ask each other without a network.
+// friends are the candidates of one election. They ask each other without a network.
 type friends struct {
 	elections map[string]*leasehold.Election
 }

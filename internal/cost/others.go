@@ -55,8 +55,8 @@ func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 	return all
 }
 
-// A rival is a protocol of others: what a holder asks in a month, what each of the others
-// does, and what a change of holder costs all candidates of one lock besides.
+// A rival is a protocol of others: the requests of a holder in a month, those of each of
+// the others, and those of a change of holder by all candidates of one lock.
 type rival struct {
 	name, assumed           string
 	holder, other, exchange Requests
