@@ -168,8 +168,8 @@ func TestMakeNoCgroup(t *testing.T) {
 	}
 }
 
-// What is killed and does not end is tried again for a while, and then somebody is told.
-// What has ended is left at once. This test is not parallel, as it has the stderr of all.
+// A process that does not end is killed again for a while, and then stderr says so. An empty
+// cgroup is left at once. This test is not parallel, since it takes the stderr of all.
 func TestClear(t *testing.T) {
 	for _, c := range []struct {
 		events string
@@ -250,8 +250,8 @@ func TestStartOutsideOfCgroup(t *testing.T) {
 	}
 }
 
-// What runs in the cgroup is left, whoever's child it is. This test is not parallel:
-// children of all tests are this process's.
+// Every process in the cgroup counts as left, whichever process is its parent. This
+// test is not parallel: the children of all tests are this process's.
 func TestSweepPopulated(t *testing.T) {
 	c := testCgroup(t)
 	p := member(t, c.Dir)
@@ -282,8 +282,8 @@ func TestNoCgroup(t *testing.T) {
 	}
 }
 
-// What three processes have left that were killed at one moment is ended by the
-// next that starts a job there, and what is watched or has just been made is not.
+// If the three processes are killed at one moment, the next that starts a job there
+// ends the rest of theirs. It does not touch a cgroup that is watched or was just made.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	orphaned, watched, fresh, old := testCgroup(t), testCgroup(t), testCgroup(t), testCgroup(t)

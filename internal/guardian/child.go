@@ -102,11 +102,11 @@ func (g *guard) run() {
 	g.Cgroup.remove()
 }
 
-// deafen keeps this process from being ended or stopped by what is meant for the
-// command, or for anybody: by all but SIGKILL, SIGSTOP and what C libraries keep
-// for themselves. It catches and does not
-// ignore: what is ignored here would be ignored by the command. What already was
-// ignored (nohup) is the command's to inherit.
+// deafen keeps signals that are meant for the command, or for anybody, from ending
+// or stopping this process: all but SIGKILL, SIGSTOP and those that C libraries
+// keep for themselves. It catches signals and does not ignore them, since the
+// command would inherit that. A signal that already was ignored (nohup) stays so,
+// for the command to inherit.
 func deafen() {
 	unheard := make(chan os.Signal, 1)
 	for sig := syscall.Signal(1); sig < signals; sig++ {

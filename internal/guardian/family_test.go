@@ -169,8 +169,8 @@ func (f *family) order(text string) {
 func (f *family) ended(code int, sig syscall.Signal, expired bool) {
 	f.t.Helper()
 	got := f.event()
-	// The guardian was reaped before. What is left may be the parent, the shell
-	// that the test started, and what has no arguments because it is exiting.
+	// The guardian was reaped before. The rest may be the parent, the shell that
+	// the test started, and processes without arguments because they are exiting.
 	left := slices.DeleteFunc(f.living(), func(pid int) bool {
 		argv0, _, _ := strings.Cut(describe([]int{pid})[0], " ")
 		return argv0 == f.exe || pid == f.parent.Process.Pid || strings.HasPrefix(argv0, "(")

@@ -29,9 +29,9 @@
 //   - The command ends and leaves processes behind: as for Stop, for what it
 //     left; only when all are gone does [Process.Wait] return.
 //
-// SIGTERM goes to the process group, and to what has left the group and lost
-// its parent. SIGKILL goes to the group and to every descendant, however far it
-// has daemonised: all three are subreapers, so that a process whose parent died
+// SIGTERM goes to the process group, and to processes that have left the group and
+// lost their parent. SIGKILL goes to the group and to every descendant, however far
+// it has daemonised: all three are subreapers, so that a process whose parent died
 // becomes the child of the nearest of them that lives and is found. A stopped
 // process is continued with its SIGTERM. Where a cgroup can be made, the command
 // starts in it, and SIGKILL goes to all that is in it, by cgroup.kill;

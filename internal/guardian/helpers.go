@@ -93,7 +93,7 @@ func (l *layout) at(fd uintptr) int {
 }
 
 // inherited reports whether this process got the file descriptor from its own
-// parent: what it opened itself is closed on exec.
+// parent: a descriptor that it opened itself is closed on exec.
 func inherited(fd int) bool {
 	flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) // -1: it is not open
 	return flags&unix.FD_CLOEXEC == 0
@@ -114,7 +114,7 @@ func (h *helpers) end() {
 	closeAll(h.orders)
 }
 
-// dismiss ends both helpers, who have nothing to do any more.
+// dismiss ends both helpers: they have nothing to do any more.
 func (h *helpers) dismiss() {
 	h.end()
 	if isChild(h.guardian) { // then nobody else can have reaped it

@@ -4,8 +4,8 @@ package guardian
 
 import "time"
 
-// A limit is until when a command may run, as one of those that enforce it knows
-// it. What is decided about time is decided here; the time is an argument.
+// A limit says until when a command may run, as far as one of its enforcers knows.
+// All decisions about time are here; the time is an argument.
 type limit struct {
 	Deadline time.Duration // a reading of package clock: nothing may run any more
 	Grace    time.Duration // from SIGTERM to SIGKILL
@@ -46,7 +46,7 @@ const (
 	shortNap = 100 * time.Millisecond // while something is being ended
 )
 
-// nap is how long whoever sends the SIGTERM and the SIGKILL need not look.
+// nap is how long the sender of the SIGTERM and the SIGKILL need not look.
 func (l *limit) nap(now time.Duration) time.Duration {
 	switch {
 	case !l.ending:
@@ -57,7 +57,7 @@ func (l *limit) nap(now time.Duration) time.Duration {
 	return shortNap
 }
 
-// rest is how long whoever sends the SIGKILL alone need not look.
+// rest is how long a sender of the SIGKILL alone need not look.
 func (l *limit) rest(now time.Duration) time.Duration {
 	return max(min(longNap, l.Deadline-now), 0)
 }

@@ -96,9 +96,9 @@ func TestLimitEnd(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, a limit is never later than the latest
-// deadline that it was told, moves neither way but for a reason, and whoever naps
-// as it says has looked at every instant that matters, and once a second.
+// Whatever comes in whatever order, a limit is never later than the latest deadline
+// that it was told, and moves only for a reason. A process that naps as it says
+// looks at every instant that matters, and once a second.
 func TestLimitProperties(t *testing.T) {
 	t.Parallel()
 	for range 20_000 {

@@ -89,9 +89,9 @@ func documented(t *testing.T) (blows []blow) {
 	return blows
 }
 
-// Whatever is done to the three at one moment, what becomes of the job is what
-// the documentation says, for each process that a job can leave behind. A kill of
-// the parent and the guardian together used to leave all of them but the first.
+// Whatever is done to the three at one moment, the job and each process that it can
+// leave behind fare as the documentation says. A kill of the parent and the
+// guardian together used to leave all of those but the first.
 func TestBlows(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{true, false} {

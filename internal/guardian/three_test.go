@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever kills by a name, or by the words of a command line, hits one of the
-// three at most: the guardian used to have the name of leasehold in its own, and
-// the command's words on its command line.
+// A kill by a name, or by the words of a command line, hits one of the three at
+// most. The guardian used to have the name of leasehold in its own, and the
+// command's words on its command line.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	f := command(t, plan{Argv: []string{"sh", "-c", "echo > leasehold; sleep 1000"}, Deadline: never, Grace: time.Second})
@@ -62,8 +62,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// The watcher must not hold the output of the command open, nor its input, or
-// whoever reads it would not see its end.
+// The watcher must not hold the output of the command open, nor its input, or a
+// reader of the output would not see its end.
 func TestWatcherHoldsNothingOpen(t *testing.T) {
 	t.Parallel()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -123,9 +123,9 @@ func TestQuietEnd(t *testing.T) {
 	}
 }
 
-// Whoever was stopped while the deadline moved on knows of it before it looks at
-// the clock. A guardian that went on used to end the command by the old deadline,
-// or not, as it happened.
+// A process that was stopped while the deadline moved on learns of it before it
+// looks at the clock. A guardian that went on used to end the command by the old
+// deadline, or not, by chance.
 func TestStoppedHearsFirst(t *testing.T) {
 	t.Parallel()
 	for name, whom := range map[string]func(s *struck) int{
@@ -179,8 +179,8 @@ func unread(t *testing.T, pid int) (total int) {
 	return total
 }
 
-// What a command leaves behind and what then ends must not stay as zombies for
-// as long as the command runs: it would eat up all process IDs.
+// Processes that a command leaves behind must not stay as zombies after their end,
+// for as long as the command runs: they would use up all process IDs.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	f := script(t, never, time.Second, `i=0; while [ $i -lt 50 ]; do (true &); i=$((i+1)); done; echo > forked; `+forever)
@@ -216,8 +216,8 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// What has come into the command's cgroup from elsewhere, so that nobody has it
-// for a descendant, ends with the command all the same.
+// A process that came into the command's cgroup from elsewhere is no descendant of
+// anybody here. It ends with the command all the same.
 func TestCgroupIsEmptied(t *testing.T) {
 	t.Parallel()
 	f := script(t, never, 100*time.Millisecond, forever)
@@ -244,7 +244,7 @@ func TestCgroupIsEmptied(t *testing.T) {
 	}
 }
 
-// The last line: what all three have left is ended by the next that starts.
+// The last line: the next that starts ends the rest of a job whose three are gone.
 func TestCgroupIsCollected(t *testing.T) {
 	t.Parallel()
 	s := newStruck(t, false)

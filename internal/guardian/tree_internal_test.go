@@ -54,8 +54,8 @@ func startProcess(t *testing.T, states string, argv ...string) int {
 	}
 }
 
-// What a sweep has reaped counts as left, what is kept for the parent does not, and
-// what is spared is not touched.
+// A process that a sweep has reaped counts as left, one that is kept for the parent
+// does not, and a spared one is not touched.
 func TestStrike(t *testing.T) {
 	t.Parallel()
 	dead, kept, spared := startProcess(t, "Z", "/bin/true"), startProcess(t, "Z", "/bin/true"), startProcess(t, "SR", "/bin/sleep", "1000")
@@ -107,8 +107,8 @@ func TestStrikeTerm(t *testing.T) {
 	}
 }
 
-// What is known of a process goes when it is reaped, since another may get its number,
-// and not before.
+// A process is forgotten when it is reaped, since another may get its number, and not
+// before.
 func TestReap(t *testing.T) {
 	t.Parallel()
 	running, leader, other := startProcess(t, "SR", "/bin/sleep", "1000"), startProcess(t, "Z", "/bin/false"), startProcess(t, "Z", "/bin/true")

@@ -42,7 +42,7 @@ func (w *watcher) main(args []string) error {
 		send(os.NewFile(uintptr(w.ReportFD), "report"), report{Broken: err.Error()})
 		return nil
 	}
-	// What the guardian alone may hold, so that its end is seen.
+	// Only the guardian may hold these, so that its end is seen.
 	for _, fd := range []int{brief, w.GuardianFD, w.ReportFD} {
 		_ = unix.Close(fd)
 	}
@@ -76,11 +76,11 @@ func (w *watcher) start(brief int) (guardian int, err error) {
 	})
 }
 
-// retire makes a session of this process's own, so that what is done to a whole
-// session or process group leaves it alone. The guardian has to stay, because of
-// the terminal. The leader of a process group cannot make a session; so this
-// process first joins the guardian's group. It keeps neither the input nor the
-// output of the command open.
+// retire makes a session of this process's own, so that a signal to a whole session
+// or process group does not reach it. The guardian has to stay, because of the
+// terminal. The leader of a process group cannot make a session; so this process
+// first joins the guardian's group. It keeps neither the input nor the output of
+// the command open.
 func retire(guardian int) {
 	_ = unix.Setpgid(0, guardian)
 	_, _ = unix.Setsid()

@@ -16,17 +16,17 @@ import (
 )
 
 // The titles are the argv[0] of the watcher and of the guardian, by which Main
-// knows them, and their names in ps. Neither has the name of the program in it,
-// and none of the two the name of the other: what is killed by one name (pkill,
-// killall) is one of the three processes at most. What follows are descriptors
-// alone, so that they are not found by the command's words either (pkill -f).
+// knows them, and their names in ps. Neither has the name of the program in it, and
+// none of the two the name of the other: a kill by one name (pkill, killall) hits
+// one of the three processes at most. Only descriptors follow, so that a search for
+// the command's words does not find them either (pkill -f).
 const (
 	titleWatcher  = "job-watcher"
 	titleGuardian = "job-guardian"
 )
 
-// A plan is what the watcher and the guardian are to do, in a file without a
-// name. What ends in FD is a descriptor.
+// A plan is what the watcher and the guardian are to do, in a file without a name.
+// A field whose name ends in FD is a descriptor.
 type plan struct {
 	limit
 	Argv       [][]byte // as text it would have to be UTF-8
@@ -110,11 +110,10 @@ type word struct {
 	Command int // its pid
 }
 
-// send writes one message without ever waiting long for a stopped reader. It
-// may drop the message, but never a part of it: a pipe takes up to 4096 bytes
-// whole or not at all. That is enough, because whatever does not get through
-// errs on the early side: the reader knows an earlier deadline, or the writer
-// has a deadline of its own.
+// send writes one message without ever waiting long for a stopped reader. It may
+// drop the message, but never a part of it: a pipe takes up to 4096 bytes whole or
+// not at all. That is enough, because a lost message errs on the early side: the
+// reader knows an earlier deadline, or the writer has a deadline of its own.
 func send(pipe *os.File, message any) {
 	line, err := json.Marshal(message)
 	if err != nil {
@@ -141,9 +140,9 @@ func receive[T any](pipe *os.File) <-chan T {
 	return messages
 }
 
-// An inbox is the end of a pipe that is read without waiting. Whoever was
-// stopped, or slept with the machine, has to know all that it was told meanwhile
-// before it judges by the clock: an extension may lie there.
+// An inbox is the end of a pipe that is read without waiting. A process that was
+// stopped, or slept with the machine, must read all that came meanwhile before it
+// judges by the clock: an extension may lie there.
 type inbox[T any] struct {
 	fd   int
 	part []byte // of a message
@@ -198,8 +197,8 @@ func await(nap time.Duration, fds ...int) {
 	_, _ = unix.Poll(polled, ms)
 }
 
-// complain says what somebody at the machine has to know. What is to be done
-// matters more: so it does not wait for a reader of stderr that reads no more.
+// complain says what somebody at the machine has to know. The work matters more: so
+// it does not wait for a reader of stderr that reads no more.
 func complain(format string, args ...any) {
 	said := make(chan struct{})
 	go func() {
