@@ -24,13 +24,14 @@ const (
 // object that its acquisition created.
 //
 // Each write creates the object with the next number: a renewal and a release too.
-// What is created counts only if a listing, sent after the store has confirmed it,
-// shows nothing higher: else it may be the number of an object that was collected.
+// A created object counts only if a listing, sent after the store has confirmed the
+// create, shows nothing higher: otherwise its number may be that of an object that
+// was collected.
 //
 // With IfMatch, an object is written over for a renewal and a release, and only an
-// acquisition creates the next one. Whoever takes over from a holder that is gone
-// writes its object over first, so that no renewal of that one can land any more. The
-// two ways must not meet in one lock, so records name their way.
+// acquisition creates the next one. A candidate that takes over from a holder that is
+// gone writes that holder's object over first, so that none of its renewals can land
+// any more. The two ways must not meet in one lock, so records name their way.
 //
 // Both are modelled in spec.
 type Epochs struct {

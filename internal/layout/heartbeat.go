@@ -32,7 +32,7 @@ func (h Heartbeat) Look(ctx context.Context, unless protocol.Version) (Snapshot,
 }
 
 // Dated is Look that finds out the store's time, too. Where a Get does not tell it, as in a
-// directory, that costs a Get of what is not there.
+// directory, that costs a Get of a missing object.
 func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
 	s, err := h.Look(ctx, "")
 	if err == nil && s.Exists {
@@ -54,9 +54,9 @@ var errOutside = errors.New("the session lies outside of the store as it was ope
 
 const up = "../"
 
-// A record names its session by the way to it from its own object. So whoever opens the same
-// objects from another root finds the same session, or a way out of its root; it never takes
-// "not there" under its own root for over.
+// A record names its session by the way to it from its own object. So a process that opens
+// the same objects from another root finds the same session, or a way out of its root; it
+// never takes "not there" under its own root for over.
 
 // wayTo is that of a record under a key to a session.
 func wayTo(session, key string) string {

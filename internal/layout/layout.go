@@ -131,8 +131,8 @@ func (s Snapshot) Age() (time.Duration, bool) {
 	return max(s.Date.Sub(s.LastModified), 0), true
 }
 
-// dated completes what a Get showed by the store's time. A store in a directory tells it
-// only of what is not there, so there must be no object that has the key.
+// dated adds the store's time to a Snapshot. A store in a directory tells it only of a
+// missing object, so there must be none with this key.
 func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) error {
 	if !s.Date.IsZero() {
 		return nil

@@ -378,7 +378,7 @@ func TestLastNumber(t *testing.T) {
 
 // TestFinal: an answer that a store would give to every repetition ends an attempt at
 // once. The refusal of a request that the store does not know used to be one to try again
-// after, and so a candidate tried for ever. What may have landed is never final.
+// after, and so a candidate tried for ever. A write that may have landed is never final.
 func TestFinal(t *testing.T) {
 	for _, c := range []struct {
 		kind        error

@@ -21,8 +21,8 @@ import (
 // stays until somebody deletes it. A claim over it does, if it is old enough by the
 // store's own clock.
 //
-// What is in the object's place and is no record of ours is another tool's marker. It
-// is waited for, and neither written over nor deleted.
+// A foreign object in the marker's place is another tool's marker. Candidates wait
+// for its end, and neither write it over nor delete it.
 type Marker struct {
 	Store   store.Store
 	Key     string

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestOpaqueMarker: what another tool has put there is held, never taken, never deleted.
+// TestOpaqueMarker: another tool's marker is held, never taken, never deleted.
 func TestOpaqueMarker(t *testing.T) {
 	for name, body := range map[string]string{
 		"empty": "", "text": "pid 7", "another format": `{"format":9,"write_id":"x"}`, "too large": strings.Repeat("x", 100<<10),

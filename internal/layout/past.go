@@ -39,7 +39,7 @@ type Term struct {
 	Record record.Record // as it was written last
 	Last   int64         // the number of the object that it lies in
 	// Ended is when the next one began or the release was sent, by the wall clock
-	// of whoever did; when the lease expired if nobody did; zero: it goes on.
+	// of the one that did; when the lease expired if nobody did; zero: it goes on.
 	Ended time.Time
 	Why   string // "released", "taken over", or what the record says
 }
@@ -85,8 +85,7 @@ func (e Epochs) terms(ctx context.Context, s Snapshot) iter.Seq2[Term, error] {
 	}
 }
 
-// term is what the last record of a lease tells of it, and the time at which the next
-// one began.
+// term makes a Term of the last record of a lease and the time at which the next one began.
 func term(r record.Record, next time.Time) Term {
 	t := Term{Record: r, Last: r.Epoch, Ended: next, Why: r.Ended}
 	switch {
@@ -94,7 +93,7 @@ func term(r record.Record, next time.Time) Term {
 		t.Why = record.EndedByTakeover
 	case r.Held:
 	case r.Ended == record.EndedByTakeover && next.IsZero():
-		t.Ended = r.ExpiresAt // and who took it over has not come through
+		t.Ended = r.ExpiresAt // and the candidate that took it over has not come through
 	case r.Ended == "":
 		t.Why, t.Ended = "released", r.RenewedAt
 	case r.Ended != record.EndedByTakeover:
@@ -122,12 +121,11 @@ type Past struct {
 var DefaultCollection = Collection{Keep: 100, Age: 24 * time.Hour, Limit: 300}
 
 // Collect deletes epochs of the past, from the oldest on, and yields them. The highest
-// is never deleted, nor is anything if the store does not tell its time. What is in an
-// epoch's place and is not our record stays, and is yielded as an error that matches
-// record.ErrForeign and names it; the next object follows. Any other error is the
-// last. It costs a Look and two Lists; if there is anything to delete, a Get for each
-// lease that is kept, and a Get and a Delete for each object; at times a Put, of a
-// signpost.
+// is never deleted, nor is anything if the store does not tell its time. A foreign
+// object in an epoch's place stays, and is yielded as an error that matches
+// record.ErrForeign and names it; the next object follows. Any other error is the last.
+// It costs a Look and two Lists; if there is anything to delete, a Get for each lease
+// that is kept, and a Get and a Delete for each object; at times a Put, of a signpost.
 func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		top, err := e.Look(ctx, "")
@@ -169,7 +167,7 @@ func (e Epochs) Collect(ctx context.Context, c Collection) iter.Seq2[Past, error
 }
 
 // old yields the epochs below the highest one that are older than age, in order, up to
-// the first that is not: what follows is younger still.
+// the first that is not: the rest is younger still.
 func (e Epochs) old(ctx context.Context, top Snapshot, age time.Duration) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if top.Date.IsZero() {
@@ -212,7 +210,7 @@ func (e Epochs) kept(ctx context.Context, top Snapshot, past int) (map[int64]boo
 	return keep, nil
 }
 
-// Due reports that whoever wrote the n-th epoch is to collect. Where each write makes
+// Due reports that the writer of the n-th epoch is to collect. Where each write makes
 // one, the hundredth may be a release, after which its process ends; then the claim that
 // follows is due.
 func (e Epochs) Due(op protocol.Op, n int64) bool {

@@ -52,8 +52,8 @@ func collected(t *testing.T, e layout.Epochs, c layout.Collection) (got []string
 	return got
 }
 
-// TestTenThousandEpochs: what it costs to acquire and to renew does not grow with the
-// past. Who knows nothing pays one listing more once there is a signpost.
+// TestTenThousandEpochs: the costs of an acquisition and of a renewal do not grow
+// with the past. A new candidate pays one listing more once there is a signpost.
 func TestTenThousandEpochs(t *testing.T) {
 	for _, ifMatch := range []bool{false, true} {
 		t.Run(fmt.Sprintf("if-match=%v", ifMatch), func(t *testing.T) {
@@ -165,8 +165,9 @@ func TestCollectLeavesWhatIsNotOurs(t *testing.T) {
 	})
 }
 
-// TestHighestDeletedByHand: the one before it is the highest again, for who knew it and
-// for a newcomer; and a signpost to what is gone misleads nobody.
+// TestHighestDeletedByHand: the one before it is the highest again, for a candidate
+// that knew the deleted one and for a newcomer; and a signpost to a missing epoch
+// misleads nobody.
 func TestHighestDeletedByHand(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		s := terms(t, e, 2, layout.Snapshot{})
@@ -288,7 +289,7 @@ func TestNoTime(t *testing.T) {
 
 var _ store.Store = (*timeless)(nil)
 
-// TestCollectLeavesADay: what is younger than a day may yet be what a late request finds.
+// TestCollectLeavesADay: a late request may yet meet an epoch that is younger than a day.
 func TestCollectLeavesADay(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, _ *tapped) {
 		terms(t, e, 10, layout.Snapshot{})

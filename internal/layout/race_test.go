@@ -108,7 +108,7 @@ func (s undated) List(ctx context.Context, prefix, after string) iter.Seq2[store
 	}
 }
 
-// What has no age is not old: it used to count as older than anything.
+// An object without an age is not old: it used to count as older than anything.
 func TestNoDates(t *testing.T) {
 	past(t, func(t *testing.T, e layout.Epochs, st *tapped) {
 		terms(t, e, 5, layout.Snapshot{})
