@@ -163,7 +163,7 @@ func run(ctx context.Context, long bool, only string) (results []result) {
 	return results
 }
 
-// attack runs one part. What it says is shown as it comes.
+// attack runs one part and shows its output as it comes.
 func attack(ctx context.Context, name string, command []string) result {
 	fmt.Printf("\n== %s: %s\n", name, strings.Join(command, " "))
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What fails, and what says nothing of what it did, has not held.
+// A part that fails, or does not say what it did, has not held.
 func TestAttack(t *testing.T) {
 	for _, c := range []struct {
 		command []string
