@@ -99,7 +99,7 @@ func furnish() error {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return fmt.Errorf("%w: install iproute2", err)
 	}
-	// What is mounted here must not show outside.
+	// Mounts of this test must not show outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}

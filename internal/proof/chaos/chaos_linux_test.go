@@ -21,7 +21,7 @@ import (
 )
 
 // workers is how many want the lock, half of them with run and half with elect. With them
-// come tenants, who want it too, and more locks, under a session each.
+// come tenants. They want it too, and more locks, under a session each.
 const workers, tenants = 6, 3
 
 // TestChaos attacks workers that want one lock, and what is between them and the store.

@@ -54,7 +54,8 @@ func newLink(t *testing.T, n int) *link {
 	return l
 }
 
-// inside calls f on a thread that is in the worker's namespace; what f starts is too.
+// inside calls f on a thread that is in the worker's namespace; so are the processes that f
+// starts.
 func (l *link) inside(f func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(int(l.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -134,8 +135,8 @@ func splice(from net.Conn, to string) {
 	_, _ = io.Copy(from, onward)
 }
 
-// TestLink: a cut way carries nothing, the other way is as it was, and what is healed
-// carries again. As nothing overtakes on the way, what arrives first tells.
+// TestLink: a cut way carries nothing, the other way is as it was, and a healed way
+// carries again. Nothing overtakes on the way, so the first arrival tells.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	inArena(t, func(t *testing.T) {

@@ -30,9 +30,9 @@ type plague struct {
 	r      *rand.Rand // of one goroutine
 }
 
-// rage strikes in rounds, each in an order of its own, until the time is over and each
-// fault was reached, or until it is hopeless. What was not reached yet may need the others:
-// a job that does not care for SIGTERM holds the lock until it is killed. So they go on when
+// rage strikes in rounds, each in an order of its own, until the time is over and each fault
+// was reached, or until it is hopeless. A fault that was not reached yet may need the
+// others: a job that ignores SIGTERM holds the lock until it is killed. So they go on when
 // the time is over, but less often.
 func (p *plague) rage(until, hopeless time.Time) {
 	for {

@@ -251,7 +251,7 @@ func flat(values []int, more int) error {
 	return nil
 }
 
-// TestFlat: what grows with time is found out.
+// TestFlat: growth with time is found out.
 func TestFlat(t *testing.T) {
 	t.Parallel()
 	grows, stays := make([]int, 40), make([]int, 40)

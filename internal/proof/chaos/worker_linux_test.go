@@ -111,7 +111,7 @@ type fleet struct {
 }
 
 // launch starts a worker on each link, nil for the network of the test, and stops them
-// when the test ends. What argv gives for a worker comes before its job.
+// when the test ends. The arguments that argv gives for a worker come before its job.
 func launch(t *testing.T, links []*link, env []string, argv func(n int) []string) *fleet {
 	t.Helper()
 	dir, f := t.TempDir(), &fleet{}
