@@ -138,8 +138,8 @@ func TestProbeAllowsForUnquotedETags(t *testing.T) {
 	}
 }
 
-// TestProbeSaysWhatIsDenied: with the rights of a holder alone, what can be found out is,
-// and what is missing is said.
+// TestProbeSaysWhatIsDenied: with the rights of a holder alone, doctor finds out as much
+// as it can, and names the missing rights.
 func TestProbeSaysWhatIsDenied(t *testing.T) {
 	t.Parallel()
 	if underTest != leasehold.LayoutObject {

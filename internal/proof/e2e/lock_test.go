@@ -57,9 +57,8 @@ func release(t *testing.T, lease *leasehold.Lease) {
 	}
 }
 
-// TestCostInRequests: what a call of the store costs is what reaches the server, no
-// request more. How many calls there are in the other layouts, the library's own tests
-// say.
+// TestCostInRequests: each call of the store is one request to the server, and no
+// more. The library's own tests count the calls in the other layouts.
 func TestCostInRequests(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {
@@ -182,8 +181,8 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// TestObjectsThatAreNotLocks: what is not understood is left as it is. To a marker it is
-// another tool's, so that the lock is held.
+// TestObjectsThatAreNotLocks: a foreign object is left as it is. In the layout of
+// markers it is another tool's, so that the lock is held.
 func TestObjectsThatAreNotLocks(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, p place) {

@@ -15,9 +15,8 @@ import (
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
-// TestManyLeases: what a process sends that holds many leases under one session is its
-// heartbeat and nothing else. How much memory it takes, and how much of a processor, is
-// measured.
+// TestManyLeases: a process that holds many leases under one session sends its
+// heartbeat and nothing else. The test measures its memory and its use of a processor.
 func TestManyLeases(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, server *servers.Server) {

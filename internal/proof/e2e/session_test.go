@@ -326,7 +326,7 @@ func (s *succession) tally(t *testing.T) {
 	}
 }
 
-// settle ends the waiters: what they have got, they have held until now, and alone.
+// settle ends the waiters: each has held its locks until now, and alone.
 func (s *succession) settle(t *testing.T) {
 	t.Helper()
 	for _, w := range s.waiters { // or they would get what the others leave
