@@ -74,8 +74,8 @@ func behind(t *testing.T, server *servers.Server, opts *servers.ProxyOptions) pl
 // played is how much TestHistories has played.
 var played struct{ histories, operations atomic.Int64 }
 
-// TestHistories: whatever happens to processes and to what they send, what they are told
-// is linearizable.
+// TestHistories: the answers that processes get are linearizable, whatever happens to
+// the processes and to their requests.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(func() {
@@ -253,7 +253,7 @@ func (h *history) next() worker {
 	return w
 }
 
-// take takes in a line. What is said of an operation later is the truth.
+// take takes in a line. The last line about an operation counts.
 func (h *history) take(text []byte) error {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A Command is what a client asked for. What its fields mean, the models say.
+// A Command is what a client asked for. The models say what its fields mean.
 type Command struct {
 	Op     string
 	Key    string `json:",omitempty"`

@@ -166,7 +166,7 @@ type fenced struct {
 //	delete TOKEN     makes it ""
 //	get              gives it
 //
-// What comes with a token smaller than one before it is refused, and nothing else is.
+// A command whose token is smaller than an earlier one is refused, and no other is.
 var Object = model(func(r fenced, c Command, o Outcome) (bool, fenced) {
 	switch {
 	case c.Op == "get":
@@ -194,7 +194,7 @@ var Object = model(func(r fenced, c Command, o Outcome) (bool, fenced) {
 //	append TOKEN VALUE  adds the value
 //	read                gives all values, a space after each
 //
-// Who has not the token of the last claim is refused, and nobody else is.
+// An append without the token of the last claim is refused, and no other is.
 var Log = model(func(l fenced, c Command, o Outcome) (bool, fenced) {
 	switch {
 	case c.Op == "read":

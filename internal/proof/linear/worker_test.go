@@ -82,7 +82,7 @@ func (c *client) do(cmd linear.Command, f func() linear.Outcome) linear.Outcome 
 	return told
 }
 
-// begun tells that an operation begins. What it gives is to be called with its outcome.
+// begun tells that an operation begins. Call the returned function with its outcome.
 func (c *client) begun(cmd linear.Command) func(linear.Outcome) {
 	l := line{Op: linear.Op{Client: c.Client, Asked: cmd, Begin: clock.Now()}, N: c.next()}
 	c.say(l)
