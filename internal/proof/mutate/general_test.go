@@ -143,7 +143,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestRecord: what survives is added to the list as open, and then is no finding any more.
+// TestRecord: a survivor is added to the list as open, and then is no finding any more.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	dir := inModule(t, "")

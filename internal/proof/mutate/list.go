@@ -51,12 +51,12 @@ func (t test) String() string {
 //	test ./internal/protocol TestScenarios/a03
 //	test ./internal/proof/sim TestSimulation
 //
-// The lines under "file" are those of a diff: what is there now after "-" or a space,
-// what is to be there instead after "+" or a space. What is there now must be whole
-// lines, and in the file once. There may be several of "file", of one file too, and
-// several of "test", each a package and maybe a regexp for go test -run: the narrower, the
-// better, since a test that fails for another reason hides a survivor. Empty lines and
-// those that begin with "#" say nothing. The name is for errors.
+// The lines under "file" are those of a diff: the present lines after "-" or a space, the
+// new ones after "+" or a space. The present lines must be whole, and in the file once.
+// There may be several of "file", of one file too, and several of "test", each a package
+// and maybe a regexp for go test -run: the narrower, the better, since a test that fails
+// for another reason hides a survivor. Empty lines and those that begin with "#" say
+// nothing. The name is for errors.
 func parse(name, text string) ([]*mutation, error) {
 	var all []*mutation
 	for i, line := range strings.Split(text, "\n") {

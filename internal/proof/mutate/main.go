@@ -16,15 +16,14 @@
 // its file exactly once is stale, and one that does not compile or ends the tests
 // outside of any test proves nothing: both are errors, like a mutation that survived.
 //
-// With -general the mutations are made from the code of a package; see general. All of
-// them are compiled at once; see schema. A test is run for a mutation if it comes by it:
-// first those of the package, then those of the other packages, the quickest first, until
-// one fails or takes ten times as long as usual. Mutations that do not compile do not
-// count. What survives must stand in internal/proof/mutate/explained, in the file of the
-// package, with the reason why it makes no difference; see explain. A reason that begins with
-// OPEN says that a test is missing; -record adds what survives in that way, and with -survey it is
-// only counted. With -share 3/20 a
-// twentieth of them is tried, the third, which stays the same while the code does.
+// With -general the mutations are made from the code of a package; see general. All of them are
+// compiled at once; see schema. A test is run for a mutation if it comes by it: first those of
+// the package, then those of the other packages, the quickest first, until one fails or takes
+// ten times as long as usual. Mutations that do not compile do not count. A survivor must stand
+// in internal/proof/mutate/explained, in the file of the package, with the reason why it makes
+// no difference; see explain. A reason that begins with OPEN says that a test is missing;
+// -record adds survivors in that way, and with -survey they are only counted. With -share 3/20
+// a twentieth of them is tried, the third, which stays the same while the code does.
 //
 // Some mutations of internal/guardian kill all that they may. On Linux, as root, they are
 // tried where only the tests are:

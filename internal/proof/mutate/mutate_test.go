@@ -148,7 +148,7 @@ func mutate(t *testing.T, dir string, args ...string) (code int, said string) {
 
 const removed = "rule R the sum is a difference\nfile x.go\n-\treturn a + b\n+\treturn a - b\n"
 
-// TestBefore: what a list gets wrong is said before any mutation is tried.
+// TestBefore: a mistake in a list is reported before any mutation is tried.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -193,7 +193,7 @@ func TestUnmutated(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was not tried was not caught.
+// TestInterrupted: a mutation that was not tried was not caught.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -253,8 +253,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestLists: the lists of this module are not stale, what they make of the code can be
-// parsed, and each rule of docs/protocol.md is in them.
+// TestLists: the lists of this module are not stale, the code that they change can
+// still be parsed, and each rule of docs/protocol.md is in them.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	const root = "../../.."

@@ -27,7 +27,7 @@ type outcome struct {
 // timedOut is what the testing package says when a test binary has had its time.
 const timedOut = "panic: test timed out after"
 
-// read reads the output of go test -json. What is not an event is somebody's message.
+// read reads the output of go test -json. A line that is no event is somebody's message.
 func read(output []byte) outcome {
 	var o outcome
 	var events []event

@@ -21,8 +21,8 @@ import (
 //
 //	func() bool { if m := mutant__at(3); m == 17 { return a >= b }; return a > b }()
 //
-// What cannot be asked at run time, such as a constant, has no site, and is compiled by
-// itself; see suites.
+// A mutation that cannot be chosen at run time, such as one of a constant, has no site,
+// and is compiled by itself; see suites.
 type schema struct {
 	*sources
 	sites map[key]*site

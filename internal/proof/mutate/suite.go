@@ -43,8 +43,8 @@ type measured struct {
 	seen map[int]bool // sites
 }
 
-// general compiles the tests over the mutations of a package and measures each. What it
-// returns tries one of those.
+// general compiles the tests over the mutations of a package and measures each. The
+// function try then tries one mutation.
 func (t *trial) general(ctx context.Context, code *sources, mutations []*mutation, others []string) (
 	try func(context.Context, *mutation) verdict, remove func(), err error,
 ) {
