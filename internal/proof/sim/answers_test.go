@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
-// TestAnswersAreThoseOfARealStore: what the simulated store answers is of the kinds that package
-// s3store makes of the same answer of a server. Else the layouts and candidates would be shown
+// TestAnswersAreThoseOfARealStore: the simulated store's errors are of the kinds that package
+// s3store makes of the same answers of a server. Else the layouts and candidates would be shown
 // errors that no store gives.
 func TestAnswersAreThoseOfARealStore(t *testing.T) {
 	t.Parallel()

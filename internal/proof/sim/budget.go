@@ -67,8 +67,8 @@ func (w *world) looks(p *process, holder *member, window time.Duration) int {
 	return n + 8
 }
 
-// plain is what a lock costs that is held under no session: who holds, a write for each
-// renewal; who waits, looks.
+// plain is what a lock costs that is held under no session: for the holder a write for
+// each renewal, for a waiter its looks.
 func (w *world) plain(m, holder *member, window time.Duration) traffic {
 	n := renewals(holder.ttl, window)
 	listed := w.name == "epochs" // with each renewal, by who sends it and by who sees it
@@ -83,8 +83,8 @@ func (w *world) plain(m, holder *member, window time.Duration) traffic {
 		may.reads += n
 	}
 	if w.cfg.Numbered {
-		// Epochs are collected at once here, and not after a day. Who looks for one that
-		// is gone, or was created again, claims in vain before it begins anew.
+		// Epochs are collected at once here, and not after a day. A candidate that looks
+		// for one that is gone, or was created again, claims in vain before it begins anew.
 		may.reads += 8
 		may.writes = 2
 	}

@@ -89,13 +89,13 @@ func begin(from *member, write *protocol.Write, run func(c *call)) *call {
 	return c
 }
 
-// end leaves nothing of the call behind. What it has sent stays on its way.
+// end leaves nothing of the call behind. Its requests stay on their way.
 func (c *call) end() {
 	c.over = true
 	c.stop()
 }
 
-// ask sends a request and waits for its answer. Who has given up sends nothing.
+// ask sends a request and waits for its answer. A call that was given up sends nothing.
 func (c *call) ask(r *request) answer {
 	r.from = c
 	if !c.over && c.yield(r) && !c.over {

@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// settle is the end of a history: all trouble is over, and what must come to pass has to.
-// Beyond the bound of clocks nothing has to, and of an object that must exist and does
-// not nobody can have a lease. Nor of one that was deleted by hand and was under a session: who
-// has seen it vanish waits for the end of that, which need not come.
+// settle is the end of a history: all trouble is over, and liveness must hold. Beyond the bound
+// of clocks it need not, and nobody can have a lease of an object that must exist and does not.
+// Nor of one that was deleted by hand and was under a session: a candidate that saw it vanish
+// waits for the end of that session, which need not come.
 func (w *world) settle() {
 	w.soothe()
 	locks := slices.DeleteFunc(slices.Clone(w.locks), func(l *lock) bool {
@@ -57,7 +57,7 @@ func (w *world) settle() {
 	w.await(locks, "is never taken, though its holder has left it", w.patience(crash))
 }
 
-// soothe ends all trouble. What is on its way comes soon, and calls that wait in vain end.
+// soothe ends all trouble. Requests on their way arrive soon, and calls that wait in vain end.
 func (w *world) soothe() {
 	w.logf("it is calm")
 	w.calm, w.resting = true, false
@@ -104,7 +104,7 @@ func (w *world) easeAll() {
 }
 
 // ease is what the user of a lock does in the calm: the hopeful want it and keep it, the
-// others let go. Who has sessions waits for one.
+// others release it. A member of a process with sessions waits for one.
 func (w *world) ease(m *member) {
 	switch {
 	case !w.calm || m.releasing || m.beats != nil || m.reaps != nil:
@@ -136,8 +136,8 @@ func (w *world) holder(l *lock) *member {
 // is valid, and then looks at its interval. A holder that is gone is waited out in full
 // and, where nothing can be written over, until its marker is swept.
 //
-// Under sessions that is no longer: whoever waits has looked at the lock, and then waits out
-// the session, or hears from it that the lock was released.
+// Under sessions that is no longer: a waiter has looked at the lock, and then waits out the
+// session, or hears from it that the lock was released.
 func (w *world) patience(gone bool) time.Duration {
 	ttl := w.longest
 	look := max(protocol.Renewal(ttl), infrequent)

@@ -7,19 +7,19 @@
 //
 // # One seed, one history
 //
-// Whatever could go one way or another is asked of choose, in order: the network's delays,
-// the faults, what the users do. So a history is a list of choices; a seed is one too, made
-// by a generator of random numbers. The choice 0 is always the dull one (no fault, nothing
-// is done), and it is what choose gives when the list is at its end. That is what [Shrink]
-// rests on: it leaves out parts of the list of a history that breaks a promise, and makes
-// others 0, for as long as the promise stays broken.
+// The function choose makes every decision that could go one way or another, in order: the
+// network's delays, the faults, what the users do. So a history is a list of choices; a
+// seed is one too, made by a generator of random numbers. The choice 0 is always the dull
+// one (no fault, nothing is done), and it is what choose gives when the list is at its end.
+// That is what [Shrink] rests on: it leaves out parts of the list of a history that breaks
+// a promise, and makes others 0, for as long as the promise stays broken.
 //
 // # A history
 //
 // First there is trouble: each seed draws which kinds of [Fault] it has and how often, so that
-// some histories have a little of everything and others much of one thing. Then it is
-// calm, and what must come to pass has to: whoever waits gets the lock in time, and nobody
-// sends more requests than docs/cost.md says.
+// some histories have a little of everything and others much of one thing. Then it is calm,
+// and liveness must hold: a waiter gets the lock in time, and nobody sends more requests than
+// docs/cost.md says.
 //
 // # One kind of failure lasts
 //
@@ -48,27 +48,27 @@
 //
 // # What is checked
 //
-// At every step: at most one lease is valid (P2). At every claim that lands: its token
-// is larger than all before it (P1). At every grant: no other lease has had its token. At every
-// write to the resource that the leases protect: it never goes back to a former holder's,
-// which is judged by the order in which claims landed, not by the tokens that it looks
-// at itself. A lease that has ended stays ended, and what is no record of ours is left alone.
-// In the calm: liveness and the budget of requests.
+// At every step: at most one lease is valid (P2). At every claim that lands: its token is
+// larger than all before it (P1). At every grant: no other lease has had its token. At every
+// write to the resource that the leases protect: it never goes back to a former holder's, which
+// is judged by the order in which claims landed, not by the tokens that it looks at itself. A
+// lease that has ended stays ended, and a foreign object is left alone. In the calm: liveness
+// and the budget of requests.
 //
-// At every return (returns.go): each acquisition and each release returns once. Who gives up is
-// answered at once, a refusal for good ends an acquisition at once, and TryAcquire, a release and
-// the settling of what was given up end in a TTL and the time of a request. A caller who waits
-// while the store fails is told of it, and then once a minute. After a release without an error
-// the record is not held by that lease; who says that all is settled has sent no claim that may
-// land yet under a session that goes on (D6). A follower looks at the store once in a few TTLs,
-// whatever its peers say.
+// At every return (returns.go): each acquisition and each release returns once. A caller that
+// gives up is answered at once, a refusal for good ends an acquisition at once, and TryAcquire,
+// a release and the settling of what was given up end in a TTL and the time of a request. A
+// caller that waits while the store fails is told of it, and then once a minute. After a
+// release without an error the record is not held by that lease. A candidate that reports that
+// all is settled has sent no claim that may land yet under a session that goes on (D6). A
+// follower looks at the store once in a few TTLs, whatever its peers say.
 //
 // A lease under a session is valid while both are (D4). The name of a session is used once,
-// even if somebody draws it again (D1), and no lock names one that has never existed (D2). Nobody
-// ends a session that is valid, or takes a lock of one that is not over (D3), and none names one
-// that goes on if its process neither holds it nor is about to settle that (D6). Who was told
-// that its session is over ends its lease, and sends nothing for it (D7). Sessions that are over
-// are deleted as soon as no request to them is on its way.
+// even if somebody draws it again (D1), and no lock names one that has never existed (D2).
+// Nobody ends a session that is valid, or takes a lock of one that is not over (D3), and none
+// names one that goes on if its process neither holds it nor is about to settle that (D6). A
+// candidate that learns that its session is over ends its lease, and sends nothing for it (D7).
+// Sessions that are over are deleted as soon as no request to them is on its way.
 //
 // An [Arm] says which of these are promised. Clocks beyond the bound may break P2 only. What
 // a deletion by hand may break, and what not, stands in promise.go; of a lock that is under a
@@ -79,10 +79,11 @@
 // # Files
 //
 // sim.go begins a history and says what came of it; world.go is the queue; process.go is a
-// process and its clock, member.go a candidate in it, and user.go who it works for; session.go
-// and reaper.go are sessions and those who wait for their end; call.go, network.go and bucket.go
-// bring requests to the store, and peer.go questions to leaders; fault.go names the trouble
-// and trouble.go makes it; promise.go has the promises; calm.go is the end of a history, with
-// budget.go; lasting.go is a history in which one failure lasts, with answers.go and allowance.go;
-// returns.go is what callers are promised; tell.go and shrink.go tell of one, and make it short.
+// process and its clock, member.go a candidate in it, and user.go its user; session.go and
+// reaper.go are sessions and those who wait for their end; call.go, network.go and bucket.go
+// bring requests to the store, and peer.go questions to leaders; fault.go names the trouble and
+// trouble.go makes it; promise.go has the promises; calm.go is the end of a history, with
+// budget.go; lasting.go is a history in which one failure lasts, with answers.go and
+// allowance.go; returns.go is what callers are promised; tell.go and shrink.go tell of one, and
+// make it short.
 package sim

@@ -280,7 +280,7 @@ func (w *world) client(m *member) {
 const maxPause = 5 * time.Second
 
 // promptly is how soon a free lock is taken after the failure has ended: the request that is
-// under way must be given up, if it gets no answer; who waits for the end of a session has two
+// under way must be given up, if it gets no answer; a waiter for the end of a session has two
 // pauses, its own and that of the look at the session; then come a few requests.
 func (w *world) promptly() time.Duration {
 	d := 2*maxPause + 500*time.Millisecond

@@ -122,7 +122,7 @@ func (w *world) fly(r *request, delay time.Duration) {
 	})
 }
 
-// delay is how long the network takes. What is late is so by seconds or by a minute.
+// delay is how long the network takes. A late message is late by seconds or by a minute.
 func (w *world) delay(f Fault, late bool) time.Duration {
 	if w.meets(f) || late {
 		return w.pick(500*time.Millisecond, time.Second, 2500*time.Millisecond, 8*time.Second, 60*time.Second)

@@ -23,8 +23,8 @@ type question struct {
 	spent  bool
 }
 
-// ask sends a question to whoever is at the address. Without an answer its sender gives
-// up.
+// ask sends a question to the candidate at the address. Without an answer its sender
+// gives up.
 func (w *world) ask(m *member, a protocol.PollPeer) {
 	w.inquire(m)
 	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
@@ -45,7 +45,8 @@ func (w *world) ask(m *member, a protocol.PollPeer) {
 	}
 }
 
-// receive passes a question on to who holds the lock in the process, or may have held it.
+// receive passes a question on to the member of the process that holds the lock, or may
+// have held it.
 func (w *world) receive(p *process, q question, wait time.Duration) {
 	var to *member
 	for _, m := range q.from.on.members {

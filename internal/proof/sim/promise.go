@@ -98,12 +98,12 @@ func (w *world) oneLease() {
 	}
 }
 
-// unseen reports that two may hold leases because somebody has deleted the object: one
-// of them did not know that there was another. Who has seen the other's record before the
-// object vanished waits for the end of its lease before it creates the object.
+// unseen reports that two may hold leases because somebody has deleted the object: one of
+// them did not know that there was another. A candidate that saw the other's record before
+// the object vanished waits for the end of that lease before it creates the object.
 //
 // A holder under a session does not look at the object, and so never learns that it was
-// deleted. Then it may have been created by somebody else, who did not know either.
+// deleted. Then another candidate may have created it without knowing that.
 func (w *world) unseen(a, b *member) bool {
 	l := a.on
 	if !l.deleted || w.existing {
@@ -192,9 +192,9 @@ func (w *world) sessionWritten(m *member, r *request, record record.Record) {
 
 // claimed checks P1: the tokens of claims that landed strictly grow.
 //
-// With the object a deletion by hand takes the token away, and what then is promised is less:
-// whoever creates the object starts at the store's time, so its token is the largest if it
-// saw that there is no object in a later second than that of the last claim. With
+// With the object a deletion by hand takes the token away, and then less is promised: a
+// candidate that creates the object starts at the store's time, so its token is the largest
+// if it saw that there is no object in a later second than that of the last claim. With
 // Existing nobody creates it, and everything is promised.
 func (w *world) claimed(r *request, number int64) {
 	l := r.from.from.on

@@ -82,8 +82,8 @@ func (w *world) letGo(m *member) {
 	}
 }
 
-// inspect is a user that looks at the lock without wanting it. What that shows its candidate is
-// told, however late.
+// inspect is a user that looks at the lock without wanting it. Its candidate is told what that
+// shows, however late.
 func (w *world) inspect(m *member) {
 	sent := w.clock(m.process)
 	c := begin(m, nil, func(c *call) { c.reading, c.err = m.lay(c).Look(context.Background(), "") })

@@ -58,8 +58,8 @@ type weather struct {
 	instead         *object       // of this, if there was anything
 }
 
-// An event is something that happens at a time. What happens to a process waits while it is
-// paused, and does not happen if it has crashed since.
+// An event is something that happens at a time. An event of a process waits while the
+// process is paused, and is dropped if it has crashed since.
 type event struct {
 	at   time.Duration
 	seq  uint64
