@@ -47,8 +47,8 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 		c.abandon(out)
 		c.released(ev.Err, out)
 	case held, lost:
-		// No short cut: what forbids the renewal may pass, and until the
-		// deadline the lease is valid whatever the store says.
+		// No short cut: the reason of the refusal may pass, and until the deadline
+		// the lease is valid whatever the store says.
 	}
 }
 
@@ -93,9 +93,9 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 	}
 }
 
-// same: the object is what it was, and the time until it may be taken goes on
-// (rule A5). A write that was to replace it is still open, and only another one on
-// the same condition can settle it (rule A6).
+// same: the object is unchanged, and the time until it may be taken goes on (rule
+// A5). A write that was to replace it is still open, and only another one on the
+// same condition can settle it (rule A6).
 func (c *Candidate) same() {
 	c.obs.fresh, c.peer.stale = true, false
 }
@@ -127,10 +127,10 @@ func (c *Candidate) sight(ev ReadDone, now Now) {
 	}
 }
 
-// sighted takes in what somebody else's look has shown, so that the wait for a holder
-// that is gone counts from then (rule A5). It never makes the candidate act, and it is
-// ignored where the candidate may know better: while it does something, where it has
-// looked itself since, and for a record of its own.
+// sighted takes in the result of another's look, so that the wait for a holder that is
+// gone counts from then (rule A5). It never makes the candidate act, and it is ignored
+// where the candidate may know better: while it does something, where it has looked
+// itself since, and for a record of its own.
 func (c *Candidate) sighted(ev Sighted, now Now) {
 	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
 	idle := c.phase == clear && c.busy == none && c.want == nothing && !c.passed && !c.unsettled()

@@ -92,7 +92,7 @@ func TestSightedNothing(t *testing.T) {
 	}
 }
 
-// TestTroubleEnds: what failed last is told until a look succeeds, if looks failed, or a write,
+// TestTroubleEnds: the last failure is told until a look succeeds, if looks failed, or a write,
 // if writes did.
 func TestTroubleEnds(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ type Config struct {
 	Retries []time.Duration
 }
 
-// What a candidate may say of an acquisition that failed or of a lease that ended.
+// The errors of an acquisition that failed and of a lease that ended.
 var (
 	ErrAbsent    = errors.New("the lock's object does not exist")
 	ErrCancelled = errors.New("the caller gave up")
@@ -116,8 +116,8 @@ const (
 	reaping
 )
 
-// attempt is a write that has landed, or may land, or may yet land. What the
-// record shows later decides which (rule A6). Where there are many they are kept
+// attempt is a write that has landed, may have landed, or may yet land. A later
+// read of the record decides which (rule A6). Where there are many they are kept
 // together, as the range of their numbers with the first one's time: see remember.
 type attempt struct {
 	first, last uint64 // the numbers in their write IDs
@@ -265,8 +265,8 @@ func (c *Candidate) wanting() bool {
 // unsettled reports that a claim of ours that nobody wants may land yet, or has landed.
 func (c *Candidate) unsettled() bool { return len(c.attempts) > 0 || c.stray() }
 
-// settling reports that there is time until c.until to find out what became of what nobody
-// waits for, and that no request is under way.
+// settling reports that nobody waits for the open writes, that there is time until c.until
+// to find out whether they landed, and that no request is under way.
 func (c *Candidate) settling() bool {
 	return c.busy == none && (c.phase == freeing || c.phase == clear && c.want == nothing && len(c.attempts) > 0)
 }
@@ -317,8 +317,8 @@ func (c *Candidate) jitter(d time.Duration) time.Duration {
 // remember keeps an attempt that may land. None is forgotten, because under a session
 // one that lands unnoticed is held for as long as the session lives (rule D6). Where
 // there are too many, the two oldest become one range, which counts from the first
-// one's t0: that is earlier than any other's, so what lands is believed for too short a
-// time and never for too long (rule A4).
+// one's t0: that is earlier than any other's, so a write that lands is believed for too
+// short a time and never for too long (rule A4).
 func (c *Candidate) remember(a attempt, out *actions) {
 	if len(c.attempts) == maxAttempts {
 		c.merge(out)
@@ -354,9 +354,9 @@ func (c *Candidate) landed(r record.Record) (attempt, bool) {
 	return attempt{}, false
 }
 
-// wrote reports that r is what one of these attempts has written. Ranges of different sessions
-// may overlap, and the record does not always tell which it is of: see settle. Each begins
-// before what is in it, so the first one will do.
+// wrote reports that one of these attempts has written r. Ranges of different sessions may
+// overlap, and the record does not always tell which it is of: see settle. Each begins before
+// its attempts, so the first one will do.
 func (c *Candidate) wrote(a attempt, r record.Record) bool {
 	n, ours := c.number(r)
 	return ours && a.first <= n && n <= a.last

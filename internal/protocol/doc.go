@@ -7,7 +7,7 @@
 //
 // # The driver's duties
 //
-// Whoever drives a Candidate must
+// The driver of a Candidate must
 //
 //   - call Step from one goroutine at a time, with a suspend-aware monotonic
 //     clock that never goes back;

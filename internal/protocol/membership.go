@@ -22,9 +22,9 @@ func (m *membership) enter(session string) {
 	}
 }
 
-// under are the sessions that something of the candidate is under, or may yet be: what it
-// wants or holds, what its user has not released yet, what may have landed, and what it may
-// write to find that out.
+// under are the sessions that something of the candidate is under, or may yet be: its
+// acquisition or lease, a lease that its user has not released yet, writes that may have
+// landed, and writes that it may send to find that out.
 func (c *Candidate) under() []string {
 	in := c.named()
 	if c.want != nothing || len(c.attempts) > 0 {
@@ -64,9 +64,9 @@ func (c *Candidate) memberships(out *actions) {
 	}
 }
 
-// A Membership is what a session of ours knows of the candidates of its process that are
-// under it: who they are, whether it is over for them, and which of their locks it does not
-// name any more, which its heartbeat tells the others. It is not safe for concurrent use.
+// A Membership is the knowledge that a session of ours has of the candidates under it:
+// their set, whether the session is over for them, and the locks that do not name it
+// any more, which its heartbeat tells the others. It is not safe for concurrent use.
 type Membership[M comparable] struct {
 	// Last bounds how many released locks a heartbeat names. Zero: 64. Those that miss
 	// more look at all of theirs.
@@ -131,7 +131,7 @@ func (s *Membership[M]) Released(key string) (renewSoon bool) {
 	return s.over == nil
 }
 
-// Announce is what a heartbeat that is written now says of the locks that were released.
+// Announce gives the list of released locks for a heartbeat that is written now.
 func (s *Membership[M]) Announce() *record.Freed {
 	if s.told = s.released.Count; s.told == 0 {
 		return nil
@@ -155,8 +155,8 @@ func KeyHash(key string) string {
 }
 
 // A SessionWatch is what candidates of one process share that wait for the end of the same
-// session of others: one of them, a Reaper, looks at its heartbeat, and the watch says whom
-// to tell of what that shows. It is not safe for concurrent use.
+// session of others: one of them, a Reaper, looks at its heartbeat, and the watch says
+// which to tell of the result. It is not safe for concurrent use.
 type SessionWatch[M comparable] struct {
 	waiters  set[M]
 	released int64         // Freed.Count, by the last heartbeat

@@ -35,9 +35,9 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 	return pause
 }
 
-// wait plans the next look at a lock that another holds. When the lock may be
-// taken there is always one more look first: a look costs a twelfth of a write,
-// and shows most of those who wait that another was faster.
+// wait plans the next look at a lock that another holds. When the lock may be taken
+// there is always one more look first: a look costs a twelfth of a write, and shows
+// most waiters that another was faster.
 func (c *Candidate) wait(now Now, out *actions) {
 	r := c.obs.record
 	if !c.reported.SameLease(r) {

@@ -24,7 +24,7 @@ func (c *Candidate) leases(t0 time.Duration) {
 	s.leased = t0
 }
 
-// rest is how long the lock must be free for those who wait elsewhere to see it. Their
+// rest is how long the lock must be free so that waiters elsewhere see it. Their
 // pauses grow by half, so the last one is at most half the time since a new lease.
 func (c *Candidate) rest() time.Duration {
 	pause := firstPoll + (c.handoff.ended-c.handoff.leased)/2

@@ -8,9 +8,9 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// A PeerStatus is what a leader says of itself to a follower that asked it. A follower
-// may look at the store sooner because of it, or later; no rule rests on it. So a
-// word that is false, old or lost costs time, and nothing else.
+// A PeerStatus is a leader's answer about itself to a follower that asked it. A
+// follower may look at the store sooner because of it, or later; no rule rests on it.
+// So an answer that is false, old or lost costs time, and nothing else.
 type PeerStatus struct {
 	Leading     bool   // its lease is valid, and renewed in time
 	Free        bool   // its release is confirmed
@@ -178,7 +178,7 @@ func (c *Candidate) trust(w PeerStatus, now Now) {
 	}
 }
 
-// freed is what the release of the last lease has left in the store.
+// freed is the record that the release of the last lease has left in the store.
 type freed struct {
 	confirmed bool
 	record    record.Record
@@ -192,9 +192,9 @@ func (c *Candidate) announce() {
 	}
 }
 
-// PeerStatus is what a candidate that leads, or has led, says of itself at a reading of the clock to
-// those who ask it, and never more than the record in the store says. A lease under a session
-// is valid until limit at most, when that is (rule D4); any other reading will do for others.
+// PeerStatus is the answer of a candidate that leads, or has led, at a reading of the clock. It
+// never says more than the record in the store. A lease under a session is valid until limit at
+// most, when that is (rule D4); any other reading will do for others.
 func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 	until := c.deadline
 	if c.lease.Session != "" {
@@ -238,6 +238,6 @@ func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) 
 	return late, c.Valid(clock) && c.trouble.err == nil
 }
 
-// Freed is what the confirmed release of the last lease has written, and the version that it
-// has in the store: where that is a hash of the record, they prove each other.
+// Freed is the record that the confirmed release of the last lease has written, and its
+// version in the store: where that is a hash of the record, they prove each other.
 func (c *Candidate) Freed() (record.Record, Version) { return c.freed.record, c.freed.version }

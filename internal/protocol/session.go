@@ -30,8 +30,8 @@ func (c *Candidate) uncertain() bool {
 	return session != "" && session != c.session
 }
 
-// checked takes in whether the holder's session goes on. That it is over is as good as the
-// word of whoever has waited for it: the version that was seen may be taken over.
+// checked takes in whether the holder's session goes on. If it is over, that is as good as
+// a watcher's report of its end: the version that was seen may be taken over.
 func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 	switch {
 	case ev.Err == nil && !ev.Held:
@@ -58,9 +58,9 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 }
 
 // sessionOver ends the lease with its session, whose end nobody can undo (rules D4 and
-// D7). What this candidate has written under it, or what may land yet, is for others to
-// take over, when the session is over for them too: until then others of this process may
-// still be at work under it.
+// D7). Others take over its writes under the session, and those that may land yet, when
+// the session is over for them too: until then others of this process may still be at
+// work under it.
 func (c *Candidate) sessionOver(session string, err error, now Now, out *actions) {
 	if c.ended = session; c.session != session {
 		return
@@ -76,8 +76,8 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *actions
 	}
 }
 
-// bound reports that what landed of ours, or may land yet, names a session, so that it
-// must be settled (rule D6).
+// bound reports that a write of ours that landed, or may land yet, names a session, so
+// that it must be settled (rule D6).
 func (c *Candidate) bound() bool { return len(c.named()) > 0 }
 
 // named are the sessions of ours that the object names, or may yet name, without being
@@ -105,9 +105,8 @@ func (c *Candidate) abandon(out *actions) {
 	}
 }
 
-// Awaits is the session whose end the candidate waits for, because only that makes the
-// lock free to be taken, if nobody releases it before; or empty. Who wants the lock at once does
-// not wait.
+// Awaits is the session whose end the candidate waits for, because only that makes the lock free
+// to be taken, if nobody releases it before; or empty. An Acquire without Wait awaits nothing.
 func (c *Candidate) Awaits() string {
 	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.claimableAt == never {
 		return r.Session

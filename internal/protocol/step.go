@@ -125,7 +125,7 @@ func (Tick) event()           {}
 // Shown is what the answer to a Read showed.
 type Shown int
 
-// What a Read can show.
+// The results of a Read.
 const (
 	Unread  Shown = iota // nothing: the read failed
 	Found                // a record
@@ -340,9 +340,9 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	if ev.Wait {
 		c.want = eventually
 	}
-	// What we know of a free lock may be old, but then the write is refused and
-	// tells; so a lock that nobody else uses costs one request. What we know of
-	// a holder may be old too, and it is read again before anybody is told.
+	// Knowledge of a free lock may be old, but then the write is refused and tells;
+	// so a lock that nobody else uses costs one request. Knowledge of a holder may
+	// be old too, so the lock is read again before the caller is told.
 	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
 	if c.spent() {
 		c.obs.fresh = false // no write would tell that it has been put right
@@ -581,9 +581,8 @@ func (c *Candidate) released(err error, out *actions) {
 		c.left = c.obs.version
 	}
 	if err != nil && c.deleting {
-		// A delete that is on its way lands within the lease that it was sent under or never.
-		// It would remove the marker of whoever comes next, so till then not even we take
-		// the lock anew.
+		// A delete that is on its way lands within the lease that it was sent under or never. It
+		// would remove the next holder's marker, so till then not even we take the lock anew.
 		c.obs.claimableAt = max(c.obs.claimableAt, c.deadline)
 	}
 	if !c.orphan {
@@ -603,7 +602,7 @@ func (c *Candidate) record(now Now) record.Record {
 	}
 }
 
-// write sends w on the condition that the object is what was seen (rule A1).
+// write sends w on the condition that the object has the version that was seen (rule A1).
 func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).

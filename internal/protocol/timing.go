@@ -12,9 +12,9 @@ import (
 // more than ntpd or a bad quartz ever show.
 const Drift = 12
 
-// slack is the constant part of the margin. It pays for what does not grow with
-// the TTL: the resolution of clocks and timers, and the moment between looking
-// at the clock and acting on it. It is part of the protocol: two candidates with
+// slack is the constant part of the margin. It pays for the resolution of clocks
+// and timers, and for the moment between looking at the clock and acting on it:
+// these do not grow with the TTL. It is part of the protocol: two candidates with
 // different slack would need the larger one on both sides.
 const slack = 10 * time.Millisecond
 
@@ -69,10 +69,10 @@ const (
 	reminder = time.Minute
 )
 
-// retryDelay is the pause after the n-th failure in a row. Who holds a lease has only so
-// much time to renew it, so there it is at most a sixth of the TTL; and the others
-// need not be slower than a lease of theirs would be renewed. They spread, so that
-// many who have failed at one moment do not come back at one moment.
+// retryDelay is the pause after the n-th failure in a row. A holder has little time to
+// renew its lease, so the pause is at most a sixth of the TTL; the others need not be
+// slower than a lease of theirs would be renewed. Pauses spread, so that many candidates
+// that failed at one moment do not come back at one moment.
 func (c *Candidate) retryDelay(n int) time.Duration {
 	pause := retry.Pause(n, c.cfg.Retries)
 	if c.phase != clear {

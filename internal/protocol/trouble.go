@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// trouble is what a candidate knows of a store that does not do what it is asked. A try is
-// a write and the looks that tell what became of it. After a failure there is always a
-// pause before the next try, whatever the answer was and whatever made the next one
-// due, so requests are bounded under every failure that lasts: see Pause.
+// trouble is the state of a candidate whose store fails. A try is a write and the looks
+// that tell whether it landed. After a failure there is always a pause before the next
+// try, whatever the answer was and whatever made the next one due, so requests are bounded
+// under every failure that lasts: see Pause.
 type trouble struct {
 	reads    int           // failed looks, in a row
 	writes   int           // failed writes, in a row
@@ -21,7 +21,7 @@ type trouble struct {
 	reported time.Duration // Troubled is not sent again before this
 }
 
-// forget begins anew: what the user asks for next need not wait for what failed before.
+// forget begins anew: the user's next request need not wait for earlier failures.
 func (t *trouble) forget() { *t = trouble{reported: t.reported} }
 
 // looked takes in that a look was answered.
@@ -35,8 +35,8 @@ func (t *trouble) looked() {
 func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 0, 0, 0, nil }
 
 // advances reports that a record that is new tells of a write that was not known to have
-// landed: then the store works, and what follows is no repetition. A store that names the
-// same record anew each time does not.
+// landed: then the store works, and the next request is no repetition. A store that names
+// the same record anew each time does not.
 func (c *Candidate) advances(r record.Record) bool {
 	if n, ours := c.number(r); ours {
 		return n > c.obs.own
@@ -52,7 +52,7 @@ func (c *Candidate) lookFailed(err error, now Now, out *actions) {
 	c.troubled(c.trouble.reads, err, now, out)
 }
 
-// tryFailed takes in that a write failed. What became of it is looked at without a pause.
+// tryFailed takes in that a write failed. The candidate looks without a pause whether it landed.
 func (c *Candidate) tryFailed(err error, now Now, out *actions) {
 	c.trouble.writes++
 	c.trouble.tryAt = now.Clock + c.retryDelay(c.trouble.writes)
