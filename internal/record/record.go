@@ -1,4 +1,4 @@
-// Package record is what a lock looks like in its store: one JSON object, which any tool for
+// Package record is the format of a lock in its store: one JSON object, which any tool for
 // the store can show. A record that is not understood is an error, and is never written over;
 // fields that this version does not know are kept.
 package record
@@ -68,8 +68,8 @@ type Record struct {
 	Unknown map[string]json.RawMessage
 }
 
-// Freed tells those who wait for locks of a session which of them are worth a look. It
-// decides nothing: who looks sees for itself.
+// Freed tells waiters for locks of a session which of them are worth a look. It
+// decides nothing: a waiter looks for itself.
 type Freed struct {
 	Count int64    `json:"count"`          // so far
 	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
