@@ -116,7 +116,7 @@ func TestProxyFaults(t *testing.T) {
 	}
 }
 
-// What hung reaches the server after Restore, though its client has gone.
+// A request that hung reaches the server after Restore, though its client has gone.
 func TestProxyHangDeliversLate(t *testing.T) {
 	srv := servers.Start(t, "gofakes3")
 	bucket := srv.Bucket(t)

@@ -286,7 +286,7 @@ func (s *Server) URLAt(endpoint, bucket string) string {
 }
 
 // Env gives the environment variables with which another process reaches the
-// server, and which keep it from the AWS settings of whoever runs the tests.
+// server, and which keep it from the AWS settings of the user that runs the tests.
 func (s *Server) Env() []string {
 	return []string{
 		"AWS_ACCESS_KEY_ID=" + s.AccessKey,
