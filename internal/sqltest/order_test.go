@@ -144,8 +144,8 @@ func TestSQLiteIsBusy(t *testing.T) {
 	}
 }
 
-// Many holders at once write one document, in no order. What they have written, in the
-// order in which they did, never goes back to an older token; without the check it does.
+// Many holders at once write one document, in no order. In the order of their writes,
+// the document never goes back to an older token; without the check it does.
 func TestOrder(t *testing.T) {
 	for _, checked := range []bool{true, false} {
 		t.Run(fmt.Sprintf("checked=%t", checked), func(t *testing.T) {

@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// What was admitted is remembered by the database and not by us.
+// The database remembers the admitted token, not this process.
 func TestCheckIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path, 60_000)
@@ -79,7 +79,7 @@ func TestCreateAtOnce(t *testing.T) {
 	})
 }
 
-// Who cannot write is told so before the database is asked.
+// A holder that cannot write is told so before the database is asked.
 func TestHolderThatCannotWrite(t *testing.T) {
 	db := openSQLite(t, 0)
 	s := newSQL(t, db, fencesql.SQLite)
@@ -106,7 +106,7 @@ func TestHolderThatCannotWrite(t *testing.T) {
 	}
 }
 
-// What the database says is neither admitted nor fenced, and not hidden.
+// An error of the database means neither admitted nor fenced, and is not hidden.
 func TestErrorsOfTheDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, db *sql.DB, dialect fencesql.Dialect) {
 		s, err := fencesql.New(db, dialect, nil)
@@ -231,7 +231,7 @@ func TestRows(t *testing.T) {
 		if err := s.Update(t.Context(), between{db, func() error { return failure }}, row, nil, fence.Token(2)); !errors.Is(err, failure) || errors.Is(err, fence.ErrFenced) {
 			t.Errorf("an update that has failed: %v", err)
 		}
-		// What cannot be read refuses nothing either.
+		// A row that cannot be read refuses nothing either.
 		row.Key["id"] = 3
 		broken := between{db, func() error { run(t, db, `DROP TABLE things`); return nil }}
 		if err := s.Update(t.Context(), broken, row, nil, fence.Token(3)); err == nil || errors.Is(err, fence.ErrFenced) || errors.Is(err, sql.ErrNoRows) {
