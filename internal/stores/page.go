@@ -231,7 +231,7 @@ func details(rows []row) string {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), "\n\n\n", "\n\n")
 }
 
-// What a server has said must not look like Markdown.
+// The text of a server must not look like Markdown.
 var escapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "\n", " ")
 
 func escaped(s string) string { return escapes.Replace(s) }
