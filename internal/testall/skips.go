@@ -46,8 +46,8 @@ func (s skip) String() string {
 	return s.pkg + " " + s.test + ": " + s.reason
 }
 
-// logged matches a line that t.Log or t.Skip printed first; what else they
-// printed follows, indented deeper.
+// logged matches a line that t.Log or t.Skip printed first; the rest of their
+// output follows, indented deeper.
 var logged = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
 
 // scripted matches what a script logs last that is left out: its whole log, with the

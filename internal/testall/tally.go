@@ -90,7 +90,7 @@ func (t *tally) Write(p []byte) (int, error) {
 	}
 }
 
-// line takes one line of the stream. What is not an event is somebody's message.
+// line takes one line of the stream. A line that is no event is somebody's message.
 func (t *tally) line(text []byte) {
 	var e event
 	if err := json.Unmarshal(text, &e); err != nil || e.Action == "" {

@@ -40,7 +40,7 @@ func TestTally(t *testing.T) {
 			shows: []string{"FAIL  example.com/rec/panics ", "panic: assignment to entry in nil map", "a_test.go:10"},
 			hides: []string{"TestBefore"},
 		},
-		// What was running never ended: no event says that it failed.
+		// The running test never ended: no event says that it failed.
 		{
 			stream: "timeout", passed: 1, failed: 1,
 			shows: []string{"panic: test timed out after 1s", "did not finish: TestHangs\n", "did not finish: TestHangs/sub\n"},
