@@ -20,9 +20,9 @@ const (
 	StateNone   = "none"   // it has not led yet
 )
 
-// An Answer is what a candidate says of its own leadership, as JSON. Its names are
-// those of the record in the store, and it says no more than the record does, but
-// for what is left of the lease.
+// An Answer is a candidate's account of its own leadership, as JSON. Its names are
+// those of the record in the store. Except for the rest of the lease, it says no
+// more than the record does.
 type Answer struct {
 	Lock        string            `json:"lock"`
 	Token       leasehold.Token   `json:"token,omitempty"`

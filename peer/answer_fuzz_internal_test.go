@@ -11,8 +11,8 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// FuzzAnswer: whatever comes, decode does not panic, what it accepts keeps to the ranges
-// that it states, and is the same when it is answered again.
+// FuzzAnswer: decode never panics. An answer that it accepts keeps to the stated ranges,
+// and is the same when it is encoded and decoded again.
 func FuzzAnswer(f *testing.F) {
 	for body := range seeds {
 		f.Add([]byte(body))

@@ -29,7 +29,7 @@ type ClientOptions struct {
 	// ServerName is the name that every leader's certificate must have. Default:
 	// the host in its address.
 	ServerName string
-	// TLS is what the fields above are added to, for all else. Versions before
+	// TLS has all other settings; the fields above are added to it. Versions before
 	// TLS 1.2 are refused.
 	TLS *tls.Config
 

@@ -35,7 +35,7 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// TestAddress: what is no address is refused before anything is dialled.
+// TestAddress: a text that is no address is refused before anything is dialled.
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

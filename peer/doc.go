@@ -18,8 +18,8 @@
 // A follower keeps one question open. The leader answers it when its leadership
 // changes, and after half a TTL at the latest.
 //
-// What a leader says makes a follower look at the store later, or sooner. It never
-// extends a lease and never ends one: who leads is decided by conditional writes
-// to the store alone. So whatever goes wrong here costs requests and time, and the
-// guarantee of package leasehold stays what it is.
+// An answer makes a follower look at the store later, or sooner. It never extends a
+// lease and never ends one: conditional writes to the store alone decide who leads.
+// So a fault here costs requests and time, and the guarantee of package leasehold
+// stays the same.
 package peer

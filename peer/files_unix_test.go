@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestFewFiles: whoever connects to a leader leaves it the files that it needs for
-// other things, such as its store. It used to be able to take them all.
+// TestFewFiles: connections to a leader leave it the files that it needs for other
+// things, such as its store. It used to be able to take them all.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `ulimit -n 80 && exec "$0"`, os.Args[0])

@@ -29,7 +29,7 @@ const DefaultPath = "/health/leadership"
 // the defaults.
 type HandlerOptions struct {
 	// Token is the bearer token that each question must carry. Default: none is
-	// asked for, and whoever reaches the handler gets answers.
+	// asked for, and anyone who reaches the handler gets answers.
 	Token string
 
 	// MaxWait bounds how long an answer may be kept, whatever the question says.
@@ -71,8 +71,8 @@ func (o *HandlerOptions) withDefaults() (HandlerOptions, error) {
 	return opts, checkToken(opts.Token)
 }
 
-// checkToken reports why a bearer token cannot be one. Who has read it from a file
-// may have read a newline too.
+// checkToken reports why a bearer token cannot be one. One that was read from a
+// file may end with a newline.
 func checkToken(token string) error {
 	if i := strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
 		return fmt.Errorf("the bearer token has a character at byte %d that is not visible ASCII: is that the end of a line?", i)
@@ -293,7 +293,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q leasehold.Quest
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.stopped, cancel)() //nolint:contextcheck // two contexts may end it
-	// What it returns may be old when ctx has ended: the answer is looked up anew.
+	// Its result may be old when ctx has ended: the answer is looked up anew.
 	_, _ = h.elections[q.Lock].Attend(ctx, q)
 	return nil
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// FuzzQuestion: what a client asks is what the handler is asked; and whatever a query is,
-// what the handler accepts keeps to its bounds, and means the same when it is asked again.
+// FuzzQuestion: the handler gets the client's question unchanged. Whatever a query is, a
+// question that the handler accepts keeps to its bounds, and means the same when it is
+// asked again.
 func FuzzQuestion(f *testing.F) {
 	for _, q := range []string{
 		"", "lock=leaders%2Fx&holder=web-1", "lock=x&version=42+leading&wait=7.5s", "holder=a&waited=1m30s", "waited=1s",

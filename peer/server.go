@@ -35,8 +35,8 @@ type ServerOptions struct {
 	Certificate tls.Certificate
 	// ClientCAs, if given, makes every follower show a certificate of one of them.
 	ClientCAs *x509.CertPool
-	// TLS is what the fields above are added to, for all else: GetCertificate
-	// for certificates that are replaced, say. Versions before TLS 1.2 are refused.
+	// TLS has all other settings, such as GetCertificate for certificates that are
+	// replaced; the fields above are added to it. Versions before TLS 1.2 are refused.
 	TLS *tls.Config
 	// Plain serves HTTP without TLS, for behind a proxy that ends it. The bearer
 	// token is then readable on the way from the proxy.
@@ -315,10 +315,10 @@ func sever(c net.Conn) {
 	_ = c.Close()
 }
 
-// Stop ends the server: it accepts nothing more, answers every question that waits
-// with what is true now, and closes the connections. If ctx ends first, it cuts them
-// and returns an error that matches ctx.Err(). Further calls wait for the same, and
-// a server that was never started can be stopped.
+// Stop ends the server: it accepts nothing more, answers every waiting question with
+// the present state, and closes the connections. If ctx ends first, it cuts them and
+// returns an error that matches ctx.Err(). Further calls wait for the same, and a
+// server that was never started can be stopped.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true

@@ -89,8 +89,8 @@ func newClient(t testing.TB, opts *peer.ClientOptions) *peer.Client {
 
 var now = leasehold.Question{Lock: key, Holder: "web-2"}
 
-// TestAccess: over TCP, who shows the right certificate and token gets an answer, and
-// who does not is told what is wrong, on its side.
+// TestAccess: over TCP, a client with the right certificate and token gets an answer,
+// and another is told what is wrong on its side.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	ours, theirs := servers.NewAuthority(t), servers.NewAuthority(t)

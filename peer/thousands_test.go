@@ -161,7 +161,7 @@ func TestThousands(t *testing.T) {
 	}
 }
 
-// followers starts the process of the followers. What they say can be read when it has
+// followers starts the process of the followers. Its output can be read when it has
 // ended.
 func followers(t *testing.T, o orders) (ended <-chan error, said *bytes.Buffer) {
 	t.Helper()
