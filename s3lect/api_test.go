@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/s3lect"
 )
 
-// What programs that were written for the original package rely on: each name that it
-// exports, with its type. That this compiles is the test.
+// Programs that were written for the original package rely on each name that it
+// exports, with its type. The test is that this compiles.
 var (
 	_ error = s3lect.ErrStorageNotFound
 	_ error = s3lect.ErrStoragePrecondition

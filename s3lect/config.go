@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold/leasehold/peer"
 )
 
-// ElectorConfig is what an instance elects by.
+// ElectorConfig is the configuration of an instance.
 type ElectorConfig struct {
 	// LockfilePath is the key of the lockfile in the Storage. Without a Storage it is
 	// the URL of an object, s3://BUCKET/KEY with the parameters of package storeurl, or
@@ -52,8 +52,8 @@ type ElectorConfig struct {
 	// answer to come after the wait that was asked for. Default 3 s.
 	PeerTimeout time.Duration
 
-	// PeerCACert has, as PEM, who may have signed a leader's certificate. Default: whom
-	// the system trusts.
+	// PeerCACert has, as PEM, the authorities that may sign a leader's certificate.
+	// Default: those that the system trusts.
 	PeerCACert []byte
 
 	// OnAcquireLeadership is called when this instance has become the leader, before

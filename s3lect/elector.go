@@ -43,7 +43,7 @@ type Elector interface {
 
 var _ Elector = (*S3Elector)(nil)
 
-// LeadershipStatus is what one instance knows of the leadership.
+// LeadershipStatus is one instance's knowledge of the leadership.
 type LeadershipStatus struct {
 	ServerID     string `json:"serverID"` // of this instance
 	LockfilePath string `json:"lockfilePath"`
@@ -63,7 +63,7 @@ type LeadershipStatus struct {
 	ConsecutiveFails int `json:"consecutiveFails"`
 }
 
-// A LeaderRecord is what a lockfile and a health endpoint say of the leader to
+// A LeaderRecord is the leader as a lockfile and a health endpoint show it to
 // instances of the original package.
 type LeaderRecord struct {
 	LeaderID    string               `json:"leaderID,omitempty"`
@@ -72,7 +72,7 @@ type LeaderRecord struct {
 	Metadata    LeaderRecordMetadata `json:"-"`
 }
 
-// LeaderRecordMetadata is what the storage says of a lockfile.
+// LeaderRecordMetadata is the storage's metadata of a lockfile.
 type LeaderRecordMetadata struct {
 	ETag string
 }

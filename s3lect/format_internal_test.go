@@ -27,9 +27,9 @@ func mustEncode(t testing.TB, r record.Record) []byte {
 	return body
 }
 
-// FuzzFormat reads an object as a lockfile, and writes a record as one. Nothing panics;
-// what is no lockfile is an error; what is one gives a record that the codec accepts or
-// calls foreign; a record comes back as it was.
+// FuzzFormat reads an object as a lockfile, and writes a record as one. Nothing panics.
+// A lockfile gives a record that the codec accepts or calls foreign; anything else is
+// an error. A record comes back as it was.
 func FuzzFormat(f *testing.F) {
 	held, free := someRecord, someRecord
 	free.Held = false

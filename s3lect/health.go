@@ -61,7 +61,7 @@ func answer(w http.ResponseWriter, r *http.Request, s *LeadershipStatus) {
 	_ = json.NewEncoder(w).Encode(said) // who has gone does not want it
 }
 
-// HealthServerConfig is what a [HealthServer] is made of.
+// HealthServerConfig is the configuration of a [HealthServer].
 type HealthServerConfig struct {
 	// BindAddress is the TCP address to listen on, such as "0.0.0.0:8993".
 	BindAddress string

@@ -52,7 +52,7 @@ func TestStartAndStop(t *testing.T) {
 	})
 }
 
-// Whoever calls what at the same time, each leadership begins and ends.
+// Each leadership begins and ends, whatever calls run at the same time.
 func TestStartAndStopAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
@@ -148,7 +148,7 @@ func TestContextsOfHooks(t *testing.T) {
 	})
 }
 
-// What makes campaigning pointless may pass, and then it campaigns.
+// A trouble that makes campaigning pointless may pass, and then it campaigns.
 func TestAForeignObjectIsWaitedOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()

@@ -22,7 +22,7 @@ func (r retrying) PutIfMatch(ctx context.Context, key string, data []byte, etag 
 }
 
 // The storage fails, loses answers, delivers late and twice, and repeats requests. No
-// two instances lead at once, and whoever leads has been elected.
+// two instances lead at once, and each that leads has been elected.
 func TestNoTwoLeadersOverABadNetwork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()

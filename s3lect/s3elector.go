@@ -118,8 +118,8 @@ func (e *S3Elector) Start(ctx context.Context) error {
 	return nil
 }
 
-// run campaigns until the campaign is over. What makes campaigning pointless may pass:
-// access that is denied, a bucket that is missing, an object that is no lockfile.
+// run campaigns until the campaign is over. Even a trouble that makes campaigning
+// pointless may pass: denied access, a missing bucket, an object that is no lockfile.
 func (e *S3Elector) run(c *campaign) {
 	var watching sync.WaitGroup
 	watching.Go(func() {

@@ -122,7 +122,7 @@ func TestPutOfAStorage(t *testing.T) {
 	}
 }
 
-// What an election never does is refused.
+// Operations that an election never uses are refused.
 func TestALockfileIsNotDeletedOrListed(t *testing.T) {
 	l := &lockfile{key: "key"}
 	if err := l.Delete(t.Context(), "key"); !errors.Is(err, store.ErrInvalid) {

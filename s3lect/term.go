@@ -58,7 +58,7 @@ func (h *hooks) call(ctx context.Context, name string, hook func(context.Context
 var callFunction = runtime.FuncForPC(reflect.ValueOf((*hooks).call).Pointer()).Name()
 
 // calling reports that a hook is under way and this is its goroutine. Only the stack
-// tells that: the hook has a context that could, but who calls Stop has none.
+// tells that: the hook has a context that could, but a caller of Stop has none.
 func (h *hooks) calling() bool {
 	if !h.under.Load() {
 		return false
