@@ -90,12 +90,12 @@ func groups(list []int, in [][]bool, shards int) []group {
 	return groups
 }
 
-// share says how many of n shards each worker is to have: what brings its load and that of
-// the others to the same level, by weight, rounded down or up. Who has more than it would
-// have rounded down is rounded up first, since that saves a move.
+// share says how many of n shards each worker is to have: the number that brings its load
+// and that of the others to the same level, by weight, rounded down or up. A worker that
+// has more than its number rounded down is rounded up first, since that saves a move.
 func share(n int, workers, weight, load, have []int) []int {
 	room := make([]int, len(weight))
-	below := slices.Clone(workers) // the level; who is above it gets nothing
+	below := slices.Clone(workers) // the level; a worker above it gets nothing
 	var sum, weights int
 	for {
 		sum, weights = n, 0

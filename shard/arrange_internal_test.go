@@ -94,8 +94,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// TestArrangeLists: where lists differ, a shard goes to who knows it, and the others level
-// what that weighs.
+// TestArrangeLists: where lists differ, a shard goes to a worker that knows it, and the
+// others level its weight.
 func TestArrangeLists(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

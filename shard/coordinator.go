@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A coordinator says who is to own which shard, while its worker leads the election. What it
-// decides by are its own looks; nothing that it gets wrong makes two owners.
+// A coordinator says who is to own which shard, while its worker leads the election. It
+// decides by its own looks; no mistake of it makes two owners.
 type coordinator struct {
 	*books
 	worker *Worker
@@ -33,8 +33,8 @@ type coordinator struct {
 // errDeposed: the plan has a larger token, so another coordinator is in office.
 var errDeposed = errors.New("another coordinator is in office")
 
-// newcomers is for how many looks a coordinator waits for the last of those who come, so
-// that a fleet that starts gets its shards once.
+// newcomers is for how many looks a coordinator waits for the last newcomers, so that a
+// fleet that starts gets its shards once.
 const newcomers = 3
 
 // coordinate looks every third of the TTL until ctx ends or another is in office, and hands
@@ -45,7 +45,7 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 	c := &coordinator{books: w.books, worker: w, lease: lease, roll: r}
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.watches.Wait()
-	defer cancel() // else they go on, and who is deposed never leaves
+	defer cancel() // else they go on, and a deposed coordinator never leaves
 	var last *wirePlan
 	for failures := 0; ; {
 		err := c.look(ctx)
@@ -109,7 +109,7 @@ func (c *coordinator) reread(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return err
-	case p == nil: // whoever deleted it did not want the shards to move
+	case p == nil: // a deletion of the plan must not move shards
 		c.version = ""
 		return nil
 	case p.Token > int64(c.lease.Token()):

@@ -12,7 +12,8 @@ import (
 
 // TestWaits: a coordinator waits for more newcomers as long as some come and nobody goes,
 // for three looks. No test noticed most changes of that: a plan that is written too early
-// only moves shards twice, and one that is written late leaves those of who has gone alone.
+// only moves shards twice, and one that is written late leaves the shards of a worker that
+// has gone alone.
 func TestWaits(t *testing.T) {
 	for _, c := range []struct {
 		name string

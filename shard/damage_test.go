@@ -111,8 +111,8 @@ func TestFickleWork(t *testing.T) {
 	})
 }
 
-// TestDamage: what somebody deletes by hand comes back, and what is no lock concerns its own
-// shard only.
+// TestDamage: an object that is deleted by hand comes back, and a foreign object in a lock's
+// place concerns its own shard only.
 func TestDamage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := settledFleet(t)
@@ -256,7 +256,7 @@ func TestLatePlan(t *testing.T) {
 	})
 }
 
-// TestRefused: what cannot be is refused, and says why.
+// TestRefused: bad arguments are refused with a reason.
 func TestRefused(t *testing.T) {
 	st := memstore.New()
 	for _, c := range []struct {

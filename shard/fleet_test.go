@@ -40,7 +40,7 @@ func names(n int) []string {
 	return all
 }
 
-// A fleet is workers of one prefix, and what it knows of who works on what.
+// A fleet is workers of one prefix, and a record of which works on which shard.
 type fleet struct {
 	t      *testing.T
 	st     *memstore.Store

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// What the lock of a worker's membership says of it in its Meta.
+// The Meta of the lock of a worker's membership.
 const (
 	metaWeight = "shard.weight"
 	metaList   = "shard.list"

@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A State is what there is to say of a shard.
+// A State is the state of a shard.
 type State int
 
 // The states of a shard.
@@ -43,8 +43,8 @@ type Owner struct {
 	Session string          // of the holder, the last part of its key
 	Token   leasehold.Token // of the lock; NoToken if it was never owned
 
-	// Planned is who is to own the shard, by the holder's name, and PlannedSession its
-	// session; empty if the plan names nobody.
+	// Planned is the worker that is to own the shard, by the holder's name, and
+	// PlannedSession its session; empty if the plan names nobody.
 	Planned, PlannedSession string
 
 	Err error // of Broken
@@ -55,7 +55,7 @@ type Owner struct {
 // the plan, one for each of its lists, one for each shard and each session that owns any,
 // and a listing of the shards.
 //
-// An error that matches [ErrForeign] comes with what could be learned all the same.
+// With an error that matches [ErrForeign] come the owners that could be found out.
 func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error) {
 	b := newBooks(st, prefix)
 	plan := &Plan{}

@@ -17,12 +17,12 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrForeign: what lies in the place of a plan, a list or a worker is not one that this
+// ErrForeign: an object in the place of a plan, a list or a worker is not one that this
 // version understands. It is left as it is.
 var ErrForeign = errors.New("not an object that this version understands")
 
-// A Plan is who is to own which shard, as the coordinator wrote it. It is advice: who owns a
-// shard is decided by the shard's lock.
+// A Plan says who is to own which shard, as the coordinator wrote it. It is advice: the
+// shard's lock decides who owns a shard.
 type Plan struct {
 	Token       leasehold.Token   // of the coordinator that wrote it
 	Serial      int64             // counts the plans of one coordinator

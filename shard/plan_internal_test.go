@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestDecodePlan: what is a plan, and what is said of what is none.
+// TestDecodePlan: which objects are plans, and the errors for the others.
 func TestDecodePlan(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, says string }{

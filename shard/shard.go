@@ -9,14 +9,13 @@
 //
 // # The guarantee, and its limit
 //
-// Each shard is a [leasehold.Lock] under the worker's [leasehold.Session], with the guarantee
-// of those: at most one valid lease at any instant as long as clocks run at nearly the same
-// rate, and a token that grows with each owner, for whatever can refuse a smaller one after a
-// larger.
+// Each shard is a [leasehold.Lock] under the worker's [leasehold.Session], with the guarantee of
+// those: at most one valid lease at any instant as long as clocks run at nearly the same rate,
+// and a token that grows with each owner, for resources that refuse a smaller one after a larger.
 //
-// Who is to own which shard is a plan, one object that an elected coordinator writes. The
-// plan is advice: it may be wrong, late or lost, and then shards wait, or lie where they
-// lay. It never makes a second owner.
+// A plan says who is to own which shard. It is one object, and an elected coordinator
+// writes it. The plan is advice: it may be wrong, late or lost, and then shards wait, or
+// stay where they are. It never makes a second owner.
 package shard
 
 import (
@@ -40,22 +39,22 @@ import (
 // Options are the options of [NewWorker]. The zero value, like nil, gives the defaults.
 type Options struct {
 	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions]. Workers may
-	// have different TTLs; what happens every third of a TTL happens by one's own.
+	// have different TTLs; each does by its own TTL whatever is done every third of a TTL.
 	TTL     time.Duration
 	Holder  string
 	Address string
 	Meta    map[string]string
 	Proof   leasehold.Proof
 
-	// Weight is what this worker can carry beside the others: it gets its part of the sum
-	// of all weights, rounded down or up. Default 1; from 1 to 1000.
+	// Weight is how much this worker can carry compared with the others: it gets its part
+	// of the sum of all weights, rounded down or up. Default 1; from 1 to 1000.
 	Weight int
 
 	// OnPlan is called on the worker that coordinates, after each plan that it has written
 	// and before it looks again, so it must be quick.
 	OnPlan func(Plan)
 
-	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.
+	// Logger receives events that no error or callback reports. Default: none.
 	Logger *slog.Logger
 }
 
@@ -240,12 +239,12 @@ func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) err
 }
 
 // hopeless: to try again makes no sense. A session that is over can be followed by another,
-// whatever it was that ended it.
+// whatever ended it.
 func hopeless(err error) bool {
 	return !errors.Is(err, leasehold.ErrSessionOver) && store.Final(err)
 }
 
-// Status is what a worker knows of itself.
+// Status is a worker's state.
 type Status struct {
 	Session      string // the last part of its key; empty before the first
 	Coordinating bool
@@ -254,7 +253,7 @@ type Status struct {
 	Shards       []Shard         // that it works on, by name
 
 	// PlanErr is why the plan cannot be followed at present, and nil if it can. Meanwhile the
-	// worker keeps what it has.
+	// worker keeps its shards.
 	PlanErr error
 
 	// ElectionErr is why nobody can become the coordinator at present, as far as this worker

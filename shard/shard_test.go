@@ -62,7 +62,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestFewMoves: what need not move does not, whoever coordinates.
+// TestFewMoves: a shard that need not move does not, whichever worker coordinates.
 func TestFewMoves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFleet(t, 1000)

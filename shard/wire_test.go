@@ -20,9 +20,9 @@ type wire struct {
 	Owners                []int
 }
 
-// TestPlanObject: what a plan is in the store, for other versions and for people: first one
-// of nobody, and then one that counts on, with its writer, its time, and lists in place of
-// nothing.
+// TestPlanObject: the form of a plan in the store, for other versions and for people: first
+// one of nobody, and then one that counts on, with its writer, its time, and lists in place
+// of nothing.
 func TestPlanObject(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFleet(t, 3)

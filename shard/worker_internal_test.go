@@ -76,8 +76,9 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestTroubles: what passes is for those who debug, each time; what somebody must put right
-// is a warning, when it begins or changes; and Status has the last of either.
+// TestTroubles: a trouble that passes is logged each time at debug level. A trouble that
+// somebody must put right is a warning when it begins or changes. Status has the last of
+// either.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

@@ -22,7 +22,7 @@ var errUnproven = errors.New("not proven")
 
 func (unproven) Proves(string, string) error { return errUnproven }
 
-// TestAccepted: what is just within the bounds can be, and what is just beyond cannot.
+// TestAccepted: arguments just within the bounds are accepted, and those just beyond are not.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	// "[\n" and "\n]\n" around names of quotes and 64 bytes, with ",\n" between: a list of 15,420
@@ -92,8 +92,8 @@ func TestWhoItIs(t *testing.T) {
 	})
 }
 
-// TestUncleanEnd: a worker that cannot give up what it has says so, and does not try for
-// ever; what was lost anyway is none of its troubles.
+// TestUncleanEnd: a worker that cannot release its shards says so, and does not try for
+// ever. A shard that it had lost anyway is no trouble.
 func TestUncleanEnd(t *testing.T) {
 	const long = time.Minute
 	for _, c := range []struct {
