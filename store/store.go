@@ -17,10 +17,9 @@
 //     caller is told that it lost what it won.
 //   - A write that may have landed must be reported as [ErrUnknownOutcome],
 //     never as [ErrPrecondition] and never as an error without a kind.
-//   - Two writes of different bodies must give different versions. The same
-//     body may bring an old version back (on S3 an ETag hashes the content
-//     alone); whoever needs to tell such writes apart puts something unique
-//     into every body.
+//   - Two writes of different bodies must give different versions. The same body
+//     may bring an old version back (on S3 an ETag hashes the content alone); to
+//     tell such writes apart, put something unique into every body.
 //
 // All methods must be safe for concurrent use by multiple goroutines.
 package store
@@ -37,8 +36,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBody is the largest body, in bytes, that Get and Put read and write: 1 MiB.
-// What may be larger goes through a [Large].
+// MaxBody is the largest body, in bytes, that Get and Put read and write: 1 MiB. A
+// larger body goes through a [Large].
 const MaxBody = 1 << 20
 
 // MaxKey is the longest key in bytes. It is below the 1024 bytes of S3 so that
@@ -160,8 +159,8 @@ type Store interface {
 	String() string
 }
 
-// Hashed is a Store whose versions are hashes of what its objects hold. So who is told
-// a body and its version can find out that they belong together, without a request.
+// Hashed is a Store whose versions are hashes of its objects' bytes. So, given a body
+// and a version, a caller can verify without a request that they belong together.
 type Hashed interface {
 	// VersionOf is the version that an object with this body has, or another one
 	// where the store hashes more than the body.
@@ -170,8 +169,8 @@ type Hashed interface {
 
 // Large is a Store that also keeps bodies of any size. Such an object is written
 // once, under a key that nobody has used before (128 random bits in it are enough),
-// and never changed, so it needs no version and no condition. What it is good for, an
-// object that is written by Put decides, by naming its key.
+// and never changed, so it needs no version and no condition. It counts once an
+// object that is written by Put names its key.
 //
 // Both methods must need a bounded part of the body in memory at a time, except in a
 // store that keeps all its objects there.
@@ -272,7 +271,7 @@ func (e *Error) Unwrap() []error {
 // landed. A caller that retries other errors should return such an error at once.
 func Final(err error) bool {
 	if errors.Is(err, ErrUnknownOutcome) {
-		return false // whatever else it is, what may have landed has to be looked for
+		return false // a write that may have landed has to be looked for, whatever else err is
 	}
 	for _, kind := range []error{ErrDenied, ErrNoBucket, ErrInvalid, ErrRefused} {
 		if errors.Is(err, kind) {
