@@ -45,7 +45,7 @@ func (e Event) String() string {
 	return text
 }
 
-// A Log is what happened to the requests; it prints a line for each.
+// A Log has the fate of each request; it prints a line for each.
 type Log []Event
 
 func (l Log) String() string {
@@ -196,7 +196,7 @@ func (s *Store) later(ctx context.Context, t trip, again func(context.Context) s
 	})
 }
 
-// broken is what comes through of an answer that breaks off: of a listing half, of a
+// broken is the part of a broken-off answer that arrives: of a listing half, of a
 // large body all that came before its reader finds out.
 func broken[T any](answer T) T {
 	var none T

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Kind is what goes wrong.
+// A Kind is a kind of failure.
 type Kind int
 
 // The kinds of fault. "Nothing lands" and "lands" are about the request of this

@@ -4,7 +4,7 @@
 // does to a lock. Requests can also arrive late, and twice.
 //
 // Faults are scripted ("the third put of this key") or drawn from a seed. All of
-// them keep to the contract of errors: what may have landed is reported as
+// them keep to the contract of errors: a write that may have landed is reported as
 // [store.ErrUnknownOutcome]. The same seed gives the same faults for the same
 // sequence of calls, so a test that fails prints the store and its log:
 //
@@ -100,7 +100,7 @@ func (s *Store) Inject(faults ...Fault) {
 	}
 }
 
-// Clear removes all faults. What is on its way is still delivered.
+// Clear removes all faults. Requests that are on their way are still delivered.
 func (s *Store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +153,8 @@ func (s *Store) Reset() {
 // when no more calls begin.
 func (s *Store) Wait() { s.late.Wait() }
 
-// Close drops what is left to be delivered late, and waits for what is being
-// delivered. Calls go on as before, except that no more is delivered late.
+// Close drops the requests that are still to be delivered late, and waits for those
+// under way. Calls go on as before, except that no more is delivered late.
 func (s *Store) Close() {
 	s.close()
 	s.late.Wait()

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return faultstore.Wrap(memstore.New(), nil) })
 }
 
-// What is only slow keeps the contract.
+// A slow store keeps the contract.
 func TestConformanceWhenSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		violations := storetest.Check(t.Context(), func() (store.Store, error) {

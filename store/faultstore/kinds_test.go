@@ -36,7 +36,8 @@ func do(ctx context.Context, st store.Store, op string, v store.Version) error {
 	return nil
 }
 
-// begin gives a store that holds one object, what it wraps, and the version.
+// begin gives a faulty store that holds one object, the store that it wraps, and the
+// object's version.
 func begin(t *testing.T, faults ...faultstore.Fault) (*faultstore.Store, *memstore.Store, store.Version) {
 	t.Helper()
 	inner := memstore.New()
