@@ -1,6 +1,6 @@
-// Package memstore keeps objects in the memory of one process. It is the
-// reference for what a store does: for tests, for simulations and for
-// candidates that all live in one program.
+// Package memstore keeps objects in the memory of one process. It is the reference
+// for the behaviour of a store: for tests, for simulations and for candidates that
+// all live in one program.
 //
 // It starts no goroutine and holds its mutex across no wait, so it works inside
 // a testing/synctest bubble.
