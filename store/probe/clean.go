@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// clean removes what the probe has made, whatever has ended it.
+// clean removes the probe's objects, whatever has ended it.
 func (s *survey) clean() {
 	s.ctx = context.WithoutCancel(s.ctx)
 	s.reserve = 0

@@ -160,8 +160,8 @@ func (s *survey) forget(key string) {
 	delete(s.bodies.written, key)
 }
 
-// answered takes note of how long an answer took, what it says of the time, and of
-// those that are none.
+// answered notes how long an answer took and the time that it states; of a failed
+// request it notes the kind.
 func (s *survey) answered(op string, sent time.Time, o *store.Object, err error) {
 	received := time.Now()
 	date := store.DateOf(err)

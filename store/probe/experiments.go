@@ -67,9 +67,8 @@ const (
 // repeats is how often what must be refused is tried, in sequence.
 const repeats = 8
 
-// experiments are in the order in which they are made. What costs little and rules out
-// much comes first. Each names the uses that rest on it: one that names none can never be
-// bad.
+// experiments run in this order: cheap ones that rule out much come first. Each names the
+// uses that rest on it: one that names none can never be bad.
 var experiments = slices.Concat([]experiment{
 	{name: canRead, uses: allUses, vital: true, fixed: 1, run: (*survey).reading},
 	{name: canCreate, uses: allUses, vital: true, fixed: 3, run: (*survey).creating},

@@ -134,8 +134,8 @@ func (s *survey) duel(key string, size int, only store.Condition) *duel {
 	return d
 }
 
-// judge reports whether the race was clear, and ends all if it cannot be run. What the
-// winner was told is compared with what a reader over other connections is given.
+// judge reports whether the race was clear, and ends all races if it cannot be run. It
+// compares the winner's answer with a read over other connections.
 func (d *duel) judge(r *races) (clear bool) {
 	for _, err := range d.errs {
 		if err != nil && !transient(err) && !isAny(err, store.ErrPrecondition, store.ErrNotExist) {
@@ -211,8 +211,8 @@ func (d *duel) leave(before []byte) bool {
 // watchEvery is one of how many clear races is read again in the end.
 const watchEvery = 30
 
-// racingCreates races as many creates of bodies of a size as it is told to. Where delete
-// has been seen to work, what came of them is removed again.
+// racingCreates races count creates of bodies of a size. It removes their objects again
+// if delete was seen to work.
 func (s *survey) racingCreates(name string, size, count int) (Result, string, error) {
 	return s.inLanes(count, func(r *races, _ int, n int64) {
 		key := fmt.Sprintf("%s-%d", name, n) // beside an object that stays: some servers delete empty directories
@@ -298,7 +298,7 @@ func (s *survey) racingUpdates(name string, size, count, spread int) (Result, st
 			t.version = ""
 			return
 		}
-		t.version = "" // unless it is clear, what is there now decides how it goes on
+		t.version = "" // unless the race is clear, the object is read before the next one
 		if clear {
 			t.version, t.body = d.made[d.winner].Version, d.bodies[d.winner]
 			if all[n].turn%watchEvery == 1 && d.leave(nil) {

@@ -78,7 +78,7 @@ func (s *survey) freshReads() (Result, string, error) {
 		}
 	}
 	for n := range reads / 10 {
-		// Who has just been told that there is nothing must not be told so again.
+		// A client that was just told that the object is missing must now see it.
 		key := fmt.Sprintf("appears-%d", n)
 		_, before := s.read(s.b, key, "")
 		if _, err := s.write(s.a, key, s.body(), store.IfAbsent()); err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// What was answered may be changed by the store afterwards: a write that it gave no answer
-// to, or refused, may be carried out without its condition, and one that it carried out be
-// undone. So some objects are left alone and read again in the end, all at once, when the
-// youngest of them is settle old.
+// A store may change its mind after its answer: it may carry out a write that it refused
+// or did not answer, without the condition, or undo a write that it carried out. So some
+// objects are left alone and read again in the end, all at once, when the youngest of them
+// is settle old.
 const (
 	settle       = 3 * time.Second
 	mostWatched  = 200 // objects whose end was clear
 	mostDoubtful = 80  // objects of which a write had no answer
 )
 
-// A watch is an object that nobody touches any more, and what it may be.
+// A watch is an object that nobody touches any more, and its allowed states.
 type watch struct {
 	key     string
 	allowed [][]byte // bodies; none: it must not exist

@@ -332,7 +332,7 @@ func chances(seed uint64) func(of int) bool {
 	}
 }
 
-// asked probes a store that lies, in a bubble: what it does later happens at once.
+// asked probes a store that lies, in a bubble: its later actions happen at once.
 func asked(t *testing.T, l lie, seed uint64, opts *Options) (r *Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package probe finds out by experiments whether a bucket in use is safe for locks, for which
-// layouts, and what its times and listings are worth. `leasehold doctor` prints what it finds;
-// a [Report] is a proof that a lock can ask for. Package storetest tests the code of a store
-// instead.
+// layouts, and whether its times and listings can be relied on. `leasehold doctor` prints its
+// findings; a [Report] is a proof that a lock can ask for. Package storetest tests the code of
+// a store instead.
 package probe
 
 import (
@@ -31,8 +31,8 @@ type Options struct {
 	// ten, four and two times at least. Default 1500; at least 1.
 	Races int
 
-	// LargestBody leaves out the experiments whose bodies have more bytes; nothing is
-	// then said to be safe that rests on them. Most of what a probe sends is in the few
+	// LargestBody leaves out the experiments whose bodies have more bytes; a use that
+	// rests on them is then not said to be safe. Most bytes of a probe are in the few
 	// bodies of 1 MiB; see [Options.Bytes]. Default: [store.MaxBody].
 	LargestBody int
 
@@ -56,20 +56,19 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
-// Run finds out by experiments whether a store can carry locks: what its conditions
-// are worth when requests race, also with large bodies and where something was deleted,
-// whether reads and listings are current and whole, whether what was answered stays so,
-// what its times say, how fast it is, and what these credentials may do. It works on
-// scratch objects under one prefix, "leasehold-probe-" and 16 random digits, and removes
-// them again.
+// Run finds out by experiments whether a store can carry locks: whether its conditions hold
+// when requests race, also with large bodies and where something was deleted, whether reads
+// and listings are current and whole, whether answered writes stay so, how far its clock is
+// off, how fast it is, and which rights these credentials have. It works on scratch objects
+// under one prefix, "leasehold-probe-" and 16 random digits, and removes them again.
 //
 // Run is for a bucket in use: it makes at most [Options.Requests] requests, sends at most
-// [Options.Bytes] in bodies, gets on with servers that fail now and then, and never
-// fails because of what it finds.
+// [Options.Bytes] in bodies, gets on with servers that fail now and then, and never fails
+// because of a finding.
 //
-// An error means that nothing was found out: the store cannot be reached, or nothing may
-// be written to it. An answer that contradicts those before it is a finding, not an error:
-// so it ends in a verdict where two connections lead to two copies. When ctx ends, Run
+// An error means that there is no finding: the store cannot be reached, or nothing may be
+// written to it. An answer that contradicts those before it is a finding, not an error: so
+// it ends in a verdict where two connections lead to two copies. When ctx ends, Run
 // finishes the requests that are under way, removes its objects, and returns what it knows
 // with ctx.Err(); verdicts that need a finding that was not made are [Verdict.Untried].
 //
@@ -102,9 +101,8 @@ func (s *survey) all() error {
 // cleaning is how many requests are kept for removing what is there at the end.
 const cleaning = 250 + lanes*spread + mostWatched + mostDoubtful
 
-// Requests is the largest number of requests that [Run] makes with these options:
-// what all its experiments need, a tenth more for what has to be asked again, and what
-// it takes to clean up.
+// Requests is the largest number of requests that [Run] makes with these options: what
+// all its experiments need, a tenth more for repeated requests, and enough to clean up.
 func (o *Options) Requests() int {
 	n := 0
 	for _, e := range experiments {
@@ -252,9 +250,9 @@ type Clock struct {
 // ErrUnproven is matched by the errors of [Report.Proves].
 var ErrUnproven = errors.New("not proven to be safe")
 
-// Proves returns nil if the report says that the store, given by what it calls itself,
-// is safe for the use. A report of a bucket counts for all prefixes in it. The error
-// matches [ErrUnproven] and says what was found.
+// Proves returns nil if the report says that the store, given by its own name, is safe
+// for the use. A report of a bucket counts for all prefixes in it. The error matches
+// [ErrUnproven] and says what was found.
 func (r *Report) Proves(storeName, use string) error {
 	if !within(storeName, r.Store) {
 		return fmt.Errorf("%w: the report is about %s, not %s", ErrUnproven, r.Store, storeName)

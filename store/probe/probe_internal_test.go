@@ -346,8 +346,8 @@ func TestOneRaceIn500(t *testing.T) {
 	}
 }
 
-// What a network does is no fault of the store's conditions: whatever it loses, refuses and
-// delays, an honest store is never called bad.
+// A bad network does not break the store's conditions: an honest store is never called bad,
+// whatever the network loses, refuses or delays.
 func TestProbeOverABadNetwork(t *testing.T) {
 	seeds := uint64(24)
 	if testing.Short() {

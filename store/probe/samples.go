@@ -58,7 +58,7 @@ func (s *samples) clock() *Clock {
 	origin := s.dates[0].sent
 	bounds := make([]bound, 0, len(s.dates))
 	for _, d := range s.dates {
-		// The wall clock gives the offset; what passes since then, the monotonic one.
+		// The offset is by the wall clock, the time since then by the monotonic clock.
 		bounds = append(bounds, bound{
 			sent: d.sent.Sub(origin).Seconds(), received: d.received.Sub(origin).Seconds(),
 			from: d.date.Sub(origin.Round(0)) - d.received.Sub(origin),

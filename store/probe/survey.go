@@ -101,7 +101,7 @@ func (s *survey) either(n int) *counted {
 	return s.b
 }
 
-// run makes the experiments. What follows from one that failed is not tried.
+// run makes the experiments. It skips each that needs one which did not succeed.
 func (s *survey) run() error {
 	for _, e := range s.experiments {
 		if e.size > s.opts.LargestBody {
@@ -112,7 +112,7 @@ func (s *survey) run() error {
 		}
 		s.begin(e.name)
 		f, err := s.try(e)
-		// What has been seen to go wrong counts, whatever ended the experiment.
+		// A fault that was seen counts, whatever ended the experiment.
 		if ended := s.ctx.Err(); ended != nil && f.Result != Bad {
 			return ended
 		}

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// The uses that a store may be good for: the layouts, fast start and the fences. What is
-// under a session rests on [useObject], because its heartbeat is an object of that layout.
+// The uses that a store may be good for: the layouts, fast start and the fences. A lock
+// under a session needs [useObject] too, because the session's heartbeat is an object of
+// that layout.
 const (
 	useObject        = "object"
 	useEpochs        = "epochs"
@@ -23,7 +24,7 @@ const (
 
 var uses = []string{useObject, useEpochs, useEpochsIfMatch, useMarker, useMarkerIfMatch, useFenceObject, useFenceLog, useFastStart}
 
-// What rests on what. An experiment names one of these.
+// The uses that rest on a finding. An experiment names one of these.
 var (
 	allUses     = uses
 	byCreate    = []string{useObject, useEpochs, useEpochsIfMatch, useMarker, useMarkerIfMatch, useFenceObject, useFenceLog}

@@ -112,7 +112,8 @@ func TestFindingsCountWhateverVerdictsSay(t *testing.T) {
 	}
 }
 
-// What was found before an interrupt counts; what was not tried is neither safe nor not.
+// A finding from before an interrupt counts. A use that was not tried is neither safe
+// nor unsafe.
 func TestInterruptKeepsWhatIsBad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
