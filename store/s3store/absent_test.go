@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// notS3 are servers that are no S3 servers, and what stands before one that is gone.
+// notS3 are servers that are no S3 servers, and proxies before one that is gone.
 var notS3 = map[string]http.HandlerFunc{
 	"net/http's files": func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
 	"nginx": func(w http.ResponseWriter, _ *http.Request) {

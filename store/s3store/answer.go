@@ -34,8 +34,8 @@ const requestIDHeader = "X-Amz-Request-Id"
 // what comes from elsewhere may never end.
 const maxRefusal = 64 << 10
 
-// refuse reads the body of an answer and leaves it to be read again. What broke off
-// counts as far as it came: the code stands at its beginning.
+// refuse reads the body of an answer and leaves it to be read again. A body that
+// broke off counts as far as it came: the code stands at its beginning.
 func refuse(answer *http.Response) *refusal {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 	_ = answer.Body.Close()

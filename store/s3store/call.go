@@ -105,8 +105,8 @@ func pack(req *http.Request) error {
 	return err
 }
 
-// begin is called before each request. What will be known of this one says nothing
-// about those before it.
+// begin is called before each request. The outcome of this one says nothing about
+// those before it.
 func (c *call) begin() {
 	unsent := !c.handed.Load() || c.sought.Load() && !c.sent.Load()
 	c.unsure = c.unsure || !changesNothing(c.status()) && !unsent

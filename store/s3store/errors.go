@@ -143,7 +143,7 @@ func (c *call) turnedAway(status int, code string) verdict {
 func judge(code string) verdict {
 	switch code {
 	case "RequestTimeout", "RequestTimeoutException", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch":
-		// What arrived is not what was sent, so the next may fare better. S3 says 400.
+		// The body did not arrive as it was sent, so another try may succeed. S3 says 400.
 		return verdict{kind: store.ErrUnavailable}
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
 		return verdict{kind: store.ErrDenied}
@@ -177,15 +177,15 @@ func (c *call) onDenied(code string) string {
 
 // notFound: an object is absent only by S3's word. A web server, a proxy that has lost
 // the server behind it, and a server that does not know the access key say 404 as well,
-// and who took those for an absent object would find every lock free.
+// and a store that took those for an absent object would find every lock free.
 func (c *call) notFound(code string) verdict {
 	absent := code == "NoSuchKey" || c.refusal.empty && fromS3(c.answer)
 	switch {
 	case code == "NoSuchUpload":
 		return verdict{store.ErrUnavailable, "somebody else has ended this upload in parts: is there a lifecycle rule that ends them too soon?"}
 	case code == "NoSuchBucket", absent && (c.op == "list" || c.create):
-		// A create cannot miss an object, so what it misses is the bucket, even
-		// where the answer does not say.
+		// A create cannot miss an object, so the bucket is missing, even where the
+		// answer does not say so.
 		return verdict{store.ErrNoBucket, "make the bucket, or check its name and the endpoint"}
 	case absent:
 		return verdict{kind: store.ErrNotExist}

@@ -17,8 +17,8 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// Inspect makes the store a [store.Inspector]. What it asks for needs rights that no
-// lock needs: s3:GetBucketVersioning, s3:GetBucketObjectLockConfiguration,
+// Inspect makes the store a [store.Inspector]. Its requests need rights that no lock
+// needs: s3:GetBucketVersioning, s3:GetBucketObjectLockConfiguration,
 // s3:GetEncryptionConfiguration, s3:GetLifecycleConfiguration, s3:ListBucketVersions
 // and, to purge, s3:DeleteObjectVersion.
 func (s *Store) Inspect() store.Inspection { return inspection{s} }

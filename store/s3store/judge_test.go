@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// A policy is what IAM and buckets are given. What is written once may be in a list.
+// A policy is a document for IAM or for a bucket. A single value may stand alone or in
+// a list.
 type policy struct {
 	Version   string
 	Statement []rule
@@ -169,7 +170,7 @@ func (j *judge) start(t *testing.T, endpoint string) string {
 			r.Out.Host = r.In.Host // which is signed
 		},
 		ModifyResponse: func(answer *http.Response) error {
-			// Who may not list is not told that there is nothing.
+			// A client that may not list is not told that the object is missing.
 			bucket, key, _ := strings.Cut(strings.TrimPrefix(answer.Request.URL.Path, "/"), "/")
 			keys := map[string]string{}
 			if j.keyed {

@@ -18,7 +18,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// What a request is for, as a word.
+// purpose says in a word what a request is for.
 func purpose(r *http.Request) string {
 	query := r.URL.Query()
 	switch {
@@ -121,8 +121,8 @@ func TestLargeFaults(t *testing.T) {
 	}
 }
 
-// What is known of the last of the requests says nothing about those before it. The
-// SDK repeats what is answered with 400 RequestTimeout.
+// The outcome of the last request says nothing about those before it. The SDK
+// repeats a request that is answered with 400 RequestTimeout.
 func TestLargeRepeats(t *testing.T) {
 	const (
 		unconnected = 0
@@ -144,7 +144,7 @@ func TestLargeRepeats(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var mu sync.Mutex
 			answers := c.answers
-			// next takes the next answer away, if it is for who asks.
+			// next takes the next answer away, if it is for the caller.
 			next := func(dialling bool) (answer int, mine bool) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -39,8 +39,8 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		}
 		last := aws.ToString(in.StartAfter)
 		for entry, err := range s.pages(ctx, in, prefix) {
-			// Who reads a listing to find the highest key relies on its order, so
-			// a server that has none must not pass.
+			// The highest key is found by the order of the listing, so a server
+			// without order must not pass.
 			key := s.prefix + entry.Key
 			if err == nil && key <= last {
 				err = (&call{op: "list", key: prefix}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", key, last, store.ErrUnordered))

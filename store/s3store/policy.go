@@ -44,16 +44,16 @@ type statement struct {
 // operation or an unknown one, or if the bucket is named by an access point, because
 // that takes a policy of its own beside this one.
 //
-// Who may get, put or use large objects may also list what lies under the prefix:
+// A policy for get, put or large objects also allows listing under the prefix:
 // without s3:ListBucket, S3 answers 403 for an object that does not exist, and a lock
-// that nobody has held yet would look like one that is forbidden. To be told of a
-// missing object, a request that names no prefix must be let through as well, and so
-// may one that lists: it shows the keys, not the objects, of the whole bucket. Who
-// minds gives the locks a bucket of their own.
+// that nobody has held yet would look like a forbidden one. To be told of a missing
+// object, a request that names no prefix must be let through as well, and so may one
+// that lists: it shows the keys, not the objects, of the whole bucket. If you mind,
+// give the locks a bucket of their own.
 //
-// Who may put may also get, since S3 asks that of a PUT with If-Match. Keys of KMS need
-// kms:Decrypt and kms:GenerateDataKey besides. To a directory bucket (S3 Express) access
-// is given as a whole, prefix or not: to read, or to read and write.
+// A policy for put also allows get, since S3 requires it for a PUT with If-Match. KMS
+// keys need kms:Decrypt and kms:GenerateDataKey besides. Access to a directory bucket
+// (S3 Express) is given as a whole, prefix or not: to read, or to read and write.
 func (s *Store) Policy(operations ...string) (string, error) {
 	if s.accessPoint() {
 		return "", fmt.Errorf("s3store: %w: policy: %s is an access point; make the policy for its bucket, and see that the access point's own allows the same", store.ErrInvalid, s.bucket)
@@ -132,7 +132,7 @@ func (s *Store) session(actions []string) statement {
 		Resource: "arn:" + s.partition() + ":s3express:*:*:bucket/" + s.bucket,
 	}
 	if !slices.ContainsFunc(actions, func(action string) bool { return action != "s3:GetObject" }) {
-		// Who names no mode, as the SDK does not, is given the most that is allowed.
+		// A client that names no mode, as the SDK, gets the most that is allowed.
 		st.Condition = map[string]map[string]string{"StringEquals": {"s3express:SessionMode": "ReadOnly"}}
 	}
 	return st

@@ -185,7 +185,7 @@ func TestPolicyAllows(t *testing.T) {
 				}
 				a.clear(t, bucket)
 			}
-			// What the doc comment says of requests that name no prefix.
+			// The doc comment says this of requests that name no prefix.
 			_, err := client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket})
 			if denied := isDenied(err); denied == slices.Contains(implied[operation], "get") {
 				t.Errorf("who may %s lists without a prefix: %v", operation, err)

@@ -10,12 +10,12 @@
 // the exception: it sends as many requests as it needs, each of them as often as the
 // client is set to retry.
 //
-// Who uses a store needs s3:GetObject and s3:PutObject on the keys, and should
-// have s3:ListBucket on the bucket: without it S3 says 403 of an object that
-// does not exist. For PutLarge add s3:AbortMultipartUpload on the keys, and to the
-// bucket a lifecycle rule that ends incomplete multipart uploads after some days: a
-// process that is killed in one leaves parts behind that cost money and that no
-// listing of objects shows.
+// The credentials need s3:GetObject and s3:PutObject on the keys, and should have
+// s3:ListBucket on the bucket: without it S3 answers 403 for an object that does
+// not exist. PutLarge also needs s3:AbortMultipartUpload on the keys. Give the
+// bucket a lifecycle rule that aborts incomplete multipart uploads after some days:
+// a process that is killed in one leaves parts that cost money and that no listing
+// of objects shows.
 package s3store
 
 import (

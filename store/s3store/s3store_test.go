@@ -73,8 +73,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// What goes over the wire: the condition, the key under its prefix, and nothing
-// that some servers cannot bear.
+// A request carries the condition and the key under its prefix, and nothing that
+// some servers cannot bear.
 func TestRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -206,8 +206,7 @@ func TestListStopsAsking(t *testing.T) {
 	}
 }
 
-// What lies under the prefix and has a name that no store gives: folders, as the
-// AWS console makes them.
+// List leaves out folders, as the AWS console makes them: no store names a key so.
 func TestListLeavesFoldersOut(t *testing.T) {
 	st, _ := lister(t, page{Contents: keys("", "a", "b/", "b/c")})
 	got, err := drain(t.Context(), st, "", "")

@@ -86,8 +86,8 @@ func wanted(status int, op string, b body) error {
 }
 
 // TestStatuses sends every operation every status that says no, with every kind of body.
-// What comes out is the table's, and besides: an object is absent only by S3's own word,
-// one call is one request, and a write that may have landed is never said not to have.
+// The error is the table's. Besides, an object is absent only by S3's own word, one call
+// is one request, and a write that may have landed is never reported as not landed.
 //
 // A 404 of any kind used to be an absent object, so a plain web server, or a server that
 // did not know the access key, had every lock free; and 400, 405, 411 and 501 were tried
@@ -213,8 +213,7 @@ func TestEndlessRefusal(t *testing.T) {
 	}
 }
 
-// TestWords: what an error says, in the order in which people read: what failed, on what,
-// why, what to do.
+// TestWords: an error says what failed, on what, why and what to do, in this order.
 func TestWords(t *testing.T) {
 	closed := listen(t)
 	endpoint := "http://" + closed.Addr().String()
