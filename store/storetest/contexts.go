@@ -27,7 +27,7 @@ func contextEnded(p *trial) {
 		p.endedBy(ctx, "an update in a context that had ended", err)
 		p.unchanged(was, []byte("body"), putEnded, "an update in a context that had ended")
 
-		// What was read before the end was noticed is as good as ever.
+		// A read that finished before the end was noticed is valid.
 		if _, err := p.read(ctx, key, ""); err != nil {
 			p.endedBy(ctx, "a get in a context that had ended", err)
 		}

@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of package store: whoever writes a
-// store runs it, and a store that passes can carry a lock.
+// Package storetest is the conformance suite of package store. Run it on a store
+// that you write: a store that passes can carry a lock.
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store {
@@ -12,10 +12,10 @@
 //
 //	contract: "A reader must never see a part of a body.": a body of 40960 bytes
 //
-// Where the store is a [store.Large], that is checked too. What no call can show is left to the store's own tests:
-// that one call is one request, that a bucket which does not exist is
-// [store.ErrNoBucket], and what the store makes of the answers of a server that
-// denies, throttles or breaks off, and how much memory a large body takes. The racing cases are worth more under the
+// If the store is a [store.Large], the suite checks that too. No call can show some things, and
+// the store's own tests must: that one call is one request, that a missing bucket is
+// [store.ErrNoBucket], how the store maps the answers of a server that denies, throttles or
+// breaks off, and how much memory a large body takes. The racing cases are worth more under the
 // race detector.
 package storetest
 
