@@ -329,7 +329,7 @@ func checkStore(t *testing.T, st store.Store, key string) {
 	}
 }
 
-// noAWS takes the AWS settings of whoever runs the tests away.
+// noAWS takes away the AWS settings of the user that runs the tests.
 func noAWS(t *testing.T) {
 	t.Helper()
 	for _, setting := range os.Environ() {
