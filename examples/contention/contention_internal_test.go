@@ -2,17 +2,16 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
+	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -23,6 +22,7 @@ const programVariable = "CONTENTION_TEST_PROGRAM"
 func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		main()
+		return
 	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "6"); err != nil { // they wait, most of the time
@@ -41,131 +41,87 @@ func program(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stdout,
 	return cmd, stdout, stderr
 }
 
-// contend runs the program with --json and gives what it printed, one after the other.
-func contend(t *testing.T, env []string, args ...string) []figures {
-	t.Helper()
-	cmd, stdout, stderr := program(t, env, append(args, "--json")...)
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s: %v\n%s", args, err, stderr)
-	}
-	var all []figures
-	for lines := json.NewDecoder(stdout); lines.More(); {
-		var f figures
-		if err := lines.Decode(&f); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, f)
-	}
-	return all
-}
-
-// TestCompare: the figures of both protocols come from one run.
-func TestCompare(t *testing.T) {
+// TestCompete: in each layout, in one process and in several, the lines tell of one task
+// at a time, and what they come to follows. LISTs are for the layouts with epochs, and
+// DELETEs for markers.
+func TestCompete(t *testing.T) {
 	t.Parallel()
-	all := contend(t, nil, "--compare", "--tasks", "10", "--hold", "20ms")
-	if len(all) != 2 || all[1].Protocol != plainLoop {
-		t.Fatalf("got %+v, want two", all)
-	}
-	for _, f := range all {
-		f.check(t, 10, 20*time.Millisecond)
-	}
-	if all[1].Delete < 1 {
-		t.Errorf("the plain loop releases by a DELETE, and made %v for each acquisition", all[1].Delete)
+	for _, layout := range leasehold.Layouts {
+		for _, processes := range []string{"1", "3"} {
+			t.Run(string(layout)+" "+processes, func(t *testing.T) {
+				t.Parallel()
+				cmd, stdout, stderr := program(t, nil, "--layout", string(layout), "--processes", processes, "--tasks", "6", "--acquisitions", "12", "--hold", "2ms")
+				if err := cmd.Run(); err != nil || stderr.Len() > 0 {
+					t.Fatalf("%v\n%s", err, stderr)
+				}
+				turns, figures, _ := strings.Cut(stdout.String(), "\n\n")
+				lines := strings.Split(turns, "\n")
+				acquired := regexp.MustCompile(`^acquired lock ([0-5])$`)
+				for len(lines) >= 2 {
+					m := acquired.FindStringSubmatch(lines[0])
+					if m == nil || lines[1] != "releasing lock "+m[1] {
+						t.Fatalf("not one turn after the other: %q", lines[:2])
+					}
+					lines = lines[2:]
+				}
+				if turns := strings.Count(turns, "\n") + 1; len(lines) > 0 || turns != 24 {
+					t.Errorf("%d lines of turns, not 24", turns)
+				}
+				m := regexp.MustCompile(`^acquisitions: 12
+tasks served: [1-6] of 6
+in use: (?:100.0|[1-9]\d?\.\d|0\.[1-9]) % of the time
+requests for each acquisition: \d+\.\d\d GET, (\d+)\.\d\d PUT, (\d+\.\d\d) LIST, (\d+\.\d\d) DELETE
+$`).FindStringSubmatch(figures)
+				if m == nil || m[1] == "0" || (m[2] != "0.00") != strings.HasPrefix(string(layout), "epochs") ||
+					(m[3] != "0.00") != strings.HasPrefix(string(layout), "marker") {
+					t.Errorf("figures %q", figures)
+				}
+			})
+		}
 	}
 }
 
-// TestTheCheckCanFail: on a store that ignores conditions the plain loop lets several
-// tasks in at once, and the program says so. They all begin within 0.5 to 1 s, so a
-// hold of 2 s is longer than any two are apart.
+// TestTheCheckCanFail: on a server that ignores conditions two processes create the lock
+// at the same time, and the program says so. The first write waits for the second, so
+// both have seen that there was no lock.
 func TestTheCheckCanFail(t *testing.T) {
 	t.Parallel()
 	srv := servers.Start(t, "gofakes3")
-	proxy := servers.StartProxy(t, srv.Endpoint, &servers.ProxyOptions{DropConditions: true})
-	for _, processes := range []string{"1", "2"} {
-		t.Run(processes, func(t *testing.T) {
-			t.Parallel()
-			url := srv.URLAt(proxy.Endpoint, srv.Bucket(t))
-			cmd, stdout, stderr := program(t, srv.Env(), "--store", url, "--processes", processes, "--plain-loop", "--tasks", "4", "--acquisitions", "2", "--hold", "2s", "--json")
-			err := cmd.Run()
-			if cmd.ProcessState.ExitCode() != exitFailed {
-				t.Errorf("%v, want exit code %d", err, exitFailed)
+	both := make(chan struct{})
+	release := sync.OnceFunc(func() { close(both) })
+	t.Cleanup(release)
+	proxy := servers.StartProxy(t, srv.Endpoint, &servers.ProxyOptions{DropConditions: true, Fault: func(r *http.Request, n int) servers.Fault {
+		if r.Method == http.MethodPut {
+			if n == 2 {
+				release()
 			}
-			for _, want := range []string{"came in while task", "a task was inside when another came in: "} {
-				if !strings.Contains(stderr.String(), want) {
-					t.Errorf("stderr does not say %q:\n%s", want, stderr)
-				}
-			}
-			var f figures
-			if err := json.Unmarshal(stdout.Bytes(), &f); err != nil || f.Overlaps == 0 {
-				t.Errorf("%v, figures %+v, want overlaps", err, f)
-			}
-		})
-	}
-}
-
-func TestEnter(t *testing.T) {
-	t.Parallel()
-	name := filepath.Join(t.TempDir(), "inside")
-	leave, overlap, err := enter(name, 1)
-	if err != nil || overlap != "" {
-		t.Fatalf("the first: %q, %v", overlap, err)
-	}
-	leaveToo, overlap, err := enter(name, 2)
-	if err != nil || overlap != "task 1 is inside" {
-		t.Errorf("the second: %q, %v", overlap, err)
-	}
-	if err = leaveToo(); err != nil {
-		t.Error(err)
-	}
-	if _, overlap, err = enter(name, 3); err != nil || overlap != "task 1 is inside" {
-		t.Errorf("the third, when the second has left: %q, %v", overlap, err)
-	}
-	if err = leave(); err != nil {
-		t.Error(err)
-	}
-	if _, overlap, err = enter(name, 4); err != nil || overlap != "" {
-		t.Errorf("the fourth, alone: %q, %v", overlap, err)
-	}
-}
-
-// TestText: the lines tell of one task at a time, and a table follows.
-func TestText(t *testing.T) {
-	t.Parallel()
-	cmd, stdout, stderr := program(t, nil, "--processes", "2", "--tasks", "4", "--acquisitions", "6", "--hold", "5ms")
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, stderr)
-	}
-	lines := strings.Split(stdout.String(), "\n")
-	acquired := regexp.MustCompile(`^acquired lock ([0-3])$`)
-	for i := range 6 {
-		m := acquired.FindStringSubmatch(lines[2*i])
-		if m == nil || lines[2*i+1] != "releasing lock "+m[1] {
-			t.Fatalf("acquisition %d: %q", i+1, lines[2*i:2*i+2])
+			<-both
 		}
-	}
-	row := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "object ") })
-	if row < 12 || !strings.Contains(lines[row-1], "in use") || !regexp.MustCompile(`^ *object +2 +6 +\d of 4 +[\d.]+ %( +[\d.]+){6}$`).MatchString(strings.TrimRight(lines[row], " ")) {
-		t.Errorf("no table with a row of object:\n%s", stdout)
+		return servers.Pass
+	}})
+	cmd, stdout, stderr := program(t, srv.Env(), "--store", srv.URLAt(proxy.Endpoint, srv.Bucket(t)), "--processes", "2", "--tasks", "2", "--acquisitions", "1", "--hold", "10s", "--ttl", "1m")
+	err := cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "it has the lock, and is not alone inside") {
+		t.Errorf("%v, want exit code 1 and the reason\n%s%s", err, stdout, stderr)
 	}
 }
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, says string }{
-		{"--layout maze", `no layout "maze": use one of object, epochs`},
+		{"--layout maze", `no layout "maze": use one of [object epochs`},
 		{"--processes 2 --store mem://x", "processes share no memory"},
 		{"--processes 5 --tasks 4", "a task in each"},
 		{"--processes 0", "one process at least"},
 		{"--hold -1s", "the hold must not be negative"},
-		{"--acquisitions -1", "one acquisition"},
-		{"--compare --plain-loop", "leave out --plain-loop"},
+		{"--acquisitions 0", "one acquisition"},
 		{"extra", `unexpected argument "extra"`},
 		{"--tusks 3", "not defined: -tusks"},
 	} {
 		cmd, stdout, stderr := program(t, nil, strings.Fields(c.args)...)
 		_ = cmd.Run() // its code tells
-		if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(stderr.String(), c.says) || stdout.Len() > 0 {
-			t.Errorf("%s: exit code %d, want %d, and stderr with %q, not\n%s", c.args, code, exitUsage, c.says, stderr)
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), c.says) || stdout.Len() > 0 {
+			t.Errorf("%s: exit code %d, want 2, and stderr with %q, not\n%s", c.args, code, c.says, stderr)
 		}
 	}
 }
@@ -174,11 +130,9 @@ func TestUsage(t *testing.T) {
 func TestStoreThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	srv := servers.Start(t, "gofakes3")
-	for _, protocol := range []string{"--layout=object", "--plain-loop"} {
-		cmd, _, stderr := program(t, srv.Env(), "--store", srv.URL("no-such-bucket"), "--processes", "2", "--tasks", "4", protocol)
-		_ = cmd.Run() // its code tells
-		if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "bucket does not exist") {
-			t.Errorf("%s: exit code %d, want %d:\n%s", protocol, code, exitFailed, stderr)
-		}
+	cmd, stdout, stderr := program(t, srv.Env(), "--store", srv.URL("no-such-bucket"), "--processes", "2", "--tasks", "4")
+	_ = cmd.Run() // its code tells
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "bucket does not exist") || stdout.Len() > 0 {
+		t.Errorf("exit code %d, want 1:\n%s%s", code, stdout, stderr)
 	}
 }

@@ -1,30 +1,31 @@
 // Contention lets many tasks compete for one lock, in one process or in several.
 //
-//	go run ./examples/contention --compare
-//	go run ./examples/contention --compare --processes 10 --layout epochs
+//	go run ./examples/contention
+//	go run ./examples/contention --processes 10 --layout epochs --store s3://bucket/prefix
 //
-// Each task acquires the lock, holds it for a while, releases it and acquires it
-// again. The program prints who has the lock, and at the end for how much of the time
-// it was in use and what that cost in requests; with --compare it then does the same
-// by the plain loop that needs no library (see loop).
+// worker.go is how a program uses the library. This file starts the processes and prints
+// who has the lock, and at the end how much of the time it was in use and what that cost.
 //
-// It checks that no two tasks are inside at once, by a file that each creates when it
-// has acquired the lock and removes before it releases it: that rests on no lock, no
-// lease and no store. The exit code is 0 only if no two were.
+// The program checks itself. Each task creates a file when it has acquired the lock, which
+// must not be there, and removes it before it releases the lock; that rests on no lock. If
+// two tasks are inside at once, all ends and the exit code is 1.
 package main
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -32,144 +33,145 @@ import (
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
-// workerArg, as its only argument, makes this program one of the processes.
-const workerArg = "worker"
-
-// The exit codes other than 0.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
+type options struct {
+	store, insideFile                      string
+	layout                                 leasehold.Layout
+	tasks, processes, acquisitions, worker int
+	hold, ttl                              time.Duration
+}
 
 func main() {
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "contention:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	var code int
-	if len(os.Args) == 2 && os.Args[1] == workerArg {
-		code = work(ctx, os.Stdin, os.Stdout, os.Stderr)
-	} else {
-		code = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	run := o.compete
+	if o.worker > 0 {
+		run = o.work
 	}
+	err = run(ctx)
 	stop()
-	os.Exit(code)
-}
-
-// options are what the command line says.
-type options struct {
-	plan
-	protocols                      []string
-	tasks, processes, acquisitions int
-	json                           bool
-}
-
-func parse(args []string, stderr io.Writer) (options, error) {
-	var layouts []string
-	for _, l := range leasehold.Layouts {
-		layouts = append(layouts, string(l))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "contention:", err)
+		os.Exit(1)
 	}
-	var o options
-	flags := flag.NewFlagSet("contention", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&o.Store, "store", "", "`URL` of the store, such as s3://bucket/prefix; default: memory for one process, a temporary directory for several")
-	layout := flags.String("layout", layouts[0], "how the lock lies in the store: "+strings.Join(layouts, ", "))
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("contention", flag.ExitOnError)
+	flags.StringVar(&o.store, "store", "", "`URL` of the store, such as s3://bucket/prefix (default a temporary directory)")
+	flags.StringVar((*string)(&o.layout), "layout", string(leasehold.LayoutObject), fmt.Sprintf("how the lock lies in the store: one of %v", leasehold.Layouts))
 	flags.IntVar(&o.tasks, "tasks", 100, "`number` of tasks, in all processes together")
 	flags.IntVar(&o.processes, "processes", 1, "`number` of processes that the tasks are divided among")
-	flags.IntVar(&o.acquisitions, "acquisitions", 0, "`number` of acquisitions after which it ends; default: one for each task")
-	flags.DurationVar(&o.Hold, "hold", 200*time.Millisecond, "how long a task holds the lock")
-	flags.DurationVar(&o.TTL, "ttl", leasehold.DefaultTTL, "TTL of the lock")
-	loopOnly := flags.Bool(plainLoop, false, "use the plain loop instead of the library: create a marker, else try again after 0.5 to 1 s; delete it")
-	compare := flags.Bool("compare", false, "use the library, and then the plain loop")
-	flags.BoolVar(&o.json, "json", false, "print one line of JSON for each of them, and nothing else")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	o.protocols = []string{*layout}
-	switch {
-	case *loopOnly:
-		o.protocols = []string{plainLoop}
-	case *compare:
-		o.protocols = append(o.protocols, plainLoop)
-	}
-	if o.acquisitions == 0 {
-		o.acquisitions = o.tasks
-	}
+	flags.IntVar(&o.acquisitions, "acquisitions", 100, "`number` of acquisitions after which it ends")
+	flags.DurationVar(&o.hold, "hold", 200*time.Millisecond, "how long a task holds the lock")
+	flags.DurationVar(&o.ttl, "ttl", leasehold.DefaultTTL, "TTL of the lock")
+	flags.IntVar(&o.worker, "worker", 0, "be the process with this `number`; only for the program itself, as is --inside")
+	flags.StringVar(&o.insideFile, "inside", "", "`name` of the file that is there while a task is inside")
+	_ = flags.Parse(args) // it exits if that fails
 	switch {
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case o.processes < 1 || o.tasks < o.processes || o.acquisitions < 1 || o.Hold < 0:
-		return o, errors.New("there must be one process at least, a task in each, and one acquisition; and the hold must not be negative")
-	case !slices.Contains(layouts, *layout):
-		return o, fmt.Errorf("there is no layout %q: use one of %s", *layout, strings.Join(layouts, ", "))
-	case *loopOnly && *compare:
-		return o, fmt.Errorf("--compare runs the plain loop too: leave out --%s", plainLoop)
-	case o.processes > 1 && strings.HasPrefix(o.Store, "mem:"):
-		return o, fmt.Errorf("%s: processes share no memory; use a directory or a bucket", o.Store)
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.processes < 1 || o.tasks < o.processes || o.acquisitions < 1 || o.hold < 0:
+		err = errors.New("there must be one process at least, a task in each, and one acquisition; and the hold must not be negative")
+	case !slices.Contains(leasehold.Layouts, o.layout):
+		err = fmt.Errorf("there is no layout %q: use one of %v", o.layout, leasehold.Layouts)
+	case o.processes > 1 && strings.HasPrefix(o.store, "mem:"):
+		err = fmt.Errorf("%s: processes share no memory; use a directory or a bucket", o.store)
 	}
-	return o, nil
+	return o, err
 }
 
-// run is the program without its process.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "contention:", err)
-		return exitUsage
-	}
-	if err := o.compete(ctx, stdout); err != nil {
-		fmt.Fprintln(stderr, "contention:", err)
-		return exitFailed
-	}
-	return 0
-}
-
-// compete lets the tasks compete by one protocol after the other.
-func (o options) compete(ctx context.Context, stdout io.Writer) (err error) {
+// compete runs the processes until there have been enough acquisitions.
+func (o options) compete(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "contention")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	o.Inside = filepath.Join(dir, "inside")
-	switch {
-	case o.Store != "":
-	case o.processes == 1:
-		o.Store = "mem://contention"
-	default:
+	args := []string{"--inside", filepath.Join(dir, "inside")}
+	if o.store == "" {
 		st, err := filestore.New(filepath.Join(dir, "store"), nil)
 		if err != nil {
 			return err
 		}
-		o.Store = st.String()
+		args = append(args, "--store", st.String())
 	}
-	var all []figures
-	overlaps := 0
-	for _, o.Protocol = range o.protocols {
-		f, err := o.measure(ctx, stdout)
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.Protocol, err)
-		}
-		all = append(all, f)
-		overlaps += f.Overlaps
-	}
-	if err := o.report(stdout, all); err != nil {
+	args = append(args, os.Args[1:]...)
+	// All write whole lines to one pipe, so what happened first is read first.
+	news, write, err := os.Pipe()
+	if err != nil {
 		return err
 	}
-	if overlaps > 0 {
-		return fmt.Errorf("a task was inside when another came in: %d times", overlaps)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var processes sync.WaitGroup
+	failed := make(chan error, o.processes)
+	for i := range o.processes {
+		cmd := exec.CommandContext(running, os.Args[0], append([]string{"--worker", strconv.Itoa(i + 1)}, args...)...)
+		cmd.Stdout, cmd.Stderr = write, os.Stderr
+		stdin, err := cmd.StdinPipe()
+		cmd.Cancel = func() error { return errors.Join(stdin.Close(), os.ErrProcessDone) } // it stops then
+		if err == nil {
+			err = cmd.Start()
+		}
+		processes.Go(func() {
+			if err == nil {
+				err = cmd.Wait()
+			}
+			if err != nil {
+				failed <- fmt.Errorf("process %d of %d: %w", i+1, o.processes, err)
+				stop()
+			}
+		})
 	}
-	return nil
+	_ = write.Close() // theirs are open
+	o.watch(news, stop)
+	processes.Wait()
+	close(failed)
+	return errors.Join(<-failed, ctx.Err())
 }
 
-func (o options) report(w io.Writer, all []figures) error {
-	if !o.json {
-		return table(w, all)
-	}
-	for _, f := range all {
-		if err := json.NewEncoder(w).Encode(f); err != nil {
-			return err
+// watch prints the news until the processes have ended, which it stops after enough
+// acquisitions, and then what they come to.
+func (o options) watch(news io.Reader, stop func()) {
+	var (
+		acquisitions      int
+		served            = map[string]bool{}
+		begun, since, end time.Time // the first acquisition, the last one, the last release
+		used              time.Duration
+		requests          [4]int
+	)
+	for lines := bufio.NewScanner(news); lines.Scan(); {
+		now, fields := time.Now(), strings.Fields(lines.Text())
+		switch {
+		case fields[0] == "requests": // of a process, at its end
+			for i := range requests {
+				n, _ := strconv.Atoi(fields[i+1])
+				requests[i] += n
+			}
+		case acquisitions == o.acquisitions: // it is over
+		case fields[0] == "acquired":
+			fmt.Println(lines.Text())
+			served[fields[2]] = true
+			if since = now; begun.IsZero() {
+				begun = now
+			}
+		default:
+			fmt.Println(lines.Text())
+			used, end = used+now.Sub(since), now
+			if acquisitions++; acquisitions == o.acquisitions {
+				stop()
+			}
 		}
 	}
-	return nil
+	if acquisitions == 0 {
+		return
+	}
+	each := func(kind int) float64 { return float64(requests[kind]) / float64(acquisitions) }
+	fmt.Printf("\nacquisitions: %d\ntasks served: %d of %d\n", acquisitions, len(served), o.tasks)
+	fmt.Printf("in use: %.1f %% of the time\n", 100*used.Seconds()/end.Sub(begun).Seconds())
+	fmt.Printf("requests for each acquisition: %.2f GET, %.2f PUT, %.2f LIST, %.2f DELETE\n", each(0), each(1), each(2), each(3))
 }
