@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/cost"
 )
 
 // tasks are how many want one lock at the same time, and taskFor how long each needs it.
@@ -20,15 +23,18 @@ const (
 func contention(ctx context.Context, b *bench) error {
 	p := b.near()[len(b.near())-1]
 	s := b.section("A hundred tasks and one lock")
-	s.say("Each task is a candidate of its own, or all share one lock of one process, and needs the lock for %v, so %v is the least that all can take. After %v those are given up that have not had their turn.", taskFor, tasks*taskFor, enough)
+	s.say("Each task is a candidate of its own, or those of a process share one lock, and needs the lock for %v, so %v is the least that all can take. After %v those are given up that have not had their turn. Requests are counted at a proxy, refused ones included; their price is S3's list price of %s. Create-and-delete is the loop that people begin with: it creates a marker, or else tries again after 0.5 to 1 s, and deletes it.", taskFor, tasks*taskFor, enough, cost.ListPrices().Date)
 	where := hundred(p)
 	n := tasks
 	if b.short {
 		n = 10
 	}
-	rows := [][]string{{where, "all done, s", "in use", "turns", "requests for each turn"}}
-	one := subject{name: "leasehold, tasks of one process", shared: true, open: openLeasehold("")}
-	for _, sub := range append([]subject{one}, subjects...) {
+	rows := [][]string{{where, "all done, s", "in use", "turns", "requests for each turn", "$ for 1,000 turns"}}
+	shared := []subject{
+		{name: "leasehold, tasks of one process", processes: 1, open: openLeasehold("")},
+		{name: "leasehold, tasks of ten processes", processes: 10, open: openLeasehold("")},
+	}
+	for _, sub := range slices.Concat(shared, subjects) {
 		for round := range min(b.rounds, 3) {
 			err := b.contend(ctx, sub, p, where, n, round)
 			if errors.Is(err, errMissing) {
@@ -45,11 +51,11 @@ func contention(ctx context.Context, b *bench) error {
 		if of("s").n == 0 {
 			continue
 		}
-		requests := "–"
+		requests, dollars := "–", "–"
 		if !sub.ownServer {
-			requests = of("requests").String()
+			requests, dollars = of("requests").String(), fmt.Sprintf("%.4f", of("dollars").median)
 		}
-		rows = append(rows, []string{sub.name, of("s").String(), fmt.Sprintf("%.0f %%", of("in use").median*100), number(of("turns").median), requests})
+		rows = append(rows, []string{sub.name, of("s").String(), fmt.Sprintf("%.0f %%", of("in use").median*100), number(of("turns").median), requests, dollars})
 	}
 	s.table(rows)
 	return nil
@@ -59,6 +65,10 @@ func contention(ctx context.Context, b *bench) error {
 func hundred(p *place) string { return fmt.Sprintf("%d tasks, %s", tasks, p.name) }
 
 func (b *bench) contend(ctx context.Context, sub subject, p *place, where string, n, round int) error {
+	prices, err := cost.ListPrices().Store("s3")
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, enough)
 	defer cancel()
 	counted := *p
@@ -78,12 +88,12 @@ func (b *bench) contend(ctx context.Context, sub subject, p *place, where string
 		if err != nil {
 			return err
 		}
-		if all = append(all, c); sub.shared {
+		if all = append(all, c); len(all) == sub.processes {
 			break
 		}
 	}
 	name := fmt.Sprintf("contended-%d", round)
-	before, began := p.counted.count(), time.Now()
+	before, kinds, began := p.counted.count(), p.counted.kinds(), time.Now()
 	var mu sync.Mutex
 	var inside, turns int
 	var used time.Duration
@@ -130,5 +140,6 @@ func (b *bench) contend(ctx context.Context, sub subject, p *place, where string
 	b.add("contention", where, sub.name, "in use", round, used.Seconds()/took.Seconds())
 	b.add("contention", where, sub.name, "turns", round, float64(turns))
 	b.add("contention", where, sub.name, "requests", round, float64(p.counted.count()-before)/float64(max(turns, 1)))
+	b.add("contention", where, sub.name, "dollars", round, prices.Of(p.counted.kinds().Plus(kinds.Times(-1)))/float64(max(turns, 1))*1000)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/s3store"
@@ -86,6 +87,8 @@ type network struct {
 	mu       sync.Mutex
 	sent     int
 	point    float64 // between the least latency and the most, from 0 to 1
+
+	sentKinds cost.Requests
 }
 
 // startNetwork starts a proxy before target. Signatures are made for the name of the proxy,
@@ -108,6 +111,7 @@ func startNetwork(h *host, target string, least, most time.Duration) *network {
 	n.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.mu.Lock()
 		n.sent++
+		n.sentKinds = n.sentKinds.Plus(kindOf(r))
 		_, n.point = math.Modf(n.point + (math.Sqrt(5)-1)/2)
 		point := n.point
 		n.mu.Unlock()
@@ -127,4 +131,26 @@ func (n *network) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sent
+}
+
+// kinds are the requests that have been sent so far, by what is paid for.
+func (n *network) kinds() cost.Requests {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sentKinds
+}
+
+// kindOf tells what is paid for a request.
+func kindOf(r *http.Request) (k cost.Requests) {
+	switch {
+	case r.Method == http.MethodDelete:
+		k.Delete = 1
+	case r.Method == http.MethodPut, r.Method == http.MethodPost:
+		k.Put = 1
+	case r.URL.Query().Has("list-type"):
+		k.List = 1
+	default:
+		k.Get = 1
+	}
+	return k
 }

@@ -32,8 +32,9 @@ type subject struct {
 	name string
 	// ownServer: it does not run on S3, and brings a server. Then open gets no place.
 	ownServer bool
-	// shared: the tasks of a process share a candidate, which may be used concurrently.
-	shared bool
+	// processes, if it is not 0, is how many candidates the tasks share, as those of so many
+	// processes do. Each may be used concurrently.
+	processes int
 	// open makes a candidate that is to keep a lock for ttl if it dies. An error that is
 	// errMissing leaves the subject out.
 	open func(ctx context.Context, b *bench, p *place, ttl time.Duration) (candidate, error)
