@@ -93,9 +93,9 @@ func (o options) compete(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := []string{"--inside", filepath.Join(dir, "inside")}
 	if o.store == "" {
-		st, err := filestore.New(filepath.Join(dir, "store"), nil)
-		if err != nil {
-			return err
+		st, failed := filestore.New(filepath.Join(dir, "store"), nil)
+		if failed != nil {
+			return failed
 		}
 		args = append(args, "--store", st.String())
 	}

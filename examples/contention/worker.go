@@ -48,7 +48,7 @@ func (o options) work(ctx context.Context) error {
 	tasks.Wait()
 	// A task may have given up while its claim was under way. If the process ended now and
 	// the claim landed, nobody would hold the lock, and nobody could have it for its TTL.
-	failed <- lock.Settle(context.Background())
+	failed <- lock.Settle(context.WithoutCancel(ctx))
 	n := st.Counts()
 	fmt.Println("requests", n.Get, n.Put, n.List, n.Delete)
 	return <-failed // the first
