@@ -133,14 +133,14 @@ func (n *network) count() int {
 	return n.sent
 }
 
-// kinds are the requests that have been sent so far, by what is paid for.
+// kinds are the requests that have been sent so far, by kind, since their prices differ.
 func (n *network) kinds() cost.Requests {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sentKinds
 }
 
-// kindOf tells what is paid for a request.
+// kindOf counts one request as its kind.
 func kindOf(r *http.Request) (k cost.Requests) {
 	switch {
 	case r.Method == http.MethodDelete:

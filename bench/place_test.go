@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold/leasehold/internal/cost"
 )
 
-// What is paid for a request is seen by its method, and a LIST by its query: it is a GET too.
+// The method of a request tells its kind. A LIST is a GET with a query of its own.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
