@@ -202,7 +202,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		switch {
 		case err == nil:
 			failures = 0
-			if errors.Is(lease.Err(), ErrLost) && !errors.Is(lease.Err(), protocol.ErrGivenUp) && ctx.Err() == nil {
+			if errors.Is(lease.Err(), ErrLost) && !errors.Is(lease.Err(), protocol.ErrGivenUp) {
 				continue // another leads by now, or the store is away
 			}
 		case ctx.Err() != nil:
@@ -402,6 +402,6 @@ func (e *Election) Update(c ElectionConfig) error {
 	e.lock.d.step(protocol.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.opts.TTL, e.opts.Frequent, e.opts.Infrequent = c.TTL, c.Frequent, c.Infrequent
+	e.opts.TTL, e.opts.Infrequent = c.TTL, c.Infrequent // for the pauses of Run
 	return nil
 }

@@ -10,6 +10,13 @@ func Members(s *Session) int {
 	return len(s.under.Members())
 }
 
+// Observers is how many consumers an election keeps its changes for.
+func Observers(e *Election) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.observers)
+}
+
 // SetDefaultLayout changes it, and returns what changes it back.
 func SetDefaultLayout(l Layout) (undo func()) {
 	before := defaultLayout

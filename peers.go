@@ -83,7 +83,7 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.key)
 	}
 	defer e.waiters.enter(&q)()
-	late := time.NewTimer(max(q.Wait, 0))
+	late := time.NewTimer(q.Wait)
 	defer late.Stop()
 	for {
 		said, changed := e.lock.d.leadership()
@@ -124,7 +124,7 @@ type waiters struct {
 }
 
 func (a *waiters) enter(q *Question) (leave func()) {
-	if q.Waited <= 0 || q.Wait <= 0 {
+	if q.Waited <= 0 {
 		return func() {}
 	}
 	a.mu.Lock()

@@ -98,7 +98,7 @@ func (e *Election) WaitForLeadership(ctx context.Context) error {
 // candidate looks like a follower even if it does not campaign.
 func (e *Election) WaitForNextElection(ctx context.Context, since time.Time) (Status, error) {
 	defer e.watch()()
-	err := e.await(ctx, func() bool { return !e.elected.IsZero() && e.elected.After(since) })
+	err := e.await(ctx, func() bool { return e.elected.After(since) })
 	return e.Status(), err
 }
 
