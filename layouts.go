@@ -198,7 +198,7 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 				return
 			case info.Layout == LayoutEpochs, info.Layout == LayoutEpochsIfMatch:
 				more = collectEpochs(ctx, st, info, past, yield)
-			case info.Layout == LayoutMarker && info.Held:
+			case info.Layout == LayoutMarker:
 				more = sweepMarker(ctx, st, info, o.DryRun, yield)
 			case info.Layout == layoutSession:
 				info, err = dated(ctx, st, info)
@@ -228,10 +228,10 @@ func dated(ctx context.Context, st store.Store, info Info) (Info, error) {
 		return info, nil
 	}
 	s, err := layout.Heartbeat{Store: st, Key: info.Key}.Dated(ctx)
-	if err != nil || !s.Exists {
+	if err != nil {
 		return info, err
 	}
-	return describe(info.Key, s), nil
+	return describe(info.Key, s), nil // of one that has gone meanwhile: nothing, and no age
 }
 
 // deleteSession deletes the object of a session that is over, which nobody writes any more.
@@ -256,7 +256,7 @@ func collectEpochs(ctx context.Context, st store.Store, info Info, past layout.C
 }
 
 func sweepMarker(ctx context.Context, st store.Store, info Info, dry bool, yield func(Collected, error) bool) (more bool) {
-	age, err := layout.Marker{Store: st, Key: info.Key, TTL: info.TTL}.Expire(ctx, dry)
+	age, err := layout.Marker{Store: st, Key: info.Key}.Expire(ctx, dry)
 	if errors.Is(err, layout.ErrNotExpired) {
 		return true
 	}

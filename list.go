@@ -21,7 +21,7 @@ func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, er
 	return func(yield func(Info, error) bool) {
 		known := verdicts{st: st, of: map[string]func() (Info, error){}}
 		for info, err := range listAll(ctx, st, prefix, known.judged) {
-			if err == nil && info.Layout == layoutSession {
+			if info.Layout == layoutSession {
 				continue
 			}
 			if !yield(info, err) {
@@ -78,8 +78,7 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 		for s, err := range ordered(layout.Find(reading, st, prefix), cancel, read) {
 			switch {
 			case err != nil:
-				yield(Info{}, err)
-				return
+				yield(Info{}, err) // the last one
 			case s.exists && (!yield(s.info, s.err) || s.err != nil && !errors.Is(s.err, ErrForeignObject)):
 				return
 			}
@@ -125,7 +124,7 @@ func ordered[T, R any](all iter.Seq2[T, error], stop func(), do func(T) R) iter.
 		})
 		for c := range next {
 			o := <-c
-			if !yield(o.result, o.err) || o.err != nil {
+			if !yield(o.result, o.err) {
 				return
 			}
 		}

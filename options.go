@@ -166,11 +166,12 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 
 // quiet are options for a candidate that watches a session for one with these: nobody is told
 // of that, the session is no lock of the user, it lies in one object, and it is watched for its
-// TTL and margin whatever the store's clock says (rule D3).
+// TTL and margin whatever the store's clock says (rule D3). A candidate under a session has it
+// watched by that, whose options have none; and what only creates and sweeps is of no use there.
 func (o *LockOptions) quiet() *LockOptions {
 	quiet := *o
 	quiet.OnWait, quiet.OnRenew, quiet.OnLost, quiet.OnTrouble = nil, nil, nil, nil
-	quiet.Layout, quiet.Existing, quiet.Sweep, quiet.FastStart, quiet.Session = LayoutObject, false, false, false, nil
+	quiet.Layout, quiet.FastStart = LayoutObject, false
 	return &quiet
 }
 

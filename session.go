@@ -116,7 +116,6 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 // heartbeat makes a candidate for a session's object.
 func heartbeat(at layout.Heartbeat, o *LockOptions, tune func(*protocol.Config)) *Lock {
 	cfg := o.config(newIncarnation())
-	cfg.Layout = record.LayoutSession
 	tune(&cfg)
 	return makeLock(at.Store, at.Key, at, cfg, o)
 }

@@ -1,0 +1,147 @@
+package leasehold_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// seenAs is what a record looks like after some time, in a store that tells its time or in one that
+// does not.
+func seenAs(t *testing.T, l leasehold.Layout, body string, tells bool, after time.Duration) leasehold.Info {
+	t.Helper()
+	st := memstore.New()
+	if _, err := st.Put(t.Context(), "jobs/backup", []byte(body), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	var look store.Store = st
+	if !tells {
+		look = timeless{st}
+	}
+	info, err := newLock(t, look, &leasehold.LockOptions{Layout: l}).Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// TestHintOfAge: a holder looks abandoned when its record is older than TTL, margin and what clocks that
+// show whole seconds may be off: by the store's clock if that tells, else by the wall clocks, and where
+// neither tells it does not.
+func TestHintOfAge(t *testing.T) {
+	const ttl = 15 * time.Second
+	limit := protocol.Patience(ttl) + 3*time.Second
+	text := func(state string, renewed time.Time) string {
+		at := ""
+		if !renewed.IsZero() {
+			at = fmt.Sprintf(`,"renewed_at":%q`, renewed.UTC().Format(time.RFC3339Nano))
+		}
+		return fmt.Sprintf(`{"format":1,"token":7,"state":%q,"holder":"x","ttl_ms":15000,"write_id":"x.1"%s}`, state, at)
+	}
+	for name, c := range map[string]struct {
+		state   string
+		renewed time.Duration // this long before the record was written, by the wall clock of the holder; negative: it does not say
+		tells   bool
+		after   time.Duration
+		gone    bool
+	}{
+		"at the limit":                         {"held", 0, true, limit, false},
+		"just over the limit":                  {"held", 0, true, limit + 1, true},
+		"free":                                 {"free", 0, true, time.Hour, false},
+		"a holder whose clock is slow":         {"held", time.Hour, true, time.Second, false},
+		"no time of renewal":                   {"held", -1, true, time.Hour, true},
+		"by the wall clock, at the limit":      {"held", 0, false, limit, false},
+		"by the wall clock, over it":           {"held", 0, false, limit + time.Second, true},
+		"by the wall clock, that was slow":     {"held", time.Hour, false, time.Second, true},
+		"no time at all":                       {"held", -1, false, time.Hour, false},
+		"a free one, by the wall clock, is so": {"free", 0, false, time.Hour, false},
+	} {
+		bubble(t, func(t *testing.T) {
+			var renewed time.Time
+			if c.renewed >= 0 {
+				renewed = time.Now().Add(-c.renewed).Truncate(time.Millisecond)
+			}
+			info := seenAs(t, leasehold.LayoutObject, text(c.state, renewed), c.tells, c.after)
+			age := c.after
+			if !c.tells {
+				age = -1
+			}
+			if info.Abandoned != c.gone || info.Age != age || !info.RenewedAt.Equal(renewed) || info.TTL != ttl {
+				t.Errorf("%s: %+v", name, info)
+			}
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		info := seenAs(t, leasehold.LayoutMarker, "another tool's", true, time.Hour)
+		if info.TTL != 0 || info.Abandoned || info.Age != time.Hour || !info.Held {
+			t.Errorf("another tool's marker: %+v", info)
+		}
+	})
+}
+
+// TestTimesOfAnInfo: the times that a holder writes are those that are told.
+func TestTimesOfAnInfo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		began := time.Now()
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject}))
+		time.Sleep(6 * time.Second)
+		info, err := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject}).Inspect(t.Context())
+		renewed := began.Add(protocol.Renewal(leasehold.DefaultTTL))
+		if err != nil || !near(info.AcquiredAt, began) || !near(info.RenewedAt, renewed) || !near(info.ExpiresAt, renewed.Add(leasehold.DefaultTTL)) {
+			t.Errorf("%+v, %v", info, err)
+		}
+		release(t, lease)
+	})
+}
+
+// TestSessionIsWatchedAsASession: whatever the options of the lock are, the session of its holder is
+// waited out for its TTL and margin, and one that is not there is over.
+func TestSessionIsWatchedAsASession(t *testing.T) {
+	for name, opts := range map[string]leasehold.LockOptions{
+		"fast start": {FastStart: true, Layout: leasehold.LayoutObject},
+		"existing":   {Existing: true, Layout: leasehold.LayoutObject},
+		"epochs":     {Layout: leasehold.LayoutEpochs},
+		"if-match":   {Layout: leasehold.LayoutEpochsIfMatch},
+	} {
+		for _, deleted := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				inner := memstore.New()
+				a := startProcess(t, inner, "a")
+				held, err := leasehold.NewLock(a.st, "jobs/backup", &leasehold.LockOptions{Layout: opts.Layout, Session: a.session})
+				if err != nil {
+					t.Fatal(err)
+				}
+				acquire(t, held)
+				a.st.Partition(true)
+				time.Sleep(time.Hour)
+				other := newLock(t, inner, &opts)
+				began := time.Now()
+				if deleted {
+					time.AfterFunc(5*time.Second, func() {
+						if err := inner.Delete(t.Context(), a.session.Key()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				lease := acquire(t, other)
+				took, patience := time.Since(began), protocol.Patience(leasehold.DefaultTTL)
+				if !deleted && (took < patience || took > patience+5*time.Second) || deleted && (took < 5*time.Second || took > patience) {
+					t.Errorf("%s, deleted %v: taken over after %v", name, deleted, took)
+				}
+				if !deleted && recordIn(t, inner, a.session.Key()).Held {
+					t.Errorf("%s: the session was waited out, and not ended", name)
+				}
+				release(t, lease)
+				a.st.Partition(false)
+				a.end()
+			})
+		}
+	}
+}

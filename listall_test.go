@@ -1,0 +1,152 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// listed is all that List yields, a line for each.
+func listed(t *testing.T, st store.Store) (lines []string) {
+	t.Helper()
+	for info, err := range leasehold.List(t.Context(), st, "") {
+		text := fmt.Sprintf("%s held=%v abandoned=%v", info.Key, info.Held, info.Abandoned)
+		switch {
+		case errors.Is(err, leasehold.ErrForeignObject):
+			text = fmt.Sprintf("%s foreign, age %d", info.Key, info.Age)
+		case err != nil:
+			text = fmt.Sprintf("%s error %v", info.Key, errors.Is(err, store.ErrDenied))
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+// TestListTellsLocksApart: each lock has its own hint, with a session or without one, and what is no lock
+// says so; a session is no lock.
+func TestListTellsLocksApart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		a := startProcess(t, st, "a")
+		hold := func(key string) {
+			lease := acquire(t, locksOf(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject}, key)[0])
+			lease.Abandon(nil) // nobody renews it
+			t.Cleanup(func() { _ = lease.Release(context.Background()) })
+		}
+		free := fmt.Sprintf(`{"format":1,"token":1,"state":"free","holder":"x","ttl_ms":1000,"write_id":"x.1","session":"../%s"}`, a.session.Key())
+		for key, body := range map[string]string{"jobs/1-free": free, "jobs/7-foreign": "no lock"} {
+			if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hold("jobs/2-gone")
+		a.acquire("jobs/5-under")
+		a.acquire("jobs/6-under")
+		a.st.Partition(true)
+		time.Sleep(time.Hour)
+		hold("jobs/3-held")
+		release(t, acquire(t, locksOf(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject}, "jobs/4-free")[0]))
+		want := []string{
+			"jobs/1-free held=false abandoned=false", "jobs/2-gone held=true abandoned=true", "jobs/3-held held=true abandoned=false",
+			"jobs/4-free held=false abandoned=false", "jobs/5-under held=true abandoned=true", "jobs/6-under held=true abandoned=true",
+			"jobs/7-foreign foreign, age -1",
+		}
+		if got := listed(t, st); !slices.Equal(got, want) {
+			t.Errorf("listed %q, want %q", got, want)
+		}
+		a.st.Partition(false)
+		a.end()
+	})
+}
+
+// gone is a store in which an object has gone when it is read, after it was listed.
+type gone struct {
+	store.Store
+	key string
+}
+
+func (s gone) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if key == s.key {
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
+	}
+	return s.Store.Get(ctx, key, unless)
+}
+
+// TestListMeetsErrors: what has gone since it was listed is left out, and an error is told once and is the
+// last.
+func TestListMeetsErrors(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		keys := manyLocks(t, st, 3)
+		line := func(key string) string { return key + " held=false abandoned=false" }
+		if got := listed(t, gone{st, keys[1]}); !slices.Equal(got, []string{line(keys[0]), line(keys[2])}) {
+			t.Errorf("without %s: %q", keys[1], got)
+		}
+		for name, c := range map[string]struct {
+			fault faultstore.Fault
+			want  []string
+		}{
+			"a listing": {faultstore.Fault{Op: "list"}, []string{" error true"}},
+			"a read":    {faultstore.Fault{Op: "get", Key: keys[1]}, []string{line(keys[0]), keys[1] + " error true"}},
+		} {
+			c.fault.Kind = faultstore.Denied
+			st.Inject(c.fault)
+			if got := listed(t, st); !slices.Equal(got, c.want) {
+				t.Errorf("%s is denied: %q, want %q", name, got, c.want)
+			}
+			st.Clear()
+		}
+	})
+}
+
+// TestListOfASessionThatCannotBeRead: whether a holder is there is not known then, and that is said, with
+// the lock.
+func TestListOfASessionThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		a.acquire("jobs/1")
+		st := newStoreOver(inner)
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Key: a.session.Key()})
+		if got := listed(t, st); !slices.Equal(got, []string{"jobs/1 error true"}) {
+			t.Errorf("listed %q", got)
+		}
+		a.end()
+	})
+}
+
+// silent is a store that answers one read and no other.
+type silent struct {
+	store.Store
+	key string
+}
+
+func (s silent) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if key != s.key {
+		<-ctx.Done()
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
+	}
+	return s.Store.Get(ctx, key, unless)
+}
+
+// TestListGivesUpItsReads: a consumer that has seen enough does not wait for reads that are not answered.
+func TestListGivesUpItsReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		keys := manyLocks(t, st, 3)
+		for info, err := range leasehold.List(t.Context(), silent{st, keys[0]}, "") {
+			if info.Key != keys[0] || err != nil {
+				t.Errorf("%+v, %v", info, err)
+			}
+			break
+		}
+	})
+}
