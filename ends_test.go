@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -82,6 +83,10 @@ func TestLeaseOfASessionThatRanOut(t *testing.T) {
 			lease, err := f(t.Context())
 			if lease != nil || !errors.Is(err, leasehold.ErrSessionOver) {
 				t.Errorf("under a session that has run out: %v, %v", lease, err)
+			}
+			synctest.Wait()
+			if left := p.session.Leases(); len(left) > 0 {
+				t.Errorf("nobody was handed a lease, and somebody is to release %v", left)
 			}
 			st.after = nil
 			p.end()

@@ -173,12 +173,8 @@ func (l *Lease) free(ctx context.Context, successor string) error {
 
 // ended adds to what free returned that the lease had been lost.
 func (l *Lease) ended(outcome error) error {
-	switch lost := context.Cause(l.ctx); {
-	case !errors.Is(lost, ErrLost):
-		return outcome
-	case outcome == nil:
-		return lost
-	default:
+	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
 		return errors.Join(lost, outcome)
 	}
+	return outcome
 }

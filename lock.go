@@ -209,9 +209,8 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		return err
 	}
 	work, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
+	context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
 	defer func() {
-		stop()
 		cancel(nil)
 		lost := lease.Err()
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -261,7 +260,8 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 		return describe(l.key, written), nil
 	}
 	// Our write may have landed, or the holder have renewed since: look.
-	if _, now, err := l.look(ctx); err == nil && now.Token == token && !now.Held {
+	// A look that fails shows no token.
+	if _, now, _ := l.look(ctx); now.Token == token && !now.Held {
 		return now, nil
 	}
 	return Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", l.d.at, lost)
@@ -269,7 +269,7 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 
 // broken is the write that frees what was seen.
 func broken(s layout.Snapshot) protocol.Write {
-	w := protocol.Write{Op: protocol.Free, Record: s.Record, Over: s.Record, Expect: s.Version}
+	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
 	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), record.EndedByHand
 	return w
 }
