@@ -107,7 +107,7 @@ const headStart = 20 * time.Millisecond
 
 // giveWay waits if another than who asks is to hear first what is new.
 func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Time) {
-	if said, _ := e.lock.d.leadership(); !said.Free || said.Successor == "" || said.Successor == q.Holder {
+	if said, _ := e.lock.d.leadership(); said.Successor == "" || said.Successor == q.Holder {
 		return
 	}
 	select {
@@ -176,7 +176,7 @@ type leaderState struct {
 }
 
 func (d *driver) word() protocol.PeerStatus {
-	limit := time.Duration(0)
+	var limit time.Duration
 	if s := d.opts.Session; s != nil {
 		limit = s.until()
 	}

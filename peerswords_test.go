@@ -2,17 +2,18 @@ package leasehold_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -43,7 +44,10 @@ func TestQuestions(t *testing.T) {
 				t.Fatal(err)
 			}
 			peers := &asker{answer: leader.Attend}
-			follower := newElection(t, st, leasehold.ElectionOptions{Holder: "me", Peers: peers, Layout: leasehold.LayoutObject})
+			var log lines
+			follower := newElection(t, st, leasehold.ElectionOptions{
+				Holder: "me", Peers: peers, Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			began := time.Now()
@@ -53,6 +57,10 @@ func TestQuestions(t *testing.T) {
 				for range follower.Observe(ctx) {
 					continue
 				}
+			}
+			synctest.Wait()
+			if log.String() != "" {
+				t.Errorf("a question that was given up is no silence: %s", &log)
 			}
 			if len(peers.asked) < 3 {
 				t.Fatalf("only asked %+v", peers.asked)
@@ -107,9 +115,8 @@ func TestComplaints(t *testing.T) {
 			for n := 1; n <= 2; n++ {
 				leader := newElection(t, st, leasehold.ElectionOptions{Holder: fmt.Sprint("leader ", n), Address: fmt.Sprint("a:", n), Layout: leasehold.LayoutObject})
 				peers.mu.Lock()
-				peers.answer = func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
-					said, err := leader.Attend(ctx, q)
-					return said, errors.Join(err, c.bend(&said))
+				peers.answer = func(context.Context, leasehold.Question) (leasehold.Leadership, error) {
+					return leasehold.Leadership{}, c.bend(&leasehold.Leadership{})
 				}
 				if c.bend(&leasehold.Leadership{}) == nil {
 					peers.answer = func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
@@ -183,7 +190,7 @@ func TestWordOfALeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, err := e.Attend(t.Context(), leasehold.Question{Lock: "leaders/scheduler"})
-		if err != nil || !said.Free || (l == leasehold.LayoutObject) != (len(said.Record) > 0 && said.Object != "") {
+		if err != nil || !said.Free || (l == leasehold.LayoutObject) != (len(said.Record) > 0) || (len(said.Record) > 0) != (said.Object != "") {
 			t.Errorf("%s: it has resigned: %+v, %v", l, said, err)
 		}
 		if l != leasehold.LayoutObject {
@@ -192,5 +199,119 @@ func TestWordOfALeader(t *testing.T) {
 		if o, err := st.Get(t.Context(), "leaders/scheduler", ""); err != nil || string(o.Body) != string(said.Record) || o.Version != said.Object {
 			t.Errorf("its proof is %q, %s, and in the store there is %+v", said.Record, said.Object, o)
 		}
+	}
+}
+
+// TestProofSparesALook: where the version of a record is its hash, the word of a leader that has resigned is
+// as good as a look, and the next one leads by one write.
+func TestProofSparesALook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		files, err := filestore.New(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader := newElection(t, files, leasehold.ElectionOptions{Holder: "a", Address: "a", Layout: leasehold.LayoutObject})
+		if _, err = leader.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st := newStoreOver(files)
+		follower := newElection(t, st, leasehold.ElectionOptions{
+			Holder: "b", Peers: &asker{answer: leader.Attend}, Layout: leasehold.LayoutObject,
+		})
+		done := make(chan error)
+		go func() {
+			_, err := follower.Campaign(t.Context())
+			done <- err
+		}()
+		time.Sleep(61 * time.Second)
+		got := cost(st, func() {
+			if err := leader.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		if want := (requests{put: 1}); got != want {
+			t.Errorf("it made %v, want %v", got, want)
+		}
+		if err := follower.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSilenceIsForgiven: a leader that was silent twice in a row is asked on, and the store is not asked instead.
+func TestSilenceIsForgiven(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		leader := newElection(t, inner, leasehold.ElectionOptions{Address: "a", Layout: leasehold.LayoutObject})
+		if _, err := leader.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st := newStoreOver(inner)
+		questions, silent := 0, 0
+		var before, after requests
+		follower := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject, Peers: &asker{
+			answer: func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
+				if questions++; questions > 10 && silent < 2 {
+					if silent++; silent == 1 {
+						before = since(st, faultstore.Counts{})
+					}
+					return leasehold.Leadership{}, errSilence
+				}
+				if silent == 2 && after == (requests{}) {
+					after = since(st, faultstore.Counts{})
+				}
+				return leader.Attend(ctx, q)
+			},
+		}})
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		for range follower.Observe(ctx) {
+			continue
+		}
+		if silent != 2 || before != after {
+			t.Errorf("it was silent %d times, and the requests to the store went from %v to %v", silent, before, after)
+		}
+		if err := leader.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestOthersLetTheSuccessorGoFirst: a follower that hears that another is to lead next does not look at once.
+func TestOthersLetTheSuccessorGoFirst(t *testing.T) {
+	for successor, looks := range map[string]int{"heir": 0, "me": 1} {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			leader := newElection(t, inner, leasehold.ElectionOptions{Address: "a", Layout: leasehold.LayoutObject})
+			if _, err := leader.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			st := newStoreOver(inner)
+			follower := newElection(t, st, leasehold.ElectionOptions{Holder: "me", Layout: leasehold.LayoutObject, Peers: &asker{answer: leader.Attend}})
+			done := make(chan error)
+			go func() {
+				_, err := follower.Campaign(t.Context())
+				done <- err
+			}()
+			time.Sleep(61 * time.Second)
+			got := cost(st, func() {
+				if err := leader.ResignTo(t.Context(), successor); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			})
+			if got.get != looks {
+				t.Errorf("%s was named, and it made %v in a moment", successor, got)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if err := follower.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

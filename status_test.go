@@ -115,6 +115,14 @@ func TestEndOfALook(t *testing.T) {
 				}
 			})
 			synctest.Wait()
+			all.Go(func() { // which goes on with the look that is under way
+				for range e.Observe(ctx) {
+					t.Error("nothing happens")
+				}
+			})
+			if time.Sleep(time.Second); st.all.Load() != 1 || e.Status().Failures != 0 {
+				t.Errorf("for two that observe %d looks were begun: %+v", st.all.Load(), e.Status())
+			}
 			if campaigns {
 				all.Go(func() { _, _ = e.Campaign(campaign) })
 				synctest.Wait()
