@@ -110,3 +110,41 @@ func TestTroubleAfterALostRace(t *testing.T) {
 		holds(t, st, "mine again")
 	})
 }
+
+// An error says once what is not known, and nothing of that where all is known. No test
+// noticed when it said so twice, or without a reason.
+func TestErrorsOfPutsSayThingsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults []faultstore.Fault
+		before bool // something was sent before of which no answer came
+	}{
+		"denied":                      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put"}}, false},
+		"no answer to any":            {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put"}}, false},
+		"no answer, and then refused": {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put", Nth: 1}, {Kind: faultstore.Denied, Op: "put"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore()
+				o := newObject(t, st, nil)
+				st.Inject(c.faults...)
+				err := o.Put(t.Context(), fence.Token(1), strings.NewReader("x"))
+				if err == nil || strings.Contains(err.Error(), "before that") != c.before || strings.Contains(err.Error(), "%!") {
+					t.Errorf("%v; want that it speaks of what was before: %t", err, c.before)
+				}
+			})
+		})
+	}
+}
+
+// A refusal says what was refused, and by which token: a larger one, or the same one in other
+// hands.
+func TestFencedError(t *testing.T) {
+	for newest, want := range map[leasehold.Token]string{
+		8: "wal refuses token 7: a holder with token 8 has claimed it",
+		7: "wal refuses token 7: a newer writer has claimed it with the same one",
+	} {
+		if err := (&fence.FencedError{Resource: "wal", Token: 7, Newest: newest}); err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}

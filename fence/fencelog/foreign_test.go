@@ -92,8 +92,8 @@ func TestForeignCheckpoints(t *testing.T) {
 		plantCheckpoint(t, st, body)
 		c, err := newLog(t, st).Checkpoint(t.Context())
 		if want != "" {
-			if !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: %v, want %q", body, err, want)
+			if !errors.Is(err, fence.ErrForeign) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), " wal/checkpoint: ") {
+				t.Errorf("%q: %v, want %q, and of which object", body, err, want)
 			}
 			continue
 		}
