@@ -330,3 +330,25 @@ func TestValueThatLooksLikeAPointer(t *testing.T) {
 		t.Errorf("%q is left of %s", keys, other)
 	}
 }
+
+// A pointer names what lies beside its object, by the last part of the key alone: so all of it
+// can be copied to another prefix. No test noticed when it named more.
+func TestPointerIsRelative(t *testing.T) {
+	st := newStore()
+	o, err := fence.NewObject(st, "a/b/state.json", &fence.ObjectOptions{Apart: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, o, fence.Token(1), "value")
+	body, err := st.Get(t.Context(), "a/b/state.json", "")
+	if err != nil || !strings.HasPrefix(string(body.Body), `{"data":"state.json.data/`) {
+		t.Fatalf("%s, %v", body.Body, err)
+	}
+	v, err := o.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := v.ReadAll(t.Context()); err != nil || string(got) != "value" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
