@@ -280,14 +280,18 @@ func TestHolderOfThePast(t *testing.T) {
 		st := newStoreOver(inner)
 		lock := newLock(t, st, nil)
 		lease := acquire(t, newLock(t, inner, nil))
-		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) {
+		wait := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := lock.Acquire(ctx)
+			return err
+		}
+		if err := wait(); !errors.Is(err, leasehold.ErrHeld) {
 			t.Fatal(err)
 		}
 		release(t, lease)
 		st.Partition(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := lock.Acquire(ctx); err == nil || errors.Is(err, leasehold.ErrHeld) {
+		if err := wait(); err == nil || errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("a store that does not answer: %v", err)
 		}
 	})

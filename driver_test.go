@@ -1,0 +1,186 @@
+package leasehold_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// debugLog is a log of all there is to tell.
+func debugLog(log *lines) *slog.Logger {
+	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// A marker is deleted when it is released, and nothing is left that says by whom. The change says
+// who it was all the same, and that he holds it no more.
+func TestObserveMarkers(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it uses markers: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{Layout: leasehold.LayoutMarkerIfMatch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch, Holder: "a", Address: "a:1"}))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Minute, func() { release(t, lease) })
+		var got []string
+		for c := range e.Observe(ctx) {
+			got = append(got, c.Kind.String())
+			if c.Info.Holder != "a" || c.Info.Address != "a:1" || c.Info.Held != (c.Kind == leasehold.Elected) || c.Info.Key != "jobs/backup" {
+				t.Errorf("%v: %+v", c.Kind, c.Info)
+			}
+		}
+		if want := []string{"elected", "resigned"}; !slices.Equal(got, want) {
+			t.Errorf("observed %v, want %v", got, want)
+		}
+	})
+}
+
+// Each write is in the log, if that is to say everything: what it was for, its token, and how
+// it went.
+func TestWritesAreLogged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log lines
+		st := newStore()
+		lock := newLock(t, st, &leasehold.LockOptions{Logger: debugLog(&log)})
+		puts := cost(st, func() { release(t, acquire(t, lock)) })
+		synctest.Wait()
+		if n := strings.Count(log.String(), "level=DEBUG msg=write lock="); n != puts.put+puts.del {
+			t.Errorf("%d of %v are in the log: %s", n, puts, &log)
+		}
+		for _, part := range []string{"op=claim token=", "op=free token=", "error=<nil>"} {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("%q is missing in the log: %s", part, &log)
+			}
+		}
+	})
+}
+
+// A caller that does not wait, while another of the same Lock does, is told of the holder as that
+// one sees him by now, and not as he was when the wait began.
+func TestTryBesideAWaiter(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Holder: "a"}))
+		lock := newLock(t, st, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := lock.Acquire(ctx)
+			done <- err
+		}()
+		time.Sleep(time.Minute)
+		var held *leasehold.HeldError
+		if _, err := lock.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Holder != "a" || time.Since(held.Info.RenewedAt) > leasehold.DefaultTTL {
+			t.Errorf("a minute later the holder is told to be %+v", held)
+		}
+		cancel()
+		if err := <-done; !errors.As(err, &held) || time.Since(held.Info.RenewedAt) > leasehold.DefaultTTL {
+			t.Errorf("who has waited is told that the holder is %+v", held)
+		}
+		release(t, lease)
+	})
+}
+
+// A caller that does not wait, while another of the same Lock is about to learn who holds it, is told
+// which lock it is, and that its own process is at it.
+func TestTryBesideTheFirstLook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Second})
+		lock := newLock(t, st, &leasehold.LockOptions{Holder: "me"})
+		got := make(chan *leasehold.Lease)
+		go func() { got <- acquire(t, lock) }()
+		synctest.Wait()
+		var held *leasehold.HeldError
+		if _, err := lock.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Key != lock.Key() || held.Info.Holder != "me" {
+			t.Errorf("%+v", held)
+		}
+		release(t, <-got)
+	})
+}
+
+// The session of a waiter runs out while the machine is suspended, and the waiter gives up before
+// a timer has run. The next in the queue is told at once, and does not begin to wait.
+func TestSessionRanOutInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		lease := acquire(t, locksOf(t, inner, nil, "shards/1")[0])
+		lock := a.lock("shards/1")
+		ctx, cancel := context.WithCancel(t.Context())
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := lock.Acquire(ctx)
+			first <- err
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := lock.Acquire(t.Context())
+			second <- err
+		}()
+		time.Sleep(3500 * time.Millisecond) // no look is under way, nor due
+		slept.Add(int64(time.Minute))
+		cancel()
+		synctest.Wait()
+		if err := <-first; !errors.Is(err, leasehold.ErrHeld) {
+			t.Error(err)
+		}
+		select {
+		case err := <-second:
+			if !errors.Is(err, leasehold.ErrSessionOver) {
+				t.Error(err)
+			}
+		default:
+			t.Error("it waits for a lock under a session that has run out")
+		}
+		_ = lease.Release(t.Context()) // the machine was suspended for that, too
+		a.end()
+	})
+}
+
+// A session that is to be ended by hand is tried three times, since its holder may be faster with a
+// heartbeat, and no more often.
+func TestBreakAgainstHeartbeats(t *testing.T) {
+	for faster := range 4 {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			a := startProcess(t, inner, "a")
+			lease := a.acquire("shards/1")
+			tries := 0
+			st := &gate{Store: inner, put: func(key string, _ []byte) {
+				if key != a.session.Key() {
+					return
+				}
+				if tries++; tries > faster {
+					return
+				}
+				obj, err := inner.Get(t.Context(), key, "")
+				if err == nil {
+					_, err = inner.Put(t.Context(), key, obj.Body, store.IfMatch(obj.Version))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}}
+			_, err := locksOf(t, st, nil, "shards/1")[0].Break(t.Context(), lease.Token())
+			if wants := min(faster+1, 3); tries != wants || (err == nil) != (faster < 3) {
+				t.Errorf("its holder was faster %d times: %d writes, want %d, and %v", faster, tries, wants, err)
+			}
+			a.close()
+		})
+	}
+}
