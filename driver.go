@@ -467,7 +467,7 @@ func (d *driver) seenNew() {
 		c.Kind = Resigned
 		if d.record.WriteID == "" { // there is no object any more that says who
 			before.Held = false
-			c.Info = describe(d.lock.key, layout.Snapshot{Record: before, Version: version})
+			c.Info = describe(d.lock.key, layout.Snapshot{Record: before})
 		}
 	case held && before.SameLease(d.record):
 		c.Kind = Renewed
@@ -610,8 +610,8 @@ func (d *driver) write(ctx context.Context, cancel context.CancelFunc, a protoco
 	d.requests.Writes++
 	d.answered(err)
 	d.stepLocked(layout.WriteDone(s, err))
-	epochs, ok := d.at.(layout.Epochs)
-	if ok && err == nil && epochs.Due(a.Op, s.Record.Epoch) && d.past == nil && d.lease != nil && d.lease.ctx.Err() == nil {
+	epochs, ok := d.at.(layout.Epochs) // of which none was written if it failed
+	if ok && epochs.Due(a.Op, s.Record.Epoch) && d.past == nil && d.lease != nil && d.lease.ctx.Err() == nil {
 		d.past = make(chan struct{})
 		go d.collect(d.lease.ctx, epochs)
 	}
