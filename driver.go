@@ -310,8 +310,7 @@ func (d *driver) arm() {
 	}
 	sleep := min(max(wake-clock.Now(), 0), maxSleep)
 	if d.timer == nil {
-		d.timer = time.AfterFunc(sleep, func() { d.step(protocol.Tick{}) })
-		return
+		d.timer = time.AfterFunc(maxSleep, func() { d.step(protocol.Tick{}) })
 	}
 	d.timer.Reset(sleep)
 }

@@ -3,9 +3,11 @@ package leasehold_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +185,192 @@ func TestBreakAgainstHeartbeats(t *testing.T) {
 			a.close()
 		})
 	}
+}
+
+// A leader whose renewal is late says so at once to those who ask it, half a TTL after the last one, and
+// not when its own timer comes by; and to say so costs it nothing more.
+func TestLateRenewalIsToldAtOnce(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		e, err := leasehold.NewElection(st, "leaders/scheduler", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		lease, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Delay: 4 * time.Second})
+		said := attend(t, e, "")
+		for _, leads := range []bool{false, true} { // and when the renewal has been confirmed
+			said = attend(t, e, said.Version)
+			after := time.Since(began)
+			if said.Leading != leads || !leads && after != leasehold.DefaultTTL/2 {
+				t.Errorf("after %v: %+v", after, said)
+			}
+		}
+		st.Clear()
+		release(t, lease)
+	})
+}
+
+// To begin to wait for a lock that is held under a session costs one look at the lock: it is looked
+// at once more only when it may have been released since.
+func TestWaitUnderASessionBeginsWithOneLook(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it counts the looks at one object: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		s, lease := holdUnderSession(t, inner)
+		st := newStoreOver(inner)
+		lock := newLock(t, st, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := lock.Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) {
+			t.Fatal(err)
+		}
+		looks := 0
+		for _, e := range st.Log() {
+			if e.Key == lock.Key() {
+				looks++
+			}
+		}
+		if looks != 1 {
+			t.Errorf("%d looks at a lock that does not change", looks)
+		}
+		release(t, lease)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stuck is a store that answers no read of a key for as long as that has not been given up.
+type stuck struct {
+	store.Store
+	key  string
+	open atomic.Int64
+}
+
+func (s *stuck) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if key != s.key {
+		return s.Store.Get(ctx, key, unless)
+	}
+	s.open.Add(1)
+	defer s.open.Add(-1)
+	<-ctx.Done()
+	return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
+}
+
+// A caller that has given up leaves no look behind, neither at the lock nor at the session of its holder.
+func TestGivenUpLooksEnd(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it counts the looks at one object: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		s, lease := holdUnderSession(t, inner)
+		for _, key := range []string{lease.Key(), s.Key()} {
+			st := &stuck{Store: inner, key: key}
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := make(chan error)
+			go func() {
+				_, err := newLock(t, st, nil).TryAcquire(ctx)
+				failed <- err
+			}()
+			synctest.Wait()
+			if n := st.open.Load(); n != 1 {
+				t.Errorf("%d looks at %s are under way", n, key)
+			}
+			cancel()
+			if err := <-failed; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if n := st.open.Load(); n != 0 {
+				t.Errorf("%d looks at %s go on that nobody waits for", n, key)
+			}
+		}
+		release(t, lease)
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An onlooker hears of all that keeps it from knowing who leads, and of whom it has seen last: a store that
+// does not answer, an object that is no lock, and one that was deleted, which is in the log too.
+func TestObserveTrouble(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it plants one object: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		var log lines
+		inner := memstore.New()
+		lock := newLock(t, inner, &leasehold.LockOptions{Holder: "a"})
+		lease := acquire(t, lock)
+		st := newStoreOver(inner)
+		e, err := leasehold.NewElection(st, lock.Key(), &leasehold.ElectionOptions{Logger: debugLog(&log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var got []string
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for c := range e.Observe(ctx) {
+				text := c.Kind.String()
+				switch {
+				case errors.Is(c.Err, store.ErrUnavailable):
+					text += " unavailable"
+				case errors.Is(c.Err, leasehold.ErrForeignObject):
+					text += " foreign"
+				}
+				if c.Kind != leasehold.Vanished && c.Info.Holder != "a" || c.Info.Key != lock.Key() {
+					t.Errorf("%s: %+v", text, c.Info)
+				}
+				if len(got) == 0 || got[len(got)-1] != text {
+					got = append(got, text)
+				}
+			}
+		}()
+		time.Sleep(time.Minute)
+		st.Partition(true)
+		time.Sleep(10 * time.Second)
+		st.Partition(false)
+		time.Sleep(11 * time.Second)
+		obj, err := inner.Get(t.Context(), lock.Key(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = inner.Put(t.Context(), lock.Key(), []byte("not a lock"), store.IfMatch(obj.Version)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		erase(t, inner)
+		time.Sleep(20 * time.Second)
+		cancel()
+		<-over
+		if want := []string{"elected", "unreadable unavailable", "unreadable foreign", "vanished"}; !slices.Equal(got, want) {
+			t.Errorf("observed %v, want %v", got, want)
+		}
+		if n := strings.Count(log.String(), "the lock's object was deleted"); n != 1 || !strings.Contains(log.String(), fmt.Sprintf("token=%d", lease.Token())) {
+			t.Errorf("that it was deleted is logged %d times: %s", n, &log)
+		}
+		_ = lease.Release(t.Context()) // it is lost
+	})
+}
+
+// The status counts the questions that the leader was asked, each once.
+func TestQuestionsAreCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newTown()
+		all := w.settlers(t, 2, 0)
+		time.Sleep(10 * time.Minute)
+		counted := all[0].Status().Questions + all[1].Status().Questions
+		if asked := w.asked.Load(); counted != asked || asked < 2 {
+			t.Errorf("%d questions were asked, and %d are counted", asked, counted)
+		}
+		for _, c := range all {
+			c.quit(t)
+		}
+	})
 }

@@ -86,12 +86,13 @@ func TestOwnSession(t *testing.T) {
 		var log lines
 		other := newLock(t, st, &leasehold.LockOptions{Session: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		const advice = "under the same session"
-		if _, err := other.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		var held *leasehold.HeldError
+		if _, err := other.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Token != lease.Token() || !strings.Contains(err.Error(), advice) {
 			t.Errorf("TryAcquire does not say what to do: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := other.Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), advice) {
+		if _, err := other.Acquire(ctx); !errors.As(err, &held) || held.Info.Token != lease.Token() || !strings.Contains(err.Error(), advice) {
 			t.Errorf("Acquire does not say what to do: %v", err)
 		}
 		if n := strings.Count(log.String(), advice); n != 1 {
