@@ -437,7 +437,7 @@ func (d *driver) describe(r record.Record) Info {
 // seenNow is the holder that the acquisition waits for, as he was last seen.
 func (d *driver) seenNow() Info {
 	r, _, exists := d.candidate.Observed()
-	if !d.seen.Exists || !exists || !r.Held || r.Opaque {
+	if !d.seen.Exists || !exists || !r.Held {
 		return d.seen
 	}
 	seen := d.describe(r)

@@ -97,6 +97,29 @@ func TestTryBesideAWaiter(t *testing.T) {
 	})
 }
 
+// Whoever gives up while its claim is under way, after the holder that it has waited for has released the lock,
+// is told of that holder: that it is free by now is not why there was a wait.
+func TestGivenUpAfterTheRelease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		lease := acquire(t, newLock(t, inner, patient(leasehold.LockOptions{Holder: "a"})))
+		time.AfterFunc(3*time.Second, func() { release(t, lease) })
+		ctx, cancel := context.WithCancel(t.Context())
+		lock := newLock(t, &gate{Store: inner, put: func(string, []byte) {
+			cancel()
+			time.Sleep(time.Second)
+		}}, nil)
+		_, err := lock.Acquire(ctx)
+		var held *leasehold.HeldError
+		if !errors.As(err, &held) || !held.Info.Held || held.Info.Holder != "a" {
+			t.Errorf("%v, of %+v", err, held)
+		}
+		if err = lock.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A caller that does not wait, while another of the same Lock is about to learn who holds it, is told
 // which lock it is, and that its own process is at it.
 func TestTryBesideTheFirstLook(t *testing.T) {
@@ -324,8 +347,8 @@ func TestObserveTrouble(t *testing.T) {
 				case errors.Is(c.Err, leasehold.ErrForeignObject):
 					text += " foreign"
 				}
-				if c.Kind != leasehold.Vanished && c.Info.Holder != "a" || c.Info.Key != lock.Key() {
-					t.Errorf("%s: %+v", text, c.Info)
+				if c.Kind != leasehold.Vanished && c.Info.Holder != "a" || c.Info.Key != lock.Key() || time.Since(c.Time) > time.Second {
+					t.Errorf("%s: %+v", text, c)
 				}
 				if len(got) == 0 || got[len(got)-1] != text {
 					got = append(got, text)

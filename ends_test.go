@@ -186,6 +186,46 @@ func TestReleaseCrossesTheEndOfItsSession(t *testing.T) {
 	})
 }
 
+// A release that is confirmed after the end of its session has freed the lock, and says nothing of that end.
+func TestReleaseIsConfirmedAfterTheEndOfItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		lease := a.acquire("shards/1")
+		ours := func(c faultstore.Call) bool { return strings.HasPrefix(c.Key, "shards/") }
+		a.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", When: ours, Delay: 2 * time.Second})
+		closed := make(chan error, 1)
+		time.AfterFunc(time.Second, func() { closed <- a.session.Close(context.Background()) })
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("the lock is free, and the release said %v", err)
+		}
+		if info, err := inspect(inner, "shards/1"); err != nil || info.Held {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The release of a lease that was lost with its session says that, and no more: nobody has tried to free
+// the lock, which others take over from the session.
+func TestReleaseOfWhatWasLostWithItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		lease := a.acquire("shards/1")
+		closed := make(chan error, 1)
+		go func() { closed <- a.session.Close(context.Background()) }()
+		<-lease.Done()
+		if err := lease.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) || strings.Contains(err.Error(), "may still be taken for held") {
+			t.Errorf("the release said %v", err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An election under a session goes on to notice what happens, though its lease needs nothing:
 // who leads, and who does not any more.
 func TestElectionKeepsItsEyesOpen(t *testing.T) {

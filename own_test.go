@@ -50,6 +50,9 @@ func TestOwnLostLease(t *testing.T) {
 		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), "call Release") {
 			t.Errorf("TryAcquire does not say what to do: %v", err)
 		}
+		if !strings.Contains(log.String(), "level=INFO msg=\"lease lost\"") {
+			t.Errorf("that it was lost is not logged: %s", &log)
+		}
 		if n := said(); n != 0 {
 			t.Errorf("it is logged %d times before a TTL has passed: %s", n, &log)
 		}
@@ -73,6 +76,28 @@ func TestOwnLostLease(t *testing.T) {
 		if n := said(); n != 2 {
 			t.Errorf("it is logged %d times, and it was released: %s", n, &log)
 		}
+	})
+}
+
+// A lost lease that is not released is reported a TTL after it was lost, though an earlier one, which was
+// released, was lost before it.
+func TestOwnLostLeaseAfterAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log lines
+		lock := newLock(t, memstore.New(), &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		first := acquire(t, lock)
+		first.Abandon(context.Canceled)
+		_ = first.Release(t.Context()) // it is lost
+		second := acquire(t, lock)
+		time.Sleep(10 * time.Second)
+		second.Abandon(context.Canceled)
+		for _, want := range []int{0, 1} {
+			time.Sleep(10 * time.Second)
+			if n := strings.Count(log.String(), "a lost lease has not been released"); n != want {
+				t.Errorf("it is logged %d times, want %d: %s", n, want, &log)
+			}
+		}
+		_ = second.Release(t.Context())
 	})
 }
 
