@@ -436,8 +436,8 @@ func (d *driver) describe(r record.Record) Info {
 
 // seenNow is the holder that the acquisition waits for, as he was last seen.
 func (d *driver) seenNow() Info {
-	r, _, exists := d.candidate.Observed()
-	if !d.seen.Exists || !exists || !r.Held {
+	r, _, _ := d.candidate.Observed()
+	if !d.seen.Exists || !r.Held {
 		return d.seen
 	}
 	seen := d.describe(r)
@@ -458,9 +458,9 @@ func (d *driver) seenNew() {
 	held := existed && before.Held
 	c := Change{Info: describe(d.lock.key, layout.Snapshot{Record: d.record, Version: version})}
 	switch {
-	case !d.exists && existed:
+	case !d.exists:
 		c.Kind = Vanished
-	case !d.exists, !d.record.Held && !held:
+	case !d.record.Held && !held:
 		return
 	case !d.record.Held:
 		c.Kind = Resigned

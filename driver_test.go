@@ -139,7 +139,7 @@ func TestTryBesideTheFirstLook(t *testing.T) {
 }
 
 // The session of a waiter runs out while the machine is suspended, and the waiter gives up before
-// a timer has run. The next in the queue is told at once, and does not begin to wait.
+// a timer has run. The next in the queue is told at once, and neither waits nor claims the lock.
 func TestSessionRanOutInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
@@ -159,8 +159,12 @@ func TestSessionRanOutInTheQueue(t *testing.T) {
 		}()
 		time.Sleep(3500 * time.Millisecond) // no look is under way, nor due
 		slept.Add(int64(time.Minute))
+		a.st.Reset()
 		cancel()
 		synctest.Wait()
+		if sent := a.st.Log(); len(sent) > 0 {
+			t.Errorf("sent under a session that has run out: %v", sent)
+		}
 		if err := <-first; !errors.Is(err, leasehold.ErrHeld) {
 			t.Error(err)
 		}
@@ -186,7 +190,7 @@ func TestBreakAgainstHeartbeats(t *testing.T) {
 			a := startProcess(t, inner, "a")
 			lease := a.acquire("shards/1")
 			tries := 0
-			st := &gate{Store: inner, put: func(key string, _ []byte) {
+			st := newStoreOver(&gate{Store: inner, put: func(key string, _ []byte) {
 				if key != a.session.Key() {
 					return
 				}
@@ -200,12 +204,55 @@ func TestBreakAgainstHeartbeats(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			}}
+			}})
 			_, err := locksOf(t, st, nil, "shards/1")[0].Break(t.Context(), lease.Token())
-			if wants := min(faster+1, 3); tries != wants || (err == nil) != (faster < 3) {
-				t.Errorf("its holder was faster %d times: %d writes, want %d, and %v", faster, tries, wants, err)
+			if wants := min(faster+1, 3); tries != wants || requestsFor(st, a.session.Key()) != 2*wants || (err == nil) != (faster < 3) {
+				t.Errorf("its holder was faster %d times: %d writes, want %d, and %v: %v", faster, tries, wants, err, st.Log())
 			}
 			a.close()
+		})
+	}
+}
+
+// requestsFor counts what was sent about one object.
+func requestsFor(st *faultstore.Store, key string) (n int) {
+	for _, e := range st.Log() {
+		if e.Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// A lock whose session is over, deleted or not, is broken without a write to that. If nobody knows whether
+// it is over, the lock is left as it is.
+func TestBreakUnderASessionThatIsOver(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			inner := memstore.New()
+			a := startProcess(t, inner, "a")
+			lease := a.acquire("shards/1")
+			key := a.session.Key()
+			a.close()
+			if deleted {
+				if err := inner.Delete(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st := newStoreOver(inner)
+			lock := locksOf(t, st, nil, "shards/1")[0]
+			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, When: func(c faultstore.Call) bool { return c.Key == key }})
+			if info, err := lock.Break(t.Context(), lease.Token()); !errors.Is(err, store.ErrUnavailable) || !info.Held {
+				t.Errorf("not knowing: %+v, %v", info, err)
+			}
+			st.Clear()
+			st.Reset()
+			if info, err := lock.Break(t.Context(), lease.Token()); err != nil || info.Held {
+				t.Errorf("%+v, %v", info, err)
+			}
+			if n := requestsFor(st, key); n != 1 {
+				t.Errorf("%d requests about a session that is over: %v", n, st.Log())
+			}
 		})
 	}
 }
@@ -253,13 +300,7 @@ func TestWaitUnderASessionBeginsWithOneLook(t *testing.T) {
 		if _, err := lock.Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) {
 			t.Fatal(err)
 		}
-		looks := 0
-		for _, e := range st.Log() {
-			if e.Key == lock.Key() {
-				looks++
-			}
-		}
-		if looks != 1 {
+		if looks := requestsFor(st, lock.Key()); looks != 1 {
 			t.Errorf("%d looks at a lock that does not change", looks)
 		}
 		release(t, lease)
@@ -347,7 +388,12 @@ func TestObserveTrouble(t *testing.T) {
 				case errors.Is(c.Err, leasehold.ErrForeignObject):
 					text += " foreign"
 				}
-				if c.Kind != leasehold.Vanished && c.Info.Holder != "a" || c.Info.Key != lock.Key() || time.Since(c.Time) > time.Second {
+				if c.Kind == leasehold.Elected && len(got) > 0 {
+					text += " " + c.Info.Holder
+				} else if c.Kind != leasehold.Vanished && c.Info.Holder != "a" {
+					t.Errorf("%s: %+v", text, c)
+				}
+				if c.Info.Key != lock.Key() || time.Since(c.Time) > time.Second {
 					t.Errorf("%s: %+v", text, c)
 				}
 				if len(got) == 0 || got[len(got)-1] != text {
@@ -370,15 +416,73 @@ func TestObserveTrouble(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		erase(t, inner)
 		time.Sleep(20 * time.Second)
+		if _, err = inner.Put(t.Context(), lock.Key(), obj.Body, store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second)
+		erase(t, inner)
+		time.Sleep(20 * time.Second)
+		next := acquire(t, newLock(t, inner, &leasehold.LockOptions{Holder: "b"}))
+		time.Sleep(20 * time.Second)
 		cancel()
 		<-over
-		if want := []string{"elected", "unreadable unavailable", "unreadable foreign", "vanished"}; !slices.Equal(got, want) {
+		if want := []string{"elected", "unreadable unavailable", "unreadable foreign", "vanished", "elected a", "vanished", "elected b"}; !slices.Equal(got, want) {
 			t.Errorf("observed %v, want %v", got, want)
 		}
-		if n := strings.Count(log.String(), "the lock's object was deleted"); n != 1 || !strings.Contains(log.String(), fmt.Sprintf("token=%d", lease.Token())) {
+		if n := strings.Count(log.String(), "the lock's object was deleted"); n != 2 || !strings.Contains(log.String(), fmt.Sprintf("token=%d", lease.Token())) {
 			t.Errorf("that it was deleted is logged %d times: %s", n, &log)
 		}
 		_ = lease.Release(t.Context()) // it is lost
+		release(t, next)
+	})
+}
+
+// Each renewal is told of once, to the leader as to a follower, with the version that it made; and of a
+// lock that nobody holds there is nothing to tell.
+func TestObserveRenewals(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		if _, _, err := newLock(t, st, nil).Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var all []*leasehold.Election
+		for range 2 {
+			e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{Renewals: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 18*time.Second)
+		defer cancel()
+		seen := make(chan []string)
+		for _, e := range all {
+			go func() {
+				var got []string
+				versions := map[store.Version]bool{"": true}
+				for c := range e.Observe(ctx) {
+					got = append(got, c.Kind.String())
+					if versions[c.Info.Version] {
+						t.Errorf("the version of %v is %q, again", c.Kind, c.Info.Version)
+					}
+					versions[c.Info.Version] = true
+				}
+				seen <- got
+			}()
+		}
+		synctest.Wait()
+		if _, err := all[0].Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range all {
+			if got := <-seen; !slices.Equal(got, []string{"elected", "renewed", "renewed", "renewed"}) {
+				t.Errorf("observed %v", got)
+			}
+		}
+		if err := all[0].Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -394,6 +498,63 @@ func TestQuestionsAreCounted(t *testing.T) {
 		}
 		for _, c := range all {
 			c.quit(t)
+		}
+	})
+}
+
+// The status says since when the store has not answered, and how many requests have failed since: that
+// nothing has changed is an answer, and so is that of a write. It counts what was sent.
+func TestStatusOfAStoreThatFails(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it counts the requests for one object: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		if _, _, err := newLock(t, inner, nil).Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, leads := range []bool{false, true} {
+			st := newStoreOver(inner)
+			e, err := leasehold.NewElection(st, "jobs/backup", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if leads {
+				if _, err = e.Campaign(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				for range e.Observe(ctx) {
+					continue
+				}
+			}()
+			var heard time.Time
+			for _, cut := range []bool{false, true, false} {
+				st.Partition(cut)
+				if !cut {
+					time.Sleep(53 * time.Second)
+					synctest.Wait()
+				}
+				time.Sleep(8 * time.Second)
+				s := e.Status()
+				switch silence := time.Since(s.LastSeen); {
+				case cut && (s.Failures < 2 || s.LastSeen != heard), !cut && (s.Failures != 0 || silence > 6*time.Second):
+					t.Errorf("leads %t, cut off %t: %d failures, and the store was last heard of %v ago", leads, cut, s.Failures, silence)
+				}
+				heard = s.LastSeen
+				if n := st.Counts(); s.Requests != (leasehold.Requests{Reads: int64(n.Get), Writes: int64(n.Put)}) {
+					t.Errorf("leads %t, cut off %t: %+v are counted of %+v", leads, cut, s.Requests, n)
+				}
+			}
+			cancel()
+			<-over
+			if leads {
+				if err = e.Resign(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 	})
 }

@@ -326,8 +326,6 @@ func (d *driver) check(ctx context.Context, cancel context.CancelFunc, session s
 	d.enter()
 	defer d.leave()
 	d.quit = nil
-	d.requests.Reads++
-	d.answered(err)
 	checked := layout.Checked(session, s, err)
 	checked.Abandoned = checked.Held && describe(session, s).Abandoned
 	d.stepLocked(checked)
@@ -338,7 +336,7 @@ func breakSession(ctx context.Context, st store.Store, session string) error {
 	at := layout.Heartbeat{Store: st, Key: session}
 	for try := 1; ; try++ {
 		s, err := at.Look(ctx, "")
-		if err != nil || !s.Exists || !s.Record.Held {
+		if !s.Record.Held { // nor is it if there is none, or if that is not known
 			return err
 		}
 		// Its holder may be faster than we are.
