@@ -577,8 +577,8 @@ func (d *driver) released(err error) {
 // left says why the record is left as it is although the lease was released: its session ended
 // while that was under way, and for others it may go on for a while.
 func (d *driver) left() error {
-	r, _, exists := d.candidate.Observed()
-	if s := d.opts.Session; exists && r.Held && s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
+	r, _, _ := d.candidate.Observed()
+	if s := d.opts.Session; s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
 		return s.Err()
 	}
 	return nil

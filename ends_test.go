@@ -208,6 +208,38 @@ func TestReleaseIsConfirmedAfterTheEndOfItsSession(t *testing.T) {
 	})
 }
 
+// The answer to a release is lost, and another Lock of its session has the lock by the time of the look that
+// tells so; meanwhile the session ends. The release says nothing of that: it is another's lease that is left.
+func TestReleaseAndAnotherLeaseOfItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hooks := &told{Store: memstore.New()}
+		a := startProcess(t, hooks, "a")
+		lease := a.acquire("shards/1")
+		other := newLockUnder(t, a.st, a.session)
+		var next *leasehold.Lease
+		closed := make(chan error, 1)
+		a.st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put"})
+		hooks.after = func() {
+			hooks.after = nil
+			a.st.Clear()
+			next = acquire(t, other)
+			hooks.read = func() {
+				hooks.read = nil
+				go func() { closed <- a.session.Close(context.Background()) }()
+				<-a.session.Done()
+			}
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("the lock is another's, and the release said %v", err)
+		}
+		<-a.session.Done()
+		_ = next.Release(t.Context()) // it is lost
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The release of a lease that was lost with its session says that, and no more: nobody has tried to free
 // the lock, which others take over from the session.
 func TestReleaseOfWhatWasLostWithItsSession(t *testing.T) {

@@ -43,10 +43,15 @@ func TestOwnLostLease(t *testing.T) {
 		var log lines
 		lock := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		lease := acquire(t, lock)
+		said := func() int { return strings.Count(log.String(), "call Release when its work has stopped") }
+		soon, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := lock.Acquire(soon); !errors.Is(err, leasehold.ErrHeld) || said() > 0 {
+			t.Errorf("beside a lease that is valid: %v, and logged %s", err, &log)
+		}
 		st.Partition(true)
 		<-lease.Done()
 		st.Partition(false)
-		said := func() int { return strings.Count(log.String(), "call Release when its work has stopped") }
 		if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, leasehold.ErrHeld) || !strings.Contains(err.Error(), "call Release") {
 			t.Errorf("TryAcquire does not say what to do: %v", err)
 		}

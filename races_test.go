@@ -2,6 +2,7 @@ package leasehold_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,36 @@ func TestPassedOnToNobody(t *testing.T) {
 			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
 				t.Fatalf("%+v, %v", info, err)
 			}
+		}
+	})
+}
+
+// A lease is to be passed on when a renewal that is under way has been answered, and whoever waited for it
+// gives up before that: nobody keeps the lock.
+func TestPassedOnToNobodyAfterARenewal(t *testing.T) {
+	needs(t, renews(), withoutRenewals)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		lock := newLock(t, st, nil)
+		lease := acquire(t, lock)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 2 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		waiter := make(chan error, 1)
+		go func() {
+			_, err := lock.Acquire(ctx)
+			waiter <- err
+		}()
+		time.Sleep(5500 * time.Millisecond) // a renewal is under way
+		release(t, lease)
+		if err := <-waiter; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := lock.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+			t.Errorf("%+v, %v", info, err)
 		}
 	})
 }

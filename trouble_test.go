@@ -266,7 +266,8 @@ func TestTroubleOfASession(t *testing.T) {
 		s, lease := holdUnderSession(t, inner)
 		st := &refusing{Store: inner, ops: "get"}
 		told := make(chan error, 10)
-		lock := newLock(t, st, &leasehold.LockOptions{OnTrouble: func(err error) { told <- err }})
+		var log lines
+		lock := newLock(t, st, &leasehold.LockOptions{OnTrouble: func(err error) { told <- err }, Logger: debugLog(&log)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -286,6 +287,9 @@ func TestTroubleOfASession(t *testing.T) {
 		cancel()
 		if err := <-done; !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, leasehold.ErrHeld) {
 			t.Errorf("it does not say why it waited: %v", err)
+		}
+		if strings.Contains(log.String(), "the store fails") {
+			t.Errorf("what a callback tells is logged too: %s", &log)
 		}
 
 		// Nobody knows whether the session goes on that nobody has looked at.
