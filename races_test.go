@@ -2,13 +2,15 @@ package leasehold_test
 
 import (
 	"context"
-	"errors"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -115,32 +117,45 @@ func TestPassedOnToNobody(t *testing.T) {
 	})
 }
 
-// A lease is to be passed on when a renewal that is under way has been answered, and whoever waited for it
-// gives up before that: nobody keeps the lock.
-func TestPassedOnToNobodyAfterARenewal(t *testing.T) {
-	needs(t, renews(), withoutRenewals)
+// Whoever waits for its turn gives up while the lease is being passed on, at whichever reading of the clock
+// that is: nobody keeps the lock.
+func TestPassedOnAsTheWaiterLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		st := newStore()
-		lock := newLock(t, st, nil)
-		lease := acquire(t, lock)
-		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: 2 * time.Second})
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-		defer cancel()
-		waiter := make(chan error, 1)
-		go func() {
-			_, err := lock.Acquire(ctx)
-			waiter <- err
-		}()
-		time.Sleep(5500 * time.Millisecond) // a renewal is under way
-		release(t, lease)
-		if err := <-waiter; !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if err := lock.Settle(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
-			t.Errorf("%+v, %v", info, err)
+		for n := range int64(6) {
+			lock := newLock(t, memstore.New(), nil)
+			lease := acquire(t, lock)
+			ctx, cancel := context.WithCancel(t.Context())
+			waiter := make(chan error, 1)
+			go func() {
+				next, err := lock.Acquire(ctx)
+				if err == nil {
+					err = next.Release(t.Context())
+				}
+				waiter <- err
+			}()
+			synctest.Wait()
+			var readings atomic.Int64
+			began, at := clock.Now(), time.Now()
+			undo := clock.Set(func() time.Duration {
+				if readings.Add(1) == n+1 {
+					cancel()
+					for range 1000 { // it leaves the queue
+						runtime.Gosched()
+					}
+				}
+				return began + time.Since(at)
+			})
+			release(t, lease)
+			undo()
+			cancel()
+			<-waiter
+			if err := lock.Settle(t.Context()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if info, err := lock.Inspect(t.Context()); err != nil || info.Held {
+				t.Errorf("%d: %+v, %v", n, info, err)
+			}
 		}
 	})
 }
