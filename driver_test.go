@@ -77,7 +77,8 @@ func TestTryBesideAWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Holder: "a"}))
-		lock := newLock(t, st, nil)
+		net := newStoreOver(st)
+		lock := newLock(t, net, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -89,9 +90,16 @@ func TestTryBesideAWaiter(t *testing.T) {
 		if _, err := lock.TryAcquire(t.Context()); !errors.As(err, &held) || held.Info.Holder != "a" || time.Since(held.Info.RenewedAt) > leasehold.DefaultTTL {
 			t.Errorf("a minute later the holder is told to be %+v", held)
 		}
+		net.Partition(true)
+		time.Sleep(8 * time.Second)
+		if _, err := lock.TryAcquire(t.Context()); fmt.Sprintf("%T", err) != "*leasehold.HeldError" {
+			t.Errorf("that somebody else waits, and the store fails: %v", err)
+		}
+		net.Partition(false)
+		time.Sleep(8 * time.Second)
 		cancel()
-		if err := <-done; !errors.As(err, &held) || time.Since(held.Info.RenewedAt) > leasehold.DefaultTTL {
-			t.Errorf("who has waited is told that the holder is %+v", held)
+		if err := <-done; !errors.As(err, &held) || time.Since(held.Info.RenewedAt) > leasehold.DefaultTTL || strings.Contains(err.Error(), "the store fails") {
+			t.Errorf("who has waited is told that the holder is %+v: %v", held, err)
 		}
 		release(t, lease)
 	})
@@ -556,5 +564,21 @@ func TestStatusOfAStoreThatFails(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// Who waits for a lock under another session than its own is not told that the holder's is its own.
+func TestHolderOfAnotherSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a, b := startProcess(t, inner, "a"), startProcess(t, inner, "b")
+		a.acquire("shards/1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.lock("shards/1").Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) || strings.Contains(err.Error(), "the same session") {
+			t.Error(err)
+		}
+		a.end()
+		b.end()
 	})
 }

@@ -327,7 +327,7 @@ func (d *driver) check(ctx context.Context, cancel context.CancelFunc, session s
 	defer d.leave()
 	d.quit = nil
 	checked := layout.Checked(session, s, err)
-	checked.Abandoned = checked.Held && describe(session, s).Abandoned
+	checked.Abandoned = describe(session, s).Abandoned
 	d.stepLocked(checked)
 }
 
