@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -325,5 +326,18 @@ func TestHolderOfAnotherSession(t *testing.T) {
 		}
 		a.end()
 		b.end()
+	})
+}
+
+// The leases under a session are told in the order of their keys, whichever was acquired first.
+func TestLeasesAreInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		second := a.acquire("shards/2")
+		first := a.acquire("shards/1")
+		if got := a.session.Leases(); !slices.Equal(got, []*leasehold.Lease{first, second}) {
+			t.Errorf("%v", got)
+		}
+		a.end()
 	})
 }
