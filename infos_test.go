@@ -145,3 +145,49 @@ func TestSessionIsWatchedAsASession(t *testing.T) {
 		}
 	}
 }
+
+// A look asks for the session of the holder if there is one, and for nothing else.
+func TestInspectAsksForTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		lease := a.acquire("shards/1")
+		other := acquire(t, newLock(t, inner, nil))
+		st := newStoreOver(inner)
+		for key, want := range map[string]int{"shards/1": 2, "jobs/backup": 1} {
+			st.Reset()
+			if info, err := locksOf(t, st, nil, key)[0].Inspect(t.Context()); err != nil || !info.Held || info.Abandoned {
+				t.Errorf("%s: %+v, %v", key, info, err)
+			}
+			lists := st.Counts().List // of epochs
+			if sent := st.Log(); len(sent)-lists != want {
+				t.Errorf("%s: %v, want %d reads", key, sent, want)
+			}
+		}
+		release(t, other)
+		release(t, lease)
+		a.close()
+	})
+}
+
+// What lies in the place of a session may be anything: its holder is then taken for one that is
+// there, and to look at the lock is no error.
+func TestInspectUnderAForeignSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		a.acquire("shards/1")
+		o, err := inner.Get(t.Context(), a.session.Key(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = inner.Put(t.Context(), a.session.Key(), []byte("rubbish"), store.IfMatch(o.Version)); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := locksOf(t, inner, nil, "shards/1")[0].Inspect(t.Context()); err != nil || !info.Held || info.Abandoned {
+			t.Errorf("%+v, %v", info, err)
+		}
+		_ = leasehold.ReleaseAll(t.Context(), a.session.Leases()) // nobody knows what is there
+		_ = a.session.Close(t.Context())
+	})
+}

@@ -244,7 +244,8 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lock := newLock(t, st, &leasehold.LockOptions{Session: s})
+			var log lines
+			lock := newLock(t, st, &leasehold.LockOptions{Session: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				for st.puts.Load() < min(most, 20) {
@@ -267,6 +268,9 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 			}
 			if info.Held && s.Err() == nil {
 				t.Errorf("of %d claims the first one landed (%v), and the lock is held for as long as the session lives: %+v", most, landed, info)
+			}
+			if ended := s.Err() != nil; ended != strings.Contains(log.String(), "so the session ends") {
+				t.Errorf("of %d claims the first one landed; the session has ended: %v, and the log says %s", most, ended, &log)
 			}
 			_ = s.Close(t.Context())
 		})
