@@ -206,12 +206,17 @@ func TestForksWhileDying(t *testing.T) {
 	f.ended(137, syscall.SIGKILL, true)
 }
 
+// Each shell has its child before it has a trap, and starts none after it is ready: a child that
+// was just forked would take the signal for the shell, and live.
 func TestSignalReachesGroup(t *testing.T) {
 	t.Parallel()
 	f := script(t, never, time.Minute, `
-		trap 'echo >> usr1; exit 4' USR1
-		(trap '' TERM; trap 'echo >> usr1; exit' USR1; echo >> ready; `+forever+`) &
-		echo >> ready; `+forever)
+		sleep 1000 & child=$!
+		(sleep 1000 & child=$!
+			trap '' TERM; trap 'echo >> usr1; exit' USR1; echo >> ready
+			while :; do wait $child; done) &
+		trap 'echo >> usr1; exit 4' USR1; echo >> ready
+		while :; do wait $child; done`)
 	f.says("ready", 2)
 	f.order("signal " + strconv.Itoa(int(syscall.SIGUSR1)))
 	f.ended(4, 0, false)

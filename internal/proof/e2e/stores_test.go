@@ -95,7 +95,7 @@ func TestStores(t *testing.T) {
 			}
 			p := of.place(t)
 			r := probeAt(t, p)
-			path := filepath.Join("..", "..", "docs", "stores", of.name+".json")
+			path := filepath.Join("..", "..", "..", "docs", "stores", of.name+".json")
 			if *update {
 				keep(t, path, r)
 				return
