@@ -1,19 +1,19 @@
 // Package leasehold is leader election and distributed locks on object storage:
 // Amazon S3 and everything that speaks its conditional writes, a local directory,
-// memory. Who already has a bucket needs no etcd, ZooKeeper or Redis to agree on
-// who goes first.
+// memory. If you already have a bucket, you need no etcd, ZooKeeper or Redis to agree
+// on who goes first.
 //
 // # The concept
 //
 // A lock is one small object, the record: who holds it, for how long, and a
 // token. To acquire, a candidate writes the record on the condition that it is
 // still the version that the candidate has read; the store lets exactly one such
-// write land. The holder writes it again every third of the TTL. Whoever sees the
-// record unchanged for the TTL and a margin may take the lock over, again by a
-// conditional write. Nothing is ever deleted.
+// write land. The holder writes it again every third of the TTL. A candidate that
+// sees the record unchanged for the TTL and a margin may take the lock over, again by
+// a conditional write. Nothing is ever deleted.
 //
-// What the holder has is a [Lease]: a context that ends when the lease does, a
-// deadline, and a token that grows with every acquisition.
+// The holder gets a [Lease]: a context that ends when the lease does, a deadline,
+// and a token that grows with every acquisition.
 //
 // # The guarantee, and its limit
 //
@@ -26,13 +26,12 @@
 // by it; see [Lease.Valid].
 //
 // No lease can stop a request that is already on its way: a process may be
-// paused between looking at its lease and what it does next. So work that a
-// former holder must never overwrite also carries the token, and whatever it
-// writes to refuses a smaller token after a larger one. That promise rests on no
-// clock at all: tokens of acquisitions strictly grow, and each belongs to one
-// lease only. It holds as long as nobody deletes the lock's object: deny that
-// under the prefix, or see [LockOptions.Existing]. Package fence has what refuses a
-// smaller token: objects, logs, services, SQL.
+// paused after a look at its lease and before its next step. So every write also
+// carries the token, and anything that a former holder must never overwrite rejects a
+// token smaller than the largest it has seen. This promise needs no clock: tokens of
+// acquisitions strictly grow, and each belongs to one lease only. It holds as long as
+// nobody deletes the lock's object: deny that under the prefix, or see
+// [LockOptions.Existing]. Package fence does it for objects, logs, services and SQL.
 //
 // # Use
 //
@@ -50,8 +49,8 @@
 //		return schedule(ctx, lease.Token())
 //	})
 //
-// Who holds many locks puts them under one [Session]: one heartbeat, however many
-// leases. Package shard spreads work over processes that way.
+// A process that holds many locks puts them under one [Session]: one heartbeat, however
+// many leases. Package shard spreads work over processes that way.
 //
 // The duties of the user: stop working when the lease's context ends; pass the
 // token on to whatever can check it; call [Lease.Release] for every lease, also

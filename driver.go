@@ -494,7 +494,7 @@ func (d *driver) answered(err error) {
 	d.failures, d.last = 0, time.Now()
 }
 
-// What keeps a lock from a caller may be the caller itself.
+// A caller may keep a lock from itself.
 const (
 	sameSession = "another Lock of the same key holds it under the same session: release that lease, or share the Lock"
 	notReleased = "this Lock's own lease of it was lost and has not been released: call Release when its work has stopped"

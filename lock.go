@@ -275,7 +275,7 @@ func broken(s layout.Snapshot) protocol.Write {
 }
 
 // Inspect reads the lock without taking it, by one read. A lock that does not
-// exist is an Info that says so, not an error. What it sees counts as a look of this
+// exist is an Info that says so, not an error. The result counts as a look of this
 // Lock: a holder that has not renewed for its TTL and margin since the first one is
 // gone, and TryAcquire takes over from it.
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {

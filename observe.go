@@ -10,8 +10,8 @@ import (
 // Observe yields what changes about the leadership from now on, as this candidate
 // sees it, beginning with the present leader if there is one. Meanwhile the
 // candidate looks like a follower even if it does not campaign; one that does looks
-// no more than it would anyway. The iteration ends with ctx. What a slow consumer
-// has not taken yet is kept for it.
+// no more than it would anyway. The iteration ends with ctx. Changes
+// that a slow consumer has not taken yet are kept for it.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		o := &observer{more: make(chan struct{}, 1)}

@@ -97,7 +97,7 @@ type LockOptions struct {
 	// the Logger gets it.
 	OnTrouble func(error)
 
-	// Logger gets what is worth knowing and nobody is told otherwise. Default: none.
+	// Logger receives events that no error or callback reports. Default: none.
 	Logger *slog.Logger
 }
 

@@ -178,7 +178,7 @@ func (r *sessionReaper) over() {
 	})
 }
 
-// reap ends the sessions whose holders are gone. What cannot be read stays as it is.
+// reap ends the sessions whose holders are gone. An object that cannot be read stays as it is.
 func reap(ctx context.Context, st store.Store, sessions []string) {
 	none, _ := (*LockOptions)(nil).withDefaults() // which are in order
 	o := none.quiet()

@@ -44,7 +44,7 @@ var ErrSessionOver = errors.New("the session is over")
 // leases cost what one costs, and they end together.
 //
 // The guarantee is that of a lease: when the session is over for its holder, nobody else
-// takes it for over yet. Who waits for a lock under a session watches the session. When its
+// takes it for over yet. A waiter for a lock under a session watches the session. When its
 // heartbeat has not changed for its TTL and margin, the session is ended for good by a
 // conditional write, and then its locks are taken over, each by one write. See
 // docs/protocol.md, rules D1 to D8. The idea is Chubby's, and that of ZooKeeper, etcd and
@@ -100,7 +100,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		at := layout.Heartbeat{Store: st, Key: key, Freed: s.announce}
 		s.heartbeat = heartbeat(at, o, func(cfg *protocol.Config) { cfg.Fresh = true })
 		s.lease, err = s.heartbeat.Acquire(ctx)
-		// What was made may be confirmed too late to begin with; then there is another name.
+		// The object may be confirmed too late for a session to begin; then there is another name.
 		if !errors.Is(err, protocol.ErrUsed) || try == 3 {
 			break
 		}
@@ -172,8 +172,8 @@ var errClosed = errors.New("it was closed")
 
 // Close ends the session and with it all its leases: first their validity and their
 // contexts; then, when each lease has been released, which says that its work has stopped,
-// the session, by one write. To release a lease costs nothing any more. Whoever wants one of
-// its locks next takes it over by one write, without a wait.
+// the session, by one write. To release a lease costs nothing any more. The next holder of
+// one of its locks takes it over by one write, without a wait.
 //
 // If ctx ends first, Close returns its error, the heartbeat is not sent any more, and the
 // others wait the TTL out; if ctx has ended before the call, Close waits up to 5 s all the

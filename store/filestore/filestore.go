@@ -53,7 +53,7 @@
 // A lock file of an older version, which all users could read, is made what it should
 // be when its owner next writes there.
 //
-// What is no regular file in the place of a lock file or an object (a link, a FIFO, a
+// Anything but a regular file in the place of a lock file or an object (a link, a FIFO, a
 // device) is refused and left as it is.
 //
 // Never delete .leasehold.lock while the directory is in use: two processes
@@ -62,8 +62,8 @@
 //
 // # Keys
 //
-// What the file system takes for one name is one object: on macOS and Windows
-// the keys "A" and "a" are. No object can lie below another ("a/b" where "a" is
+// Keys that the file system takes for one name are one object, as "A" and "a" are on
+// macOS and Windows. No object can lie below another ("a/b" where "a" is
 // one). A segment that begins with ".leasehold" is refused, on Windows also one
 // that no file there can be named: with any of <>:"|?*, with a space or dot at
 // its end, or a device such as NUL. Below the store's directory no symbolic link

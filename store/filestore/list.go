@@ -103,8 +103,8 @@ func (w *walk) directory(above, path string) error {
 // a slash: all keys below the directory d begin with "d/", so the order of these names is the
 // order of the keys, and "d.x" comes before it.
 //
-// It takes no lock. Whoever may only read the directory may not lock it, and a listing that
-// is stopped must hold no writer up.
+// It takes no lock: a user who may only read the directory may not lock it, and a listing
+// that is stopped must hold no writer up.
 func (w *walk) names(path string) (map[string]bool, error) {
 	return steady(w.ctx, func() (map[string]bool, bool, error) { return reading(path, readNames) })
 }
@@ -129,7 +129,7 @@ const maxReadings = 10
 // steady reads names until two readings agree and nothing has changed in the last of them,
 // and gives all that any showed. While a name is replaced, POSIX does not promise that a
 // reader sees it, and some file systems move it to the end; so a name is missed only if it
-// was replaced in each of the readings. What is gone by then has no object to be read.
+// was replaced in each of the readings. A name that is gone by then has no object to be read.
 func steady(ctx context.Context, read func() (names map[string]bool, changed bool, err error)) (map[string]bool, error) {
 	all := make(map[string]bool)
 	var last map[string]bool
