@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -179,12 +180,14 @@ func (all *callers) start(seed uint64) *caller {
 	return c
 }
 
-// stop ends the process in order, with a good network.
+// stop ends the process in order, with a good network. A session that has ended by itself
+// before may have been released in a bad one.
 func (c *caller) stop() {
+	over := c.session.Err() != nil
 	c.net.Clear()
 	ctx, cancel := context.WithTimeout(context.Background(), longEnough)
 	defer cancel()
-	if err := c.session.Close(ctx); err != nil && !errors.Is(err, leasehold.ErrLost) {
+	if err := c.session.Close(ctx); err != nil && !errors.Is(err, leasehold.ErrLost) && (!over || !errors.Is(err, protocol.ErrUnsettled)) {
 		c.t.Errorf("Close: %v", err)
 	}
 	c.settle(ctx)
