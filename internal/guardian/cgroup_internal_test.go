@@ -68,6 +68,13 @@ func testCgroup(t *testing.T) *cgroup {
 // Makeable reports whether a cgroup with a cgroup.kill can be made, by hand and with
 // nothing of what is tested.
 func Makeable() bool {
+	dir := CgroupByHand()
+	return dir != "" && os.Remove(dir) == nil
+}
+
+// CgroupByHand makes a cgroup in the one of the tests, in the same way, and returns its directory:
+// none if it cannot.
+func CgroupByHand() (dir string) {
 	cgroups, _ := os.ReadFile("/proc/self/cgroup")
 	_, own, _ := strings.Cut("\n"+string(cgroups), "\n0::/")
 	own, _, _ = strings.Cut(own, "\n")
@@ -79,12 +86,15 @@ func Makeable() bool {
 		}
 		dir, err := os.MkdirTemp(filepath.Join(fields[1], own), "by-hand-")
 		if err != nil {
-			return false
+			return ""
 		}
-		defer func() { _ = os.Remove(dir) }()
-		return unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK) == nil
+		if unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK) != nil {
+			_ = os.Remove(dir) // it is of no use
+			return ""
+		}
+		return dir
 	}
-	return false
+	return ""
 }
 
 // member is a process in the cgroup, which no watcher knows of.

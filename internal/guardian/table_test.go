@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/guardian"
 )
 
 // A promise is a cell of the table in docs/operations.md: what becomes of a job
@@ -101,11 +104,42 @@ func TestBlows(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%v, cgroup %v", b, !without), func(t *testing.T) {
 				t.Parallel()
-				s := newStruck(t, without)
+				s := newStruck(t, without, apart(t))
 				s.strike(b)
 				s.check(b.promise)
 			})
 		}
+	}
+}
+
+// apart has leasehold run in a cgroup of its own, where one can be made. Below the one that all
+// tests are in, the next of their jobs would end what a table's row leaves.
+func apart(t *testing.T) func(*exec.Cmd) {
+	t.Helper()
+	dir := guardian.CgroupByHand()
+	if dir == "" {
+		return func(*exec.Cmd) {}
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Close(fd)
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
+			t.Error(err)
+		}
+		eventually(t, func() (bool, string) {
+			jobs, _ := filepath.Glob(filepath.Join(dir, "leasehold-job-*"))
+			for _, job := range jobs {
+				_ = os.Remove(job) // once nothing runs in it any more
+			}
+			err := os.Remove(dir)
+			return err == nil, fmt.Sprint("a cgroup stays: ", err)
+		})
+	})
+	return func(c *exec.Cmd) {
+		c.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
 	}
 }
 
@@ -121,11 +155,11 @@ type struck struct {
 	held                      int      // descriptors of the watcher
 }
 
-func newStruck(t *testing.T, noCgroup bool) *struck {
+func newStruck(t *testing.T, noCgroup bool, alter ...func(*exec.Cmd)) *struck {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "clock")
 	text := `trap 'echo >> terms' TERM` + strays + forever
-	f := command(t, plan{Argv: []string{"sh", "-c", text}, Deadline: time.Hour, Grace: 30 * time.Minute, NoCgroup: noCgroup}, env(sleepVar+"="+file))
+	f := command(t, plan{Argv: []string{"sh", "-c", text}, Deadline: time.Hour, Grace: 30 * time.Minute, NoCgroup: noCgroup}, append(alter, env(sleepVar+"="+file))...)
 	s := &struck{family: f, clock: file, leasehold: f.parent.Process.Pid, guard: f.guardian(), watcher: f.watcher()}
 	if _, err := fmt.Sscan(f.says("strays", 1)[0], &s.first); err != nil {
 		t.Fatal(err)
