@@ -104,6 +104,7 @@ func TestSlowAnswersAreAnnounced(t *testing.T) {
 					time.Sleep(2 * silence) // which is not the store's
 				}
 			}
+			synctest.Wait() // for what announces it
 			if n := strings.Count(said.String(), "has not answered for 5s: waiting for 30s at most\n"); n != tt.lines || n != strings.Count(said.String(), "\n") {
 				t.Errorf("after answers that took %v it is said %q", tt.pause, said)
 			}
