@@ -91,7 +91,7 @@ var parts = []part{
 }
 
 // general is the mutations of all the code of a package: a share of them in short. The tests
-// of other packages take part at length. Each that survives is a finding, unless its reason is
+// of other packages may take part. Each that survives is a finding, unless its reason is
 // written down.
 func general(pkg, share string, others ...string) part {
 	return generally("go run ./internal/proof/mutate -general "+pkg, pkg, share, others)
@@ -106,7 +106,7 @@ func survey(pkg, share string, others ...string) part {
 func generally(command, pkg, share string, others []string) part {
 	return part{
 		name:  "general mutations of " + pkg,
-		short: append(words(command), "-share", share), long: append(words(command), others...),
+		short: append(append(words(command), "-share", share), others...), long: append(words(command), others...),
 	}
 }
 
