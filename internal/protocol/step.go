@@ -500,6 +500,11 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	if c.cfg.Numbered && c.spent() {
 		unless = "" // what is put right is written over, and is not the next number
 	}
+	if c.cfg.Numbered && c.phase == clear && len(c.attempts) > 0 {
+		// Where the number that was seen was collected, a request that was late may have made it
+		// anew. It says nothing of a claim of ours with the next one: the highest number does.
+		unless = ""
+	}
 	if c.cfg.Numbered && c.obs.held() && c.obs.record.Session != "" {
 		// "The next number is not there" may mean that it was collected. Otherwise a claim
 		// would find that out, but under a session none is sent before it is over.
