@@ -23,7 +23,7 @@ func TestTerminalOnDemand(t *testing.T) {
 		t.Run(c.how+" "+c.asks, func(t *testing.T) {
 			t.Parallel()
 			y := newTTY(t)
-			f := script(t, never, time.Second, `echo $$ > me; while ! test -e go; do sleep 0.01; done; `+c.asks+"; "+forever,
+			f := script(t, never, time.Second, `echo $$ > me; `+onceTold+c.asks+"; "+forever,
 				y.login(`set -m; `+c.how+`; read line; echo "$line" > after`))
 			me := f.me()
 			if foreground(t, me) {
@@ -48,12 +48,13 @@ func TestTerminalOnDemand(t *testing.T) {
 func TestBackgroundAsks(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `echo $$ > me; read line; echo "$line" > got; `+forever, y.login(`
+	f := script(t, never, time.Second, `echo $$ > me; `+onceTold+`read line; echo "$line" > got; `+forever, y.login(`
 		set -m
 		"$0" & wait $!; echo $? > stopped
 		read line; echo "$line" > first
 		fg; echo > ended`))
 	me := f.me()
+	f.write("go")
 	if got := f.says("stopped", 1)[0]; got != "148" { // 128 + SIGTSTP
 		t.Errorf("the shell saw %s, want 148", got)
 	}
@@ -68,11 +69,16 @@ func TestBackgroundAsks(t *testing.T) {
 	f.ended(143, syscall.SIGTERM, true)
 }
 
+// onceTold lets a script wait for a file. A job that stops leasehold at once could do so before
+// that has told the test that the command was started.
+const onceTold = "while ! test -e go; do sleep 0.01; done; "
+
 // A command that is stopped while the terminal is not its own stops the job all the same.
 func TestStopWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `kill -STOP $$; exit 4`, y.login(`set -m; "$0" < /dev/null; echo $? > stopped; fg; echo $? > ended`))
+	f := script(t, never, time.Second, onceTold+`kill -STOP $$; exit 4`, y.login(`set -m; "$0" < /dev/null; echo $? > stopped; fg; echo $? > ended`))
+	f.write("go")
 	if got := f.says("stopped", 1)[0]; got != "148" { // 128 + SIGTSTP
 		t.Errorf("the shell saw %s, want 148", got)
 	}
