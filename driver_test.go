@@ -78,7 +78,7 @@ func TestTryBesideAWaiter(t *testing.T) {
 	})
 }
 
-// Whoever gives up while its claim is under way, after the holder that it has waited for has released the lock,
+// A caller that gives up while its claim is under way, after the holder that it waited for released the lock,
 // is told of that holder: that it is free by now is not why there was a wait.
 func TestGivenUpAfterTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestGivenUpLooksEnd(t *testing.T) {
 	})
 }
 
-// Who waits for a lock under another session than its own is not told that the holder's is its own.
+// A waiter for a lock under another session than its own is not told that the holder's is its own.
 func TestHolderOfAnotherSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()

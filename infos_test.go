@@ -170,7 +170,7 @@ func TestInspectAsksForTheSession(t *testing.T) {
 	})
 }
 
-// What lies in the place of a session may be anything: its holder is then taken for one that is
+// Anything may lie in the place of a session: its holder is then taken for one that is
 // there, and to look at the lock is no error.
 func TestInspectUnderAForeignSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {

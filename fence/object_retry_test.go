@@ -111,29 +111,13 @@ func TestTroubleAfterALostRace(t *testing.T) {
 	})
 }
 
-// An error says once what is not known, and nothing of that where all is known. No test
-// noticed when it said so twice, or without a reason.
+// An error of a write says things once: see fencecheck.
 func TestErrorsOfPutsSayThingsOnce(t *testing.T) {
-	for name, c := range map[string]struct {
-		faults []faultstore.Fault
-		before bool // something was sent before of which no answer came
-	}{
-		"denied":                      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put"}}, false},
-		"no answer to any":            {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put"}}, false},
-		"no answer, and then refused": {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put", Nth: 1}, {Kind: faultstore.Denied, Op: "put"}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := newStore()
-				o := newObject(t, st, nil)
-				st.Inject(c.faults...)
-				err := o.Put(t.Context(), fence.Token(1), strings.NewReader("x"))
-				if err == nil || strings.Contains(err.Error(), "before that") != c.before || strings.Contains(err.Error(), "%!") {
-					t.Errorf("%v; want that it speaks of what was before: %t", err, c.before)
-				}
-			})
-		})
-	}
+	fencecheck.SaysThingsOnce(t, func(t *testing.T, st *faultstore.Store) func() error {
+		t.Helper()
+		o := newObject(t, st, nil)
+		return func() error { return o.Put(t.Context(), fence.Token(1), strings.NewReader("x")) }
+	})
 }
 
 // A refusal says what was refused, and by which token: a larger one, or the same one in other

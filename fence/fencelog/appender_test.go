@@ -117,29 +117,16 @@ func TestCloseWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// An error says once what is not known, and nothing of that where all is known. No test
-// noticed when it said so twice, or without a reason.
+// An error of a write says things once: see fencecheck.
 func TestErrorsOfWritesSayThingsOnce(t *testing.T) {
-	for name, c := range map[string]struct {
-		faults []faultstore.Fault
-		before bool // something was sent before of which no answer came
-	}{
-		"denied":                      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put"}}, false},
-		"no answer to any":            {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put"}}, false},
-		"no answer, and then refused": {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put", Nth: 1}, {Kind: faultstore.Denied, Op: "put"}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				st := newStore()
-				a := open(t, st, 1)
-				st.Inject(c.faults...)
-				_, err := a.Append(t.Context(), []byte("x"))
-				if err == nil || strings.Contains(err.Error(), "before that") != c.before || strings.Contains(err.Error(), "%!") {
-					t.Errorf("%v; want that it speaks of what was before: %t", err, c.before)
-				}
-			})
-		})
-	}
+	fencecheck.SaysThingsOnce(t, func(t *testing.T, st *faultstore.Store) func() error {
+		t.Helper()
+		a := open(t, st, 1)
+		return func() error {
+			_, err := a.Append(t.Context(), []byte("x"))
+			return err
+		}
+	})
 }
 
 // The records that may go into one entry do, however many lengths its header has to say; and

@@ -47,7 +47,7 @@ func (b budget) epochs(renewals, changes float64) float64 {
 	return b.renewals*renewals + (b.claims+b.releasing)*changes
 }
 
-// What the layouts do about the past: see internal/layout.
+// How layouts treat the past: see internal/layout.
 const (
 	collectEvery  = 100 // epochs, from one collection to the next
 	signpostEvery = 500 // epochs, from one signpost to the next

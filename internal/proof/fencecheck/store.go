@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"strings"
 	"sync"
+	"testing"
+	"testing/synctest"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -54,4 +57,31 @@ func (s *hashed) Put(ctx context.Context, key string, body []byte, only store.Co
 // NewStore is an empty store with content hashes, behind a network that can be made bad.
 func NewStore(seed uint64, faults ...faultstore.Fault) *faultstore.Store {
 	return faultstore.Wrap(&hashed{Store: memstore.New()}, &faultstore.Options{Seed: seed, Faults: faults})
+}
+
+// SaysThingsOnce checks that an error of a write says once what is not known, and nothing of that
+// where all is known. No test noticed when it said so twice, or without a reason. open opens what
+// is written, before the store is in trouble.
+func SaysThingsOnce(t *testing.T, open func(t *testing.T, st *faultstore.Store) (write func() error)) {
+	t.Helper()
+	for name, c := range map[string]struct {
+		faults []faultstore.Fault
+		before bool // something was sent before of which no answer came
+	}{
+		"denied":                      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put"}}, false},
+		"no answer to any":            {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put"}}, false},
+		"no answer, and then refused": {[]faultstore.Fault{{Kind: faultstore.LostRequest, Op: "put", Nth: 1}, {Kind: faultstore.Denied, Op: "put"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := NewStore(1)
+				write := open(t, st)
+				st.Inject(c.faults...)
+				err := write()
+				if err == nil || strings.Contains(err.Error(), "before that") != c.before || strings.Contains(err.Error(), "%!") {
+					t.Errorf("%v; want that it speaks of what was before: %t", err, c.before)
+				}
+			})
+		})
+	}
 }
