@@ -69,7 +69,13 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 				return err
 			}
 			overLayout(env)
-			env.Defer(func() { abort(env) })
+			late := time.AfterFunc(5*time.Minute, func() { abort(env) })
+			env.Defer(func() {
+				late.Stop()
+				if script, ok := env.T().(interface{ Failed() bool }); ok && script.Failed() {
+					abort(env)
+				}
+			})
 			servers.NewAuthority(t).Write(t, env.WorkDir, "127.0.0.1", "localhost")
 			if setup == nil {
 				return nil
@@ -85,14 +91,10 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 	})
 }
 
-// abort ends what a script that has failed had put into the background: on its way
-// through a shell to a file called pid, out of the reach of testscript, which would
-// wait for it for ever.
+// abort ends what a script that has failed, or goes on and on, had put into the background:
+// on its way through a shell to a file called pid, out of the reach of testscript, which
+// would wait for it for ever.
 func abort(env *testscript.Env) {
-	script, ok := env.T().(interface{ Failed() bool })
-	if !ok || !script.Failed() {
-		return
-	}
 	text, _ := os.ReadFile(filepath.Join(env.WorkDir, "pid"))
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(field)

@@ -101,7 +101,8 @@ func (j *job) settle(ctx context.Context, signals int) {
 }
 
 // last does what is to be done before the end. It says so if it takes long. It is bounded:
-// by time, and by the second signal of all that have come.
+// by time, and by the second signal of all that have come. Those that come meanwhile are
+// still there afterwards: this may not be the end, as after an elected leader's release.
 func (j *job) last(ctx context.Context, signals int, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
 	defer cancel()
@@ -109,6 +110,15 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 	go func() { done <- do(ctx) }()
 	silence := time.NewTimer(shortly)
 	defer silence.Stop()
+	var heard []os.Signal
+	defer func() {
+		for _, sig := range heard {
+			select {
+			case j.signals <- sig:
+			default: // as many wait already as ever do
+			}
+		}
+	}()
 	said := false
 	say := func() {
 		if !said {
@@ -122,8 +132,9 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 			return err
 		case <-silence.C:
 			say()
-		case <-j.signals:
-			if signals++; signals > 1 {
+		case sig := <-j.signals:
+			heard = append(heard, sig)
+			if signals+len(heard) > 1 {
 				cancel()
 				return <-done
 			}
