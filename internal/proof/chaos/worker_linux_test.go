@@ -108,6 +108,7 @@ func (w *worker) inquest(t *testing.T) {
 type fleet struct {
 	checker
 	workers []*worker
+	summary string // the last to be said of it
 }
 
 // launch starts a worker on each link, nil for the network of the test, and stops them
@@ -145,6 +146,9 @@ func launch(t *testing.T, links []*link, env []string, argv func(n int) []string
 		l.Close()
 		for _, w := range f.workers {
 			w.inquest(t)
+		}
+		if f.summary != "" {
+			t.Log(f.summary)
 		}
 	})
 	return f
