@@ -34,7 +34,7 @@ type part struct {
 var parts = []part{
 	{
 		name:  "mutations",
-		short: words("go run ./internal/proof/mutate -share 1/4"),
+		short: words("go run ./internal/proof/mutate -share 1/8"),
 		long:  words("go run ./internal/proof/mutate"),
 	},
 	general("./internal/protocol", "1/10"),
@@ -85,7 +85,7 @@ var parts = []part{
 	},
 	{
 		name:  "fuzzing",
-		short: words("make fuzz FUZZTIME=30s"),
+		short: words("make fuzz FUZZTIME=10s"),
 		long:  words("make fuzz FUZZTIME=3m"),
 	},
 }

@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		packages = []string{"./..."}
 	}
 	test := []string{
-		"test", "-json", "-timeout", "30m", "-count", strconv.Itoa(*count),
+		"test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count),
 		"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
 	}
 
