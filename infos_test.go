@@ -1,6 +1,7 @@
 package leasehold_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -29,6 +30,34 @@ func seenAs(t *testing.T, l leasehold.Layout, body string, tells bool, after tim
 		t.Fatal(err)
 	}
 	return info
+}
+
+// TestAgeOfAnotherRecord: what a Lock has read of one holder says nothing of the next one, which
+// it knows by a look of its user.
+func TestAgeOfAnotherRecord(t *testing.T) {
+	needsRenewals(t)
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		first, second, third := newLock(t, st, nil), newLock(t, st, nil), newLock(t, st, nil)
+		tried := func() leasehold.Info {
+			var held *leasehold.HeldError
+			if _, err := third.TryAcquire(t.Context()); !errors.As(err, &held) {
+				t.Fatal(err)
+			}
+			return held.Info
+		}
+		lease := acquire(t, first)
+		tried()
+		time.Sleep(7 * time.Second)
+		release(t, lease)
+		defer release(t, acquire(t, second))
+		if _, err := third.Inspect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i := tried(); i.Holder == "" || i.Age > 0 {
+			t.Errorf("the record was written just now, and is said to be %v old", i.Age)
+		}
+	})
 }
 
 // TestHintOfAge: a holder looks abandoned when its record is older than TTL, margin and what clocks that
