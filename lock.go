@@ -303,9 +303,10 @@ func (l *Lock) Init(ctx context.Context) (info Info, made bool, err error) {
 	if err == nil {
 		return describe(l.key, written), true, nil
 	}
-	// Another may have made it, or our write have landed all the same: look.
-	if s, info, again := l.look(ctx); again != nil || info.Exists {
-		return info, s.Record.WriteID == w.Record.WriteID, again
+	// Another may have made it, or our write have landed all the same: look. A look that
+	// fails shows nothing, and the write's error says more.
+	if s, info, _ := l.look(ctx); info.Exists {
+		return info, s.Record.WriteID == w.Record.WriteID, nil
 	}
 	return Info{}, false, l.explain(err)
 }
