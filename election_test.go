@@ -38,6 +38,14 @@ type span struct {
 // campaign runs a candidate whose work lasts until its context ends.
 func campaign(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *campaigner {
 	t.Helper()
+	c := newCampaigner(t, st, opts)
+	c.start(t)
+	return c
+}
+
+// newCampaigner makes one that does nothing before it is started.
+func newCampaigner(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *campaigner {
+	t.Helper()
 	c := &campaigner{net: faultstore.Wrap(st, nil), done: make(chan error, 1)}
 	opts.Sweep = here() == leasehold.LayoutMarker
 	e, err := leasehold.NewElection(c.net, "leaders/scheduler", &opts)
@@ -45,11 +53,15 @@ func campaign(t *testing.T, st store.Store, opts leasehold.ElectionOptions) *cam
 		t.Fatal(err)
 	}
 	c.Election = e
+	return c
+}
+
+func (c *campaigner) start(t *testing.T) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	go func() { c.done <- e.Run(ctx, c.lead) }()
+	go func() { c.done <- c.Run(ctx, c.lead) }()
 	t.Cleanup(stop)
-	return c
 }
 
 func (c *campaigner) lead(ctx context.Context, lease *leasehold.Lease) error {

@@ -185,7 +185,7 @@ func TestIntervalsOfAFollower(t *testing.T) {
 			if updated {
 				opts = leasehold.ElectionOptions{}
 			}
-			follower := campaign(t, inner, opts)
+			follower := newCampaigner(t, inner, opts)
 			if updated {
 				if err := follower.Update(leasehold.ElectionConfig{TTL: time.Minute, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}); err != nil {
 					t.Fatal(err)
@@ -193,6 +193,7 @@ func TestIntervalsOfAFollower(t *testing.T) {
 			}
 			var fresh, steady times
 			fresh.watch(follower.net)
+			follower.start(t)
 			time.Sleep(15 * time.Second)
 			// A pause varies by a quarter, and the next one is longer.
 			if got := fresh.pauses(); !between(got, 1, 4500*time.Millisecond, 7500*time.Millisecond) {

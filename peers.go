@@ -252,11 +252,10 @@ func (d *driver) ask(ctx context.Context, a protocol.PollPeer, waited time.Durat
 		c.heard = time.Now()
 	}
 	heard := protocol.PeerAnswer{Number: a.Number, Status: word, Err: err}
-	if at, ok := d.at.(layout.Object); ok && said.Free {
-		if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
-			answer := layout.ReadDone(s, nil)
-			heard.Proof = &answer
-		}
+	at, _ := d.at.(layout.Object) // in no other layout does a record prove itself
+	if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
+		answer := layout.ReadDone(s, nil)
+		heard.Proof = &answer
 	}
 	d.stepLocked(heard)
 }

@@ -202,6 +202,29 @@ func TestWordOfALeader(t *testing.T) {
 	}
 }
 
+// TestLateToTheMoment: a follower is told that a leader's renewal is late at that moment, also where it
+// has asked since the leader last looked at its clock.
+func TestLateToTheMoment(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		e := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+		began := time.Now()
+		lease, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Inject(faultstore.Fault{Kind: faultstore.Hang})
+		time.Sleep(7200 * time.Millisecond)
+		leads := attend(t, e, "")
+		late := attend(t, e, leads.Version)
+		if after := time.Since(began); !leads.Leading || late.Leading || after != leasehold.DefaultTTL/2 {
+			t.Errorf("after %v: %+v, and then %+v", after, leads, late)
+		}
+		st.Clear()
+		release(t, lease)
+	})
+}
+
 // TestProofSparesALook: where the version of a record is its hash, the word of a leader that has resigned is
 // as good as a look, and the next one leads by one write.
 func TestProofSparesALook(t *testing.T) {
