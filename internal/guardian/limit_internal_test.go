@@ -145,3 +145,24 @@ func TestLimitProperties(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseAfterASweep: the watcher soon looks again while something is left of what it has
+// killed, for that may have forked. Then it waits for the parent to go, and ends.
+func TestPauseAfterASweep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		left, present bool
+		nap           time.Duration
+		done          bool
+	}{
+		{left: true, present: true, nap: killNap},
+		{left: true, nap: killNap},
+		{present: true, nap: -1},
+		{nap: -1, done: true},
+	} {
+		w := &watcher{present: c.present}
+		if nap, done := w.after(c.left); nap != c.nap || done != c.done {
+			t.Errorf("left %v, with a parent %v: a pause of %v, done %v", c.left, c.present, nap, done)
+		}
+	}
+}

@@ -100,17 +100,22 @@ func (w *watcher) watch() {
 		w.hear()
 		nap := w.rest(clock.Now())
 		if !w.guarded || w.over(clock.Now()) {
-			switch {
-			case w.sweep():
-				nap = killNap
-			case !w.present:
+			var done bool
+			if nap, done = w.after(w.sweep()); done {
 				return
-			default:
-				nap = -1 // the parent has yet to understand
 			}
 		}
 		await(nap, w.orders.fd, w.words.fd)
 	}
+}
+
+// after is the pause after a sweep that kills: short while something is left, since what forks
+// while it is killed goes on. Then the parent has yet to understand, if it is there.
+func (w *watcher) after(left bool) (nap time.Duration, done bool) {
+	if left {
+		return killNap, false
+	}
+	return -1, !w.present
 }
 
 func (w *watcher) sweep() (left bool) {
