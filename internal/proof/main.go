@@ -47,7 +47,7 @@ var parts = []part{
 	general("./shard", "1/100"),
 	general("./store/filestore", "1/60"),
 	inProcessesOfItsOwn(survey("./internal/guardian", "1/100")),
-	survey(".", "1/100"),
+	general(".", "1/100"),
 	{
 		name:  "simulation",
 		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),

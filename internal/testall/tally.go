@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,6 +36,8 @@ type tally struct {
 
 	passed, failed int
 	skips          []skip // not counted in failed
+	bad            []string
+	long           []elapsed // the longest, which is the first, and the next ones
 
 	packages map[string]*results // begun and not yet ended
 	builds   map[string][]string // output of builds, by import path
@@ -47,8 +50,21 @@ type results struct {
 	skips          []skip
 	running        map[string]*node
 	bad            map[string]bool // failed or unfinished, by name
+	took           []elapsed
 	said           []line
 }
+
+// An elapsed is a test without subtests, and the seconds that it took.
+type elapsed struct {
+	name    string
+	seconds float64
+}
+
+// The longest tests are named with the time that they took, if they took so many seconds.
+const (
+	longest = 12
+	slow    = 5
+)
 
 // A node is a test that has begun: a leaf until it has a subtest.
 type node struct {
@@ -165,6 +181,9 @@ func (r *results) endTest(e event) {
 		l = &node{}
 	}
 	delete(r.running, e.Test)
+	if !l.branch && e.Elapsed >= slow {
+		r.took = append(r.took, elapsed{short(e.Package) + " " + e.Test, e.Elapsed})
+	}
 	switch e.Action {
 	case "pass":
 		if !l.branch {
@@ -217,6 +236,12 @@ func (t *tally) endPackage(e event, ok bool) {
 	}
 	t.passed += r.passed
 	t.failed += r.failed
+	for _, name := range slices.Sorted(maps.Keys(r.bad)) {
+		t.bad = append(t.bad, short(e.Package)+" "+name)
+	}
+	t.long = append(t.long, r.took...)
+	slices.SortStableFunc(t.long, func(a, b elapsed) int { return cmp.Compare(b.seconds, a.seconds) })
+	t.long = t.long[:min(longest, len(t.long))]
 
 	word := "ok"
 	if r.failed > 0 {
@@ -266,6 +291,12 @@ func (t *tally) summary(built outcome) {
 	}
 	for _, s := range t.skips {
 		t.printf("skipped: %s\n", s)
+	}
+	for _, l := range t.long {
+		t.printf("took %6.1fs: %s\n", l.seconds, l.name)
+	}
+	for _, name := range t.bad {
+		t.printf("failed: %s\n", name)
 	}
 	t.printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, len(t.skips))
 }

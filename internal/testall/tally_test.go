@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -187,11 +188,17 @@ func TestMessagesThatAreNoEvents(t *testing.T) {
 	}
 }
 
+func feedEvent(t *tally, line string) { _, _ = t.Write([]byte(line + "\n")) }
+
 func TestSummary(t *testing.T) {
 	var out strings.Builder
 	tally := &tally{out: &out}
 	feed(t, tally, "skip")
 	feed(t, tally, "fail")
+	for i := range longest + 1 {
+		feedEvent(tally, fmt.Sprintf(`{"Action":"pass","Package":"p","Test":"Test%d","Elapsed":%d}`, i, slow-1+i))
+	}
+	feedEvent(tally, `{"Action":"pass","Package":"p"}`)
 	out.Reset()
 	tally.summary(outcome{ready: []string{"gofakes3"}, leftOut: []string{"minio"}, broken: []string{"versitygw"}})
 	want := `
@@ -201,7 +208,14 @@ could not be built: versitygw
 skipped: example.com/rec/skip TestSkips: s3rver cannot be installed here: there is no npm on PATH
 skipped: example.com/rec/skip TestSub/windows: needs Windows, not this one
 skipped: example.com/rec/skip TestSilent: no reason given
-5 passed, 2 failed, 3 skipped
+`
+	for i := range longest {
+		want += fmt.Sprintf("took %6.1fs: p Test%d\n", float64(slow-1+longest-i), longest-i)
+	}
+	want += `failed: example.com/rec/fail TestBad
+failed: example.com/rec/fail TestBad/child
+failed: example.com/rec/fail TestParentAlone
+18 passed, 2 failed, 3 skipped
 `
 	if out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
