@@ -54,7 +54,7 @@ type measured struct {
 }
 
 // bill computes what the plan costs.
-func (c *costing) bill() *bill {
+func (c *costCmd) bill() *bill {
 	parts := c.plan.Parts()
 	b := &bill{
 		Plan: planned{
@@ -73,10 +73,10 @@ func (c *costing) bill() *bill {
 	return b
 }
 
-func (c *costing) item(p cost.Part) item { return item{p, c.price.Of(p.Requests)} }
+func (c *costCmd) item(p cost.Part) item { return item{p, c.price.Of(p.Requests)} }
 
 // counted is what was measured, as part of the bill.
-func (c *costing) counted(m *cost.Measured, where string) *measured {
+func (c *costCmd) counted(m *cost.Measured, where string) *measured {
 	counted := &measured{Store: where, Locks: m.Locks, Seconds: m.For.Seconds(), Changes: m.Changes}
 	for _, p := range m.Parts(c.plan) {
 		counted.Parts = append(counted.Parts, c.item(p))

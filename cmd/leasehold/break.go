@@ -59,7 +59,7 @@ such lock, and 75 if it is held with another token.`,
 }
 
 // free breaks a lock, and says what it did.
-func (a *app) free(ctx context.Context, p place, lock *leasehold.Lock, token leasehold.Token) error {
+func (a *app) free(ctx context.Context, p target, lock *leasehold.Lock, token leasehold.Token) error {
 	before, err := inspect(ctx, p, lock)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (a *app) free(ctx context.Context, p place, lock *leasehold.Lock, token lea
 	text := fmt.Sprintf("%s was free already: token %d\n", r.Lock, r.Token)
 	if freed {
 		text = fmt.Sprintf("%s freed: it was held by %s, token %d\n", r.Lock, printable(before.Holder), r.Token)
-		a.talk.warn("%s may work on until its next renewal, up to %v from now", printable(before.Holder), before.TTL/3)
+		a.console.warn("%s may work on until its next renewal, up to %v from now", printable(before.Holder), before.TTL/3)
 	}
 	return a.print(text, struct {
 		Freed bool `json:"freed"`

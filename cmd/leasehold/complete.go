@@ -55,7 +55,7 @@ func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([
 	if err != nil {
 		return nil, directive
 	}
-	p := place{storeURL: storeURL}
+	p := target{storeURL: storeURL}
 	if err = p.open(ctx); err != nil {
 		return nil, directive
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// A costing is one use of cost.
-type costing struct {
+// A costCmd is one use of cost.
+type costCmd struct {
 	*app
 	plan    cost.Plan
 	file    string // of prices; empty: those that we came with
@@ -33,7 +33,7 @@ type costing struct {
 const mostCandidates = 1000
 
 func (a *app) cost() *cobra.Command {
-	c := &costing{app: a}
+	c := &costCmd{app: a}
 	mode := string(cost.Store)
 	cmd := &cobra.Command{
 		Use:   "cost [flags] [STORE]",
@@ -89,7 +89,7 @@ each time.
 }
 
 // check reads the prices and says what is wrong with the flags.
-func (c *costing) check(args []string, long bool) (err error) {
+func (c *costCmd) check(args []string, long bool) (err error) {
 	if err = c.plan.Check(); err != nil {
 		return usage("%w", err)
 	}
@@ -131,7 +131,7 @@ func readPrices(file string) (*cost.Prices, error) {
 }
 
 // tell measures, if it is to, and prints the bill.
-func (c *costing) tell(ctx context.Context, args []string) error {
+func (c *costCmd) tell(ctx context.Context, args []string) error {
 	b := c.bill()
 	if c.measure {
 		m, where, err := c.count(ctx, strings.Join(args, ""))
@@ -144,19 +144,19 @@ func (c *costing) tell(ctx context.Context, args []string) error {
 }
 
 // count runs the plan in a store, or in memory, until it is measured or a signal comes.
-func (c *costing) count(ctx context.Context, where string) (*cost.Measured, string, error) {
+func (c *costCmd) count(ctx context.Context, where string) (*cost.Measured, string, error) {
 	var st store.Store = memstore.New()
 	if where == "" {
 		where = "memory"
 	} else {
-		p := place{name: where, storeURL: where}
+		p := target{name: where, storeURL: where}
 		if err := p.open(ctx); err != nil {
 			return nil, "", err
 		}
 		st, c.at = p.store, p.store
 	}
 	locks := min(c.plan.Locks, max(1, mostCandidates/c.plan.Candidates))
-	c.talk.tell("measuring in %s: %s, %s each, for %v after %v", where, plural(locks, "lock"), plural(c.plan.Candidates, "candidate"), c.length, 2*c.plan.TTL)
+	c.console.tell("measuring in %s: %s, %s each, for %v after %v", where, plural(locks, "lock"), plural(c.plan.Candidates, "candidate"), c.length, 2*c.plan.TTL)
 	signals := make(chan os.Signal, 8)
 	listen(signals)
 	type outcome struct {

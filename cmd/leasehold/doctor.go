@@ -86,7 +86,7 @@ type diagnosis struct {
 
 // diagnose probes the store, and shows what comes out as it comes.
 func (d *diagnosis) diagnose(ctx context.Context, where string) error {
-	p := place{name: where, storeURL: where}
+	p := target{name: where, storeURL: where}
 	if !strings.Contains(where, "://") {
 		return usage("%q is not the URL of a store: write one such as s3://bucket/prefix or file:///dir", where)
 	}
@@ -96,10 +96,10 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 	d.price = priceAt(p.store.String())
 	ctx, sig := d.interruptible(ctx)
 	opts := d.options(p)
-	d.talk.tell("%s: at most %d requests, and %s in bodies%s", p.store, opts.Requests(), megabytes(opts.Bytes()),
+	d.console.tell("%s: at most %d requests, and %s in bodies%s", p.store, opts.Requests(), megabytes(opts.Bytes()),
 		d.dollars(", for less than $%.2f at the list prices of %s", probe.Requests{Put: opts.Requests()}))
 	report, err := probe.Run(ctx, p.store, opts)
-	d.talk.show("")
+	d.console.show("")
 	if report == nil {
 		return failed(err)
 	}
@@ -107,7 +107,7 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 		return printErr
 	}
 	if report.Left > 0 {
-		d.talk.warn("%d scratch objects under %s*/ could not be removed", report.Left, "leasehold-probe-")
+		d.console.warn("%d scratch objects under %s*/ could not be removed", report.Left, "leasehold-probe-")
 	}
 	if sig := sig(); sig != nil {
 		return stopped(sig, errors.New("interrupted: the report is not complete"))
@@ -116,20 +116,20 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 }
 
 // options are those of the probe. On a terminal it shows how far it is.
-func (d *diagnosis) options(p place) *probe.Options {
+func (d *diagnosis) options(p target) *probe.Options {
 	opts := &probe.Options{
 		Races: d.races, LargestBody: d.largest,
 		Open: func(ctx context.Context) (store.Store, error) { return storeurl.OpenExisting(ctx, p.storeURL) },
 	}
 	if d.output != "json" {
 		opts.OnFinding = func(f probe.Finding) {
-			d.talk.show("")
+			d.console.show("")
 			_ = d.write(d.finding(f))
 		}
 	}
-	if d.talk.interactive() {
+	if d.console.interactive() {
 		opts.OnProgress = func(now probe.Progress) {
-			d.talk.show(fmt.Sprintf("leasehold: %s: %d of at most %d requests", now.Doing, now.Requests, now.Limit))
+			d.console.show(fmt.Sprintf("leasehold: %s: %d of at most %d requests", now.Doing, now.Requests, now.Limit))
 		}
 	}
 	return opts
@@ -158,7 +158,7 @@ func (a *app) interruptible(ctx context.Context) (context.Context, func() os.Sig
 		defer close(done)
 		select {
 		case got = <-signals:
-			a.talk.tell("cleaning up")
+			a.console.tell("cleaning up")
 			cancel()
 		case <-ctx.Done():
 		}

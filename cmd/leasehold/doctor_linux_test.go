@@ -150,16 +150,16 @@ func diagnosed(t *testing.T, h http.Handler, args ...string) (stdout, stderr str
 	t.Cleanup(server.Close)
 	cmd := leaseholdCommand(t, "", append(append([]string{"doctor"}, args...), "s3://b/locks?region=x&endpoint="+server.URL)...)
 	cmd.Env = append(cmd.Env, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
-	var out, talk bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &talk
+	var out, console bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &console
 	err := cmd.Run()
 	if failed, ok := errors.AsType[*osexec.ExitError](err); ok {
-		return out.String(), talk.String(), failed.ExitCode()
+		return out.String(), console.String(), failed.ExitCode()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String(), talk.String(), 0
+	return out.String(), console.String(), 0
 }
 
 func TestDoctorRefusesLiars(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A candidacy is one use of elect: a job that is done again and again.
-type candidacy struct {
+// An electCmd is one use of elect: a job that is done again and again.
+type electCmd struct {
 	job
 	once      bool
 	fastStart bool
@@ -24,7 +24,7 @@ type candidacy struct {
 }
 
 func (a *app) elect() *cobra.Command {
-	c := &candidacy{job: a.newJob()}
+	c := &electCmd{job: a.newJob()}
 	cmd := &cobra.Command{
 		Use:   "elect [flags] LOCK -- CMD [ARG…]",
 		Short: "Campaign, run a command while leading, campaign again",
@@ -73,28 +73,28 @@ Exit codes:
 	return cmd
 }
 
-func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) error {
+func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) error {
 	if err := c.check(cmd, args); err != nil {
 		return err
 	}
 	var err error
-	if c.place, err = c.locate(ctx, args[0], c.opts.Layout); err != nil {
+	if c.target, err = c.locate(ctx, args[0], c.opts.Layout); err != nil {
 		return err
 	}
 	if err = c.prove(); err != nil {
 		return err
 	}
-	if err = c.claims.open(ctx, c.place); err != nil {
+	if err = c.claims.open(ctx, c.target); err != nil {
 		return err
 	}
 	if err = c.peering.open(ctx, &c.opts); err != nil {
 		return err
 	}
-	c.election, err = leasehold.NewElection(c.place.store, c.place.key, &leasehold.ElectionOptions{
+	c.election, err = leasehold.NewElection(c.target.store, c.target.key, &leasehold.ElectionOptions{
 		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
 		Existing: c.opts.Existing, Layout: c.opts.Layout, Sweep: c.opts.Sweep, Proof: c.opts.Proof, FastStart: c.fastStart,
 		Peers:   c.peering.peers(),
-		OnRenew: c.opts.OnRenew, OnTrouble: c.opts.OnTrouble, Logger: c.talk.logger(),
+		OnRenew: c.opts.OnRenew, OnTrouble: c.opts.OnTrouble, Logger: c.console.logger(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
 				c.waitsFor(i)
@@ -116,7 +116,7 @@ func (c *candidacy) run(ctx context.Context, cmd *cobra.Command, args []string) 
 
 // campaign returns when it is all over. A fault from the beginning is an error;
 // once there was a lease, an outage of the store is waited out.
-func (c *candidacy) campaign(ctx context.Context) error {
+func (c *electCmd) campaign(ctx context.Context) error {
 	for led := false; ; {
 		lease, err := c.await(ctx, c.election.Campaign)
 		switch {
@@ -124,11 +124,11 @@ func (c *candidacy) campaign(ctx context.Context) error {
 			led = true
 			err = c.lead(ctx, lease)
 		case led && passing(err):
-			c.talk.warn("campaigning for %s failed, and goes on in %v: %s", c.place.name, c.opts.TTL/3, c.message(err))
+			c.console.warn("campaigning for %s failed, and goes on in %v: %s", c.target.name, c.opts.TTL/3, c.message(err))
 			err = c.sleep(ctx, c.opts.TTL/3)
 		}
 		if err != nil {
-			return explain(ctx, c.place, err)
+			return explain(ctx, c.target, err)
 		}
 	}
 }
@@ -141,8 +141,8 @@ func passing(err error) bool {
 }
 
 // lead runs the command, and rests before the next campaign unless it is all over.
-func (c *candidacy) lead(ctx context.Context, lease *leasehold.Lease) error {
-	c.talk.tell("leading %s as %s%s", c.place.name, lease.Holder(), withToken(lease.Token()))
+func (c *electCmd) lead(ctx context.Context, lease *leasehold.Lease) error {
+	c.console.tell("leading %s as %s%s", c.target.name, lease.Holder(), withToken(lease.Token()))
 	began := time.Now()
 	r := c.hold(ctx, lease)
 	if end := c.end(r); end != nil {
@@ -152,7 +152,7 @@ func (c *candidacy) lead(ctx context.Context, lease *leasehold.Lease) error {
 }
 
 // end is an exit, with code 0 too, if it is all over, and nil if it is not.
-func (c *candidacy) end(r run) error {
+func (c *electCmd) end(r run) error {
 	stop := c.meant(r)
 	switch {
 	case r.idle && passing(r.err) && !c.once:
@@ -160,7 +160,7 @@ func (c *candidacy) end(r run) error {
 	case r.err != nil && r.lost == nil: // it can be run no better next time
 		return c.verdict(r)
 	case stop != 0 && !c.once:
-		c.talk.tell("no longer leading %s: the command ended with code %d after signal %d (%v)", c.place.name, r.Code, stop, stop)
+		c.console.tell("no longer leading %s: the command ended with code %d after signal %d (%v)", c.target.name, r.Code, stop, stop)
 		if r.Code == 0 { // it was told to end, and has ended well
 			return &exit{}
 		}
@@ -168,7 +168,7 @@ func (c *candidacy) end(r run) error {
 	case !c.once:
 		return nil
 	case r.lost == nil:
-		c.talk.tell("no longer leading %s: the command ended with code %d", c.place.name, r.Code)
+		c.console.tell("no longer leading %s: the command ended with code %d", c.target.name, r.Code)
 	}
 	if verdict := c.verdict(r); verdict != nil {
 		return verdict
@@ -177,7 +177,7 @@ func (c *candidacy) end(r run) error {
 }
 
 // meant gives the signal that meant not only the command but all, or 0.
-func (c *candidacy) meant(r run) (stop syscall.Signal) {
+func (c *electCmd) meant(r run) (stop syscall.Signal) {
 	died := syscall.Signal(r.Code - exitSignal)
 	if died == syscall.SIGINT || died == syscall.SIGQUIT {
 		stop = died // from a terminal, it comes to the command alone
@@ -191,9 +191,9 @@ func (c *candidacy) meant(r run) (stop syscall.Signal) {
 }
 
 // rest lets another lead first, unless the next campaign has to wait anyway.
-func (c *candidacy) rest(ctx context.Context, r run, ran time.Duration) error {
+func (c *electCmd) rest(ctx context.Context, r run, ran time.Duration) error {
 	if r.lost != nil {
-		c.talk.tell("no longer leading %s: the lease was lost, and the command was ended: %v; campaigning again", c.place.name, r.lost)
+		c.console.tell("no longer leading %s: the lease was lost, and the command was ended: %v; campaigning again", c.target.name, r.lost)
 		return nil
 	}
 	c.pause = backoff(c.pause, c.opts.TTL/2, ran)
@@ -201,12 +201,12 @@ func (c *candidacy) rest(ctx context.Context, r run, ran time.Duration) error {
 	if r.idle {
 		why = c.message(r.err)
 	}
-	c.talk.tell("no longer leading %s: %s; campaigning again in %v", c.place.name, why, c.pause.Round(time.Millisecond))
+	c.console.tell("no longer leading %s: %s; campaigning again in %v", c.target.name, why, c.pause.Round(time.Millisecond))
 	return c.sleep(ctx, c.pause)
 }
 
 // sleep ends with an error if a signal comes first.
-func (c *candidacy) sleep(ctx context.Context, pause time.Duration) error {
+func (c *electCmd) sleep(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -16,8 +16,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A guarding is one use of the command fence.
-type guarding struct {
+// A fenceCmd is one use of the command fence.
+type fenceCmd struct {
 	*app
 	token string
 	opts  fence.ObjectOptions
@@ -53,7 +53,7 @@ lies there was not written with leasehold fence (see --adopt), else as in
 	return cmd
 }
 
-func (g *guarding) flags(f *pflag.FlagSet, writes bool) {
+func (g *fenceCmd) flags(f *pflag.FlagSet, writes bool) {
 	if writes {
 		f.StringVar(&g.token, tokenFlag, "", "the `token` to write with (default: that of the lock around this command)")
 		f.BoolVar(&g.mkdir, mkdirFlag, false, mkdirHelp)
@@ -62,7 +62,7 @@ func (g *guarding) flags(f *pflag.FlagSet, writes bool) {
 }
 
 func (a *app) fencePut() *cobra.Command {
-	g := &guarding{app: a}
+	g := &fenceCmd{app: a}
 	cmd := &cobra.Command{
 		Use:     "put RESOURCE <FILE",
 		Short:   "Write an object from stdin",
@@ -94,7 +94,7 @@ func (a *app) fenceDelete() *cobra.Command {
 
 // fenceEach is a command that does one thing to each resource.
 func (a *app) fenceEach(name, short string, do func(context.Context, *fence.Object, fence.Token) error) *cobra.Command {
-	g := &guarding{app: a}
+	g := &fenceCmd{app: a}
 	cmd := &cobra.Command{
 		Use: name + " RESOURCE…", Short: short, Args: some,
 		RunE: func(cmd *cobra.Command, args []string) error { return g.write(cmd.Context(), args, do) },
@@ -104,7 +104,7 @@ func (a *app) fenceEach(name, short string, do func(context.Context, *fence.Obje
 }
 
 func (a *app) fenceGet() *cobra.Command {
-	g := &guarding{app: a}
+	g := &fenceCmd{app: a}
 	cmd := &cobra.Command{
 		Use:   "get RESOURCE",
 		Short: "Read an object to stdout, byte for byte",
@@ -119,7 +119,7 @@ With --output json it shows the object's token and size instead.`,
 }
 
 // write does one thing to each resource, in their order, until one fails.
-func (g *guarding) write(ctx context.Context, resources []string, do func(context.Context, *fence.Object, fence.Token) error) error {
+func (g *fenceCmd) write(ctx context.Context, resources []string, do func(context.Context, *fence.Object, fence.Token) error) error {
 	token, err := g.ownToken()
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (g *guarding) write(ctx context.Context, resources []string, do func(contex
 	}
 	for i, o := range objects {
 		g.at = stores[i]
-		done := g.patient(g.at).aloud()
+		done := g.withTimeout(g.at).aloud()
 		err := do(ctx, o, token)
 		if done(); err != nil {
 			return failed(err)
@@ -146,7 +146,7 @@ func (g *guarding) write(ctx context.Context, resources []string, do func(contex
 	return nil
 }
 
-func (g *guarding) ownToken() (fence.Token, error) {
+func (g *fenceCmd) ownToken() (fence.Token, error) {
 	text, from := g.token, "--"+tokenFlag
 	if text == "" {
 		text, from = os.Getenv(ownToken), "the variable "+ownToken
@@ -163,7 +163,7 @@ func (g *guarding) ownToken() (fence.Token, error) {
 
 // guard opens a guarded object. In a job a name lies where the lock around it does, as
 // with --claim.
-func (g *guarding) guard(ctx context.Context, name string) (*fence.Object, error) {
+func (g *fenceCmd) guard(ctx context.Context, name string) (*fence.Object, error) {
 	home := g.home
 	if base := os.Getenv(ownStore); base != "" {
 		home = func(string) (string, error) { return base, nil }
@@ -176,7 +176,7 @@ func (g *guarding) guard(ctx context.Context, name string) (*fence.Object, error
 	return guardAt(p, &g.opts)
 }
 
-func guardAt(p place, opts *fence.ObjectOptions) (*fence.Object, error) {
+func guardAt(p target, opts *fence.ObjectOptions) (*fence.Object, error) {
 	o, err := fence.NewObject(p.store, p.key, opts)
 	if err != nil {
 		return nil, failed(err)
@@ -191,7 +191,7 @@ type info struct {
 	Size     int64           `json:"size"`
 }
 
-func (g *guarding) get(ctx context.Context, name string) error {
+func (g *fenceCmd) get(ctx context.Context, name string) error {
 	o, err := g.guard(ctx, name)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (c *claims) flag(f *pflag.FlagSet) {
 
 // open finds the resources. A bare name lies where the lock does, as for leasehold fence
 // in the command.
-func (c *claims) open(ctx context.Context, lock place) error {
+func (c *claims) open(ctx context.Context, lock target) error {
 	for _, name := range c.names {
 		if err := checkName(name); err != nil {
 			return usage("%w", err)

@@ -63,13 +63,13 @@ error.`,
 }
 
 // collect shows as much as it does, also when it then fails.
-func (a *app) collect(ctx context.Context, p place, opts *leasehold.CollectOptions) error {
+func (a *app) collect(ctx context.Context, p target, opts *leasehold.CollectOptions) error {
 	deleted, verb := 0, "deleted"
 	if opts.DryRun {
 		verb = "would be deleted"
 	}
 	var failure error
-	for c, err := range leasehold.Collect(ctx, a.patient(p.store), p.key, opts) {
+	for c, err := range leasehold.Collect(ctx, a.withTimeout(p.store), p.key, opts) {
 		switch {
 		case err == nil:
 			deleted++
@@ -79,19 +79,19 @@ func (a *app) collect(ctx context.Context, p place, opts *leasehold.CollectOptio
 		case failure == nil:
 			failure = failed(err)
 		default:
-			a.talk.warn("%s", a.message(err))
+			a.console.warn("%s", a.message(err))
 		}
 	}
 	objects := "objects"
 	if deleted == 1 {
 		objects = "object"
 	}
-	a.talk.tell("%d %s %s", deleted, objects, verb)
+	a.console.tell("%d %s %s", deleted, objects, verb)
 	return failure
 }
 
 // collected writes one object.
-func (a *app) collected(p place, c leasehold.Collected, deleted bool) error {
+func (a *app) collected(p target, c leasehold.Collected, deleted bool) error {
 	if a.output != "json" {
 		return a.write(fmt.Sprintf("%s  %v  %s\n", printable(c.Key), c.Age.Round(time.Second), c.Why))
 	}

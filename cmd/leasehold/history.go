@@ -41,7 +41,7 @@ lock.`,
 			if err != nil {
 				return err
 			}
-			p.store = a.patient(p.store)
+			p.store = a.withTimeout(p.store)
 			err = a.terms(cmd.Context(), p, &opts, limit)
 			if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen(cmd) {
 				opts.Layout, p.layout = has.layout, has.layout
@@ -57,7 +57,7 @@ lock.`,
 }
 
 // terms shows as much as it learns, also when it then fails.
-func (a *app) terms(ctx context.Context, p place, opts *leasehold.LockOptions, limit int) error {
+func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, limit int) error {
 	lock, err := leasehold.NewLock(p.store, p.key, opts)
 	if err != nil {
 		return &exit{exitUsage, err}
@@ -100,7 +100,7 @@ func (a *app) terms(ctx context.Context, p place, opts *leasehold.LockOptions, l
 }
 
 // term writes one lease as JSON.
-func (a *app) term(p place, t leasehold.Term) error {
+func (a *app) term(p target, t leasehold.Term) error {
 	return a.writeLine(struct {
 		Lock    string            `json:"lock"`
 		Token   leasehold.Token   `json:"token"`

@@ -17,7 +17,7 @@ func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 	if err != nil {
 		return guardian.Status{}, err
 	}
-	j.talk.note("the command of %s is %s", j.place.name, p.Means())
+	j.console.note("the command of %s is %s", j.target.name, p.Means())
 	j.passedOn = nil
 	lost := lease.Done()
 	for {

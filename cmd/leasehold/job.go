@@ -44,7 +44,7 @@ type job struct {
 	candidate interface {
 		Settle(ctx context.Context) error
 	}
-	place    place
+	target   target
 	signals  chan os.Signal
 	holders  chan leasehold.Info // whom the wait is for
 	renewed  chan struct{}
@@ -60,7 +60,7 @@ func (a *app) newJob() job {
 		app: a, signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), renewed: renewed,
 		opts: leasehold.LockOptions{
 			OnRenew:   func(*leasehold.Lease) { poke(renewed) },
-			OnTrouble: func(err error) { a.talk.warn("the store fails, and is tried again: %s", a.message(err)) },
+			OnTrouble: func(err error) { a.console.warn("the store fails, and is tried again: %s", a.message(err)) },
 		},
 	}
 }
@@ -96,7 +96,7 @@ func (j *job) prove() error {
 	if err != nil {
 		return usage("--proof %s: %w: make one with leasehold doctor --output json", j.proof, err)
 	}
-	j.place.store, j.opts.Proof = report.Adapt(j.place.store), report
+	j.target.store, j.opts.Proof = report.Adapt(j.target.store), report
 	return nil
 }
 
@@ -253,7 +253,7 @@ func (j *job) verdict(r run) error {
 	case r.err != nil && !errors.Is(r.err, guardian.ErrTooLate):
 		return failed(r.err)
 	case r.lost != nil:
-		return &exit{j.lostCode, fmt.Errorf("the lease on %s was lost while the command ran, which was ended: %w", j.place.name, r.lost)}
+		return &exit{j.lostCode, fmt.Errorf("the lease on %s was lost while the command ran, which was ended: %w", j.target.name, r.lost)}
 	case r.Code != 0:
 		return &exit{r.Code, nil}
 	}
@@ -264,15 +264,15 @@ func (j *job) verdict(r run) error {
 // which the lease ends anyway.
 func (j *job) release(ctx context.Context, lease *leasehold.Lease, signals int) {
 	ends := lease.Deadline()
-	err := j.last(ctx, signals, "releasing "+j.place.name, lease.Release)
+	err := j.last(ctx, signals, "releasing "+j.target.name, lease.Release)
 	switch {
 	case err == nil:
-		j.talk.note("released %s", j.place.name)
+		j.console.note("released %s", j.target.name)
 	case !errors.Is(err, leasehold.ErrLost):
 		wait := fmt.Sprintf("up to %v longer", max(time.Until(ends), 0).Round(time.Second))
 		if j.opts.Layout == leasehold.LayoutMarker {
 			wait = "until its marker is deleted: see --sweep and leasehold gc"
 		}
-		j.talk.warn("could not release %s: %s: others may have to wait %s", j.place.name, j.message(err), wait)
+		j.console.warn("could not release %s: %s: others may have to wait %s", j.target.name, j.message(err), wait)
 	}
 }

@@ -78,7 +78,7 @@ func withToken(t leasehold.Token) string {
 
 // inspect reads a lock. A lock in another layout is an error, even if the requested
 // layout does not see it.
-func inspect(ctx context.Context, p place, lock *leasehold.Lock) (leasehold.Info, error) {
+func inspect(ctx context.Context, p target, lock *leasehold.Lock) (leasehold.Info, error) {
 	info, err := lock.Inspect(ctx)
 	if err == nil && info.RenewedAt.IsZero() { // nobody whom we know has written it
 		if l, found := elsewhere(ctx, p); found {
@@ -90,7 +90,7 @@ func inspect(ctx context.Context, p place, lock *leasehold.Lock) (leasehold.Info
 
 // explain chooses the exit code for an error about a lock, and says which layout the
 // lock has if that is what is wrong.
-func explain(ctx context.Context, p place, err error) error {
+func explain(ctx context.Context, p target, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func explain(ctx context.Context, p place, err error) error {
 
 // elsewhere looks for a lock of this name in the layouts that were not asked for. It
 // costs one look in each.
-func elsewhere(ctx context.Context, p place) (leasehold.Layout, bool) {
+func elsewhere(ctx context.Context, p target) (leasehold.Layout, bool) {
 	for _, l := range leasehold.Layouts {
 		if l == p.layout || !l.Tokens() && !p.layout.Tokens() { // records do not tell which marker
 			continue
@@ -120,7 +120,7 @@ func elsewhere(ctx context.Context, p place) (leasehold.Layout, bool) {
 	return "", false
 }
 
-func misplaced(p place, l leasehold.Layout) error {
+func misplaced(p target, l leasehold.Layout) error {
 	give := "--layout " + string(l)
 	if !l.Tokens() {
 		give = "--layout marker or marker+if-match, as its holders do"

@@ -44,7 +44,7 @@ are no locks are shown as such; so it is better to keep locks apart from others.
 }
 
 // listAll shows as much as it learns, also when it then fails.
-func (a *app) listAll(ctx context.Context, p place) error {
+func (a *app) listAll(ctx context.Context, p target) error {
 	if a.output == "json" {
 		return a.eachLock(ctx, p, func(i leasehold.Info, foreign error) error { return a.listLine(p, i, foreign) })
 	}
@@ -78,8 +78,8 @@ func (a *app) table(rows [][]string) error {
 }
 
 // eachLock calls show for each object, with an error if it is not a lock.
-func (a *app) eachLock(ctx context.Context, p place, show func(i leasehold.Info, foreign error) error) error {
-	for info, err := range leasehold.List(ctx, a.patient(p.store), p.key) {
+func (a *app) eachLock(ctx context.Context, p target, show func(i leasehold.Info, foreign error) error) error {
+	for info, err := range leasehold.List(ctx, a.withTimeout(p.store), p.key) {
 		if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 			return failed(err)
 		}
@@ -91,7 +91,7 @@ func (a *app) eachLock(ctx context.Context, p place, show func(i leasehold.Info,
 }
 
 // listLine writes one object as JSON.
-func (a *app) listLine(p place, i leasehold.Info, foreign error) (err error) {
+func (a *app) listLine(p target, i leasehold.Info, foreign error) (err error) {
 	if p.url, err = urlOf(p.storeURL, i.Key); err != nil {
 		return failed(err)
 	}

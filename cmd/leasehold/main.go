@@ -40,11 +40,11 @@ type flags struct {
 // An app is one run of the program.
 type app struct {
 	flags
-	talk   talk
-	stdout io.Writer
-	local  sync.Once // it was said that names lie on this machine
-	mkdir  bool      // the directory of a store may be made
-	slowly sync.Once // it was said that the store takes long
+	console console
+	stdout  io.Writer
+	local   sync.Once // it was said that names lie on this machine
+	mkdir   bool      // the directory of a store may be made
+	slowly  sync.Once // it was said that the store takes long
 
 	// The store that was opened last, and the key of the lock in it, for messages.
 	at   store.Store
@@ -52,7 +52,7 @@ type app struct {
 }
 
 func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	a := &app{talk: talk{w: stderr}, stdout: stdout}
+	a := &app{console: console{w: stderr}, stdout: stdout}
 	root := a.root() //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -66,7 +66,7 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 		end = &exit{exitUsage, fmt.Errorf("%w: %s", err, seeHelp(root))}
 	}
 	if end.err != nil {
-		a.talk.fail(a.message(end.err))
+		a.console.fail(a.message(end.err))
 	}
 	return end.code
 }
@@ -105,11 +105,11 @@ counts if both are given.`,
 			if err := fromEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
-			if err := a.talk.begin(&a.flags); err != nil {
+			if err := a.console.begin(&a.flags); err != nil {
 				return err
 			}
 			for _, line := range misread(os.Environ(), variables(cmd.Root())) {
-				a.talk.tell("%s", line)
+				a.console.tell("%s", line)
 			}
 			return nil
 		},

@@ -110,14 +110,14 @@ func (p *peering) serve(ctx context.Context, j *job, e *leasehold.Election) (sto
 	if p.client == nil {
 		return func() {}, nil
 	}
-	p.server.Logger = j.talk.logger()
+	p.server.Logger = j.console.logger()
 	server, err := peer.NewServer(&p.server, e) //nolint:contextcheck // Stop ends it
 	if err != nil {
 		return nil, errors.Join(usage("%w", err), p.listener.Close())
 	}
 	go func() {
 		if err := server.Serve(p.listener); err != nil {
-			j.talk.warn("followers are not answered any more, and ask the store: %s", oneLine(err))
+			j.console.warn("followers are not answered any more, and ask the store: %s", oneLine(err))
 		}
 	}()
 	return func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A holding is one use of the command run: a job that has a lock to wait for.
-type holding struct {
+// A runCmd is one use of the command run: a job that has a lock to wait for.
+type runCmd struct {
 	job
 	wait     wait
 	heldCode int
@@ -23,7 +23,7 @@ type holding struct {
 }
 
 func (a *app) run() *cobra.Command {
-	h := &holding{job: a.newJob(), wait: wait{forever: true}}
+	h := &runCmd{job: a.newJob(), wait: wait{forever: true}}
 	h.minutely = true
 	cmd := &cobra.Command{
 		Use:   "run [flags] LOCK -- CMD [ARG…]",
@@ -96,14 +96,14 @@ func (w *wait) String() string {
 
 func (*wait) Type() string { return "duration" }
 
-func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) error {
+func (h *runCmd) run(ctx context.Context, cmd *cobra.Command, args []string) error {
 	if err := h.check(cmd, args); err != nil {
 		return err
 	}
 	if err := checkCode("conflict", h.heldCode); err != nil {
 		return err
 	}
-	h.opts.Logger = h.talk.logger()
+	h.opts.Logger = h.console.logger()
 	h.opts.OnWait = h.waitsFor
 	told := h.opts.OnTrouble
 	h.opts.OnTrouble = func(err error) {
@@ -112,16 +112,16 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 		}
 	}
 	var err error
-	if h.place, err = h.locate(ctx, args[0], h.opts.Layout); err != nil {
+	if h.target, err = h.locate(ctx, args[0], h.opts.Layout); err != nil {
 		return err
 	}
 	if err = h.prove(); err != nil {
 		return err
 	}
-	if h.lock, err = leasehold.NewLock(h.place.store, h.place.key, &h.opts); err != nil {
+	if h.lock, err = leasehold.NewLock(h.target.store, h.target.key, &h.opts); err != nil {
 		return unusable(err)
 	}
-	if err = h.claims.open(ctx, h.place); err != nil {
+	if err = h.claims.open(ctx, h.target); err != nil {
 		return err
 	}
 	h.candidate = h.lock
@@ -130,12 +130,12 @@ func (h *holding) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	if err != nil {
 		return err
 	}
-	h.talk.note("holding %s as %s%s", h.place.name, lease.Holder(), withToken(lease.Token()))
+	h.console.note("holding %s as %s%s", h.target.name, lease.Holder(), withToken(lease.Token()))
 	return h.verdict(h.hold(ctx, lease))
 }
 
 // acquire waits for the lock as --wait says.
-func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
+func (h *runCmd) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	switch {
 	case h.wait.forever:
 		return h.enter(ctx, h.lock.Acquire)
@@ -159,7 +159,7 @@ func (h *holding) acquire(ctx context.Context) (*leasehold.Lease, error) {
 	limit := takeover(held.Info.TTL)
 	h.announced = true
 	h.trying.Store(false)
-	h.talk.warn("%s looks to be gone: watching for up to %v to take %s over", held.Info.Holder, limit.Round(time.Second), h.place.name)
+	h.console.warn("%s looks to be gone: watching for up to %v to take %s over", held.Info.Holder, limit.Round(time.Second), h.target.name)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return h.enter(limited, h.lock.Acquire)
@@ -172,13 +172,13 @@ func takeover(ttl time.Duration) time.Duration {
 }
 
 // enter awaits one attempt, and says what its end means to the user.
-func (h *holding) enter(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (h *runCmd) enter(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
 	lease, err := h.await(ctx, acquire)
 	return lease, h.refused(ctx, err)
 }
 
 // refused says what the end of an acquisition means to the user.
-func (h *holding) refused(ctx context.Context, err error) error {
+func (h *runCmd) refused(ctx context.Context, err error) error {
 	held, ok := errors.AsType[*leasehold.HeldError](err)
 	switch {
 	case err == nil:
@@ -186,33 +186,33 @@ func (h *holding) refused(ctx context.Context, err error) error {
 	case ok && h.quiet && h.wait == wait{}:
 		return &exit{h.heldCode, nil} // it is what was asked for, and cron would send it by mail
 	case ok:
-		return &exit{h.heldCode, heldBy{h.place, h.wait, held}}
+		return &exit{h.heldCode, heldBy{h.target, h.wait, held}}
 	case errors.Is(err, context.DeadlineExceeded) && codeOf(err) == exitUnavailable:
-		why := fmt.Sprintf("the store of %s did not answer", h.place.name)
+		why := fmt.Sprintf("the store of %s did not answer", h.target.name)
 		if failure, ok := errors.AsType[*store.Error](err); ok {
 			why = h.message(failure)
 		}
 		return &exit{exitUnavailable, fmt.Errorf("%s; --wait %s ran out", why, h.wait.String())}
 	}
-	return explain(ctx, h.place, err)
+	return explain(ctx, h.target, err)
 }
 
 // A heldBy is a HeldError as the command says it.
 type heldBy struct {
-	place place
-	wait  wait
+	target target
+	wait   wait
 	*leasehold.HeldError
 }
 
 func (h heldBy) Error() string {
-	text := fmt.Sprintf("%s is held by %s", h.place.name, h.Info.Holder)
+	text := fmt.Sprintf("%s is held by %s", h.target.name, h.Info.Holder)
 	if h.Info.Token != leasehold.NoToken {
 		text += fmt.Sprintf(" (token %v)", h.Info.Token)
 	}
 	if h.wait.limit > 0 {
 		text += fmt.Sprintf(", and --wait %s ran out", h.wait.String())
 	}
-	if h.Info.Abandoned && h.place.layout == leasehold.LayoutMarker {
+	if h.Info.Abandoned && h.target.layout == leasehold.LayoutMarker {
 		text += "; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc"
 	}
 	return text

@@ -44,8 +44,8 @@ understands, who owns what is shown all the same, and the exit code is 65.`,
 }
 
 // showShards shows as much as it learns, also when it then fails.
-func (a *app) showShards(ctx context.Context, p place) error {
-	owners, err := shard.Owners(ctx, a.patient(p.store), p.key)
+func (a *app) showShards(ctx context.Context, p target) error {
+	owners, err := shard.Owners(ctx, a.withTimeout(p.store), p.key)
 	show := a.shardRows
 	if a.output == "json" {
 		show = a.shardLines

@@ -64,24 +64,24 @@ in "state". Without --layout it is that of the lock, except for markers. A lock 
 }
 
 // open finds a lock and makes a candidate for it.
-func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions) (place, *leasehold.Lock, error) {
+func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions) (target, *leasehold.Lock, error) {
 	p, err := a.locate(ctx, name, opts.Layout)
 	if err != nil {
-		return place{}, nil, err
+		return target{}, nil, err
 	}
-	p.store = a.patient(p.store)
+	p.store = a.withTimeout(p.store)
 	lock, err := leasehold.NewLock(p.store, p.key, opts)
 	if err != nil {
-		return place{}, nil, &exit{exitUsage, err}
+		return target{}, nil, &exit{exitUsage, err}
 	}
 	return p, lock, nil
 }
 
 // see reads a lock. If no layout was chosen, it is the one that the lock has.
-func (a *app) see(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) (place, leasehold.Info, error) {
+func (a *app) see(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) (target, leasehold.Info, error) {
 	p, lock, err := a.open(ctx, name, opts)
 	if err != nil {
-		return place{}, leasehold.Info{}, err
+		return target{}, leasehold.Info{}, err
 	}
 	info, err := inspect(ctx, p, lock)
 	if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen {
@@ -91,7 +91,7 @@ func (a *app) see(ctx context.Context, name string, opts *leasehold.LockOptions,
 	return p, info, err
 }
 
-func describe(p place, i leasehold.Info) report {
+func describe(p target, i leasehold.Info) report {
 	if p.layout == "" {
 		p.layout = i.Layout
 	}

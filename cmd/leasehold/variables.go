@@ -69,8 +69,8 @@ func (j *job) environment(lease *leasehold.Lease) []string {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains(told, name)
 	})
-	env = append(env, ownLock+"="+j.place.url, ownHolder+"="+lease.Holder(),
-		ownStore+"="+j.place.storeURL, ownLayout+"="+string(j.place.layout))
+	env = append(env, ownLock+"="+j.target.url, ownHolder+"="+lease.Holder(),
+		ownStore+"="+j.target.storeURL, ownLayout+"="+string(j.target.layout))
 	if lease.Token() != leasehold.NoToken {
 		env = append(env, ownToken+"="+lease.Token().String())
 	}

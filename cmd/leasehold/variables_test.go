@@ -17,7 +17,7 @@ import (
 
 // newRoot is the program without a run of it.
 func newRoot() *cobra.Command {
-	a := &app{talk: talk{w: io.Discard}, stdout: io.Discard}
+	a := &app{console: console{w: io.Discard}, stdout: io.Discard}
 	return a.root()
 }
 
@@ -44,7 +44,7 @@ func TestNothingToldConfigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lease.Release(t.Context()) }()
-	j := job{place: place{url: "file:///dir/l", storeURL: "file:///dir", layout: leasehold.LayoutObject}}
+	j := job{target: target{url: "file:///dir/l", storeURL: "file:///dir", layout: leasehold.LayoutObject}}
 	before := os.Environ()
 	var toldNames []string
 	for _, v := range j.environment(lease) {

@@ -50,7 +50,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (*leaseho
 		lease, err := acquire(limited)
 		done <- acquisition{lease, err}
 	}()
-	defer j.talk.show("")
+	defer j.console.show("")
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	w := waiting{began: time.Now()}
@@ -71,32 +71,32 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (*leaseho
 		case <-second.C:
 			// Trouble with the store is told once a minute too, by itself.
 			now := time.Now()
-			if silent := min(j.talk.silence(now), now.Sub(w.began)); j.minutely && silent >= minutely+time.Second && !j.talk.interactive() {
-				j.talk.tell("%s", w.line(j.place.name, now))
+			if silent := min(j.console.silence(now), now.Sub(w.began)); j.minutely && silent >= minutely+time.Second && !j.console.interactive() {
+				j.console.tell("%s", w.line(j.target.name, now))
 			}
 		}
-		if w.holder.Holder != "" && j.talk.interactive() {
-			j.talk.show("leasehold: " + w.line(j.place.name, time.Now()))
+		if w.holder.Holder != "" && j.console.interactive() {
+			j.console.show("leasehold: " + w.line(j.target.name, time.Now()))
 		}
 	}
 }
 
 // waitsNow says whom the wait is for from now on.
 func (j *job) waitsNow(w *waiting, first bool) {
-	text := fmt.Sprintf("waiting for %s, held by %s%s", j.place.name, printable(w.holder.Holder), withToken(w.holder.Token))
-	if first && !j.talk.interactive() {
-		j.talk.tell("%s", text)
+	text := fmt.Sprintf("waiting for %s, held by %s%s", j.target.name, printable(w.holder.Holder), withToken(w.holder.Token))
+	if first && !j.console.interactive() {
+		j.console.tell("%s", text)
 		return
 	}
-	j.talk.note("%s", text)
+	j.console.note("%s", text)
 }
 
 // settle lets a claim that was given up come to its end, so that the lock is not left
 // to nobody for a TTL.
 func (j *job) settle(ctx context.Context, signals int) {
-	err := j.last(ctx, signals, "waiting for the answer to a claim of "+j.place.name+", so that nobody has to wait for a lock that nobody holds", j.candidate.Settle)
+	err := j.last(ctx, signals, "waiting for the answer to a claim of "+j.target.name+", so that nobody has to wait for a lock that nobody holds", j.candidate.Settle)
 	if err != nil {
-		j.talk.warn("a claim of %s is still under way: if it lands, others wait for up to %v", j.place.name, takeover(j.opts.TTL).Round(time.Second))
+		j.console.warn("a claim of %s is still under way: if it lands, others wait for up to %v", j.target.name, takeover(j.opts.TTL).Round(time.Second))
 	}
 }
 
@@ -122,7 +122,7 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 	said := false
 	say := func() {
 		if !said {
-			j.talk.tell("%s: for %v at most; a signal more ends that", what, min(5*time.Second, j.opts.TTL))
+			j.console.tell("%s: for %v at most; a signal more ends that", what, min(5*time.Second, j.opts.TTL))
 		}
 		said = true
 	}
@@ -149,5 +149,5 @@ func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal) err
 	} else {
 		j.settle(ctx, 1)
 	}
-	return stopped(sig, fmt.Errorf("%v: gave up waiting for %s", sig, j.place.name))
+	return stopped(sig, fmt.Errorf("%v: gave up waiting for %s", sig, j.target.name))
 }

@@ -24,7 +24,7 @@ func (settled) Settle(context.Context) error { return nil }
 func newWaiter(least slog.Level) (*job, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 	return &job{
-		app: &app{talk: talk{w: said, least: least}}, place: place{name: "l"}, candidate: settled{}, minutely: true,
+		app: &app{console: console{w: said, least: least}}, target: target{name: "l"}, candidate: settled{}, minutely: true,
 		signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), opts: leasehold.LockOptions{TTL: 15 * time.Second},
 	}, said
 }
@@ -46,13 +46,13 @@ func TestWaitsAloud(t *testing.T) {
 	}{
 		"run":    {func(*job) {}, minutes},
 		"elect":  {func(j *job) { j.minutely = false }, first},
-		"quiet":  {func(j *job) { j.talk.least = slog.LevelError }, ""},
+		"quiet":  {func(j *job) { j.console.least = slog.LevelError }, ""},
 		"nobody": {func(j *job) { <-j.holders }, strings.ReplaceAll(strings.TrimPrefix(minutes, first), ", held by first", "")},
 		"trouble": {func(j *job) {
 			go func() {
 				for range 3 {
 					time.Sleep(time.Minute)
-					j.talk.warn("trouble")
+					j.console.warn("trouble")
 				}
 			}()
 		}, first + strings.Repeat("leasehold: trouble\n", 3)},

@@ -51,9 +51,9 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 		return err
 	}
 	if !info.Held {
-		a.talk.tell("%s is %s: waiting for a holder", name, describe(p, info).State)
+		a.console.tell("%s is %s: waiting for a holder", name, describe(p, info).State)
 	}
-	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{Layout: opts.Layout, Renewals: a.verbose, Logger: a.talk.logger()})
+	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{Layout: opts.Layout, Renewals: a.verbose, Logger: a.console.logger()})
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -71,7 +71,7 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 }
 
 // change writes one line.
-func (a *app) change(p place, c leasehold.Change) error {
+func (a *app) change(p target, c leasehold.Change) error {
 	r := describe(p, c.Info)
 	if a.output == "json" {
 		line := struct {

@@ -17,9 +17,9 @@ import (
 // levelNotice is for the messages that a long-running command prints without -v.
 const levelNotice = slog.LevelInfo + 2
 
-// A talk prints leasehold's own messages. They go to stderr, because stdout is for
+// A console prints leasehold's own messages. They go to stderr, because stdout is for
 // data, and in run belongs to the command.
-type talk struct {
+type console struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
@@ -29,7 +29,7 @@ type talk struct {
 }
 
 // begin takes over what the flags say.
-func (t *talk) begin(f *flags) error {
+func (t *console) begin(f *flags) error {
 	switch f.output {
 	case "text", "json":
 		t.json = f.output == "json"
@@ -48,21 +48,21 @@ func (t *talk) begin(f *flags) error {
 	return nil
 }
 
-func (t *talk) note(format string, args ...any) {
+func (t *console) note(format string, args ...any) {
 	t.say(slog.LevelInfo, fmt.Sprintf(format, args...))
 }
 
-func (t *talk) tell(format string, args ...any) {
+func (t *console) tell(format string, args ...any) {
 	t.say(levelNotice, fmt.Sprintf(format, args...))
 }
 
-func (t *talk) warn(format string, args ...any) {
+func (t *console) warn(format string, args ...any) {
 	t.say(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-func (t *talk) fail(message string) { t.say(slog.LevelError, message) }
+func (t *console) fail(message string) { t.say(slog.LevelError, message) }
 
-func (t *talk) say(level slog.Level, message string) {
+func (t *console) say(level slog.Level, message string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if level < t.least {
@@ -92,20 +92,20 @@ func levelName(level slog.Level) string {
 }
 
 // silence is how long nothing was said.
-func (t *talk) silence(now time.Time) time.Duration {
+func (t *console) silence(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return now.Sub(t.last)
 }
 
 // interactive reports whether somebody watches.
-func (t *talk) interactive() bool {
+func (t *console) interactive() bool {
 	f, ok := t.w.(*os.File)
 	return ok && !t.json && t.least < slog.LevelError && term.IsTerminal(int(f.Fd()))
 }
 
 // show replaces the line that was last shown; "" removes it.
-func (t *talk) show(text string) {
+func (t *console) show(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if text == "" && !t.line {
@@ -116,10 +116,10 @@ func (t *talk) show(text string) {
 }
 
 // logger is for the library.
-func (t *talk) logger() *slog.Logger { return slog.New(logHandler{t: t}) }
+func (t *console) logger() *slog.Logger { return slog.New(logHandler{t: t}) }
 
 type logHandler struct {
-	t     *talk
+	t     *console
 	attrs []slog.Attr
 }
 

@@ -13,23 +13,23 @@ import (
 // silence is how long an answer may take without a word.
 const silence = 5 * time.Second
 
-// patient is a store for commands that ask it as often as there are objects: no single
+// A timeoutStore is a store for commands that ask it as often as there are objects: no single
 // answer may take longer than the patience.
-type patient struct {
+type timeoutStore struct {
 	store.Store
 	slow func() // is called when an answer takes long; or nil
 }
 
-// patient gives a store whose answers are waited for, which is said if they take long.
-func (a *app) patient(st store.Store) patient { return patient{st, a.slow} }
+// withTimeout gives a store each of whose answers is waited for, and says so if one takes long.
+func (a *app) withTimeout(st store.Store) timeoutStore { return timeoutStore{st, a.slow} }
 
 // slow says once that an answer takes long.
 func (a *app) slow() {
-	a.slowly.Do(func() { a.talk.tell("%s has not answered for %v: waiting for %v at most", a.at, silence, patience) })
+	a.slowly.Do(func() { a.console.tell("%s has not answered for %v: waiting for %v at most", a.at, silence, patience) })
 }
 
 // aloud prints a message if it takes long until the returned function is called.
-func (p patient) aloud() (done func()) {
+func (p timeoutStore) aloud() (done func()) {
 	if p.slow == nil {
 		return func() {}
 	}
@@ -37,7 +37,7 @@ func (p patient) aloud() (done func()) {
 	return func() { timer.Stop() }
 }
 
-func (p patient) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+func (p timeoutStore) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer p.aloud()()
@@ -45,7 +45,7 @@ func (p patient) Get(ctx context.Context, key string, unless store.Version) (*st
 	return obj, late(err)
 }
 
-func (p patient) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func (p timeoutStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer p.aloud()()
@@ -53,14 +53,14 @@ func (p patient) Put(ctx context.Context, key string, body []byte, only store.Co
 	return obj, late(err)
 }
 
-func (p patient) Delete(ctx context.Context, key string) error {
+func (p timeoutStore) Delete(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer p.aloud()()
 	return late(p.Store.Delete(ctx, key))
 }
 
-func (p patient) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+func (p timeoutStore) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		limited, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)

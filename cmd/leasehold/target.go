@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
-// A place is where a lock lies.
-type place struct {
+// A target is where a lock lies.
+type target struct {
 	name     string // as the user gave it
 	store    store.Store
 	key      string
@@ -29,18 +29,18 @@ type place struct {
 }
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
-func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (place, error) {
+func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (target, error) {
 	p, err := locate(ctx, name, as, a.mkdir, a.home)
 	a.at, a.lock = p.store, p.key
 	return p, err
 }
 
 // locate is the same with a say in where a bare name lies.
-func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, home func(name string) (string, error)) (place, error) {
-	p := place{name: name, key: name, url: name, layout: as, mkdir: mkdir}
+func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, home func(name string) (string, error)) (target, error) {
+	p := target{name: name, key: name, url: name, layout: as, mkdir: mkdir}
 	err := checkName(name)
 	if err != nil {
-		return place{}, usage("%w", err)
+		return target{}, usage("%w", err)
 	}
 	if strings.Contains(name, "://") {
 		p.storeURL, p.key, err = storeurl.SplitLock(name)
@@ -51,29 +51,29 @@ func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, h
 		}
 	}
 	if err != nil {
-		return place{}, failed(err)
+		return target{}, failed(err)
 	}
 	return p, p.open(ctx)
 }
 
 // locatePrefix opens the store of all locks whose names begin with prefix, or that
-// lie in the store whose URL it is. The key of the place is what they begin with.
-func (a *app) locatePrefix(ctx context.Context, prefix string) (place, error) {
+// lie in the store whose URL it is. The key of the target is what they begin with.
+func (a *app) locatePrefix(ctx context.Context, prefix string) (target, error) {
 	p, err := locatePrefix(ctx, prefix, a.home)
 	a.at = p.store
 	return p, err
 }
 
-func locatePrefix(ctx context.Context, prefix string, home func(name string) (string, error)) (place, error) {
-	p := place{name: prefix, storeURL: prefix}
+func locatePrefix(ctx context.Context, prefix string, home func(name string) (string, error)) (target, error) {
+	p := target{name: prefix, storeURL: prefix}
 	if err := checkName(prefix); err != nil {
-		return place{}, usage("%w", err)
+		return target{}, usage("%w", err)
 	}
 	if !strings.Contains(prefix, "://") {
 		p.key = prefix
 		var err error
 		if p.storeURL, err = home(prefix); err != nil {
-			return place{}, err
+			return target{}, err
 		}
 		return p, p.open(ctx)
 	}
@@ -83,7 +83,7 @@ func locatePrefix(ctx context.Context, prefix string, home func(name string) (st
 	// It is a lock's own URL, seen as that of a store of its epochs.
 	storeURL, key, err := storeurl.SplitLock(p.storeURL)
 	if err != nil {
-		return place{}, failed(err)
+		return target{}, failed(err)
 	}
 	p.storeURL, p.key = storeURL, key
 	return p, p.open(ctx)
@@ -91,7 +91,7 @@ func locatePrefix(ctx context.Context, prefix string, home func(name string) (st
 
 // isLock reports that the objects of a store are epochs of one lock.
 func isLock(ctx context.Context, st store.Store) bool {
-	for entry, err := range (patient{Store: st}).List(ctx, "", "") {
+	for entry, err := range (timeoutStore{Store: st}).List(ctx, "", "") {
 		if err == nil && strings.HasPrefix(entry.Key, "!") {
 			continue // a signpost, perhaps
 		}
@@ -101,7 +101,7 @@ func isLock(ctx context.Context, st store.Store) bool {
 	return false
 }
 
-func (p *place) open(ctx context.Context) (err error) {
+func (p *target) open(ctx context.Context) (err error) {
 	open := storeurl.OpenExisting
 	if p.mkdir || p.byDefault() {
 		open = storeurl.Open // which leaves it to the first write
@@ -123,7 +123,7 @@ func (p *place) open(ctx context.Context) (err error) {
 
 // byDefault reports that the store is the one of bare names that this user has without
 // having named any. Its directory is nobody else's, so it is made when it is needed.
-func (p *place) byDefault() bool {
+func (p *target) byDefault() bool {
 	base, isLocal, err := homeURL()
 	return err == nil && isLocal && p.storeURL == base
 }
@@ -157,7 +157,7 @@ func (a *app) home(name string) (string, error) {
 		return "", usage("%q is a name, and there is no store for names: set %s to the URL of one, or write the URL of the lock (--require-store)", name, storeVariable)
 	}
 	a.local.Do(func() {
-		a.talk.tell("names such as %q are known on this machine only: they lie in %s; set %s to the URL of a store that others share, or to this one to be told no more", name, base, storeVariable)
+		a.console.tell("names such as %q are known on this machine only: they lie in %s; set %s to the URL of a store that others share, or to this one to be told no more", name, base, storeVariable)
 	})
 	return base, nil
 }

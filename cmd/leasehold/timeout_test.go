@@ -54,26 +54,26 @@ func (s sleepy) List(ctx context.Context, _, _ string) iter.Seq2[store.Entry, er
 // of a store that cannot be reached.
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	list := func(ctx context.Context, s patient) (err error) {
+	list := func(ctx context.Context, s timeoutStore) (err error) {
 		for _, err = range s.List(ctx, "", "") {
 			time.Sleep(2 * patience)
 		}
 		return err
 	}
-	for what, call := range map[string]func(ctx context.Context, s patient) error{
-		"get": func(ctx context.Context, s patient) error { _, err := s.Get(ctx, "k", ""); return err },
-		"put": func(ctx context.Context, s patient) error {
+	for what, call := range map[string]func(ctx context.Context, s timeoutStore) error{
+		"get": func(ctx context.Context, s timeoutStore) error { _, err := s.Get(ctx, "k", ""); return err },
+		"put": func(ctx context.Context, s timeoutStore) error {
 			_, err := s.Put(ctx, "k", nil, store.IfAbsent())
 			return err
 		},
-		"delete": func(ctx context.Context, s patient) error { return s.Delete(ctx, "k") },
+		"delete": func(ctx context.Context, s timeoutStore) error { return s.Delete(ctx, "k") },
 		"list":   list,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if err := call(t.Context(), patient{Store: sleepy{pause: patience - 1}}); err != nil {
+			if err := call(t.Context(), timeoutStore{Store: sleepy{pause: patience - 1}}); err != nil {
 				t.Errorf("%s: just in time, and %v", what, err)
 			}
-			err := call(t.Context(), patient{Store: sleepy{pause: patience + 1}})
+			err := call(t.Context(), timeoutStore{Store: sleepy{pause: patience + 1}})
 			if !errors.Is(err, context.DeadlineExceeded) || codeOf(err) != exitUnavailable || !strings.Contains(err.Error(), "the store did not answer for 30s") {
 				t.Errorf("%s: too late, and %v", what, err)
 			}
@@ -91,8 +91,8 @@ func TestSlowAnswersAreAnnounced(t *testing.T) {
 	}{{silence - 1, 0}, {silence + 1, 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			said := &bytes.Buffer{}
-			a := &app{talk: talk{w: said, least: levelNotice}, at: memstore.New()}
-			s := a.patient(sleepy{pause: tt.pause})
+			a := &app{console: console{w: said, least: levelNotice}, at: memstore.New()}
+			s := a.withTimeout(sleepy{pause: tt.pause})
 			for range 3 {
 				if _, err := s.Get(t.Context(), "k", ""); err != nil {
 					t.Fatal(err)
