@@ -29,36 +29,36 @@ import (
 type Gate struct {
 	checker Checker
 
-	mu    sync.Mutex
-	rooms map[string]*room // those with somebody inside or at the door
+	mu        sync.Mutex
+	resources map[string]*resourceState // those with requests that are admitted or wait
 }
 
-// A room is a resource that is in use. It comes into being before the Checker is
-// asked: otherwise one who was admitted long ago could find it empty, and not learn
-// that a newer one has come and gone.
-type room struct {
-	visits int // inside and at the door
-	newest leasehold.Token
-	inside map[*visit]struct{}
+// A resourceState is what the gate knows of a resource in use. It is made before the Checker
+// is asked: otherwise a request that was admitted long ago could find nothing there, and
+// not learn that a newer one has come and gone.
+type resourceState struct {
+	requests int // admitted and waiting
+	newest   leasehold.Token
+	admitted map[*entrant]struct{}
 }
 
-// A visit is one piece of work, and the Holder by which it writes on: once the work is
+// An entrant is one piece of work, and the Holder by which it writes on: once the work is
 // fenced it can send no more, and a resource that it writes to can fence it.
-type visit struct {
+type entrant struct {
 	Holder
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	left   chan struct{} // closed when the work has ended
 }
 
-func (v *visit) Err() error {
+func (v *entrant) Err() error {
 	if cause := context.Cause(v.ctx); cause != nil {
 		return cause
 	}
 	return Admit(v.Holder)
 }
 
-func (v *visit) Abandon(cause error) {
+func (v *entrant) Abandon(cause error) {
 	v.cancel(cause)
 	if l, ok := v.Holder.(interface{ Abandon(error) }); ok {
 		l.Abandon(cause)
@@ -66,7 +66,7 @@ func (v *visit) Abandon(cause error) {
 }
 
 // NewGate makes a gate that admits by the tokens that the Checker remembers.
-func NewGate(c Checker) *Gate { return &Gate{checker: c, rooms: make(map[string]*room)} }
+func NewGate(c Checker) *Gate { return &Gate{checker: c, resources: make(map[string]*resourceState)} }
 
 // Enter waits until the work of h on the resource may begin. The work then runs with
 // the context that Enter returns, which comes from ctx, ends when a newer token comes,
@@ -81,14 +81,14 @@ func (g *Gate) Enter(ctx context.Context, resource string, h Holder) (inner cont
 	if err := Admit(h); err != nil {
 		return nil, nil, err
 	}
-	v := &visit{Holder: h, left: make(chan struct{})}
+	v := &entrant{Holder: h, left: make(chan struct{})}
 	ctx, v.cancel = context.WithCancelCause(ctx)
 	v.ctx = WithHolder(ctx, v)
 
 	r := g.approach(resource)
 	out := sync.OnceFunc(func() { g.leave(resource, r, v) })
 	inside := false
-	defer func() { // a Checker that panics must not leave anybody at the door either
+	defer func() { // a Checker that panics must not leave a request waiting either
 		if !inside {
 			out()
 		}
@@ -100,7 +100,7 @@ func (g *Gate) Enter(ctx context.Context, resource string, h Holder) (inner cont
 	return v.ctx, out, nil
 }
 
-func (g *Gate) enter(resource string, r *room, v *visit) error {
+func (g *Gate) enter(resource string, r *resourceState, v *entrant) error {
 	if err := g.checker.Check(v.ctx, resource, v.Holder); err != nil {
 		if fenced, ok := errors.AsType[*FencedError](err); ok {
 			// Another process has let a newer one in.
@@ -126,53 +126,53 @@ func (g *Gate) enter(resource string, r *room, v *visit) error {
 	return nil
 }
 
-// approach takes note of one who comes to the door.
-func (g *Gate) approach(resource string) *room {
+// approach takes note of a request that waits.
+func (g *Gate) approach(resource string) *resourceState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r := g.rooms[resource]
+	r := g.resources[resource]
 	if r == nil {
-		r = &room{inside: make(map[*visit]struct{})}
-		g.rooms[resource] = r
+		r = &resourceState{admitted: make(map[*entrant]struct{})}
+		g.resources[resource] = r
 	}
-	r.visits++
+	r.requests++
 	return r
 }
 
-// raise takes note of a token that was admitted, and returns who is inside with an
-// older one and the newest of all. If that is the token itself, v is inside from now
-// on, and nobody older will come in after it.
-func (g *Gate) raise(r *room, v *visit, token leasehold.Token) (older []*visit, newest leasehold.Token) {
+// raise takes note of a token that the Checker admits, and returns the admitted requests with
+// older tokens, and the newest token of all. If that is the token itself, v is admitted from
+// now on, and no older request will be.
+func (g *Gate) raise(r *resourceState, v *entrant, token leasehold.Token) (older []*entrant, newest leasehold.Token) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.newest = max(r.newest, token)
-	for o := range r.inside {
+	for o := range r.admitted {
 		if o.Token() < token {
 			older = append(older, o)
 		}
 	}
 	if v != nil && r.newest == token {
-		r.inside[v] = struct{}{}
+		r.admitted[v] = struct{}{}
 	}
 	return older, r.newest
 }
 
-// evict tells visits that they are fenced. It holds no lock of the gate: to abandon a
+// evict tells requests that they are fenced. It holds no lock of the gate: to abandon a
 // lease runs code that is not ours.
-func evict(visits []*visit, resource string, newest leasehold.Token) {
-	for _, v := range visits {
+func evict(requests []*entrant, resource string, newest leasehold.Token) {
+	for _, v := range requests {
 		_ = Refuse(v, resource, newest) // it is told by its context
 	}
 }
 
-func (g *Gate) leave(resource string, r *room, v *visit) {
+func (g *Gate) leave(resource string, r *resourceState, v *entrant) {
 	v.cancel(nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(r.inside, v)
+	delete(r.admitted, v)
 	close(v.left)
-	if r.visits--; r.visits == 0 {
-		delete(g.rooms, resource)
+	if r.requests--; r.requests == 0 {
+		delete(g.resources, resource)
 	}
 }
 

@@ -4,5 +4,5 @@ package fence
 func (g *Gate) Rooms() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.rooms)
+	return len(g.resources)
 }

@@ -139,7 +139,7 @@ func (s *slow) Check(ctx context.Context, resource string, h fence.Holder) error
 }
 
 // One who was admitted by the Checker, and comes to the gate after a newer one has
-// come and gone, used to find an empty room.
+// come and gone, used to find nothing there.
 func TestGateAfterSlowCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slow{token: 1, hold: make(chan struct{})}
