@@ -141,7 +141,7 @@ func compact(t *testing.T, r record.Record) record.Record {
 	return r
 }
 
-// A reign has one token as long as it lasts, the next one a larger one, and none is
+// A term has one token as long as it lasts, the next one a larger one, and none is
 // smaller than that of a record of leasehold.
 func TestTokensOfReigns(t *testing.T) {
 	l := &lockfile{ttl: time.Minute}

@@ -29,12 +29,12 @@ type lockfile struct {
 	mu  sync.Mutex
 	ttl time.Duration // that an instance of the original package is given
 	top int64         // the largest token seen
-	old reign
+	old term
 }
 
-// A reign is one time of leading, or of nobody's leading, by the lockfiles of the
+// A term is one time of leading, or of nobody's leading, by the lockfiles of the
 // original package. It is given a token, so that it can be told from others.
-type reign struct {
+type term struct {
 	id    string // of the leader; empty: nobody
 	token int64  // 0: the last lockfile seen was not of the original package
 }
@@ -64,7 +64,7 @@ func (l *lockfile) record(o *store.Object) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.Leasehold != nil {
-		l.old = reign{}
+		l.old = term{}
 		l.top = max(l.top, tokenOf(c.Leasehold))
 		return c.Leasehold, nil
 	}
@@ -73,13 +73,13 @@ func (l *lockfile) record(o *store.Object) ([]byte, error) {
 		id = ""
 	}
 	if l.old.token == 0 || l.old.id != id {
-		l.old = reign{id, max(l.top+1, now(o).UnixMilli())}
+		l.old = term{id, max(l.top+1, now(o).UnixMilli())}
 		l.top = l.old.token
 	}
 	return adapt(c.LeaderRecord, l.old.token, l.ttl, o.Version)
 }
 
-// now is the time at which the tokens of a reign begin, as those of a lock that is
+// now is the time at which the tokens of a term begin, as those of a lock that is
 // created do: the lockfile may have lost the token that was in it before, and what
 // begins at the time in milliseconds is in practice above it.
 func now(o *store.Object) time.Time {
@@ -98,7 +98,7 @@ func (l *lockfile) Put(ctx context.Context, _ string, record []byte, only store.
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.old = reign{}
+		l.old = term{}
 		l.top = max(l.top, tokenOf(record))
 	}
 	return o, err

@@ -85,15 +85,15 @@ func (e Epochs) number(key string) int64 {
 	return 0
 }
 
-// A sight is what a Version of this layout says: the highest number, whether its
+// A listing is what a Version of this layout says: the highest number, whether its
 // record was held, and the version of its object.
-type sight struct {
+type listing struct {
 	n    int64
 	held bool
 	of   store.Version
 }
 
-func (s sight) version() protocol.Version {
+func (s listing) version() protocol.Version {
 	state := "free"
 	if s.held {
 		state = "held"
@@ -101,8 +101,8 @@ func (s sight) version() protocol.Version {
 	return protocol.Version(fmt.Sprintf("%d %s %s", s.n, state, s.of))
 }
 
-// seen reads a Version; the zero sight of an empty one.
-func seen(v protocol.Version) (s sight) {
+// seen reads a Version; the zero listing of an empty one.
+func seen(v protocol.Version) (s listing) {
 	number, rest, _ := strings.Cut(string(v), " ")
 	state, of, _ := strings.Cut(rest, " ")
 	s.n, _ = strconv.ParseInt(number, 10, 64)
@@ -139,7 +139,7 @@ func (e Epochs) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 }
 
 // latest shows the highest epoch, unless it is the known one. The guess may be it.
-func (e Epochs) latest(ctx context.Context, known sight, guess Snapshot) (Snapshot, error) {
+func (e Epochs) latest(ctx context.Context, known listing, guess Snapshot) (Snapshot, error) {
 	// A number that is higher may be listed by now. Should the known one be gone,
 	// somebody deleted it by hand, and the whole list must tell.
 	for range 8 {
@@ -154,10 +154,10 @@ func (e Epochs) latest(ctx context.Context, known sight, guess Snapshot) (Snapsh
 			continue
 		}
 		n := e.number(top.Key)
-		if (sight{n, known.held, top.Version}) == known {
+		if (listing{n, known.held, top.Version}) == known {
 			return Snapshot{}, &store.Error{Op: "list", Key: e.Key, Kind: store.ErrNotModified}
 		}
-		if guess.Exists && seen(guess.Version) == (sight{n, guess.Record.Held, top.Version}) {
+		if guess.Exists && seen(guess.Version) == (listing{n, guess.Record.Held, top.Version}) {
 			return guess, nil
 		}
 		s, err := e.read(ctx, n, "")
@@ -187,7 +187,7 @@ func (e Epochs) read(ctx context.Context, n int64, unless store.Version) (Snapsh
 // at completes what was read from, or written to, the n-th epoch.
 func (e Epochs) at(n int64, s Snapshot) Snapshot {
 	s.Record.Epoch = n
-	s.Version = sight{n, s.Record.Held, store.Version(s.Version)}.version()
+	s.Version = listing{n, s.Record.Held, store.Version(s.Version)}.version()
 	return s
 }
 
@@ -253,7 +253,7 @@ func (e Epochs) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 var errNumbers = errors.New("the lock has used all of its numbers: give it another name")
 
 // over writes an epoch's object over.
-func (e Epochs) over(ctx context.Context, known sight, r record.Record) (Snapshot, error) {
+func (e Epochs) over(ctx context.Context, known listing, r record.Record) (Snapshot, error) {
 	return e.put(ctx, known.n, r, store.IfMatch(known.of))
 }
 

@@ -59,8 +59,8 @@ func (l Log) String() string {
 // partition is the fault of a call that is cut off when it begins.
 const partition = "partition"
 
-// A trip is what the store has decided about a call that begins.
-type trip struct {
+// A request is what the store has decided about a call that begins.
+type request struct {
 	event *Event
 	kind  Kind // 0 if no fault happens to it
 	delay time.Duration
@@ -68,7 +68,7 @@ type trip struct {
 }
 
 // begin counts the call, draws its fault and opens its event.
-func (s *Store) begin(c Call) trip {
+func (s *Store) begin(c Call) request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -89,7 +89,7 @@ func (s *Store) begin(c Call) trip {
 	case c.Unless != "":
 		e.Condition = "unless version " + string(c.Unless)
 	}
-	t := trip{event: e, cut: s.cut}
+	t := request{event: e, cut: s.cut}
 	for _, r := range s.rules {
 		delay, meets := r.meets(c, s.rand.Float64)
 		if meets && t.kind == 0 {
@@ -129,7 +129,7 @@ func carry[T any](ctx context.Context, s *Store, c Call, send func(context.Conte
 
 // outward lets happen what happens before the request arrives. An error means
 // that it does not, or not now.
-func (s *Store) outward(ctx context.Context, c Call, t trip, again func(context.Context) string) error {
+func (s *Store) outward(ctx context.Context, c Call, t request, again func(context.Context) string) error {
 	if t.event.Fault == partition {
 		return c.fail(store.ErrUnavailable, "cut off by a partition")
 	}
@@ -163,7 +163,7 @@ func (s *Store) outward(ctx context.Context, c Call, t trip, again func(context.
 
 // homeward lets happen what happens after the request arrived. An error means
 // that the answer does not come through.
-func (s *Store) homeward(ctx context.Context, c Call, t trip, again func(context.Context) string) error {
+func (s *Store) homeward(ctx context.Context, c Call, t request, again func(context.Context) string) error {
 	switch t.kind {
 	case LostAnswer:
 		return c.lost(ctx, "the answer was lost")
@@ -182,7 +182,7 @@ func (s *Store) homeward(ctx context.Context, c Call, t trip, again func(context
 
 // later delivers a request when the delay has passed, whatever has become of
 // the call's context by then.
-func (s *Store) later(ctx context.Context, t trip, again func(context.Context) string) {
+func (s *Store) later(ctx context.Context, t request, again func(context.Context) string) {
 	event := *t.event // its outcome is not known yet
 	event.Late = true
 	s.late.Go(func() {
