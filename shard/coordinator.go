@@ -16,11 +16,11 @@ import (
 // A coordinator says who is to own which shard, while its worker leads the election. It
 // decides by its own looks; no mistake of it makes two owners.
 type coordinator struct {
-	*books
-	worker *Worker
-	lease  *leasehold.Lease
-	roll   *roll
-	serial int64
+	*planStore
+	worker  *Worker
+	lease   *leasehold.Lease
+	members *members
+	serial  int64
 
 	plan    *wirePlan         // as last read or written; nil: none yet
 	owners  map[string]string // by that plan
@@ -41,8 +41,8 @@ const newcomers = 3
 // each plan to its own worker without a request.
 func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func(*Plan)) error {
 	w := t.Worker
-	r := &roll{Worker: w, session: t.session, me: t.me, news: make(chan struct{}, 1), all: map[string]*member{}}
-	c := &coordinator{books: w.books, worker: w, lease: lease, roll: r}
+	r := &members{Worker: w, session: t.session, me: t.me, news: make(chan struct{}, 1), all: map[string]*member{}}
+	c := &coordinator{planStore: w.planStore, worker: w, lease: lease, members: r}
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.watches.Wait()
 	defer cancel() // else they go on, and a deposed coordinator never leaves
@@ -78,7 +78,7 @@ func (c *coordinator) look(ctx context.Context) error {
 	if err := c.reread(ctx); err != nil {
 		return err
 	}
-	living, err := c.roll.call(ctx)
+	living, err := c.members.call(ctx)
 	if err != nil {
 		return err
 	}

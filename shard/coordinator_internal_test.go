@@ -62,7 +62,7 @@ func TestWaits(t *testing.T) {
 // TestForgets: a membership that is not listed any more is forgotten, and its watch ends.
 func TestForgets(t *testing.T) {
 	ended := false
-	r := &roll{Worker: &Worker{books: newBooks(memstore.New(), "x")}, all: map[string]*member{"gone": {alive: true, ignore: func() { ended = true }}}}
+	r := &members{Worker: &Worker{planStore: newPlanStore(memstore.New(), "x")}, all: map[string]*member{"gone": {alive: true, ignore: func() { ended = true }}}}
 	if living, err := r.call(t.Context()); len(living)+len(r.all) > 0 || err != nil || !ended {
 		t.Errorf("alive are %v, %v; of %d memberships; the watch has ended: %v", living, err, len(r.all), ended)
 	}
@@ -82,7 +82,7 @@ func TestManyMemberships(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &roll{Worker: w, all: map[string]*member{}}
+	r := &members{Worker: w, all: map[string]*member{}}
 	if living, err := r.call(t.Context()); len(living) > 0 || len(r.all) != n || err != nil {
 		t.Errorf("alive are %v, %v; of %d memberships, want %d", living, err, len(r.all), n)
 	}

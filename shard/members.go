@@ -24,13 +24,13 @@ const (
 // maxWeight bounds the weight of a worker.
 const maxWeight = 1000
 
-// A roll is which workers are alive, for a coordinator. Each worker holds a lock of its own,
+// members are the workers that are alive, for a coordinator. Each worker holds a lock of its own,
 // its membership, whose name is that of its session. A listing shows who has come; and for
 // each membership there is a watch, which wants that lock, and so has it when the worker
 // gives it up, because it is leaving, or when its session is over. So the end of a worker is
 // known as soon as anybody can know it, and its session has been ended for good by then: who
 // takes its shards over need not wait.
-type roll struct {
+type members struct {
 	*Worker
 	session *leasehold.Session // of the coordinator
 	me      string
@@ -53,7 +53,7 @@ type member struct {
 
 // call returns who is alive, in the order of the sessions. It costs one listing, and two
 // reads for each who has come.
-func (r *roll) call(ctx context.Context) ([]*member, error) {
+func (r *members) call(ctx context.Context) ([]*member, error) {
 	entries, err := r.listing(ctx)
 	if err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func (r *roll) call(ctx context.Context) ([]*member, error) {
 	return living, nil
 }
 
-func (b *books) sessionOf(key string) string { return strings.TrimPrefix(key, b.workerKey("")) }
+func (b *planStore) sessionOf(key string) string { return strings.TrimPrefix(key, b.workerKey("")) }
 
-func (r *roll) listing(ctx context.Context) (entries []store.Entry, err error) {
+func (r *members) listing(ctx context.Context) (entries []store.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for e, err := range r.st.List(ctx, r.workerKey(""), "") {
@@ -105,14 +105,14 @@ func (r *roll) listing(ctx context.Context) (entries []store.Entry, err error) {
 }
 
 // read reads memberships, many at a time, and begins to watch them.
-func (r *roll) read(ctx context.Context, entries []store.Entry) error {
+func (r *members) read(ctx context.Context, entries []store.Entry) error {
 	errs := make([]error, len(entries))
 	slots := make(chan struct{}, abreast)
 	var all sync.WaitGroup
 	for i, e := range entries {
 		slots <- struct{}{}
 		all.Go(func() {
-			for info, err := range leasehold.List(ctx, listed{r.books, r.st, e}, "") {
+			for info, err := range leasehold.List(ctx, listed{r.planStore, r.st, e}, "") {
 				if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 					errs[i] = err
 					break
@@ -127,7 +127,7 @@ func (r *roll) read(ctx context.Context, entries []store.Entry) error {
 }
 
 // enter takes in what a membership says, or why it is none.
-func (r *roll) enter(ctx context.Context, info leasehold.Info, err error) {
+func (r *members) enter(ctx context.Context, info leasehold.Info, err error) {
 	watch, ignore := context.WithCancel(ctx)
 	m := &member{session: r.sessionOf(info.Key), holder: info.Holder, ignore: ignore}
 	if err == nil {
@@ -157,7 +157,7 @@ func (m *member) take(i leasehold.Info) error {
 }
 
 // watch waits until the worker is leaving or gone.
-func (r *roll) watch(ctx context.Context, m *member) {
+func (r *members) watch(ctx context.Context, m *member) {
 	lock, err := leasehold.NewLock(r.st, r.workerKey(m.session), r.memberOptions(r.session))
 	if err != nil {
 		r.opts.Logger.Warn("a worker cannot be watched", "worker", m.session, "error", err)
@@ -189,7 +189,7 @@ func (r *roll) watch(ctx context.Context, m *member) {
 
 // remove deletes a membership that is over. Its name is that of a session and is used once,
 // so nobody can miss it.
-func (r *roll) remove(ctx context.Context, m *member) {
+func (r *members) remove(ctx context.Context, m *member) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := r.st.Delete(ctx, r.workerKey(m.session)); err != nil {
@@ -199,7 +199,7 @@ func (r *roll) remove(ctx context.Context, m *member) {
 
 // listed is a store in which there is one object, which was listed already.
 type listed struct {
-	books *books
+	planStore *planStore
 	store.Store
 	entry store.Entry
 }
@@ -209,5 +209,5 @@ func (l listed) List(context.Context, string, string) iter.Seq2[store.Entry, err
 }
 
 func (l listed) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	return l.books.get(ctx, key, unless)
+	return l.planStore.get(ctx, key, unless)
 }

@@ -57,7 +57,7 @@ type Owner struct {
 //
 // With an error that matches [ErrForeign] come the owners that could be found out.
 func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error) {
-	b := newBooks(st, prefix)
+	b := newPlanStore(st, prefix)
 	plan := &Plan{}
 	wire, _, broken := b.readPlan(ctx, "")
 	if wire != nil {
@@ -78,7 +78,7 @@ func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error)
 		holders[m.Session] = m.Holder
 	}
 	owners, errs := make([]Owner, len(names)), make([]error, len(names))
-	seen := &remembering{Store: st, books: b, of: map[string]*memory{}}
+	seen := &remembering{Store: st, planStore: b, of: map[string]*memory{}}
 	slots := make(chan struct{}, abreast)
 	var all sync.WaitGroup
 	for i, name := range names {
@@ -99,7 +99,7 @@ func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error)
 }
 
 // shards are the names of all that there are.
-func (b *books) shards(ctx context.Context, plan *Plan) ([]string, error) {
+func (b *planStore) shards(ctx context.Context, plan *Plan) ([]string, error) {
 	names := map[string]bool{}
 	for name := range plan.Owners {
 		names[name] = true
@@ -115,7 +115,7 @@ func (b *books) shards(ctx context.Context, plan *Plan) ([]string, error) {
 }
 
 // inspect looks at the lock of a shard, for which there may be a plan.
-func (b *books) inspect(ctx context.Context, st store.Store, o *Owner, planned bool) error {
+func (b *planStore) inspect(ctx context.Context, st store.Store, o *Owner, planned bool) error {
 	lock, err := leasehold.NewLock(st, b.shardKey(o.Shard), &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 	if err != nil {
 		o.State, o.Err = Broken, err
@@ -151,7 +151,7 @@ func (b *books) inspect(ctx context.Context, st store.Store, o *Owner, planned b
 // this one begins.
 type remembering struct {
 	store.Store
-	books *books
+	planStore *planStore
 
 	mu sync.Mutex
 	of map[string]*memory
@@ -164,10 +164,10 @@ type memory struct {
 }
 
 func (r *remembering) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if strings.HasPrefix(key, r.books.shardKey("")) {
+	if strings.HasPrefix(key, r.planStore.shardKey("")) {
 		return r.Store.Get(ctx, key, unless)
 	}
-	key = r.books.sessionKey(path.Base(key))
+	key = r.planStore.sessionKey(path.Base(key))
 	r.mu.Lock()
 	m := r.of[key]
 	if m == nil {

@@ -78,8 +78,8 @@ func decodePlan(body []byte) (*wirePlan, error) {
 	return &p, nil
 }
 
-// A books keeps what is read of one prefix.
-type books struct {
+// A planStore keeps what is read of one prefix.
+type planStore struct {
 	st     store.Store
 	prefix string
 
@@ -95,27 +95,27 @@ type sum struct {
 	in    [][]bool
 }
 
-func (b *books) planKey() string                  { return b.prefix + "/plan" }
-func (b *books) coordinatorKey() string           { return b.prefix + "/coordinator" }
-func (b *books) sessionKey(session string) string { return b.prefix + "/sessions/" + session }
-func (b *books) workerKey(session string) string  { return b.prefix + "/workers/" + session }
-func (b *books) shardKey(name string) string      { return b.prefix + "/shards/" + name }
-func (b *books) listKey(list string) string       { return b.prefix + "/lists/" + list }
+func (b *planStore) planKey() string                  { return b.prefix + "/plan" }
+func (b *planStore) coordinatorKey() string           { return b.prefix + "/coordinator" }
+func (b *planStore) sessionKey(session string) string { return b.prefix + "/sessions/" + session }
+func (b *planStore) workerKey(session string) string  { return b.prefix + "/workers/" + session }
+func (b *planStore) shardKey(name string) string      { return b.prefix + "/shards/" + name }
+func (b *planStore) listKey(list string) string       { return b.prefix + "/lists/" + list }
 
-func (b *books) foreign(key string, why error) error {
+func (b *planStore) foreign(key string, why error) error {
 	return fmt.Errorf("the object %s in %v is %w: %w; it was left as it is: look at it, and move it away or use another prefix", key, b.st, ErrForeign, why)
 }
 
 // requestTimeout bounds each request of this package.
 const requestTimeout = 10 * time.Second
 
-func (b *books) get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+func (b *planStore) get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return b.st.Get(ctx, key, unless)
 }
 
-func (b *books) put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func (b *planStore) put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return b.st.Put(ctx, key, body, only)
@@ -123,7 +123,7 @@ func (b *books) put(ctx context.Context, key string, body []byte, only store.Con
 
 // readPlan reads the plan if it is not the version that is known. Without a plan it is nil,
 // and so is the error.
-func (b *books) readPlan(ctx context.Context, unless store.Version) (*wirePlan, store.Version, error) {
+func (b *planStore) readPlan(ctx context.Context, unless store.Version) (*wirePlan, store.Version, error) {
 	obj, err := b.get(ctx, b.planKey(), unless)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
@@ -142,7 +142,7 @@ func (b *books) readPlan(ctx context.Context, unless store.Version) (*wirePlan, 
 
 // resolve says which session is to own which shard. It costs one read for each list that is
 // new.
-func (b *books) resolve(ctx context.Context, p *wirePlan) (owners map[string]string, err error) {
+func (b *planStore) resolve(ctx context.Context, p *wirePlan) (owners map[string]string, err error) {
 	all, err := b.union(ctx, p.Lists)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (p *wirePlan) named(owners map[string]string) *Plan {
 }
 
 // union adds up lists. It keeps the last sum, since there is hardly ever another.
-func (b *books) union(ctx context.Context, lists []string) (*sum, error) {
+func (b *planStore) union(ctx context.Context, lists []string) (*sum, error) {
 	b.mu.Lock()
 	last := b.last
 	b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *books) union(ctx context.Context, lists []string) (*sum, error) {
 }
 
 // list reads a list, once.
-func (b *books) list(ctx context.Context, list string) ([]string, error) {
+func (b *planStore) list(ctx context.Context, list string) ([]string, error) {
 	b.mu.Lock()
 	names, known := b.lists[list]
 	b.mu.Unlock()
@@ -224,7 +224,7 @@ func (b *books) list(ctx context.Context, list string) ([]string, error) {
 	return names, nil
 }
 
-func (b *books) know(list string, names []string) {
+func (b *planStore) know(list string, names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lists[list] = names
@@ -250,7 +250,7 @@ func encodeList(names []string) (body []byte, err error) {
 }
 
 // publish makes this worker's list known to the others. It costs one write.
-func (b *books) publish(ctx context.Context, list string, body []byte) error {
+func (b *planStore) publish(ctx context.Context, list string, body []byte) error {
 	_, err := b.put(ctx, b.listKey(list), body, store.IfAbsent())
 	if err == nil || errors.Is(err, store.ErrPrecondition) {
 		return nil
@@ -258,6 +258,6 @@ func (b *books) publish(ctx context.Context, list string, body []byte) error {
 	return fmt.Errorf("the list of shards could not be published: %w", err)
 }
 
-func newBooks(st store.Store, prefix string) *books {
-	return &books{st: st, prefix: prefix, lists: map[string][]string{}}
+func newPlanStore(st store.Store, prefix string) *planStore {
+	return &planStore{st: st, prefix: prefix, lists: map[string][]string{}}
 }

@@ -60,7 +60,7 @@ func TestReadList(t *testing.T) {
 	plant(good, string(body))
 	plant("other", string(body))
 	plant(noList, "{}")
-	b := newBooks(st, "x")
+	b := newPlanStore(st, "x")
 	for range 2 {
 		names, wrong := b.list(ctx, good)
 		if wrong != nil || !slices.Equal(names, []string{"a", `"b"`}) {
@@ -79,7 +79,7 @@ func TestReadList(t *testing.T) {
 			}
 		}
 	}
-	large := newBooks(tooLarge{st}, "x")
+	large := newPlanStore(tooLarge{st}, "x")
 	if _, err = large.list(ctx, good); !errors.Is(err, ErrForeign) {
 		t.Errorf("a list that is too large: %v", err)
 	}
@@ -99,7 +99,7 @@ func (s tooLarge) Get(ctx context.Context, key string, _ store.Version) (*store.
 // are on it; it is kept until another one is asked for.
 func TestUnion(t *testing.T) {
 	t.Parallel()
-	b := newBooks(memstore.New(), "x")
+	b := newPlanStore(memstore.New(), "x")
 	b.know("one", []string{"b", "d"})
 	b.know("two", []string{"a", "b", "c"})
 	u, err := b.union(t.Context(), []string{"one", "two"})
@@ -133,8 +133,8 @@ func TestRequestsEnd(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		defer st.Close()
 		st.Inject(faultstore.Fault{Kind: faultstore.Hang})
-		b := newBooks(st, "x")
-		r := &roll{Worker: &Worker{books: b}}
+		b := newPlanStore(st, "x")
+		r := &members{Worker: &Worker{planStore: b}}
 		for what, request := range map[string]func() error{
 			"read a plan":    func() error { _, _, err := b.readPlan(t.Context(), ""); return err },
 			"read a list":    func() error { _, err := b.list(t.Context(), "a"); return err },

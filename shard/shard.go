@@ -71,7 +71,7 @@ var ErrMoved = errors.New("the shard is to go to another worker")
 
 // A Worker owns its part of the shards while it runs. It is safe for concurrent use.
 type Worker struct {
-	*books
+	*planStore
 	opts  Options
 	names map[string]bool
 	list  string // the name of its list
@@ -97,7 +97,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 		return nil, errors.New("the store of a worker is nil")
 	}
 	w := &Worker{names: make(map[string]bool, len(shards)), owned: map[string]Shard{}, locks: gated{st, make(chan struct{}, abreast)}}
-	w.books = newBooks(st, prefix)
+	w.planStore = newPlanStore(st, prefix)
 	if opts != nil {
 		w.opts = *opts
 	}
