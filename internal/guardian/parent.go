@@ -204,8 +204,7 @@ func (p *Process) take(r report) bool {
 // finish takes the guardian's last report, which left nothing to do.
 func (p *Process) finish(r report) {
 	p.settle()
-	p.dismiss()
-	p.drain()
+	p.dismiss() // so that no other report can come
 	switch {
 	case r.Ended != nil:
 		// Where the system has made it this process's child.
