@@ -162,7 +162,7 @@ func (b *inbox[T]) take() (messages []T, open bool) {
 			continue
 		case errors.Is(err, unix.EAGAIN):
 			return messages, true
-		case err != nil || n == 0:
+		case n <= 0: // an error, or the end
 			_ = unix.Close(b.fd)
 			b.fd = -1 // which poll passes over
 			return messages, false
