@@ -97,8 +97,7 @@ func general(pkg, share string, others ...string) part {
 	return generally("go run ./internal/proof/mutate -general "+pkg, pkg, share, others)
 }
 
-// survey is the same where not each survivor has its reason yet: they are counted, and are no
-// finding.
+// survey is the same where a busy machine may decide: survivors are counted, and are no finding.
 func survey(pkg, share string, others ...string) part {
 	return generally("go run ./internal/proof/mutate -survey -general "+pkg, pkg, share, others)
 }
