@@ -19,7 +19,7 @@ var (
 )
 
 // fail makes the error of the call.
-func (c *call) fail(ctx context.Context, err error) error {
+func (c *call) fail(ctx context.Context, err error) *store.Error {
 	v := c.classify(err)
 	if c.unsure && c.writes() {
 		v.kind = store.ErrUnknownOutcome
@@ -150,7 +150,7 @@ func judge(code string) verdict {
 	case "RequestTimeTooSkewed":
 		return verdict{store.ErrDenied, "set this machine's clock: it is too far from the server's"}
 	case "KeyTooLongError", "InvalidURI", "XMinioInvalidObjectName", "XMinioParentIsObject",
-		"ObjectParentIsFile", "ExistingObjectIsDirectory": // the last two are versitygw's
+		"ObjectParentIsFile", directoryAtKey: // the last two are versitygw's
 		return verdict{kind: store.ErrInvalid}
 	}
 	if throttles(code) {

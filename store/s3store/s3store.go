@@ -161,13 +161,31 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	}
 	out, err := s.client.PutObject(ctx, in, c.options)
 	if err != nil {
-		return nil, c.fail(ctx, err)
+		failed := c.fail(ctx, err)
+		if c.code(err) == directoryAtKey && s.nothingBelow(ctx, key) {
+			failed.Kind = store.ErrConflict
+		}
+		return nil, failed
 	}
 	version := store.Version(aws.ToString(out.ETag))
 	if version == "" {
 		return nil, c.fail(ctx, errNoETag)
 	}
 	return &store.Object{Key: key, Version: version, Date: c.date()}, nil
+}
+
+// directoryAtKey is what versitygw says where a key is the beginning of other keys, which it
+// keeps as directories. It says the same where it was just removing the directory that the
+// object is to lie in, with the last object there: then another try succeeds.
+const directoryAtKey = "ExistingObjectIsDirectory"
+
+// nothingBelow tells the two apart, by a listing. Where that is not allowed it is the first.
+func (s *Store) nothingBelow(ctx context.Context, key string) bool {
+	for _, err := range s.List(ctx, key+"/", "") {
+		_ = err // whatever it is, nobody knows what is below
+		return false
+	}
+	return true
 }
 
 // quoted is a version as the server wants it in If-Match.

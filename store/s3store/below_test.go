@@ -1,0 +1,52 @@
+package s3store_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// TestDirectoryAtKey: versitygw says that there is a directory at a key where there are keys
+// below it, for good, and where it was just removing the directory that the object is to lie
+// in, for a moment. A follower that came as its leader deleted its marker used to fail.
+func TestDirectoryAtKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		below  string
+		want   error
+	}{
+		"a key below it":        {http.StatusOK, "<Contents><Key>k/below</Key><Size>1</Size></Contents>", store.ErrInvalid},
+		"nothing below it":      {http.StatusOK, "", store.ErrConflict},
+		"listing is not to be":  {http.StatusForbidden, "", store.ErrInvalid},
+		"the listing is broken": {http.StatusServiceUnavailable, "", store.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lists := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/xml")
+				if r.Method == http.MethodPut {
+					w.WriteHeader(http.StatusConflict)
+					fmt.Fprint(w, "<Error><Code>ExistingObjectIsDirectory</Code><Message>Existing Object is a directory</Message></Error>")
+					return
+				}
+				if lists++; r.URL.Query().Get("prefix") != "k/" {
+					t.Errorf("asked for %v", r.URL)
+				}
+				w.WriteHeader(c.status)
+				if c.status == http.StatusOK {
+					fmt.Fprintf(w, "<ListBucketResult><Prefix>k/</Prefix>%s</ListBucketResult>", c.below)
+				}
+			}))
+			t.Cleanup(server.Close)
+			_, err := newStore(t, client(server.URL)).Put(t.Context(), "k", []byte("x"), store.IfAbsent())
+			checkError(t, "put", err, c.want)
+			if lists != 1 {
+				t.Errorf("%d listings, want 1", lists)
+			}
+		})
+	}
+}
