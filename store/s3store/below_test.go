@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/leasehold/leasehold/store"
@@ -25,15 +26,15 @@ func TestDirectoryAtKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lists := 0
+			var lists atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/xml")
 				if r.Method == http.MethodPut {
 					w.WriteHeader(http.StatusConflict)
-					fmt.Fprint(w, "<Error><Code>ExistingObjectIsDirectory</Code><Message>Existing Object is a directory</Message></Error>")
+					fmt.Fprint(w, xmlError("ExistingObjectIsDirectory", "Existing Object is a directory"))
 					return
 				}
-				if lists++; r.URL.Query().Get("prefix") != "k/" {
+				if lists.Add(1); r.URL.Query().Get("prefix") != "k/" {
 					t.Errorf("asked for %v", r.URL)
 				}
 				w.WriteHeader(c.status)
@@ -44,8 +45,8 @@ func TestDirectoryAtKey(t *testing.T) {
 			t.Cleanup(server.Close)
 			_, err := newStore(t, client(server.URL)).Put(t.Context(), "k", []byte("x"), store.IfAbsent())
 			checkError(t, "put", err, c.want)
-			if lists != 1 {
-				t.Errorf("%d listings, want 1", lists)
+			if n := lists.Load(); n != 1 {
+				t.Errorf("%d listings, want 1", n)
 			}
 		})
 	}
