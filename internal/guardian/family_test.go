@@ -67,23 +67,27 @@ func byThemselves(m *testing.M) (code int) {
 		return m.Run()
 	}
 	defer func() {
-		if err := enter(filepath.Dir(dir)); err != nil {
-			panic(err)
+		if err := errors.Join(enter(filepath.Dir(dir)), removeByHand(dir)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
 		}
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
-		for limit := time.Now().Add(10 * time.Second); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-			below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
-			for _, procs := range below {
-				_ = os.Remove(filepath.Dir(procs)) // once nothing runs in it any more
-			}
-			if os.Remove(dir) == nil {
-				return
-			}
-		}
-		fmt.Fprintln(os.Stderr, "a cgroup stays:", dir)
-		code = max(code, 1)
 	}()
 	return m.Run()
+}
+
+// removeByHand ends all that runs in a cgroup that was made by hand, and removes it.
+func removeByHand(dir string) error {
+	killed := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
+		for _, procs := range below {
+			_ = os.Remove(filepath.Dir(procs)) // once nothing runs in it any more
+		}
+		err := os.Remove(dir)
+		if err == nil || time.Now().After(limit) {
+			return errors.Join(killed, err)
+		}
+	}
 }
 
 func feignSuspend(file string) {

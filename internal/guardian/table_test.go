@@ -126,17 +126,9 @@ func apart(t *testing.T) func(*exec.Cmd) {
 	}
 	t.Cleanup(func() {
 		_ = unix.Close(fd)
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
+		if err := removeByHand(dir); err != nil {
 			t.Error(err)
 		}
-		eventually(t, func() (bool, string) {
-			jobs, _ := filepath.Glob(filepath.Join(dir, "leasehold-job-*"))
-			for _, job := range jobs {
-				_ = os.Remove(job) // once nothing runs in it any more
-			}
-			err := os.Remove(dir)
-			return err == nil, fmt.Sprint("a cgroup stays: ", err)
-		})
 	})
 	return func(c *exec.Cmd) {
 		c.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
