@@ -196,3 +196,23 @@ func TestSend(t *testing.T) {
 	}
 	w.Close()
 }
+
+// TestInboxOfSingleBytes: a message may come byte by byte, and one byte is no end.
+func TestInboxOfSingleBytes(t *testing.T) {
+	t.Parallel()
+	r, w := newPipe(t)
+	b := newInbox[order](r)
+	var all []order
+	for _, c := range []byte("{\"Stop\":true}\n") {
+		if _, err := unix.Write(w, []byte{c}); err != nil {
+			t.Fatal(err)
+		}
+		got, open := b.take()
+		if all = append(all, got...); !open {
+			t.Fatalf("it ends at %q", c)
+		}
+	}
+	if len(all) != 1 || !all[0].Stop {
+		t.Errorf("it has %+v", all)
+	}
+}
