@@ -133,7 +133,8 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		o.Grace = protocol.Renewal(o.TTL)
 	}
 	e.lock, e.opts = lock, o
-	lock.d.changed, lock.d.peers, lock.d.longestWaiting = e.saw, o.Peers, e.waiters.longest
+	n := lock.d.now
+	n.changed, n.peers, n.longestWaiting = e.saw, o.Peers, e.waiters.longest
 	return e, nil
 }
 
@@ -399,7 +400,7 @@ func (e *Election) Update(c ElectionConfig) error {
 	if err := (&ElectionOptions{Frequent: c.Frequent, Infrequent: c.Infrequent}).check(); err != nil {
 		return err
 	}
-	e.lock.d.step(protocol.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
+	e.lock.d.Tell(protocol.Retune{TTL: c.TTL.Truncate(time.Millisecond), Frequent: c.Frequent, Infrequent: c.Infrequent})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.opts.TTL, e.opts.Infrequent = c.TTL, c.Infrequent // for the pauses of Run

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -14,7 +15,7 @@ var (
 	// ErrLost: the lease ended before it was released. The cause that goes with
 	// it says why: no renewal came through in time, another took the lock, somebody
 	// broke it by hand, its object was deleted or overwritten. The work must stop.
-	ErrLost = errors.New("the lease was lost")
+	ErrLost = engine.ErrLost
 	// ErrBroken goes with ErrLost: somebody broke the lock by hand, or the session that the
 	// lease was under. Nobody else has taken it.
 	ErrBroken = protocol.ErrBroken

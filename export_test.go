@@ -4,11 +4,7 @@ package leasehold
 func DefaultLayout() Layout { return Layout(defaultLayout) }
 
 // Members is how many candidates have a part in a session.
-func Members(s *Session) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.under.Members())
-}
+func Members(s *Session) int { return len(s.inner.Members()) }
 
 // Observers is how many consumers an election keeps its changes for.
 func Observers(e *Election) int {

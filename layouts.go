@@ -141,10 +141,10 @@ func (l *Lock) History(ctx context.Context) iter.Seq2[Term, error] {
 		}
 		for t, err := range epochs.Terms(ctx) {
 			if err != nil {
-				yield(Term{}, l.explain(err))
+				yield(Term{}, l.d.explain(err))
 				return
 			}
-			if !yield(Term{describe(l.key, layout.Snapshot{Record: t.Record}), t.Ended, t.Why}, nil) {
+			if !yield(Term{describe(l.d.key, layout.Snapshot{Record: t.Record}), t.Ended, t.Why}, nil) {
 				return
 			}
 		}

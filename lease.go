@@ -47,7 +47,7 @@ func (l *Lease) Context() context.Context { return l.ctx }
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 
 // Key is the name of the lock.
-func (l *Lease) Key() string { return l.d.lock.key }
+func (l *Lease) Key() string { return l.d.key }
 
 // Token is the lease's own number, larger than that of every earlier lease of the
 // lock. It stays what it is after the lease has ended.
@@ -68,7 +68,7 @@ func (l *Lease) Valid() bool { return clock.Now() < l.until() }
 func (l *Lease) until() time.Duration {
 	deadline := time.Duration(l.deadline.Load())
 	if s := l.d.opts.Session; s != nil {
-		deadline = min(deadline, s.until())
+		deadline = min(deadline, s.inner.Until())
 	}
 	return deadline
 }

@@ -21,12 +21,7 @@ import (
 //
 // A Lock has no goroutines and sends no requests unless it is being acquired,
 // held or released, and needs no closing. It is safe for concurrent use.
-type Lock struct {
-	st    store.Store
-	key   string
-	queue queue
-	d     *driver
-}
+type Lock struct{ d driver }
 
 // NewLock makes a candidate for the lock that lies in st under key. It sends
 // nothing. It fails if the key or an option cannot be used, and says which.
@@ -66,13 +61,13 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 
 // makeLock makes a lock of what has been checked.
 func makeLock(st store.Store, key string, at layout.Layout, cfg protocol.Config, o *LockOptions) *Lock {
-	l := &Lock{st: st, key: key}
-	l.d = newDriver(l, at, cfg, o)
+	l := &Lock{driver{st: st, key: key, at: at, opts: o}}
+	l.d.Init(&l.d, cfg)
 	return l
 }
 
 // Key is the name of the lock in its store.
-func (l *Lock) Key() string { return l.key }
+func (l *Lock) Key() string { return l.d.key }
 
 // Acquire waits until it holds the lock and returns the lease, which is renewed
 // in the background until it is released. Every lease must be released.
@@ -105,7 +100,7 @@ func (l *Lock) acquireFor(ctx context.Context, t *term) (*Lease, error) {
 		return nil, err
 	}
 	l.d.warnOwn()
-	if err := l.queue.enter(ctx); err != nil {
+	if err := l.d.queue.enter(ctx); err != nil {
 		if errors.Is(err, errCrossed) {
 			l.leave()
 			err = ctx.Err()
@@ -128,7 +123,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
 	}
-	if !l.queue.tryEnter() {
+	if !l.d.queue.tryEnter() {
 		return nil, l.d.heldError(nil)
 	}
 	return l.acquire(ctx, false, nil)
@@ -148,7 +143,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) 
 	case r.lease != nil && l.d.opts.Session != nil && r.lease.Err() != nil:
 		err := r.lease.Err() // the session had run out before
 		r.lease.beginRelease("")
-		return nil, l.explain(err)
+		return nil, l.d.explain(err)
 	case r.lease != nil:
 		return r.lease, nil
 	}
@@ -156,7 +151,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) 
 	if errors.Is(r.err, protocol.ErrCancelled) {
 		return nil, l.d.heldError(ctx.Err())
 	}
-	return nil, l.explain(r.err)
+	return nil, l.d.explain(r.err)
 }
 
 // Settle waits until nothing is under way of acquisitions that were given up: a claim
@@ -166,7 +161,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) 
 // returns ctx.Err() if ctx ends first.
 func (l *Lock) Settle(ctx context.Context) error {
 	select {
-	case <-l.d.settled():
+	case <-l.d.Settled():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -175,26 +170,26 @@ func (l *Lock) Settle(ctx context.Context) error {
 
 // leave lets in the next goroutine of this process, or frees what was passed on to it.
 func (l *Lock) leave() {
-	if !l.queue.leave() {
-		l.d.step(protocol.Drop{})
+	if !l.d.queue.leave() {
+		l.d.Tell(protocol.Drop{})
 	}
 }
 
 // explain adds to an error of the protocol what the user can do.
-func (l *Lock) explain(err error) error {
+func (d *driver) explain(err error) error {
 	switch {
 	case errors.Is(err, protocol.ErrAbsent):
-		return fmt.Errorf("the lock %v is to exist already, and does not; make it once with `leasehold init`: %w", l.d.at, store.ErrNotExist)
+		return fmt.Errorf("the lock %v is to exist already, and does not; make it once with `leasehold init`: %w", d.at, store.ErrNotExist)
 	case errors.Is(err, protocol.ErrVanished):
-		return fmt.Errorf("the object of the lock %v was deleted, and its last holder may not know; wait a little over its TTL: %w", l.d.at, store.ErrNotExist)
+		return fmt.Errorf("the object of the lock %v was deleted, and its last holder may not know; wait a little over its TTL: %w", d.at, store.ErrNotExist)
 	case errors.Is(err, protocol.ErrSlowStore):
-		return fmt.Errorf("the lock %v: %w; choose a longer TTL", l.d.at, err)
+		return fmt.Errorf("the lock %v: %w; choose a longer TTL", d.at, err)
 	case errors.Is(err, ErrTokenTooLarge):
-		return fmt.Errorf("the lock %v: %w; somebody set it by hand: while nobody holds the lock, set the token in its object to one above all that were given out, or give the lock another name", l.d.at, err)
+		return fmt.Errorf("the lock %v: %w; somebody set it by hand: while nobody holds the lock, set the token in its object to one above all that were given out, or give the lock another name", d.at, err)
 	case errors.Is(err, ErrForeignObject):
 		return fmt.Errorf("%w; it was left as it is: look at it, and move it away or give the lock another name", err)
 	}
-	return fmt.Errorf("the lock %v: %w", l.d.at, err)
+	return fmt.Errorf("the lock %v: %w", d.at, err)
 }
 
 // Do acquires the lock, calls f and releases the lock when f has returned or
@@ -216,7 +211,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer done()
 		if e := lease.Release(last); e != nil && lost == nil {
-			l.d.opts.Logger.Warn("lock not released", "lock", l.key, "error", e)
+			l.d.opts.Logger.Warn("lock not released", "lock", l.d.key, "error", e)
 		}
 		if lost != nil {
 			err = errors.Join(err, lost)
@@ -251,13 +246,13 @@ func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
 		return info, nil
 	}
 	if info.Session != "" {
-		if err = breakSession(ctx, l.st, info.Session); err != nil {
+		if err = breakSession(ctx, l.d.st, info.Session); err != nil {
 			return info, fmt.Errorf("the lock %v was not freed, because its session goes on: %w", l.d.at, err)
 		}
 	}
 	written, lost := l.d.at.Write(ctx, broken(s))
 	if lost == nil {
-		return describe(l.key, written), nil
+		return describe(l.d.key, written), nil
 	}
 	// Our write may have landed, or the holder have renewed since: look.
 	// A look that fails shows no token.
@@ -285,9 +280,9 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 		return info, err
 	}
 	if s.Exists {
-		l.d.step(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
+		l.d.Tell(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
 	}
-	return judged(ctx, l.st, info)
+	return judged(ctx, l.d.st, info)
 }
 
 // Init makes the lock's object, free, if there is none, and returns what is there
@@ -301,23 +296,23 @@ func (l *Lock) Init(ctx context.Context) (info Info, made bool, err error) {
 	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.opts.config(""), newIncarnation(), s.Date, time.Now())}
 	written, err := l.d.at.Write(ctx, w)
 	if err == nil {
-		return describe(l.key, written), true, nil
+		return describe(l.d.key, written), true, nil
 	}
 	// Another may have made it, or our write have landed all the same: look. A look that
 	// fails shows nothing, and the write's error says more.
 	if s, info, _ := l.look(ctx); info.Exists {
 		return info, s.Record.WriteID == w.Record.WriteID, nil
 	}
-	return Info{}, false, l.explain(err)
+	return Info{}, false, l.d.explain(err)
 }
 
 func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {
 	s, err := l.d.at.Look(ctx, "")
 	switch {
 	case err != nil:
-		return s, Info{}, l.explain(err)
+		return s, Info{}, l.d.explain(err)
 	case !s.Exists:
-		return s, Info{Key: l.key, Age: -1}, nil
+		return s, Info{Key: l.d.key, Age: -1}, nil
 	}
-	return s, describe(l.key, s), nil
+	return s, describe(l.d.key, s), nil
 }

@@ -25,9 +25,9 @@ func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(locks[i].key, locks[j].key) })
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(locks[i].d.key, locks[j].d.key) })
 	for n := 1; n < len(order); n++ {
-		if key := locks[order[n]].key; key == locks[order[n-1]].key {
+		if key := locks[order[n]].d.key; key == locks[order[n-1]].d.key {
 			return nil, fmt.Errorf("the lock %s is to be acquired twice, and would wait for itself", key)
 		}
 	}
@@ -152,7 +152,7 @@ func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 	}
 	if err := winner.Err(); err != nil { // it was lost before the others had given up
 		winner.beginRelease("")
-		return nil, winner.d.lock.explain(err)
+		return nil, winner.d.explain(err)
 	}
 	return winner, nil
 }

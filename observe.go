@@ -53,7 +53,7 @@ func (e *Election) count(n int) {
 	e.watching.Lock()
 	defer e.watching.Unlock()
 	e.watchers += n
-	e.lock.d.watch(e.watchers > 0)
+	e.lock.d.Watch(e.watchers > 0)
 }
 
 // saw takes in a change. The driver calls it, locked. A lease of this candidate, the term
@@ -62,7 +62,7 @@ func (e *Election) count(n int) {
 func (e *Election) saw(c Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if lease, t := e.lock.d.lease, e.lock.d.term; lease != nil && lease != e.lease {
+	if lease, t := e.lock.d.lease, e.lock.d.now.term; lease != nil && lease != e.lease {
 		e.lease, e.term, e.successor = lease, t, ""
 		if t != nil {
 			t.lease = lease

@@ -1,14 +1,13 @@
 package leasehold
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
@@ -188,11 +187,7 @@ func (o *LockOptions) encodable() error {
 
 // newIncarnation makes 128 random bits: the mark of one candidate and one start
 // (rule A9).
-func newIncarnation() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails, see crypto/rand
-	return hex.EncodeToString(b[:])
-}
+func newIncarnation() string { return engine.Process{}.Incarnation() }
 
 // Token numbers the acquisitions of one lock: it grows with each, and each lease
 // has its own. Whatever must not be overwritten by a former holder refuses a
@@ -249,20 +244,12 @@ func describe(key string, s layout.Snapshot) Info {
 		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt, ExpiresAt: r.ExpiresAt,
 		Age: -1, Version: store.Version(s.Version),
 	}
-	age, told := s.Age()
-	if told {
+	if age, told := s.Age(); told {
 		i.Age = age
 	}
-	if !told && !i.RenewedAt.IsZero() {
-		age = time.Since(i.RenewedAt)
-	}
-	// A store shows both its times in whole seconds, and some let one lag.
-	const resolution = 3 * time.Second
 	if r.Opaque {
 		i.TTL = 0 // nothing is known of it
-		return i
 	}
-	// Nobody renews a record under a session, so its age says nothing: see judged.
-	i.Abandoned = i.Held && i.Session == "" && age > protocol.Patience(i.TTL)+resolution
+	i.Abandoned = s.Abandoned(time.Now()) // under a session: see judged
 	return i
 }

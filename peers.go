@@ -79,8 +79,8 @@ type Leadership struct {
 // as one that this leader can name as its successor: see [Election.Resign]. It sends
 // nothing. It fails if the question is about another lock.
 func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
-	if q.Lock != e.lock.key {
-		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.key)
+	if q.Lock != e.lock.d.key {
+		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.d.key)
 	}
 	defer e.waiters.enter(&q)()
 	late := time.NewTimer(q.Wait)
@@ -161,7 +161,7 @@ func (d *driver) encodable(successor string) string {
 	if successor == "" {
 		return ""
 	}
-	r := d.candidate.Lease()
+	r := d.Candidate().Lease()
 	r.Successor = successor
 	if _, err := r.Encode(); err != nil {
 		return ""
@@ -178,29 +178,29 @@ type leaderState struct {
 func (d *driver) word() protocol.PeerStatus {
 	var limit time.Duration
 	if s := d.opts.Session; s != nil {
-		limit = s.until()
+		limit = s.inner.Until()
 	}
-	return d.candidate.PeerStatus(clock.Now(), limit)
+	return d.Candidate().PeerStatus(clock.Now(), limit)
 }
 
 // leadership is what the candidate says of itself now, and a channel that is closed
 // when it would say otherwise.
 func (d *driver) leadership() (Leadership, <-chan struct{}) {
-	d.enter()
-	defer d.leave()
-	word, s := d.word(), &d.leaderState
+	d.Enter()
+	defer d.Leave()
+	word, s := d.word(), &d.now.leaderState
 	if s.changed == nil {
 		s.changed, s.said = make(chan struct{}), word.Version
-		d.arm()
+		d.TellLate(true)
 	}
-	r := d.candidate.Lease()
+	r := d.Candidate().Lease()
 	said := Leadership{
-		Lock: d.lock.key, Version: word.Version, Leading: word.Leading, Free: word.Free, Successor: word.Successor, Remaining: word.Valid,
+		Lock: d.key, Version: word.Version, Leading: word.Leading, Free: word.Free, Successor: word.Successor, Remaining: word.Valid,
 		Token: Token(r.Token), Holder: r.Holder, Address: r.Address, Meta: r.Meta, Incarnation: r.Incarnation(), TTL: r.TTL,
 		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt,
 	}
 	if said.Free {
-		record, version := d.candidate.Freed()
+		record, version := d.Candidate().Freed()
 		if body, err := record.Encode(); err == nil && version != "" {
 			said.Record, said.Object = body, store.Version(version)
 		}
@@ -210,9 +210,10 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 
 // announce wakes the followers that wait, if there is news for them.
 func (d *driver) announce() {
-	if s := &d.leaderState; s.changed != nil && s.said != d.word().Version {
+	if s := &d.now.leaderState; s.changed != nil && s.said != d.word().Version {
 		close(s.changed)
 		s.changed = nil
+		d.TellLate(false)
 	}
 }
 
@@ -224,25 +225,37 @@ type pollState struct {
 	complained string             // the leader whose silence has been reported
 }
 
-func (d *driver) ask(ctx context.Context, a protocol.PollPeer, waited time.Duration) {
-	said, err := d.peers.Ask(ctx, a.Address, Question{
-		Lock: d.lock.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
+// poll asks the leader.
+func (d *driver) poll(a protocol.PollPeer) {
+	ctx, stop := context.WithCancel(d.Context())
+	c := &d.now.pollState
+	c.stop, c.asked = stop, c.asked+1
+	var waited time.Duration
+	if a.Waiting {
+		waited = time.Since(d.now.began)
+	}
+	go d.ask(ctx, d.now.peers, a, waited)
+}
+
+func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, waited time.Duration) {
+	said, err := peers.Ask(ctx, a.Address, Question{
+		Lock: d.key, Holder: d.opts.Holder, Waited: waited, Known: a.Known, Wait: a.Wait,
 	})
-	if err == nil && said.Lock != d.lock.key {
+	if err == nil && said.Lock != d.key {
 		err = fmt.Errorf("it answers for the lock %q", said.Lock)
 	}
-	d.enter()
-	defer d.leave()
-	if !d.candidate.Asks(a.Number) {
+	d.Enter()
+	defer d.Leave()
+	if !d.Candidate().Asks(a.Number) {
 		return
 	}
-	c := &d.pollState
+	c := &d.now.pollState
 	c.stop()
 	word := protocol.PeerStatus{
 		Leading: said.Leading, Free: said.Free, Successor: said.Successor, Holder: said.Holder, Token: int64(said.Token),
 		Incarnation: said.Incarnation, Valid: said.Remaining, Version: said.Version,
 	}
-	leader, _, _ := d.candidate.Observed()
+	leader, _, _ := d.Candidate().Observed()
 	switch {
 	case err != nil:
 		d.complain(leader, err)
@@ -257,12 +270,12 @@ func (d *driver) ask(ctx context.Context, a protocol.PollPeer, waited time.Durat
 		answer := layout.ReadDone(s, nil)
 		heard.Proof = &answer
 	}
-	d.stepLocked(heard)
+	d.Step(heard)
 }
 
 // complain reports, once for each leader, that it cannot be asked.
 func (d *driver) complain(leader record.Record, err error) {
-	if c := &d.pollState; c.complained != leader.Incarnation() {
+	if c := &d.now.pollState; c.complained != leader.Incarnation() {
 		c.complained = leader.Incarnation()
 		d.opts.Logger.Warn("the leader does not answer, and the store is asked instead",
 			"lock", d.at.String(), "leader", leader.Holder, "address", leader.Address, "error", err)

@@ -7,13 +7,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -36,7 +34,7 @@ type SessionOptions struct {
 
 // ErrSessionOver: the session that the lease was under, or was to be under, is over. The
 // cause that goes with it says why.
-var ErrSessionOver = errors.New("the session is over")
+var ErrSessionOver = engine.ErrSessionOver
 
 // A Session is one heartbeat for any number of leases: one object that is written every
 // third of the TTL, whatever is held under it. A lock with a [LockOptions.Session] names
@@ -52,16 +50,12 @@ var ErrSessionOver = errors.New("the session is over")
 //
 // A Session is safe for concurrent use.
 type Session struct {
-	heartbeat      *Lock
-	lease          *Lease // of the heartbeat
-	sessionReapers sessionReapers
-	ctx            context.Context
-	cancel         context.CancelCauseFunc
-	ended          atomic.Bool // nothing under it is valid any more
-
-	mu     sync.Mutex
-	under  protocol.Membership[*driver]
-	unused chan struct{} // closed when it is over and nothing is under it any more
+	heartbeat *Lock
+	lease     *Lease // of the heartbeat
+	inner     *engine.Session
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	unused    chan struct{} // closed when it is over and nothing is under it any more
 }
 
 // NewSession begins a session: it makes the session's object, and returns when that is
@@ -83,7 +77,6 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof, Logger: so.Logger, Layout: LayoutObject,
 	}
 	s := &Session{unused: make(chan struct{})}
-	lo.OnRenew = func(*Lease) { s.renewed() }
 	o, err := lo.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
@@ -97,8 +90,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		if err = store.CheckKey("session", key); err != nil {
 			return nil, err
 		}
-		at := layout.Heartbeat{Store: st, Key: key, Freed: s.announce}
-		s.heartbeat = heartbeat(at, o, func(cfg *protocol.Config) { cfg.Fresh = true })
+		s.begin(st, key, o)
 		s.lease, err = s.heartbeat.Acquire(ctx)
 		// The object may be confirmed too late for a session to begin; then there is another name.
 		if !errors.Is(err, protocol.ErrUsed) || try == 3 {
@@ -108,31 +100,49 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a session: %w", err)
 	}
-	s.sessionReapers = sessionReapers{st: st, opts: o.quiet()}
-	context.AfterFunc(s.lease.Context(), func() { s.end(context.Cause(s.lease.Context())) })
 	return s, nil
 }
 
-// heartbeat makes a candidate for a session's object.
-func heartbeat(at layout.Heartbeat, o *LockOptions, tune func(*protocol.Config)) *Lock {
-	cfg := o.config(newIncarnation())
-	tune(&cfg)
-	return makeLock(at.Store, at.Key, at, cfg, o)
+// begin makes the candidate for the session's object.
+func (s *Session) begin(st store.Store, key string, o *LockOptions) {
+	inner := new(engine.Session)
+	l := &Lock{driver{st: st, key: key, at: layout.Heartbeat{Store: st, Key: key, Freed: inner.Announce}, opts: o}}
+	inner.Init(heartbeat{&l.d, s}, &l.d.Engine, o.config(newIncarnation()), 0)
+	s.heartbeat, s.inner = l, inner
+}
+
+// A heartbeat is what the engine of a session works for.
+type heartbeat struct {
+	*driver
+	s *Session
+}
+
+// Over ends what is left of the session, when all its leases have ended.
+func (h heartbeat) Over(why error) { h.s.cancel(why) }
+
+// Unused frees the session's object.
+func (h heartbeat) Unused() {
+	close(h.s.unused)
+	var lease *Lease
+	h.Locked(func() { lease = h.lease })
+	if lease != nil {
+		lease.beginRelease("")
+	}
+}
+
+// engineOf is the session's engine; none has none.
+func (s *Session) engineOf() *engine.Session {
+	if s == nil {
+		return nil
+	}
+	return s.inner
 }
 
 // Key is the name of the session's object in its store.
-func (s *Session) Key() string { return s.heartbeat.key }
+func (s *Session) Key() string { return s.heartbeat.d.key }
 
 // Valid looks at the clock and reports whether the session is valid now: see [Lease.Valid].
-func (s *Session) Valid() bool { return !s.ended.Load() && s.lease.Valid() }
-
-// until is the reading of the clock from which on nothing under the session is valid.
-func (s *Session) until() time.Duration {
-	if s.ended.Load() {
-		return 0
-	}
-	return s.lease.until()
-}
+func (s *Session) Valid() bool { return s.inner.Valid() }
 
 // Done is closed when the session is lost or closed. A process that was suspended sees it
 // up to a second after it wakes up; Valid tells at once.
@@ -153,22 +163,18 @@ func (s *Session) Err() error {
 // their keys.
 func (s *Session) Leases() []*Lease {
 	var leases []*Lease
-	s.mu.Lock()
-	members := s.under.Members()
-	s.mu.Unlock()
-	for _, d := range members {
-		d.mu.Lock()
-		if d.lease != nil {
-			leases = append(leases, d.lease)
+	for _, owner := range s.inner.Members() {
+		if d, ok := owner.(*driver); ok {
+			d.Locked(func() {
+				if d.lease != nil {
+					leases = append(leases, d.lease)
+				}
+			})
 		}
-		d.mu.Unlock()
 	}
 	slices.SortFunc(leases, func(a, b *Lease) int { return strings.Compare(a.Key(), b.Key()) })
 	return leases
 }
-
-// errClosed: who made the session has closed it.
-var errClosed = errors.New("it was closed")
 
 // Close ends the session and with it all its leases: first their validity and their
 // contexts; then, when each lease has been released, which says that its work has stopped,
@@ -181,7 +187,7 @@ var errClosed = errors.New("it was closed")
 func (s *Session) Close(ctx context.Context) error {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	s.end(errClosed)
+	s.inner.End(engine.ErrClosed)
 	select {
 	case <-s.unused:
 	case <-ctx.Done():
@@ -190,91 +196,6 @@ func (s *Session) Close(ctx context.Context) error {
 		return err
 	}
 	return s.lease.Release(ctx)
-}
-
-// end ends all leases, their contexts before anything is sent (rule D7).
-func (s *Session) end(why error) {
-	why = fmt.Errorf("%w: %w", ErrSessionOver, why)
-	s.mu.Lock()
-	members, first := s.under.End(why)
-	s.ended.Store(true)
-	s.mu.Unlock()
-	if !first {
-		return
-	}
-	for _, d := range members {
-		d.endLease(why)
-	}
-	s.cancel(why)
-	for _, d := range members {
-		d.sessionOver(s, why)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.freeIfUnused()
-}
-
-// enter adds a candidate whose lease is to be under the session.
-func (s *Session) enter(d *driver) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.under.Over() == nil && !s.Valid() {
-		return s.Err()
-	}
-	return s.under.Enter(d)
-}
-
-// leave takes it out again, when nothing of it can be under the session any more.
-func (s *Session) leave(d *driver) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.under.Leave(d)
-	s.freeIfUnused()
-}
-
-// freeIfUnused frees the session's object when it is over and its last lease was released.
-// s.mu is locked.
-func (s *Session) freeIfUnused() {
-	if s.under.Unused() {
-		close(s.unused)
-		go s.lease.beginRelease("")
-	}
-}
-
-// over is why the session is over, and nil while it goes on.
-func (s *Session) over() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.under.Over()
-}
-
-// released takes in that a lock does not name the session any more.
-func (s *Session) released(key string) {
-	s.mu.Lock()
-	soon := s.under.Released(key)
-	s.mu.Unlock()
-	s.renewIf(soon)
-}
-
-// announce is what a heartbeat says of the locks that were released.
-func (s *Session) announce() *record.Freed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.under.Announce()
-}
-
-// renewed takes in that a heartbeat was confirmed.
-func (s *Session) renewed() {
-	s.mu.Lock()
-	soon := s.under.Renewed()
-	s.mu.Unlock()
-	s.renewIf(soon)
-}
-
-func (s *Session) renewIf(soon bool) {
-	if soon {
-		s.heartbeat.d.step(protocol.RenewSoon{})
-	}
 }
 
 // underSession says why the lock cannot be acquired under its session, if it has one.
@@ -292,43 +213,10 @@ func (s *Session) suits(st store.Store, l Layout) error {
 		return nil
 	case !l.Tokens():
 		return fmt.Errorf("a lock of the layout %s has no record that can name a session", l)
-	case st.String() != s.heartbeat.st.String():
-		return fmt.Errorf("its session is in another store: %v", s.heartbeat.st)
+	case st.String() != s.heartbeat.d.st.String():
+		return fmt.Errorf("its session is in another store: %v", s.heartbeat.d.st)
 	}
 	return nil
-}
-
-// endLease ends the lease that this driver holds, if it does: it is under the session.
-func (d *driver) endLease(why error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if l := d.lease; l != nil && l.ctx.Err() == nil {
-		l.end(fmt.Errorf("%w: %w", ErrLost, why))
-	}
-}
-
-// sessionOver tells the candidate of the end of a session that it is or was under.
-func (d *driver) sessionOver(s *Session, why error) {
-	d.step(protocol.SessionOver{Session: s.Key(), Err: why})
-}
-
-// orphaned ends the session, since the lock may name it for ever (rule D6).
-func (d *driver) orphaned() {
-	s := d.opts.Session
-	d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "lock", d.at.String(), "session", s.Key())
-	go s.end(fmt.Errorf("the store does not say whether the lock %v names it", d.at))
-}
-
-// check finds out whether the session of the holder goes on.
-func (d *driver) check(ctx context.Context, cancel context.CancelFunc, session string) {
-	s, err := layout.Heartbeat{Store: d.lock.st, Key: session}.Look(ctx, "")
-	cancel()
-	d.enter()
-	defer d.leave()
-	d.quit = nil
-	checked := layout.Checked(session, s, err)
-	checked.Abandoned = describe(session, s).Abandoned
-	d.stepLocked(checked)
 }
 
 // breakSession ends a session by hand.

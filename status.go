@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
-	"github.com/leasehold/leasehold/internal/protocol"
 )
 
 // ChangeKind is what happened to a leadership.
@@ -70,17 +69,18 @@ type Status struct {
 
 // Status sends nothing.
 func (e *Election) Status() Status {
-	d := e.lock.d
-	d.enter()
+	d := &e.lock.d
+	d.Enter()
+	n := d.now
 	s := Status{
-		Key: e.lock.key, Holder: d.opts.Holder,
-		LastSeen: d.last, Failures: d.failures, Requests: d.requests,
-		LastHeard: d.pollState.heard, Questions: d.pollState.asked,
+		Key: e.lock.d.key, Holder: d.opts.Holder,
+		LastSeen: n.last, Failures: n.failures, Requests: n.requests,
+		LastHeard: n.pollState.heard, Questions: n.pollState.asked,
 	}
-	if wake, ok := d.candidate.Wake(); ok {
+	if wake, ok := d.Candidate().Wake(); ok {
 		s.NextLook = time.Now().Add(wake - clock.Now())
 	}
-	d.leave()
+	d.Leave()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.Leading = e.lease != nil && e.lease.Valid()
@@ -117,17 +117,4 @@ func (e *Election) await(ctx context.Context, condition func() bool) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// watch makes the candidate look even while nobody wants the lock.
-func (d *driver) watch(on bool) {
-	d.enter()
-	defer d.leave()
-	if d.ctx == nil {
-		d.ctx = context.Background()
-	}
-	if !on && d.quit != nil && d.waiter == nil && d.lease == nil {
-		d.quit()
-	}
-	d.stepLocked(protocol.Watch{On: on})
 }

@@ -131,6 +131,21 @@ func (s Snapshot) Age() (time.Duration, bool) {
 	return max(s.Date.Sub(s.LastModified), 0), true
 }
 
+// Abandoned is a hint that the holder is gone: its record is older than its TTL and margin by
+// the store's clock, or, where that does not tell, by the wall clocks. Nobody renews a record
+// under a session, so the age of that says nothing.
+func (s Snapshot) Abandoned(wall time.Time) bool {
+	r := s.Record
+	age, told := s.Age()
+	if !told && !r.RenewedAt.IsZero() {
+		age = wall.Sub(r.RenewedAt)
+	}
+	// A store shows both its times in whole seconds, and some let one lag. Of a record that is
+	// not understood nothing is known.
+	const resolution = 3 * time.Second
+	return !r.Opaque && r.Held && r.Session == "" && age > protocol.Patience(r.TTL)+resolution
+}
+
 // dated adds the store's time to a Snapshot. A store in a directory tells it only of a
 // missing object, so there must be none with this key.
 func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) error {

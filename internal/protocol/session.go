@@ -136,6 +136,9 @@ type Saved struct {
 	handoff         handoff
 }
 
+// Session is the one that the lease is under.
+func (s *Saved) Session() string { return s.session }
+
 // Save gives what is to be remembered of a candidate that holds a lease under a session, and
 // false if it does anything else. What Restore makes of it does what the candidate would have
 // done.

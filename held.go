@@ -1,0 +1,71 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// A caller may keep a lock from itself.
+const (
+	sameSession = "another Lock of the same key holds it under the same session: release that lease, or share the Lock"
+	notReleased = "this Lock's own lease of it was lost and has not been released: call Release when its work has stopped"
+)
+
+// ownSession reports that the holder's session is the one that the acquisition is for.
+func (d *driver) ownSession(r record.Record) bool {
+	return d.opts.Session != nil && r.Session == d.opts.Session.Key()
+}
+
+// warnOwn reports a lost lease that has not been released, since nobody gets in before.
+func (d *driver) warnOwn() {
+	d.Locked(func() {
+		if d.lease != nil && d.lease.advice() != "" {
+			d.opts.Logger.Warn("a lost lease has not been released", "lock", d.at.String(), "token", int64(d.lease.token), "advice", notReleased)
+		}
+	})
+}
+
+// advice is what to do about a lease that keeps others out and is not valid any more.
+func (l *Lease) advice() string {
+	if errors.Is(context.Cause(l.ctx), ErrLost) {
+		return notReleased
+	}
+	return ""
+}
+
+// heldError says who holds the lock, if that is known, and why the acquisition
+// ended, if it has a reason of its own.
+func (d *driver) heldError(cause error) error {
+	d.Enter()
+	defer d.Leave()
+	trouble := d.Trouble()
+	if cause != nil && trouble != nil {
+		cause = fmt.Errorf("%w; the lock %v was not acquired, since the store fails: %w", cause, d.at, trouble)
+	}
+	held := &HeldError{Info: d.now.seen}
+	if d.opts.Session != nil && d.now.seen.Session == d.opts.Session.Key() {
+		held.advice = sameSession
+	}
+	if d.now.waiter != nil { // another goroutine waits for that holder
+		held.Info = d.seenNow()
+	}
+	if d.lease != nil { // another goroutine of this process
+		held.Info = describe(d.key, layout.Snapshot{Record: d.Candidate().Lease()})
+		held.advice = d.lease.advice()
+	}
+	switch {
+	case cause == nil && !held.Info.Exists:
+		// Another goroutine is acquiring it, and does not know more either.
+		held.Info.Key, held.Info.Holder = d.key, d.opts.Holder
+		return held
+	case cause == nil:
+		return held
+	case !held.Info.Exists:
+		return cause
+	}
+	return errors.Join(cause, held)
+}

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// An Owner is what an engine works for. It says what the engine has to know, which is always
+// the same, and is told what happens, while the engine is locked: it must not enter that
+// engine or one above it (see Engine), and must not block.
+type Owner interface {
+	// Place is where the candidate competes.
+	Place() Place
+	// Config makes the candidate anew that has rested, but for its incarnation.
+	Config() protocol.Config
+	// Session is the session of this process that has that name.
+	Session(name string) *Session
+	// Context gives requests their values.
+	Context() context.Context
+	// Watcher is what an engine works for that watches a session of others, on behalf of
+	// this one: it is asked what the engine has to know, and sees what happens.
+	Watcher(session string) Owner
+
+	// Rest: the engine rests from now on, or has been woken. One that rests holds a lease
+	// under a session and remembers next to nothing, and neither should its owner.
+	Rest(on bool)
+	// Taken: the candidate has taken in an event, and nothing of what follows from it has
+	// been done yet. Above all nothing has been sent.
+	Taken(ev protocol.Event)
+	// Report: the candidate wants this. Requests, and what concerns sessions of this process,
+	// the engine sees to itself, after it has reported it. The rest is the owner's.
+	Report(action protocol.Action)
+	// Stepped: all that follows from an event has been done or is on its way.
+	Stepped(ev protocol.Event)
+	// EndLease: the session is over, so the lease that the candidate holds under it, if it
+	// does, is to end now. The candidate is told later.
+	EndLease(why error)
+}
+
+// A Place is where a candidate competes, and in what.
+type Place struct {
+	Runtime Runtime
+	Store   store.Store // of the lock and of sessions
+	Key     string
+	Layout  layout.Layout
+	Logger  *slog.Logger
+}
+
+// A Runtime is what an engine lives in.
+type Runtime interface {
+	// Now is what the clocks show.
+	Now() protocol.Now
+	// Alarm makes an alarm that is not set, and calls f apart when it goes off.
+	Alarm(f func()) Alarm
+	// After calls f apart when that time has passed.
+	After(d time.Duration, f func())
+	// Apart calls f soon, when nothing is locked.
+	Apart(f func())
+	// Ask begins a request, when nothing is locked. What it returns gives the request up,
+	// which may be done at any time, and more than once.
+	Ask(r Request) (giveUp func())
+	// Shuffle brings n elements into random order.
+	Shuffle(n int, swap func(i, j int))
+	// Parallel is how many requests at a time are sent for something that concerns many.
+	Parallel() int
+	// Incarnation makes the mark of one candidate and one start (rule A9).
+	Incarnation() string
+}
+
+// An Alarm wakes an engine.
+type Alarm interface {
+	// Set lets it go off when the clock shows that, or before, and at no other time.
+	Set(at time.Duration)
+	Stop()
+}
+
+// A Request is a call of a layout.
+type Request struct {
+	For     protocol.Action // Read, Check or Write; nil: epochs of the past are collected
+	Context context.Context
+	Timeout time.Duration
+	// Do makes the call. Its context ends with the time-out, and when the request is given up.
+	Do func(ctx context.Context)
+	// Done is called after it.
+	Done func()
+}
+
+// How leases and sessions end.
+var (
+	ErrLost        = errors.New("the lease was lost")
+	ErrSessionOver = errors.New("the session is over")
+	ErrClosed      = errors.New("it was closed")
+)

@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/store"
+)
+
+// reapers watch the sessions that candidates wait for: one for each session, however many
+// locks are held under it.
+type reapers struct {
+	mu sync.Mutex
+	of map[string]*reaper
+}
+
+// A reaper waits until a session is over, and ends it when it was waited out. It stands
+// between its engine and the Watcher.
+type reaper struct {
+	Owner
+	all      *reapers
+	engine   Engine                         // of the session's object
+	ctx      context.Context                // gives requests their values
+	failures int                            // of waits, in a row; guarded by the engine's mutex
+	stopped  bool                           // guarded by all.mu
+	waiters  protocol.SessionWatch[*Engine] // guarded by all.mu
+}
+
+// A watch is a candidate's part in a reaper.
+type watch struct {
+	session string
+	reaper  *reaper // nil: none
+}
+
+// watchSession has the session watched that the candidate waits for.
+func (e *Engine) watchSession() {
+	a := e.active
+	session := a.candidate.Awaits()
+	if session == a.watch.session {
+		return
+	}
+	if a.watch.reaper != nil {
+		a.watch.reaper.leave(e)
+	}
+	if a.watch = (watch{}); session == "" {
+		return
+	}
+	all, by := &reapers{}, e.owner // of this candidate alone
+	if s := a.session; s != nil {
+		all, by = &s.reapers, s.owner
+	}
+	a.watch = watch{session, all.join(session, e, by)}
+}
+
+// reaping makes a candidate for a heartbeat a reaper of it, which looks once soon after each
+// heartbeat.
+func reaping(cfg protocol.Config) protocol.Config {
+	cfg.Reaper, cfg.Follow = true, true
+	return cfg
+}
+
+// join adds a candidate to those that wait for the end of a session.
+func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	r := all.of[session]
+	if r == nil {
+		r = &reaper{Owner: by.Watcher(session), all: all, ctx: e.owner.Context()}
+		cfg := r.Config()
+		cfg.Incarnation = e.runtime().Incarnation()
+		r.engine.Init(r, reaping(cfg))
+		if all.of == nil {
+			all.of = map[string]*reaper{}
+		}
+		all.of[session] = r
+		e.runtime().Apart(r.begin)
+	}
+	if r.waiters.Join(e, e.active.looked) {
+		e.runtime().Apart(func() { e.Tell(protocol.Recheck{}) })
+	}
+	return r
+}
+
+func (r *reaper) leave(e *Engine) {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
+	if r.waiters.Leave(e) && !r.stopped {
+		r.remove()
+		r.stopped = true
+		e.runtime().Apart(r.engine.Cancel)
+	}
+}
+
+func (r *reaper) remove() {
+	if key := r.Place().Key; r.all.of[key] == r {
+		delete(r.all.of, key)
+	}
+}
+
+// Context is that of the candidate that was the first to wait.
+func (r *reaper) Context() context.Context { return r.ctx }
+
+// begin waits until the session is over.
+func (r *reaper) begin() {
+	r.all.mu.Lock()
+	stopped := r.stopped
+	r.all.mu.Unlock()
+	if !stopped {
+		_ = r.engine.Acquire(true, nil) // no session can be over
+	}
+}
+
+// Report is what comes of the waiting.
+func (r *reaper) Report(action protocol.Action) {
+	r.Owner.Report(action)
+	switch a := action.(type) {
+	case protocol.Seen:
+		r.beat()
+	case protocol.Troubled:
+		r.troubled(a.Err)
+	case protocol.Reaped:
+		r.over()
+	case protocol.Failed:
+		r.failed(a.Err)
+	}
+}
+
+// locked runs f while what many candidates share is locked.
+func (r *reaper) locked(f func()) {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
+	f()
+}
+
+// beat takes in a heartbeat.
+func (r *reaper) beat() {
+	record, _, _ := r.engine.Candidate().Observed()
+	var some []*Engine
+	r.locked(func() {
+		some = r.waiters.Beat(record, r.engine.runtime().Now().Clock, func(e *Engine) string { return e.owner.Place().Key })
+	})
+	r.each(some, func(e *Engine, _ bool) { e.Tell(protocol.Recheck{}) })
+}
+
+// troubled takes in that the store does not say whether the session goes on. Those that wait
+// for its end send nothing themselves, so it is theirs to hear.
+func (r *reaper) troubled(err error) {
+	var all []*Engine
+	r.locked(func() {
+		r.waiters.Troubled(err)
+		all = r.waiters.Waiters()
+	})
+	r.each(all, func(e *Engine, _ bool) {
+		e.Enter()
+		defer e.Leave()
+		e.owner.Report(protocol.Troubled{Err: err})
+	})
+}
+
+// trouble is why it is not known whether the session goes on, or nil.
+func (r *reaper) trouble() (err error) {
+	r.locked(func() { err = r.waiters.Trouble() })
+	return err
+}
+
+// over tells the waiters that the session is over.
+func (r *reaper) over() {
+	var all []*Engine
+	r.locked(func() {
+		r.remove()
+		all = r.waiters.Waiters()
+	})
+	session := r.Place().Key
+	r.each(all, func(e *Engine, late bool) { e.Tell(protocol.SessionExpired{Session: session, Look: late}) })
+}
+
+// failed lets the session be waited for again, after a pause, if anybody still waits; and if
+// that is hopeless, nobody does any more.
+func (r *reaper) failed(err error) {
+	var all []*Engine
+	var stopped bool
+	r.locked(func() { stopped, all = r.stopped, r.waiters.Waiters() })
+	if stopped {
+		return
+	}
+	if hopeless(err) {
+		err = fmt.Errorf("the session of the holder: %w", err) // they explain it
+		r.each(all, func(e *Engine, _ bool) { e.Tell(protocol.Cancel{Err: err}) })
+	}
+	r.failures++
+	r.engine.runtime().After(retry.Pause(r.failures, nil), r.begin)
+}
+
+// hopeless reports that to try again is of no use until a person changes something.
+func hopeless(err error) bool { return errors.Is(err, record.ErrForeign) || store.Final(err) }
+
+// Abandoned reports, for an engine that was entered, that it waits for the end of that
+// session, whose heartbeat looks as if its sender was gone.
+func (e *Engine) Abandoned(session string) bool {
+	w := e.active.watch
+	if w.reaper == nil || w.session != session {
+		return false
+	}
+	r := &w.reaper.engine
+	r.Enter()
+	defer r.Leave()
+	record, _, exists := r.Candidate().Observed()
+	return exists && (!record.Held || r.Shown(record).Abandoned(r.runtime().Now().Wall))
+}
+
+// Waits is the Watcher of the session that the candidate of an engine that was entered waits
+// for, and nil if it waits for none.
+func (e *Engine) Waits() Owner {
+	if e.active == nil || e.active.watch.reaper == nil {
+		return nil
+	}
+	return e.active.watch.reaper.Owner
+}
+
+// each calls f for each engine, apart and in random order, so that those that want the same
+// locks do not want them in the same order; no more of them have a request under way than
+// the runtime allows. late is true for those that did not come at once.
+func (r *reaper) each(engines []*Engine, f func(e *Engine, late bool)) {
+	rt := r.engine.runtime()
+	rt.Shuffle(len(engines), func(i, j int) { engines[i], engines[j] = engines[j], engines[i] })
+	var begun atomic.Int64
+	var next func()
+	next = func() {
+		if i := int(begun.Add(1)) - 1; i < len(engines) {
+			f(engines[i], i >= rt.Parallel())
+			engines[i].whenIdle(next)
+		}
+	}
+	for range min(rt.Parallel(), len(engines)) {
+		rt.Apart(next)
+	}
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// A SessionOwner is what the engine of a heartbeat works for, and what hears of the end of
+// the session.
+type SessionOwner interface {
+	Owner
+	// Over: the session is over, because of an error that matches ErrSessionOver, and so are
+	// all leases under it. Their candidates are told next. Nothing is locked.
+	Over(why error)
+	// Unused: the session is over, and nothing is under it any more, so its heartbeat is to be
+	// released. It is called once, apart.
+	Unused()
+}
+
+// A Session is one heartbeat, and what this process knows of what is under it.
+type Session struct {
+	owner     SessionOwner
+	heartbeat *Engine
+	key       string
+	reapers   reapers      // for those that are under it
+	deadline  atomic.Int64 // of the heartbeat's lease, a reading of the clock; 0: there is none
+	ended     atomic.Bool  // nothing under it is valid any more
+
+	mu    sync.Mutex
+	under protocol.Membership[*Engine]
+}
+
+// Init makes a session with an engine for its heartbeat, which must never have existed (rule
+// D1). The heartbeat names up to so many of the locks that were released last; 0: 64.
+func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Config, last int) {
+	s.owner, s.heartbeat, s.key, s.under.Last = owner, heartbeat, owner.Place().Key, last
+	cfg.Fresh = true
+	heartbeat.Init(&beats{owner, s}, cfg)
+}
+
+// beats stands between the engine of a heartbeat and its owner.
+type beats struct {
+	SessionOwner
+	s *Session
+}
+
+// Taken takes in until when the session is valid: before a renewal is sent that promises less
+// (rule A7).
+func (b *beats) Taken(ev protocol.Event) {
+	c, until := b.s.heartbeat.Candidate(), time.Duration(0)
+	if c.Valid(b.s.runtime().Now().Clock) {
+		until = c.Deadline()
+	}
+	b.s.deadline.Store(int64(until))
+	b.SessionOwner.Taken(ev)
+}
+
+// Report is what the session does about its heartbeat.
+func (b *beats) Report(action protocol.Action) {
+	b.SessionOwner.Report(action)
+	switch a := action.(type) {
+	case protocol.Renewed:
+		b.s.renewed()
+	case protocol.Lost:
+		b.s.runtime().Apart(func() { b.s.End(fmt.Errorf("%w: %w", ErrLost, a.Err)) })
+	}
+}
+
+func (s *Session) runtime() Runtime { return s.owner.Place().Runtime }
+
+// Key is the name of the session's object.
+func (s *Session) Key() string { return s.key }
+
+// Until is the reading of the clock from which on nothing under the session is valid.
+func (s *Session) Until() time.Duration {
+	if s.ended.Load() {
+		return 0
+	}
+	return time.Duration(s.deadline.Load())
+}
+
+// Valid looks at the clock and reports whether the session is valid now.
+func (s *Session) Valid() bool { return s.runtime().Now().Clock < s.Until() }
+
+// Over is why the session is over, and nil while it goes on.
+func (s *Session) Over() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.under.Over()
+}
+
+// Members are the owners of the engines that something of is under the session, or may yet be.
+func (s *Session) Members() (owners []Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.under.Members() {
+		owners = append(owners, e.owner)
+	}
+	return owners
+}
+
+// End ends all leases, their validity before anything is sent (rule D7), and then tells their
+// candidates.
+func (s *Session) End(why error) {
+	why = fmt.Errorf("%w: %w", ErrSessionOver, why)
+	s.mu.Lock()
+	members, first := s.under.End(why)
+	s.ended.Store(true)
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	for _, e := range members {
+		e.Locked(func() { e.owner.EndLease(why) })
+	}
+	s.owner.Over(why)
+	for _, e := range members {
+		s.runtime().Apart(func() { e.Tell(protocol.SessionOver{Session: s.key, Err: why}) })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freeIfUnused()
+}
+
+// enter adds an engine whose lease is to be under the session.
+func (s *Session) enter(e *Engine) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.under.Over() == nil && !s.Valid() {
+		return fmt.Errorf("%w: %w", ErrSessionOver, protocol.ErrExpired)
+	}
+	return s.under.Enter(e)
+}
+
+// leave takes it out again, when nothing of it can be under the session any more.
+func (s *Session) leave(e *Engine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.under.Leave(e)
+	s.freeIfUnused()
+}
+
+// freeIfUnused has the session's object freed when it is over and its last lease was released.
+// s.mu is locked.
+func (s *Session) freeIfUnused() {
+	if s.under.Unused() {
+		s.runtime().Apart(s.owner.Unused)
+	}
+}
+
+// released takes in that a lock does not name the session any more. The engine of that lock is
+// locked.
+func (s *Session) released(key string) {
+	s.mu.Lock()
+	soon := s.under.Released(key)
+	s.mu.Unlock()
+	if soon {
+		s.heartbeat.Tell(protocol.RenewSoon{})
+	}
+}
+
+// Announce is what a heartbeat says of the locks that were released.
+func (s *Session) Announce() *record.Freed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.under.Announce()
+}
+
+// renewed takes in that a heartbeat was confirmed. Its engine is locked.
+func (s *Session) renewed() {
+	s.mu.Lock()
+	soon := s.under.Renewed()
+	s.mu.Unlock()
+	if soon {
+		s.runtime().Apart(func() { s.heartbeat.Tell(protocol.RenewSoon{}) })
+	}
+}
+
+// orphaned ends the session, since the lock in that place may name it for ever (rule D6).
+func (s *Session) orphaned(p Place) {
+	s.runtime().Apart(func() { s.End(fmt.Errorf("the store does not say whether the lock %v names it", p.Layout)) })
+}
