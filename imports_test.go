@@ -75,7 +75,7 @@ var rules = []rule{
 	{
 		pkg: "internal/proof/sim",
 		may: []string{
-			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record", "internal/retry",
+			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record",
 		},
 	},
 

@@ -18,7 +18,7 @@ type sessionWatcher struct {
 }
 
 // Watcher is for a session that the lock waits for.
-func (d *driver) Watcher(session string) engine.Owner {
+func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	p := d.Place()
 	p.Key, p.Layout = session, layout.Heartbeat{Store: p.Store, Key: session}
 	return &sessionWatcher{p, d.opts.quiet()}
@@ -37,7 +37,7 @@ func (*sessionWatcher) Session(string) *engine.Session { return nil }
 func (*sessionWatcher) Context() context.Context { return context.Background() }
 
 // Watcher is not asked for: a session is under no other.
-func (w *sessionWatcher) Watcher(string) engine.Owner { return w }
+func (w *sessionWatcher) Watcher(string, *engine.Engine) engine.Owner { return w }
 
 // Nobody is told of these.
 

@@ -23,9 +23,9 @@ type Owner interface {
 	Session(name string) *Session
 	// Context gives requests their values.
 	Context() context.Context
-	// Watcher is what an engine works for that watches a session of others, on behalf of
-	// this one: it is asked what the engine has to know, and sees what happens.
-	Watcher(session string) Owner
+	// Watcher is what another engine works for, which watches a session of others on behalf
+	// of this one: it says what that engine has to know, and sees what happens.
+	Watcher(session string, of *Engine) Owner
 
 	// Rest: the engine rests from now on, or has been woken. One that rests holds a lease
 	// under a session and remembers next to nothing, and neither should its owner.

@@ -71,9 +71,10 @@ func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 	defer all.mu.Unlock()
 	r := all.of[session]
 	if r == nil {
-		r = &reaper{Owner: by.Watcher(session), all: all, ctx: e.owner.Context()}
+		r = &reaper{all: all, ctx: e.owner.Context()}
+		r.Owner = by.Watcher(session, &r.engine)
 		cfg := r.Config()
-		cfg.Incarnation = e.runtime().Incarnation()
+		cfg.Incarnation = r.Place().Runtime.Incarnation()
 		r.engine.Init(r, reaping(cfg))
 		if all.of == nil {
 			all.of = map[string]*reaper{}
@@ -156,11 +157,7 @@ func (r *reaper) troubled(err error) {
 		r.waiters.Troubled(err)
 		all = r.waiters.Waiters()
 	})
-	r.each(all, func(e *Engine, _ bool) {
-		e.Enter()
-		defer e.Leave()
-		e.owner.Report(protocol.Troubled{Err: err})
-	})
+	r.each(all, func(e *Engine, _ bool) { e.Tell(protocol.SessionTroubled{Err: err}) })
 }
 
 // trouble is why it is not known whether the session goes on, or nil.

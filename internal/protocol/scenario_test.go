@@ -223,6 +223,8 @@ func (s *script) event(name string, args []string) protocol.Event {
 			e.Err = errors.New(strings.Join(args[2:], " "))
 		}
 		return e
+	case "session-troubled": // REASON…
+		return protocol.SessionTroubled{Err: errors.New(strings.Join(args, " "))}
 	case "recheck":
 		return protocol.Recheck{}
 	case "renew-soon":

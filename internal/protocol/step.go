@@ -79,6 +79,9 @@ type (
 		Session string
 		Look    bool
 	}
+	// SessionTroubled: the store does not say whether the session goes on whose end is waited
+	// for. Nothing was asked for this candidate, but it is its user who waits.
+	SessionTroubled struct{ Err error }
 	// Recheck: the lock may have changed, so it is worth a look.
 	Recheck struct{}
 	// RenewSoon: the next renewal has something to tell, and is to come soon.
@@ -104,23 +107,24 @@ type (
 	Tick struct{}
 )
 
-func (Acquire) event()        {}
-func (Cancel) event()         {}
-func (Release) event()        {}
-func (Drop) event()           {}
-func (Watch) event()          {}
-func (GiveUp) event()         {}
-func (ReadDone) event()       {}
-func (WriteDone) event()      {}
-func (Checked) event()        {}
-func (SessionOver) event()    {}
-func (SessionExpired) event() {}
-func (Recheck) event()        {}
-func (RenewSoon) event()      {}
-func (Retune) event()         {}
-func (Sighted) event()        {}
-func (PeerAnswer) event()     {}
-func (Tick) event()           {}
+func (Acquire) event()         {}
+func (Cancel) event()          {}
+func (Release) event()         {}
+func (Drop) event()            {}
+func (Watch) event()           {}
+func (GiveUp) event()          {}
+func (ReadDone) event()        {}
+func (WriteDone) event()       {}
+func (Checked) event()         {}
+func (SessionOver) event()     {}
+func (SessionExpired) event()  {}
+func (SessionTroubled) event() {}
+func (Recheck) event()         {}
+func (RenewSoon) event()       {}
+func (Retune) event()          {}
+func (Sighted) event()         {}
+func (PeerAnswer) event()      {}
+func (Tick) event()            {}
 
 // Shown is what the answer to a Read showed.
 type Shown int
@@ -295,6 +299,10 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.sessionOver(ev.Session, ev.Err, now, &out)
 	case SessionExpired:
 		c.sessionExpired(ev.Session, ev.Look, now)
+	case SessionTroubled:
+		if c.wanting() {
+			c.report(ev.Err, now, &out)
+		}
 	case Recheck:
 		if c.wanting() {
 			c.obs.fresh, c.due, c.again = false, now.Clock, c.busy == reading

@@ -64,7 +64,13 @@ func (c *Candidate) tryFailed(err error, now Now, out *actions) {
 // troubled tells of the n-th failure in a row, the third time and then once a minute.
 func (c *Candidate) troubled(n int, err error, now Now, out *actions) {
 	c.trouble.err = err
-	if n >= enoughTries && now.Clock >= c.trouble.reported {
+	if n >= enoughTries {
+		c.report(err, now, out)
+	}
+}
+
+func (c *Candidate) report(err error, now Now, out *actions) {
+	if now.Clock >= c.trouble.reported {
 		c.trouble.reported = now.Clock + reminder
 		out.add(Troubled{err})
 	}

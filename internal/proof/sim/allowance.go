@@ -162,7 +162,7 @@ func (w *world) answered(c *call, before returns) {
 	} else if m.writeFailed = bad; !bad {
 		w.renew(m)
 	}
-	if r, _, exists := m.c.Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.cfg.Incarnation {
+	if r, _, exists := m.c().Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.cfg.Incarnation {
 		m.writeFailed = false // from now on it waits for a holder
 	}
 	w.silence(m, bad)

@@ -40,7 +40,7 @@ func (w *world) budget(p *process, holders map[*lock]*member, window time.Durati
 	if p.open != nil {
 		may.writes += renewals(p.open.heartbeat.ttl, window)
 	}
-	var watched []*reaper
+	var watched []*member
 	for _, m := range p.locks {
 		holder := holders[m.on]
 		switch {
@@ -48,8 +48,8 @@ func (w *world) budget(p *process, holders map[*lock]*member, window time.Durati
 		case holder.under == nil:
 			one := w.plain(m, holder, window)
 			may.reads, may.writes = may.reads+one.reads, may.writes+one.writes
-		case m.vigil != nil && !slices.Contains(watched, m.vigil):
-			watched = append(watched, m.vigil)
+		case m.watcher() != nil && !slices.Contains(watched, m.watcher()):
+			watched = append(watched, m.watcher())
 			may.reads += w.looks(p, holder.under.heartbeat, window)
 		}
 	}

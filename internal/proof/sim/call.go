@@ -4,25 +4,26 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
 // A call is one call of a layout, or a collection. It is a coroutine that stops at each of
-// its requests: to the layout it is the store.
+// its requests, which it makes of the store that is called network.
 type call struct {
-	by          *process        // nil: a collection
+	by          *process        // nil: somebody collects
 	from        *member         // nil: a collection
 	write       *protocol.Write // nil: a look, or a collection
-	then        func()          // if it is not a call of the candidate's
-	checks      string          // the session whose heartbeat it looks at, for one that does not wait
-	number      int             // of the claim
-	acquisition int             // in which it was made
-	struck      bool            // its last request was hit by the failure that lasts
-	absent      time.Duration   // as its sender's was
+	done        func()          // what is done about the end of it
+	begun       bool
+	finished    bool
+	number      int           // of the claim
+	acquisition int           // in which it was made
+	struck      bool          // its last request was hit by the failure that lasts
+	absent      time.Duration // as its sender's was
 	next        func() (*request, bool)
 	stop        func()
 	yield       func(*request) bool
@@ -31,7 +32,6 @@ type call struct {
 	over        bool     // nobody waits any more
 
 	lateRequest, lateAnswer bool
-	reading                 layout.Snapshot
 	err                     error
 }
 
@@ -76,17 +76,25 @@ func (r *request) fails(kind error) *store.Error {
 
 var errLost = errors.New("no answer")
 
-// begin starts a call. Its first request is what resume sends.
-func begin(from *member, write *protocol.Write, run func(c *call)) *call {
-	c := &call{from: from, write: write}
-	if from != nil {
-		c.by = from.process
+// begin makes a call. Its first request is what resume sends.
+func begin(by *process, from *member, run func(context.Context)) *call {
+	c := &call{by: by, from: from}
+	if by != nil {
+		by.calls = append(slices.DeleteFunc(by.calls, func(c *call) bool { return c.finished }), c)
 	}
 	c.next, c.stop = iter.Pull(func(yield func(*request) bool) {
 		c.yield = yield
-		run(c)
+		run(context.WithValue(context.Background(), calling{}, c))
 	})
 	return c
+}
+
+// calling is where the context of a call has it.
+type calling struct{}
+
+func ask(ctx context.Context, r *request) answer {
+	c, _ := ctx.Value(calling{}).(*call)
+	return c.ask(r)
 }
 
 // end leaves nothing of the call behind. Its requests stay on their way.
@@ -110,26 +118,29 @@ func (c *call) ask(r *request) answer {
 	return answer{err: lost}
 }
 
-func (c *call) String() string { return "sim://" }
+// A network is the store as the layouts see it: it routes requests to the call that makes them.
+type network struct{}
 
-func (c *call) Get(_ context.Context, key string, unless store.Version) (*store.Object, error) {
-	a := c.ask(&request{op: "get", key: key, unless: unless})
+func (network) String() string { return "sim://" }
+
+func (network) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	a := ask(ctx, &request{op: "get", key: key, unless: unless})
 	return a.object, a.error()
 }
 
-func (c *call) Put(_ context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	a := c.ask(&request{op: "put", key: key, body: body, only: only})
+func (network) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	a := ask(ctx, &request{op: "put", key: key, body: body, only: only})
 	return a.object, a.error()
 }
 
-func (c *call) Delete(_ context.Context, key string) error {
-	return c.ask(&request{op: "delete", key: key}).error()
+func (network) Delete(ctx context.Context, key string) error {
+	return ask(ctx, &request{op: "delete", key: key}).error()
 }
 
-func (c *call) List(_ context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+func (network) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for page := 1; ; page++ {
-			a := c.ask(&request{op: "list", key: prefix, after: after, page: page})
+			a := ask(ctx, &request{op: "list", key: prefix, after: after, page: page})
 			for _, e := range a.entries {
 				if after = e.Key; !yield(e, nil) {
 					return

@@ -107,11 +107,10 @@ func (w *world) easeAll() {
 // others release it. A member of a process with sessions waits for one.
 func (w *world) ease(m *member) {
 	switch {
-	case !w.calm || m.releasing || m.beats != nil || m.reaps != nil:
+	case !w.calm || m.releasing || m.beats != nil || m.reaps:
 	case m.leased && (!m.hopeful || !w.valid(m)):
-		w.expire(m.under)
 		m.releasing = true
-		w.step(m, protocol.Release{})
+		m.e.Release(func() protocol.Release { return protocol.Release{} })
 	case m.wants && !m.hopeful:
 		w.cancel(m)
 	case m.hopeful && !m.leased && !m.wants && !m.sessions:

@@ -1,9 +1,11 @@
 // Package sim plays whole fleets of candidates against a store, a network, clocks and users
 // that do their worst, and checks what leasehold promises at every step.
 //
-// The candidates are the real ones: protocol.Candidate over the real layouts. All around
-// them is made up by a [world], which has one queue of events and no goroutine that decides
-// anything. Real time, maps' order and the scheduler have no part in it.
+// The candidates are the real ones: protocol.Candidate over the real layouts, driven by the
+// engine that ships, with its sessions and reapers. All around them is made up by a [world],
+// which has one queue of events and no goroutine that decides anything. Real time, maps' order
+// and the scheduler have no part in it. What follows from what is the library's to decide:
+// here are the store, the network, the clocks, the users, and what is promised.
 //
 // # One seed, one history
 //
@@ -41,10 +43,10 @@
 //
 // In half of the histories, those of markers apart, some processes have sessions, and the
 // others have not. There are up to three locks then, which a process with sessions wants all,
-// at times by two candidates, and mostly under its session. The machines of package protocol
-// decide (Candidate, Membership, SessionWatch), here as in the library; session.go and reaper.go
-// carry out what they say, and whatever the library does in a goroutine of its own happens some
-// time later. A heartbeat names only the last lock that was released, so that it is soon too few.
+// at times by two candidates, and mostly under its session. Package engine does all that is to be
+// done about them, and what it wants to be done apart happens some time later, in any order. A
+// heartbeat names only the last lock that was released, so that it is soon too few, and only one
+// of those that wait for a session is told at a time.
 //
 // # What is checked
 //
@@ -67,7 +69,8 @@
 // even if somebody draws it again (D1), and no lock names one that has never existed (D2).
 // Nobody ends a session that is valid, or takes a lock of one that is not over (D3), and none
 // names one that goes on if its process neither holds it nor is about to settle that (D6). A
-// candidate that learns that its session is over ends its lease, and sends nothing for it (D7).
+// candidate that learns that its session is over ends its lease, and sends nothing for it; and
+// when a session ends, so do all leases under it, before anything is sent (D7).
 // Sessions that are over are deleted as soon as no request to them is on its way.
 //
 // An [Arm] says which of these are promised. Clocks beyond the bound may break P2 only. What
@@ -79,8 +82,8 @@
 // # Files
 //
 // sim.go begins a history and says what came of it; world.go is the queue; process.go is a
-// process and its clock, member.go a candidate in it, and user.go its user; session.go and
-// reaper.go are sessions and those who wait for their end; call.go, network.go and bucket.go
+// process and its clock, runtime.go what an engine lives in there, member.go what it works for,
+// and user.go its user; session.go has the users of sessions; call.go, network.go and bucket.go
 // bring requests to the store, and peer.go questions to leaders; fault.go names the trouble and
 // trouble.go makes it; promise.go has the promises; calm.go is the end of a history, with
 // budget.go; lasting.go is a history in which one failure lasts, with answers.go and

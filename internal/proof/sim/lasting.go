@@ -265,7 +265,7 @@ func (w *world) client(m *member) {
 		}
 	case w.choose(8) == 7:
 		w.renew(m)
-		w.step(m, protocol.Watch{On: w.choose(2) == 1})
+		m.e.Watch(w.choose(2) == 1)
 	default:
 		if s := w.under(m); s != nil || !m.sessions || w.choose(4) == 3 {
 			w.acquire(m, w.choose(4) > 0, s)
@@ -321,7 +321,7 @@ func (w *world) prompt() {
 // stuckFor is a candidate that waits for the lock, and whose last look or write has failed.
 func (w *world) stuckFor(l *lock) *member {
 	for _, m := range l.members {
-		if m.wants && m.patient && (m.failed() || m.vigil != nil && m.vigil.m.failed()) {
+		if m.wants && m.patient && (m.failed() || m.watcher() != nil && m.watcher().failed()) {
 			return m
 		}
 	}
@@ -354,7 +354,7 @@ func (w *world) isFree(l *lock) bool {
 
 // forge answers a question in the leader's name: it leads, and will for a long time.
 func (w *world) forge(q question) {
-	seen, _, _ := q.from.c.Observed()
+	seen, _, _ := q.from.c().Observed()
 	word := protocol.PeerStatus{
 		Leading: true, Holder: seen.Holder, Token: seen.Token, Incarnation: seen.Incarnation(),
 		Valid: 10 * seen.TTL, Version: fmt.Sprint(seen.Token),

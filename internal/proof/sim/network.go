@@ -11,68 +11,32 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// call lets a member begin a call, and gives it up when the time for it is over.
-func (w *world) call(m *member, write *protocol.Write, timeout time.Duration, run func(c *call)) {
-	c := begin(m, write, run)
-	c.absent = m.absent
-	m.asked, c.acquisition = c, m.acquisitions
-	if write != nil {
-		w.worst(c)
-		if write.Op == protocol.Claim {
-			m.claims++
-			c.number = m.claims
-		}
+// starts lets a call begin, unless it was given up before.
+func (w *world) starts(c *call) {
+	if !c.begun {
+		w.resume(c)
 	}
-	w.timeout(m.real(timeout), m.process, func() {
-		if m.asked == c {
-			w.giveUp(c)
-		}
-	})
 }
 
 // giveUp ends a call whose answer nobody waits for any more.
 func (w *world) giveUp(c *call) {
-	c.over = true
-	w.resume(c)
+	if !c.finished {
+		c.over = true
+		w.resume(c)
+	}
 }
 
 // resume lets a call go on to its next request, or to its end.
 func (w *world) resume(c *call) {
+	c.begun = true
 	if r, more := c.next(); more {
 		c.waits = r
 		w.send(r)
 		c.struck = r.hit
 		return
 	}
-	switch {
-	case c.from == nil:
-		w.collector = nil
-	case c.then != nil:
-		c.then()
-	case c.write == nil:
-		before := c.from.returns
-		c.from.asked = nil
-		if c.checks != "" {
-			w.checked(c)
-		} else {
-			w.step(c.from, layout.ReadDone(c.reading, c.err))
-		}
-		w.answered(c, before)
-	default:
-		before := c.from.returns
-		c.from.asked = nil
-		w.tried(c)
-		w.step(c.from, layout.WriteDone(c.reading, c.err))
-		w.answered(c, before)
-	}
-}
-
-// checked brings the answer of a look at the session of a holder.
-func (w *world) checked(c *call) {
-	if c.err == nil {
-		w.met(Judged, c.checks)
-	}
-	w.step(c.from, layout.Checked(c.checks, c.reading, c.err))
+	c.finished = true
+	c.done()
 }
 
 // send puts a request on its way. A delete of a marker must arrive once, within the lease that
@@ -81,9 +45,9 @@ func (w *world) send(r *request) {
 	m, p := r.from.from, r.from.by
 	marker := r.op == "delete" && w.cfg.Tokenless
 	if marker {
-		r.expires = w.now + m.real(m.c.Deadline()-w.clock(p))
+		r.expires = w.now + m.real(m.c().Deadline()-w.clock(p))
 	}
-	if p != nil {
+	if m != nil {
 		p.sent.add(r)
 	}
 	w.logf("%v  %s %q %v", m, r.op, r.key, r.only)
@@ -262,17 +226,13 @@ func (w *world) collect() {
 	}
 	l := w.locks[w.choose(len(w.locks))]
 	what := layout.Collection{Keep: w.choose(3) / 2, Limit: 12 - 4*w.choose(5)}
-	collection := begin(nil, nil, func(c *call) {
-		epochs, _ := w.lay(c, l.key, 0).(layout.Epochs)
-		for _, err := range epochs.Collect(context.Background(), what) {
-			c.err = err
+	collection := begin(nil, nil, func(ctx context.Context) {
+		epochs, _ := w.lay(network{}, l.key, 0).(layout.Epochs)
+		for range epochs.Collect(ctx, what) {
 		}
 	})
+	collection.done = func() { w.collector = nil }
 	w.collector = collection
-	w.after(2*time.Second, nil, func() {
-		if w.collector == collection {
-			w.giveUp(collection)
-		}
-	})
+	w.after(2*time.Second, nil, func() { w.giveUp(collection) })
 	w.resume(collection)
 }

@@ -29,7 +29,7 @@ func (w *world) ask(m *member, a protocol.PollPeer) {
 	w.inquire(m)
 	q := question{from: m, life: m.life, number: a.Number, known: a.Known}
 	w.timeout(m.real(a.Wait+time.Second), m.process, func() {
-		if m.c.Asks(q.number) {
+		if m.c().Asks(q.number) {
 			w.hear(q, protocol.PeerAnswer{Err: errLost})
 		}
 	})
@@ -100,7 +100,7 @@ func (w *world) reply(m *member, q question, heard protocol.PeerAnswer) {
 	case w.hit(PeerStale):
 		heard = *m.voice.said
 	case w.hit(PeerLie):
-		seen, _, _ := q.from.c.Observed()
+		seen, _, _ := q.from.c().Observed()
 		heard = protocol.PeerAnswer{Status: protocol.PeerStatus{
 			Leading: w.choose(2) == 1, Free: w.choose(2) == 1, Holder: seen.Holder, Token: seen.Token + int64(w.choose(2)),
 			Incarnation: seen.Incarnation(), Valid: time.Duration(w.choose(40)) * 10 * time.Second, Version: fmt.Sprint(w.choose(3)),
@@ -114,13 +114,13 @@ func (w *world) hear(q question, heard protocol.PeerAnswer) {
 	if m.life != q.life {
 		return
 	}
-	if m.c.Asks(q.number) {
+	if m.c().Asks(q.number) {
 		w.blinded(m, heard)
 	} else {
 		w.met(PeerLate)
 	}
 	heard.Number = q.number
-	w.step(m, heard)
+	m.e.Tell(heard)
 }
 
 // fewTTLs is for how many TTLs peers alone may keep a candidate from looking at the store.
@@ -129,10 +129,10 @@ const fewTTLs = 5
 // blinded checks that a candidate that wants to know who holds the lock looks at the store now
 // and then, whatever its peers say: their words prove nothing.
 func (w *world) blinded(m *member, heard protocol.PeerAnswer) {
-	seen, _, _ := m.c.Observed()
+	seen, _, _ := m.c().Observed()
 	now := w.clock(m.process)
 	switch {
-	case m.leased || heard.Err != nil || !heard.Status.Leading || m.asked != nil || m.vigil != nil: // that looks
+	case m.leased || heard.Err != nil || !heard.Status.Leading || m.asked != nil || m.watcher() != nil: // that looks
 		m.blind = 0
 	case m.blind == 0:
 		m.blind, m.blindStood = now, m.stood
@@ -143,9 +143,9 @@ func (w *world) blinded(m *member, heard protocol.PeerAnswer) {
 
 // word is what a member can say of itself.
 func (w *world) word(m *member) protocol.PeerAnswer {
-	heard := protocol.PeerAnswer{Status: m.c.PeerStatus(w.clock(m.process), m.limit())}
+	heard := protocol.PeerAnswer{Status: m.c().PeerStatus(w.clock(m.process), m.limit())}
 	if heard.Status.Free && w.name == "object" {
-		record, version := m.c.Freed()
+		record, version := m.c().Freed()
 		heard.Proof = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: record}
 	}
 	return heard

@@ -10,6 +10,7 @@ import (
 
 // A process has a clock, a way to the store, and candidates.
 type process struct {
+	w      *world
 	number int
 	life   int // one more with each start
 
@@ -26,6 +27,7 @@ type process struct {
 
 	locks    []*member // one for each lock that it wants at times
 	all      []*member // all candidates of this life
+	calls    []*call   // of this life
 	sessions bool      // its leases are under sessions, mostly
 	open     *session  // the present one; nil: none
 	acts     int       // that are left to the user of its sessions, in a history with a lasting failure
@@ -56,7 +58,7 @@ const rateOne = 1200
 
 // join adds a process that wants these locks.
 func (w *world) join(i int, locks []*lock, sessions bool) {
-	p := &process{number: i, rate: rateOne, base: time.Duration(i) * time.Hour, sessions: sessions}
+	p := &process{w: w, number: i, rate: rateOne, base: time.Duration(i) * time.Hour, sessions: sessions}
 	w.processes = append(w.processes, p)
 	if sessions && w.choose(4) == 3 {
 		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process
@@ -90,13 +92,10 @@ func (w *world) start(p *process) {
 
 // end leaves nothing of its calls behind.
 func (p *process) end() {
-	for _, m := range p.all {
-		for _, c := range []*call{m.asked, m.inspects} {
-			if c != nil {
-				c.end()
-			}
-		}
+	for _, c := range p.calls {
+		c.end()
 	}
+	p.calls = nil
 }
 
 func (w *world) clock(p *process) time.Duration {

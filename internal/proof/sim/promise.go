@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -19,6 +20,7 @@ const (
 	D2       = "D2"       // no lock names a session before that exists
 	D3       = "D3"       // a session that is valid is ended by nobody else
 	D6       = "D6"       // no lock names a session that goes on, while nobody holds it
+	D7       = "D7"       // all leases under a session end before anything is sent about its end
 	Fence    = "fence"    // the resource never goes back
 	Absence  = "existing" // who may not create the object does not
 	Ended    = "ended"    // who was told that its lease is over is not told otherwise
@@ -112,7 +114,7 @@ func (w *world) unseen(a, b *member) bool {
 	if a.claim > b.claim {
 		a, b = b, a
 	}
-	lease, seen := a.c.Lease(), b.vanished
+	lease, seen := a.c().Lease(), b.vanished
 	ignorant := !lease.SameLease(seen) || lease.TTL != seen.TTL
 	if a.under == nil {
 		return !l.claims[b.claim].created || ignorant
@@ -131,7 +133,7 @@ func (w *world) orphans() {
 			continue
 		}
 		if !slices.ContainsFunc(l.members, func(m *member) bool {
-			return m.process == s.of && (m.leased || !m.c.Settled())
+			return m.process == s.of && (m.leased || !m.c().Settled())
 		}) {
 			w.fault(D6, "%s names the session %v, which goes on, and nobody holds it", l.key, s)
 		}
@@ -179,13 +181,13 @@ func (w *world) sessionWritten(m *member, r *request, record record.Record) {
 	if l.over && !w.calm {
 		w.passBy(w.members[w.choose(len(w.members))])
 	}
-	if m.reaps == nil || s.life != s.of.life {
+	if !m.reaps || s.life != s.of.life {
 		return
 	}
 	if w.alive(s) && w.arm != Far {
 		w.fault(D3, "%v has ended the session %v, which is valid", m, s)
 	}
-	if !errors.Is(s.Over(), errClosed) {
+	if !errors.Is(s.Over(), engine.ErrClosed) {
 		w.met(Killed, s)
 	}
 }
@@ -226,7 +228,7 @@ func (w *world) claimed(r *request, number int64) {
 // have one token, and where no clock is beyond the bound they come in order. One that is granted
 // when its session is over already is never valid, and may come late.
 func (w *world) grant(m *member) {
-	r, l := m.c.Lease(), m.on
+	r, l := m.c().Lease(), m.on
 	m.claim = 0
 	for i := len(l.claims) - 1; i > 0 && m.claim == 0; i-- {
 		if l.claims[i].incarnation == r.Incarnation() && l.claims[i].token == r.Token && !l.claims[i].granted {
@@ -262,7 +264,7 @@ func (w *world) work(m *member) {
 	if w.cfg.Tokenless || !w.valid(m) {
 		return
 	}
-	token, claim := m.c.Lease().Token, m.claim
+	token, claim := m.c().Lease().Token, m.claim
 	w.after(w.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { w.arrived(m.on, token, claim) })
 }
 

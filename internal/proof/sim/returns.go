@@ -88,7 +88,7 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 			w.hasTo(m, 1, "a release has not returned", func() bool { return m.owesRelease && m.releases == n })
 		}
 	}
-	if m.c.Settled() {
+	if m.c().Settled() {
 		m.settled = m.failures
 		w.reallySettled(m)
 	}
@@ -97,14 +97,14 @@ func (w *world) afterwards(m *member, ev protocol.Event) {
 // hasTo checks in so many times a TTL, a pause and a request that something is not so any more,
 // unless the process stood still meanwhile.
 func (w *world) hasTo(m *member, ttls time.Duration, what string, still func() bool) {
-	p, life, c, ttl, stood := m.process, m.life, m.c, m.ttl, m.stood
+	p, life, e, ttl, stood := m.process, m.life, m.e, m.ttl, m.stood
 	due := w.clock(p) + ttls*(ttl+maxPause+protocol.MaxRequest) + time.Second
 	var look func()
 	look = func() {
 		left := due - w.clock(p)
 		switch {
 		case w.arm == Far: // the time of a request is by a clock that has changed since
-		case p.life != life || m.c != c || m.ttl != ttl || p.stood != stood || !still():
+		case p.life != life || m.e != e || m.ttl != ttl || p.stood != stood || !still():
 		case left > 0: // at first, and when its clock has become slower
 			w.push(event{at: w.now + m.real(left), by: check, do: look})
 		default:

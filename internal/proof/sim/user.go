@@ -40,7 +40,7 @@ func (w *world) idle(m *member) {
 			w.inspect(m)
 		}
 	case 1:
-		w.step(m, protocol.Watch{On: w.choose(2) == 1})
+		m.e.Watch(w.choose(2) == 1)
 	default:
 		if s := w.under(m); s != nil || !m.sessions || w.choose(4) == 3 {
 			hasty := w.choose(4)
@@ -53,7 +53,7 @@ func (w *world) idle(m *member) {
 func (w *world) holding(m *member) {
 	w.retune(m)
 	if w.hit(GivenUp) { // its work goes on
-		w.step(m, protocol.GiveUp{})
+		m.e.Tell(protocol.GiveUp{})
 		return
 	}
 	w.work(m)
@@ -71,7 +71,7 @@ func (w *world) holding(m *member) {
 func (w *world) letGo(m *member) {
 	switch {
 	case w.calm || m.releasing:
-	case m.wants && m.beats == nil && m.reaps == nil:
+	case m.wants && m.beats == nil && !m.reaps:
 		w.met(Cancelled)
 		w.cancel(m)
 	case !m.leased:
@@ -86,20 +86,18 @@ func (w *world) letGo(m *member) {
 // shows, however late.
 func (w *world) inspect(m *member) {
 	sent := w.clock(m.process)
-	c := begin(m, nil, func(c *call) { c.reading, c.err = m.lay(c).Look(context.Background(), "") })
-	c.then = func() {
+	var s layout.Snapshot
+	var err error
+	c := begin(m.process, m, func(ctx context.Context) { s, err = m.lay(network{}).Look(ctx, "") })
+	c.done = func() {
 		m.inspects = nil
-		if seen := layout.ReadDone(c.reading, c.err); seen.Shown == protocol.Found {
+		if seen := layout.ReadDone(s, err); seen.Shown == protocol.Found {
 			w.met(Inspected, m)
-			w.step(m, protocol.Sighted{Answer: seen, Sent: sent})
+			m.e.Tell(protocol.Sighted{Answer: seen, Sent: sent})
 		}
 	}
 	m.inspects = c
-	w.timeout(m.real(protocol.MaxRequest), m.process, func() {
-		if m.inspects == c {
-			w.giveUp(c)
-		}
-	})
+	w.timeout(m.real(protocol.MaxRequest), m.process, func() { w.giveUp(c) })
 	w.resume(c)
 }
 
@@ -143,7 +141,7 @@ func (w *world) retune(m *member) {
 	if w.hit(f) {
 		m.ttl = to
 		w.longest = max(w.longest, to)
-		w.step(m, protocol.Retune{TTL: to})
+		m.e.Tell(protocol.Retune{TTL: to})
 	}
 }
 
@@ -156,15 +154,14 @@ func (w *world) release(m *member) {
 	case 2, 3:
 		ev.Pass = true
 	}
-	w.expire(m.under)
 	m.releasing = true
 	w.renew(m)
-	w.step(m, ev)
+	m.e.Release(func() protocol.Release { return ev })
 	switch {
 	case !ev.Pass || m.leased: // it is on its way
 	case w.choose(8) == 7:
 		w.met(Dropped)
-		w.step(m, protocol.Drop{})
+		m.e.Tell(protocol.Drop{})
 	default:
 		w.met(Passed)
 		w.acquire(m, true, w.under(m))
