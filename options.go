@@ -163,15 +163,13 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 	return cfg
 }
 
-// quiet are options for a candidate that watches a session for one with these: nobody is told
-// of that, the session is no lock of the user, it lies in one object, and it is watched for its
-// TTL and margin whatever the store's clock says (rule D3). A candidate under a session has it
-// watched by that, whose options have none; and what only creates and sweeps is of no use there.
-func (o *LockOptions) quiet() *LockOptions {
-	quiet := *o
-	quiet.OnWait, quiet.OnRenew, quiet.OnLost, quiet.OnTrouble = nil, nil, nil, nil
-	quiet.Layout, quiet.FastStart = LayoutObject, false
-	return &quiet
+// watching is the configuration of a candidate that watches a session for one with these
+// options: the session lies in one object, and is watched for its TTL and margin whatever the
+// store's clock says (rule D3). What only creates and sweeps is of no use there.
+func (o *LockOptions) watching() protocol.Config {
+	w := *o
+	w.Layout, w.FastStart = LayoutObject, false
+	return w.config("")
 }
 
 // roomForOurs is more than what a record needs for all that the options do not say: the name of

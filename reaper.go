@@ -14,21 +14,21 @@ import (
 // nobody anything: the engines that wait for the end of the session report what concerns them.
 type sessionWatcher struct {
 	place engine.Place
-	opts  *LockOptions
+	cfg   protocol.Config
 }
 
 // Watcher is for a session that the lock waits for.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	p := d.Place()
 	p.Key, p.Layout = session, layout.Heartbeat{Store: p.Store, Key: session}
-	return &sessionWatcher{p, d.opts.quiet()}
+	return &sessionWatcher{p, d.opts.watching()}
 }
 
 // Place is that of the session's object.
 func (w *sessionWatcher) Place() engine.Place { return w.place }
 
 // Config is that of the candidate on whose behalf it watches.
-func (w *sessionWatcher) Config() protocol.Config { return w.opts.config("") }
+func (w *sessionWatcher) Config() protocol.Config { return w.cfg }
 
 // Session is none: a session is under no other.
 func (*sessionWatcher) Session(string) *engine.Session { return nil }
@@ -47,20 +47,15 @@ func (*sessionWatcher) Report(protocol.Action) {}
 func (*sessionWatcher) Stepped(protocol.Event) {}
 func (*sessionWatcher) EndLease(error)         {}
 
-// reaping makes a candidate for a heartbeat a reaper of it, which looks once soon after each
-// heartbeat.
-func reaping(cfg *protocol.Config) { cfg.Reaper, cfg.Follow = true, true }
-
 // reap ends the sessions whose holders are gone. An object that cannot be read stays as it is.
 func reap(ctx context.Context, st store.Store, sessions []string) {
 	none, _ := (*LockOptions)(nil).withDefaults() // which are in order
-	o := none.quiet()
 	var all sync.WaitGroup
 	gate := make(chan struct{}, maxReaped)
 	for _, session := range sessions {
-		cfg := o.config(newIncarnation())
-		reaping(&cfg)
-		l := makeLock(st, session, layout.Heartbeat{Store: st, Key: session}, cfg, o)
+		cfg := none.watching()
+		cfg.Incarnation, cfg.Reaper, cfg.Follow = newIncarnation(), true, true
+		l := makeLock(st, session, layout.Heartbeat{Store: st, Key: session}, cfg, none)
 		gate <- struct{}{}
 		all.Go(func() {
 			defer func() { <-gate }()

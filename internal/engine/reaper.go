@@ -58,13 +58,6 @@ func (e *Engine) watchSession() {
 	a.watch = watch{session, all.join(session, e, by)}
 }
 
-// reaping makes a candidate for a heartbeat a reaper of it, which looks once soon after each
-// heartbeat.
-func reaping(cfg protocol.Config) protocol.Config {
-	cfg.Reaper, cfg.Follow = true, true
-	return cfg
-}
-
 // join adds a candidate to those that wait for the end of a session.
 func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 	all.mu.Lock()
@@ -74,8 +67,9 @@ func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 		r = &reaper{all: all, ctx: e.owner.Context()}
 		r.Owner = by.Watcher(session, &r.engine)
 		cfg := r.Config()
-		cfg.Incarnation = r.Place().Runtime.Incarnation()
-		r.engine.Init(r, reaping(cfg))
+		// It looks once soon after each heartbeat.
+		cfg.Incarnation, cfg.Reaper, cfg.Follow = r.Place().Runtime.Incarnation(), true, true
+		r.engine.Init(r, cfg)
 		if all.of == nil {
 			all.of = map[string]*reaper{}
 		}

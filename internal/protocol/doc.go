@@ -19,13 +19,16 @@
 //     lease: what Valid said a moment ago says nothing about now;
 //   - have stopped all work under the lease before it passes in Release.
 //
+// Package engine is that driver.
+//
 // # Sessions and peers
 //
 // A session of this process is a [Membership] beside the Candidate of its heartbeat:
 // each candidate that wants a lease under it enters, Unnamed and Left go to
 // Membership.Released and Leave, and the driver carries out what they return. Where
 // Awaits names a session of others, one Candidate for all that wait for it, a Reaper,
-// looks at its heartbeat, and a [SessionWatch] says whom to tell. A leader answers the
+// looks at its heartbeat, and a [SessionWatch] says whom to tell. What keeps the Reaper
+// from looking they are told by SessionTroubled. A leader answers the
 // questions of followers with [Candidate.PeerStatus].
 //
 // # The rules

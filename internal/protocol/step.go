@@ -169,7 +169,7 @@ type (
 	// Renewed: the lease's deadline has moved.
 	Renewed struct{}
 	// Troubled: the store has failed for the third time in a row, or has gone on to
-	// fail for a minute since that was told.
+	// fail for a minute since that was told. A Reaper says so at each further failure.
 	Troubled struct{ Err error }
 	// Refused: the lock is another's, and the user did not want to wait. Abandoned is what
 	// Checked has said.

@@ -61,7 +61,8 @@ func (c *Candidate) tryFailed(err error, now Now, out *actions) {
 	c.troubled(c.trouble.writes, err, now, out)
 }
 
-// troubled tells of the n-th failure in a row, the third time and then once a minute.
+// troubled tells of the n-th failure in a row, the third time and then once a minute; a Reaper
+// does so each time.
 func (c *Candidate) troubled(n int, err error, now Now, out *actions) {
 	c.trouble.err = err
 	if n >= enoughTries {
@@ -69,8 +70,9 @@ func (c *Candidate) troubled(n int, err error, now Now, out *actions) {
 	}
 }
 
+// report tells of trouble once a minute. Those that a Reaper looks for do that, each by itself.
 func (c *Candidate) report(err error, now Now, out *actions) {
-	if now.Clock >= c.trouble.reported {
+	if now.Clock >= c.trouble.reported || c.cfg.Reaper {
 		c.trouble.reported = now.Clock + reminder
 		out.add(Troubled{err})
 	}

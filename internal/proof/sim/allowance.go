@@ -167,12 +167,27 @@ func (w *world) answered(c *call, before returns) {
 	}
 	w.silence(m, bad)
 	final := bad && c.struck && l.answer.Final && !is(c.err, store.ErrUnknownOutcome)
+	for _, waiter := range m.locks {
+		if m.reaps && waiter.watcher() == m {
+			w.silence(waiter, bad)
+			w.hopeless(waiter, final)
+		}
+	}
 	if !final || !before.owes || !m.owes || m.acquisitions != before.acquisitions {
 		return
 	}
 	// An acquisition may have begun while an earlier one was being settled.
 	if m.finals++; m.finals > 1 || c.write != nil && c.write.Op == protocol.Claim && c.acquisition == m.acquisitions {
 		w.fault(Returns, "%v, TTL %v, goes on after %v to %s", m, m.ttl, l.answer, l.ops)
+	}
+}
+
+// hopeless checks that an acquisition ends that waits for a session that cannot be looked at until
+// a person does something.
+func (w *world) hopeless(m *member, final bool) {
+	if n := m.acquisitions; final && m.owes {
+		w.hasTo(m, 1, "the look at the session that it waits for was refused for good, and it goes on to wait",
+			func() bool { return m.owes && m.acquisitions == n })
 	}
 }
 

@@ -61,7 +61,7 @@ func (w *world) returned(m *member, action protocol.Action) {
 			w.settling(m)
 		}
 	case protocol.Troubled:
-		if least := reminder * (protocol.Drift - 1) / protocol.Drift; m.reminded > 0 && w.now-m.reminded < least && w.arm != Far {
+		if least := reminder * (protocol.Drift - 1) / protocol.Drift; m.reminded > 0 && w.now-m.reminded < least && w.arm != Far && !m.reaps {
 			w.fault(Returns, "%v is told of trouble again after %v", m, w.now-m.reminded)
 		}
 		m.silent, m.reminded = 0, w.now
