@@ -762,7 +762,7 @@ func TestFencedLeaderRests(t *testing.T) {
 		defer cancel()
 		err = e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
 			terms++
-			lease.Abandon(errors.New("refused")) //nolint:contextcheck // it needs none
+			lease.Abandon(errors.New("refused"))
 			return context.Cause(ctx)
 		})
 		if !errors.Is(err, context.DeadlineExceeded) || terms < 4 || terms > 9 {

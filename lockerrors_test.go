@@ -72,7 +72,7 @@ func TestDoTells(t *testing.T) {
 			err := lock.Do(t.Context(), func(ctx context.Context, lease *leasehold.Lease) error {
 				ended = func() error { return context.Cause(ctx) }
 				if c.lost {
-					lease.Abandon(nil) //nolint:contextcheck // it needs none
+					lease.Abandon(nil)
 					<-ctx.Done()
 				}
 				st.Partition(c.stuck)

@@ -85,7 +85,7 @@ func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 func (r *reaper) leave(e *Engine) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
-	if r.waiters.Leave(e) && !r.stopped {
+	if r.waiters.Leave(e) {
 		r.remove()
 		r.stopped = true
 		e.runtime().Apart(r.engine.Cancel)
@@ -174,13 +174,9 @@ func (r *reaper) over() {
 // failed lets the session be waited for again, after a pause, if anybody still waits; and if
 // that is hopeless, nobody does any more.
 func (r *reaper) failed(err error) {
-	var all []*Engine
-	var stopped bool
-	r.locked(func() { stopped, all = r.stopped, r.waiters.Waiters() })
-	if stopped {
-		return
-	}
 	if hopeless(err) {
+		var all []*Engine
+		r.locked(func() { all = r.waiters.Waiters() })
 		err = fmt.Errorf("the session of the holder: %w", err) // they explain it
 		r.each(all, func(e *Engine, _ bool) { e.Tell(protocol.Cancel{Err: err}) })
 	}

@@ -228,7 +228,8 @@ func (w *world) collect() {
 	what := layout.Collection{Keep: w.choose(3) / 2, Limit: 12 - 4*w.choose(5)}
 	collection := begin(nil, nil, func(ctx context.Context) {
 		epochs, _ := w.lay(network{}, l.key, 0).(layout.Epochs)
-		for range epochs.Collect(ctx, what) {
+		for _, err := range epochs.Collect(ctx, what) {
+			_ = err // what it cannot collect stays
 		}
 	})
 	collection.done = func() { w.collector = nil }
