@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
@@ -101,13 +100,15 @@ func (r *reaper) remove() {
 // Context is that of the candidate that was the first to wait.
 func (r *reaper) Context() context.Context { return r.ctx }
 
-// begin waits until the session is over.
+// begin waits until the session is over. Whoever stops the reaper cancels that when it has
+// entered the engine, so it must not begin later than it was found to go on.
 func (r *reaper) begin() {
-	r.all.mu.Lock()
-	stopped := r.stopped
-	r.all.mu.Unlock()
+	r.engine.Enter()
+	defer r.engine.Leave()
+	var stopped bool
+	r.locked(func() { stopped = r.stopped })
 	if !stopped {
-		_ = r.engine.Acquire(true, nil) // no session can be over
+		_ = r.engine.AcquireEntered(true, nil) // no session can be over
 	}
 }
 
@@ -126,6 +127,8 @@ func (r *reaper) Report(action protocol.Action) {
 	}
 }
 
+func (r *reaper) runtime() Runtime { return r.engine.runtime() }
+
 // locked runs f while what many candidates share is locked.
 func (r *reaper) locked(f func()) {
 	r.all.mu.Lock()
@@ -136,11 +139,11 @@ func (r *reaper) locked(f func()) {
 // beat takes in a heartbeat.
 func (r *reaper) beat() {
 	record, _, _ := r.engine.Candidate().Observed()
-	var some []*Engine
+	var named []*Engine
 	r.locked(func() {
-		some = r.waiters.Beat(record, r.engine.runtime().Now().Clock, func(e *Engine) string { return e.owner.Place().Key })
+		named = r.waiters.Beat(record, r.runtime().Now().Clock, func(e *Engine) string { return e.owner.Place().Key })
 	})
-	r.each(some, func(e *Engine, _ bool) { e.Tell(protocol.Recheck{}) })
+	each(r.runtime(), named, func(e *Engine, _ bool) { e.Tell(protocol.Recheck{}) })
 }
 
 // troubled takes in that the store does not say whether the session goes on. Those that wait
@@ -151,7 +154,7 @@ func (r *reaper) troubled(err error) {
 		r.waiters.Troubled(err)
 		all = r.waiters.Waiters()
 	})
-	r.each(all, func(e *Engine, _ bool) { e.Tell(protocol.SessionTroubled{Err: err}) })
+	each(r.runtime(), all, func(e *Engine, _ bool) { e.Tell(protocol.SessionTroubled{Err: err}) })
 }
 
 // trouble is why it is not known whether the session goes on, or nil.
@@ -168,7 +171,7 @@ func (r *reaper) over() {
 		all = r.waiters.Waiters()
 	})
 	session := r.Place().Key
-	r.each(all, func(e *Engine, late bool) { e.Tell(protocol.SessionExpired{Session: session, Look: late}) })
+	each(r.runtime(), all, func(e *Engine, late bool) { e.Tell(protocol.SessionExpired{Session: session, Look: late}) })
 }
 
 // failed lets the session be waited for again, after a pause, if anybody still waits; and if
@@ -178,10 +181,10 @@ func (r *reaper) failed(err error) {
 		var all []*Engine
 		r.locked(func() { all = r.waiters.Waiters() })
 		err = fmt.Errorf("the session of the holder: %w", err) // they explain it
-		r.each(all, func(e *Engine, _ bool) { e.Tell(protocol.Cancel{Err: err}) })
+		each(r.runtime(), all, func(e *Engine, _ bool) { e.Tell(protocol.Cancel{Err: err}) })
 	}
 	r.failures++
-	r.engine.runtime().After(retry.Pause(r.failures, nil), r.begin)
+	r.runtime().After(retry.Pause(r.failures, nil), r.begin)
 }
 
 // hopeless reports that to try again is of no use until a person changes something.
@@ -208,23 +211,4 @@ func (e *Engine) Waits() Owner {
 		return nil
 	}
 	return e.active.watch.reaper.Owner
-}
-
-// each calls f for each engine, apart and in random order, so that those that want the same
-// locks do not want them in the same order; no more of them have a request under way than
-// the runtime allows. late is true for those that did not come at once.
-func (r *reaper) each(engines []*Engine, f func(e *Engine, late bool)) {
-	rt := r.engine.runtime()
-	rt.Shuffle(len(engines), func(i, j int) { engines[i], engines[j] = engines[j], engines[i] })
-	var begun atomic.Int64
-	var next func()
-	next = func() {
-		if i := int(begun.Add(1)) - 1; i < len(engines) {
-			f(engines[i], i >= rt.Parallel())
-			engines[i].whenIdle(next)
-		}
-	}
-	for range min(rt.Parallel(), len(engines)) {
-		rt.Apart(next)
-	}
 }

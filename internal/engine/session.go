@@ -119,9 +119,7 @@ func (s *Session) End(why error) {
 		e.Locked(func() { e.owner.EndLease(why) })
 	}
 	s.owner.Over(why)
-	for _, e := range members {
-		s.runtime().Apart(func() { e.Tell(protocol.SessionOver{Session: s.key, Err: why}) })
-	}
+	tell(s.runtime(), members, protocol.SessionOver{Session: s.key, Err: why})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freeIfUnused()

@@ -201,8 +201,9 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		out.add(Renewed{})
 	case c.want == nothing:
 		// The TTL that there is to settle it began when the caller gave up. If that is
-		// over the store answers all the same, so a last try is worth it.
-		until := max(c.until, now.Clock+retry.Max)
+		// over the store answers all the same, so a few more tries are worth it: not for longer
+		// than a TTL, since they come as often as those of a holder.
+		until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
 		c.orphan = true
 		c.startFreeing(now)
 		c.until = until
