@@ -140,6 +140,23 @@ func TestTriedLocksLeaveTheSession(t *testing.T) {
 	})
 }
 
+// A lock is released between two heartbeats: the next one comes a second after the last, and not
+// when it would have come.
+func TestReleaseBetweenHeartbeats(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		lease := a.acquire("shards/1")
+		time.Sleep(500 * time.Millisecond)
+		release(t, lease)
+		time.Sleep(time.Second)
+		if freed := recordIn(t, inner, a.session.Key()).Freed; freed == nil || freed.Count != 1 {
+			t.Errorf("a second after the release the heartbeat tells of %+v", freed)
+		}
+		a.end()
+	})
+}
+
 // A lock is released while a heartbeat is under way, which does not tell of that: the next one
 // comes soon after it, and not when it would have come.
 func TestReleaseDuringAHeartbeat(t *testing.T) {
