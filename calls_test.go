@@ -168,8 +168,10 @@ func (all *callers) start(seed uint64) *caller {
 			}, key)...)
 		}
 		c.elections[i], err = leasehold.NewElection(c.net, "leaders/x", &leasehold.ElectionOptions{
-			TTL:      callTTL,
-			Session:  session,
+			LockOptions: leasehold.LockOptions{
+				TTL:     callTTL,
+				Session: session,
+			},
 			OnLeader: func(i leasehold.Info) { all.about("OnLeader", "leaders/x", i.Key) },
 		})
 		if err != nil {

@@ -22,7 +22,7 @@ func TestObserveMarkers(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "it uses markers: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{Layout: leasehold.LayoutMarkerIfMatch})
+		e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarkerIfMatch}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestObserveTrouble(t *testing.T) {
 		lock := newLock(t, inner, &leasehold.LockOptions{Holder: "a"})
 		lease := acquire(t, lock)
 		st := newStoreOver(inner)
-		e, err := leasehold.NewElection(st, lock.Key(), &leasehold.ElectionOptions{Logger: debugLog(&log)})
+		e, err := leasehold.NewElection(st, lock.Key(), &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Logger: debugLog(&log)}})
 		if err != nil {
 			t.Fatal(err)
 		}

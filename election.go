@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -17,18 +16,9 @@ import (
 // ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
 // the defaults.
 type ElectionOptions struct {
-	// TTL, Holder, Address, Meta, Existing, Layout, Sweep, Session, Proof and FastStart are
-	// as in [LockOptions].
-	TTL       time.Duration
-	Holder    string
-	Address   string
-	Meta      map[string]string
-	Existing  bool
-	Layout    Layout
-	Sweep     bool
-	Session   *Session
-	Proof     Proof
-	FastStart bool
+	// LockOptions are those of the lock that the election lies in: all of them apply. OnWait is
+	// called for each campaign that has to wait.
+	LockOptions
 
 	// Frequent is how often a follower looks while the leader is new or late, and
 	// Infrequent how often while it is steady. By default both follow from the
@@ -67,15 +57,8 @@ type ElectionOptions struct {
 	// work begins. If it returns an error, the candidate resigns at once. Its
 	// context ends as the work's does.
 	OnElected func(ctx context.Context, lease *Lease) error
-	// OnRenew, OnLost and OnTrouble are as in LockOptions.
-	OnRenew   func(*Lease)
-	OnLost    func(*Lease, error)
-	OnTrouble func(error)
 	// OnLeader is called for each new leader that is seen, this one included.
 	OnLeader func(Info)
-
-	// Logger is as in LockOptions.
-	Logger *slog.Logger
 }
 
 // ErrNotLeading: this candidate is not the leader.
@@ -116,11 +99,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		return nil, fmt.Errorf("election %q: %w", key, err)
 	}
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
-	lock, err := newLock(st, key, &LockOptions{
-		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
-		Layout: o.Layout, Sweep: o.Sweep, Session: o.Session, Proof: o.Proof,
-		FastStart: o.FastStart, OnRenew: o.OnRenew, OnLost: o.OnLost, OnTrouble: o.OnTrouble, Logger: o.Logger,
-	}, func(cfg *protocol.Config) {
+	lock, err := newLock(st, key, &o.LockOptions, func(cfg *protocol.Config) {
 		cfg.Follow = true
 		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries
 		cfg.Peers = o.Peers != nil
@@ -128,7 +107,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	if err != nil {
 		return nil, err
 	}
-	o.TTL = lock.d.opts.TTL
+	o.LockOptions = *lock.d.opts
 	if o.Grace == 0 {
 		o.Grace = protocol.Renewal(o.TTL)
 	}
@@ -208,7 +187,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 			}
 		case ctx.Err() != nil:
 			return errors.Join(ctx.Err(), unreleased)
-		case hopeless(err):
+		case Final(err):
 			return errors.Join(err, unreleased)
 		default:
 			e.lock.d.opts.Logger.Warn("campaign failed, will try again", "lock", e.lock.d.at.String(), "error", err)
@@ -234,15 +213,6 @@ func (e *Election) pause() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return max(min(protocol.Renewal(e.opts.TTL)*3/2, longestPause), e.opts.Infrequent*3/2)
-}
-
-func hopeless(err error) bool {
-	for _, final := range []error{store.ErrNotExist, ErrForeignObject, ErrTokenTooLarge, ErrSessionOver} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return store.Final(err)
 }
 
 // A term is one time of leading under Run. It is made before the campaign, because it
@@ -317,7 +287,7 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
-	last, done := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTimeout, errReleaseTimeout)
+	last, done := lastContext(ctx)
 	defer done()
 	err := t.lease.free(last, successor)
 	if err != nil {

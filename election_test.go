@@ -158,9 +158,9 @@ func TestLeaderCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const ttl = 3 * time.Second
 		st := memstore.New()
-		a := campaign(t, st, leasehold.ElectionOptions{TTL: ttl})
+		a := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}})
 		time.Sleep(time.Second)
-		b := campaign(t, st, leasehold.ElectionOptions{TTL: ttl})
+		b := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}})
 		if err := a.WaitForLeadership(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 		st := memstore.New()
 		var all []*campaigner
 		for range 3 {
-			all = append(all, campaign(t, st, leasehold.ElectionOptions{TTL: 6 * time.Second}))
+			all = append(all, campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: 6 * time.Second}}))
 		}
 		for range 100 {
 			time.Sleep(time.Duration(random.Int64N(int64(30 * time.Second))))
@@ -256,9 +256,9 @@ func TestResign(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		a := campaign(t, st, leasehold.ElectionOptions{Holder: "a"})
+		a := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
 		time.Sleep(time.Second)
-		b := campaign(t, st, leasehold.ElectionOptions{Holder: "b"})
+		b := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "b"}})
 		time.Sleep(time.Minute)
 		if err := b.Resign(t.Context()); !errors.Is(err, leasehold.ErrNotLeading) {
 			t.Errorf("a follower resigned: %v", err)
@@ -289,7 +289,7 @@ func TestResignToASuccessor(t *testing.T) {
 		st := memstore.New()
 		var all []*campaigner
 		for i := range 6 {
-			all = append(all, campaign(t, st, leasehold.ElectionOptions{Holder: fmt.Sprint("c", i)}))
+			all = append(all, campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: fmt.Sprint("c", i)}}))
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)
@@ -426,7 +426,7 @@ func TestCallbacksOfAnElection(t *testing.T) {
 		var refusals, led atomic.Int32
 		var seen []string
 		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{
-			Holder: "a",
+			LockOptions: leasehold.LockOptions{Holder: "a"},
 			OnElected: func(ctx context.Context, lease *leasehold.Lease) error {
 				if !lease.Valid() || ctx.Err() != nil {
 					t.Error("elected without a lease")
@@ -469,7 +469,7 @@ func TestObserve(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		a := campaign(t, st, leasehold.ElectionOptions{Holder: "a"})
+		a := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
 		time.Sleep(time.Second)
 		onlooker, err := leasehold.NewElection(st, "leaders/scheduler", nil)
 		if err != nil {
@@ -490,11 +490,11 @@ func TestObserve(t *testing.T) {
 		}
 		a.quit(t)
 		time.Sleep(time.Minute)
-		b := campaign(t, st, leasehold.ElectionOptions{Holder: "b"})
+		b := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "b"}})
 		time.Sleep(time.Minute)
 		b.net.Partition(true)
 		time.Sleep(time.Minute)
-		c := campaign(t, st, leasehold.ElectionOptions{Holder: "c"})
+		c := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "c"}})
 		time.Sleep(time.Minute)
 		stop()
 		<-over
@@ -516,7 +516,7 @@ func TestWaitForNextElection(t *testing.T) {
 	needsSuccessors(t)
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		a := campaign(t, st, leasehold.ElectionOptions{Holder: "a"})
+		a := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a"}})
 		onlooker, err := leasehold.NewElection(st, "leaders/scheduler", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -525,7 +525,7 @@ func TestWaitForNextElection(t *testing.T) {
 		if err != nil || first.Leader.Holder != "a" {
 			t.Fatalf("%+v, %v", first, err)
 		}
-		b := campaign(t, st, leasehold.ElectionOptions{Holder: "b"})
+		b := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "b"}})
 		go func() {
 			time.Sleep(time.Minute)
 			_ = a.ResignTo(context.Background(), "b")
@@ -655,7 +655,7 @@ func TestShorterTTLShortensTheLeaseBeforeItIsSent(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		net := faultstore.Wrap(memstore.New(), nil)
-		e, err := leasehold.NewElection(net, "leaders/x", &leasehold.ElectionOptions{TTL: time.Minute})
+		e, err := leasehold.NewElection(net, "leaders/x", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,9 +36,9 @@ func TestElectionOptionsThatCannotBe(t *testing.T) {
 		"longer than Infrequent":    {{Frequent: 2 * s, Infrequent: s}, {Frequent: 2, Infrequent: 1}},
 		"grace -1ns":                {{Grace: -1}},
 		"retry comes after -1ns":    {{Retries: []time.Duration{-1}}, {Retries: []time.Duration{s, -1}}},
-		"TTL":                       {{TTL: time.Millisecond}},
-		"the option Sweep is for":   {{Layout: leasehold.LayoutObject, Sweep: true}},
-		"there is no layout \"pile": {{Layout: "pile"}},
+		"TTL":                       {{LockOptions: leasehold.LockOptions{TTL: time.Millisecond}}},
+		"the option Sweep is for":   {{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject, Sweep: true}}},
+		"there is no layout \"pile": {{LockOptions: leasehold.LockOptions{Layout: "pile"}}},
 	} {
 		for _, opts := range all {
 			st := newStore()
@@ -59,7 +59,7 @@ func TestElectionSweeps(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()
 			gone := newStoreOver(inner)
-			opts := leasehold.ElectionOptions{Layout: leasehold.LayoutMarker, Sweep: sweep}
+			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutMarker, Sweep: sweep}}
 			a, b := newElection(t, gone, opts), newElection(t, inner, opts)
 			lease, err := a.Campaign(t.Context())
 			if err != nil {
@@ -91,7 +91,7 @@ func TestElectionNeverCreates(t *testing.T) {
 	needs(t, here().Tokens(), "a marker cannot exist already")
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		err := newElection(t, st, leasehold.ElectionOptions{Existing: true}).Run(t.Context(), nil)
+		err := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Existing: true}}).Run(t.Context(), nil)
 		if !errors.Is(err, store.ErrNotExist) || st.Counts().Put != 0 {
 			t.Errorf("%d writes: %v", st.Counts().Put, err)
 		}
@@ -106,10 +106,12 @@ func TestElectionTells(t *testing.T) {
 		var log lines
 		told := make(chan string, 100)
 		e := newElection(t, st, leasehold.ElectionOptions{
-			OnRenew:   func(l *leasehold.Lease) { told <- "renewed " + l.Key() },
-			OnLost:    func(_ *leasehold.Lease, err error) { told <- "lost " + err.Error() },
-			OnTrouble: func(err error) { told <- "trouble " + err.Error() },
-			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+			LockOptions: leasehold.LockOptions{
+				OnRenew:   func(l *leasehold.Lease) { told <- "renewed " + l.Key() },
+				OnLost:    func(_ *leasehold.Lease, err error) { told <- "lost " + err.Error() },
+				OnTrouble: func(err error) { told <- "trouble " + err.Error() },
+				Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+			},
 		})
 		lease, err := e.Campaign(t.Context())
 		if err != nil {
@@ -177,11 +179,11 @@ func TestIntervalsOfAFollower(t *testing.T) {
 	for _, updated := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()
-			leader := campaign(t, inner, leasehold.ElectionOptions{TTL: time.Minute})
+			leader := campaign(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}})
 			if err := leader.WaitForLeadership(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			opts := leasehold.ElectionOptions{TTL: time.Minute, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}
+			opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}, Frequent: 6 * time.Second, Infrequent: 100 * time.Second}
 			if updated {
 				opts = leasehold.ElectionOptions{}
 			}
@@ -238,7 +240,7 @@ func TestRetriesOfACandidate(t *testing.T) {
 		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable})
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
-		opts := leasehold.ElectionOptions{TTL: time.Minute, Retries: []time.Duration{3 * time.Second, 500 * time.Millisecond, 2 * time.Second}}
+		opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute}, Retries: []time.Duration{3 * time.Second, 500 * time.Millisecond, 2 * time.Second}}
 		if _, err := newElection(t, st, opts).Campaign(ctx); !errors.Is(err, store.ErrUnavailable) {
 			t.Error(err)
 		}
@@ -251,5 +253,34 @@ func TestRetriesOfACandidate(t *testing.T) {
 				t.Errorf("after failure %d in a row: %v, and %v is asked for", i+1, got[i], want)
 			}
 		}
+	})
+}
+
+// TestCampaignThatWaits: what a lock's options ask for an election does: OnWait is told of the leader
+// that a campaign waits for.
+func TestCampaignThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		leader := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "first"}})
+		lease, err := leader.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan string, 10)
+		follower := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{
+			OnWait: func(i leasehold.Info) { waits <- i.Holder },
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := follower.Campaign(ctx)
+			ended <- err
+		}()
+		if holder := <-waits; holder != "first" {
+			t.Errorf("it waits for %q", holder)
+		}
+		stop()
+		<-ended
+		release(t, lease)
 	})
 }

@@ -281,7 +281,7 @@ func TestElectionKeepsItsEyesOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		a := startProcess(t, inner, "a")
-		e, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{Session: a.session})
+		e, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: a.session}})
 		if err != nil {
 			t.Fatal(err)
 		}

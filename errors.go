@@ -32,6 +32,12 @@ var (
 	ErrForeignObject = record.ErrForeign
 )
 
+// Final reports that to try again is of no use until a person changes something: access, the
+// bucket, the lock's name or object, the store itself; or until there is another session. It is
+// what [Election.Run] and [AcquireAll] go by, and what a loop of one's own around [Lock.Acquire]
+// should. Where it is false, wait a little and try again.
+func Final(err error) bool { return engine.Final(err) }
+
 // HeldError says by whom the lock is held. It matches [ErrHeld].
 type HeldError struct {
 	Info Info

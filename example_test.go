@@ -85,7 +85,7 @@ func ExampleLease_Token() {
 // A service of which one instance at a time does the work.
 func ExampleElection_Run() {
 	ctx, shutDown := context.WithCancel(context.Background())
-	el, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Holder: "web-1"})
+	el, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "web-1"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func TestChangesUnderASession(t *testing.T) {
 		inner := memstore.New()
 		a := startProcess(t, inner, "a")
 		opts := &leasehold.ElectionOptions{}
-		leader, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{Session: a.session})
+		leader, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: a.session}})
 		if err != nil {
 			t.Fatal(err)
 		}

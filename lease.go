@@ -126,6 +126,7 @@ func (l *Lease) beginRelease(successor string) {
 // by a context of its own.
 const releaseTimeout = 5 * time.Second
 
+// errReleaseTimeout says so where no context of the caller's has ended.
 var errReleaseTimeout = fmt.Errorf("it was waited for for %v", releaseTimeout)
 
 // Release ends the lease and frees the lock, by one write. All work under the
@@ -150,6 +151,12 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 }
 
+// lastContext is for a release that its caller has given no time: the work's context says
+// nothing about it, whether or not it has ended.
+func lastContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTimeout, errReleaseTimeout)
+}
+
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
@@ -165,7 +172,7 @@ func (l *Lease) free(ctx context.Context, successor string) error {
 	case <-ctx.Done():
 		why := ctx.Err()
 		if errors.Is(context.Cause(ctx), errReleaseTimeout) {
-			why = errReleaseTimeout // no context of the caller has ended
+			why = errReleaseTimeout
 		}
 		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, why)
 	}

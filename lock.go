@@ -208,7 +208,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	defer func() {
 		cancel(nil)
 		lost := lease.Err()
-		last, done := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		last, done := lastContext(ctx)
 		defer done()
 		if e := lease.Release(last); e != nil && lost == nil {
 			l.d.opts.Logger.Warn("lock not released", "lock", l.d.key, "error", e)

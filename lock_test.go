@@ -932,7 +932,7 @@ func TestProof(t *testing.T) {
 		{"", true, false, []string{"epochs", "fast start"}},
 	} {
 		a := &asks{no: c.no}
-		_, err := leasehold.NewElection(st, "k", &leasehold.ElectionOptions{Layout: leasehold.LayoutEpochs, FastStart: c.fast, Proof: a})
+		_, err := leasehold.NewElection(st, "k", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutEpochs, FastStart: c.fast, Proof: a}})
 		if errors.Is(err, errNoProof) != c.fail || err != nil != c.fail {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -62,7 +62,7 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	}
 	all.Wait()
 	for _, err := range errs {
-		if err != nil && (ctx.Err() != nil || hopeless(err)) {
+		if err != nil && (ctx.Err() != nil || Final(err)) {
 			return done, err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func TestObserveBeginsWithTheLeader(t *testing.T) {
 	for _, renewals := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
-			e := newElection(t, newStore(), leasehold.ElectionOptions{Holder: "me", Renewals: renewals, Layout: leasehold.LayoutObject})
+			e := newElection(t, newStore(), leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject}, Renewals: renewals})
 			lease, err := e.Campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -59,7 +59,7 @@ func TestObserveBeginsWithTheLeader(t *testing.T) {
 // TestObserveEndsWithItsContext: what was seen before is not told any more then.
 func TestObserveEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		e := newElection(t, newStore(), leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+		e := newElection(t, newStore(), leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		seen := 0
@@ -90,7 +90,7 @@ func TestLeaderThatComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := newStore()
 		st := newStoreOver(inner)
-		opts := leasehold.ElectionOptions{Layout: leasehold.LayoutObject}
+		opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}}
 		leader, onlooker := newElection(t, st, opts), newElection(t, inner, opts)
 		lease, err := leader.Campaign(t.Context())
 		if err != nil {
@@ -135,7 +135,7 @@ func TestSuccessorOfOneTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		named := successors(st)
-		e := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
 		ctx, stop := context.WithCancel(t.Context())
 		terms := 0
 		resign := func() {
@@ -164,7 +164,7 @@ func TestSuccessorOfOneTerm(t *testing.T) {
 func TestElectionOfOnlookers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStoreOver(memstore.New())
-		e := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
 		for name, watch := range map[string]func(context.Context){
 			"Observe": func(ctx context.Context) {
 				for range e.Observe(ctx) {

@@ -2,6 +2,8 @@ package leasehold_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -123,9 +125,11 @@ func TestSessionOptions(t *testing.T) {
 		st := newStore()
 		var log bytes.Buffer
 		proof := &asks{}
+		var told []error
 		s, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{
 			TTL: 6 * time.Second, Holder: "h", Address: "a:1", Meta: map[string]string{"k": "v"}, Proof: proof,
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			OnTrouble: func(err error) { told = append(told, err) },
+			Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -142,6 +146,9 @@ func TestSessionOptions(t *testing.T) {
 		synctest.Wait()
 		if !strings.Contains(log.String(), "lease lost") {
 			t.Errorf("the log says %q", &log)
+		}
+		if len(told) != 1 || !errors.Is(told[0], store.ErrUnavailable) {
+			t.Errorf("of a store that is away it told %v", told)
 		}
 		_ = s.Close(t.Context())
 
@@ -186,5 +193,27 @@ func TestSessionsOfLateConfirmation(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFinal: what a person has to mend is final, and what may pass is not.
+func TestFinal(t *testing.T) {
+	for err, want := range map[error]bool{
+		&store.Error{Kind: store.ErrDenied}:         true,
+		&store.Error{Kind: store.ErrNoBucket}:       true,
+		&store.Error{Kind: store.ErrNotExist}:       true,
+		leasehold.ErrForeignObject:                  true,
+		leasehold.ErrTokenTooLarge:                  true,
+		leasehold.ErrSessionOver:                    true,
+		leasehold.ErrLost:                           false,
+		leasehold.ErrHeld:                           false,
+		context.Canceled:                            false,
+		&store.Error{Kind: store.ErrUnavailable}:    false,
+		&store.Error{Kind: store.ErrThrottled}:      false,
+		&store.Error{Kind: store.ErrUnknownOutcome}: false,
+	} {
+		if leasehold.Final(fmt.Errorf("acquire: %w", err)) != want {
+			t.Errorf("%v is final: %v, want %v", err, !want, want)
+		}
 	}
 }

@@ -94,7 +94,7 @@ func (w *town) settlers(t *testing.T, n int, ttl time.Duration) []*campaigner {
 	var all []*campaigner
 	for i := range n {
 		name := fmt.Sprint(i)
-		c := campaign(t, st, leasehold.ElectionOptions{TTL: ttl, Holder: name, Address: name, Peers: w})
+		c := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl, Holder: name, Address: name}, Peers: w})
 		w.join(name, c.Election)
 		all = append(all, c)
 		time.Sleep(time.Second) // they begin to wait one after the other
@@ -387,7 +387,7 @@ func TestAttend(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		const ttl = 6 * time.Second
-		c := campaign(t, memstore.New(), leasehold.ElectionOptions{TTL: ttl, Holder: "a", Address: "a:1", Meta: map[string]string{"k": "v"}})
+		c := campaign(t, memstore.New(), leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl, Holder: "a", Address: "a:1", Meta: map[string]string{"k": "v"}}})
 		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -563,7 +563,7 @@ func TestSuccessorHearsFirst(t *testing.T) {
 func TestSuccessorThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		room := map[string]string{"k": strings.Repeat("x", record.MaxSize-5000)}
-		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Meta: room})
+		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Meta: room}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -614,7 +614,7 @@ func TestPeersForgeAProof(t *testing.T) {
 		var all []*campaigner
 		for i := range 2 {
 			name := fmt.Sprint(i)
-			c := campaign(t, st, leasehold.ElectionOptions{Holder: name, Address: name, Peers: w})
+			c := campaign(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: name, Address: name}, Peers: w})
 			w.join(name, c.Election)
 			all = append(all, c)
 			time.Sleep(time.Second)

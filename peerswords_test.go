@@ -39,14 +39,15 @@ func TestQuestions(t *testing.T) {
 	for _, wants := range []bool{true, false} {
 		bubble(t, func(t *testing.T) {
 			st := memstore.New()
-			leader := newElection(t, st, leasehold.ElectionOptions{Address: "a:1", Layout: leasehold.LayoutObject})
+			leader := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Address: "a:1", Layout: leasehold.LayoutObject}})
 			if _, err := leader.Campaign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			peers := &asker{answer: leader.Attend}
 			var log lines
 			follower := newElection(t, st, leasehold.ElectionOptions{
-				Holder: "me", Peers: peers, Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+				Peers:       peers,
 			})
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
@@ -102,7 +103,8 @@ func TestComplaints(t *testing.T) {
 			var log lines
 			peers := &asker{}
 			follower := newElection(t, st, leasehold.ElectionOptions{
-				Peers: peers, Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+				Peers:       peers,
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan struct{})
@@ -113,7 +115,7 @@ func TestComplaints(t *testing.T) {
 				}
 			}()
 			for n := 1; n <= 2; n++ {
-				leader := newElection(t, st, leasehold.ElectionOptions{Holder: fmt.Sprint("leader ", n), Address: fmt.Sprint("a:", n), Layout: leasehold.LayoutObject})
+				leader := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: fmt.Sprint("leader ", n), Address: fmt.Sprint("a:", n), Layout: leasehold.LayoutObject}})
 				peers.mu.Lock()
 				peers.answer = func(context.Context, leasehold.Question) (leasehold.Leadership, error) {
 					return leasehold.Leadership{}, c.bend(&leasehold.Leadership{})
@@ -156,7 +158,7 @@ func TestComplaints(t *testing.T) {
 func TestWordOfALeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := startProcess(t, memstore.New(), "a")
-		e := newElection(t, a.st, leasehold.ElectionOptions{Session: a.session, Layout: leasehold.LayoutObject})
+		e := newElection(t, a.st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: a.session, Layout: leasehold.LayoutObject}})
 		time.Sleep(2 * time.Second)
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
@@ -174,7 +176,7 @@ func TestWordOfALeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for l, st := range map[leasehold.Layout]store.Store{leasehold.LayoutObject: files, leasehold.LayoutMarkerIfMatch: memstore.New()} {
-		e := newElection(t, st, leasehold.ElectionOptions{Layout: l})
+		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: l}})
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +210,7 @@ func TestWordOfALeader(t *testing.T) {
 func TestLateToTheMoment(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
-		e := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
 		began := time.Now()
 		lease, err := e.Campaign(t.Context())
 		if err != nil {
@@ -234,13 +236,14 @@ func TestProofSparesALook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leader := newElection(t, files, leasehold.ElectionOptions{Holder: "a", Address: "a", Layout: leasehold.LayoutObject})
+		leader := newElection(t, files, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a", Address: "a", Layout: leasehold.LayoutObject}})
 		if _, err = leader.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		st := newStoreOver(files)
 		follower := newElection(t, st, leasehold.ElectionOptions{
-			Holder: "b", Peers: &asker{answer: leader.Attend}, Layout: leasehold.LayoutObject,
+			LockOptions: leasehold.LockOptions{Holder: "b", Layout: leasehold.LayoutObject},
+			Peers:       &asker{answer: leader.Attend},
 		})
 		done := make(chan error)
 		go func() {
@@ -269,27 +272,30 @@ func TestProofSparesALook(t *testing.T) {
 func TestSilenceIsForgiven(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
-		leader := newElection(t, inner, leasehold.ElectionOptions{Address: "a", Layout: leasehold.LayoutObject})
+		leader := newElection(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Address: "a", Layout: leasehold.LayoutObject}})
 		if _, err := leader.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		st := newStoreOver(inner)
 		questions, silent := 0, 0
 		var before, after requests
-		follower := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject, Peers: &asker{
-			answer: func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
-				if questions++; questions > 10 && silent < 2 {
-					if silent++; silent == 1 {
-						before = since(st, faultstore.Counts{})
+		follower := newElection(t, st, leasehold.ElectionOptions{
+			LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject},
+			Peers: &asker{
+				answer: func(ctx context.Context, q leasehold.Question) (leasehold.Leadership, error) {
+					if questions++; questions > 10 && silent < 2 {
+						if silent++; silent == 1 {
+							before = since(st, faultstore.Counts{})
+						}
+						return leasehold.Leadership{}, errSilence
 					}
-					return leasehold.Leadership{}, errSilence
-				}
-				if silent == 2 && after == (requests{}) {
-					after = since(st, faultstore.Counts{})
-				}
-				return leader.Attend(ctx, q)
+					if silent == 2 && after == (requests{}) {
+						after = since(st, faultstore.Counts{})
+					}
+					return leader.Attend(ctx, q)
+				},
 			},
-		}})
+		})
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer stop()
 		for range follower.Observe(ctx) {
@@ -309,12 +315,12 @@ func TestOthersLetTheSuccessorGoFirst(t *testing.T) {
 	for successor, looks := range map[string]int{"heir": 0, "me": 1} {
 		bubble(t, func(t *testing.T) {
 			inner := memstore.New()
-			leader := newElection(t, inner, leasehold.ElectionOptions{Address: "a", Layout: leasehold.LayoutObject})
+			leader := newElection(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Address: "a", Layout: leasehold.LayoutObject}})
 			if _, err := leader.Campaign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			st := newStoreOver(inner)
-			follower := newElection(t, st, leasehold.ElectionOptions{Holder: "me", Layout: leasehold.LayoutObject, Peers: &asker{answer: leader.Attend}})
+			follower := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject}, Peers: &asker{answer: leader.Attend}})
 			done := make(chan error)
 			go func() {
 				_, err := follower.Campaign(t.Context())

@@ -210,7 +210,7 @@ func TestLogOfAnElection(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T) { // one that waits for another leader
 		inner := memstore.New()
-		leader := newElection(t, inner, leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+		leader := newElection(t, inner, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
 		if _, err := leader.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}

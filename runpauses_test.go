@@ -25,7 +25,7 @@ func TestPausesAfterATerm(t *testing.T) {
 	} {
 		for _, updated := range []bool{false, true} {
 			bubble(t, func(t *testing.T) {
-				opts := leasehold.ElectionOptions{TTL: c.TTL, Infrequent: c.Infrequent}
+				opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: c.TTL}, Infrequent: c.Infrequent}
 				if updated {
 					opts = leasehold.ElectionOptions{}
 				}
@@ -125,7 +125,8 @@ func TestCampaignsThatFail(t *testing.T) {
 			return !succeeds && time.Since(claimed) < 600*time.Millisecond
 		}})
 		e := newElection(t, st, leasehold.ElectionOptions{
-			TTL: time.Second, Retries: []time.Duration{time.Second, 3 * time.Second}, Logger: slog.New(slog.NewTextHandler(&failed, nil)),
+			LockOptions: leasehold.LockOptions{TTL: time.Second, Logger: slog.New(slog.NewTextHandler(&failed, nil))},
+			Retries:     []time.Duration{time.Second, 3 * time.Second},
 		})
 		err := e.Run(ctx, func(context.Context, *leasehold.Lease) error {
 			led = time.Now()

@@ -18,14 +18,14 @@ import (
 // SessionOptions are the options of [NewSession]. The zero value, like nil, gives the
 // defaults.
 type SessionOptions struct {
-	// TTL, Holder, Address, Meta, Proof and Logger are as in [LockOptions]. The TTL is
-	// that of all leases under the session.
-	TTL     time.Duration
-	Holder  string
-	Address string
-	Meta    map[string]string
-	Proof   Proof
-	Logger  *slog.Logger
+	// These are as in [LockOptions]. The TTL is that of all leases under the session.
+	TTL       time.Duration
+	Holder    string
+	Address   string
+	Meta      map[string]string
+	Proof     Proof
+	OnTrouble func(error)
+	Logger    *slog.Logger
 
 	// Prefix is where the session's object lies: PREFIX/ and 128 random bits. Default
 	// "sessions".
@@ -74,7 +74,8 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		return nil, errors.New("the store of a session is nil")
 	}
 	lo := &LockOptions{
-		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof, Logger: so.Logger, Layout: LayoutObject,
+		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof,
+		OnTrouble: so.OnTrouble, Logger: so.Logger, Layout: LayoutObject,
 	}
 	s := &Session{unused: make(chan struct{})}
 	o, err := lo.withDefaults()

@@ -643,7 +643,7 @@ func TestElectionUnderASession(t *testing.T) {
 		st := memstore.New()
 		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
 		candidate := func(p *process) *leasehold.Election {
-			e, err := leasehold.NewElection(p.st, "leader", &leasehold.ElectionOptions{Session: p.session})
+			e, err := leasehold.NewElection(p.st, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: p.session}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -931,7 +931,7 @@ func TestWatchedAfterASession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leader, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{Session: a.session})
+		leader, err := leasehold.NewElection(a.st, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: a.session}})
 		if err != nil {
 			t.Fatal(err)
 		}

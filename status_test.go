@@ -34,7 +34,7 @@ func TestKindsOfChange(t *testing.T) {
 func TestStatus(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		e := newElection(t, st, leasehold.ElectionOptions{Holder: "me", Layout: leasehold.LayoutObject})
+		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject}})
 		check := func(what string, want leasehold.Status) {
 			t.Helper()
 			got := e.Status()
@@ -105,7 +105,7 @@ func TestEndOfALook(t *testing.T) {
 	for _, campaigns := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			st := &reading{Store: memstore.New()}
-			e := newElection(t, st, leasehold.ElectionOptions{Layout: leasehold.LayoutObject})
+			e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
 			ctx, stop := context.WithCancel(t.Context())
 			campaign, end := context.WithCancel(t.Context())
 			var all sync.WaitGroup

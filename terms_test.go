@@ -108,7 +108,7 @@ func resignations(t *testing.T, rounds int, unit time.Duration) {
 	for range rounds {
 		delay := rand.N(3 * unit)
 		st := delayed([]faultstore.Kind{faultstore.DelayBefore, faultstore.DelayAfter}[rand.N(2)], delay)
-		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{Holder: "me"})
+		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}})
 		if err != nil {
 			t.Fatal(err)
 		}

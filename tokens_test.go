@@ -66,7 +66,7 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 		release(t, lease)
 		return
 	}
-	e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{Layout: l})
+	e, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: l}})
 	if err != nil {
 		t.Fatal(err)
 	}

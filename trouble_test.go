@@ -170,7 +170,7 @@ func useLock(ctx context.Context, st store.Store, ttl time.Duration, acquire fun
 }
 
 func tryElection(ctx context.Context, st store.Store, ttl time.Duration) error {
-	el, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{TTL: ttl})
+	el, err := leasehold.NewElection(st, "jobs/backup", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}})
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func TestReleaseIsToldSoon(t *testing.T) {
 func TestLeaderUnderASession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := startProcess(t, memstore.New(), "a")
-		e, err := leasehold.NewElection(p.st, "l", &leasehold.ElectionOptions{Holder: "a", Session: p.session})
+		e, err := leasehold.NewElection(p.st, "l", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "a", Session: p.session}})
 		if err != nil {
 			t.Fatal(err)
 		}

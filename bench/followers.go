@@ -30,7 +30,7 @@ type audience struct {
 // lead is a leader that answers followers, says how it stands for each line that it reads,
 // and resigns at the end of its input.
 func lead(ctx context.Context) error {
-	el, err := leasehold.NewElection(memstore.New(), "leader", &leasehold.ElectionOptions{Holder: "leader"})
+	el, err := leasehold.NewElection(memstore.New(), "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "leader"}})
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (e *elector) election(name string) (*leasehold.Election, error) {
 		return nil, err
 	}
 	// Else all in this process would have one name, and each be the successor that is named.
-	opts := &leasehold.ElectionOptions{TTL: e.ttl, Holder: fmt.Sprintf("candidate-%d", candidates.Add(1))}
+	opts := &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: e.ttl, Holder: fmt.Sprintf("candidate-%d", candidates.Add(1))}}
 	server := httptest.NewUnstartedServer(nil)
 	if e.peers {
 		// The address must be known before there is an election, and the other way round.

@@ -50,7 +50,7 @@ func TestVirtualFailover(t *testing.T) {
 		leader.Inject(latency)
 		rest.Inject(latency)
 		candidate := func(at *faultstore.Store, name string) *leasehold.Election {
-			e, err := leasehold.NewElection(at, "leader", &leasehold.ElectionOptions{Holder: name})
+			e, err := leasehold.NewElection(at, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: name}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -122,7 +122,7 @@ func TestRequest(t *testing.T) {
 func TestShortPatience(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
-		e, lease, _ := lead(t, &leasehold.ElectionOptions{TTL: 24 * time.Hour})
+		e, lease, _ := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: 24 * time.Hour}})
 		asked := 0
 		h := peer.NewHandler(&peer.HandlerOptions{MaxWait: 10 * time.Second}, e)
 		s := must(peer.NewServer(&peer.ServerOptions{

@@ -16,7 +16,7 @@ import (
 // anybody else, may ask.
 func Example() {
 	ctx := context.Background()
-	el, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{Holder: "web-1"})
+	el, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "web-1"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestAnswers(t *testing.T) {
 		}
 
 		began := time.Now().UTC()
-		e, lease, net := lead(t, &leasehold.ElectionOptions{Holder: "web-<1>", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}})
+		e, lease, net := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "web-<1>", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}}})
 		h := peer.NewHandler(nil, e)
 		time.Sleep(6 * time.Second) // a renewal was sent after 5
 		r := put(t, h, "GET", "lock="+url.QueryEscape(key))
@@ -319,7 +319,7 @@ func TestWaiting(t *testing.T) {
 // unnoticed is not told that it is held.
 func TestAnswerIsTrueWhenWritten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		e, _, net := lead(t, &leasehold.ElectionOptions{TTL: 6 * time.Second})
+		e, _, net := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: 6 * time.Second}})
 		h := peer.NewHandler(nil, e)
 		known := url.Values{"version": {version(t, h)}}.Encode()
 		net.Partition(true)
@@ -339,7 +339,7 @@ func TestAnswerIsTrueWhenWritten(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	t.Parallel()
-	e, _, _ := lead(t, &leasehold.ElectionOptions{Holder: "web-1"})
+	e, _, _ := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "web-1"}})
 	h := peer.NewHandler(&peer.HandlerOptions{Render: func(said leasehold.Leadership) any {
 		return struct {
 			peer.Answer

@@ -315,7 +315,8 @@ func (w *world) follow(t *testing.T, name string) *candidate {
 		t.Fatal(err)
 	}
 	c.Election, err = leasehold.NewElection(c.net, key, &leasehold.ElectionOptions{
-		Holder: name, Address: address(name), TTL: w.ttl, Peers: c.client, Logger: slog.New(c.logs),
+		LockOptions: leasehold.LockOptions{Holder: name, Address: address(name), TTL: w.ttl, Logger: slog.New(c.logs)},
+		Peers:       c.client,
 	})
 	if err != nil {
 		t.Fatal(err)

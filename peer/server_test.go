@@ -94,7 +94,7 @@ var now = leasehold.Question{Lock: key, Holder: "web-2"}
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	ours, theirs := servers.NewAuthority(t), servers.NewAuthority(t)
-	e, lease, _ := lead(t, &leasehold.ElectionOptions{Holder: "web-1"})
+	e, lease, _ := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "web-1"}})
 	cert := ours.Issue(t, "127.0.0.1", "leader.test")
 	mutual := peer.ServerOptions{Certificate: cert, ClientCAs: rootsOf(t, ours)}
 	open := peer.ServerOptions{Certificate: cert}

@@ -115,7 +115,7 @@ func TestThousands(t *testing.T) {
 		number = 10_000
 	}
 	a := servers.NewAuthority(t)
-	e, _, _ := lead(t, &leasehold.ElectionOptions{TTL: time.Minute, Address: "10.0.1.42:8443", Holder: "leader/1"})
+	e, _, _ := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute, Address: "10.0.1.42:8443", Holder: "leader/1"}})
 	h := peer.NewHandler(nil, e)
 	s := start(t, &peer.ServerOptions{Certificate: a.Issue(t, "127.0.0.1"), Handler: h})
 	before := used()

@@ -87,10 +87,14 @@ func (e *S3Elector) open(storage Storage) error {
 	e.line = newLine(e.lockfile.original, e.cycle)
 	pace := config.pace()
 	e.election, err = leasehold.NewElection(e.lockfile, name, &leasehold.ElectionOptions{
-		TTL: pace.TTL, Frequent: pace.Frequent, Infrequent: pace.Infrequent,
-		Holder: config.ServerID, Address: config.ServerAddr, Peers: e.line, Renewals: true,
-		OnRenew: func(*leasehold.Lease) { e.cycle() },
-		Logger:  e.logger,
+		LockOptions: leasehold.LockOptions{
+			TTL:    pace.TTL,
+			Holder: config.ServerID, Address: config.ServerAddr,
+			OnRenew: func(*leasehold.Lease) { e.cycle() },
+			Logger:  e.logger,
+		},
+		Frequent: pace.Frequent, Infrequent: pace.Infrequent,
+		Peers: e.line, Renewals: true,
 	})
 	return err
 }

@@ -117,7 +117,7 @@ func TestEndsForGood(t *testing.T) {
 		fmt.Errorf("%w: %w", leasehold.ErrSessionOver, denied): false,
 		&store.Error{Kind: store.ErrUnavailable}:               false,
 	} {
-		if hopeless(err) != want {
+		if final(err) != want {
 			t.Errorf("%v ends it: %v, want %v", err, !want, want)
 		}
 	}

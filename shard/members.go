@@ -176,13 +176,13 @@ func (r *members) watch(ctx context.Context, m *member) {
 		case r.news <- struct{}{}:
 		default:
 		}
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		last, cancel := cleanupContext(ctx, requestTimeout)
 		defer cancel()
 		_ = lease.Release(last)
 		r.remove(last, m)
 		return
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	last, cancel := cleanupContext(ctx, requestTimeout)
 	defer cancel()
 	_ = lock.Settle(last)
 }

@@ -208,7 +208,7 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if hopeless(err) {
+		if final(err) {
 			return err
 		}
 		w.note(&w.trouble.session, "the worker begins anew", err)
@@ -230,7 +230,7 @@ func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) err
 	w.begin(session)
 	t := newTerm(ctx, w, session, work)
 	err = t.run() //nolint:contextcheck // it has the context of the term
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	last, cancel := cleanupContext(ctx, requestTimeout)
 	defer cancel()
 	if e := session.Close(last); e != nil && !errors.Is(e, leasehold.ErrLost) {
 		w.opts.Logger.Warn("the session was not closed, and the others wait it out", "session", session.Key(), "error", e)
@@ -238,10 +238,10 @@ func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) err
 	return err
 }
 
-// hopeless: to try again makes no sense. A session that is over can be followed by another,
-// whatever ended it.
-func hopeless(err error) bool {
-	return !errors.Is(err, leasehold.ErrSessionOver) && store.Final(err)
+// final is leasehold.Final for a worker: a session that is over can be followed by another,
+// whatever ended it, and an object that is not what it should be is waited out.
+func final(err error) bool {
+	return store.Final(err) && !errors.Is(err, leasehold.ErrSessionOver)
 }
 
 // Status is a worker's state.
@@ -361,4 +361,9 @@ func (g gated) enter(ctx context.Context, op, key string) error {
 	case <-ctx.Done():
 		return &store.Error{Op: op, Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
 	}
+}
+
+// cleanupContext is for what is done last, when the context of the work may have ended.
+func cleanupContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }

@@ -78,7 +78,7 @@ func (t *term) run() error {
 
 // release gives up a lease whose work has returned.
 func (t *term) release(l *leasehold.Lease) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.opts.TTL)
+	last, cancel := cleanupContext(t.ctx, t.opts.TTL)
 	defer cancel()
 	if err := l.Release(last); err != nil && !errors.Is(err, leasehold.ErrLost) {
 		t.opts.Logger.Warn("a lease was not released", "key", l.Key(), "error", err)
@@ -87,10 +87,7 @@ func (t *term) release(l *leasehold.Lease) {
 
 // campaign takes part in the election of the coordinator.
 func (t *term) campaign() {
-	o := t.lockOptions(t.session)
-	election, err := leasehold.NewElection(t.st, t.coordinatorKey(), &leasehold.ElectionOptions{
-		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Proof: o.Proof, Layout: o.Layout, Session: o.Session, Logger: o.Logger,
-	})
+	election, err := leasehold.NewElection(t.st, t.coordinatorKey(), &leasehold.ElectionOptions{LockOptions: *t.lockOptions(t.session)})
 	if err != nil {
 		t.stop(err)
 		return
@@ -105,7 +102,7 @@ func (t *term) campaign() {
 		sleep(t.ctx, t.opts.TTL)
 	}
 	t.stop(fmt.Errorf("the worker cannot take part in the election of a coordinator: %w", err)) // unless it has ended
-	last, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), requestTimeout)
+	last, cancel := cleanupContext(t.ctx, requestTimeout)
 	defer cancel()
 	_ = election.Settle(last)
 }
@@ -271,7 +268,7 @@ func (t *term) hold(name string, h *holding) {
 			sleep(h.ctx, t.opts.TTL)
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.opts.TTL)
+	last, cancel := cleanupContext(t.ctx, t.opts.TTL)
 	defer cancel()
 	_ = lock.Settle(last)
 }

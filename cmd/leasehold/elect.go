@@ -10,17 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/store"
 )
 
 // An electCmd is one use of elect: a job that is done again and again.
 type electCmd struct {
 	job
-	once      bool
-	fastStart bool
-	peering   peering
-	election  *leasehold.Election
-	pause     time.Duration // before the last campaign; 0 if there was none
+	once     bool
+	peering  peering
+	election *leasehold.Election
+	pause    time.Duration // before the last campaign; 0 if there was none
 }
 
 func (a *app) elect() *cobra.Command {
@@ -68,7 +66,7 @@ Exit codes:
 	f := cmd.Flags()
 	c.flags(f)
 	f.BoolVar(&c.once, "once", false, "end with the command, with its exit code")
-	f.BoolVar(&c.fastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right: see leasehold doctor")
+	f.BoolVar(&c.opts.FastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right: see leasehold doctor")
 	c.peering.flags(f)
 	return cmd
 }
@@ -90,11 +88,10 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	if err = c.peering.open(ctx, &c.opts); err != nil {
 		return err
 	}
+	c.opts.Logger = c.console.logger()
 	c.election, err = leasehold.NewElection(c.target.store, c.target.key, &leasehold.ElectionOptions{
-		TTL: c.opts.TTL, Holder: c.opts.Holder, Address: c.opts.Address, Meta: c.opts.Meta,
-		Existing: c.opts.Existing, Layout: c.opts.Layout, Sweep: c.opts.Sweep, Proof: c.opts.Proof, FastStart: c.fastStart,
-		Peers:   c.peering.peers(),
-		OnRenew: c.opts.OnRenew, OnTrouble: c.opts.OnTrouble, Logger: c.console.logger(),
+		LockOptions: c.opts,
+		Peers:       c.peering.peers(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
 				c.waitsFor(i)
@@ -136,8 +133,7 @@ func (c *electCmd) campaign(ctx context.Context) error {
 // passing tells whether what went wrong can be expected to pass.
 func passing(err error) bool {
 	_, final := errors.AsType[*exit](err)
-	code := codeOf(err)
-	return !final && (code == exitUnavailable || code == exitInternal) && !store.Final(err)
+	return !final && !leasehold.Final(err)
 }
 
 // lead runs the command, and rests before the next campaign unless it is all over.

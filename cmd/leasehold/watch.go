@@ -53,7 +53,7 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 	if !info.Held {
 		a.console.tell("%s is %s: waiting for a holder", name, describe(p, info).State)
 	}
-	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{Layout: opts.Layout, Renewals: a.verbose, Logger: a.console.logger()})
+	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: a.verbose})
 	if err != nil {
 		return &exit{exitUsage, err}
 	}

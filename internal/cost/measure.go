@@ -113,7 +113,7 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 
 // elect makes it a candidate of an election.
 func (c *candidate) elect(key string, p Plan, name string, friends *friends) error {
-	opts := leasehold.ElectionOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, Infrequent: p.Infrequent}
+	opts := leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout}, Infrequent: p.Infrequent}
 	if p.Mode == Peer {
 		opts.Address, opts.Peers = name, friends
 	}

@@ -177,7 +177,7 @@ func (r *reaper) over() {
 // failed lets the session be waited for again, after a pause, if anybody still waits; and if
 // that is hopeless, nobody does any more.
 func (r *reaper) failed(err error) {
-	if hopeless(err) {
+	if Final(err) {
 		var all []*Engine
 		r.locked(func() { all = r.waiters.Waiters() })
 		err = fmt.Errorf("the session of the holder: %w", err) // they explain it
@@ -187,8 +187,16 @@ func (r *reaper) failed(err error) {
 	r.runtime().After(retry.Pause(r.failures, nil), r.begin)
 }
 
-// hopeless reports that to try again is of no use until a person changes something.
-func hopeless(err error) bool { return errors.Is(err, record.ErrForeign) || store.Final(err) }
+// Final reports that to try again is of no use until a person changes something, or until there
+// is another session. Here a lock that does not exist is one that must.
+func Final(err error) bool {
+	for _, final := range []error{store.ErrNotExist, record.ErrForeign, protocol.ErrTooLarge, ErrSessionOver} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return store.Final(err)
+}
 
 // Abandoned reports, for an engine that was entered, that it waits for the end of that
 // session, whose heartbeat looks as if its sender was gone.

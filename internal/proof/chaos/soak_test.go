@@ -115,7 +115,7 @@ func (r *race) run(ctx context.Context, t *testing.T, st store.Store, n int) {
 		return &r.following
 	}}
 	for ctx.Err() == nil {
-		e, err := leasehold.NewElection(counted, r.key, &leasehold.ElectionOptions{TTL: soakTTL, Holder: fmt.Sprint("candidate", n)})
+		e, err := leasehold.NewElection(counted, r.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: soakTTL, Holder: fmt.Sprint("candidate", n)}})
 		if err != nil {
 			t.Error(err)
 			return

@@ -79,8 +79,11 @@ func candidate(config string) error {
 		_ = out.Encode(line)
 	}
 	e, err := leasehold.NewElection(st, key, &leasehold.ElectionOptions{
-		TTL: m.TTL, Holder: m.Holder, Address: l.Addr().String(), Peers: client,
-		Layout: underTest, Sweep: !renewals(),
+		LockOptions: leasehold.LockOptions{
+			TTL: m.TTL, Holder: m.Holder, Address: l.Addr().String(),
+			Layout: underTest, Sweep: !renewals(),
+		},
+		Peers: client,
 	})
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func TestProbeNoticesDroppedConditions(t *testing.T) {
 	if _, err := leasehold.NewLock(st, "lock", &leasehold.LockOptions{Proof: r}); !errors.Is(err, probe.ErrUnproven) {
 		t.Errorf("a lock: %v", err)
 	}
-	if _, err := leasehold.NewElection(st, "lock", &leasehold.ElectionOptions{Proof: r}); !errors.Is(err, probe.ErrUnproven) {
+	if _, err := leasehold.NewElection(st, "lock", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Proof: r}}); !errors.Is(err, probe.ErrUnproven) {
 		t.Errorf("an election: %v", err)
 	}
 }

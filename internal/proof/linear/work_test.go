@@ -101,7 +101,7 @@ func lock(ctx context.Context, c *client) error {
 
 // election leads again and again, and follows meanwhile.
 func election(ctx context.Context, c *client) error {
-	e, err := leasehold.NewElection(c.st, c.key, &leasehold.ElectionOptions{TTL: ttl, Renewals: true})
+	e, err := leasehold.NewElection(c.st, c.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: ttl}, Renewals: true})
 	if err != nil {
 		return err
 	}
