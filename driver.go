@@ -353,13 +353,14 @@ func (d *driver) released(err error) {
 	if d.now.forgot != nil {
 		d.now.forgot.Stop()
 	}
-	d.lease.outcome = err
-	d.lease.settled.Store(true)
-	closeAfter(d.lease.released, d.Past())
+	lease, past := d.lease, d.Past()
+	lease.outcome = err
+	lease.settled.Store(true)
 	d.lease = nil
 	if !d.queue.leave() {
 		d.Step(protocol.Drop{})
 	}
+	closeAfter(lease.released, past) // at last: the caller's next attempt finds the queue empty
 }
 
 // left says why the record is left as it is although the lease was released: its session ended

@@ -189,3 +189,16 @@ func TestBreakIsOvertaken(t *testing.T) {
 		release(t, next)
 	})
 }
+
+// TestReleasedIsFree: when Release has returned, the next attempt of the same Lock is not kept out by
+// what is left of the lease.
+func TestReleasedIsFree(t *testing.T) {
+	lock := newLock(t, memstore.New(), nil)
+	for n := range 20_000 {
+		lease, err := lock.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatalf("after %d releases: %v", n, err)
+		}
+		release(t, lease)
+	}
+}
