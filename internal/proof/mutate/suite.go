@@ -77,7 +77,11 @@ func (s *suites) measureAll(ctx context.Context, others []string) error {
 	if err != nil {
 		return err
 	}
-	s.all = []*suite{{pkg: s.schema.pkg, dir: s.schema.dir, module: s.dir, path: s.schema.pkg}}
+	own := &suite{pkg: s.schema.pkg, dir: s.schema.dir, module: s.dir, path: s.schema.pkg}
+	// A package may have no tests of its own, if those of others are named.
+	if tests, _ := filepath.Glob(filepath.Join(own.dir, "*_test.go")); len(tests) > 0 || len(others) == 0 {
+		s.all = append(s.all, own)
+	}
 	for _, other := range others {
 		each := &suite{pkg: other, module: s.dir, path: other}
 		if _, absent := os.Stat(filepath.Join(s.dir, other, "go.mod")); absent == nil {
