@@ -14,40 +14,40 @@ import (
 // nearest is the nearest of the words that are at most so many slips of the pen away from
 // the written one, or "". A word of which nothing would be left is not meant.
 func nearest(written string, words []string, most int) (word string) {
-	for _, w := range slices.Sorted(slices.Values(words)) {
-		if n := slips(written, w); n <= most && n < len(w) && n < len(written) {
-			word, most = w, n-1
+	for _, w := range words {
+		if len(w)-len(written) > most || len(written)-len(w) > most {
+			continue // each slip is one letter more or less at most
+		}
+		n := slips(written, w)
+		if n <= most && n < len(w) && n < len(written) && (n < most || word == "" || w < word) {
+			word, most = w, n
 		}
 	}
 	return word
 }
 
 // slips is how many letters were left out, put in, taken for others, or exchanged with
-// their neighbours.
+// their neighbours: the distance of Damerau and Levenshtein.
 func slips(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		for j := range rows[i] {
-			switch {
-			case i == 0:
-				rows[i][j] = j
-			case j == 0:
-				rows[i][j] = i
-			default:
-				other := 1
-				if a[i-1] == b[j-1] {
-					other = 0
-				}
-				n := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+other)
-				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-					n = min(n, rows[i-2][j-2]+1)
-				}
-				rows[i][j] = n
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row = last, row, before
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			other := 1
+			if a[i-1] == b[j-1] {
+				other = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+other)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
 			}
 		}
 	}
-	return rows[len(a)][len(b)]
+	return row[len(b)]
 }
 
 // schemes are those of the stores' URLs.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -47,14 +48,16 @@ type DynamoDB struct {
 	Write  *float64 `json:"write"`
 }
 
-// ListPrices are those that came with this program.
-func ListPrices() *Prices {
+// ListPrices are those that came with this program, which are not to be changed.
+func ListPrices() *Prices { return listPrices() }
+
+var listPrices = sync.OnceValue(func() *Prices {
 	p, err := ReadPrices(bytes.NewReader(embedded))
 	if err != nil {
 		panic(fmt.Sprintf("cost: prices.json: %v", err)) // a test reads it
 	}
 	return p
-}
+})
 
 // ReadPrices reads prices in the form of prices.json, and is strict: an unknown or
 // missing field is an error that names it, since a price that is not there is not zero.
