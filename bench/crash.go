@@ -16,7 +16,7 @@ const crashTTL = 6 * time.Second
 func crash(ctx context.Context, b *bench) error {
 	p := b.near()[0]
 	s := b.section("Fail-over after a crash, at equal cost")
-	s.say("One holds the lock, one waits for it; then the holder is cut off from the server. First each subject runs with a TTL of %v, and its requests are counted. What makes more or fewer than leasehold's election gets a TTL as much longer or shorter, so that all cost the same, and is made to crash. Measured from the cut until another holds the lock.", crashTTL)
+	s.say("One holds the lock, one waits for it; then the holder is cut off from the server. First each subject runs with a TTL of %v, and its requests are counted. A subject that makes more or fewer than leasehold's election gets a TTL as much longer or shorter, so that all cost the same, and then its holder crashes. Measured from the cut until another holds the lock.", crashTTL)
 	all := append([]subject{{name: "leasehold, election", open: openElection(false)}}, subjects...)
 	rounds, watch := min(b.rounds, 3), 30*time.Second
 	if b.short {

@@ -18,7 +18,7 @@ const holdFor = 6 * time.Second
 // the waiting cost in requests.
 func handover(ctx context.Context, b *bench) error {
 	s := b.section("Hand-over after a release")
-	s.say("So many wait; the holder keeps the lock for %v, and releases it; the time until another holds it is idle. Requests are those of all, from one hand-over to the next, and what is above one release and one acquisition is waiting. All subjects at once; those with peers, whose hand-overs are the quickest, after them, alone. What stands over one PUT is over one PUT with If-Match of the same round by the bare SDK.", holdFor)
+	s.say("So many wait; the holder keeps the lock for %v, and releases it; the time until another holds it is idle. Requests are those of all, from one hand-over to the next; beyond one release and one acquisition they are the price of waiting. All subjects run at once, except those with peers, which run after them, alone, because their hand-overs are the quickest. \"Over one PUT\" is the ratio to one PUT with If-Match by the bare SDK in the same round.", holdFor)
 	near, far := b.near()[len(b.near())-1], b.far()[len(b.far())-1]
 	for _, n := range waiters {
 		if b.short && n > 2 {

@@ -56,7 +56,7 @@ func decisions(ctx context.Context, b *bench) error {
 		}
 	}
 	s := b.section("How fast an election decides")
-	s.say("One candidate without rivals campaigns, leads and resigns at once, again and again, and what it writes to answers at once. A decision is a write: that it leads, that it still leads, that it resigns. What leasehold hands over is encoded already; client-go hands over a structure, which is encoded by what sends it, so not here. It also ran over its own fake clientset.")
+	s.say("One candidate without rivals campaigns, leads and resigns at once, again and again, on a store that answers at once. A decision is a write: that it leads, that it still leads, that it resigns. leasehold encodes its record in that time; client-go hands over a structure, which its transport would encode, and there is none here. It also ran over its own fake clientset.")
 	rows := [][]string{{"", "decisions a second", "allocations for each"}}
 	for _, d := range deciders {
 		rows = append(rows, []string{

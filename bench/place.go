@@ -52,6 +52,12 @@ func openPlaces(h *host, names []string) (places []*place) {
 	return places
 }
 
+// shown reports whether the document has a table of this place. With a delay all servers are
+// alike, so only the last has one; benchmarks.json has the figures of the others.
+func (b *bench) shown(p *place) bool {
+	return p == nil || !p.delayed || p == b.far()[len(b.far())-1]
+}
+
 // near are the places without a delay, and far those with one.
 func (b *bench) near() []*place { return b.where(false) }
 func (b *bench) far() []*place  { return b.where(true) }

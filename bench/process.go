@@ -164,7 +164,7 @@ func processes(ctx context.Context, b *bench) error {
 	if b.short {
 		length, most = 5*time.Second, 100
 	}
-	s.say("A process that holds so many leases for %v at the default TTL of %v. The heap is after a collection; what a lease takes is what the process takes more than one with one lease. Requests are counted at a proxy. 10,000 leases with a heartbeat each would be 2,000 writes a second, more than this server and the rest can do on this machine, so that row is missing.", length, defaultTTL)
+	s.say("A process that holds so many leases for %v at the default TTL of %v. The heap is after a collection; that for a lease is what the process has more than one with one lease, for each lease more. Requests are counted at a proxy. 10,000 leases with a heartbeat each would be 2,000 writes a second, more than this server and the rest can do on this machine, so that row is missing.", length, defaultTTL)
 	rows := [][]string{{p.name, "RSS, MB", "heap, MB", "heap for a lease, bytes", "CPU, s a minute", "requests a second", "locks held for one request a second"}}
 	var base float64
 	for _, h := range []holding{

@@ -33,7 +33,7 @@ func verdict(_ context.Context, b *bench) error {
 }
 
 // hardest says which goal is the hardest to keep, and why.
-const hardest = "The first is the hardest to keep. A server in its memory answers a PUT in a fifth of a millisecond, and there it counts that each request of a lock has a goroutine of its own, so that a caller can give up while it is under way; under a session a lock also gives up its memory between its requests. Over a network neither shows, as the rows with a delay say."
+const hardest = "The first is the hardest to keep. A server in its memory answers a PUT in a fifth of a millisecond, and there the goroutine of each request shows, without which a caller could not give up while it is under way; under a session a lock also gives up its memory between its requests. Over a network neither shows, as the rows with a delay say."
 
 // faster are those that needed less time than leasehold, for each thing that was timed.
 func (b *bench) faster() [][]string {
