@@ -220,10 +220,20 @@ func details(rows []row) string {
 		}
 		fmt.Fprintf(&b, "%s Probed on %s: [the report](stores/%s.json).\n\n", escaped(r.Note), r.At.Format(time.DateOnly), r.Name)
 		for _, result := range []probe.Result{probe.Bad, probe.Unknown} {
+			var said []string
+			names := map[string][]string{} // by what is said of them
 			for _, f := range r.Findings {
-				if f.Result == result && f.Name != asked {
-					fmt.Fprintf(&b, "- %s %s: %s\n", mark(r.Report, f.Name), escaped(f.Name), escaped(f.Detail))
+				if f.Result != result || f.Name == asked {
+					continue
 				}
+				if names[f.Detail] == nil {
+					said = append(said, f.Detail)
+				}
+				names[f.Detail] = append(names[f.Detail], f.Name)
+			}
+			for _, detail := range said {
+				of := names[detail]
+				fmt.Fprintf(&b, "- %s %s: %s\n", mark(r.Report, of[0]), escaped(strings.Join(of, ", ")), escaped(detail))
 			}
 		}
 		b.WriteByte('\n')
