@@ -16,7 +16,7 @@ func verdict(_ context.Context, b *bench) error {
 		s.table(rows)
 		s.say("Why one would pick them:")
 		s.say("%s", strings.Join([]string{
-			"- A server near by answers in less time than a bucket takes for one write. Where locks are taken for milliseconds, or thousands of times a second, take **etcd** or **Redis**; etcd tells waiters at once, and its locks survive a crash of its machine. What one pays is a server to run, day and night, or three of them.",
+			"- A server near by answers in less time than a bucket takes for one write. Where locks are taken for milliseconds, or thousands of times a second, take **etcd** or **Redis**; etcd tells waiters at once, and its locks survive a crash of its machine. The price is a server to run, day and night, or three of them.",
 			"- Where a **PostgreSQL** is there anyway and the work is done in it, an advisory lock costs nothing more, and ends with the connection; a row with a lease can be checked in the transaction that it protects.",
 			"- **Redis** without an fsync for each write forgets its last locks when it crashes. Its locks have no tokens.",
 			"- A lock on S3 that is faster here makes fewer requests or checks less: no token, no second look after an answer that was lost, no margin for a slow store. [reliability.md](reliability.md) and [protocol.md](protocol.md) say what comes of that.",
