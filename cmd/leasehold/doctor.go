@@ -34,15 +34,15 @@ also after an interrupt. How many requests it makes and how many bytes it sends 
 most is said before; how many it was, after. Most of the bytes are in the few bodies
 of 1 MiB: --largest-body leaves them out, and the fences that rest on them with them.
 
-Many servers that speak S3 overlook the conditions of writes without a word, and a
-lock on them is always had by everybody. So this tries whether they are kept, one
-after the other and in races over several connections, with small bodies and large
-ones and where something was just deleted; whether reads and listings show what was
-just written, and all of it; whether what raced is still the same seconds later;
-what the times in answers are worth; how fast the store is; what these credentials
-may do; and what the bucket is set to. The verdict says for each layout, for
---fast-start and for fences whether they are safe here, and if not, why. What is
-under a session is safe where the layout object is.
+Many servers that speak S3 ignore the conditions of writes without an error, and then
+everybody has the lock. This command tests whether the store keeps them, one after the
+other and in races over several connections, with small bodies and large ones and where
+something was just deleted; whether reads and listings show the last write, and all of
+it; whether raced objects are still the same seconds later; how far the times in answers
+can be trusted; how fast the store is; the rights of these credentials; and the settings
+of the bucket. The verdict says for each layout, for --fast-start and for fences whether
+they are safe here, and if not, why. Locks under a session are safe where the layout
+object is.
 
 A finding that rules out --use is marked BAD; one that rules out another use only is
 marked "no", and says which.
@@ -51,8 +51,8 @@ With --output json the report can be kept, and given to "leasehold run --proof" 
 to LockOptions.Proof, which then refuse a store that was not found safe.
 
 Exit codes: 0 if the store is safe for --use, 78 if it is not, 69 if it could not be
-reached, 77 if nothing may be written, 128+n after signal n: what was not tried until
-then is neither safe nor unsafe.`,
+reached, 77 if nothing may be written, 128+n after signal n: a use that was not tried
+until then is neither safe nor unsafe.`,
 		Example: `  leasehold doctor s3://bucket
   leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://storage.example'
   leasehold doctor --output json file:///mnt/shared/locks > proof.json`,

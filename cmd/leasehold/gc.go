@@ -35,7 +35,7 @@ by the store's own clock and the reason:
                   is watched for its TTL and margin, and ended; the next collection
                   after --age deletes it.
 
-Nothing is deleted from a store that does not tell its time. What concerns one lock
+Nothing is deleted from a store that does not tell its time. An error with one lock
 does not keep the others from being collected; the exit code is that of the first
 error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks

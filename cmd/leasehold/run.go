@@ -35,8 +35,8 @@ leasehold itself is killed or stopped, the command's process group gets SIGTERM
 --grace before the lease ends and SIGKILL at its end, and so does whatever the
 command has started, also in other groups. That holds on Linux as long as leasehold
 or one of the two processes that it starts beside the command, job-watcher and
-job-guardian, is neither killed nor stopped. What the command leaves behind when it
-ends is ended in the same way, before the lock is released. See the limits of that
+job-guardian, is neither killed nor stopped. Processes that the command leaves behind
+when it ends are ended in the same way, before the lock is released. See the limits of that
 in the documentation: no signal can recall a request that is already on its way.
 
 A run that waits says for whom, at once and then once a minute, and why a store that

@@ -31,7 +31,7 @@ each worker, and a listing of the shards.
   not a lock  its object is none that this version understands
 
 --output json gives one object a line. If the plan is not one that this version
-understands, who owns what is shown all the same, and the exit code is 65.`,
+understands, the owners are shown all the same, and the exit code is 65.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.locate(cmd.Context(), strings.TrimSuffix(args[0], "/"), "")
