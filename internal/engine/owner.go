@@ -62,8 +62,8 @@ type Runtime interface {
 	After(d time.Duration, f func())
 	// Apart calls f soon, when nothing is locked.
 	Apart(f func())
-	// Ask begins a request, when nothing is locked. What it returns gives the request up,
-	// which may be done at any time, and more than once.
+	// Ask begins a request, when nothing is locked. The caller may give the request up at any
+	// time, and more than once.
 	Ask(r Request) (giveUp func())
 	// Shuffle brings n elements into random order.
 	Shuffle(n int, swap func(i, j int))

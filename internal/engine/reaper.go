@@ -100,8 +100,8 @@ func (r *reaper) remove() {
 // Context is that of the candidate that was the first to wait.
 func (r *reaper) Context() context.Context { return r.ctx }
 
-// begin waits until the session is over. Whoever stops the reaper cancels that when it has
-// entered the engine, so it must not begin later than it was found to go on.
+// begin waits until the session is over. If the reaper was stopped first, Cancel has found
+// nothing to cancel, so the wait must not begin any more.
 func (r *reaper) begin() {
 	r.engine.Enter()
 	defer r.engine.Leave()
