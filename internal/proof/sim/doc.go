@@ -4,8 +4,8 @@
 // The candidates are the real ones: protocol.Candidate over the real layouts, driven by the
 // engine that ships, with its sessions and reapers. All around them is made up by a [world],
 // which has one queue of events and no goroutine that decides anything. Real time, maps' order
-// and the scheduler have no part in it. What follows from what is the library's to decide:
-// here are the store, the network, the clocks, the users, and what is promised.
+// and the scheduler have no part in it. The library decides; this package has the store, the
+// network, the clocks, the users, and the promises.
 //
 // # One seed, one history
 //

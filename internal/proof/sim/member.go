@@ -139,7 +139,7 @@ func (m *member) limit() time.Duration {
 	return m.under.Until()
 }
 
-// What follows is what the engine asks for and reports: see engine.Owner.
+// The methods of an engine.Owner follow.
 
 func (m *member) Place() engine.Place {
 	return engine.Place{Runtime: runtime{m}, Store: network{}, Key: m.on.key, Layout: m.lay(network{}), Logger: silent}
