@@ -26,7 +26,7 @@ import (
 
 var (
 	histories = flag.Int("histories", 1, "how many histories of each kind to check in each store")
-	firstSeed = flag.Uint64("seed", 1, "seed of the first history; what the processes do comes from it, but not how fast")
+	firstSeed = flag.Uint64("seed", 1, "seed of the first history; the operations of the processes come from it, but not their speed")
 )
 
 // variable makes this binary a process of a history in place of the tests.
