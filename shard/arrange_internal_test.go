@@ -130,7 +130,7 @@ func TestArrangeLists(t *testing.T) {
 				case w == nobody:
 					none++
 				case !in[c.list[w]][i]:
-					t.Errorf("shard %d is with worker %d, who does not know it", i, w)
+					t.Errorf("shard %d is with worker %d, which does not know it", i, w)
 				default:
 					load[w]++
 				}
