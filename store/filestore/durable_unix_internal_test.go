@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// What cannot be flushed to the disk was not written. A pipe takes all bytes and cannot be
-// flushed. No test noticed when a file was not.
+// A file that cannot be flushed to the disk was not written. A pipe takes all bytes and cannot
+// be flushed. No test noticed when a file was not.
 func TestFileIsFlushed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -41,9 +41,9 @@ func kind(err error) error {
 	return store.ErrUnavailable
 }
 
-// renamed gives the error of a rename or an unlink its kind. What the local
-// system refuses did not happen. Of anything else one cannot be sure: on NFS a
-// request whose answer was lost is sent again, and the second time it fails.
+// renamed gives the error of a rename or an unlink its kind. If the local system
+// refused it, it did not happen. Any other may have: on NFS a request whose answer
+// was lost is sent again, and the second time it fails.
 func renamed(err error) error {
 	if err == nil || isAny(err, fs.ErrPermission, syscall.ENOSPC, syscall.EROFS) || refused(err) {
 		return err

@@ -60,9 +60,9 @@ func TestLockFileWithoutLinks(t *testing.T) {
 	}
 }
 
-// What writers that crashed have left is looked for when the store first writes to a
-// directory, and then once an hour, and goes when it is over an hour old. Nothing else goes.
-// No test noticed when it was looked for at each write.
+// The store looks for leftovers of crashed writers when it first writes to a directory, and then
+// once an hour, and removes those that are over an hour old. Nothing else goes. No test noticed
+// when it looked at each write.
 func TestSweepIsRare(t *testing.T) {
 	dir := t.TempDir()
 	s, err := New(dir, nil)
@@ -249,7 +249,7 @@ func TestLockOnWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// What was put in the place of an object between the look and the opening is no object either,
+// A directory that takes the place of an object between the look and the opening is no object either,
 // and does not stay open. No test noticed when it was read.
 func TestOpenedIsNoFile(t *testing.T) {
 	dir, err := os.Open(t.TempDir())

@@ -93,8 +93,8 @@ func TestSteadyReadsNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-// What has gone since its name was read, or is no file any more, is not listed, and the
-// listing goes on. No test noticed when it ended.
+// An object that has gone since its name was read, or is no file any more, is not listed, and
+// the listing goes on. No test noticed when it ended.
 func TestListedObjectsThatAreGone(t *testing.T) {
 	w := walk{ctx: t.Context(), yield: func(e store.Entry, err error) bool {
 		t.Errorf("it yields %+v, %v", e, err)

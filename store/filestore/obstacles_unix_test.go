@@ -133,9 +133,9 @@ func within(t *testing.T, what string, do func(context.Context) error) error {
 	}
 }
 
-// TestNoLockFile: what lies in the place of the lock file and is no file is not opened,
+// TestNoLockFile: a thing in the place of the lock file that is no file is not opened,
 // since that need not end, and not locked, since others may have it under another name.
-// What looks does not mind. A FIFO there used to hang every call but Get, and a link was
+// Reads go on beside it. A FIFO there used to hang every call but Get, and a link was
 // followed.
 func TestNoLockFile(t *testing.T) {
 	for name, plant := range plants {

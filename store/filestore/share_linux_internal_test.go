@@ -179,9 +179,9 @@ var givings = []struct {
 	},
 }
 
-// What is made in a directory is given to its group if that may write there, and by the
-// superuser also to its owner, with what they need of it; in a directory of one writer the
-// umask and the group are the writer's own. What is as it should be is left as it is.
+// A file that is made in a directory is given to its group if that may write there, and by the
+// superuser also to its owner, with the rights that they need; in a directory of one writer the
+// umask and the group are the writer's own. A file that is as it should be is left as it is.
 func TestWhatIsMadeIsGiven(t *testing.T) {
 	for _, c := range givings {
 		t.Run(c.what, func(t *testing.T) {
@@ -217,8 +217,8 @@ func TestWhatIsMadeIsGiven(t *testing.T) {
 	}
 }
 
-// What is its directory's already is not given: a file system may not know how. A file that is
-// closed cannot be given to anybody either.
+// A file that is its directory's already is not given: a file system may not know how. A file
+// that is closed cannot be given to anybody either.
 func TestNothingIsGivenWithoutNeed(t *testing.T) {
 	dir := shared(t, 0, 0, 0o755)
 	for _, c := range []struct {

@@ -277,7 +277,7 @@ func TestUsersShare(t *testing.T) {
 }
 
 // TestSuperuserLocksNobodyOut: an administrator's command may be the first to write in a
-// user's directory, under any umask. What it makes there used to be the administrator's
+// user's directory, under any umask. The files that it makes there used to be the administrator's
 // alone; and an object still was, under a umask that leaves others nothing.
 func TestSuperuserLocksNobodyOut(t *testing.T) {
 	base, as := users(t)
@@ -358,7 +358,7 @@ func TestAccessList(t *testing.T) {
 	create(t, open(t, dir), "k", "first")
 	member := as(user{bert, team}, 0o022, "seize", dir)
 	if said, _ := member.out.ReadString('\n'); said != "denied\n" {
-		t.Errorf("a member of the group, who may not write, said %q", said)
+		t.Errorf("a member of the group without the right to write said %q", said)
 	}
 	_ = member.in.Close()
 	member.rest(t)
