@@ -39,8 +39,8 @@ type statement struct {
 
 // Policy gives the smallest IAM policy, as indented JSON, whose bearer can do these
 // operations of the store: "get", "put", "list" and "delete" are the methods of
-// [store.Store], "large" is [store.Large]. It is for people, who attach it to a role or
-// a user, and sends nothing. The error matches [store.ErrInvalid] if there is no
+// [store.Store], "large" is [store.Large]. Attach it to a role or a user: it sends
+// nothing. The error matches [store.ErrInvalid] if there is no
 // operation or an unknown one, or if the bucket is named by an access point, because
 // that takes a policy of its own beside this one.
 //
