@@ -52,10 +52,14 @@ func openPlaces(h *host, names []string) (places []*place) {
 	return places
 }
 
-// shown reports whether the document has a table of this place. With a delay all servers are
-// alike, so only the last has one; benchmarks.json has the figures of the others.
-func (b *bench) shown(p *place) bool {
-	return p == nil || !p.delayed || p == b.far()[len(b.far())-1]
+// stands reports whether this place stands for all like it in the document, which has no table of
+// the others where they say the same; benchmarks.json has their figures.
+func (b *bench) stands(p *place) bool {
+	if p == nil {
+		return true
+	}
+	like := b.where(p.delayed)
+	return p == like[len(like)-1]
 }
 
 // near are the places without a delay, and far those with one.
