@@ -18,8 +18,8 @@ func leaders(all []*candidate) (leading []*candidate) {
 	return leading
 }
 
-// TestHour: five candidates over TLS. While the leader answers, its followers send
-// the store nothing; the leader sends its renewals. Each follower keeps one
+// TestHour: five candidates over TLS. While the leader answers, its followers look at the
+// store once in four TTLs; the leader sends its renewals. Each follower keeps one
 // connection to the leader, the leader none.
 func TestHour(t *testing.T) {
 	bubble(t, func(t *testing.T) {
