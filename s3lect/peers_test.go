@@ -61,8 +61,8 @@ func (w *wire) count(address string) int {
 
 func peerMode(c *s3lect.ElectorConfig) { c.PeerMode = true }
 
-// A follower reads nothing while the leader answers, from the moment on in which peer
-// mode is switched on, and learns of a resignation at once.
+// A follower reads once in four TTLs while the leader answers, from the moment on in which
+// peer mode is switched on, and learns of a resignation at once.
 func TestPeerModeIsSwitchedOnWhileRunning(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st, w := memstore.New(), newWire()

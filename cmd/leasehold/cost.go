@@ -40,14 +40,15 @@ func (a *app) cost() *cobra.Command {
 		Short: "Tell the requests and the money that a plan costs in a month",
 		Long: `Tell the requests and the money that a plan costs in a month.
 
-A plan is locks that are held all the time, and who wants them. The answer is
+A plan is locks that are held all the time, and their candidates. The answer is
 computed, by formulas that docs/cost.md explains and tests count; nothing is sent.
-Below it stands what other protocols would cost at the same TTL, and what would save
-most. A month is 730 hours. Free tiers, discounts, storage and transfer are left out.
+Below it stand the costs of other protocols at the same TTL, and the largest savings.
+A month is 730 hours. Free tiers, discounts, storage and transfer are left out.
 
 Modes, for --mode:
   store  an election whose followers look at the store
-  peer   an election whose followers ask the leader, and the store nothing
+  peer   an election whose followers ask the leader, and the store
+         once in four TTLs
   wait   a lock that the others wait for, as in leasehold run
   session  the same in programs: each candidate is a process with one session for all
          locks, which are spread over the processes
