@@ -25,13 +25,13 @@ func (a *app) breakLock() *cobra.Command {
 		Short: "Free a lock by hand",
 		Long: `Free a lock by hand, if its token is still N: the one that leasehold status shows.
 
-A lock whose holder is gone needs none of this: whoever waits for it takes it over
-after a little more than its TTL.
+A lock whose holder is gone needs none of this: a waiter takes it over after a little
+more than its TTL.
 
 The former holder, if it is alive after all, does not know before its next renewal,
 up to a third of the TTL later, and may work on until then WHILE ANOTHER ALREADY
-HOLDS THE LOCK. Only what refuses a smaller token after a larger one is protected
-from that. So make sure first that the holder is gone.
+HOLDS THE LOCK. Only a resource that refuses a smaller token after a larger one is
+protected from that. So make sure first that the holder is gone.
 
 The exit code is 0 when the lock is free, also if it was before, 66 if there is no
 such lock, and 75 if it is held with another token.`,

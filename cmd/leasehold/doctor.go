@@ -30,9 +30,9 @@ func (a *app) doctor() *cobra.Command {
 
 STORE is the URL of a bucket, of a prefix in it or of a directory. The experiments
 are made on scratch objects under STORE/leasehold-probe-…, which are removed again,
-also after an interrupt. How many requests it makes and how many bytes it sends at
-most is said before; how many it was, after. Most of the bytes are in the few bodies
-of 1 MiB: --largest-body leaves them out, and the fences that rest on them with them.
+also after an interrupt. doctor says before how many requests and how many bytes
+it sends at most, and afterwards how many it was. Most of the bytes are in the few bodies of
+1 MiB: --largest-body leaves them out, and the fences that rest on them with them.
 
 Many servers that speak S3 ignore the conditions of writes without an error, and then
 everybody has the lock. This command tests whether the store keeps them, one after the

@@ -32,8 +32,9 @@ The command runs while this candidate leads, and does not outlive the lease, jus
 in leasehold run. When it ends by itself, this candidate resigns, so that another
 can lead, and campaigns again after a back-off: half of --ttl at first, when every
 follower has looked, twice as long after each further quick end, up to a minute, and
-from the start again once a command has run for longer than a minute. When the lease is lost, the command is
-ended and this candidate campaigns again. --once ends all that with the command.
+from the start again once a command has run for longer than a minute. When the lease
+is lost, the command is ended and this candidate campaigns again. --once ends all that
+with the command.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. When it has ended
 after one, or when it is not running, this candidate resigns and ends too. SIGHUP
@@ -46,8 +47,8 @@ which is greater with each leader: whatever the command writes to can refuse a s
 one. It is not there with the layouts that have no tokens: see leasehold run --help.
 
 With --peer-listen the candidates ask the leader itself over HTTPS, instead of the
-store, which then costs them next to nothing; and when a leader resigns the next one begins at
-once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
+store, which then costs them next to nothing; and when a leader resigns the next one
+begins at once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
 
 Exit codes:
   0      a signal was passed on to the command, which then ended with 0

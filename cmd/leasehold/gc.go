@@ -26,7 +26,7 @@ by the store's own clock and the reason:
   past epoch      of a lock with epochs: older than --age, and not the last object of
                   one of its last --keep leases. The highest of a lock always stays.
                   Holders do the same now and then; so this is for locks that nobody
-                  takes any more, and for who cannot wait.
+                  takes any more, or for sooner.
   expired marker  its TTL and margin are over, so its holder is gone. Other tools'
                   markers stay. A marker that is made at this very moment may be hit:
                   nothing can keep a delete from that.

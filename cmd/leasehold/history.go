@@ -23,8 +23,8 @@ func (a *app) history() *cobra.Command {
 
 Only the layouts with epochs keep a history: --layout epochs or epochs+if-match. It
 goes back for the last hundred leases, and a day at least: see leasehold gc. Each
-has its token, its holder, when it began and ended, by the clocks of who held it
-and who took it, and why it ended:
+has its token, its holder, when it began and ended, by the clocks of the holders, and
+why it ended:
 
   released    its holder released it
   taken over  its holder was gone

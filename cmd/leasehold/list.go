@@ -24,14 +24,13 @@ func (a *app) list() *cobra.Command {
 
 PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the
 beginning of bare names, such as jobs/; without it, all bare names are shown. The URL
-of a lock with epochs is the beginning of names too. It
-costs one listing for every thousand objects, and one read for each; epochs of one
-lock are one, for a listing more. AGE is the time since the last write, with a ~ if
-the store does not tell and it is by wall clocks. There is a column LAYOUT if any
-lock has another one than object.
+of a lock with epochs is the beginning of names too. It costs one listing for every
+thousand objects, and one read for each; epochs of one lock are one, for a listing
+more. AGE is the time since the last write, with a ~ if the store does not tell and it
+is by wall clocks. There is a column LAYOUT if any lock has another one than object.
 
-"abandoned" is a lock that is held by somebody who looks to be gone. Objects that
-are no locks are shown as such; so it is better to keep locks apart from others.`,
+"abandoned" is a lock whose holder looks to be gone. Objects that are no locks are
+shown as such; so it is better to keep locks apart from others.`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.locatePrefix(cmd.Context(), append(args, "")[0])

@@ -36,12 +36,12 @@ leasehold itself is killed or stopped, the command's process group gets SIGTERM
 command has started, also in other groups. That holds on Linux as long as leasehold
 or one of the two processes that it starts beside the command, job-watcher and
 job-guardian, is neither killed nor stopped. Processes that the command leaves behind
-when it ends are ended in the same way, before the lock is released. See the limits of that
-in the documentation: no signal can recall a request that is already on its way.
+when it ends are ended in the same way, before the lock is released. See the limits of
+that in the documentation: no signal can recall a request that is already on its way.
 
 A run that waits says for whom, at once and then once a minute, and why a store that
-fails is tried again. -q silences that; with --wait 0 it silences a conflict too, which is then
-the exit code alone.
+fails is tried again. -q silences that; with --wait 0 it silences a conflict too, which
+is then the exit code alone.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. Its environment
 has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is

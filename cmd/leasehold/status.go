@@ -45,8 +45,9 @@ func (a *app) status() *cobra.Command {
 		Long: `Tell who holds a lock, without touching it.
 
 The exit code is 0 whether the lock is held, free or absent; --output json has it
-in "state". Without --layout it is that of the lock, except for markers. A lock whose holder is gone is shown as held until another takes it:
-"abandoned" says that this looks to be so.`,
+in "state". Without --layout it is that of the lock, except for markers. A lock whose
+holder is gone is shown as held until another takes it; "abandoned" says that it looks
+to be so.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)

@@ -31,8 +31,9 @@ A line has the time of day at which the change was seen, and:
 
 with the holder, its token, its address and the age of the record, as far as they
 are known. Nothing is written to the store: watching costs one read for each third
-of the TTL. Without --layout it is that of the lock, except for markers. --output json gives one object a line, with "change" as above
-("taken_over") and otherwise the names of leasehold status.`,
+of the TTL. Without --layout it is that of the lock, except for markers. --output json
+gives one object a line, with "change" as above ("taken_over") and otherwise the names
+of leasehold status.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.observe(cmd.Context(), args[0], &opts, chosen(cmd))
