@@ -19,7 +19,7 @@ func (e *entrant) cycle(ctx context.Context, name string) error {
 // acquireRelease measures an uncontended lock.
 func acquireRelease(ctx context.Context, b *bench) error {
 	s := b.section("Acquire and release, nobody else wants it")
-	s.say("A lock that the candidate has held before, acquired and released. \"Over two PUTs\" is the ratio to two PUTs with If-Match by the bare SDK in the same round. Requests are counted at a proxy. With a delay all servers are alike, so one stands for them.")
+	s.say("A lock that the candidate has held before, acquired and released. \"Over two PUTs\" is the ratio to two PUTs with If-Match by the bare SDK in the same round. Requests are counted at a proxy. One server stands for all here and in the next section: the others make the same requests, at the times of [the floor](#the-floor-single-requests).")
 	for _, p := range append([]*place{nil}, b.places...) {
 		if err := b.acquireAt(ctx, s, p); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (b *bench) acquireAt(ctx context.Context, s *section, p *place) error {
 			number(b.of("acquire", where, name, "allocations").median), requests[name],
 		})
 	}
-	if b.stands(p) || !p.delayed {
+	if b.stands(p) {
 		s.table(rows)
 	}
 	return nil
@@ -137,7 +137,7 @@ func (b *bench) countRequests(ctx context.Context, p *place, ttl time.Duration, 
 // tryHeld measures how long it takes to learn that another holds a lock.
 func tryHeld(ctx context.Context, b *bench) error {
 	s := b.section("Try a lock that another holds")
-	s.say("How long it takes to be told so. One server stands for all: a look takes as long as a GET of [the floor](#the-floor-single-requests).")
+	s.say("How long it takes to be told so.")
 	for _, p := range append([]*place{nil}, b.places...) {
 		if err := b.heldAt(ctx, s, p); err != nil {
 			return err

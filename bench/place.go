@@ -53,7 +53,7 @@ func openPlaces(h *host, names []string) (places []*place) {
 }
 
 // stands reports whether this place stands for all like it in the document, which has no table of
-// the others where they say the same; benchmarks.json has their figures.
+// the others where only their times differ; benchmarks.json has their figures.
 func (b *bench) stands(p *place) bool {
 	if p == nil {
 		return true
