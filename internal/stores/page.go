@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,6 +186,9 @@ func requests(rows []row) string {
 	return table([]string{"", "GET", "PUT", "LIST", "DELETE", "settings and versions", "all", "at most", "MB sent", "at most", "time"}, body)
 }
 
+// chance is in notes that would be the same but for numbers that no run repeats.
+var chance = regexp.MustCompile(`in [0-9]+ of [0-9]+ races`)
+
 // notes are what the notes say, each once, and of which stores.
 func notes(rows []row) string {
 	var b strings.Builder
@@ -193,10 +197,11 @@ func notes(rows []row) string {
 		of := map[string][]string{}
 		for _, r := range rows {
 			if f := r.Finding(name); f.Result == probe.Note && f.Detail != nothing {
-				if of[f.Detail] == nil {
-					said = append(said, f.Detail)
+				detail := chance.ReplaceAllString(f.Detail, "in some races")
+				if of[detail] == nil {
+					said = append(said, detail)
 				}
-				of[f.Detail] = append(of[f.Detail], escaped(r.Title))
+				of[detail] = append(of[detail], escaped(r.Title))
 			}
 		}
 		for _, detail := range said {
