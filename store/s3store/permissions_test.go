@@ -39,7 +39,39 @@ func documented(t *testing.T) map[string]string {
 	return blocks
 }
 
+// actions gives the table of those that differ from policy to policy.
+func actions(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/permissions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "\n| for | actions |\n|---|---|\n")
+	if !found {
+		t.Fatal("docs/permissions.md has no table of actions")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		name, list, _ := strings.Cut(strings.Trim(line, "| \n"), " | ")
+		rows[name] = strings.Split(strings.ReplaceAll(list, "`", ""), ", ")
+	}
+	return rows
+}
+
+// withActions is a policy with these actions in its first statement.
+func withActions(t *testing.T, policy string, actions []string) string {
+	t.Helper()
+	before, rest, found := strings.Cut(policy, `"Action": [`)
+	_, after, closed := strings.Cut(rest, "\n      ]")
+	if !found || !closed {
+		t.Fatalf("there is no list of actions in\n%s", policy)
+	}
+	return before + "\"Action\": [\n        \"" + strings.Join(actions, "\",\n        \"") + "\"\n      ]" + after
+}
+
 const (
+	policyHeading    = "The policy"
 	bucketHeading    = "Only conditional writes, no deletes"
 	lifecycleHeading = "Old versions, and parts of uploads"
 )
@@ -50,22 +82,30 @@ func TestPoliciesInDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := documented(t)
-	for heading, operations := range map[string][]string{
-		"Holder and follower, layout `object`":            {"get", "put"},
-		"Holder and follower, other layouts":              {"get", "put", "list", "delete"},
-		"Observer":                                        {"get", "list"},
-		"Collector":                                       {"get", "list", "delete"},
-		"Fence with values of more than about 1 MiB each": {"large", "list", "delete"},
+	rows := actions(t)
+	for name, operations := range map[string][]string{
+		"holder and follower, layout `object`":            {"get", "put"},
+		"holder and follower, other layouts":              {"get", "put", "list", "delete"},
+		"observer":                                        {"get", "list"},
+		"collector":                                       {"get", "list", "delete"},
+		"fence with values of more than about 1 MiB each": {"large", "list", "delete"},
 	} {
 		want, err := st.Policy(operations...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found[heading] != want {
-			t.Errorf("docs/permissions.md has under %q:\n%s\nwant\n%s", heading, found[heading], want)
+		if name == "holder and follower, layout `object`" && found[policyHeading] != want {
+			t.Errorf("docs/permissions.md has under %q:\n%s\nwant\n%s", policyHeading, found[policyHeading], want)
 		}
-		delete(found, heading)
+		if got := withActions(t, found[policyHeading], rows[name]); got != want {
+			t.Errorf("docs/permissions.md has for a %s:\n%s\nwant\n%s", name, got, want)
+		}
+		delete(rows, name)
 	}
+	for name := range rows {
+		t.Errorf("nothing tests what is for a %s", name)
+	}
+	delete(found, policyHeading)
 	delete(found, bucketHeading)    // TestBucketPolicy
 	delete(found, lifecycleHeading) // TestLifecycle
 	for heading := range found {
