@@ -9,8 +9,8 @@
 //
 //	client, err := peer.NewClient(&peer.ClientOptions{RootCAs: pool})
 //	el, err := leasehold.NewElection(st, "leaders/scheduler", &leasehold.ElectionOptions{
-//		Address: "10.0.1.42:8443", // where the others reach this process
-//		Peers:   client,
+//		LockOptions: leasehold.LockOptions{Address: "10.0.1.42:8443"}, // where the others reach this process
+//		Peers:       client,
 //	})
 //	server, err := peer.NewServer(&peer.ServerOptions{Certificate: cert}, el)
 //	err = server.Start(ctx)

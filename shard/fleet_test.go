@@ -160,7 +160,7 @@ func (f *fleet) work(ctx context.Context, n *node, s shard.Shard) error {
 	fickle := f.fickle
 	if f.refuse == s.Name {
 		f.refuse = ""
-		s.Lease.Abandon(errors.New("the resource has refused the token")) //nolint:contextcheck // it needs none
+		s.Lease.Abandon(errors.New("the resource has refused the token"))
 	}
 	f.mu.Unlock()
 	if !fickle {
