@@ -1,8 +1,9 @@
 package leasehold
 
 import (
-	"sync"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/lockorder"
 )
 
 // callbacks runs functions of the user one after the other, each in the order in
@@ -11,7 +12,7 @@ type callbacks struct {
 	patience time.Duration     // how long one may take before it is reported
 	hangs    func(name string) // reports it
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	pending []callback
 	running bool
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
@@ -73,7 +74,7 @@ type Election struct {
 	lock *Lock
 	opts ElectionOptions
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex
 	lease     *Lease
 	term      *term // of Run, while it leads
 	successor string
@@ -84,7 +85,7 @@ type Election struct {
 	news      chan struct{} // closed at the next change
 	waiters   waiters
 
-	watching sync.Mutex
+	watching lockorder.Mutex
 	watchers int // calls that need the candidate to look
 }
 
@@ -99,6 +100,8 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		return nil, fmt.Errorf("election %q: %w", key, err)
 	}
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
+	e.mu.Rank(lockorder.Shared)
+	e.watching.Rank(lockorder.Watching)
 	lock, err := newLock(st, key, &o.LockOptions, func(cfg *protocol.Config) {
 		cfg.Follow = true
 		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries

@@ -3,8 +3,9 @@ package leasehold
 import (
 	"context"
 	"iter"
-	"sync"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/lockorder"
 )
 
 // Observe yields what changes about the leadership from now on, as this candidate
@@ -96,7 +97,7 @@ func (e *Election) announce() {
 
 // An observer keeps what its consumer has not taken yet.
 type observer struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	pending []Change
 	more    chan struct{}
 }

@@ -3,11 +3,11 @@ package leasehold
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -119,7 +119,7 @@ func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Tim
 
 // Waiters are the followers that have asked this candidate and wait for the answer.
 type waiters struct {
-	mu   sync.Mutex
+	mu   lockorder.Mutex
 	open map[*Question]time.Time // since when each has wanted to lead
 }
 

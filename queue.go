@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
+
+	"github.com/leasehold/leasehold/internal/lockorder"
 )
 
 // queue lets in one goroutine at a time, in the order of arrival.
 type queue struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	taken   bool
 	waiting []chan struct{}
 }

@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -14,17 +14,7 @@ import (
 // it, so an idle engine needs nothing. The candidate has at most one request under way, so
 // writes of one lease never overtake each other.
 type Engine struct {
-	// Mutexes are locked in this order, and none that comes before one that is locked:
-	//
-	//   Election.watching
-	//   the engine of a lock
-	//   the engine of a heartbeat, and that of a reaper
-	//   Session.mu, reapers.mu; of the root package: Election.mu
-	//   of the root package: the queue, callbacks, waiters, an observer, verdicts
-	//
-	// Two of one line are never locked together. Only a Logger runs under them, no callback
-	// of a user and no request.
-	mu    sync.Mutex
+	mu    lockorder.Mutex // see package lockorder for what may be locked under it
 	owner Owner
 
 	// A lease under a session needs nothing until it is released. Its engine rests then, and
@@ -58,6 +48,10 @@ type active struct {
 // Init makes an engine of a new candidate.
 func (e *Engine) Init(owner Owner, cfg protocol.Config) {
 	e.owner = owner
+	e.mu.Rank(lockorder.Engine)
+	if cfg.Fresh || cfg.Reaper {
+		e.mu.Rank(lockorder.Heartbeat)
+	}
 	e.start(protocol.New(cfg), cfg)
 }
 

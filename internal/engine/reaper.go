@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
+	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
@@ -15,8 +15,14 @@ import (
 // reapers watch the sessions that candidates wait for: one for each session, however many
 // locks are held under it.
 type reapers struct {
-	mu sync.Mutex
+	mu lockorder.Mutex
 	of map[string]*reaper
+}
+
+func newReapers() *reapers {
+	all := &reapers{of: map[string]*reaper{}}
+	all.mu.Rank(lockorder.Shared)
+	return all
 }
 
 // A reaper waits until a session is over, and ends it when it was waited out. It stands
@@ -50,9 +56,9 @@ func (e *Engine) watchSession() {
 	if a.watch = (watch{}); session == "" {
 		return
 	}
-	all, by := &reapers{}, e.owner // of this candidate alone
+	all, by := newReapers(), e.owner // of this candidate alone
 	if s := a.session; s != nil {
-		all, by = &s.reapers, s.owner
+		all, by = s.reapers, s.owner
 	}
 	a.watch = watch{session, all.join(session, e, by)}
 }
@@ -69,9 +75,6 @@ func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 		// It looks once soon after each heartbeat.
 		cfg.Incarnation, cfg.Reaper, cfg.Follow = r.Place().Runtime.Incarnation(), true, true
 		r.engine.Init(r, cfg)
-		if all.of == nil {
-			all.of = map[string]*reaper{}
-		}
 		all.of[session] = r
 		e.runtime().Apart(r.begin)
 	}

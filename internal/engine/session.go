@@ -2,10 +2,10 @@ package engine
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
@@ -27,11 +27,11 @@ type Session struct {
 	owner     SessionOwner
 	heartbeat *Engine
 	key       string
-	reapers   reapers      // for those that are under it
+	reapers   *reapers     // for those that are under it
 	deadline  atomic.Int64 // of the heartbeat's lease, a reading of the clock; 0: there is none
 	ended     atomic.Bool  // nothing under it is valid any more
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	under protocol.Membership[*Engine]
 }
 
@@ -39,6 +39,8 @@ type Session struct {
 // D1). The heartbeat names up to so many of the locks that were released last; 0: 64.
 func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Config, last int) {
 	s.owner, s.heartbeat, s.key, s.under.Last = owner, heartbeat, owner.Place().Key, last
+	s.reapers = newReapers()
+	s.mu.Rank(lockorder.Shared)
 	cfg.Fresh = true
 	heartbeat.Init(&beats{owner, s}, cfg)
 }

@@ -60,6 +60,11 @@ var parts = []part{
 		long:  words("spec/check full"),
 	},
 	{
+		name:  "lock order",
+		short: words("go test -tags lockorder -short -count 1 -timeout 30m ./internal/lockorder . ./peer"),
+		long:  words("go test -tags lockorder -count 1 -timeout 3h ./internal/lockorder . ./admin ./shard ./s3lect ./peer"),
+	},
+	{
 		name:  "histories of fences",
 		short: words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 20000"),
 		long:  words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 100000"),

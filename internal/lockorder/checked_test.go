@@ -1,0 +1,49 @@
+//go:build lockorder
+
+package lockorder_test
+
+import (
+	"testing"
+
+	"github.com/leasehold/leasehold/internal/lockorder"
+)
+
+// TestOrder: mutexes are locked from the largest rank to the smallest, and nothing else.
+func TestOrder(t *testing.T) {
+	ranks := []lockorder.Rank{lockorder.Leaf, lockorder.Shared, lockorder.Heartbeat, lockorder.Engine, lockorder.Watching}
+	for _, first := range ranks {
+		for _, second := range ranks {
+			var a, b lockorder.Mutex
+			a.Rank(first)
+			b.Rank(second)
+			a.Lock()
+			panicked := panics(func() { b.Lock() })
+			if want := second >= first; panicked != want {
+				t.Errorf("rank %d under rank %d panics: %v, want %v", second, first, panicked, want)
+			}
+			if !panicked {
+				b.Unlock()
+			}
+			a.Unlock()
+			b.Lock() // nothing is held any more
+			b.Unlock()
+		}
+	}
+	var c lockorder.Mutex
+	if !panics(c.Unlock) {
+		t.Error("a mutex was unlocked that was not locked")
+	}
+	c.Lock()
+	unlocked := make(chan bool)
+	go func() { unlocked <- !panics(c.Unlock) }()
+	if <-unlocked {
+		t.Error("a mutex was unlocked by another goroutine")
+	}
+	c.Unlock()
+}
+
+func panics(f func()) (panicked bool) {
+	defer func() { panicked = recover() != nil }()
+	f()
+	return false
+}
