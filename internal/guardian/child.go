@@ -84,15 +84,14 @@ func (g *guard) main(args []string) error {
 
 func (g *guard) run() {
 	deafen()
-	changes, failure := alarm(syscall.SIGCHLD), g.start()
-	if failure != nil {
-		send(g.out, failure)
-	} else {
+	changes, last := alarm(syscall.SIGCHLD), g.start()
+	if last == nil {
 		send(g.words, word{g.command}) // first, so that the watcher knows what the parent may signal
 		send(g.out, report{Started: g.command, Guardian: os.Getpid(), Alone: g.alone})
 		g.guard(changes)
-		send(g.out, report{Ended: &ended{*g.wait, g.expired}})
+		last = &report{Ended: &ended{*g.wait, g.expired}}
 	}
+	sendLast(g.out, last)
 	// The command stays a zombie while the parent may still signal its group:
 	// so its pid cannot be reused. The parent kills this process when it has
 	// understood; if the parent is gone, the orders end.

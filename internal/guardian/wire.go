@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/clock"
 )
 
 // The titles are the argv[0] of the watcher and of the guardian, by which Main
@@ -110,18 +112,51 @@ type word struct {
 	Command int // its pid
 }
 
-// send writes one message without ever waiting long for a stopped reader. It may
-// drop the message, but never a part of it: a pipe takes up to 4096 bytes whole or
-// not at all. That is enough, because a lost message errs on the early side: the
-// reader knows an earlier deadline, or the writer has a deadline of its own.
-func send(pipe *os.File, message any) {
+// send writes one message without waiting for longer than patience for a stopped reader,
+// and reports whether that is settled: it was written, or nobody is there to read it. It may
+// drop the message, but never a part of it: a pipe takes up to 4096 bytes whole or not at all.
+// That is enough for all but the last report, because a lost message errs on the early side:
+// the reader knows an earlier deadline, or the writer has a deadline of its own.
+func send(pipe *os.File, message any) (settled bool) { return sendWithin(patience, pipe, message) }
+
+const patience = 100 * time.Millisecond
+
+// sendWithin tries once at least, and once more after each wait, whatever the clock says:
+// on a busy machine this process may stand still between a look at the clock and the next
+// step, and a deadline of the runtime's would have been over before the first attempt.
+func sendWithin(patience time.Duration, pipe *os.File, message any) (settled bool) {
 	line, err := json.Marshal(message)
 	if err != nil {
 		panic(err)
 	}
-	_ = pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = pipe.Write(append(line, '\n'))
+	line = append(line, '\n')
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := raw.Control(func(fd uintptr) {
+		for until := clock.Now() + patience; ; {
+			_, err = unix.Write(int(fd), line)
+			left := until - clock.Now()
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) || left <= 0 {
+				return
+			}
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, milliseconds(left))
+		}
+	})
+	return closed != nil || !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 }
+
+// sendLast is send for the last report, which is not dropped: the parent would wait for it for
+// ever, with the lock held. Nothing is left to do meanwhile.
+func sendLast(pipe *os.File, last *report) {
+	for settled := false; !settled; {
+		settled = send(pipe, last)
+	}
+}
+
+// milliseconds are those of a nap, which is not to end before.
+func milliseconds(nap time.Duration) int { return int((nap + time.Millisecond - 1) / time.Millisecond) }
 
 // receive returns what comes through the pipe, and closes the channel at its end.
 func receive[T any](pipe *os.File) <-chan T {
@@ -192,7 +227,7 @@ func await(nap time.Duration, fds ...int) {
 	}
 	ms := -1
 	if nap >= 0 {
-		ms = int((nap + time.Millisecond - 1) / time.Millisecond) // not before its end
+		ms = milliseconds(nap)
 	}
 	_, _ = unix.Poll(polled, ms)
 }

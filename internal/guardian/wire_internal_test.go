@@ -4,6 +4,7 @@ package guardian
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"reflect"
 	"strconv"
@@ -182,19 +183,53 @@ func TestSend(t *testing.T) {
 	filler := bytes.Repeat([]byte("x\n"), 1<<15)
 	_, _ = w.Write(filler)
 	began := time.Now()
-	send(w, order{Deadline: 1})
-	if took := time.Since(began); took > 20*sec {
+	if send(w, order{Deadline: 1}) {
+		t.Error("a message that does not fit is settled")
+	}
+	if took := time.Since(began); took < patience || took > 20*sec {
 		t.Errorf("a message to a stopped reader took %v", took)
 	}
 	b := newInbox[order](int(r.Fd()))
 	if got, _ := b.take(); len(got) > 0 || len(b.part) > 0 {
 		t.Errorf("took %v and %q of a message that did not fit", got, b.part)
 	}
-	send(w, order{Deadline: 2})
+	// However late it is: a process that was not running for a while tries all the same.
+	if !sendWithin(-time.Hour, w, order{Deadline: 2}) {
+		t.Error("a message that fits is not settled")
+	}
 	if got, open := b.take(); !open || len(got) != 1 || got[0].Deadline != 2 {
 		t.Errorf("took %v, %v, want the one that fits again", got, open)
 	}
+	r.Close()
+	if !send(w, order{Deadline: 3}) {
+		t.Error("a message that nobody can read is not settled")
+	}
 	w.Close()
+	if !send(w, order{Deadline: 4}) {
+		t.Error("a message for a pipe that is closed is not settled")
+	}
+}
+
+// TestSendLast: the last report waits for a reader that does not read for longer than any other
+// message would, and gets through.
+func TestSendLast(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	filler := bytes.Repeat([]byte("x\n"), 1<<15)
+	_, _ = w.Write(filler)
+	go func() {
+		sendLast(w, &report{TooLate: true})
+		w.Close()
+	}()
+	time.Sleep(2 * patience)
+	all, err := io.ReadAll(r)
+	if err != nil || !bytes.HasSuffix(all, []byte("{\"TooLate\":true}\n")) {
+		t.Errorf("the last that came was %q, %v", all[max(0, len(all)-20):], err)
+	}
 }
 
 // TestInboxOfSingleBytes: a message may come byte by byte, and one byte is no end.
