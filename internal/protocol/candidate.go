@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -63,24 +62,6 @@ type Config struct {
 	// them. Nil: its own.
 	Retries []time.Duration
 }
-
-// The errors of an acquisition that failed and of a lease that ended.
-var (
-	ErrAbsent    = errors.New("the lock's object does not exist")
-	ErrCancelled = errors.New("the caller gave up")
-	ErrExpired   = errors.New("no renewal came through in time")
-	ErrTaken     = errors.New("another candidate took the lock")
-	ErrBroken    = errors.New("somebody broke the lock by hand")
-	ErrFreed     = errors.New("somebody else freed the lock")
-	ErrVanished  = errors.New("the lock's object was deleted")
-	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
-	ErrGivenUp   = errors.New("its holder gave it up")
-	ErrTooLate   = errors.New("too little was left of the lease to delete its object, which is left to expire")
-	ErrUsed      = errors.New("an object of that name exists already")
-	ErrUnsettled = errors.New("no answer from the store said that the release landed")
-	ErrNoAnswer  = errors.New("the store did not say within the TTL whether the lock is free")
-	ErrTooLarge  = errors.New("the lock's token is too large to be followed by another")
-)
 
 // phase is what a candidate has to do with the lock.
 type phase int

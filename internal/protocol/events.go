@@ -1,0 +1,270 @@
+package protocol
+
+import (
+	"errors"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// An Event is something that happened: the user asked, the store answered, time
+// passed.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Acquire: the user wants the lock; with Wait, even if that takes long. The
+	// candidate answers with one Granted, Refused or Failed.
+	Acquire struct {
+		Wait bool
+		// Session is the name of the session that the lease is to be under: it is valid,
+		// and has been confirmed to exist (rule D2). Empty: the lease is renewed by itself.
+		Session string
+	}
+	// Cancel: the user no longer waits for an acquisition, or it makes no sense any
+	// more, because of Err.
+	Cancel struct{ Err error }
+	// Release: the user has stopped all work under the lease. The candidate
+	// answers with one Released.
+	Release struct {
+		Successor string // the holder that may go first; empty: none
+		// Pass: another user of this candidate waits, and will Acquire next.
+		Pass bool
+	}
+	// Drop: nobody is there after all to take what a Release has passed on.
+	Drop struct{}
+	// Watch: look at the lock even while nobody wants it, or no longer.
+	Watch struct{ On bool }
+	// GiveUp: the lease is no longer valid, though the work under it has not
+	// stopped. It is not renewed, and a Release must still come.
+	GiveUp struct{ Err error } // why, if there is more to say
+	// ReadDone is the answer to a Read.
+	ReadDone struct {
+		Shown   Shown
+		Version Version       // Found
+		Record  record.Record // Found
+		Date    time.Time     // Absent: the store's own time, if it said
+		Age     time.Duration // Found: since the record was written, by the store's own clock; 0 if it does not say
+		Err     error         // Foreign, Unread
+		Fatal   bool          // Unread: to try again is pointless (access denied)
+	}
+	// WriteDone is the answer to a Write. Only a clean success has no Err: all
+	// else, a refusal included, leaves it open whether the write has landed
+	// (rule A6).
+	WriteDone struct {
+		Version Version
+		Epoch   int64 // the number of the object that was written, if it has one
+		Err     error
+		Void    bool // nothing of it has landed, or will
+		Fatal   bool // and to try again is pointless
+	}
+	// Checked is the answer to a Check: whether the session's heartbeat says that it goes on.
+	Checked struct {
+		Session   string
+		Held      bool
+		Abandoned bool  // Held: it looks as if its sender was gone, which is for people only
+		Err       error // it is not known
+	}
+	// SessionOver: nothing is valid any more under a session of ours, because of Err.
+	// This candidate's lease is under it, or was to be, or once was.
+	SessionOver struct {
+		Session string
+		Err     error
+	}
+	// SessionExpired: a session of others is over for good (rule D3): it was closed, or
+	// killed, or does not exist. Look: that was a while ago, so that others may have
+	// taken the lock since.
+	SessionExpired struct {
+		Session string
+		Look    bool
+	}
+	// SessionTroubled: the store does not say whether the session goes on whose end is waited
+	// for. Nothing was asked for this candidate, but it is its user who waits.
+	SessionTroubled struct{ Err error }
+	// Recheck: the lock may have changed, so it is worth a look.
+	Recheck struct{}
+	// RenewSoon: the next renewal has something to tell, and is to come soon.
+	RenewSoon struct{}
+	// Retune: from the next write and the next pause on, these are the TTL and
+	// the intervals.
+	Retune struct{ TTL, Frequent, Infrequent time.Duration }
+	// Sighted: somebody else's look, which was sent at that time, had this answer.
+	Sighted struct {
+		Answer ReadDone
+		Sent   time.Duration
+	}
+	// PeerAnswer is the answer to an PollPeer. One that comes after a CancelPoll is ignored.
+	PeerAnswer struct {
+		Number int // of the PollPeer
+		Status PeerStatus
+		Err    error // there was none
+		// Proof is what the store held when the release was confirmed, if that came
+		// with the word and its version is the hash of it: as good as a look.
+		Proof *ReadDone
+	}
+	// Tick: the clock has reached Wake.
+	Tick struct{}
+)
+
+func (Acquire) event()         {}
+func (Cancel) event()          {}
+func (Release) event()         {}
+func (Drop) event()            {}
+func (Watch) event()           {}
+func (GiveUp) event()          {}
+func (ReadDone) event()        {}
+func (WriteDone) event()       {}
+func (Checked) event()         {}
+func (SessionOver) event()     {}
+func (SessionExpired) event()  {}
+func (SessionTroubled) event() {}
+func (Recheck) event()         {}
+func (RenewSoon) event()       {}
+func (Retune) event()          {}
+func (Sighted) event()         {}
+func (PeerAnswer) event()      {}
+func (Tick) event()            {}
+
+// Shown is what the answer to a Read showed.
+type Shown int
+
+// The results of a Read.
+const (
+	Unread  Shown = iota // nothing: the read failed
+	Found                // a record
+	Same                 // the version that Read.Unless named
+	Absent               // no object
+	Foreign              // an object that is not a record we understand
+)
+
+// An Action is something for the driver to do or to pass on to the user.
+type Action interface{ action() }
+
+// The actions.
+type (
+	// Read asks for the object, unless its version is still Unless.
+	Read struct {
+		Unless  Version
+		Timeout time.Duration
+	}
+	// Write asks for a conditional write of Record over exactly the version
+	// Expect, which showed Over; where Expect is empty, only if there is no object
+	// (rule A1).
+	Write struct {
+		Op      Op
+		Record  record.Record
+		Over    record.Record
+		Expect  Version
+		Timeout time.Duration
+	}
+	// Check asks for the heartbeat of the session that the lock is held under, for an
+	// acquisition that does not wait.
+	Check struct {
+		Session string
+		Timeout time.Duration
+	}
+	// Granted: the lease has begun. Lease, Valid and Deadline tell of it.
+	Granted struct{}
+	// Renewed: the lease's deadline has moved.
+	Renewed struct{}
+	// Troubled: the store has failed for the third time in a row, or has gone on to
+	// fail for a minute since that was told. A Reaper says so at each further failure.
+	Troubled struct{ Err error }
+	// Refused: the lock is another's, and the user did not want to wait. Abandoned is what
+	// Checked has said.
+	Refused struct {
+		Record    record.Record
+		Abandoned bool
+	}
+	// Failed: the acquisition ended without the lock.
+	Failed struct{ Err error }
+	// Waiting: the acquisition waits for this holder. Once for each holder.
+	Waiting struct{ Record record.Record }
+	// Seen: the object is in a state that was not seen before, which Observed
+	// tells.
+	Seen struct{}
+	// Expired: this record has not been renewed in time, so the lock may be
+	// taken. Once for each version.
+	Expired struct{ Record record.Record }
+	// Unreadable: a look failed, or showed what is not a record.
+	Unreadable struct{ Err error }
+	// Vanished: somebody deleted the object of which this was the last record.
+	Vanished struct{ Record record.Record }
+	// Lost: the lease ended, because of Err. The work must stop now.
+	Lost struct{ Err error }
+	// Released: the release is settled; Err says why the lock may not be free.
+	Released struct{ Err error }
+	// Reaped: the lock that a Reaper wanted to be over is, and this is its last record.
+	Reaped struct{ Record record.Record }
+	// SessionOrphan: a record that names this session of ours may be there, or may come,
+	// and nobody will free it: only the end of the session does (rule D6).
+	SessionOrphan struct{ Session string }
+	// Unnamed: the lock does not name this session of ours any more: see Membership.Released.
+	Unnamed struct{ Session string }
+	// Left: nothing of this candidate is under this session of ours any more, or may yet be.
+	Left struct{ Session string }
+	// PollPeer asks the leader at Address for its PeerStatus, which it may keep for as long
+	// as Wait while that is still Known. Waiting: the user waits for the lock.
+	PollPeer struct {
+		Number  int
+		Address string
+		Known   string
+		Wait    time.Duration
+		Waiting bool
+	}
+	// CancelPoll: the PollPeer under way does not matter any more, and gets no PeerAnswer.
+	CancelPoll struct{}
+)
+
+func (Read) action()          {}
+func (Write) action()         {}
+func (Check) action()         {}
+func (Granted) action()       {}
+func (Renewed) action()       {}
+func (Troubled) action()      {}
+func (Refused) action()       {}
+func (Failed) action()        {}
+func (Waiting) action()       {}
+func (Vanished) action()      {}
+func (Seen) action()          {}
+func (Expired) action()       {}
+func (Unreadable) action()    {}
+func (Lost) action()          {}
+func (Released) action()      {}
+func (Reaped) action()        {}
+func (SessionOrphan) action() {}
+func (Unnamed) action()       {}
+func (Left) action()          {}
+func (PollPeer) action()      {}
+func (CancelPoll) action()    {}
+
+// Op is what a Write means. All are conditional writes of one record; a layout
+// may carry them out differently.
+type Op int
+
+// The kinds of Write.
+const (
+	Claim Op = iota // acquire: a new token
+	Renew           // the same lease, for another TTL
+	Free            // release, the token kept
+)
+
+func (o Op) String() string { return [...]string{"claim", "renew", "free"}[o] }
+
+// The errors of an acquisition that failed and of a lease that ended.
+var (
+	ErrAbsent    = errors.New("the lock's object does not exist")
+	ErrCancelled = errors.New("the caller gave up")
+	ErrExpired   = errors.New("no renewal came through in time")
+	ErrTaken     = errors.New("another candidate took the lock")
+	ErrBroken    = errors.New("somebody broke the lock by hand")
+	ErrFreed     = errors.New("somebody else freed the lock")
+	ErrVanished  = errors.New("the lock's object was deleted")
+	ErrSlowStore = errors.New("the store takes longer to answer than half a TTL")
+	ErrGivenUp   = errors.New("its holder gave it up")
+	ErrTooLate   = errors.New("too little was left of the lease to delete its object, which is left to expire")
+	ErrUsed      = errors.New("an object of that name exists already")
+	ErrUnsettled = errors.New("no answer from the store said that the release landed")
+	ErrNoAnswer  = errors.New("the store did not say within the TTL whether the lock is free")
+	ErrTooLarge  = errors.New("the lock's token is too large to be followed by another")
+)
