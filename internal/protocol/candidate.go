@@ -164,16 +164,12 @@ type Candidate struct {
 	reported  record.Record // the holder that Waiting told of
 	trouble   trouble       // with the store
 	seq       uint64
-	rng       uint64
+	rng       random
 }
 
 // New makes a candidate that knows nothing of the lock.
 func New(cfg Config) *Candidate {
-	c := &Candidate{cfg: cfg, rng: 0xcbf29ce484222325}
-	for _, b := range []byte(cfg.Incarnation) {
-		c.rng = (c.rng ^ uint64(b)) * 0x100000001b3
-	}
-	return c
+	return &Candidate{cfg: cfg, rng: seeded(cfg.Incarnation)}
 }
 
 // Valid reports whether the candidate holds a lease that is valid at the given
@@ -282,19 +278,6 @@ func (c *Candidate) writeID() string {
 	return c.cfg.Incarnation + "." + strconv.FormatUint(c.seq, 10)
 }
 
-// jitter gives a time from 0 up to d, by splitmix64.
-func (c *Candidate) jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	c.rng += 0x9e3779b97f4a7c15
-	z := c.rng
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	z ^= z >> 31
-	return time.Duration(z % uint64(d))
-}
-
 // remember keeps an attempt that may land. None is forgotten, because under a session
 // one that lands unnoticed is held for as long as the session lives (rule D6). Where
 // there are too many, the two oldest become one range, which counts from the first
@@ -379,20 +362,13 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 		c.awaitSession(now)
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
-		c.obs.claimableAt += Patience(r.TTL) + c.spread(r.TTL/10)
+		c.obs.claimableAt += Patience(r.TTL) + c.rng.spread(r.TTL/10)
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// Only a courtesy: the conditional write decides.
-		c.obs.claimableAt += Renewal(r.TTL) + Margin(r.TTL) + c.spread(r.TTL/10)
+		c.obs.claimableAt += Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
 	case c.cfg.Follow && lookedOn && r.Successor == "" && !heir:
-		c.obs.claimableAt += c.spread(c.frequent(r)) // they all look at about this time
+		c.obs.claimableAt += c.rng.spread(c.frequent(r)) // they all look at about this time
 	}
-}
-
-// spread gives a time from 0 to d for one of many that would otherwise act at the
-// same moment. Most are late and few are early (the largest of four draws), so
-// that the others can see that the first has acted, however many there are.
-func (c *Candidate) spread(d time.Duration) time.Duration {
-	return max(c.jitter(d), c.jitter(d), c.jitter(d), c.jitter(d))
 }
 
 // never is a reading that no clock comes to.
@@ -403,7 +379,7 @@ const never = time.Duration(math.MaxInt64)
 func (c *Candidate) vanish(date time.Time, now Now) bool {
 	was := c.obs.version != ""
 	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see awaitSession
-		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.spread(r.TTL/10)
+		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.rng.spread(r.TTL/10)
 	}
 	c.news = was
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""

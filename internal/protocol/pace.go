@@ -57,10 +57,10 @@ func (c *Candidate) wait(now Now, out *actions) {
 		c.due, c.obs.fresh = c.quiet(), false
 		return // however soon the lock may be taken
 	case !c.cfg.Follow && c.want != nothing:
-		c.due = now.Clock + c.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
+		c.due = now.Clock + c.rng.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
 	case c.relaxed(now.Clock):
 		c.pace.poll = 0
-		c.due = now.Clock + c.vary(c.cfg.Infrequent)
+		c.due = now.Clock + c.rng.vary(c.cfg.Infrequent)
 		c.obs.fresh = false
 		return // however soon the lock may be taken
 	default:
@@ -94,26 +94,26 @@ func (c *Candidate) frequent(r record.Record) time.Duration {
 func (c *Candidate) follow(now time.Duration) time.Duration {
 	p, r := &c.pace, c.obs.record
 	if !c.obs.held() {
-		return now + c.vary(p.grow(c.frequent(record.Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
+		return now + c.rng.vary(p.grow(c.frequent(record.Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
 	}
 	interval, frequent := Renewal(r.TTL), c.frequent(r)
 	late := now-c.obs.first > interval+2*frequent
 	if c.cfg.Infrequent > 0 {
-		return now + c.vary(p.grow(frequent, max(interval, frequent)))
+		return now + c.rng.vary(p.grow(frequent, max(interval, frequent)))
 	}
 	if p.steady && c.obs.first == now {
 		p.locate(now, interval, frequent)
 	}
-	switch next := p.edge + interval + frequent/2 + c.jitter(frequent/2); {
+	switch next := p.edge + interval + frequent/2 + c.rng.jitter(frequent/2); {
 	case p.located && next > now:
 		p.poll = 0
 		return next
 	case late: // it should have renewed: trouble
 		p.located = false
-		return now + c.vary(p.grow(frequent, max(interval, frequent)))
+		return now + c.rng.vary(p.grow(frequent, max(interval, frequent)))
 	}
 	p.located = false
-	return now + c.vary(frequent)
+	return now + c.rng.vary(frequent)
 }
 
 // locate finds out when the leader renews from a renewal that was just seen: it
@@ -126,6 +126,3 @@ func (p *pace) locate(now, interval, frequent time.Duration) {
 		p.located, p.edge = now-p.before <= 2*frequent, now
 	}
 }
-
-// vary changes a pause by up to a quarter, so that followers do not look in step.
-func (c *Candidate) vary(d time.Duration) time.Duration { return d*3/4 + c.jitter(d/2) }

@@ -120,9 +120,9 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 			c.found(*p, now, out)
 		}
 	case w.Free:
-		c.lookAfter(firstPoll+c.jitter(Renewal(r.TTL)), now)
+		c.lookAfter(firstPoll+c.rng.jitter(Renewal(r.TTL)), now)
 	default:
-		c.distrust(c.jitter(c.frequent(r)), now)
+		c.distrust(c.rng.jitter(c.frequent(r)), now)
 	}
 }
 
@@ -132,7 +132,7 @@ func (c *Candidate) unheard(now Now) {
 	t.fails++
 	t.due = now.Clock + min(retry.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, retry.Min))
 	if t.fails >= peerTries {
-		c.distrust(c.jitter(c.frequent(r)), now)
+		c.distrust(c.rng.jitter(c.frequent(r)), now)
 	}
 }
 

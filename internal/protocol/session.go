@@ -126,7 +126,8 @@ func (c *Candidate) renewSoon(now Now) {
 // many of them.
 type Saved struct {
 	incarnation     string
-	rng, seq, wrote uint64 // wrote: the number in the lease's write ID
+	rng             random
+	seq, wrote      uint64 // wrote: the number in the lease's write ID
 	version         Version
 	session         string
 	acquired        time.Duration // since the epoch of Unix

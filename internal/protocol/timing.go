@@ -79,5 +79,5 @@ func (c *Candidate) retryDelay(n int) time.Duration {
 		return min(pause, max(c.cfg.TTL/6, retry.Min))
 	}
 	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
-	return pause + c.jitter(pause/4)
+	return pause + c.rng.jitter(pause/4)
 }
