@@ -13,17 +13,17 @@ func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
 		return
 	}
 	c.trouble.progress()
-	c.sent.record.Epoch = ev.Epoch
+	c.writes.sent.record.Epoch = ev.Epoch
 	switch c.answered {
 	case releasing:
-		c.observe(c.sent.record, ev.Version, now.Clock)
+		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
 		return
 	case reaping:
-		c.observe(c.sent.record, ev.Version, now.Clock)
+		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		return
 	}
-	c.adopt(c.sent, ev.Version, now, out)
+	c.adopt(c.writes.sent, ev.Version, now, out)
 }
 
 // writeFailed: whatever the store said, the write may have landed, and a read
@@ -38,7 +38,7 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 	switch c.phase {
 	case clear:
 		if !c.bound() { // else an earlier one may have landed, and its session goes on
-			c.attempts = nil
+			c.writes.open = nil
 		}
 		if c.want != nothing {
 			c.fail(ev.Err, now, out)
@@ -66,7 +66,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	case Found:
 		c.found(ev, now, out)
 	case Absent:
-		c.settle("", record.Record{})
+		c.writes.settle(&c.cfg, "", record.Record{})
 		if c.vanish(ev.Date, now) {
 			out.add(Vanished{c.obs.record})
 		}
@@ -105,11 +105,11 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		c.same() // the store need not know conditional reads
 		return
 	}
-	if a, ok := c.landed(ev.Record); ok {
+	if a, ok := c.writes.landed(&c.cfg, ev.Record); ok {
 		c.adopt(a, ev.Version, now, out)
 		return
 	}
-	c.settle(ev.Version, ev.Record)
+	c.writes.settle(&c.cfg, ev.Version, ev.Record)
 	if c.advances(ev.Record) {
 		c.trouble.progress()
 	}
@@ -134,7 +134,7 @@ func (c *Candidate) sight(ev ReadDone, now Now) {
 func (c *Candidate) sighted(ev Sighted, now Now) {
 	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
 	idle := c.phase == clear && c.busy == none && c.want == nothing && !c.passed && !c.unsettled()
-	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.mine(seen.Record) {
+	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.cfg.mine(seen.Record) {
 		c.sight(seen, now)
 	}
 }
@@ -164,7 +164,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 	if c.phase == clear || c.phase == freeing {
 		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
 	}
-	c.attempts = nil // what they were conditional on is gone
+	c.writes.open = nil // what they were conditional on is gone
 	c.left = c.obs.version
 	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
 	switch {
@@ -183,7 +183,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 // adopt takes in that the attempt a landed as version v, with that attempt's own
 // t0, however long ago that was (rules A4 and A6). The others can no longer land.
 func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
-	c.attempts = nil
+	c.writes.open = nil
 	c.trouble.progress()
 	c.observe(a.record, v, now.Clock)
 	if c.phase == lost || c.phase == freeing {

@@ -2,66 +2,10 @@ package protocol
 
 import (
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
 )
-
-// Version names one state of the object, as the store names it. The empty
-// Version stands for "no object".
-type Version string
-
-// Now is what the driver's clocks show.
-type Now struct {
-	Clock time.Duration // suspend-aware and monotonic: all decisions rest on it
-	Wall  time.Time     // for the times in a record that are for people, and nothing else
-}
-
-// Config is what makes a candidate. Incarnation must be new for each candidate
-// and each start, 128 random bits in any text form (rule A9): it makes write IDs
-// unique and seeds the jitter.
-type Config struct {
-	Incarnation string
-	TTL         time.Duration
-	Holder      string
-	Address     string
-	Meta        map[string]string
-	Existing    bool   // never create the object
-	Layout      string // as it stands in records
-
-	// Numbered: the tokens are the numbers of objects, which begin with 1.
-	Numbered bool
-	// Tokenless: there are no tokens, and a lock that is free is no object at all.
-	Tokenless bool
-	// WriteOnce: a record cannot be written over, so no lease is renewed. Unless
-	// Sweep is set none is taken over either: its record must be gone first.
-	WriteOnce, Sweep bool
-
-	// Fresh: the object must not exist yet, so a name is used once (rule D1).
-	Fresh bool
-	// Reaper: the candidate does not want the lock, but that nobody holds it any more.
-	// Where it would take the lock over it frees it (rule D3), and an acquisition is
-	// answered by Reaped.
-	Reaper bool
-
-	// FastStart lets the candidate take over without waiting when the store's
-	// own clock says that the record is old enough.
-	FastStart bool
-	// Follow paces the waiting as for an election, which is long: see follow.
-	Follow bool
-	// Frequent and Infrequent are the intervals of a follower, in transition and
-	// trouble, and while the leader is stable. Zero: from the leader's TTL.
-	Frequent, Infrequent time.Duration
-	// Peers makes a follower ask the leader itself, where its record has an
-	// address, and the store only when it does not answer.
-	Peers bool
-	// Retries are the pauses after failures in a row, as far as package retry allows
-	// them. Nil: its own.
-	Retries []time.Duration
-}
 
 // phase is what a candidate has to do with the lock.
 type phase int
@@ -97,19 +41,6 @@ const (
 	reaping
 )
 
-// attempt is a write that has landed, may have landed, or may yet land. A later
-// read of the record decides which (rule A6). Where there are many they are kept
-// together, as the range of their numbers with the first one's time: see remember.
-type attempt struct {
-	first, last uint64 // the numbers in their write IDs
-	expect      Version
-	record      record.Record // the first one's
-	t0          time.Duration // the clock before its first byte (rule A4)
-}
-
-// maxAttempts bounds the memory of attempts.
-const maxAttempts = 8
-
 // observation is what the candidate knows of the object. While it holds a lease,
 // or frees one, that is its own record.
 type observation struct {
@@ -135,8 +66,7 @@ type Candidate struct {
 	want     want
 	busy     inflight
 	answered inflight // the kind of the last request answered
-	sent     attempt  // the write that is under way
-	attempts []attempt
+	writes   writes
 	obs      observation
 
 	lease    record.Record // the lease held, or held last
@@ -163,7 +93,6 @@ type Candidate struct {
 	news      bool          // Seen is to tell of the observation
 	reported  record.Record // the holder that Waiting told of
 	trouble   trouble       // with the store
-	seq       uint64
 	rng       random
 }
 
@@ -240,12 +169,12 @@ func (c *Candidate) wanting() bool {
 }
 
 // unsettled reports that a claim of ours that nobody wants may land yet, or has landed.
-func (c *Candidate) unsettled() bool { return len(c.attempts) > 0 || c.stray() }
+func (c *Candidate) unsettled() bool { return len(c.writes.open) > 0 || c.stray() }
 
 // settling reports that nobody waits for the open writes, that there is time until c.until
 // to find out whether they landed, and that no request is under way.
 func (c *Candidate) settling() bool {
-	return c.busy == none && (c.phase == freeing || c.phase == clear && c.want == nothing && len(c.attempts) > 0)
+	return c.busy == none && (c.phase == freeing || c.phase == clear && c.want == nothing && len(c.writes.open) > 0)
 }
 
 // stray reports that the object is a record of our own that nobody wants, and that no
@@ -254,85 +183,8 @@ func (c *Candidate) settling() bool {
 // out a holder that there is not.
 func (c *Candidate) stray() bool {
 	r := c.obs.record
-	return c.phase == clear && c.want == nothing && len(c.attempts) == 0 && !c.passed && c.obs.held() && c.obs.version != c.left &&
-		c.mine(r) && (r.Session == "" || r.Session != c.over && r.Session != c.ended)
-}
-
-// mine reports that a record was written by this candidate. That is never
-// ownership (rule A9): it says that nobody else relies on the record.
-func (c *Candidate) mine(r record.Record) bool {
-	_, ours := c.number(r)
-	return ours
-}
-
-// number is the number in the record's write ID, if this candidate made that.
-func (c *Candidate) number(r record.Record) (n uint64, ours bool) {
-	text, marked := strings.CutPrefix(r.WriteID, c.cfg.Incarnation+".")
-	n, err := strconv.ParseUint(text, 10, 64)
-	return n, marked && err == nil
-}
-
-// writeID makes the name of the next attempt to write (rule A2).
-func (c *Candidate) writeID() string {
-	c.seq++
-	return c.cfg.Incarnation + "." + strconv.FormatUint(c.seq, 10)
-}
-
-// remember keeps an attempt that may land. None is forgotten, because under a session
-// one that lands unnoticed is held for as long as the session lives (rule D6). Where
-// there are too many, the two oldest become one range, which counts from the first
-// one's t0: that is earlier than any other's, so a write that lands is believed for too
-// short a time and never for too long (rule A4).
-func (c *Candidate) remember(a attempt, out *actions) {
-	if len(c.attempts) == maxAttempts {
-		c.merge(out)
-	}
-	c.attempts = append(c.attempts, a)
-}
-
-func (c *Candidate) merge(out *actions) {
-	for i, a := range c.attempts {
-		for j := i + 1; j < len(c.attempts); j++ {
-			if b := c.attempts[j]; a.expect == b.expect && a.record.Session == b.record.Session {
-				c.attempts[i].last = b.last
-				c.attempts = slices.Delete(c.attempts, j, j+1)
-				return
-			}
-		}
-	}
-	// All of different sessions: only the end of one makes its claim harmless.
-	if session := c.attempts[0].record.Session; session != "" {
-		out.add(SessionOrphan{session})
-	}
-	c.attempts = slices.Delete(c.attempts, 0, 1)
-}
-
-// landed finds the attempt that wrote r.
-func (c *Candidate) landed(r record.Record) (attempt, bool) {
-	for _, a := range c.attempts {
-		if r.Held && c.wrote(a, r) {
-			a.record = r // of a range it need not be the first one's
-			return a, true
-		}
-	}
-	return attempt{}, false
-}
-
-// wrote reports that one of these attempts has written r. Ranges of different sessions may
-// overlap, and the record does not always tell which it is of: see settle. Each begins before
-// its attempts, so the first one will do.
-func (c *Candidate) wrote(a attempt, r record.Record) bool {
-	n, ours := c.number(r)
-	return ours && a.first <= n && n <= a.last
-}
-
-// settle forgets the attempts that can no longer land, because the version that
-// they were conditional on is gone and write IDs keep it from coming back.
-//
-// A claim may be two writes, of which only the first has landed, as r, which names the session of
-// the holder that it is over with: then the second may yet.
-func (c *Candidate) settle(current Version, r record.Record) {
-	c.attempts = slices.DeleteFunc(c.attempts, func(a attempt) bool { return a.expect != current && !c.wrote(a, r) })
+	return c.phase == clear && c.want == nothing && len(c.writes.open) == 0 && !c.passed && c.obs.held() && c.obs.version != c.left &&
+		c.cfg.mine(r) && (r.Session == "" || r.Session != c.over && r.Session != c.ended)
 }
 
 // observe takes in a version that was not known. The time until the lock may be
@@ -347,15 +199,15 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	if r.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
 		c.obs.top = max(c.obs.top, r.Token, r.Epoch)
 	}
-	if n, ours := c.number(r); ours {
+	if n, ours := c.cfg.number(r); ours {
 		c.obs.own = max(c.obs.own, n)
 	}
 	c.news = true
-	if !c.mine(r) {
+	if !c.cfg.mine(r) {
 		c.handoff.rested = false
 	}
 	switch {
-	case c.mine(r): // of a record of our own nobody else can hold a lease
+	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
 		c.obs.claimableAt = never
 	case r.Held && r.Session != "":

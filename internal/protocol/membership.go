@@ -27,7 +27,7 @@ func (m *membership) enter(session string) {
 // landed, and writes that it may send to find that out.
 func (c *Candidate) under() []string {
 	in := c.named()
-	if c.want != nothing || len(c.attempts) > 0 {
+	if c.want != nothing || len(c.writes.open) > 0 {
 		in = append(in, c.session)
 	}
 	if c.phase != clear {

@@ -48,7 +48,7 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).
-	c.phase, c.attempts, c.passed = clear, nil, true
+	c.phase, c.writes.open, c.passed = clear, nil, true
 	out.add(Released{nil})
 	return true
 }

@@ -69,7 +69,7 @@ func (t *pollState) sees(before, after record.Record, now time.Duration) {
 // follows reports that there is a leader that can be asked instead of the store.
 func (c *Candidate) follows() bool {
 	r := c.obs.record
-	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.mine(r)
+	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
 }
 
 // longPoll is how long the leader may keep a question: what is left of its

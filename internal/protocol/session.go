@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
@@ -65,7 +64,7 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *actions
 	if c.ended = session; c.session != session {
 		return
 	}
-	c.session, c.attempts = "", nil
+	c.session, c.writes.open = "", nil
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
@@ -88,10 +87,10 @@ func (c *Candidate) named() (sessions []string) {
 			sessions = append(sessions, r.Session)
 		}
 	}
-	if c.obs.version != "" && c.mine(c.obs.record) {
+	if c.obs.version != "" && c.cfg.mine(c.obs.record) {
 		add(c.obs.record)
 	}
-	for _, a := range c.attempts {
+	for _, a := range c.writes.open {
 		add(a.record)
 	}
 	return sessions
@@ -148,9 +147,9 @@ func (c *Candidate) Save() (*Saved, bool) {
 		return nil, false
 	}
 	r := c.lease
-	wrote, _ := c.number(r)
+	wrote, _ := c.cfg.number(r)
 	return &Saved{
-		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.seq, wrote: wrote,
+		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.writes.seq, wrote: wrote,
 		version: c.obs.version, session: c.session, acquired: time.Duration(r.AcquiredAt.UnixNano()),
 		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, handoff: c.handoff,
 	}, true
@@ -162,9 +161,9 @@ func Restore(cfg Config, rest *Saved) *Candidate {
 	cfg.Incarnation = rest.incarnation
 	c := New(cfg)
 	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
-	r.WriteID, r.AcquiredAt = cfg.Incarnation+"."+strconv.FormatUint(rest.wrote, 10), r.RenewedAt
+	r.WriteID, r.AcquiredAt = cfg.writeID(rest.wrote), r.RenewedAt
 	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
-	c.rng, c.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
+	c.rng, c.writes.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
 	c.handoff, c.member = rest.handoff, membership{sessions: []string{rest.session}}
@@ -175,6 +174,6 @@ func Restore(cfg Config, rest *Saved) *Candidate {
 // of a session: nobody will hold that lock again.
 func (c *Candidate) reap(now Now, out *actions) {
 	r := c.obs.record
-	r.Held, r.WriteID, r.Ended = false, c.writeID(), "its holder was waited out by "+c.cfg.Holder
+	r.Held, r.WriteID, r.Ended = false, c.writes.name(&c.cfg), "its holder was waited out by "+c.cfg.Holder
 	c.write(reaping, Write{Op: Free, Record: r, Timeout: min(MaxRequest, r.TTL/2)}, now, out)
 }

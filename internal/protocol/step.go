@@ -111,7 +111,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.spent() {
 		c.obs.fresh = false // no write would tell that it has been put right
 	}
-	if c.passed && c.mine(c.obs.record) {
+	if c.passed && c.cfg.mine(c.obs.record) {
 		c.obs.fresh = true // for a moment it is nobody's
 	}
 	if c.cfg.Numbered && now.Clock-max(c.obs.first, c.pace.looked) > recent {
@@ -168,7 +168,7 @@ func (c *Candidate) startFreeing(now Now) {
 	// From here on no earlier write may be taken for a lease again: the release
 	// may land after we have looked, and the next lease needs a token of its own
 	// (rule A8).
-	c.attempts = nil
+	c.writes.open = nil
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
 	c.trouble.forget()
@@ -203,12 +203,12 @@ func (c *Candidate) advance(now Now, out *actions) {
 // abandoned claim cannot land any more.
 func (c *Candidate) seek(now Now, out *actions) {
 	switch {
-	case c.want == nothing && len(c.attempts) > 0 && now.Clock >= c.until:
+	case c.want == nothing && len(c.writes.open) > 0 && now.Clock >= c.until:
 		c.abandon(out)
-		c.attempts = nil // should it land yet, the others wait out its TTL
+		c.writes.open = nil // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
-	case c.want == nothing && len(c.attempts) == 0:
+	case c.want == nothing && len(c.writes.open) == 0:
 		c.expired(now, out)
 		c.wait(now, out)
 	case c.cfg.Reaper && !c.obs.held():
@@ -249,7 +249,7 @@ func (c *Candidate) stuck() bool {
 
 // expired tells, once, that a holder is late.
 func (c *Candidate) expired(now Now, out *actions) {
-	if o := &c.obs; now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !c.mine(o.record) {
+	if o := &c.obs; now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !c.cfg.mine(o.record) {
 		o.expired = true
 		out.add(Expired{o.record})
 	}
@@ -264,7 +264,7 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	if c.cfg.Numbered && c.spent() {
 		unless = "" // what is put right is written over, and is not the next number
 	}
-	if c.cfg.Numbered && c.phase == clear && len(c.attempts) > 0 {
+	if c.cfg.Numbered && c.phase == clear && len(c.writes.open) > 0 {
 		// Where the number that was seen was collected, a request that was late may have made it
 		// anew. It says nothing of a claim of ours with the next one: the highest number does.
 		unless = ""
@@ -321,7 +321,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.released(ErrUnsettled, out)
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
-	case !c.obs.held() || !c.mine(c.obs.record):
+	case !c.obs.held() || !c.cfg.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
 	case c.obs.record.Session != "" && (c.obs.record.Session == c.over || c.obs.record.Session == c.ended):
 		c.released(nil, out) // what it names ends without that
@@ -334,7 +334,7 @@ func (c *Candidate) free(now Now, out *actions) {
 	case c.resting(now):
 	default:
 		r := c.obs.record
-		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writeID(), now.Wall, now.Wall
+		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writes.name(&c.cfg), now.Wall, now.Wall
 		r.Successor = c.successor
 		timeout := min(MaxRequest, Renewal(r.TTL))
 		if c.cfg.Tokenless {
@@ -367,7 +367,7 @@ func (c *Candidate) released(err error, out *actions) {
 func (c *Candidate) record(now Now) record.Record {
 	return record.Record{
 		Held: true, Holder: c.cfg.Holder, Address: c.cfg.Address, TTL: c.cfg.TTL, Meta: c.cfg.Meta,
-		Layout: c.cfg.Layout, WriteID: c.writeID(), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
+		Layout: c.cfg.Layout, WriteID: c.writes.name(&c.cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
 	}
 }
 
@@ -375,9 +375,9 @@ func (c *Candidate) record(now Now) record.Record {
 func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
-	c.sent = attempt{first: c.seq, last: c.seq, expect: w.Expect, record: w.Record, t0: now.Clock}
+	c.writes.sent = attempt{first: c.writes.seq, last: c.writes.seq, expect: w.Expect, record: w.Record, t0: now.Clock}
 	if kind != releasing && kind != reaping { // a free record needs no owner
-		c.remember(c.sent, out)
+		c.writes.remember(c.writes.sent, out)
 	}
 	c.busy = kind
 	out.add(w)

@@ -38,7 +38,7 @@ func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 
 // landed: then the store works, and the next request is no repetition. A store that names
 // the same record anew each time does not.
 func (c *Candidate) advances(r record.Record) bool {
-	if n, ours := c.number(r); ours {
+	if n, ours := c.cfg.number(r); ours {
 		return n > c.obs.own
 	}
 	return max(r.Token, r.Epoch) > c.obs.top || c.cfg.Tokenless && r.Held

@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// attempt is a write that has landed, may have landed, or may yet land. A later
+// read of the record decides which (rule A6). Where there are many they are kept
+// together, as the range of their numbers with the first one's time: see remember.
+type attempt struct {
+	first, last uint64 // the numbers in their write IDs
+	expect      Version
+	record      record.Record // the first one's
+	t0          time.Duration // the clock before its first byte (rule A4)
+}
+
+// maxAttempts bounds the memory of attempts.
+const maxAttempts = 8
+
+// writes is what a candidate knows of its own writes.
+type writes struct {
+	seq  uint64    // the number of the last one
+	sent attempt   // the one that is under way, or was last
+	open []attempt // claims and renewals that may have landed, or may yet
+}
+
+// name makes the write ID of the next attempt to write (rule A2).
+func (w *writes) name(cfg *Config) string {
+	w.seq++
+	return cfg.writeID(w.seq)
+}
+
+// remember keeps an attempt that may land. None is forgotten, because under a session
+// one that lands unnoticed is held for as long as the session lives (rule D6). Where
+// there are too many, the two oldest become one range, which counts from the first
+// one's t0: that is earlier than any other's, so a write that lands is believed for too
+// short a time and never for too long (rule A4).
+func (w *writes) remember(a attempt, out *actions) {
+	if len(w.open) == maxAttempts {
+		w.merge(out)
+	}
+	w.open = append(w.open, a)
+}
+
+func (w *writes) merge(out *actions) {
+	for i, a := range w.open {
+		for j := i + 1; j < len(w.open); j++ {
+			if b := w.open[j]; a.expect == b.expect && a.record.Session == b.record.Session {
+				w.open[i].last = b.last
+				w.open = slices.Delete(w.open, j, j+1)
+				return
+			}
+		}
+	}
+	// All of different sessions: only the end of one makes its claim harmless.
+	if session := w.open[0].record.Session; session != "" {
+		out.add(SessionOrphan{session})
+	}
+	w.open = slices.Delete(w.open, 0, 1)
+}
+
+// landed finds the attempt that wrote r.
+func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
+	for _, a := range w.open {
+		if r.Held && a.wrote(cfg, r) {
+			a.record = r // of a range it need not be the first one's
+			return a, true
+		}
+	}
+	return attempt{}, false
+}
+
+// wrote reports that one of these attempts has written r. Ranges of different sessions may
+// overlap, and the record does not always tell which it is of: see settle. Each begins before
+// its attempts, so the first one will do.
+func (a attempt) wrote(cfg *Config, r record.Record) bool {
+	n, ours := cfg.number(r)
+	return ours && a.first <= n && n <= a.last
+}
+
+// settle forgets the attempts that can no longer land, because the version that
+// they were conditional on is gone and write IDs keep it from coming back.
+//
+// A claim may be two writes, of which only the first has landed, as r, which names the session of
+// the holder that it is over with: then the second may yet.
+func (w *writes) settle(cfg *Config, current Version, r record.Record) {
+	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
+}
