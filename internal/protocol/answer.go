@@ -7,14 +7,14 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-func (c *Candidate) writeDone(ev WriteDone, now Now, out *actions) {
+func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions) {
 	if ev.Err != nil {
 		c.writeFailed(ev, now, out)
 		return
 	}
 	c.trouble.progress()
 	c.writes.sent.record.Epoch = ev.Epoch
-	switch c.answered {
+	switch kind {
 	case releasing:
 		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)

@@ -62,12 +62,11 @@ type observation struct {
 type Candidate struct {
 	cfg Config
 
-	phase    phase
-	want     want
-	busy     inflight
-	answered inflight // the kind of the last request answered
-	writes   writes
-	obs      observation
+	phase  phase
+	want   want
+	busy   inflight
+	writes writes
+	obs    observation
 
 	lease    record.Record // the lease held, or held last
 	deadline time.Duration // it is valid before this

@@ -46,8 +46,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.finish(reading)
 		c.readDone(ev, now, &out)
 	case WriteDone:
-		c.finish(claiming, renewing, releasing, reaping)
-		c.writeDone(ev, now, &out)
+		c.writeDone(c.finish(claiming, renewing, releasing, reaping), ev, now, &out)
 	case Checked:
 		c.finish(checking)
 		c.checked(ev, now, &out)
@@ -87,12 +86,13 @@ type actions []Action
 
 func (a *actions) add(x Action) { *a = append(*a, x) }
 
-// finish takes note that the request under way, one of these kinds, was answered.
-func (c *Candidate) finish(kinds ...inflight) {
+// finish takes note that the request under way, one of these kinds, was answered, and says which.
+func (c *Candidate) finish(kinds ...inflight) (kind inflight) {
 	if !slices.Contains(kinds, c.busy) {
 		panic("protocol: an answer to nothing")
 	}
-	c.answered, c.busy = c.busy, none
+	kind, c.busy = c.busy, none
+	return kind
 }
 
 func (c *Candidate) acquire(ev Acquire, now Now) {
