@@ -194,7 +194,7 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	if a.record.Session != "" {
 		c.deadline, late = never, false // the session's clock says how long it is valid (rule D4)
 	}
-	late = late || a.record.Session != c.session
+	late = late || a.record.Session != c.sessions.current
 	switch {
 	case c.phase == held:
 		c.due = a.t0 + Renewal(a.record.TTL)

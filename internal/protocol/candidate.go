@@ -84,10 +84,7 @@ type Candidate struct {
 	peer      pollState     // with the leader itself
 	again     bool          // what the look under way shows is too old
 	watching  bool          // look, even if nobody wants the lock
-	session   string        // that the lease is under, or the acquisition wants it under; empty: none
-	over      string        // a session that is over for good, the last one known
-	ended     string        // a session of ours under which nothing is valid any more, the last one
-	member    membership    // in sessions of ours
+	sessions  sessions      // of ours and of others
 	successor string        // whom the release is to name
 	news      bool          // Seen is to tell of the observation
 	reported  record.Record // the holder that Waiting told of
@@ -183,7 +180,7 @@ func (c *Candidate) settling() bool {
 func (c *Candidate) stray() bool {
 	r := c.obs.record
 	return c.phase == clear && c.want == nothing && len(c.writes.open) == 0 && !c.passed && c.obs.held() && c.obs.version != c.left &&
-		c.cfg.mine(r) && (r.Session == "" || r.Session != c.over && r.Session != c.ended)
+		c.cfg.mine(r) && !c.sessions.gone(r.Session)
 }
 
 // observe takes in a version that was not known. The time until the lock may be

@@ -9,61 +9,6 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// membership is which sessions of its own process a candidate is under.
-type membership struct {
-	sessions []string // something of the candidate is under these, or may yet be
-	named    string   // the one of them that the lock names, as far as was seen
-}
-
-// enter takes in that an acquisition is to be under a session.
-func (m *membership) enter(session string) {
-	if session != "" && !slices.Contains(m.sessions, session) {
-		m.sessions = append(m.sessions, session)
-	}
-}
-
-// under are the sessions that something of the candidate is under, or may yet be: its
-// acquisition or lease, a lease that its user has not released yet, writes that may have
-// landed, and writes that it may send to find that out.
-func (c *Candidate) under() []string {
-	in := c.named()
-	if c.want != nothing || len(c.writes.open) > 0 {
-		in = append(in, c.session)
-	}
-	if c.phase != clear {
-		in = append(in, c.lease.Session)
-	}
-	return in
-}
-
-// memberships tells what has changed: a session that the lock does not name any more,
-// however that came, since those who wait for the lock have seen that it did and look at
-// nothing else; and the sessions that nothing of the candidate is under any more.
-func (c *Candidate) memberships(out *actions) {
-	m := &c.member
-	if len(m.sessions) == 0 {
-		return
-	}
-	names := ""
-	if c.obs.held() {
-		names = c.obs.record.Session
-	}
-	if m.named != "" && m.named != names {
-		out.add(Unnamed{m.named})
-	}
-	under := c.under()
-	m.sessions = slices.DeleteFunc(m.sessions, func(session string) bool {
-		left := !slices.Contains(under, session)
-		if left {
-			out.add(Left{session})
-		}
-		return left
-	})
-	if m.named = ""; slices.Contains(m.sessions, names) {
-		m.named = names
-	}
-}
-
 // A Membership is the knowledge that a session of ours has of the candidates under it:
 // their set, whether the session is over for them, and the locks that do not name it
 // any more, which its heartbeat tells the others. It is not safe for concurrent use.

@@ -44,7 +44,7 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 	idle := c.phase == held && c.busy == none && c.obs.fresh
 	// Under a session the record would stand for as long as that lasts, should the next
 	// user not come (rule D6).
-	if !idle || c.cfg.WriteOnce || c.session != "" || c.handoff.over(c.rest()) {
+	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.rest()) {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).

@@ -9,6 +9,50 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
+// sessions is what a candidate knows of sessions: those of its own process, which it may be
+// under, and those of others, whose end makes their locks free.
+type sessions struct {
+	current string   // that the lease is under, or the acquisition wants it under; empty: none
+	ended   string   // one of ours under which nothing is valid any more, the last one
+	over    string   // one that is over for good, the last one known
+	entered []string // of ours: something of the candidate is under these, or may yet be
+	named   string   // the one of them that the lock names, as far as was seen
+}
+
+// gone reports that nothing is valid under a session any more, so that what names it ends
+// without being freed.
+func (s *sessions) gone(session string) bool {
+	return session != "" && (session == s.over || session == s.ended)
+}
+
+// enter takes in that an acquisition is to be under a session.
+func (s *sessions) enter(session string) {
+	s.current = session
+	if session != "" && !slices.Contains(s.entered, session) {
+		s.entered = append(s.entered, session)
+	}
+}
+
+// emit tells what has changed since the last time: the lock, which names a session now or none,
+// does not name one of ours any more; or nothing of the candidate is under one any more. It does
+// not matter how the lock came to change: those who wait for it have seen that it named the
+// session, and look at nothing else.
+func (s *sessions) emit(names string, under []string, out *actions) {
+	if s.named != "" && s.named != names {
+		out.add(Unnamed{s.named})
+	}
+	s.entered = slices.DeleteFunc(s.entered, func(session string) bool {
+		left := !slices.Contains(under, session)
+		if left {
+			out.add(Left{session})
+		}
+		return left
+	})
+	if s.named = ""; slices.Contains(s.entered, names) {
+		s.named = names
+	}
+}
+
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
 
@@ -17,7 +61,7 @@ func (o *observation) held() bool { return o.version != "" && o.record.Held }
 // must be over (rule D3).
 func (c *Candidate) awaitSession(now time.Duration) {
 	c.obs.claimableAt = never
-	if c.over == c.obs.record.Session {
+	if c.sessions.over == c.obs.record.Session {
 		c.obs.claimableAt = now
 	}
 }
@@ -26,7 +70,7 @@ func (c *Candidate) awaitSession(now time.Duration) {
 // own tells us.
 func (c *Candidate) uncertain() bool {
 	session := c.obs.record.Session
-	return session != "" && session != c.session
+	return session != "" && session != c.sessions.current
 }
 
 // checked takes in whether the holder's session goes on. If it is over, that is as good as
@@ -47,7 +91,7 @@ func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 // sessionExpired takes in that a session is over. The version that was seen is the one to take
 // over: should somebody else have been faster, the write is refused.
 func (c *Candidate) sessionExpired(session string, look bool, now Now) {
-	c.over = session
+	c.sessions.over = session
 	if c.obs.record.Session == session {
 		c.obs.claimableAt = now.Clock
 		if c.wanting() {
@@ -61,10 +105,10 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 // the session is over for them too: until then others of this process may still be at
 // work under it.
 func (c *Candidate) sessionOver(session string, err error, now Now, out *actions) {
-	if c.ended = session; c.session != session {
+	if c.sessions.ended = session; c.sessions.current != session {
 		return
 	}
-	c.session, c.writes.open = "", nil
+	c.sessions.current, c.writes.open = "", nil
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
@@ -83,7 +127,7 @@ func (c *Candidate) bound() bool { return len(c.named()) > 0 }
 // held.
 func (c *Candidate) named() (sessions []string) {
 	add := func(r record.Record) {
-		if r.Held && r.Session != "" && r.Session != c.over && r.Session != c.ended && !slices.Contains(sessions, r.Session) {
+		if r.Held && r.Session != "" && !c.sessions.gone(r.Session) && !slices.Contains(sessions, r.Session) {
 			sessions = append(sessions, r.Session)
 		}
 	}
@@ -94,6 +138,32 @@ func (c *Candidate) named() (sessions []string) {
 		add(a.record)
 	}
 	return sessions
+}
+
+// under are the sessions that something of the candidate is under, or may yet be: its
+// acquisition or lease, a lease that its user has not released yet, writes that may have
+// landed, and writes that it may send to find that out.
+func (c *Candidate) under() []string {
+	in := c.named()
+	if c.want != nothing || len(c.writes.open) > 0 {
+		in = append(in, c.sessions.current)
+	}
+	if c.phase != clear {
+		in = append(in, c.lease.Session)
+	}
+	return in
+}
+
+// memberships tells of the sessions of ours what has changed.
+func (c *Candidate) memberships(out *actions) {
+	if len(c.sessions.entered) == 0 {
+		return
+	}
+	names := ""
+	if c.obs.held() {
+		names = c.obs.record.Session
+	}
+	c.sessions.emit(names, c.under(), out)
 }
 
 // abandon gives up to settle what may have landed, or may yet land, and says whose end
@@ -143,14 +213,14 @@ func (s *Saved) Session() string { return s.session }
 // false if it does anything else. What Restore makes of it does what the candidate would have
 // done.
 func (c *Candidate) Save() (*Saved, bool) {
-	if c.session == "" || c.phase != held || c.watching {
+	if c.sessions.current == "" || c.phase != held || c.watching {
 		return nil, false
 	}
 	r := c.lease
 	wrote, _ := c.cfg.number(r)
 	return &Saved{
 		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.writes.seq, wrote: wrote,
-		version: c.obs.version, session: c.session, acquired: time.Duration(r.AcquiredAt.UnixNano()),
+		version: c.obs.version, session: c.sessions.current, acquired: time.Duration(r.AcquiredAt.UnixNano()),
 		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, handoff: c.handoff,
 	}, true
 }
@@ -163,10 +233,10 @@ func Restore(cfg Config, rest *Saved) *Candidate {
 	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
 	r.WriteID, r.AcquiredAt = cfg.writeID(rest.wrote), r.RenewedAt
 	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
-	c.rng, c.writes.seq, c.phase, c.session, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, rest.session, never, never, r
+	c.rng, c.writes.seq, c.phase, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, never, never, r
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
-	c.handoff, c.member = rest.handoff, membership{sessions: []string{rest.session}}
+	c.handoff, c.sessions = rest.handoff, sessions{current: rest.session, entered: []string{rest.session}}
 	return c
 }
 

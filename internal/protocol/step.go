@@ -99,8 +99,8 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.want != nothing || c.phase == held || c.phase == lost {
 		panic("protocol: Acquire while " + c.phase.String())
 	}
-	c.want, c.session = atOnce, ev.Session
-	c.member.enter(ev.Session)
+	c.want = atOnce
+	c.sessions.enter(ev.Session)
 	if ev.Wait {
 		c.want = eventually
 	}
@@ -284,7 +284,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 		return
 	}
 	r := c.record(now)
-	r.Session = c.session
+	r.Session = c.sessions.current
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.next(), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
 	// An answer that takes longer than half a TTL is no use: see adopt.
 	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(MaxRequest, c.cfg.TTL/2)}, now, out)
@@ -294,7 +294,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 // what became of the last one.
 func (c *Candidate) keep(now Now, out *actions) {
 	left := c.deadline - now.Clock
-	if c.cfg.WriteOnce || c.session != "" {
+	if c.cfg.WriteOnce || c.sessions.current != "" {
 		c.due = c.deadline
 		return
 	}
@@ -323,7 +323,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.read(MaxRequest, now, out)
 	case !c.obs.held() || !c.cfg.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
-	case c.obs.record.Session != "" && (c.obs.record.Session == c.over || c.obs.record.Session == c.ended):
+	case c.sessions.gone(c.obs.record.Session):
 		c.released(nil, out) // what it names ends without that
 	case c.cfg.Tokenless && (c.deleting || c.deadline-now.Clock < c.cfg.TTL/enoughLeft):
 		// The record is deleted, and no condition would keep a delete that comes
