@@ -1,8 +1,6 @@
 package protocol
 
 import (
-	"fmt"
-
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 )
@@ -30,7 +28,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions
 // must tell (rule A6). That holds for a refusal too: an earlier attempt of our
 // own, or the same request delivered twice, may be what it collided with.
 func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
-	c.deleting = c.deleting && !ev.Void
+	c.release.deleting = c.release.deleting && !ev.Void
 	c.tryFailed(ev.Err, now, out)
 	if !ev.Fatal {
 		return
@@ -115,7 +113,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	}
 	c.sight(ev, now)
 	if c.phase == held {
-		c.lose(c.loss(ev.Record), out)
+		c.lose(c.lease.loss(&c.cfg, ev.Record), out)
 	}
 }
 
@@ -133,30 +131,10 @@ func (c *Candidate) sight(ev ReadDone, now Now) {
 // itself since, and for a record of its own.
 func (c *Candidate) sighted(ev Sighted, now Now) {
 	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
-	idle := c.phase == clear && c.busy == none && c.want == nothing && !c.passed && !c.unsettled()
+	idle := c.phase == clear && c.busy == none && c.want == nothing && !c.handoff.passed && !c.unsettled()
 	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.cfg.mine(seen.Record) {
 		c.sight(seen, now)
 	}
-}
-
-// loss says what became of the lease, by the record that stands in its place. One that is free
-// and has its token says what was done to this very lease, and names nobody who did it: its
-// holder is still this candidate's.
-func (c *Candidate) loss(r record.Record) error {
-	ours := !r.Held && r.Token == c.lease.Token
-	switch {
-	case !r.Held && c.cfg.Tokenless:
-		return ErrVanished
-	case ours && r.Ended == record.EndedByHand:
-		return ErrBroken
-	case ours && r.Ended == record.EndedByTakeover:
-		return ErrTaken // by one that has not come through yet
-	case ours && r.Ended != "":
-		return fmt.Errorf("%w: %s", ErrFreed, r.Ended)
-	case ours:
-		return ErrFreed
-	}
-	return fmt.Errorf("%w: holder %q, token %d", ErrTaken, r.Holder, r.Token)
 }
 
 // foreign: there is something that we do not understand. We leave it alone.
@@ -165,7 +143,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
 	}
 	c.writes.open = nil // what they were conditional on is gone
-	c.left = c.obs.version
+	c.release.left = c.obs.version
 	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
 	switch {
 	case c.phase == held:
@@ -189,10 +167,10 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	if c.phase == lost || c.phase == freeing {
 		return // the record is ours, to be freed; the lease is over
 	}
-	c.lease, c.deadline, c.freed = a.record, a.t0+Validity(a.record.TTL), freed{}
+	c.lease, c.release.freed = lease{a.record, a.t0 + Validity(a.record.TTL)}, freed{}
 	late := now.Clock > a.t0+a.record.TTL/2
 	if a.record.Session != "" {
-		c.deadline, late = never, false // the session's clock says how long it is valid (rule D4)
+		c.lease.deadline, late = never, false // the session's clock says how long it is valid (rule D4)
 	}
 	late = late || a.record.Session != c.sessions.current
 	switch {
@@ -204,8 +182,7 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		// over the store answers all the same, so a few more tries are worth it: not for longer
 		// than a TTL, since they come as often as those of a holder.
 		until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
-		c.orphan = true
-		c.startFreeing(now)
+		c.beginRelease(true, now)
 		c.until = until
 	case late && c.trouble.slow >= enoughTries:
 		c.fail(ErrSlowStore, now, out) // and nobody wants what has landed: see stray

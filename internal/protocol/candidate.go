@@ -68,28 +68,21 @@ type Candidate struct {
 	writes writes
 	obs    observation
 
-	lease    record.Record // the lease held, or held last
-	deadline time.Duration // it is valid before this
-	passed   bool          // it is over, and its record stands until the next user claims
-	left     Version       // a record of our own that could not be freed
-	resigned bool          // the release came while it was held
-	freed    freed         // by the release of the last lease
-	handoff  handoff
-	deleting bool          // its object may be on its way to be deleted
-	orphan   bool          // the lease came after its user had gone
-	until    time.Duration // when to give up settling what nobody waits for
+	lease   lease
+	release release
+	handoff handoff
+	until   time.Duration // when to give up settling what nobody waits for
 
-	due       time.Duration // the next step, if no request is under way
-	pace      pace          // of looking at what another holds
-	peer      pollState     // with the leader itself
-	again     bool          // what the look under way shows is too old
-	watching  bool          // look, even if nobody wants the lock
-	sessions  sessions      // of ours and of others
-	successor string        // whom the release is to name
-	news      bool          // Seen is to tell of the observation
-	reported  record.Record // the holder that Waiting told of
-	trouble   trouble       // with the store
-	rng       random
+	due      time.Duration // the next step, if no request is under way
+	pace     pace          // of looking at what another holds
+	peer     pollState     // with the leader itself
+	again    bool          // what the look under way shows is too old
+	watching bool          // look, even if nobody wants the lock
+	sessions sessions      // of ours and of others
+	news     bool          // Seen is to tell of the observation
+	reported record.Record // the holder that Waiting told of
+	trouble  trouble       // with the store
+	rng      random
 }
 
 // New makes a candidate that knows nothing of the lock.
@@ -100,15 +93,15 @@ func New(cfg Config) *Candidate {
 // Valid reports whether the candidate holds a lease that is valid at the given
 // reading of the clock (rule A10).
 func (c *Candidate) Valid(clock time.Duration) bool {
-	return c.phase == held && clock < c.deadline
+	return c.phase == held && clock < c.lease.deadline
 }
 
 // Deadline is the reading of the clock from which on the lease is no longer
 // valid. It is meaningful while a lease is held.
-func (c *Candidate) Deadline() time.Duration { return c.deadline }
+func (c *Candidate) Deadline() time.Duration { return c.lease.deadline }
 
 // Lease is the record of the lease that is held, or was held last.
-func (c *Candidate) Lease() record.Record { return c.lease }
+func (c *Candidate) Lease() record.Record { return c.lease.record }
 
 // Observed is what the candidate last saw: the record, its version, and whether
 // there is an object, or need not be one. Before the first answer there is none.
@@ -150,7 +143,7 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 		wake = min(wake, c.peer.due)
 	}
 	if c.phase == held {
-		wake = min(wake, c.deadline)
+		wake = min(wake, c.lease.deadline)
 	}
 	if c.want == atOnce || c.settling() {
 		wake = min(wake, c.until)
@@ -179,7 +172,7 @@ func (c *Candidate) settling() bool {
 // out a holder that there is not.
 func (c *Candidate) stray() bool {
 	r := c.obs.record
-	return c.phase == clear && c.want == nothing && len(c.writes.open) == 0 && !c.passed && c.obs.held() && c.obs.version != c.left &&
+	return c.phase == clear && c.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
 		c.cfg.mine(r) && !c.sessions.gone(r.Session)
 }
 

@@ -9,6 +9,7 @@ type handoff struct {
 	leased       time.Duration // the last lease of it began
 	on           bool
 	rested       bool // it was followed by a rest, and nobody else was seen since
+	passed       bool // a lease of it is over, and its record stands until the next user claims
 	vain         int8 // rests in a row that nobody used, of which the first two count
 }
 
@@ -48,15 +49,15 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).
-	c.phase, c.writes.open, c.passed = clear, nil, true
+	c.phase, c.writes.open, c.handoff.passed = clear, nil, true
 	out.add(Released{nil})
 	return true
 }
 
 // drop frees what was passed on to a user who has gone.
 func (c *Candidate) drop(now Now) {
-	if c.passed {
-		c.passed, c.orphan = false, true
-		c.startFreeing(now)
+	if c.handoff.passed {
+		c.handoff.passed = false
+		c.beginRelease(true, now)
 	}
 }

@@ -178,39 +178,25 @@ func (c *Candidate) trust(w PeerStatus, now Now) {
 	}
 }
 
-// freed is the record that the release of the last lease has left in the store.
-type freed struct {
-	confirmed bool
-	record    record.Record
-	version   Version
-}
-
-// announce takes in that the release is settled: if it is confirmed, the followers are told.
-func (c *Candidate) announce() {
-	if r := c.obs.record; !r.Held && r.Token == c.lease.Token {
-		c.freed = freed{confirmed: true, record: r, version: c.obs.version}
-	}
-}
-
 // PeerStatus is the answer of a candidate that leads, or has led, at a reading of the clock. It
 // never says more than the record in the store. A lease under a session is valid until limit at
 // most, when that is (rule D4); any other reading will do for others.
 func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
-	until := c.deadline
-	if c.lease.Session != "" {
+	until := c.lease.deadline
+	if c.lease.record.Session != "" {
 		until = limit
 	}
-	r := c.lease
+	r := c.lease.record
 	w := PeerStatus{Holder: r.Holder, Token: r.Token, Incarnation: r.Incarnation()}
 	if r.WriteID == "" {
 		w.Version = "none"
 		return w
 	}
 	late, sound := c.Sound(clock)
-	w.Leading, w.Free = sound && clock < min(late, until), c.freed.confirmed
+	w.Leading, w.Free = sound && clock < min(late, until), c.release.freed.confirmed
 	state := "over"
 	switch {
-	case w.Leading, c.phase == freeing && c.resigned:
+	case w.Leading, c.phase == freeing && c.release.resigned:
 		// A release that is not confirmed yet is none of their business: they could only look
 		// too soon.
 		state = "leading"
@@ -218,7 +204,7 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 		state = "late"
 	case w.Free:
 		state = "free"
-		w.Successor = c.freed.record.Successor
+		w.Successor = c.release.freed.record.Successor
 	}
 	if w.Leading {
 		w.Valid = until - clock
@@ -232,12 +218,14 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 // more that it leads from late on, half a TTL after the last renewal.
 func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
 	late = never
-	if ttl := c.lease.TTL; c.lease.Session == "" {
-		late = c.deadline - Validity(ttl) + ttl/2
+	if ttl := c.lease.record.TTL; c.lease.record.Session == "" {
+		late = c.lease.deadline - Validity(ttl) + ttl/2
 	}
 	return late, c.Valid(clock) && c.trouble.err == nil
 }
 
 // Freed is the record that the confirmed release of the last lease has written, and its
 // version in the store: where that is a hash of the record, they prove each other.
-func (c *Candidate) Freed() (record.Record, Version) { return c.freed.record, c.freed.version }
+func (c *Candidate) Freed() (record.Record, Version) {
+	return c.release.freed.record, c.release.freed.version
+}

@@ -149,7 +149,7 @@ func (c *Candidate) under() []string {
 		in = append(in, c.sessions.current)
 	}
 	if c.phase != clear {
-		in = append(in, c.lease.Session)
+		in = append(in, c.lease.record.Session)
 	}
 	return in
 }
@@ -216,7 +216,7 @@ func (c *Candidate) Save() (*Saved, bool) {
 	if c.sessions.current == "" || c.phase != held || c.watching {
 		return nil, false
 	}
-	r := c.lease
+	r := c.lease.record
 	wrote, _ := c.cfg.number(r)
 	return &Saved{
 		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.writes.seq, wrote: wrote,
@@ -233,7 +233,7 @@ func Restore(cfg Config, rest *Saved) *Candidate {
 	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
 	r.WriteID, r.AcquiredAt = cfg.writeID(rest.wrote), r.RenewedAt
 	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
-	c.rng, c.writes.seq, c.phase, c.deadline, c.due, c.lease = rest.rng, rest.seq, held, never, never, r
+	c.rng, c.writes.seq, c.phase, c.lease, c.due = rest.rng, rest.seq, held, lease{r, never}, never
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
 	c.handoff, c.sessions = rest.handoff, sessions{current: rest.session, entered: []string{rest.session}}

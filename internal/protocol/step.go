@@ -13,7 +13,7 @@ import (
 // first was answered, a Release of no lease.
 func (c *Candidate) Step(ev Event, now Now) []Action {
 	var out actions
-	if c.phase == held && now.Clock >= c.deadline {
+	if c.phase == held && now.Clock >= c.lease.deadline {
 		// Before anything else, even a renewal's good answer: who has been
 		// told "no longer" must not be told "again".
 		c.lose(ErrExpired, &out)
@@ -25,10 +25,10 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Cancel:
 		c.cancel(ev.Err, now, &out)
 	case Release:
-		c.successor = ev.Successor
+		c.release.successor = ev.Successor
 		if !ev.Pass || !c.pass(now, &out) {
 			c.handoff.on = ev.Pass
-			c.release(now)
+			c.resign(now)
 		}
 	case Drop:
 		c.drop(now)
@@ -111,7 +111,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.spent() {
 		c.obs.fresh = false // no write would tell that it has been put right
 	}
-	if c.passed && c.cfg.mine(c.obs.record) {
+	if c.handoff.passed && c.cfg.mine(c.obs.record) {
 		c.obs.fresh = true // for a moment it is nobody's
 	}
 	if c.cfg.Numbered && now.Clock-max(c.obs.first, c.pace.looked) > recent {
@@ -119,7 +119,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	}
 	c.trouble.forget()
 	c.until = now.Clock + c.cfg.TTL // if it does not wait
-	c.reported, c.due, c.pace.poll, c.passed, c.again = record.Record{}, 0, 0, false, false
+	c.reported, c.due, c.pace.poll, c.handoff.passed, c.again = record.Record{}, 0, 0, false, false
 	if s := &c.handoff; ev.Wait && s.on && s.over(c.rest()) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
 		c.obs.fresh, c.due = false, s.ended+c.rest()
@@ -152,19 +152,20 @@ func (c *Candidate) fail(err error, now Now, out *actions) {
 	out.add(Failed{err})
 }
 
-func (c *Candidate) release(now Now) {
+func (c *Candidate) resign(now Now) {
 	if c.phase != held && c.phase != lost {
 		panic("protocol: Release while " + c.phase.String())
 	}
-	c.resigned = c.phase == held
+	c.release.resigned = c.phase == held
 	// A release promises a TTL of zero, so validity ends first (rule A7), by the
 	// change of phase. A lease that was lost because time ran out may still stand
 	// in the record, and to free it spares the next holder the wait.
-	c.startFreeing(now)
+	c.beginRelease(false, now)
 }
 
-func (c *Candidate) startFreeing(now Now) {
-	c.phase = freeing
+// beginRelease frees the record that stands. It is an orphan's where no user waits for that.
+func (c *Candidate) beginRelease(orphan bool, now Now) {
+	c.phase, c.release.orphan = freeing, orphan
 	// From here on no earlier write may be taken for a lease again: the release
 	// may land after we have looked, and the next lease needs a token of its own
 	// (rule A8).
@@ -172,7 +173,7 @@ func (c *Candidate) startFreeing(now Now) {
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
 	c.trouble.forget()
-	c.deleting = false
+	c.release.deleting = false
 }
 
 func (c *Candidate) lose(cause error, out *actions) {
@@ -186,8 +187,7 @@ func (c *Candidate) advance(now Now, out *actions) {
 		return
 	}
 	if c.stray() {
-		c.orphan = true
-		c.startFreeing(now)
+		c.beginRelease(true, now)
 	}
 	switch {
 	case c.phase == held:
@@ -293,9 +293,9 @@ func (c *Candidate) claim(now Now, out *actions) {
 // keep takes the next step to keep the lease: a renewal, or the look that tells
 // what became of the last one.
 func (c *Candidate) keep(now Now, out *actions) {
-	left := c.deadline - now.Clock
+	left := c.lease.deadline - now.Clock
 	if c.cfg.WriteOnce || c.sessions.current != "" {
-		c.due = c.deadline
+		c.due = c.lease.deadline
 		return
 	}
 	if !c.obs.fresh {
@@ -306,10 +306,10 @@ func (c *Candidate) keep(now Now, out *actions) {
 		return
 	}
 	r := c.record(now)
-	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.lease.Token, c.lease.AcquiredAt, c.lease.Unknown, c.lease.Previous
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.lease.record.Token, c.lease.record.AcquiredAt, c.lease.record.Unknown, c.lease.record.Previous
 	// The write may land at once and its answer never come, and from then on the
 	// others count by it. If it promises less, believe it from now on (rule A7).
-	c.deadline = min(c.deadline, now.Clock+Validity(r.TTL))
+	c.lease.deadline = min(c.lease.deadline, now.Clock+Validity(r.TTL))
 	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(MaxRequest, Renewal(r.TTL), left)}, now, out)
 }
 
@@ -325,7 +325,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.released(nil, out) // it is free, or it has passed to another
 	case c.sessions.gone(c.obs.record.Session):
 		c.released(nil, out) // what it names ends without that
-	case c.cfg.Tokenless && (c.deleting || c.deadline-now.Clock < c.cfg.TTL/enoughLeft):
+	case c.cfg.Tokenless && (c.release.deleting || c.lease.deadline-now.Clock < c.cfg.TTL/enoughLeft):
 		// The record is deleted, and no condition would keep a delete that comes
 		// late from removing the next holder's. So none is sent when too little is
 		// left, no second one while the first may still be on its way, and till then
@@ -335,32 +335,32 @@ func (c *Candidate) free(now Now, out *actions) {
 	default:
 		r := c.obs.record
 		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writes.name(&c.cfg), now.Wall, now.Wall
-		r.Successor = c.successor
+		r.Successor = c.release.successor
 		timeout := min(MaxRequest, Renewal(r.TTL))
 		if c.cfg.Tokenless {
-			timeout, c.deleting = min(timeout, (c.deadline-now.Clock)/2), true
+			timeout, c.release.deleting = min(timeout, (c.lease.deadline-now.Clock)/2), true
 		}
 		c.write(releasing, Write{Op: Free, Record: r, Timeout: timeout}, now, out)
 	}
 }
 
 func (c *Candidate) released(err error, out *actions) {
-	c.phase, c.due, c.left = clear, 0, ""
+	c.phase, c.due, c.release.left = clear, 0, ""
 	if err != nil {
-		c.left = c.obs.version
+		c.release.left = c.obs.version
 	}
-	if err != nil && c.deleting {
+	if err != nil && c.release.deleting {
 		// A delete that is on its way lands within the lease that it was sent under or never. It
 		// would remove the next holder's marker, so till then not even we take the lock anew.
-		c.obs.claimableAt = max(c.obs.claimableAt, c.deadline)
+		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.deadline)
 	}
-	if !c.orphan {
+	if !c.release.orphan {
 		if err == nil {
-			c.announce()
+			c.release.confirm(&c.lease, c.obs.record, c.obs.version)
 		}
 		out.add(Released{err})
 	}
-	c.orphan = false
+	c.release.orphan = false
 }
 
 // record is what every record that is written begins with.
