@@ -38,7 +38,7 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 		if !c.bound() { // else an earlier one may have landed, and its session goes on
 			c.writes.open = nil
 		}
-		if c.want != nothing {
+		if c.acq.want != nothing {
 			c.fail(ev.Err, now, out)
 		}
 	case freeing:
@@ -82,7 +82,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 		out.add(Unreadable{ev.Err})
 	}
 	c.lookFailed(ev.Err, now, out)
-	if c.phase == clear && c.want != nothing && (ev.Fatal || c.tired()) {
+	if c.phase == clear && c.acq.want != nothing && (ev.Fatal || c.tired()) {
 		c.fail(ev.Err, now, out)
 	}
 	if c.phase == freeing && ev.Fatal {
@@ -108,7 +108,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		return
 	}
 	c.writes.settle(&c.cfg, ev.Version, ev.Record)
-	if c.advances(ev.Record) {
+	if c.obs.advances(&c.cfg, ev.Record) {
 		c.trouble.progress()
 	}
 	c.sight(ev, now)
@@ -131,7 +131,7 @@ func (c *Candidate) sight(ev ReadDone, now Now) {
 // itself since, and for a record of its own.
 func (c *Candidate) sighted(ev Sighted, now Now) {
 	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
-	idle := c.phase == clear && c.busy == none && c.want == nothing && !c.handoff.passed && !c.unsettled()
+	idle := c.phase == clear && c.busy == none && c.acq.want == nothing && !c.handoff.passed && !c.unsettled()
 	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.cfg.mine(seen.Record) {
 		c.sight(seen, now)
 	}
@@ -150,9 +150,9 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 		c.lose(err, out)
 	case c.phase == freeing:
 		c.released(err, out)
-	case c.want != nothing:
+	case c.acq.want != nothing:
 		c.fail(err, now, out)
-	case c.watching:
+	case c.acq.watching:
 		out.add(Unreadable{err})
 		c.due = now.Clock + min(Renewal(c.cfg.TTL), retry.Max)
 	}
@@ -177,7 +177,7 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	case c.phase == held:
 		c.due = a.t0 + Renewal(a.record.TTL)
 		out.add(Renewed{})
-	case c.want == nothing:
+	case c.acq.want == nothing:
 		// The TTL that there is to settle it began when the caller gave up. If that is
 		// over the store answers all the same, so a few more tries are worth it: not for longer
 		// than a TTL, since they come as often as those of a holder.
@@ -192,8 +192,8 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 		c.trouble.slow++
 		c.due = now.Clock
 	default:
-		c.phase, c.want = held, nothing
-		c.leases(a.t0)
+		c.phase, c.acq.want = held, nothing
+		c.handoff.begin(a.t0)
 		c.due = a.t0 + Renewal(a.record.TTL)
 		if a.record.Session != "" {
 			c.due = never

@@ -19,15 +19,6 @@ const (
 
 func (p phase) String() string { return [...]string{"clear", "held", "lost", "freeing"}[p] }
 
-// want is what the user waits for.
-type want int
-
-const (
-	nothing want = iota
-	atOnce       // the lock, or the word that another has it
-	eventually
-)
-
 // inflight is the one request that is under way (one writer).
 type inflight int
 
@@ -41,47 +32,27 @@ const (
 	reaping
 )
 
-// observation is what the candidate knows of the object. While it holds a lease,
-// or frees one, that is its own record.
-type observation struct {
-	known       bool          // some answer has shown it
-	fresh       bool          // it may be acted on; if not, look first
-	version     Version       // empty: there is no object
-	record      record.Record // the last record seen, kept when the object vanishes
-	claimableAt time.Duration
-	first       time.Duration // when this version was first seen
-	expired     bool          // Expired has told of this version
-	top         int64         // the largest token ever seen
-	base        int64         // where there is no object, the store's time in milliseconds
-	own         uint64        // the largest number of a record of our own ever seen
-}
-
 // A Candidate is one competitor for one lock: its whole memory and all its
 // decisions. It is not safe for concurrent use. See the package documentation
 // for the duties of its driver.
 type Candidate struct {
 	cfg Config
 
-	phase  phase
-	want   want
-	busy   inflight
-	writes writes
-	obs    observation
+	phase phase
+	busy  inflight
+	due   time.Duration // the next step, if no request is under way
+	until time.Duration // when to give up settling what nobody waits for
 
-	lease   lease
-	release release
-	handoff handoff
-	until   time.Duration // when to give up settling what nobody waits for
-
-	due      time.Duration // the next step, if no request is under way
-	pace     pace          // of looking at what another holds
-	peer     pollState     // with the leader itself
-	again    bool          // what the look under way shows is too old
-	watching bool          // look, even if nobody wants the lock
-	sessions sessions      // of ours and of others
-	news     bool          // Seen is to tell of the observation
-	reported record.Record // the holder that Waiting told of
-	trouble  trouble       // with the store
+	obs      observation // of the object
+	writes   writes      // its own, that may land
+	trouble  trouble     // with the store
+	acq      acquisition // what the user wants
+	pace     pace        // of looking at what another holds
+	lease    lease
+	release  release
+	handoff  handoff   // among its own users
+	sessions sessions  // of its process and of others
+	peer     pollState // what the leader itself says
 	rng      random
 }
 
@@ -120,7 +91,7 @@ func (c *Candidate) Busy() bool { return c.busy != none }
 
 // Settled reports that nothing is held, wanted or outstanding.
 func (c *Candidate) Settled() bool {
-	return c.phase == clear && c.want == nothing && !c.Outstanding()
+	return c.phase == clear && c.acq.want == nothing && !c.Outstanding()
 }
 
 // Outstanding reports that a release is under way, or a claim that has not become a lease,
@@ -145,7 +116,7 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 	if c.phase == held {
 		wake = min(wake, c.lease.deadline)
 	}
-	if c.want == atOnce || c.settling() {
+	if c.acq.want == atOnce || c.settling() {
 		wake = min(wake, c.until)
 	}
 	return wake, wake != math.MaxInt64
@@ -154,7 +125,7 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 // wanting reports that the candidate, holding nothing, has something to do: get
 // the lock, settle a claim that nobody waits for any more, or watch.
 func (c *Candidate) wanting() bool {
-	return c.phase == clear && (c.want != nothing || c.unsettled() || c.watching)
+	return c.phase == clear && (c.acq.want != nothing || c.unsettled() || c.acq.watching)
 }
 
 // unsettled reports that a claim of ours that nobody wants may land yet, or has landed.
@@ -163,7 +134,7 @@ func (c *Candidate) unsettled() bool { return len(c.writes.open) > 0 || c.stray(
 // settling reports that nobody waits for the open writes, that there is time until c.until
 // to find out whether they landed, and that no request is under way.
 func (c *Candidate) settling() bool {
-	return c.busy == none && (c.phase == freeing || c.phase == clear && c.want == nothing && len(c.writes.open) > 0)
+	return c.busy == none && (c.phase == freeing || c.phase == clear && c.acq.want == nothing && len(c.writes.open) > 0)
 }
 
 // stray reports that the object is a record of our own that nobody wants, and that no
@@ -172,7 +143,7 @@ func (c *Candidate) settling() bool {
 // out a holder that there is not.
 func (c *Candidate) stray() bool {
 	r := c.obs.record
-	return c.phase == clear && c.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
+	return c.phase == clear && c.acq.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
 		c.cfg.mine(r) && !c.sessions.gone(r.Session)
 }
 
@@ -183,7 +154,7 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	heir := c.peer.heir // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
 	c.peer.sees(c.obs.record, r, now)
-	lookedOn := c.reported.WriteID != "" && c.reported.SameLease(c.obs.record)
+	lookedOn := c.acq.reported.WriteID != "" && c.acq.reported.SameLease(c.obs.record)
 	c.obs.version, c.obs.record, c.obs.claimableAt, c.obs.first, c.obs.expired = v, r, now, now, false
 	if r.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
 		c.obs.top = max(c.obs.top, r.Token, r.Epoch)
@@ -191,7 +162,7 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	if n, ours := c.cfg.number(r); ours {
 		c.obs.own = max(c.obs.own, n)
 	}
-	c.news = true
+	c.obs.news = true
 	if !c.cfg.mine(r) {
 		c.handoff.rested = false
 	}
@@ -222,7 +193,7 @@ func (c *Candidate) vanish(date time.Time, now Now) bool {
 	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see awaitSession
 		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.rng.spread(r.TTL/10)
 	}
-	c.news = was
+	c.obs.news = was
 	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
 	c.obs.base = base(date, now.Wall)
 	return was
@@ -249,21 +220,4 @@ func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 		Token: token, Layout: cfg.Layout, Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
 		RenewedAt: wall, ExpiresAt: wall,
 	}
-}
-
-// spent reports that no token can follow the one that is there.
-func (c *Candidate) spent() bool {
-	return c.obs.version != "" && c.obs.record.Token > record.LastToken || c.next() > record.LastToken
-}
-
-// next is the token of the next acquisition: one more than the largest one ever
-// seen (rule A3).
-func (c *Candidate) next() int64 {
-	switch {
-	case c.cfg.Tokenless:
-		return 0
-	case c.obs.version == "" && !c.cfg.Numbered:
-		return max(c.obs.top+1, c.obs.base)
-	}
-	return c.obs.top + 1
 }

@@ -13,6 +13,7 @@ type pace struct {
 	poll    time.Duration // the pause that grows; 0: begin anew
 	steady  bool          // this holder has been seen to renew
 	located bool          // edge is known
+	again   bool          // what the look under way shows is too old
 	edge    time.Duration // a renewal had landed by then, and not much earlier
 }
 
@@ -40,15 +41,15 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 // most waiters that another was faster.
 func (c *Candidate) wait(now Now, out *actions) {
 	r := c.obs.record
-	if !c.reported.SameLease(r) {
-		c.reported = r
-		if c.want != nothing {
+	if !c.acq.reported.SameLease(r) {
+		c.acq.reported = r
+		if c.acq.want != nothing {
 			out.add(Waiting{r})
 		}
 	}
 	switch {
-	case c.again:
-		c.again, c.due = false, now.Clock
+	case c.pace.again:
+		c.pace.again, c.due = false, now.Clock
 	case r.Held && r.Session != "" && now.Clock < c.obs.claimableAt:
 		// Its session tells when it is worth a look.
 		c.due = c.obs.claimableAt
@@ -56,7 +57,7 @@ func (c *Candidate) wait(now Now, out *actions) {
 	case now.Clock < c.quiet():
 		c.due, c.obs.fresh = c.quiet(), false
 		return // however soon the lock may be taken
-	case !c.cfg.Follow && c.want != nothing:
+	case !c.cfg.Follow && c.acq.want != nothing:
 		c.due = now.Clock + c.rng.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
 	case c.relaxed(now.Clock):
 		c.pace.poll = 0

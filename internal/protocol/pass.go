@@ -13,28 +13,27 @@ type handoff struct {
 	vain         int8 // rests in a row that nobody used, of which the first two count
 }
 
-// leases takes in that a lease begins that was claimed at t0.
-func (c *Candidate) leases(t0 time.Duration) {
-	s := &c.handoff
-	if !s.on {
-		if s.vain = min(s.vain+1, 2); !s.rested {
-			s.vain = 0
+// begin takes in that a lease begins that was claimed at t0.
+func (h *handoff) begin(t0 time.Duration) {
+	if !h.on {
+		if h.vain = min(h.vain+1, 2); !h.rested {
+			h.vain = 0
 		}
-		s.on, s.began, s.rested = true, t0, false
+		h.on, h.began, h.rested = true, t0, false
 	}
-	s.leased = t0
+	h.leased = t0
 }
 
 // rest is how long the lock must be free so that waiters elsewhere see it. Their
 // pauses grow by half, so the last one is at most half the time since a new lease.
-func (c *Candidate) rest() time.Duration {
-	pause := firstPoll + (c.handoff.ended-c.handoff.leased)/2
-	return min(pause, max(Renewal(c.cfg.TTL), firstPoll)) * 5 / 4
+func (h *handoff) rest(ttl time.Duration) time.Duration {
+	pause := firstPoll + (h.ended-h.leased)/2
+	return min(pause, max(Renewal(ttl), firstPoll)) * 5 / 4
 }
 
 // over reports that the handoff has lasted long enough: so many times longer than the
 // rest after it that this costs 3 %, and less where nobody has used the last rests.
-func (s handoff) over(rest time.Duration) bool { return s.ended-s.began >= rest*32<<s.vain }
+func (h *handoff) over(rest time.Duration) bool { return h.ended-h.began >= rest*32<<h.vain }
 
 // pass ends a lease in favour of the next user of this candidate, and reports whether
 // it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,
@@ -45,7 +44,7 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 	idle := c.phase == held && c.busy == none && c.obs.fresh
 	// Under a session the record would stand for as long as that lasts, should the next
 	// user not come (rule D6).
-	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.rest()) {
+	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.handoff.rest(c.cfg.TTL)) {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).

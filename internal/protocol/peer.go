@@ -90,7 +90,7 @@ func (c *Candidate) ask(now Now, out *actions) {
 	}
 	t.asking, t.asked = true, now.Clock
 	t.number++
-	out.add(PollPeer{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.want != nothing})
+	out.add(PollPeer{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.acq.want != nothing})
 }
 
 // Asks reports that the question of that number is still to be answered.
@@ -147,7 +147,7 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 // lookAfter ends the conversation with this leader. The store must tell.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	c.peer.open, c.peer.stale, c.peer.quiet = false, true, 0
-	c.again = c.busy == reading
+	c.pace.again = c.busy == reading
 	c.pace.poll = 0
 	c.due = now.Clock + pause
 }

@@ -53,9 +53,6 @@ func (s *sessions) emit(names string, under []string, out *actions) {
 	}
 }
 
-// held reports that the object says of a holder.
-func (o *observation) held() bool { return o.version != "" && o.record.Held }
-
 // awaitSession: the holder that was seen keeps its lease for as long as its session lasts, and
 // does not look at the object meanwhile. So no patience is enough, and no clock: the session
 // must be over (rule D3).
@@ -79,11 +76,11 @@ func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 	switch {
 	case ev.Err == nil && !ev.Held:
 		c.sessionExpired(ev.Session, false, now)
-	case c.want != atOnce || !c.obs.fresh: // the caller who asked has gone, and the next one looks anew
+	case c.acq.want != atOnce || !c.obs.fresh: // the caller who asked has gone, and the next one looks anew
 	case ev.Err != nil:
 		c.fail(fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", ev.Err), now, out)
 	default:
-		c.want = nothing
+		c.acq.want = nothing
 		out.add(Refused{Record: c.obs.record, Abandoned: ev.Abandoned})
 	}
 }
@@ -112,7 +109,7 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *actions
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
-	case c.want != nothing: // a release of an earlier lease may be on its way, and goes on
+	case c.acq.want != nothing: // a release of an earlier lease may be on its way, and goes on
 		c.fail(err, now, out)
 	case c.phase == freeing && c.busy == none:
 		c.released(nil, out)
@@ -145,7 +142,7 @@ func (c *Candidate) named() (sessions []string) {
 // landed, and writes that it may send to find that out.
 func (c *Candidate) under() []string {
 	in := c.named()
-	if c.want != nothing || len(c.writes.open) > 0 {
+	if c.acq.want != nothing || len(c.writes.open) > 0 {
 		in = append(in, c.sessions.current)
 	}
 	if c.phase != clear {
@@ -177,7 +174,7 @@ func (c *Candidate) abandon(out *actions) {
 // Awaits is the session whose end the candidate waits for, because only that makes the lock free
 // to be taken, if nobody releases it before; or empty. An Acquire without Wait awaits nothing.
 func (c *Candidate) Awaits() string {
-	if r := c.obs.record; c.wanting() && c.want != atOnce && c.obs.claimableAt == never {
+	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == never {
 		return r.Session
 	}
 	return ""
@@ -213,7 +210,7 @@ func (s *Saved) Session() string { return s.session }
 // false if it does anything else. What Restore makes of it does what the candidate would have
 // done.
 func (c *Candidate) Save() (*Saved, bool) {
-	if c.sessions.current == "" || c.phase != held || c.watching {
+	if c.sessions.current == "" || c.phase != held || c.acq.watching {
 		return nil, false
 	}
 	r := c.lease.record

@@ -60,7 +60,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		}
 	case Recheck:
 		if c.wanting() {
-			c.obs.fresh, c.due, c.again = false, now.Clock, c.busy == reading
+			c.obs.fresh, c.due, c.pace.again = false, now.Clock, c.busy == reading
 		}
 	case RenewSoon:
 		c.renewSoon(now)
@@ -74,8 +74,8 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	}
 	c.advance(now, &out)
 	c.ask(now, &out)
-	if c.news {
-		c.news = false
+	if c.obs.news {
+		c.obs.news = false
 		out.add(Seen{})
 	}
 	c.memberships(&out)
@@ -96,19 +96,19 @@ func (c *Candidate) finish(kinds ...inflight) (kind inflight) {
 }
 
 func (c *Candidate) acquire(ev Acquire, now Now) {
-	if c.want != nothing || c.phase == held || c.phase == lost {
+	if c.acq.want != nothing || c.phase == held || c.phase == lost {
 		panic("protocol: Acquire while " + c.phase.String())
 	}
-	c.want = atOnce
+	c.acq.want = atOnce
 	c.sessions.enter(ev.Session)
 	if ev.Wait {
-		c.want = eventually
+		c.acq.want = eventually
 	}
 	// Knowledge of a free lock may be old, but then the write is refused and tells;
 	// so a lock that nobody else uses costs one request. Knowledge of a holder may
 	// be old too, so the lock is read again before the caller is told.
 	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
-	if c.spent() {
+	if c.obs.spent(&c.cfg) {
 		c.obs.fresh = false // no write would tell that it has been put right
 	}
 	if c.handoff.passed && c.cfg.mine(c.obs.record) {
@@ -119,26 +119,27 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	}
 	c.trouble.forget()
 	c.until = now.Clock + c.cfg.TTL // if it does not wait
-	c.reported, c.due, c.pace.poll, c.handoff.passed, c.again = record.Record{}, 0, 0, false, false
-	if s := &c.handoff; ev.Wait && s.on && s.over(c.rest()) {
+	c.acq.reported, c.due, c.pace.poll, c.handoff.passed, c.pace.again = record.Record{}, 0, 0, false, false
+	h := &c.handoff
+	if rest := h.rest(c.cfg.TTL); ev.Wait && h.on && h.over(rest) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
-		c.obs.fresh, c.due = false, s.ended+c.rest()
-		s.on, s.rested = false, true
+		c.obs.fresh, c.due = false, h.ended+rest
+		h.on, h.rested = false, true
 	}
 }
 
 func (c *Candidate) watch(on bool) {
-	if on && !c.watching && c.want == nothing && c.phase == clear {
+	if on && !c.acq.watching && c.acq.want == nothing && c.phase == clear {
 		c.obs.fresh, c.due = false, 0
 	}
-	c.watching = on
+	c.acq.watching = on
 }
 
 func (c *Candidate) cancel(err error, now Now, out *actions) {
 	if err == nil {
 		err = ErrCancelled
 	}
-	if c.want != nothing { // else the answer and the cancellation crossed
+	if c.acq.want != nothing { // else the answer and the cancellation crossed
 		c.fail(err, now, out)
 	}
 }
@@ -146,7 +147,7 @@ func (c *Candidate) cancel(err error, now Now, out *actions) {
 // fail ends an acquisition. A claim that may have landed, or may yet land, is
 // settled all the same: if it lands, it is released.
 func (c *Candidate) fail(err error, now Now, out *actions) {
-	c.want = nothing
+	c.acq.want = nothing
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
 	out.add(Failed{err})
@@ -203,48 +204,42 @@ func (c *Candidate) advance(now Now, out *actions) {
 // abandoned claim cannot land any more.
 func (c *Candidate) seek(now Now, out *actions) {
 	switch {
-	case c.want == nothing && len(c.writes.open) > 0 && now.Clock >= c.until:
+	case c.acq.want == nothing && len(c.writes.open) > 0 && now.Clock >= c.until:
 		c.abandon(out)
 		c.writes.open = nil // should it land yet, the others wait out its TTL
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
-	case c.want == nothing && len(c.writes.open) == 0:
+	case c.acq.want == nothing && len(c.writes.open) == 0:
 		c.expired(now, out)
 		c.wait(now, out)
 	case c.cfg.Reaper && !c.obs.held():
-		c.want = nothing
+		c.acq.want = nothing
 		out.add(Reaped{c.obs.record})
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
 	case c.obs.version != "" && c.cfg.Fresh:
 		c.fail(ErrUsed, now, out)
-	case c.spent() && !c.cfg.Reaper:
+	case c.obs.spent(&c.cfg) && !c.cfg.Reaper:
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
-	case now.Clock >= c.obs.claimableAt && !c.stuck():
+	case now.Clock >= c.obs.claimableAt && !c.obs.stuck(&c.cfg):
 		c.expired(now, out)
 		if !c.resting(now) {
 			c.claim(now, out)
 		}
-	case c.want == atOnce && c.obs.version == "":
+	case c.acq.want == atOnce && c.obs.version == "":
 		c.fail(ErrVanished, now, out)
-	case c.want == atOnce && c.uncertain():
+	case c.acq.want == atOnce && c.uncertain():
 		c.busy = checking
 		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
-	case c.want == atOnce:
-		c.want = nothing
+	case c.acq.want == atOnce:
+		c.acq.want = nothing
 		out.add(Refused{Record: c.obs.record})
 	default:
 		c.expired(now, out)
 		c.wait(now, out)
 	}
-}
-
-// stuck reports that there is a record which this candidate cannot take over, however
-// old it is.
-func (c *Candidate) stuck() bool {
-	return c.cfg.WriteOnce && !c.cfg.Sweep && c.obs.held()
 }
 
 // expired tells, once, that a holder is late.
@@ -261,7 +256,7 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	}
 	c.busy = reading
 	unless := c.obs.version
-	if c.cfg.Numbered && c.spent() {
+	if c.cfg.Numbered && c.obs.spent(&c.cfg) {
 		unless = "" // what is put right is written over, and is not the next number
 	}
 	if c.cfg.Numbered && c.phase == clear && len(c.writes.open) > 0 {
@@ -285,7 +280,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 	}
 	r := c.record(now)
 	r.Session = c.sessions.current
-	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.next(), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.obs.next(&c.cfg), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
 	// An answer that takes longer than half a TTL is no use: see adopt.
 	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(MaxRequest, c.cfg.TTL/2)}, now, out)
 }

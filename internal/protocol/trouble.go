@@ -3,8 +3,6 @@ package protocol
 import (
 	"fmt"
 	"time"
-
-	"github.com/leasehold/leasehold/internal/record"
 )
 
 // trouble is the state of a candidate whose store fails. A try is a write and the looks
@@ -33,16 +31,6 @@ func (t *trouble) looked() {
 
 // progress takes in that a write has landed, or that a rival's has: then the store works.
 func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 0, 0, 0, nil }
-
-// advances reports that a record that is new tells of a write that was not known to have
-// landed: then the store works, and the next request is no repetition. A store that names
-// the same record anew each time does not.
-func (c *Candidate) advances(r record.Record) bool {
-	if n, ours := c.cfg.number(r); ours {
-		return n > c.obs.own
-	}
-	return max(r.Token, r.Epoch) > c.obs.top || c.cfg.Tokenless && r.Held
-}
 
 // lookFailed takes in that a look failed.
 func (c *Candidate) lookFailed(err error, now Now, out *actions) {
@@ -89,7 +77,7 @@ func (c *Candidate) resting(now Now) bool {
 
 // tired reports that an acquisition that does not wait has failed often enough.
 func (c *Candidate) tired() bool {
-	return c.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
+	return c.acq.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
 }
 
 // Trouble is why the last try failed, and nil if none has failed since the last success.
@@ -97,7 +85,7 @@ func (c *Candidate) Trouble() error { return c.trouble.err }
 
 // tooLong ends an acquisition that does not wait and has had no answer for a TTL.
 func (c *Candidate) tooLong(now Now, out *actions) {
-	if c.want != atOnce || now.Clock < c.until {
+	if c.acq.want != atOnce || now.Clock < c.until {
 		return
 	}
 	err := ErrNoAnswer

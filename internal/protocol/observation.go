@@ -1,0 +1,59 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// observation is what the candidate knows of the object. While it holds a lease,
+// or frees one, that is its own record.
+type observation struct {
+	known       bool          // some answer has shown it
+	fresh       bool          // it may be acted on; if not, look first
+	version     Version       // empty: there is no object
+	record      record.Record // the last record seen, kept when the object vanishes
+	claimableAt time.Duration
+	first       time.Duration // when this version was first seen
+	expired     bool          // Expired has told of this version
+	top         int64         // the largest token ever seen
+	base        int64         // where there is no object, the store's time in milliseconds
+	own         uint64        // the largest number of a record of our own ever seen
+	news        bool          // Seen is to tell of it
+}
+
+// held reports that the object says of a holder.
+func (o *observation) held() bool { return o.version != "" && o.record.Held }
+
+// spent reports that no token can follow the one that is there.
+func (o *observation) spent(cfg *Config) bool {
+	return o.version != "" && o.record.Token > record.LastToken || o.next(cfg) > record.LastToken
+}
+
+// next is the token of the next acquisition: one more than the largest one ever
+// seen (rule A3).
+func (o *observation) next(cfg *Config) int64 {
+	switch {
+	case cfg.Tokenless:
+		return 0
+	case o.version == "" && !cfg.Numbered:
+		return max(o.top+1, o.base)
+	}
+	return o.top + 1
+}
+
+// advances reports that a record that is new tells of a write that was not known to have
+// landed: then the store works, and the next request is no repetition. A store that names
+// the same record anew each time does not.
+func (o *observation) advances(cfg *Config, r record.Record) bool {
+	if n, ours := cfg.number(r); ours {
+		return n > o.own
+	}
+	return max(r.Token, r.Epoch) > o.top || cfg.Tokenless && r.Held
+}
+
+// stuck reports that there is a record which a candidate with that configuration cannot take over, however
+// old it is.
+func (o *observation) stuck(cfg *Config) bool {
+	return cfg.WriteOnce && !cfg.Sweep && o.held()
+}
