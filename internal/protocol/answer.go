@@ -16,12 +16,11 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions
 	case releasing:
 		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
-		return
 	case reaping:
 		c.observe(c.writes.sent.record, ev.Version, now.Clock)
-		return
+	default:
+		c.adopt(c.writes.sent, ev.Version, now, out)
 	}
-	c.adopt(c.writes.sent, ev.Version, now, out)
 }
 
 // writeFailed: whatever the store said, the write may have landed, and a read
@@ -35,15 +34,9 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 	}
 	switch c.phase {
 	case clear:
-		if !c.bound() { // else an earlier one may have landed, and its session goes on
-			c.writes.open = nil
-		}
-		if c.acq.want != nothing {
-			c.fail(ev.Err, now, out)
-		}
+		c.denied(ev.Err, now, out)
 	case freeing:
-		c.abandon(out)
-		c.released(ev.Err, out)
+		c.unreleased(ev.Err, out)
 	case held, lost:
 		// No short cut: the reason of the refusal may pass, and until the deadline
 		// the lease is valid whatever the store says.
@@ -86,8 +79,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 		c.fail(ev.Err, now, out)
 	}
 	if c.phase == freeing && ev.Fatal {
-		c.abandon(out)
-		c.released(ev.Err, out)
+		c.unreleased(ev.Err, out)
 	}
 }
 
@@ -164,26 +156,24 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	c.writes.open = nil
 	c.trouble.progress()
 	c.observe(a.record, v, now.Clock)
-	if c.phase == lost || c.phase == freeing {
-		return // the record is ours, to be freed; the lease is over
+	switch c.phase {
+	case clear:
+		c.claimed(a, now, out)
+	case held:
+		c.renewed(a, out)
+	case lost, freeing: // the record is ours, to be freed; the lease is over
 	}
-	c.lease, c.release.freed = lease{a.record, a.t0 + Validity(a.record.TTL)}, freed{}
-	late := now.Clock > a.t0+a.record.TTL/2
-	if a.record.Session != "" {
-		c.lease.deadline, late = never, false // the session's clock says how long it is valid (rule D4)
-	}
-	late = late || a.record.Session != c.sessions.current
+}
+
+// claimed takes in that a claim has landed: it is a lease, unless that came too late.
+func (c *Candidate) claimed(a attempt, now Now, out *actions) {
+	c.release.freed = freed{}
+	c.lease, c.due = leased(a)
+	// Under a session no lease is too old to begin work, but it may be under an earlier session.
+	late := a.record.Session == "" && now.Clock > a.t0+a.record.TTL/2 || a.record.Session != c.sessions.current
 	switch {
-	case c.phase == held:
-		c.due = a.t0 + Renewal(a.record.TTL)
-		out.add(Renewed{})
 	case c.acq.want == nothing:
-		// The TTL that there is to settle it began when the caller gave up. If that is
-		// over the store answers all the same, so a few more tries are worth it: not for longer
-		// than a TTL, since they come as often as those of a holder.
-		until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
-		c.beginRelease(true, now)
-		c.until = until
+		c.undo(now)
 	case late && c.trouble.slow >= enoughTries:
 		c.fail(ErrSlowStore, now, out) // and nobody wants what has landed: see stray
 	case late:
@@ -194,10 +184,16 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	default:
 		c.phase, c.acq.want = held, nothing
 		c.handoff.begin(a.t0)
-		c.due = a.t0 + Renewal(a.record.TTL)
-		if a.record.Session != "" {
-			c.due = never
-		}
 		out.add(Granted{})
+	}
+}
+
+// denied: the store refuses a claim for good.
+func (c *Candidate) denied(err error, now Now, out *actions) {
+	if len(c.named()) == 0 { // else an earlier one may have landed, and its session goes on
+		c.writes.open = nil
+	}
+	if c.acq.want != nothing {
+		c.fail(err, now, out)
 	}
 }

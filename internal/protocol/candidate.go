@@ -150,37 +150,42 @@ func (c *Candidate) stray() bool {
 // observe takes in a version that was not known. The time until the lock may be
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
 func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
-	c.obs.known, c.obs.fresh = true, true
 	heir := c.peer.heir // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
 	c.peer.sees(c.obs.record, r, now)
 	lookedOn := c.acq.reported.WriteID != "" && c.acq.reported.SameLease(c.obs.record)
-	c.obs.version, c.obs.record, c.obs.claimableAt, c.obs.first, c.obs.expired = v, r, now, now, false
-	if r.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
-		c.obs.top = max(c.obs.top, r.Token, r.Epoch)
-	}
-	if n, ours := c.cfg.number(r); ours {
-		c.obs.own = max(c.obs.own, n)
-	}
-	c.obs.news = true
+	c.obs.take(&c.cfg, r, v, now)
 	if !c.cfg.mine(r) {
 		c.handoff.rested = false
 	}
+	c.obs.claimableAt = c.claimable(r, now, lookedOn && !heir)
+}
+
+// claimable says from when on the lock may be taken of which r was seen first now. wakes: many
+// followers may have waited for it to be free.
+func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) time.Duration {
 	switch {
 	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
-		c.obs.claimableAt = never
+		return never
 	case r.Held && r.Session != "":
-		c.awaitSession(now)
+		if r.Session == c.sessions.over {
+			return now
+		}
+		// Its holder keeps the lease for as long as its session lasts, and does not look at the
+		// object meanwhile. So no patience is enough, and no clock: the session must be over
+		// (rule D3).
+		return never
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
-		c.obs.claimableAt += Patience(r.TTL) + c.rng.spread(r.TTL/10)
+		return now + Patience(r.TTL) + c.rng.spread(r.TTL/10)
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// Only a courtesy: the conditional write decides.
-		c.obs.claimableAt += Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
-	case c.cfg.Follow && lookedOn && r.Successor == "" && !heir:
-		c.obs.claimableAt += c.rng.spread(c.frequent(r)) // they all look at about this time
+		return now + Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
+	case c.cfg.Follow && wakes && r.Successor == "":
+		return now + c.rng.spread(c.frequent(r)) // they all look at about this time
 	}
+	return now
 }
 
 // never is a reading that no clock comes to.
@@ -190,7 +195,7 @@ const never = time.Duration(math.MaxInt64)
 // one before: then its holder may not know yet that it is gone.
 func (c *Candidate) vanish(date time.Time, now Now) bool {
 	was := c.obs.version != ""
-	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see awaitSession
+	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
 		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.rng.spread(r.TTL/10)
 	}
 	c.obs.news = was

@@ -22,6 +22,18 @@ type observation struct {
 	news        bool          // Seen is to tell of it
 }
 
+// take takes in a version that was not known.
+func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Duration) {
+	o.known, o.fresh, o.expired, o.news = true, true, false, true
+	o.version, o.record, o.first = v, r, now
+	if r.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
+		o.top = max(o.top, r.Token, r.Epoch)
+	}
+	if n, ours := cfg.number(r); ours {
+		o.own = max(o.own, n)
+	}
+}
+
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
 

@@ -53,16 +53,6 @@ func (s *sessions) emit(names string, under []string, out *actions) {
 	}
 }
 
-// awaitSession: the holder that was seen keeps its lease for as long as its session lasts, and
-// does not look at the object meanwhile. So no patience is enough, and no clock: the session
-// must be over (rule D3).
-func (c *Candidate) awaitSession(now time.Duration) {
-	c.obs.claimableAt = never
-	if c.sessions.over == c.obs.record.Session {
-		c.obs.claimableAt = now
-	}
-}
-
 // uncertain reports that the holder's session may be over: the record would say the same. Our
 // own tells us.
 func (c *Candidate) uncertain() bool {
@@ -116,12 +106,9 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *actions
 	}
 }
 
-// bound reports that a write of ours that landed, or may land yet, names a session, so
-// that it must be settled (rule D6).
-func (c *Candidate) bound() bool { return len(c.named()) > 0 }
-
 // named are the sessions of ours that the object names, or may yet name, without being
-// held.
+// held: a write of ours that landed, or may land yet, names them, so that it must be settled
+// (rule D6).
 func (c *Candidate) named() (sessions []string) {
 	add := func(r record.Record) {
 		if r.Held && r.Session != "" && !c.sessions.gone(r.Session) && !slices.Contains(sessions, r.Session) {

@@ -25,23 +25,13 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case Cancel:
 		c.cancel(ev.Err, now, &out)
 	case Release:
-		c.release.successor = ev.Successor
-		if !ev.Pass || !c.pass(now, &out) {
-			c.handoff.on = ev.Pass
-			c.resign(now)
-		}
+		c.resign(ev, now, &out)
 	case Drop:
 		c.drop(now)
 	case Watch:
 		c.watch(ev.On)
 	case GiveUp:
-		if c.phase == held {
-			why := ErrGivenUp
-			if ev.Err != nil {
-				why = fmt.Errorf("%w: %w", ErrGivenUp, ev.Err)
-			}
-			c.lose(why, &out)
-		}
+		c.giveUp(ev.Err, &out)
 	case ReadDone:
 		c.finish(reading)
 		c.readDone(ev, now, &out)
@@ -59,9 +49,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 			c.report(ev.Err, now, &out)
 		}
 	case Recheck:
-		if c.wanting() {
-			c.obs.fresh, c.due, c.pace.again = false, now.Clock, c.busy == reading
-		}
+		c.recheck(now)
 	case RenewSoon:
 		c.renewSoon(now)
 	case Retune:
@@ -153,7 +141,13 @@ func (c *Candidate) fail(err error, now Now, out *actions) {
 	out.add(Failed{err})
 }
 
-func (c *Candidate) resign(now Now) {
+// resign ends the lease at its user's word: to pass it on, or to free it.
+func (c *Candidate) resign(ev Release, now Now, out *actions) {
+	c.release.successor = ev.Successor
+	if ev.Pass && c.pass(now, out) {
+		return
+	}
+	c.handoff.on = ev.Pass
 	if c.phase != held && c.phase != lost {
 		panic("protocol: Release while " + c.phase.String())
 	}
@@ -250,6 +244,13 @@ func (c *Candidate) expired(now Now, out *actions) {
 	}
 }
 
+// recheck has the object looked at again, once more if a look is under way.
+func (c *Candidate) recheck(now Now) {
+	if c.wanting() {
+		c.obs.fresh, c.due, c.pace.again = false, now.Clock, c.busy == reading
+	}
+}
+
 func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	if c.due = c.trouble.lookAt; now.Clock < c.due {
 		return
@@ -312,8 +313,7 @@ func (c *Candidate) keep(now Now, out *actions) {
 func (c *Candidate) free(now Now, out *actions) {
 	switch {
 	case now.Clock >= c.until:
-		c.abandon(out)
-		c.released(ErrUnsettled, out)
+		c.unreleased(ErrUnsettled, out)
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
 	case !c.obs.held() || !c.cfg.mine(c.obs.record):

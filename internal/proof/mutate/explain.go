@@ -45,7 +45,7 @@ func record(file string, survivors []*mutation) error {
 
 // explain gives the mutations their reasons to survive, from a list such as
 //
-//	step.go Candidate.seek: now.Clock >= c.until → now.Clock > c.until
+//	acquire.go Candidate.seek: now.Clock >= c.until → now.Clock > c.until
 //		In the very nanosecond it makes no difference: the next step is due at once.
 //
 // The lines at the margin are mutations, and the indented ones after them the reason for

@@ -45,9 +45,9 @@ func (t test) String() string {
 //
 //	# Why this is a rule, if its name does not say it.
 //	rule A3 a lease after one's own has the same token
-//	file internal/protocol/candidate.go
-//	-	return c.obs.top + 1
-//	+	return c.obs.top
+//	file internal/protocol/observation.go
+//	-	return o.top + 1
+//	+	return o.top
 //	test ./internal/protocol TestScenarios/a03
 //	test ./internal/proof/sim TestSimulation
 //
