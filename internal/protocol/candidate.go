@@ -183,7 +183,7 @@ func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) ti
 		// Only a courtesy: the conditional write decides.
 		return now + Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
 	case c.cfg.Follow && wakes && r.Successor == "":
-		return now + c.rng.spread(c.frequent(r)) // they all look at about this time
+		return now + c.rng.spread(c.cfg.frequent(r.TTL)) // they all look at about this time
 	}
 	return now
 }

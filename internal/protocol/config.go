@@ -79,3 +79,11 @@ func (cfg *Config) mine(r record.Record) bool {
 	_, ours := cfg.number(r)
 	return ours
 }
+
+// frequent is the interval of a follower in transition and in trouble.
+func (cfg *Config) frequent(ttl time.Duration) time.Duration {
+	if cfg.Frequent > 0 {
+		return cfg.Frequent
+	}
+	return max(Renewal(ttl)/8, firstPoll)
+}

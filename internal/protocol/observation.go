@@ -34,6 +34,14 @@ func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Dur
 	}
 }
 
+// expire tells, once, that a holder is late.
+func (o *observation) expire(cfg *Config, now Now, out *actions) {
+	if now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !cfg.mine(o.record) {
+		o.expired = true
+		out.add(Expired{o.record})
+	}
+}
+
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
 

@@ -47,6 +47,7 @@ func (c *Candidate) wait(now Now, out *actions) {
 			out.add(Waiting{r})
 		}
 	}
+	quiet := c.peer.until(c.pace.looked, r.TTL)
 	switch {
 	case c.pace.again:
 		c.pace.again, c.due = false, now.Clock
@@ -54,18 +55,18 @@ func (c *Candidate) wait(now Now, out *actions) {
 		// Its session tells when it is worth a look.
 		c.due = c.obs.claimableAt
 		return
-	case now.Clock < c.quiet():
-		c.due, c.obs.fresh = c.quiet(), false
+	case now.Clock < quiet:
+		c.due, c.obs.fresh = quiet, false
 		return // however soon the lock may be taken
 	case !c.cfg.Follow && c.acq.want != nothing:
 		c.due = now.Clock + c.rng.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
-	case c.relaxed(now.Clock):
+	case c.pace.relaxed(&c.cfg, &c.obs, now.Clock):
 		c.pace.poll = 0
 		c.due = now.Clock + c.rng.vary(c.cfg.Infrequent)
 		c.obs.fresh = false
 		return // however soon the lock may be taken
 	default:
-		c.due = c.follow(now.Clock)
+		c.due = c.pace.follow(&c.cfg, &c.obs, &c.rng, now.Clock)
 	}
 	if now.Clock < c.obs.claimableAt {
 		c.due = min(c.due, c.obs.claimableAt)
@@ -75,46 +76,37 @@ func (c *Candidate) wait(now Now, out *actions) {
 
 // relaxed reports that the follower has an interval of its own for a steady leader,
 // and the leader is steady.
-func (c *Candidate) relaxed(now time.Duration) bool {
-	interval := max(Renewal(c.obs.record.TTL), c.cfg.Infrequent)
-	return c.cfg.Infrequent > 0 && c.obs.version != "" && c.pace.steady && now-c.obs.first < interval
-}
-
-// frequent is the interval of a follower in transition and in trouble.
-func (c *Candidate) frequent(r record.Record) time.Duration {
-	if c.cfg.Frequent > 0 {
-		return c.cfg.Frequent
-	}
-	return max(Renewal(r.TTL)/8, firstPoll)
+func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
+	interval := max(Renewal(o.record.TTL), cfg.Infrequent)
+	return cfg.Infrequent > 0 && o.version != "" && p.steady && now-o.first < interval
 }
 
 // follow says when to look at a leader again. It renews at equal intervals, so one
 // look for each renewal is enough, if it comes soon after it: then what is seen is
 // never old, and a leader that is gone is noticed as early as can be. When that is
 // has to be found out first, by looking frequently until a renewal is seen.
-func (c *Candidate) follow(now time.Duration) time.Duration {
-	p, r := &c.pace, c.obs.record
-	if !c.obs.held() {
-		return now + c.rng.vary(p.grow(c.frequent(record.Record{TTL: c.cfg.TTL}), Renewal(c.cfg.TTL)))
+func (p *pace) follow(cfg *Config, o *observation, rng *random, now time.Duration) time.Duration {
+	if !o.held() {
+		return now + rng.vary(p.grow(cfg.frequent(cfg.TTL), Renewal(cfg.TTL)))
 	}
-	interval, frequent := Renewal(r.TTL), c.frequent(r)
-	late := now-c.obs.first > interval+2*frequent
-	if c.cfg.Infrequent > 0 {
-		return now + c.rng.vary(p.grow(frequent, max(interval, frequent)))
+	interval, frequent := Renewal(o.record.TTL), cfg.frequent(o.record.TTL)
+	late := now-o.first > interval+2*frequent
+	if cfg.Infrequent > 0 {
+		return now + rng.vary(p.grow(frequent, max(interval, frequent)))
 	}
-	if p.steady && c.obs.first == now {
+	if p.steady && o.first == now {
 		p.locate(now, interval, frequent)
 	}
-	switch next := p.edge + interval + frequent/2 + c.rng.jitter(frequent/2); {
+	switch next := p.edge + interval + frequent/2 + rng.jitter(frequent/2); {
 	case p.located && next > now:
 		p.poll = 0
 		return next
 	case late: // it should have renewed: trouble
 		p.located = false
-		return now + c.rng.vary(p.grow(frequent, max(interval, frequent)))
+		return now + rng.vary(p.grow(frequent, max(interval, frequent)))
 	}
 	p.located = false
-	return now + c.rng.vary(frequent)
+	return now + rng.vary(frequent)
 }
 
 // locate finds out when the leader renews from a renewal that was just seen: it

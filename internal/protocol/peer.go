@@ -122,7 +122,7 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 	case w.Free:
 		c.lookAfter(firstPoll+c.rng.jitter(Renewal(r.TTL)), now)
 	default:
-		c.distrust(c.rng.jitter(c.frequent(r)), now)
+		c.distrust(c.rng.jitter(c.cfg.frequent(r.TTL)), now)
 	}
 }
 
@@ -132,7 +132,7 @@ func (c *Candidate) unheard(now Now) {
 	t.fails++
 	t.due = now.Clock + min(retry.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, retry.Min))
 	if t.fails >= peerTries {
-		c.distrust(c.rng.jitter(c.frequent(r)), now)
+		c.distrust(c.rng.jitter(c.cfg.frequent(r.TTL)), now)
 	}
 }
 
@@ -152,9 +152,9 @@ func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	c.due = now.Clock + pause
 }
 
-// quiet is until when no look is needed, by the leader's word.
-func (c *Candidate) quiet() time.Duration {
-	return min(c.peer.quiet, c.pace.looked+Trusted*c.obs.record.TTL)
+// until is when a look is needed, by the leader's word, if the last one was at looked.
+func (t *pollState) until(looked, ttl time.Duration) time.Duration {
+	return min(t.quiet, looked+Trusted*ttl)
 }
 
 // trust puts off the next look for as long as the leader's lease lasts by its own
@@ -170,11 +170,11 @@ func (c *Candidate) trust(w PeerStatus, now Now) {
 	case w.Version:
 		t.due = max(now.Clock, t.asked+longPoll(r.TTL))
 	default:
-		t.due = max(now.Clock, t.asked+c.frequent(r))
+		t.due = max(now.Clock, t.asked+c.cfg.frequent(r.TTL))
 	}
 	t.known = w.Version
 	if c.busy == none {
-		c.due = c.quiet()
+		c.due = t.until(c.pace.looked, r.TTL)
 	}
 }
 

@@ -25,6 +25,12 @@ func (s *sessions) gone(session string) bool {
 	return session != "" && (session == s.over || session == s.ended)
 }
 
+// others reports that a session is not ours, as far as we know: it may be over, and a record that
+// names it would say the same. Our own tells us.
+func (s *sessions) others(session string) bool {
+	return session != "" && session != s.current
+}
+
 // enter takes in that an acquisition is to be under a session.
 func (s *sessions) enter(session string) {
 	s.current = session
@@ -51,13 +57,6 @@ func (s *sessions) emit(names string, under []string, out *actions) {
 	if s.named = ""; slices.Contains(s.entered, names) {
 		s.named = names
 	}
-}
-
-// uncertain reports that the holder's session may be over: the record would say the same. Our
-// own tells us.
-func (c *Candidate) uncertain() bool {
-	session := c.obs.record.Session
-	return session != "" && session != c.sessions.current
 }
 
 // checked takes in whether the holder's session goes on. If it is over, that is as good as
@@ -214,7 +213,7 @@ func (c *Candidate) Save() (*Saved, bool) {
 func Restore(cfg Config, rest *Saved) *Candidate {
 	cfg.Incarnation = rest.incarnation
 	c := New(cfg)
-	r := c.record(Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
+	r := c.writes.record(&c.cfg, Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
 	r.WriteID, r.AcquiredAt = cfg.writeID(rest.wrote), r.RenewedAt
 	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
 	c.rng, c.writes.seq, c.phase, c.lease, c.due = rest.rng, rest.seq, held, lease{r, never}, never

@@ -46,7 +46,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.sessionExpired(ev.Session, ev.Look, now)
 	case SessionTroubled:
 		if c.wanting() {
-			c.report(ev.Err, now, &out)
+			c.trouble.report(ev.Err, &c.cfg, now, &out)
 		}
 	case Recheck:
 		c.recheck(now)
@@ -204,7 +204,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
 	case c.acq.want == nothing && len(c.writes.open) == 0:
-		c.expired(now, out)
+		c.obs.expire(&c.cfg, now, out)
 		c.wait(now, out)
 	case c.cfg.Reaper && !c.obs.held():
 		c.acq.want = nothing
@@ -218,29 +218,21 @@ func (c *Candidate) seek(now Now, out *actions) {
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
 	case now.Clock >= c.obs.claimableAt && !c.obs.stuck(&c.cfg):
-		c.expired(now, out)
+		c.obs.expire(&c.cfg, now, out)
 		if !c.resting(now) {
 			c.claim(now, out)
 		}
 	case c.acq.want == atOnce && c.obs.version == "":
 		c.fail(ErrVanished, now, out)
-	case c.acq.want == atOnce && c.uncertain():
+	case c.acq.want == atOnce && c.sessions.others(c.obs.record.Session):
 		c.busy = checking
 		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
 	case c.acq.want == atOnce:
 		c.acq.want = nothing
 		out.add(Refused{Record: c.obs.record})
 	default:
-		c.expired(now, out)
+		c.obs.expire(&c.cfg, now, out)
 		c.wait(now, out)
-	}
-}
-
-// expired tells, once, that a holder is late.
-func (c *Candidate) expired(now Now, out *actions) {
-	if o := &c.obs; now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !c.cfg.mine(o.record) {
-		o.expired = true
-		out.add(Expired{o.record})
 	}
 }
 
@@ -279,7 +271,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 		c.reap(now, out)
 		return
 	}
-	r := c.record(now)
+	r := c.writes.record(&c.cfg, now)
 	r.Session = c.sessions.current
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.obs.next(&c.cfg), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
 	// An answer that takes longer than half a TTL is no use: see adopt.
@@ -301,7 +293,7 @@ func (c *Candidate) keep(now Now, out *actions) {
 	if c.resting(now) {
 		return
 	}
-	r := c.record(now)
+	r := c.writes.record(&c.cfg, now)
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.lease.record.Token, c.lease.record.AcquiredAt, c.lease.record.Unknown, c.lease.record.Previous
 	// The write may land at once and its answer never come, and from then on the
 	// others count by it. If it promises less, believe it from now on (rule A7).
@@ -356,14 +348,6 @@ func (c *Candidate) released(err error, out *actions) {
 		out.add(Released{err})
 	}
 	c.release.orphan = false
-}
-
-// record is what every record that is written begins with.
-func (c *Candidate) record(now Now) record.Record {
-	return record.Record{
-		Held: true, Holder: c.cfg.Holder, Address: c.cfg.Address, TTL: c.cfg.TTL, Meta: c.cfg.Meta,
-		Layout: c.cfg.Layout, WriteID: c.writes.name(&c.cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(c.cfg.TTL),
-	}
 }
 
 // write sends w on the condition that the object has the version that was seen (rule A1).

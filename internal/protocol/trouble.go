@@ -37,7 +37,7 @@ func (c *Candidate) lookFailed(err error, now Now, out *actions) {
 	c.trouble.reads++
 	c.trouble.lookAt = now.Clock + c.retryDelay(c.trouble.reads)
 	c.due = c.trouble.lookAt
-	c.troubled(c.trouble.reads, err, now, out)
+	c.trouble.failed(c.trouble.reads, err, &c.cfg, now, out)
 }
 
 // tryFailed takes in that a write failed. The candidate looks without a pause whether it landed.
@@ -46,22 +46,22 @@ func (c *Candidate) tryFailed(err error, now Now, out *actions) {
 	c.trouble.tryAt = now.Clock + c.retryDelay(c.trouble.writes)
 	c.obs.fresh = false
 	c.due = now.Clock
-	c.troubled(c.trouble.writes, err, now, out)
+	c.trouble.failed(c.trouble.writes, err, &c.cfg, now, out)
 }
 
-// troubled tells of the n-th failure in a row, the third time and then once a minute; a Reaper
+// failed tells of the n-th failure in a row, the third time and then once a minute; a Reaper
 // does so each time.
-func (c *Candidate) troubled(n int, err error, now Now, out *actions) {
-	c.trouble.err = err
+func (t *trouble) failed(n int, err error, cfg *Config, now Now, out *actions) {
+	t.err = err
 	if n >= enoughTries {
-		c.report(err, now, out)
+		t.report(err, cfg, now, out)
 	}
 }
 
 // report tells of trouble once a minute. Those that a Reaper looks for do that, each by itself.
-func (c *Candidate) report(err error, now Now, out *actions) {
-	if now.Clock >= c.trouble.reported || c.cfg.Reaper {
-		c.trouble.reported = now.Clock + reminder
+func (t *trouble) report(err error, cfg *Config, now Now, out *actions) {
+	if now.Clock >= t.reported || cfg.Reaper {
+		t.reported = now.Clock + reminder
 		out.add(Troubled{err})
 	}
 }

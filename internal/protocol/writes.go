@@ -89,3 +89,11 @@ func (a attempt) wrote(cfg *Config, r record.Record) bool {
 func (w *writes) settle(cfg *Config, current Version, r record.Record) {
 	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
 }
+
+// record is what every record that is written begins with.
+func (w *writes) record(cfg *Config, now Now) record.Record {
+	return record.Record{
+		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
+		Layout: cfg.Layout, WriteID: w.name(cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(cfg.TTL),
+	}
+}
