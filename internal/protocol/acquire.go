@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/leasehold/leasehold/internal/record"
+import (
+	"fmt"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
 
 // want is what the user waits for.
 type want int
@@ -16,4 +20,175 @@ type acquisition struct {
 	want     want
 	watching bool          // look, even if nobody wants the lock
 	reported record.Record // the holder that Waiting told of
+}
+
+func (c *Candidate) acquire(ev Acquire, now Now) {
+	if c.acq.want != nothing || c.phase == held || c.phase == lost {
+		panic("protocol: Acquire while " + c.phase.String())
+	}
+	c.acq.want = atOnce
+	c.sessions.enter(ev.Session)
+	if ev.Wait {
+		c.acq.want = eventually
+	}
+	// Knowledge of a free lock may be old, but then the write is refused and tells;
+	// so a lock that nobody else uses costs one request. Knowledge of a holder may
+	// be old too, so the lock is read again before the caller is told.
+	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
+	if c.obs.spent(&c.cfg) {
+		c.obs.fresh = false // no write would tell that it has been put right
+	}
+	if c.handoff.passed && c.cfg.mine(c.obs.record) {
+		c.obs.fresh = true // for a moment it is nobody's
+	}
+	if c.cfg.Numbered && now.Clock-max(c.obs.first, c.pace.looked) > recent {
+		c.obs.fresh = false // the next number may have been used and collected since
+	}
+	c.trouble.forget()
+	c.until = now.Clock + c.cfg.TTL // if it does not wait
+	c.acq.reported, c.due, c.pace.poll, c.handoff.passed, c.pace.again = record.Record{}, 0, 0, false, false
+	h := &c.handoff
+	if rest := h.rest(c.cfg.TTL); ev.Wait && h.on && h.over(rest) {
+		// Those who wait elsewhere cannot see a lock that is free for a moment only.
+		c.obs.fresh, c.due = false, h.ended+rest
+		h.on, h.rested = false, true
+	}
+}
+
+func (c *Candidate) watch(on bool) {
+	if on && !c.acq.watching && c.acq.want == nothing && c.phase == clear {
+		c.obs.fresh, c.due = false, 0
+	}
+	c.acq.watching = on
+}
+
+func (c *Candidate) cancel(err error, now Now, out *actions) {
+	if err == nil {
+		err = ErrCancelled
+	}
+	if c.acq.want != nothing { // else the answer and the cancellation crossed
+		c.fail(err, now, out)
+	}
+}
+
+// seek takes the next step towards the lock, or towards the certainty that an
+// abandoned claim cannot land any more.
+func (c *Candidate) seek(now Now, out *actions) {
+	switch {
+	case c.acq.want == nothing && len(c.writes.open) > 0 && now.Clock >= c.until:
+		c.abandon(out)
+		c.writes.open = nil // should it land yet, the others wait out its TTL
+	case !c.obs.fresh:
+		c.read(MaxRequest, now, out)
+	case c.acq.want == nothing && len(c.writes.open) == 0:
+		c.obs.expire(&c.cfg, now, out)
+		c.wait(now, out)
+	case c.cfg.Reaper && !c.obs.held():
+		c.acq.want = nothing
+		out.add(Reaped{c.obs.record})
+	case c.obs.version == "" && c.cfg.Existing:
+		c.fail(ErrAbsent, now, out)
+	case c.obs.version != "" && c.cfg.Fresh:
+		c.fail(ErrUsed, now, out)
+	case c.obs.spent(&c.cfg) && !c.cfg.Reaper:
+		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
+	case c.tired():
+		c.fail(c.trouble.err, now, out)
+	case now.Clock >= c.obs.claimableAt && !c.obs.stuck(&c.cfg):
+		c.obs.expire(&c.cfg, now, out)
+		if !c.resting(now) {
+			c.claim(now, out)
+		}
+	case c.acq.want == atOnce && c.obs.version == "":
+		c.fail(ErrVanished, now, out)
+	case c.acq.want == atOnce && c.sessions.others(c.obs.record.Session):
+		c.busy = checking
+		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
+	case c.acq.want == atOnce:
+		c.acq.want = nothing
+		out.add(Refused{Record: c.obs.record})
+	default:
+		c.obs.expire(&c.cfg, now, out)
+		c.wait(now, out)
+	}
+}
+
+// claim writes a record with the next token over exactly what was seen.
+func (c *Candidate) claim(now Now, out *actions) {
+	if c.cfg.Reaper {
+		c.reap(now, out)
+		return
+	}
+	r := c.writes.record(&c.cfg, now)
+	r.Session = c.sessions.current
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.obs.next(&c.cfg), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
+	// An answer that takes longer than half a TTL is no use: see adopt.
+	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(MaxRequest, c.cfg.TTL/2)}, now, out)
+}
+
+// claimed takes in that a claim has landed: it is a lease, unless that came too late.
+func (c *Candidate) claimed(a attempt, now Now, out *actions) {
+	c.release.freed = freed{}
+	c.lease, c.due = leased(a)
+	// Under a session no lease is too old to begin work, but it may be under an earlier session.
+	late := a.record.Session == "" && now.Clock > a.t0+a.record.TTL/2 || a.record.Session != c.sessions.current
+	switch {
+	case c.acq.want == nothing:
+		c.undo(now)
+	case late && c.trouble.slow >= enoughTries:
+		c.fail(ErrSlowStore, now, out) // and nobody wants what has landed: see stray
+	case late:
+		// Too little is left of it to begin work. It was never handed out, so
+		// it may be replaced at once, by an acquisition of its own (rule A3).
+		c.trouble.slow++
+		c.due = now.Clock
+	default:
+		c.phase, c.acq.want = held, nothing
+		c.handoff.begin(a.t0)
+		out.add(Granted{})
+	}
+}
+
+// denied: the store refuses a claim for good.
+func (c *Candidate) denied(err error, now Now, out *actions) {
+	if len(c.named()) == 0 { // else an earlier one may have landed, and its session goes on
+		c.writes.open = nil
+	}
+	if c.acq.want != nothing {
+		c.fail(err, now, out)
+	}
+}
+
+// reap frees a lock whose holder was waited out, over exactly what was seen. It is the end
+// of a session: nobody will hold that lock again.
+func (c *Candidate) reap(now Now, out *actions) {
+	r := c.obs.record
+	r.Held, r.WriteID, r.Ended = false, c.writes.name(&c.cfg), "its holder was waited out by "+c.cfg.Holder
+	c.write(reaping, Write{Op: Free, Record: r, Timeout: min(MaxRequest, r.TTL/2)}, now, out)
+}
+
+// fail ends an acquisition. A claim that may have landed, or may yet land, is
+// settled all the same: if it lands, it is released.
+func (c *Candidate) fail(err error, now Now, out *actions) {
+	c.acq.want = nothing
+	c.until = now.Clock + c.cfg.TTL
+	c.due = now.Clock
+	out.add(Failed{err})
+}
+
+// tooLong ends an acquisition that does not wait and has had no answer for a TTL.
+func (c *Candidate) tooLong(now Now, out *actions) {
+	if c.acq.want != atOnce || now.Clock < c.until {
+		return
+	}
+	err := ErrNoAnswer
+	if c.trouble.err != nil {
+		err = fmt.Errorf("%w: %w", ErrNoAnswer, c.trouble.err)
+	}
+	c.fail(err, now, out)
+}
+
+// tired reports that an acquisition that does not wait has failed often enough.
+func (c *Candidate) tired() bool {
+	return c.acq.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
 }

@@ -23,10 +23,53 @@ func leased(a attempt) (l lease, renewal time.Duration) {
 	return lease{a.record, a.t0 + Validity(a.record.TTL)}, a.t0 + Renewal(a.record.TTL)
 }
 
+// Valid reports whether the candidate holds a lease that is valid at the given
+// reading of the clock (rule A10).
+func (c *Candidate) Valid(clock time.Duration) bool {
+	return c.phase == held && clock < c.lease.deadline
+}
+
+// Deadline is the reading of the clock from which on the lease is no longer
+// valid. It is meaningful while a lease is held.
+func (c *Candidate) Deadline() time.Duration { return c.lease.deadline }
+
+// Lease is the record of the lease that is held, or was held last.
+func (c *Candidate) Lease() record.Record { return c.lease.record }
+
+// keep takes the next step to keep the lease: a renewal, or the look that tells
+// what became of the last one.
+func (c *Candidate) keep(now Now, out *actions) {
+	left := c.lease.deadline - now.Clock
+	if c.cfg.WriteOnce || c.sessions.current != "" {
+		c.due = c.lease.deadline
+		return
+	}
+	if !c.obs.fresh {
+		c.read(min(MaxRequest, c.cfg.TTL/6, left), now, out)
+		return
+	}
+	if c.resting(now) {
+		return
+	}
+	r := c.writes.record(&c.cfg, now)
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.lease.record.Token, c.lease.record.AcquiredAt, c.lease.record.Unknown, c.lease.record.Previous
+	// The write may land at once and its answer never come, and from then on the
+	// others count by it. If it promises less, believe it from now on (rule A7).
+	c.lease.deadline = min(c.lease.deadline, now.Clock+Validity(r.TTL))
+	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(MaxRequest, Renewal(r.TTL), left)}, now, out)
+}
+
 // renewed takes in that a renewal has landed, whether its answer said so or a look.
 func (c *Candidate) renewed(a attempt, out *actions) {
 	c.lease, c.due = leased(a)
 	out.add(Renewed{})
+}
+
+// renewSoon brings the next renewal forward, to a second after the last one at the earliest.
+func (c *Candidate) renewSoon(now Now) {
+	if c.phase == held {
+		c.due = min(c.due, max(now.Clock, c.obs.first+time.Second))
+	}
 }
 
 // giveUp ends the lease before its work has stopped.
@@ -39,6 +82,11 @@ func (c *Candidate) giveUp(err error, out *actions) {
 		why = fmt.Errorf("%w: %w", ErrGivenUp, err)
 	}
 	c.lose(why, out)
+}
+
+func (c *Candidate) lose(cause error, out *actions) {
+	c.phase = lost
+	out.add(Lost{cause})
 }
 
 // loss says what became of the lease, by the record that stands in its place. One that is free

@@ -45,6 +45,22 @@ func (o *observation) expire(cfg *Config, now Now, out *actions) {
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
 
+// stuck reports that there is a record which a candidate with that configuration cannot take over, however
+// old it is.
+func (o *observation) stuck(cfg *Config) bool {
+	return cfg.WriteOnce && !cfg.Sweep && o.held()
+}
+
+// advances reports that a record that is new tells of a write that was not known to have
+// landed: then the store works, and the next request is no repetition. A store that names
+// the same record anew each time does not.
+func (o *observation) advances(cfg *Config, r record.Record) bool {
+	if n, ours := cfg.number(r); ours {
+		return n > o.own
+	}
+	return max(r.Token, r.Epoch) > o.top || cfg.Tokenless && r.Held
+}
+
 // spent reports that no token can follow the one that is there.
 func (o *observation) spent(cfg *Config) bool {
 	return o.version != "" && o.record.Token > record.LastToken || o.next(cfg) > record.LastToken
@@ -62,18 +78,18 @@ func (o *observation) next(cfg *Config) int64 {
 	return o.top + 1
 }
 
-// advances reports that a record that is new tells of a write that was not known to have
-// landed: then the store works, and the next request is no repetition. A store that names
-// the same record anew each time does not.
-func (o *observation) advances(cfg *Config, r record.Record) bool {
-	if n, ours := cfg.number(r); ours {
-		return n > o.own
+// base is where the tokens of a lock that is created start: at the store's own
+// time in milliseconds, so that in practice they are above those of an object that
+// somebody deleted. Where the store does not tell the time, the wall clock must do.
+func base(date, wall time.Time) int64 {
+	if date.IsZero() {
+		date = wall
 	}
-	return max(r.Token, r.Epoch) > o.top || cfg.Tokenless && r.Held
+	return max(date.UnixMilli(), 1)
 }
 
-// stuck reports that there is a record which a candidate with that configuration cannot take over, however
-// old it is.
-func (o *observation) stuck(cfg *Config) bool {
-	return cfg.WriteOnce && !cfg.Sweep && o.held()
+// Observed is what the candidate last saw: the record, its version, and whether
+// there is an object, or need not be one. Before the first answer there is none.
+func (c *Candidate) Observed() (r record.Record, v Version, exists bool) {
+	return c.obs.record, c.obs.version, c.obs.known && (c.obs.version != "" || c.cfg.Tokenless)
 }

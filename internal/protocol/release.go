@@ -31,6 +31,23 @@ func (l *release) confirm(of *lease, r record.Record, v Version) {
 	}
 }
 
+// resign ends the lease at its user's word: to pass it on, or to free it.
+func (c *Candidate) resign(ev Release, now Now, out *actions) {
+	c.release.successor = ev.Successor
+	if ev.Pass && c.pass(now, out) {
+		return
+	}
+	c.handoff.on = ev.Pass
+	if c.phase != held && c.phase != lost {
+		panic("protocol: Release while " + c.phase.String())
+	}
+	c.release.resigned = c.phase == held
+	// A release promises a TTL of zero, so validity ends first (rule A7), by the
+	// change of phase. A lease that was lost because time ran out may still stand
+	// in the record, and to free it spares the next holder the wait.
+	c.beginRelease(false, now)
+}
+
 // undo frees a lease whose user had gone when it came.
 func (c *Candidate) undo(now Now) {
 	// The TTL that there is to settle it began when the caller gave up. If that is
@@ -41,8 +58,100 @@ func (c *Candidate) undo(now Now) {
 	c.until = until
 }
 
+// stray reports that the object is a record of our own that nobody wants, and that no
+// claim is on its way to replace. It must be freed wherever it comes from: under a session
+// it would stand for as long as that lasts (rule D6), and without one others would wait
+// out a holder that there is not.
+func (c *Candidate) stray() bool {
+	r := c.obs.record
+	return c.phase == clear && c.acq.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
+		c.cfg.mine(r) && !c.sessions.gone(r.Session)
+}
+
+// unsettled reports that a claim of ours that nobody wants may land yet, or has landed.
+func (c *Candidate) unsettled() bool { return len(c.writes.open) > 0 || c.stray() }
+
+// Outstanding reports that a release is under way, or a claim that has not become a lease,
+// or that such a claim may yet land: somebody has to free it.
+func (c *Candidate) Outstanding() bool {
+	if c.phase == held || c.phase == lost {
+		return false // it is the user who has to
+	}
+	return c.phase == freeing || c.unsettled() || c.busy != none && c.busy != reading && c.busy != checking
+}
+
+// beginRelease frees the record that stands. It is an orphan's where no user waits for that.
+func (c *Candidate) beginRelease(orphan bool, now Now) {
+	c.phase, c.release.orphan = freeing, orphan
+	// From here on no earlier write may be taken for a lease again: the release
+	// may land after we have looked, and the next lease needs a token of its own
+	// (rule A8).
+	c.writes.open = nil
+	c.until = now.Clock + c.cfg.TTL
+	c.due = now.Clock
+	c.trouble.forget()
+	c.release.deleting = false
+}
+
+// free sends the release, or the look that tells what became of the last one.
+func (c *Candidate) free(now Now, out *actions) {
+	switch {
+	case now.Clock >= c.until:
+		c.unreleased(ErrUnsettled, out)
+	case !c.obs.fresh:
+		c.read(MaxRequest, now, out)
+	case !c.obs.held() || !c.cfg.mine(c.obs.record):
+		c.released(nil, out) // it is free, or it has passed to another
+	case c.sessions.gone(c.obs.record.Session):
+		c.released(nil, out) // what it names ends without that
+	case c.cfg.Tokenless && (c.release.deleting || c.lease.deadline-now.Clock < c.cfg.TTL/enoughLeft):
+		// The record is deleted, and no condition would keep a delete that comes
+		// late from removing the next holder's. So none is sent when too little is
+		// left, no second one while the first may still be on its way, and till then
+		// not even we take the lock anew.
+		c.released(ErrTooLate, out)
+	case c.resting(now):
+	default:
+		r := c.obs.record
+		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writes.name(&c.cfg), now.Wall, now.Wall
+		r.Successor = c.release.successor
+		timeout := min(MaxRequest, Renewal(r.TTL))
+		if c.cfg.Tokenless {
+			timeout, c.release.deleting = min(timeout, (c.lease.deadline-now.Clock)/2), true
+		}
+		c.write(releasing, Write{Op: Free, Record: r, Timeout: timeout}, now, out)
+	}
+}
+
+func (c *Candidate) released(err error, out *actions) {
+	c.phase, c.due, c.release.left = clear, 0, ""
+	if err != nil {
+		c.release.left = c.obs.version
+	}
+	if err != nil && c.release.deleting {
+		// A delete that is on its way lands within the lease that it was sent under or never. It
+		// would remove the next holder's marker, so till then not even we take the lock anew.
+		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.deadline)
+	}
+	if !c.release.orphan {
+		if err == nil {
+			c.release.confirm(&c.lease, c.obs.record, c.obs.version)
+		}
+		out.add(Released{err})
+	}
+	c.release.orphan = false
+}
+
 // unreleased ends a release that may land yet, or never.
 func (c *Candidate) unreleased(err error, out *actions) {
 	c.abandon(out)
 	c.released(err, out)
+}
+
+// abandon gives up to settle what may have landed, or may yet land, and says whose end
+// alone would make it harmless.
+func (c *Candidate) abandon(out *actions) {
+	for _, session := range c.named() {
+		out.add(SessionOrphan{session})
+	}
 }

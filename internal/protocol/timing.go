@@ -1,10 +1,10 @@
 package protocol
 
 import (
+	"math"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // Drift is the inverse of the largest rate error, against real time, that any
@@ -52,6 +52,9 @@ func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 // MaxRequest bounds every request: one that takes longer is not coming back.
 const MaxRequest = 10 * time.Second
 
+// never is a reading that no clock comes to.
+const never = time.Duration(math.MaxInt64)
+
 const (
 	// recent is how old knowledge of a numbered lock may be. Numbers are collected
 	// when they are a day old.
@@ -68,16 +71,3 @@ const (
 	// reminder is how often trouble that goes on is told again.
 	reminder = time.Minute
 )
-
-// retryDelay is the pause after the n-th failure in a row. A holder has little time to
-// renew its lease, so the pause is at most a sixth of the TTL; the others need not be
-// slower than a lease of theirs would be renewed. Pauses spread, so that many candidates
-// that failed at one moment do not come back at one moment.
-func (c *Candidate) retryDelay(n int) time.Duration {
-	pause := retry.Pause(n, c.cfg.Retries)
-	if c.phase != clear {
-		return min(pause, max(c.cfg.TTL/6, retry.Min))
-	}
-	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
-	return pause + c.rng.jitter(pause/4)
-}

@@ -1,8 +1,9 @@
 package protocol
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // trouble is the state of a candidate whose store fails. A try is a write and the looks
@@ -75,22 +76,18 @@ func (c *Candidate) resting(now Now) bool {
 	return true
 }
 
-// tired reports that an acquisition that does not wait has failed often enough.
-func (c *Candidate) tired() bool {
-	return c.acq.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
+// retryDelay is the pause after the n-th failure in a row. A holder has little time to
+// renew its lease, so the pause is at most a sixth of the TTL; the others need not be
+// slower than a lease of theirs would be renewed. Pauses spread, so that many candidates
+// that failed at one moment do not come back at one moment.
+func (c *Candidate) retryDelay(n int) time.Duration {
+	pause := retry.Pause(n, c.cfg.Retries)
+	if c.phase != clear {
+		return min(pause, max(c.cfg.TTL/6, retry.Min))
+	}
+	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
+	return pause + c.rng.jitter(pause/4)
 }
 
 // Trouble is why the last try failed, and nil if none has failed since the last success.
 func (c *Candidate) Trouble() error { return c.trouble.err }
-
-// tooLong ends an acquisition that does not wait and has had no answer for a TTL.
-func (c *Candidate) tooLong(now Now, out *actions) {
-	if c.acq.want != atOnce || now.Clock < c.until {
-		return
-	}
-	err := ErrNoAnswer
-	if c.trouble.err != nil {
-		err = fmt.Errorf("%w: %w", ErrNoAnswer, c.trouble.err)
-	}
-	c.fail(err, now, out)
-}

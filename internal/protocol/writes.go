@@ -20,6 +20,14 @@ type attempt struct {
 // maxAttempts bounds the memory of attempts.
 const maxAttempts = 8
 
+// wrote reports that one of these attempts has written r. Ranges of different sessions may
+// overlap, and the record does not always tell which it is of: see settle. Each begins before
+// its attempts, so the first one will do.
+func (a attempt) wrote(cfg *Config, r record.Record) bool {
+	n, ours := cfg.number(r)
+	return ours && a.first <= n && n <= a.last
+}
+
 // writes is what a candidate knows of its own writes.
 type writes struct {
 	seq  uint64    // the number of the last one
@@ -31,6 +39,27 @@ type writes struct {
 func (w *writes) name(cfg *Config) string {
 	w.seq++
 	return cfg.writeID(w.seq)
+}
+
+// record is what every record that is written begins with.
+func (w *writes) record(cfg *Config, now Now) record.Record {
+	return record.Record{
+		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
+		Layout: cfg.Layout, WriteID: w.name(cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(cfg.TTL),
+	}
+}
+
+// First is the record of a lock that is made free, to be acquired later. The write
+// ID must be new.
+func First(cfg Config, writeID string, date, wall time.Time) record.Record {
+	token := int64(1)
+	if !cfg.Numbered {
+		token = base(date, wall)
+	}
+	return record.Record{
+		Token: token, Layout: cfg.Layout, Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
+		RenewedAt: wall, ExpiresAt: wall,
+	}
 }
 
 // remember keeps an attempt that may land. None is forgotten, because under a session
@@ -73,14 +102,6 @@ func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
 	return attempt{}, false
 }
 
-// wrote reports that one of these attempts has written r. Ranges of different sessions may
-// overlap, and the record does not always tell which it is of: see settle. Each begins before
-// its attempts, so the first one will do.
-func (a attempt) wrote(cfg *Config, r record.Record) bool {
-	n, ours := cfg.number(r)
-	return ours && a.first <= n && n <= a.last
-}
-
 // settle forgets the attempts that can no longer land, because the version that
 // they were conditional on is gone and write IDs keep it from coming back.
 //
@@ -90,10 +111,67 @@ func (w *writes) settle(cfg *Config, current Version, r record.Record) {
 	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
 }
 
-// record is what every record that is written begins with.
-func (w *writes) record(cfg *Config, now Now) record.Record {
-	return record.Record{
-		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
-		Layout: cfg.Layout, WriteID: w.name(cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(cfg.TTL),
+// write sends w on the condition that the object has the version that was seen (rule A1).
+func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
+	w.Expect, w.Over = c.obs.version, c.obs.record
+	// This reading of the clock is older than the first byte (rule A4).
+	c.writes.sent = attempt{first: c.writes.seq, last: c.writes.seq, expect: w.Expect, record: w.Record, t0: now.Clock}
+	if kind != releasing && kind != reaping { // a free record needs no owner
+		c.writes.remember(c.writes.sent, out)
+	}
+	c.busy = kind
+	out.add(w)
+}
+
+func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions) {
+	if ev.Err != nil {
+		c.writeFailed(ev, now, out)
+		return
+	}
+	c.trouble.progress()
+	c.writes.sent.record.Epoch = ev.Epoch
+	switch kind {
+	case releasing:
+		c.observe(c.writes.sent.record, ev.Version, now.Clock)
+		c.released(nil, out)
+	case reaping:
+		c.observe(c.writes.sent.record, ev.Version, now.Clock)
+	default:
+		c.adopt(c.writes.sent, ev.Version, now, out)
+	}
+}
+
+// writeFailed: whatever the store said, the write may have landed, and a read
+// must tell (rule A6). That holds for a refusal too: an earlier attempt of our
+// own, or the same request delivered twice, may be what it collided with.
+func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
+	c.release.deleting = c.release.deleting && !ev.Void
+	c.tryFailed(ev.Err, now, out)
+	if !ev.Fatal {
+		return
+	}
+	switch c.phase {
+	case clear:
+		c.denied(ev.Err, now, out)
+	case freeing:
+		c.unreleased(ev.Err, out)
+	case held, lost:
+		// No short cut: the reason of the refusal may pass, and until the deadline
+		// the lease is valid whatever the store says.
+	}
+}
+
+// adopt takes in that the attempt a landed as version v, with that attempt's own
+// t0, however long ago that was (rules A4 and A6). The others can no longer land.
+func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
+	c.writes.open = nil
+	c.trouble.progress()
+	c.observe(a.record, v, now.Clock)
+	switch c.phase {
+	case clear:
+		c.claimed(a, now, out)
+	case held:
+		c.renewed(a, out)
+	case lost, freeing: // the record is ours, to be freed; the lease is over
 	}
 }

@@ -1,0 +1,198 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/internal/retry"
+)
+
+func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
+	if c.due = c.trouble.lookAt; now.Clock < c.due {
+		return
+	}
+	c.busy = reading
+	unless := c.obs.version
+	if c.cfg.Numbered && c.obs.spent(&c.cfg) {
+		unless = "" // what is put right is written over, and is not the next number
+	}
+	if c.cfg.Numbered && c.phase == clear && len(c.writes.open) > 0 {
+		// Where the number that was seen was collected, a request that was late may have made it
+		// anew. It says nothing of a claim of ours with the next one: the highest number does.
+		unless = ""
+	}
+	if c.cfg.Numbered && c.obs.held() && c.obs.record.Session != "" {
+		// "The next number is not there" may mean that it was collected. Otherwise a claim
+		// would find that out, but under a session none is sent before it is over.
+		unless = ""
+	}
+	out.add(Read{Unless: unless, Timeout: timeout})
+}
+
+// recheck has the object looked at again, once more if a look is under way.
+func (c *Candidate) recheck(now Now) {
+	if c.wanting() {
+		c.obs.fresh, c.due, c.pace.again = false, now.Clock, c.busy == reading
+	}
+}
+
+func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
+	if ev.Shown == Unread {
+		c.unread(ev, now, out)
+		return
+	}
+	c.trouble.looked()
+	c.due = now.Clock
+	c.pace.before, c.pace.looked = c.pace.looked, now.Clock
+	switch ev.Shown {
+	case Same:
+		c.same()
+	case Found:
+		c.found(ev, now, out)
+	case Absent:
+		c.writes.settle(&c.cfg, "", record.Record{})
+		if c.vanish(ev.Date, now) {
+			out.add(Vanished{c.obs.record})
+		}
+		if c.phase == held {
+			c.lose(ErrVanished, out)
+		}
+	case Foreign:
+		c.foreign(ev.Err, now, out)
+	}
+}
+
+// unread: the store did not answer. Try again soon, and then less and less often.
+func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
+	if c.phase == clear {
+		out.add(Unreadable{ev.Err})
+	}
+	c.lookFailed(ev.Err, now, out)
+	if c.phase == clear && c.acq.want != nothing && (ev.Fatal || c.tired()) {
+		c.fail(ev.Err, now, out)
+	}
+	if c.phase == freeing && ev.Fatal {
+		c.unreleased(ev.Err, out)
+	}
+}
+
+// same: the object is unchanged, and the time until it may be taken goes on (rule
+// A5). A write that was to replace it is still open, and only another one on the
+// same condition can settle it (rule A6).
+func (c *Candidate) same() {
+	c.obs.fresh, c.peer.stale = true, false
+}
+
+func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
+	if c.obs.known && ev.Version == c.obs.version {
+		c.same() // the store need not know conditional reads
+		return
+	}
+	if a, ok := c.writes.landed(&c.cfg, ev.Record); ok {
+		c.adopt(a, ev.Version, now, out)
+		return
+	}
+	c.writes.settle(&c.cfg, ev.Version, ev.Record)
+	if c.obs.advances(&c.cfg, ev.Record) {
+		c.trouble.progress()
+	}
+	c.sight(ev, now)
+	if c.phase == held {
+		c.lose(c.lease.loss(&c.cfg, ev.Record), out)
+	}
+}
+
+// foreign: there is something that we do not understand. We leave it alone.
+func (c *Candidate) foreign(err error, now Now, out *actions) {
+	if c.phase == clear || c.phase == freeing {
+		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
+	}
+	c.writes.open = nil // what they were conditional on is gone
+	c.release.left = c.obs.version
+	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
+	switch {
+	case c.phase == held:
+		c.lose(err, out)
+	case c.phase == freeing:
+		c.released(err, out)
+	case c.acq.want != nothing:
+		c.fail(err, now, out)
+	case c.acq.watching:
+		out.add(Unreadable{err})
+		c.due = now.Clock + min(Renewal(c.cfg.TTL), retry.Max)
+	}
+}
+
+// sight takes in a version that an answer has shown for the first time.
+func (c *Candidate) sight(ev ReadDone, now Now) {
+	c.observe(ev.Record, ev.Version, now.Clock)
+	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
+		c.obs.claimableAt = now.Clock // it rests on the store's clock, and weakens P2 only
+	}
+}
+
+// sighted takes in the result of another's look, so that the wait for a holder that is
+// gone counts from then (rule A5). It never makes the candidate act, and it is ignored
+// where the candidate may know better: while it does something, where it has looked
+// itself since, and for a record of its own.
+func (c *Candidate) sighted(ev Sighted, now Now) {
+	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
+	idle := c.phase == clear && c.busy == none && c.acq.want == nothing && !c.handoff.passed && !c.unsettled()
+	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.cfg.mine(seen.Record) {
+		c.sight(seen, now)
+	}
+}
+
+// observe takes in a version that was not known. The time until the lock may be
+// taken counts from now, the receipt of the answer that first showed it (rule A5).
+func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
+	heir := c.peer.heir // a layout without tokens does not keep it
+	c.pace.renewed(c.obs.record, r)
+	c.peer.sees(c.obs.record, r, now)
+	lookedOn := c.acq.reported.WriteID != "" && c.acq.reported.SameLease(c.obs.record)
+	c.obs.take(&c.cfg, r, v, now)
+	if !c.cfg.mine(r) {
+		c.handoff.rested = false
+	}
+	c.obs.claimableAt = c.claimable(r, now, lookedOn && !heir)
+}
+
+// claimable says from when on the lock may be taken of which r was seen first now. wakes: many
+// followers may have waited for it to be free.
+func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) time.Duration {
+	switch {
+	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease
+	case r.Opaque:
+		return never
+	case r.Held && r.Session != "":
+		if r.Session == c.sessions.over {
+			return now
+		}
+		// Its holder keeps the lease for as long as its session lasts, and does not look at the
+		// object meanwhile. So no patience is enough, and no clock: the session must be over
+		// (rule D3).
+		return never
+	case r.Held:
+		// The record's TTL, not ours: its holder counts by that.
+		return now + Patience(r.TTL) + c.rng.spread(r.TTL/10)
+	case r.Successor != "" && r.Successor != c.cfg.Holder:
+		// Only a courtesy: the conditional write decides.
+		return now + Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
+	case c.cfg.Follow && wakes && r.Successor == "":
+		return now + c.rng.spread(c.cfg.frequent(r.TTL)) // they all look at about this time
+	}
+	return now
+}
+
+// vanish takes in an answer that showed no object, and reports whether there was
+// one before: then its holder may not know yet that it is gone.
+func (c *Candidate) vanish(date time.Time, now Now) bool {
+	was := c.obs.version != ""
+	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
+		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.rng.spread(r.TTL/10)
+	}
+	c.obs.news = was
+	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
+	c.obs.base = base(date, now.Wall)
+	return was
+}
