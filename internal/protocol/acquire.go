@@ -15,13 +15,15 @@ const (
 	eventually
 )
 
-// acquisition is what the user wants of the lock, and was told of it.
+// acquisition is what the user wants of the lock, and was told of it. It goes from acquire by seek,
+// which looks, waits (see wait) and claims, to claimed or fail.
 type acquisition struct {
 	want     want
 	watching bool          // look, even if nobody wants the lock
 	reported record.Record // the holder that Waiting told of
 }
 
+// acquire begins an acquisition, by what is known and by what must be looked up first.
 func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.acq.want != nothing || c.phase == held || c.phase == lost {
 		panic("protocol: Acquire while " + c.phase.String())
@@ -55,6 +57,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	}
 }
 
+// watch looks at once when it begins, since what is known may be as old as the last acquisition.
 func (c *Candidate) watch(on bool) {
 	if on && !c.acq.watching && c.acq.want == nothing && c.phase == clear {
 		c.obs.fresh, c.due = false, 0
@@ -62,6 +65,7 @@ func (c *Candidate) watch(on bool) {
 	c.acq.watching = on
 }
 
+// cancel ends an acquisition because of its user.
 func (c *Candidate) cancel(err error, now Now, out *actions) {
 	if err == nil {
 		err = ErrCancelled
@@ -113,7 +117,9 @@ func (c *Candidate) seek(now Now, out *actions) {
 	}
 }
 
-// claim writes a record with the next token over exactly what was seen.
+// claim writes a record with the next token over exactly what was seen. One whose answer is lost
+// may have landed (rule A6): seek looks, and adopt calls claimed if it has. If not, another claim
+// follows on the same condition.
 func (c *Candidate) claim(now Now, out *actions) {
 	if c.cfg.Reaper {
 		c.reap(now, out)
@@ -122,7 +128,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 	r := c.writes.record(&c.cfg, now)
 	r.Session = c.sessions.current
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.obs.next(&c.cfg), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
-	// An answer that takes longer than half a TTL is no use: see adopt.
+	// An answer that takes longer than half a TTL is no use: see claimed.
 	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(MaxRequest, c.cfg.TTL/2)}, now, out)
 }
 

@@ -34,13 +34,16 @@ const (
 // A Candidate is one competitor for one lock: its whole memory and all its
 // decisions. It is not safe for concurrent use. See the package documentation
 // for the duties of its driver.
+//
+// Each part of it has a file, with what needs that part alone as methods. What a Candidate
+// does itself needs several of them, or changes the phase.
 type Candidate struct {
 	cfg Config
 
 	phase phase
 	busy  inflight
 	due   time.Duration // the next step, if no request is under way
-	until time.Duration // when to give up settling what nobody waits for
+	until time.Duration // when to give up: an acquisition at once, a release, or open writes that nobody waits for
 
 	obs      observation // of the object
 	writes   writes      // its own, that may land
@@ -122,6 +125,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	return out
 }
 
+// actions are what Step returns, in the order in which they were decided.
 type actions []Action
 
 func (a *actions) add(x Action) { *a = append(*a, x) }

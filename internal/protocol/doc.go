@@ -31,6 +31,23 @@
 // from looking they are told by SessionTroubled. A leader answers the
 // questions of followers with [Candidate.PeerStatus].
 //
+// # Where what is
+//
+// events.go has the vocabulary: what a Candidate is told, and what it says. candidate.go has its
+// memory and [Candidate.Step], which calls what is due. Its phases have a file each, with the
+// requests and with what their answers mean:
+//
+//   - acquire.go: looking, waiting, claiming, until there is a lease or an error; pace.go says
+//     when a candidate that waits looks again;
+//   - lease.go: the lease that is held, its renewals and how it is lost;
+//   - release.go: freeing it, and freeing what nobody wants;
+//   - handoff.go: passing it on to another user of the same candidate.
+//
+// The two kinds of request are looks (look.go, with what they show in observation.go) and
+// conditional writes (writes.go, with those that may yet land); trouble.go counts their failures.
+// session.go, saved.go, membership.go and peer.go are for sessions and peers. What decides alone,
+// without memory, is in timing.go and config.go.
+//
 // # The rules
 //
 // The names A1 to A11 are those of docs/protocol.md. Each stands at the line

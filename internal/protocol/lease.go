@@ -38,6 +38,17 @@ func (c *Candidate) Lease() record.Record { return c.lease.record }
 
 // keep takes the next step to keep the lease: a renewal, or the look that tells
 // what became of the last one.
+//
+// A renewal whose answer is lost, or is a refusal, may have landed (rule A6). writeFailed makes
+// what is known of the object stale, so a look follows at once, and it shows
+//
+//   - this renewal: adopt calls renewed, which counts from the time before it was sent;
+//   - what was there before: the renewal is open still, and another one follows on the same
+//     condition, after a pause (see resting);
+//   - something else, or nothing: the lease is lost, and loss says how;
+//   - no answer: another look follows, after a pause.
+//
+// Meanwhile the lease is valid until its deadline, and there Step ends it before it does anything else.
 func (c *Candidate) keep(now Now, out *actions) {
 	left := c.lease.deadline - now.Clock
 	if c.cfg.WriteOnce || c.sessions.current != "" {
@@ -72,7 +83,7 @@ func (c *Candidate) renewSoon(now Now) {
 	}
 }
 
-// giveUp ends the lease before its work has stopped.
+// giveUp ends the lease before its work has stopped: nothing is sent until the user releases.
 func (c *Candidate) giveUp(err error, out *actions) {
 	if c.phase != held {
 		return
@@ -84,6 +95,8 @@ func (c *Candidate) giveUp(err error, out *actions) {
 	c.lose(why, out)
 }
 
+// lose ends the lease. What stands in the store is freed when the user releases, and not before:
+// its work may go on until then.
 func (c *Candidate) lose(cause error, out *actions) {
 	c.phase = lost
 	out.add(Lost{cause})

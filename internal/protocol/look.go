@@ -7,6 +7,7 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
+// read looks at the object, unless the last look has failed a moment ago.
 func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	if c.due = c.trouble.lookAt; now.Clock < c.due {
 		return
@@ -36,6 +37,7 @@ func (c *Candidate) recheck(now Now) {
 	}
 }
 
+// readDone takes in the answer to a look. What it means is for the phase to say.
 func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	if ev.Shown == Unread {
 		c.unread(ev, now, out)
@@ -83,6 +85,7 @@ func (c *Candidate) same() {
 	c.obs.fresh, c.peer.stale = true, false
 }
 
+// found: there is a record. It is known, or of an open write of ours, or another's.
 func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	if c.obs.known && ev.Version == c.obs.version {
 		c.same() // the store need not know conditional reads

@@ -6,7 +6,8 @@ import (
 )
 
 // release is what a candidate knows of the release of a lease: the last one, or the one that is
-// on its way.
+// on its way. It goes from the user's word (resign), or from a record of our own that nobody wants
+// (undo, stray, drop), by beginRelease and free to released.
 type release struct {
 	successor string  // whom it is to name
 	resigned  bool    // it came while the lease was held
@@ -93,7 +94,8 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 	c.release.deleting = false
 }
 
-// free sends the release, or the look that tells what became of the last one.
+// free sends the release, or the look that tells what became of the last one. One whose answer is
+// lost is sent again if the record is there still, and has landed if it is not.
 func (c *Candidate) free(now Now, out *actions) {
 	switch {
 	case now.Clock >= c.until:
@@ -123,6 +125,7 @@ func (c *Candidate) free(now Now, out *actions) {
 	}
 }
 
+// released ends a release, and nothing is left to do but what left and claimableAt remember.
 func (c *Candidate) released(err error, out *actions) {
 	c.phase, c.due, c.release.left = clear, 0, ""
 	if err != nil {
@@ -142,7 +145,7 @@ func (c *Candidate) released(err error, out *actions) {
 	c.release.orphan = false
 }
 
-// unreleased ends a release that may land yet, or never.
+// unreleased ends a release of which it is not known that it landed.
 func (c *Candidate) unreleased(err error, out *actions) {
 	c.abandon(out)
 	c.released(err, out)

@@ -135,7 +135,8 @@ func (c *Candidate) under() []string {
 	return in
 }
 
-// memberships tells of the sessions of ours what has changed.
+// memberships tells of the sessions of ours what has changed, as the last thing in a step. Most
+// candidates are under none, and pay nothing for it.
 func (c *Candidate) memberships(out *actions) {
 	if len(c.sessions.entered) == 0 {
 		return

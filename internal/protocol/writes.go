@@ -74,6 +74,7 @@ func (w *writes) remember(a attempt, out *actions) {
 	w.open = append(w.open, a)
 }
 
+// merge makes room for one more.
 func (w *writes) merge(out *actions) {
 	for i, a := range w.open {
 		for j := i + 1; j < len(w.open); j++ {
@@ -123,6 +124,7 @@ func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 	out.add(w)
 }
 
+// writeDone takes in the answer to a write.
 func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions) {
 	if ev.Err != nil {
 		c.writeFailed(ev, now, out)
