@@ -31,6 +31,15 @@ const (
 	reaping
 )
 
+// done takes note that the request under way, one of these kinds, was answered, and says which.
+func (i *inflight) done(kinds ...inflight) (kind inflight) {
+	if !slices.Contains(kinds, *i) {
+		panic("protocol: an answer to nothing")
+	}
+	kind, *i = *i, none
+	return kind
+}
+
 // A Candidate is one competitor for one lock: its whole memory and all its
 // decisions. It is not safe for concurrent use. See the package documentation
 // for the duties of its driver.
@@ -88,12 +97,12 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	case GiveUp:
 		c.giveUp(ev.Err, &out)
 	case ReadDone:
-		c.finish(reading)
+		c.busy.done(reading)
 		c.readDone(ev, now, &out)
 	case WriteDone:
-		c.writeDone(c.finish(claiming, renewing, releasing, reaping), ev, now, &out)
+		c.writeDone(c.busy.done(claiming, renewing, releasing, reaping), ev, now, &out)
 	case Checked:
-		c.finish(checking)
+		c.busy.done(checking)
 		c.checked(ev, now, &out)
 	case SessionOver:
 		c.sessionOver(ev.Session, ev.Err, now, &out)
@@ -129,15 +138,6 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 type actions []Action
 
 func (a *actions) add(x Action) { *a = append(*a, x) }
-
-// finish takes note that the request under way, one of these kinds, was answered, and says which.
-func (c *Candidate) finish(kinds ...inflight) (kind inflight) {
-	if !slices.Contains(kinds, c.busy) {
-		panic("protocol: an answer to nothing")
-	}
-	kind, c.busy = c.busy, none
-	return kind
-}
 
 // advance does what is due, if no request is under way.
 func (c *Candidate) advance(now Now, out *actions) {

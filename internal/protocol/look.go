@@ -53,7 +53,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 		c.found(ev, now, out)
 	case Absent:
 		c.writes.settle(&c.cfg, "", record.Record{})
-		if c.vanish(ev.Date, now) {
+		if c.obs.vanish(ev.Date, now, &c.rng) {
 			out.add(Vanished{c.obs.record})
 		}
 		if c.phase == held {
@@ -149,7 +149,7 @@ func (c *Candidate) sighted(ev Sighted, now Now) {
 // observe takes in a version that was not known. The time until the lock may be
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
 func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
-	heir := c.peer.heir // a layout without tokens does not keep it
+	successor := c.peer.successor // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
 	c.peer.sees(c.obs.record, r, now)
 	lookedOn := c.acq.reported.WriteID != "" && c.acq.reported.SameLease(c.obs.record)
@@ -157,7 +157,7 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	if !c.cfg.mine(r) {
 		c.handoff.rested = false
 	}
-	c.obs.claimableAt = c.claimable(r, now, lookedOn && !heir)
+	c.obs.claimableAt = c.claimable(r, now, lookedOn && !successor)
 }
 
 // claimable says from when on the lock may be taken of which r was seen first now. wakes: many
@@ -185,17 +185,4 @@ func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) ti
 		return now + c.rng.spread(c.cfg.frequent(r.TTL)) // they all look at about this time
 	}
 	return now
-}
-
-// vanish takes in an answer that showed no object, and reports whether there was
-// one before: then its holder may not know yet that it is gone.
-func (c *Candidate) vanish(date time.Time, now Now) bool {
-	was := c.obs.version != ""
-	if r := c.obs.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
-		c.obs.claimableAt = now.Clock + Patience(r.TTL) + c.rng.spread(r.TTL/10)
-	}
-	c.obs.news = was
-	c.obs.known, c.obs.fresh, c.obs.version = true, true, ""
-	c.obs.base = base(date, now.Wall)
-	return was
 }

@@ -17,11 +17,11 @@ type Membership[M comparable] struct {
 	// more look at all of theirs.
 	Last int
 
-	members  set[M]
-	over     error
-	closed   bool // Unused has said so
-	released record.Freed
-	told     int64 // released.Count, when the heartbeat was last written
+	members   set[M]
+	over      error
+	closed    bool // Unused has said so
+	released  record.Freed
+	announced int64 // released.Count, when the heartbeat was last written
 }
 
 // Over is why the session is over, and nil while it goes on.
@@ -78,15 +78,15 @@ func (s *Membership[M]) Released(key string) (renewSoon bool) {
 
 // Announce gives the list of released locks for a heartbeat that is written now.
 func (s *Membership[M]) Announce() *record.Freed {
-	if s.told = s.released.Count; s.told == 0 {
+	if s.announced = s.released.Count; s.announced == 0 {
 		return nil
 	}
-	return &record.Freed{Count: s.told, Last: slices.Clone(s.released.Last)}
+	return &record.Freed{Count: s.announced, Last: slices.Clone(s.released.Last)}
 }
 
 // Renewed takes in that a heartbeat was confirmed. There may be more to tell since it was
 // written.
-func (s *Membership[M]) Renewed() (renewSoon bool) { return s.released.Count > s.told }
+func (s *Membership[M]) Renewed() (renewSoon bool) { return s.released.Count > s.announced }
 
 // MaxFreed is how many of the locks that were released last a heartbeat names.
 const MaxFreed = 64

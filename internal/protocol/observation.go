@@ -34,6 +34,19 @@ func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Dur
 	}
 }
 
+// vanish takes in an answer that showed no object, and reports whether there was
+// one before: then its holder may not know yet that it is gone.
+func (o *observation) vanish(date time.Time, now Now, rng *random) bool {
+	was := o.version != ""
+	if r := o.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
+		o.claimableAt = now.Clock + Patience(r.TTL) + rng.spread(r.TTL/10)
+	}
+	o.news = was
+	o.known, o.fresh, o.version = true, true, ""
+	o.base = base(date, now.Wall)
+	return was
+}
+
 // expire tells, once, that a holder is late.
 func (o *observation) expire(cfg *Config, now Now, out *actions) {
 	if now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !cfg.mine(o.record) {

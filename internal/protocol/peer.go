@@ -29,17 +29,17 @@ func (w PeerStatus) Of(r record.Record) bool {
 
 // pollState is what a follower knows from the leader itself.
 type pollState struct {
-	asking bool // a question is under way
-	number int  // of it, or of the last one
-	other  bool // and it is about another leader
-	open   bool // this leader may be asked
-	stale  bool // the store has not been looked at since it may not
-	asked  time.Duration
-	due    time.Duration // of the next question
-	known  string        // the Version of its last word
-	fails  int           // of questions, in a row
-	quiet  time.Duration // no look is needed before this
-	heir   bool          // it said that we go first
+	asking    bool // a question is under way
+	number    int  // of it, or of the last one
+	other     bool // and it is about another leader
+	open      bool // this leader may be asked
+	stale     bool // the store has not been looked at since it may not
+	asked     time.Duration
+	due       time.Duration // of the next question
+	known     string        // the Version of its last word
+	fails     int           // of questions, in a row
+	quiet     time.Duration // no look is needed before this
+	successor bool          // it said that we go first
 }
 
 // Trusted is for how many TTLs a leader's word alone may keep a follower from the store. A
@@ -115,7 +115,7 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 		c.trust(w, now)
 	case w.Free && (w.Successor == "" || w.Successor == c.cfg.Holder):
 		c.lookAfter(0, now)
-		t.heir = w.Successor != ""
+		t.successor = w.Successor != ""
 		if p := ev.Proof; p != nil && c.busy == none && !p.Record.Held && p.Record.Token == r.Token {
 			c.found(*p, now, out)
 		}
