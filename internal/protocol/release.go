@@ -142,7 +142,6 @@ func (c *Candidate) released(err error, out *actions) {
 		}
 		out.add(Released{err})
 	}
-	c.release.orphan = false
 }
 
 // unreleased ends a release of which it is not known that it landed.
