@@ -46,7 +46,7 @@
 // The two kinds of request are looks (look.go, with what they show in observation.go) and
 // conditional writes (writes.go, with those that may yet land); trouble.go counts their failures.
 // session.go, saved.go, membership.go and peer.go are for sessions and peers. What decides alone,
-// without memory, is in timing.go and config.go.
+// without memory, is in timing.go and config.go; random.go is the chance, which replays.
 //
 // # The rules
 //
