@@ -71,10 +71,7 @@ func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 	if r == nil {
 		r = &reaper{all: all, ctx: e.owner.Context()}
 		r.Owner = by.Watcher(session, &r.engine)
-		cfg := r.Config()
-		// It looks once soon after each heartbeat.
-		cfg.Incarnation, cfg.Reaper, cfg.Follow = r.Place().Runtime.Incarnation(), true, true
-		r.engine.Init(r, cfg)
+		r.engine.initReaper(r)
 		all.of[session] = r
 		e.runtime().Apart(r.begin)
 	}
