@@ -3,8 +3,10 @@ package layout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
@@ -39,6 +41,20 @@ func (h Heartbeat) Dated(ctx context.Context) (Snapshot, error) {
 		err = dated(ctx, h.Store, h.Key+".clock", &s)
 	}
 	return s, err
+}
+
+// Gone is a hint that the holder of a lock under the session is gone. Where the session's
+// object is none, or lies outside of the store as it was opened, the holder is taken for one
+// that is there, as it is by who waits for the lock. It costs one Get.
+func (h Heartbeat) Gone(ctx context.Context, lock string) (bool, error) {
+	s, err := h.Look(ctx, "")
+	if errors.Is(err, record.ErrForeign) || errors.Is(err, store.ErrInvalid) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("whether the session %s of the holder of %s goes on is not known: %w", h.Key, lock, err)
+	}
+	return !s.Record.Held || s.Abandoned(time.Now()), nil // if there is none, nor is it held
 }
 
 // Write costs one Put.
