@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -17,7 +17,7 @@ import (
 // The former holder of a lock that was broken by hand was told that another candidate took the
 // lock, and the name that it was told was its own.
 func TestBrokenLeaseSaysSo(t *testing.T) {
-	needs(t, here().Tokens(), leasehold.ErrNoTokens.Error())
+	needs(t, here().Tokens(), admin.ErrNoTokens.Error())
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		var told error
@@ -64,68 +64,4 @@ func recordIn(t *testing.T, st store.Store, key string) record.Record {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// What Break writes is an attempt of its own (rule A2), and keeps the token (rule A3).
-func TestBreakWritesAnew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
-		lease := acquire(t, lock)
-		before := recordIn(t, st, lock.Key())
-		breakLock(t, lock)
-		after := recordIn(t, st, lock.Key())
-		if after.WriteID == before.WriteID || after.WriteID == "" || after.Token != before.Token || after.Held || after.Ended != "broken" {
-			t.Errorf("from %+v it made %+v", before, after)
-		}
-		_ = lease.Release(t.Context())
-	})
-}
-
-// A lock that has changed hands while Break was at work is not the one that it was to free,
-// even if it is free.
-func TestBreakOfAnother(t *testing.T) {
-	needs(t, here().Tokens(), leasehold.ErrNoTokens.Error())
-	bubble(t, func(t *testing.T) {
-		inner := memstore.New()
-		lock := newLock(t, inner, nil)
-		lease := acquire(t, lock)
-		once := true
-		st := &told{Store: inner, read: func() {
-			if once {
-				once = false
-				release(t, lease)
-				release(t, acquire(t, lock))
-			}
-		}}
-		info, err := newLock(t, st, nil).Break(t.Context(), lease.Token())
-		if err == nil {
-			t.Errorf("it has broken %+v", info)
-		}
-	})
-}
-
-// A lock whose token is another is left as it is.
-func TestBreakLooksAtTheToken(t *testing.T) {
-	needs(t, here().Tokens(), leasehold.ErrNoTokens.Error())
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		lock := newLock(t, st, nil)
-		lease := acquire(t, lock)
-		for _, token := range []leasehold.Token{lease.Token() - 1, lease.Token() + 1, leasehold.NoToken} {
-			got := cost(st, func() {
-				if _, err := lock.Break(t.Context(), token); err == nil {
-					t.Errorf("broken by the token %v: %v", token, err)
-				}
-			})
-			if got.put > 0 {
-				t.Errorf("by the token %v: %v", token, got)
-			}
-		}
-		time.Sleep(lasting(time.Minute))
-		if !lease.Valid() {
-			t.Errorf("the lease is over: %v", lease.Err())
-		}
-		release(t, lease)
-	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -261,7 +262,7 @@ func (c *caller) call(r *rand.Rand) {
 	case 10:
 		c.inspect(long, lock, r.IntN(4) == 0)
 	case 11:
-		for _, err := range leasehold.Collect(long, c.net, "", nil) {
+		for _, err := range admin.Collect(long, c.net, "", nil) {
 			c.honest("Collect", err)
 		}
 	}
@@ -418,11 +419,11 @@ func (c *caller) inspect(ctx context.Context, lock *leasehold.Lock, breaks bool)
 	c.mu.Lock()
 	c.broken[fmt.Sprint(info.Key, info.Token)], c.broken[info.Session] = true, info.Session != ""
 	c.mu.Unlock()
-	after, err := lock.Break(ctx, info.Token)
+	after, err := admin.Break(ctx, lock, info.Token)
 	if err == nil && after.Held {
 		c.t.Errorf("broken: %+v", after)
 	}
-	if !errors.Is(err, leasehold.ErrTokenChanged) {
+	if !errors.Is(err, admin.ErrTokenChanged) {
 		c.honest("Break", err)
 	}
 }

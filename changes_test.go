@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -154,7 +155,7 @@ func TestObserveRenewals(t *testing.T) {
 	needs(t, renews(), withoutRenewals)
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		if _, _, err := newLock(t, st, nil).Init(t.Context()); err != nil {
+		if _, _, err := admin.Init(t.Context(), newLock(t, st, nil)); err != nil {
 			t.Fatal(err)
 		}
 		var all []*leasehold.Election
@@ -219,7 +220,7 @@ func TestStatusOfAStoreThatFails(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "it counts the requests for one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		inner := memstore.New()
-		if _, _, err := newLock(t, inner, nil).Init(t.Context()); err != nil {
+		if _, _, err := admin.Init(t.Context(), newLock(t, inner, nil)); err != nil {
 			t.Fatal(err)
 		}
 		for _, leads := range []bool{false, true} {

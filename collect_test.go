@@ -3,18 +3,11 @@ package leasehold_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
-	"github.com/leasehold/leasehold/store/filestore"
-	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // deletes counts what was sent.
@@ -94,143 +87,4 @@ func TestCollectionEndsWithTheLease(t *testing.T) {
 			}
 		}
 	}
-}
-
-// age makes a file look as if it had been written so long ago.
-func age(t *testing.T, dir, key string, d time.Duration) {
-	t.Helper()
-	then := time.Now().Add(-d)
-	if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(key)), then, then); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// In a directory a read does not tell the store's time, so no session there was ever old enough
-// to be deleted.
-func TestCollectSessionsInADirectory(t *testing.T) {
-	dir := t.TempDir()
-	st, err := filestore.New(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin := func() *leasehold.Session {
-		s, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	old, young, alive := begin(), begin(), begin()
-	for _, s := range []*leasehold.Session{old, young} {
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	age(t, dir, old.Key(), 25*time.Hour)
-	age(t, dir, young.Key(), 23*time.Hour)
-	for _, dry := range []bool{true, false, false} {
-		var keys []string
-		for c, err := range leasehold.Collect(t.Context(), st, "", &leasehold.CollectOptions{DryRun: dry}) {
-			if err != nil || c.Age < 24*time.Hour || c.Age > 26*time.Hour {
-				t.Errorf("%+v, %v", c, err)
-			}
-			keys = append(keys, c.Key)
-		}
-		want := []string{old.Key()}
-		if !dry {
-			_, err := st.Get(t.Context(), old.Key(), "")
-			if store.DateOf(err).IsZero() {
-				t.Errorf("it is still there: %v", err)
-			}
-		}
-		if dry || len(keys) > 0 {
-			if !slices.Equal(keys, want) {
-				t.Errorf("dry %t: collected %q, want %q", dry, keys, want)
-			}
-		}
-	}
-	if !alive.Valid() {
-		t.Error(alive.Err())
-	}
-	for _, s := range []*leasehold.Session{young, alive} {
-		if _, err := st.Get(t.Context(), s.Key(), ""); err != nil {
-			t.Errorf("%s is gone: %v", s.Key(), err)
-		}
-	}
-	if err := alive.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	// One whose holder is gone is watched and ended; it is as young as that then.
-	const gone = "sessions/gone"
-	body := `{"format":1,"token":1,"state":"held","holder":"x","ttl_ms":1000,"write_id":"x.1","session":"","layout":"session"}`
-	if _, err := st.Put(t.Context(), gone, []byte(body), store.IfAbsent()); err != nil {
-		t.Fatal(err)
-	}
-	age(t, dir, gone, 25*time.Hour)
-	for range 2 {
-		for c, err := range leasehold.Collect(t.Context(), st, "sessions/gone", nil) {
-			t.Errorf("%+v, %v", c, err)
-		}
-		obj, err := st.Get(t.Context(), gone, "")
-		if err != nil || !strings.Contains(string(obj.Body), `"state":"free"`) {
-			t.Errorf("it was not ended: %+v, %v", obj, err)
-		}
-	}
-}
-
-// A dry run tells what would go, and neither deletes nor ends a session.
-func TestDryRunEndsNoSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		gone := startProcess(t, st, "gone")
-		gone.acquire("shards/1")
-		gone.st.Partition(true)
-		time.Sleep(25 * time.Hour)
-		before, err := st.Get(t.Context(), gone.session.Key(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for c, err := range leasehold.Collect(t.Context(), st, "", &leasehold.CollectOptions{DryRun: true}) {
-			t.Errorf("%+v, %v", c, err)
-		}
-		time.Sleep(time.Minute)
-		if after, err := st.Get(t.Context(), gone.session.Key(), ""); err != nil || after.Version != before.Version {
-			t.Errorf("a dry run has written %s: %v", gone.session.Key(), err)
-		}
-		gone.st.Partition(false)
-		gone.end()
-	})
-}
-
-// TestCollectManySessions: more sessions that nobody has ended than are watched at a time.
-func TestCollectManySessions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		gone := startProcess(t, st, "gone")
-		gone.st.Partition(true)
-		obj, err := st.Get(t.Context(), gone.session.Key(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 1000 {
-			if _, err = st.Put(t.Context(), fmt.Sprintf("sessions/%032x", i), obj.Body, store.IfAbsent()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(25 * time.Hour)
-		began := time.Now()
-		for c, err := range leasehold.Collect(t.Context(), st, "", nil) {
-			t.Errorf("it is too young: %+v, %v", c, err)
-		}
-		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("it took %v", took)
-		}
-		for _, key := range objects(t, st) {
-			if recordIn(t, st, key).Held {
-				t.Errorf("the session %s goes on", key)
-			}
-		}
-		gone.st.Partition(false)
-		gone.end()
-	})
 }

@@ -68,6 +68,11 @@ func (d *driver) Config() protocol.Config { return d.opts.config("") }
 // Session is the one that the leases are under.
 func (d *driver) Session(string) *engine.Session { return d.opts.Session.engineOf() }
 
+// Watcher is for a session that the lock waits for.
+func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
+	return engine.Watcher(d.Place(), session, d.opts.watching())
+}
+
 // Context is that of the acquisition, of which a lease has the values too.
 func (d *driver) Context() context.Context {
 	switch {

@@ -162,39 +162,6 @@ func TestSessionRanOutInTheQueue(t *testing.T) {
 	})
 }
 
-// A session that is to be ended by hand is tried three times, since its holder may be faster with a
-// heartbeat, and no more often.
-func TestBreakAgainstHeartbeats(t *testing.T) {
-	for faster := range 4 {
-		bubble(t, func(t *testing.T) {
-			inner := memstore.New()
-			a := startProcess(t, inner, "a")
-			lease := a.acquire("shards/1")
-			tries := 0
-			st := newStoreOver(&gate{Store: inner, put: func(key string, _ []byte) {
-				if key != a.session.Key() {
-					return
-				}
-				if tries++; tries > faster {
-					return
-				}
-				obj, err := inner.Get(t.Context(), key, "")
-				if err == nil {
-					_, err = inner.Put(t.Context(), key, obj.Body, store.IfMatch(obj.Version))
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}})
-			_, err := locksOf(t, st, nil, "shards/1")[0].Break(t.Context(), lease.Token())
-			if wants := min(faster+1, 3); tries != wants || requestsFor(st, a.session.Key()) != 2*wants || (err == nil) != (faster < 3) {
-				t.Errorf("its holder was faster %d times: %d writes, want %d, and %v: %v", faster, tries, wants, err, st.Log())
-			}
-			a.close()
-		})
-	}
-}
-
 // requestsFor counts what was sent about one object.
 func requestsFor(st *faultstore.Store, key string) (n int) {
 	for _, e := range st.Log() {
@@ -203,39 +170,6 @@ func requestsFor(st *faultstore.Store, key string) (n int) {
 		}
 	}
 	return n
-}
-
-// A lock whose session is over, deleted or not, is broken without a write to that. If nobody knows whether
-// it is over, the lock is left as it is.
-func TestBreakUnderASessionThatIsOver(t *testing.T) {
-	for _, deleted := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
-			inner := memstore.New()
-			a := startProcess(t, inner, "a")
-			lease := a.acquire("shards/1")
-			key := a.session.Key()
-			a.close()
-			if deleted {
-				if err := inner.Delete(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
-			}
-			st := newStoreOver(inner)
-			lock := locksOf(t, st, nil, "shards/1")[0]
-			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, When: func(c faultstore.Call) bool { return c.Key == key }})
-			if info, err := lock.Break(t.Context(), lease.Token()); !errors.Is(err, store.ErrUnavailable) || !info.Held {
-				t.Errorf("not knowing: %+v, %v", info, err)
-			}
-			st.Clear()
-			st.Reset()
-			if info, err := lock.Break(t.Context(), lease.Token()); err != nil || info.Held {
-				t.Errorf("%+v, %v", info, err)
-			}
-			if n := requestsFor(st, key); n != 1 {
-				t.Errorf("%d requests about a session that is over: %v", n, st.Log())
-			}
-		})
-	}
 }
 
 // To begin to wait for a lock that is held under a session costs one look at the lock: it is looked

@@ -62,9 +62,6 @@ type ElectionOptions struct {
 	OnLeader func(Info)
 }
 
-// ErrNotLeading: this candidate is not the leader.
-var ErrNotLeading = errors.New("not the leader")
-
 // An Election is one candidate for the leadership that a lock stands for. The
 // guarantee and its limit are those of the package documentation: at most one
 // leader's lease is valid at any instant as long as clocks run at nearly the same
@@ -148,9 +145,6 @@ func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 	}
 	return lease, err
 }
-
-// ErrResigned: the work was stopped because this candidate resigned.
-var ErrResigned = errors.New("the leader resigned")
 
 // Run campaigns, calls lead while this candidate leads, campaigns again when that
 // has ended, and so on until ctx ends; then it returns ctx.Err(), with the lease

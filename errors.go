@@ -21,6 +21,13 @@ var (
 	ErrBroken = protocol.ErrBroken
 	// ErrReleased: the lease was released.
 	ErrReleased = errors.New("the lease was released")
+	// ErrSessionOver: the session that the lease was under, or was to be under, is over. The
+	// cause that goes with it says why.
+	ErrSessionOver = engine.ErrSessionOver
+	// ErrNotLeading: this candidate of an election is not the leader.
+	ErrNotLeading = errors.New("not the leader")
+	// ErrResigned: the work was stopped because this candidate of an election resigned.
+	ErrResigned = errors.New("the leader resigned")
 	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which nothing
 	// but a change by hand can have made it. The lock can be looked at and broken, and not be
 	// acquired before that is put right: see "A token that is too large" in

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -46,7 +47,7 @@ func hints(t *testing.T, st store.Store, key string, under *process) map[string]
 		t.Error(err)
 	}
 	say("Inspect", info)
-	for info, err := range leasehold.List(t.Context(), st, key) {
+	for info, err := range admin.List(t.Context(), st, key) {
 		if err != nil {
 			t.Error(err)
 		}

@@ -43,6 +43,13 @@ var rules = []rule{
 	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
 	{pkg: "internal/lockorder", may: []string{"std"}},
 	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
+	{
+		// What tools do is linked into no program that only holds locks: the root does not import it.
+		pkg: "admin",
+		may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"},
+		not: []string{"net/...", "os/...", "testing/..."},
+	},
+	{pkg: "internal/inside", may: []string{"std", "store", "internal/layout", "internal/protocol"}},
 	{pkg: "internal/cost", may: []string{"std", ".", "store", "internal/protocol"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
@@ -90,22 +97,22 @@ var rules = []rule{
 	{pkg: "store/s3store", may: []string{"std", "store", "github.com/aws/..."}},
 	{pkg: "store/storeurl", may: []string{"std", "store", "store/memstore", "store/filestore", "store/s3store", "github.com/aws/..."}},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
 	{pkg: "peer", may: []string{"std", ".", "store"}},
-	{pkg: "shard", may: []string{"std", ".", "store", "internal/retry"}},
+	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/retry"}},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
 
 	// What users read: nothing that they cannot import themselves.
-	{pkg: "examples/...", may: []string{"std", ".", "fence/...", "peer", "s3lect", "shard", "store/..."}},
+	{pkg: "examples/...", may: []string{"std", ".", "admin", "fence/...", "peer", "s3lect", "shard", "store/..."}},
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "fence/...", "peer", "shard", "store/...", "internal/...",
+			"std", ".", "admin", "fence/...", "peer", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
@@ -115,7 +122,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {
@@ -316,6 +323,11 @@ func TestImportsAreRefused(t *testing.T) {
 		{"/store/storeurl", module + "/store/s3store", true},
 		{"/store/storeurl", module, false},
 		{"", module + "/internal/protocol", true},
+		{"", module + "/admin", false},
+		{"/admin", module, true},
+		{"/admin", module + "/internal/engine", true},
+		{"/admin", module + "/internal/clock", false},
+		{"/admin", module + "/store/memstore", false},
 		{"", "github.com/aws/aws-sdk-go-v2/aws", false},
 		{"", module + "/store/s3store", false},
 		{"", module + "/internal/servers", false},

@@ -1,8 +1,11 @@
 package leasehold_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,17 @@ import (
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
+
+// timeless is a store that does not tell its time by what is there, as a directory does not.
+type timeless struct{ store.Store }
+
+func (s timeless) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	o, err := s.Store.Get(ctx, key, unless)
+	if o != nil {
+		o.Date = time.Time{}
+	}
+	return o, err
+}
 
 // seenAs is what a record looks like after some time, in a store that tells its time or in one that
 // does not.
@@ -219,4 +233,67 @@ func TestInspectUnderAForeignSession(t *testing.T) {
 		_ = leasehold.ReleaseAll(t.Context(), a.session.Leases()) // nobody knows what is there
 		_ = a.session.Close(t.Context())
 	})
+}
+
+// TestLayoutInAnInfo: whoever tells of a lock says in which layout it lies; the process that holds it too,
+// which has not read that anywhere.
+func TestLayoutInAnInfo(t *testing.T) {
+	for _, l := range leasehold.Layouts {
+		bubble(t, func(t *testing.T) {
+			st := newStore()
+			var log strings.Builder
+			lock := newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if warned := strings.Contains(log.String(), "has no tokens"); warned == l.Tokens() {
+				t.Errorf("%s: the log says %q", l, &log)
+			}
+			lease := acquire(t, lock)
+			want := l
+			if !l.Tokens() {
+				want = leasehold.LayoutMarker // both say so in their records
+			}
+			for _, lock := range []*leasehold.Lock{lock, newLock(t, st, &leasehold.LockOptions{Layout: l})} {
+				_, err := lock.TryAcquire(t.Context())
+				var held *leasehold.HeldError
+				if !errors.As(err, &held) || held.Info.Layout != want {
+					t.Errorf("%s: %+v", l, held)
+				}
+			}
+			release(t, lease)
+		})
+	}
+}
+
+// TestAnotherToolsMarkerIsSeldomLookedAt: a marker that says nothing of a TTL is looked at as often as one
+// with the TTL of the candidate would be.
+func TestAnotherToolsMarkerIsSeldomLookedAt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		plant(t, st, "jobs/backup", "another tool's")
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutMarker, TTL: time.Minute})
+		if _, err := lock.Acquire(ctx); !errors.Is(err, leasehold.ErrHeld) {
+			t.Error(err)
+		}
+		if c := st.Counts(); c.Get > 3600/15+20 {
+			t.Errorf("%d looks in an hour, where TTL/3 is 20 s", c.Get)
+		}
+	})
+}
+
+// TestTexts: what people read of a token and of a holder.
+func TestTexts(t *testing.T) {
+	info := leasehold.Info{Key: "jobs/backup", Holder: "db-1", Token: 1234567890, TTL: 15 * time.Second}
+	gone := info
+	gone.Abandoned = true
+	for want, got := range map[string]string{
+		"1234567890": leasehold.Token(1234567890).String(),
+		"none":       leasehold.NoToken.String(),
+		"the lock jobs/backup is held by db-1 (token 1234567890)":                                                                       (&leasehold.HeldError{Info: info}).Error(),
+		"the lock jobs/backup is held by db-1 (token 1234567890); it looks abandoned, and a wait of a little over 15s can take it over": (&leasehold.HeldError{Info: gone}).Error(),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package leasehold_test
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -11,21 +10,21 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
 // TestEveryLayout runs over the other layouts what the rest of this package runs over
-// one. go test -ldflags "-X github.com/leasehold/leasehold.defaultLayout=epochs" runs
-// all of it over another.
+// one. See inside.DefaultLayout for how to run all of it over another.
 func TestEveryLayout(t *testing.T) {
 	for _, l := range leasehold.Layouts {
 		if l == here() {
 			continue
 		}
 		t.Run(string(l), func(t *testing.T) {
-			defer leasehold.SetDefaultLayout(l)()
+			defer setHere(l)()
 			for _, test := range essential {
 				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
 				t.Run(name[strings.LastIndex(name, ".Test")+len(".Test"):], test)
@@ -39,17 +38,24 @@ var essential = []func(*testing.T){
 	TestCostInRequests, TestWaitingBacksOff, TestHandsOverInMoments, TestCrashIsWaitedOut,
 	TestLeaseEndsBeforeAnybodyElseCanHoldIt, TestOneProcessQueuesInOrderOfArrival,
 	TestAcquireThatWasGivenUpIsUndone, TestLostAnswersAreNotRivals, TestStoreComesBackInTime,
-	TestReleaseWhileTheStoreIsAway, TestExistingNeverCreates, TestInitWhoseAnswerIsLost,
+	TestReleaseWhileTheStoreIsAway, TestExistingNeverCreates,
 	TestFirstTokens, TestForeignObjectsAreLeftAlone, TestAnotherToolsMarkerIsWaitedFor, TestOtherLayoutsAreForeign,
 	TestElectionBudget, TestLeaderCrashes, TestLeaderIsCutOff, TestResign, TestResignToASuccessor,
-	TestWorkThatDoesNotStop, TestObserve, TestBreak, TestList, TestHistory, TestCollect,
+	TestWorkThatDoesNotStop, TestObserve,
 	TestPeersBudget, TestPeersHandOver, TestAttend,
 	TestTroubleIsBounded, TestFinalRefusals, TestTroubleIsTold, TestTryAcquireEnds, TestBackInSeconds,
 	TestOwnLostLease, TestNewLocksTakeOver, TestInspectIsALook,
 }
 
 // here is the layout that a test runs over.
-func here() leasehold.Layout { return leasehold.DefaultLayout() }
+func here() leasehold.Layout { return leasehold.Layout(inside.DefaultLayout) }
+
+// setHere changes it, and returns what changes it back.
+func setHere(l leasehold.Layout) (undo func()) {
+	before := inside.DefaultLayout
+	inside.DefaultLayout = string(l)
+	return func() { inside.DefaultLayout = before }
+}
 
 // renews reports whether leases are renewed.
 func renews() bool { return here() != leasehold.LayoutMarker }
@@ -71,7 +77,8 @@ func needs(t *testing.T, ok bool, reason string) {
 	}
 }
 
-func needsRenewals(t *testing.T)   { t.Helper(); needs(t, renews(), withoutRenewals) }
+func needsRenewals(t *testing.T) { t.Helper(); needs(t, renews(), withoutRenewals) }
+
 func needsSuccessors(t *testing.T) { t.Helper(); needs(t, here().Tokens(), withoutSuccessor) }
 
 func hasEpochs() bool {
@@ -246,143 +253,5 @@ func init() {
 	}
 }
 
-// TestHistory: each way in which a lease can end. What `init` makes is no lease.
-func TestHistory(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		lock := func(holder string) *leasehold.Lock {
-			return newLock(t, st, patient(leasehold.LockOptions{Holder: holder}))
-		}
-		if !hasEpochs() {
-			for _, err := range lock("a").History(t.Context()) {
-				if !errors.Is(err, leasehold.ErrNoHistory) {
-					t.Errorf("got %v", err)
-				}
-			}
-			return
-		}
-		if _, made, err := lock("init").Init(t.Context()); err != nil || !made {
-			t.Fatal(err)
-		}
-		var began, ended []time.Time
-		begin := func(lock *leasehold.Lock) *leasehold.Lease {
-			lease := acquire(t, lock)
-			began = append(began, time.Now())
-			return lease
-		}
-		end := func() { ended = append(ended, time.Now()) }
-
-		released := begin(lock("a"))
-		time.Sleep(time.Minute)
-		release(t, released)
-		end()
-		time.Sleep(time.Minute)
-
-		cut := faultstore.Wrap(st, nil)
-		gone := begin(newLock(t, cut, &leasehold.LockOptions{Holder: "b"}))
-		time.Sleep(time.Minute)
-		cut.Partition(true)
-		broken := begin(lock("c")) // it waits until b's time is over
-		end()
-		_ = gone.Release(t.Context())
-
-		time.Sleep(time.Minute + time.Second) // not at the moment of a renewal
-		if _, err := lock("hand").Break(t.Context(), broken.Token()); err != nil {
-			t.Fatal(err)
-		}
-		end()
-		<-broken.Done()
-		_ = broken.Release(t.Context())
-		held := begin(lock("d"))
-		ended = append(ended, time.Time{})
-		time.Sleep(time.Minute)
-
-		var got []string
-		for term, err := range lock("e").History(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			i := 3 - len(got)
-			got = append(got, term.Holder+" "+term.Why)
-			if i < 0 || !near(term.AcquiredAt, began[i]) || !near(term.Ended, ended[i]) {
-				t.Errorf("%s: from %v to %v", term.Holder, term.AcquiredAt, term.Ended)
-			}
-		}
-		if want := []string{"d ", "c broken", "b taken over", "a released"}; !slices.Equal(got, want) {
-			t.Errorf("the history is %q, want %q", got, want)
-		}
-		release(t, held)
-	})
-}
-
 // near compares times that are kept to the millisecond.
 func near(a, b time.Time) bool { return a.Sub(b).Abs() < time.Millisecond }
-
-// TestCollect: what is left of the past goes, and no lock changes by that.
-func TestCollect(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		plant(t, st, "jobs/other", "another tool's")
-		busy := newLock(t, st, nil)
-		for range 30 {
-			release(t, acquire(t, busy))
-		}
-		idle, err := leasehold.NewLock(st, "jobs/idle", patient(leasehold.LockOptions{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cut := faultstore.Wrap(st, nil)
-		gone, err := leasehold.NewLock(cut, "jobs/idle", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		left := acquire(t, gone)
-		cut.Partition(true)
-		collect := func(o leasehold.CollectOptions) (keys []string) {
-			t.Helper()
-			for c, err := range leasehold.Collect(t.Context(), st, "jobs/", &o) {
-				if err != nil || c.Age <= 0 || c.Why == "" {
-					t.Errorf("%+v, %v", c, err)
-				}
-				keys = append(keys, c.Key)
-			}
-			return keys
-		}
-		if keys := collect(leasehold.CollectOptions{Keep: 3}); len(keys) != 0 {
-			t.Errorf("what is young was collected: %q", keys)
-		}
-		time.Sleep(25 * time.Hour)
-		lease := acquire(t, busy)
-		before := objects(t, st)
-		dry := collect(leasehold.CollectOptions{Keep: 3, DryRun: true})
-		if after := objects(t, st); !slices.Equal(before, after) {
-			t.Errorf("a dry run left %q of %q", after, before)
-		}
-		keys := collect(leasehold.CollectOptions{Keep: 3})
-		after := objects(t, st)
-		if !slices.Equal(keys, dry) || len(after) != len(before)-len(keys) {
-			t.Errorf("collected %q, and the dry run told of %q", keys, dry)
-		}
-		switch {
-		case hasEpochs() && len(keys) == 0:
-			t.Errorf("nothing was collected of %q", before)
-		case here().Tokens() == slices.Contains(keys, "jobs/idle"), here() == leasehold.LayoutObject && len(keys) > 0:
-			t.Errorf("collected %q", keys)
-		}
-		time.Sleep(6 * time.Second)
-		if !slices.Contains(after, "jobs/other") || !lease.Valid() {
-			t.Errorf("another tool's object is gone, or the lease: %q, %v", after, lease.Err())
-		}
-		for _, lock := range []*leasehold.Lock{busy, idle} {
-			if lock == busy {
-				release(t, lease)
-			}
-			next := acquire(t, lock)
-			if lock == busy && here().Tokens() && next.Token() <= lease.Token() {
-				t.Errorf("token %v after %v", next.Token(), lease.Token())
-			}
-			release(t, next)
-		}
-		_ = left.Release(t.Context())
-	})
-}

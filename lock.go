@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -56,14 +54,9 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 	if err = o.proven(st); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
-	return makeLock(st, key, at, cfg, o), nil
-}
-
-// makeLock makes a lock of what has been checked.
-func makeLock(st store.Store, key string, at layout.Layout, cfg protocol.Config, o *LockOptions) *Lock {
 	l := &Lock{driver{st: st, key: key, at: at, opts: o}}
 	l.d.Init(&l.d, cfg)
-	return l
+	return l, nil
 }
 
 // Key is the name of the lock in its store.
@@ -220,55 +213,6 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	return f(work, lease)
 }
 
-// ErrTokenChanged: the lock's token is not the one that was named.
-var ErrTokenChanged = errors.New("the token is another")
-
-// Break frees a lock by hand, if its token is still token, and returns what is
-// there then. A lock that is free already is no error; one whose token is another
-// gives [ErrTokenChanged], and none at all store.ErrNotExist. The former holder,
-// if it is alive, notices at its next renewal and works on until then: only what
-// checks the token is protected from that. It costs one read and one write.
-//
-// A lock under a session is broken by ending the session first, since its holder looks at
-// nothing else: that ends all its other leases too, and costs a read and a write more.
-func (l *Lock) Break(ctx context.Context, token Token) (Info, error) {
-	s, info, err := l.look(ctx)
-	switch {
-	case err != nil:
-		return info, err
-	case !info.Exists:
-		return info, fmt.Errorf("the lock %v: %w", l.d.at, store.ErrNotExist)
-	case !info.Layout.Tokens() || token == NoToken:
-		return info, fmt.Errorf("the lock %v: %w to break it by: if its holder is gone, delete its object by hand", l.d.at, ErrNoTokens)
-	case info.Token != token:
-		return info, fmt.Errorf("the lock %v: %w: it is %d, not %d", l.d.at, ErrTokenChanged, info.Token, token)
-	case !info.Held:
-		return info, nil
-	}
-	if info.Session != "" {
-		if err = breakSession(ctx, l.d.st, info.Session); err != nil {
-			return info, fmt.Errorf("the lock %v was not freed, because its session goes on: %w", l.d.at, err)
-		}
-	}
-	written, lost := l.d.at.Write(ctx, broken(s))
-	if lost == nil {
-		return describe(l.d.key, written), nil
-	}
-	// Our write may have landed, or the holder have renewed since: look.
-	// A look that fails shows no token.
-	if _, now, _ := l.look(ctx); now.Token == token && !now.Held {
-		return now, nil
-	}
-	return Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", l.d.at, lost)
-}
-
-// broken is the write that frees what was seen.
-func broken(s layout.Snapshot) protocol.Write {
-	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
-	w.Record.Held, w.Record.Session, w.Record.WriteID, w.Record.RenewedAt, w.Record.Ended = false, "", newIncarnation(), time.Now(), record.EndedByHand
-	return w
-}
-
 // Inspect reads the lock without taking it, by one read. A lock that does not
 // exist is an Info that says so, not an error. The result counts as a look of this
 // Lock: a holder that has not renewed for its TTL and margin since the first one is
@@ -282,28 +226,10 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 	if s.Exists {
 		l.d.Tell(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
 	}
-	return judged(ctx, l.d.st, info)
-}
-
-// Init makes the lock's object, free, if there is none, and returns what is there
-// then, and whether it was this call that made it. It costs one read, and one write
-// if there was none. It is safe to call it again, and from two processes at once.
-func (l *Lock) Init(ctx context.Context) (info Info, made bool, err error) {
-	s, info, err := l.look(ctx)
-	if err != nil || info.Exists {
-		return info, false, err
+	if info.Held && info.Session != "" {
+		info.Abandoned, err = layout.Heartbeat{Store: l.d.st, Key: info.Session}.Gone(ctx, info.Key)
 	}
-	w := protocol.Write{Op: protocol.Free, Record: protocol.First(l.d.opts.config(""), newIncarnation(), s.Date, time.Now())}
-	written, err := l.d.at.Write(ctx, w)
-	if err == nil {
-		return describe(l.d.key, written), true, nil
-	}
-	// Another may have made it, or our write have landed all the same: look. A look that
-	// fails shows nothing, and the write's error says more.
-	if s, info, _ := l.look(ctx); info.Exists {
-		return info, s.Record.WriteID == w.Record.WriteID, nil
-	}
-	return Info{}, false, l.d.explain(err)
+	return info, err
 }
 
 func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {

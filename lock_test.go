@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
@@ -590,11 +591,11 @@ func TestExistingNeverCreates(t *testing.T) {
 		if st.Counts().Put != 0 {
 			t.Fatal("it wrote")
 		}
-		made, first, err := lock.Init(t.Context())
+		made, first, err := admin.Init(t.Context(), lock)
 		if err != nil || made.Held || !made.Exists || !first {
 			t.Fatalf("init: %+v, %v, %v", made, first, err)
 		}
-		if again, second, err := newLock(t, st, nil).Init(t.Context()); err != nil || again.Token != made.Token || second {
+		if again, second, err := admin.Init(t.Context(), newLock(t, st, nil)); err != nil || again.Token != made.Token || second {
 			t.Errorf("init again: %+v, %v, %v", again, second, err)
 		}
 		lease := acquire(t, lock)
@@ -618,15 +619,6 @@ func TestExistingNeverCreates(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-func TestInitWhoseAnswerIsLost(t *testing.T) {
-	st := newStore()
-	st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put"})
-	info, made, err := newLock(t, st, nil).Init(t.Context())
-	if err != nil || !info.Exists || made != here().Tokens() { // a free marker is no object
-		t.Errorf("got %+v, %v, %v", info, made, err)
-	}
 }
 
 // TestFirstTokens: those of one object start at the store's time, those of epochs at 1.
@@ -694,7 +686,7 @@ func refuses(t *testing.T, lock *leasehold.Lock, says string) {
 	_, acquired := lock.Acquire(t.Context())
 	_, tried := lock.TryAcquire(t.Context())
 	_, inspected := lock.Inspect(t.Context())
-	_, _, inited := lock.Init(t.Context())
+	_, _, inited := admin.Init(t.Context(), lock)
 	for _, err := range []error{acquired, tried, inspected, inited} {
 		if !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v", err)

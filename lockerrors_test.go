@@ -3,7 +3,6 @@ package leasehold_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -130,108 +129,6 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	if !errors.Is(err, leasehold.ErrForeignObject) || !strings.Contains(err.Error(), "it was left as it is: look at it, and move it away") {
 		t.Errorf("foreign: %v", err)
 	}
-}
-
-// TestBreakCosts: one read and one write, over what is there, and no write if it is free already.
-func TestBreakCosts(t *testing.T) {
-	for l, want := range map[leasehold.Layout]requests{
-		leasehold.LayoutObject:        {get: 1, put: 1},
-		leasehold.LayoutEpochsIfMatch: {get: 1, put: 1, list: 1},
-	} {
-		bubble(t, func(t *testing.T) {
-			st := newStore()
-			lock := newLock(t, st, &leasehold.LockOptions{Layout: l})
-			lease := acquire(t, lock)
-			before := objects(t, st)
-			do := func() {
-				t.Helper()
-				if info, err := lock.Break(t.Context(), lease.Token()); err != nil || info.Held || info.Token != lease.Token() || info.Key != lock.Key() {
-					t.Errorf("%s: %+v, %v", l, info, err)
-				}
-			}
-			if got := cost(st, do); got != want || len(objects(t, st)) != len(before) {
-				t.Errorf("%s: it made %v, want %v, and left %q of %q", l, got, want, objects(t, st), before)
-			}
-			want.put = 0
-			if got := cost(st, do); got != want {
-				t.Errorf("%s, again: it made %v, want %v", l, got, want)
-			}
-			_ = lease.Release(t.Context())
-		})
-	}
-}
-
-// TestBreakWhoseAnswerIsLost: it looks what became of its write, and says so.
-func TestBreakWhoseAnswerIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		for _, landed := range []bool{true, false} {
-			for _, seen := range []bool{true, false} {
-				st := newStore()
-				lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
-				lease := acquire(t, lock)
-				kind := faultstore.LostAnswer
-				if !landed {
-					kind = faultstore.LostRequest
-				}
-				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Nth: 1})
-				if !seen {
-					st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Nth: 2})
-				}
-				info, err := lock.Break(t.Context(), lease.Token())
-				if works := landed && seen; works != (err == nil) || works != (info.Token == lease.Token()) || info.Held {
-					t.Errorf("landed %v, seen %v: %+v, %v", landed, seen, info, err)
-				}
-				st.Clear()
-				_ = lease.Release(t.Context())
-			}
-		}
-	})
-}
-
-// TestBreakWithoutToken: there is none to break a marker by, nor a lock that is named without one.
-func TestBreakWithoutToken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		for _, l := range leasehold.Layouts {
-			st := newStore()
-			lock := newLock(t, st, &leasehold.LockOptions{Layout: l})
-			lease := acquire(t, lock)
-			for _, token := range []leasehold.Token{leasehold.NoToken, 7} {
-				want := leasehold.ErrNoTokens
-				if l.Tokens() && token != leasehold.NoToken {
-					want = leasehold.ErrTokenChanged
-				}
-				if _, err := lock.Break(t.Context(), token); !errors.Is(err, want) {
-					t.Errorf("%s by the token %v: want %v, got %v", l, token, want, err)
-				}
-			}
-			release(t, lease)
-		}
-	})
-}
-
-// TestInit: it costs a read and a write, says what it has made, and does not say that it has made what it
-// could not make.
-func TestInit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
-		absent, err := lock.Inspect(t.Context())
-		if want := (leasehold.Info{Key: "jobs/backup", Age: -1}); err != nil || fmt.Sprint(absent) != fmt.Sprint(want) {
-			t.Errorf("of no lock: %+v, %v", absent, err)
-		}
-		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Nth: 1}, faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 4})
-		if info, made, err := lock.Init(t.Context()); !errors.Is(err, store.ErrDenied) || made || info.Exists {
-			t.Errorf("a write that was denied: %+v, %v, %v", info, made, err)
-		}
-		got := cost(st, func() {
-			if info, made, err := lock.Init(t.Context()); err != nil || !made || !info.Exists || info.Held || info.Key != "jobs/backup" || info.Token == 0 {
-				t.Errorf("%+v, %v, %v", info, made, err)
-			}
-		})
-		if want := (requests{get: 1, put: 1}); got != want {
-			t.Errorf("it made %v, want %v", got, want)
-		}
-	})
 }
 
 // TestInspectIsTheLatestLook: what an Inspect shows is looked at from then on, though an earlier one has

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+
+	"github.com/leasehold/leasehold/internal/engine"
 )
 
 // AcquireAll acquires all the locks, or none, and returns their leases in the order of the
@@ -54,7 +56,7 @@ type gathering struct {
 // more tries the next locks at once, or waits for the first of them that it cannot have at
 // once: it is held, or the store does not say. It returns how far it has come.
 func (g *gathering) more(ctx context.Context, done int) (int, error) {
-	next := g.order[done:min(done+maxParallel, len(g.order))]
+	next := g.order[done:min(done+engine.Process{}.Parallel(), len(g.order))]
 	errs := make([]error, len(next))
 	var all sync.WaitGroup
 	for n, i := range next {
@@ -165,7 +167,7 @@ func ReleaseAll(ctx context.Context, leases []*Lease) error {
 
 func freeAll(leases []*Lease, free func(*Lease) error) error {
 	errs := make([]error, len(leases))
-	gate := make(chan struct{}, maxParallel)
+	gate := make(chan struct{}, engine.Process{}.Parallel())
 	var all sync.WaitGroup
 	for i, l := range leases {
 		if l == nil {

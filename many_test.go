@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -33,7 +34,7 @@ func breakLock(t *testing.T, lock *leasehold.Lock) leasehold.Token {
 	var err error
 	for range 3 {
 		if info, err = lock.Inspect(t.Context()); err == nil {
-			_, err = lock.Break(t.Context(), info.Token)
+			_, err = admin.Break(t.Context(), lock, info.Token)
 		}
 		if err == nil {
 			return info.Token

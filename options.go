@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
@@ -44,7 +45,7 @@ type LockOptions struct {
 	// Existing makes the candidate never create the lock's object, and fail
 	// with store.ErrNotExist where there is none. Then tokens grow even if
 	// somebody deletes the object, because nobody starts it anew: make it once,
-	// with Init or `leasehold init`.
+	// with admin.Init or `leasehold init`.
 	Existing bool
 
 	// Layout is how the lock lies in the store. Default LayoutObject.
@@ -141,7 +142,7 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 		opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	if opts.Layout == "" {
-		opts.Layout = Layout(defaultLayout)
+		opts.Layout = Layout(inside.DefaultLayout)
 	}
 	if opts.Sweep && opts.Layout != LayoutMarker {
 		return opts, fmt.Errorf("the option Sweep is for the layout %s, and this is %s", LayoutMarker, opts.Layout)

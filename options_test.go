@@ -120,7 +120,7 @@ func TestDefaults(t *testing.T) {
 // TestSessionOptions: a session is what its options say, in whatever layout locks are by default, and
 // nothing is sent for one that cannot be.
 func TestSessionOptions(t *testing.T) {
-	defer leasehold.SetDefaultLayout(leasehold.LayoutEpochs)()
+	defer setHere(leasehold.LayoutEpochs)()
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		var log bytes.Buffer

@@ -163,33 +163,6 @@ func TestPassedOnAsTheWaiterLeaves(t *testing.T) {
 	})
 }
 
-// Between the look and the write of who breaks a lock, another has broken and taken it.
-func TestBreakIsOvertaken(t *testing.T) {
-	needs(t, here().Tokens(), "a marker has no token to break it by")
-	bubble(t, func(t *testing.T) {
-		mem := memstore.New()
-		st := &told{Store: mem}
-		first := acquire(t, newLock(t, mem, nil))
-		breaker := newLock(t, st, nil)
-		var next *leasehold.Lease
-		st.read = func() {
-			st.read = nil
-			if _, err := newLock(t, mem, nil).Break(t.Context(), first.Token()); err != nil {
-				t.Error(err)
-			}
-			next = acquire(t, newLock(t, mem, nil))
-		}
-		if info, err := breaker.Break(t.Context(), first.Token()); err == nil {
-			t.Errorf("broken: %+v", info)
-		}
-		if info, _ := breaker.Inspect(t.Context()); !info.Held || info.Token != next.Token() {
-			t.Errorf("%+v", info)
-		}
-		_ = first.Release(t.Context())
-		release(t, next)
-	})
-}
-
 // TestReleasedIsFree: when Release has returned, the next attempt of the same Lock is not kept out by
 // what is left of the lease.
 func TestReleasedIsFree(t *testing.T) {

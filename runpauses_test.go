@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -76,7 +77,7 @@ func TestLostLeaderComesBackAtOnce(t *testing.T) {
 			lock, err := leasehold.NewLock(st, lease.Key(), nil)
 			if err != nil {
 				t.Error(err)
-			} else if _, err = lock.Break(ctx, lease.Token()); err != nil {
+			} else if _, err = admin.Break(ctx, lock, lease.Token()); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()

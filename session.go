@@ -32,10 +32,6 @@ type SessionOptions struct {
 	Prefix string
 }
 
-// ErrSessionOver: the session that the lease was under, or was to be under, is over. The
-// cause that goes with it says why.
-var ErrSessionOver = engine.ErrSessionOver
-
 // A Session is one heartbeat for any number of leases: one object that is written every
 // third of the TTL, whatever is held under it. A lock with a [LockOptions.Session] names
 // the session and is written when it changes hands, and at no other time. So ten thousand
@@ -218,38 +214,4 @@ func (s *Session) suits(st store.Store, l Layout) error {
 		return fmt.Errorf("its session is in another store: %v", s.heartbeat.d.st)
 	}
 	return nil
-}
-
-// breakSession ends a session by hand.
-func breakSession(ctx context.Context, st store.Store, session string) error {
-	at := layout.Heartbeat{Store: st, Key: session}
-	for try := 1; ; try++ {
-		s, err := at.Look(ctx, "")
-		if !s.Record.Held { // nor is it if there is none, or if that is not known
-			return err
-		}
-		// Its holder may be faster than we are.
-		if _, err = at.Write(ctx, broken(s)); err == nil || try == 3 {
-			return err
-		}
-	}
-}
-
-// judged completes what is known of a lock by whether the session of its holder goes on. It
-// costs one read if there is a session. Where the session's object is none, or lies outside
-// of the store as it was opened, the holder is taken for one that is there, as it is by who
-// waits for the lock.
-func judged(ctx context.Context, st store.Store, i Info) (Info, error) {
-	if !i.Held || i.Session == "" {
-		return i, nil
-	}
-	s, err := layout.Heartbeat{Store: st, Key: i.Session}.Look(ctx, "")
-	if errors.Is(err, ErrForeignObject) || errors.Is(err, store.ErrInvalid) {
-		return i, nil
-	}
-	if err != nil {
-		return i, fmt.Errorf("whether the session %s of the holder of %s goes on is not known: %w", i.Session, i.Key, err)
-	}
-	i.Abandoned = !s.Exists || !s.Record.Held || describe(i.Session, s).Abandoned
-	return i, nil
 }

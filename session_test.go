@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -904,7 +905,7 @@ func TestCollectedWhileUnderASession(t *testing.T) {
 		for range 40 {
 			release(t, cycle())
 		}
-		for _, err := range leasehold.Collect(t.Context(), st, "", nil) {
+		for _, err := range admin.Collect(t.Context(), st, "", nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1028,7 +1029,7 @@ func TestSessionFromAnotherRoot(t *testing.T) {
 	if info, failed := inner.Inspect(t.Context()); failed != nil || !info.Held || info.Abandoned {
 		t.Errorf("to look there: %+v, %v", info, failed)
 	}
-	if _, err = inner.Break(t.Context(), lease.Token()); !errors.Is(err, store.ErrInvalid) || !lease.Valid() {
+	if _, err = admin.Break(t.Context(), inner, lease.Token()); !errors.Is(err, store.ErrInvalid) || !lease.Valid() {
 		t.Errorf("to break it there: %v", err)
 	}
 	closed := make(chan error)
@@ -1149,119 +1150,6 @@ func TestMemoryOfALease(t *testing.T) {
 	if err := errors.Join(leasehold.ReleaseAll(t.Context(), leases), s.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-}
-
-// TestBreakUnderASession: a lock under a session is broken by ending that, so that its holder
-// learns of it.
-func TestBreakUnderASession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
-		lease, other := a.acquire("shards/1"), a.acquire("shards/2")
-		if _, err := b.lock("shards/1").Break(t.Context(), lease.Token()+1); !errors.Is(err, leasehold.ErrTokenChanged) {
-			t.Errorf("Break with another token: %v", err)
-		}
-		info, err := b.lock("shards/1").Break(t.Context(), lease.Token())
-		if err != nil || info.Held || info.Session != "" {
-			t.Errorf("Break: %+v, %v", info, err)
-		}
-		time.Sleep(protocol.Renewal(15*time.Second) + time.Second)
-		if lease.Valid() || other.Valid() || !errors.Is(a.session.Err(), leasehold.ErrSessionOver) {
-			t.Errorf("a renewal later the holder goes on: %v, %v", lease.Err(), a.session.Err())
-		}
-		if next := b.acquire("shards/1"); next.Token() <= lease.Token() {
-			t.Errorf("token %v after %v", next.Token(), lease.Token())
-		}
-		a.end()
-		b.end()
-	})
-}
-
-// TestListUnderSessions: the locks are listed and not the sessions; a lock of a session that
-// is over is abandoned; and each session is read once.
-func TestListUnderSessions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
-		for i, key := range keys(20) {
-			[]*process{a, b}[i%2].acquire(key)
-		}
-		if err := leasehold.ReleaseAll(t.Context(), b.session.Leases()[:1]); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		a.close()
-		listed := 0
-		gets := cost(st, func() {
-			for info, err := range leasehold.List(t.Context(), st, "") {
-				if err != nil {
-					t.Fatal(err)
-				}
-				listed++
-				if gone := info.Session == a.session.Key(); info.Abandoned != (info.Held && gone) {
-					t.Errorf("%s: held %t, abandoned %t, under a session that is over %t", info.Key, info.Held, info.Abandoned, gone)
-				}
-			}
-		}).get
-		if listed != 20 || gets != 20+2+2 {
-			t.Errorf("%d locks listed by %d reads; want 20 by 24", listed, gets)
-		}
-		b.end()
-	})
-}
-
-// TestCollectSessions: those that are over, a day later, and no others; one whose holder is
-// gone is ended first.
-func TestCollectSessions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := newStore()
-		over, gone, alive := startProcess(t, st, "over"), startProcess(t, st, "gone"), startProcess(t, st, "alive")
-		over.acquire("shards/1")
-		gone.acquire("shards/2")
-		lease := alive.acquire("shards/3")
-		over.close()
-		gone.st.Partition(true)
-		collect := func() (keys []string) {
-			for c, err := range leasehold.Collect(t.Context(), st, "", nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				keys = append(keys, c.Key)
-			}
-			return keys
-		}
-		time.Sleep(23 * time.Hour)
-		if deleted := collect(); len(deleted) > 0 {
-			t.Errorf("within a day %q were deleted", deleted)
-		}
-		time.Sleep(2 * time.Hour)
-		if deleted := collect(); !slices.Equal(deleted, []string{over.session.Key()}) {
-			t.Errorf("after a day %q were deleted", deleted)
-		}
-		if recordIn(t, st, gone.session.Key()).Held {
-			t.Error("it has returned, and the session of a holder that is gone goes on")
-		}
-		info, err := alive.lock("shards/2").Inspect(t.Context())
-		if err != nil || !info.Abandoned {
-			t.Errorf("a lock of a session that was ended: %+v, %v", info, err)
-		}
-		time.Sleep(25 * time.Hour)
-		if deleted := collect(); !slices.Equal(deleted, []string{gone.session.Key()}) {
-			t.Errorf("after two days %q were deleted", deleted)
-		}
-		if !lease.Valid() {
-			t.Error(lease.Err())
-		}
-		for _, key := range []string{"shards/1", "shards/2"} {
-			start := time.Now()
-			if alive.acquire(key); time.Since(start) > 0 {
-				t.Errorf("%s names a session that was deleted, and was acquired after %v", key, time.Since(start))
-			}
-		}
-		gone.st.Partition(false)
-		gone.end()
-		alive.end()
-	})
 }
 
 // TestAcquireAny: one of those that are free, or the first that becomes free.

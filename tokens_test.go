@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -87,12 +88,12 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 	if err != nil || info.Token != leasehold.Token(token) || info.Held != (state == "held") {
 		t.Errorf("inspected: %+v, %v", info, err)
 	}
-	for info, err := range leasehold.List(t.Context(), st, "") {
+	for info, err := range admin.List(t.Context(), st, "") {
 		if err != nil || info.Token != leasehold.Token(token) {
 			t.Errorf("listed: %+v, %v", info, err)
 		}
 	}
-	if info, err = lock.Break(t.Context(), info.Token); err != nil || info.Held {
+	if info, err = admin.Break(t.Context(), lock, info.Token); err != nil || info.Held {
 		t.Errorf("broken: %+v, %v", info, err)
 	}
 	if token == record.LastToken {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
 )
@@ -112,7 +113,7 @@ func (r *members) read(ctx context.Context, entries []store.Entry) error {
 	for i, e := range entries {
 		slots <- struct{}{}
 		all.Go(func() {
-			for info, err := range leasehold.List(ctx, listed{r.planStore, r.st, e}, "") {
+			for info, err := range admin.List(ctx, listed{r.planStore, r.st, e}, "") {
 				if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 					errs[i] = err
 					break

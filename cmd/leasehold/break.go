@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -66,7 +67,7 @@ func (a *app) free(ctx context.Context, p target, lock *leasehold.Lock, token le
 	}
 	after := before
 	if before.Held || !before.Exists {
-		if after, err = breakThrough(ctx, lock, token); errors.Is(err, leasehold.ErrTokenChanged) && !after.Held {
+		if after, err = breakThrough(ctx, lock, token); errors.Is(err, admin.ErrTokenChanged) && !after.Held {
 			err = nil // it was freed meanwhile, and perhaps more than once
 		}
 	}
@@ -89,7 +90,7 @@ func (a *app) free(ctx context.Context, p target, lock *leasehold.Lock, token le
 // breakThrough tries again where a renewal was faster.
 func breakThrough(ctx context.Context, lock *leasehold.Lock, token leasehold.Token) (info leasehold.Info, err error) {
 	for range 3 {
-		info, err = lock.Break(ctx, token)
+		info, err = admin.Break(ctx, lock, token)
 		if !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConflict) {
 			break
 		}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
@@ -100,7 +101,7 @@ func codeOf(err error) int {
 		return exitUsage
 	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, fence.ErrForeign):
 		return exitForeign
-	case is(leasehold.ErrHeld, leasehold.ErrTokenChanged):
+	case is(leasehold.ErrHeld, admin.ErrTokenChanged):
 		return exitHeld
 	case is(store.ErrDenied):
 		return exitDenied

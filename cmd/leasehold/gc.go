@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 )
 
 // leastAge is how old an object must be at least to be collected.
 const leastAge = 24 * time.Hour
 
 func (a *app) gc() *cobra.Command {
-	var opts leasehold.CollectOptions
+	var opts admin.CollectOptions
 	cmd := &cobra.Command{
 		Use:   "gc PREFIX",
 		Short: "Delete what is left of the past of locks",
@@ -63,13 +63,13 @@ error.`,
 }
 
 // collect shows as much as it does, also when it then fails.
-func (a *app) collect(ctx context.Context, p target, opts *leasehold.CollectOptions) error {
+func (a *app) collect(ctx context.Context, p target, opts *admin.CollectOptions) error {
 	deleted, verb := 0, "deleted"
 	if opts.DryRun {
 		verb = "would be deleted"
 	}
 	var failure error
-	for c, err := range leasehold.Collect(ctx, a.withTimeout(p.store), p.key, opts) {
+	for c, err := range admin.Collect(ctx, a.withTimeout(p.store), p.key, opts) {
 		switch {
 		case err == nil:
 			deleted++
@@ -91,7 +91,7 @@ func (a *app) collect(ctx context.Context, p target, opts *leasehold.CollectOpti
 }
 
 // collected writes one object.
-func (a *app) collected(p target, c leasehold.Collected, deleted bool) error {
+func (a *app) collected(p target, c admin.Collected, deleted bool) error {
 	if a.output != "json" {
 		return a.write(fmt.Sprintf("%s  %v  %s\n", printable(c.Key), c.Age.Round(time.Second), c.Why))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 )
 
 func (a *app) history() *cobra.Command {
@@ -64,7 +65,7 @@ func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, 
 	}
 	rows, n := [][]string{{"TOKEN", "HOLDER", "BEGAN", "ENDED", "WHY"}}, 0
 	var failure error
-	for t, err := range lock.History(ctx) {
+	for t, err := range admin.History(ctx, lock) {
 		if err != nil {
 			failure = err
 			break
@@ -91,7 +92,7 @@ func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, 
 		return misplaced(p, l)
 	}
 	switch {
-	case errors.Is(failure, leasehold.ErrNoHistory):
+	case errors.Is(failure, admin.ErrNoHistory):
 		return usage("--layout %s keeps no history: only epochs and epochs+if-match do", p.layout)
 	case failure == nil:
 		return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
@@ -100,7 +101,7 @@ func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, 
 }
 
 // term writes one lease as JSON.
-func (a *app) term(p target, t leasehold.Term) error {
+func (a *app) term(p target, t admin.Term) error {
 	return a.writeLine(struct {
 		Lock    string            `json:"lock"`
 		Token   leasehold.Token   `json:"token"`

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 )
 
 func (a *app) init() *cobra.Command {
@@ -34,7 +35,7 @@ when it was deleted by mistake: without it, tokens might begin anew.`,
 			made := false
 			info, err := inspect(ctx, p, lock)
 			if err == nil && !info.Exists {
-				info, made, err = lock.Init(ctx)
+				info, made, err = admin.Init(ctx, lock)
 			}
 			if err != nil {
 				return failed(err)

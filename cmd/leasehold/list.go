@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 )
 
 // notLock is the state of an object that lies among the locks and is none.
@@ -78,7 +79,7 @@ func (a *app) table(rows [][]string) error {
 
 // eachLock calls show for each object, with an error if it is not a lock.
 func (a *app) eachLock(ctx context.Context, p target, show func(i leasehold.Info, foreign error) error) error {
-	for info, err := range leasehold.List(ctx, a.withTimeout(p.store), p.key) {
+	for info, err := range admin.List(ctx, a.withTimeout(p.store), p.key) {
 		if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 			return failed(err)
 		}

@@ -46,6 +46,7 @@ var parts = []part{
 	general("./fence/fencehttp", "1/20"),
 	general("./fence/fencesql", "1/30", "./internal/sqltest"),
 	general("./shard", "1/100"),
+	general("./admin", "1/20"),
 	general("./store/filestore", "1/60"),
 	inProcessesOfItsOwn(survey("./internal/guardian", "1/100")),
 	general(".", "1/100"),

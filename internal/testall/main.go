@@ -43,7 +43,7 @@ import (
 // packages whose tests care.
 var (
 	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
-	layered = []string{".", "./cmd/leasehold", "./internal/proof/e2e"}
+	layered = []string{".", "./admin", "./cmd/leasehold", "./internal/proof/e2e"}
 )
 
 // modules are those of their own that have tests, which "./..." does not see.
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if whole && *all {
 		for _, layout := range layouts {
 			t.printf("\nthe layout %s, -short:\n", layout)
-			args := append(slices.Clone(test), "-short", "-ldflags", "-X "+module+".defaultLayout="+layout)
+			args := append(slices.Clone(test), "-short", "-ldflags", "-X "+module+"/internal/inside.DefaultLayout="+layout)
 			goTest(ctx, t, append(args, layered...), layout, built, stderr)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/s3store"
@@ -79,7 +80,7 @@ func TestRoles(t *testing.T) {
 				}
 				release(t, next)
 			}
-			for c, err := range leasehold.Collect(t.Context(), as("get", "list", "delete"), "", nil) {
+			for c, err := range admin.Collect(t.Context(), as("get", "list", "delete"), "", nil) {
 				if err != nil {
 					t.Errorf("the collector, of %v: %v", c, err)
 				}

@@ -379,7 +379,7 @@ func TestExplained(t *testing.T) {
 	t.Parallel()
 	const root = "../../.."
 	packages := []string{
-		".", "./fence", "./fence/fencelog", "./fence/internal/request", "./fence/fencehttp", "./fence/fencesql", "./shard", "./store/filestore",
+		".", "./fence", "./fence/fencelog", "./fence/internal/request", "./fence/fencehttp", "./fence/fencesql", "./shard", "./admin", "./store/filestore",
 		"./internal/engine", "./internal/guardian", "./internal/protocol", "./internal/record",
 	}
 	files, err := filepath.Glob(explained(root, "*"))

@@ -1,4 +1,4 @@
-package leasehold
+package admin
 
 import (
 	"context"
@@ -6,7 +6,10 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -14,12 +17,12 @@ import (
 // their objects' keys, for one listing and one read each; a lock with epochs costs a listing
 // more, and each session that a lock is under one read. Up to 32 locks are read at a time,
 // and no more of them ahead of the one that is yielded. An object that is not a lock is
-// yielded as an error that matches [ErrForeignObject], with its key in the Info, and the
-// next one follows; any other error is the last. When the iteration ends, whether or not it
-// was at its end, no request is under way any more.
-func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		known := verdicts{st: st, of: map[string]func() (Info, error){}}
+// yielded as an error that matches [leasehold.ErrForeignObject], with its key in the Info, and
+// the next one follows; any other error is the last. When the iteration ends, whether or not
+// it was at its end, no request is under way any more.
+func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[leasehold.Info, error] {
+	return func(yield func(leasehold.Info, error) bool) {
+		known := verdicts{st: st, of: map[string]func() (bool, error){}}
 		for info, err := range listAll(ctx, st, prefix, known.judged) {
 			if info.Layout == layoutSession {
 				continue
@@ -31,55 +34,61 @@ func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Info, er
 	}
 }
 
+// layoutSession is what the record of a session's heartbeat says, which is no lock.
+const layoutSession leasehold.Layout = record.LayoutSession
+
 // verdicts are what is known of sessions, by one read of each.
 type verdicts struct {
 	st store.Store
 	mu sync.Mutex
-	of map[string]func() (Info, error)
+	of map[string]func() (gone bool, err error)
 }
 
-// judged is judged for a lock that may be under the same session as others.
-func (v *verdicts) judged(ctx context.Context, i Info) (Info, error) {
+// judged completes what is known of a lock by whether the session of its holder goes on, which
+// may be that of other locks too.
+func (v *verdicts) judged(ctx context.Context, i leasehold.Info) (leasehold.Info, error) {
 	if !i.Held || i.Session == "" {
 		return i, nil
 	}
 	v.mu.Lock()
 	look := v.of[i.Session]
 	if look == nil {
-		look = sync.OnceValues(func() (Info, error) { return judged(ctx, v.st, i) })
+		look = sync.OnceValues(func() (bool, error) {
+			return layout.Heartbeat{Store: v.st, Key: i.Session}.Gone(ctx, i.Key)
+		})
 		v.of[i.Session] = look
 	}
 	v.mu.Unlock()
-	first, err := look()
-	i.Abandoned = first.Abandoned
+	var err error
+	i.Abandoned, err = look()
 	return i, err
 }
 
 // listAll yields sessions too. Each lock is judged where it is read, many at a time.
-func listAll(ctx context.Context, st store.Store, prefix string, judge func(context.Context, Info) (Info, error)) iter.Seq2[Info, error] {
+func listAll(ctx context.Context, st store.Store, prefix string, judge func(context.Context, leasehold.Info) (leasehold.Info, error)) iter.Seq2[leasehold.Info, error] {
 	type seen struct {
-		info   Info
+		info   leasehold.Info
 		exists bool
 		err    error
 	}
-	return func(yield func(Info, error) bool) {
+	return func(yield func(leasehold.Info, error) bool) {
 		reading, cancel := context.WithCancel(ctx)
 		read := func(found layout.Found) seen {
 			s, err := found.Look(reading)
 			if err != nil {
-				return seen{Info{Key: found.Key, Age: -1}, true, err}
+				return seen{leasehold.Info{Key: found.Key, Age: -1}, true, err}
 			}
 			if !s.Exists { // any more, since it was listed
 				return seen{}
 			}
-			info, err := judge(reading, describe(found.Key, s))
+			info, err := judge(reading, root.Describe(found.Key, s))
 			return seen{info, true, err}
 		}
 		for s, err := range ordered(layout.Find(reading, st, prefix), cancel, read) {
 			switch {
 			case err != nil:
-				yield(Info{}, err) // the last one
-			case s.exists && (!yield(s.info, s.err) || s.err != nil && !errors.Is(s.err, ErrForeignObject)):
+				yield(leasehold.Info{}, err) // the last one
+			case s.exists && (!yield(s.info, s.err) || s.err != nil && !errors.Is(s.err, leasehold.ErrForeignObject)):
 				return
 			}
 		}
@@ -87,18 +96,18 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 }
 
 // asListed judges nothing.
-func asListed(_ context.Context, i Info) (Info, error) { return i, nil }
+func asListed(_ context.Context, i leasehold.Info) (leasehold.Info, error) { return i, nil }
 
-// ordered yields what do makes of each element, in their order, while it is made of up to
-// maxParallel elements at once. An error of the sequence is the last. In the end it calls stop,
-// and waits for what is still under way.
+// ordered yields what do makes of each element, in their order, while it is made of as many
+// elements at once as requests may be under way. An error of the sequence is the last. In the
+// end it calls stop, and waits for what is still under way.
 func ordered[T, R any](all iter.Seq2[T, error], stop func(), do func(T) R) iter.Seq2[R, error] {
 	type outcome struct {
 		result R
 		err    error
 	}
 	return func(yield func(R, error) bool) {
-		next := make(chan chan outcome, maxParallel-1) // and one that is waited for
+		next := make(chan chan outcome, engine.Process{}.Parallel()-1) // and one that is waited for
 		ended := make(chan struct{})
 		var work sync.WaitGroup
 		defer func() {

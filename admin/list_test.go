@@ -1,4 +1,4 @@
-package leasehold_test
+package admin_test
 
 import (
 	"context"
@@ -11,9 +11,75 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
+
+func TestList(t *testing.T) {
+	st := memstore.New()
+	for _, name := range []string{"jobs/b", "jobs/a", "other"} {
+		lock, err := leasehold.NewLock(st, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, lock)
+		if name == "jobs/b" && here().Tokens() {
+			release(t, lease) // a free marker is no object
+			continue
+		}
+		defer func() { _ = lease.Release(t.Context()) }()
+	}
+	if _, err := st.Put(t.Context(), "jobs/aa", []byte("no lock"), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for info, err := range admin.List(t.Context(), st, "jobs/") {
+		text := info.Key
+		if errors.Is(err, leasehold.ErrForeignObject) {
+			text += " foreign"
+		} else if err != nil || !info.Exists || info.Held != (info.Key == "jobs/a" || !here().Tokens()) {
+			t.Errorf("%+v, %v", info, err)
+		}
+		got = append(got, text)
+	}
+	if want := []string{"jobs/a", "jobs/aa foreign", "jobs/b"}; !slices.Equal(got, want) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
+}
+
+// TestListUnderSessions: the locks are listed and not the sessions; a lock of a session that
+// is over is abandoned; and each session is read once.
+func TestListUnderSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		for i := range 20 {
+			[]*process{a, b}[i%2].acquire(fmt.Sprintf("shards/%05d", i))
+		}
+		if err := leasehold.ReleaseAll(t.Context(), b.session.Leases()[:1]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		a.close()
+		listed := 0
+		gets := cost(st, func() {
+			for info, err := range admin.List(t.Context(), st, "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				listed++
+				if gone := info.Session == a.session.Key(); info.Abandoned != (info.Held && gone) {
+					t.Errorf("%s: held %t, abandoned %t, under a session that is over %t", info.Key, info.Held, info.Abandoned, gone)
+				}
+			}
+		}).get
+		if listed != 20 || gets != 20+2+2 {
+			t.Errorf("%d locks listed by %d reads; want 20 by 24", listed, gets)
+		}
+		b.end()
+	})
+}
 
 // A distant store takes its time for each answer, unless its caller gives up.
 type distant struct {
@@ -69,7 +135,7 @@ func manyLocks(t *testing.T, st store.Store, n int) (keys []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err = lock.Init(t.Context()); err != nil {
+		if _, _, err = admin.Init(t.Context(), lock); err != nil {
 			t.Fatal(err)
 		}
 		keys = append(keys, key)
@@ -89,7 +155,7 @@ func TestListReadsAbreast(t *testing.T) {
 		far := &distant{Store: st, away: 50 * time.Millisecond}
 		var got []string
 		began := time.Now()
-		for info, err := range leasehold.List(t.Context(), far, "") {
+		for info, err := range admin.List(t.Context(), far, "") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +195,7 @@ func TestListEndsEarly(t *testing.T) {
 							t.Errorf("it goes on: %v", r)
 						}
 					}()
-					for _, err = range leasehold.List(ctx, far, "") {
+					for _, err = range admin.List(ctx, far, "") {
 						if err != nil {
 							return err
 						}

@@ -1,4 +1,4 @@
-package leasehold_test
+package admin_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -17,13 +18,16 @@ import (
 // listed is all that List yields, a line for each.
 func listed(t *testing.T, st store.Store) (lines []string) {
 	t.Helper()
-	for info, err := range leasehold.List(t.Context(), st, "") {
+	for info, err := range admin.List(t.Context(), st, "") {
 		text := fmt.Sprintf("%s held=%v abandoned=%v", info.Key, info.Held, info.Abandoned)
 		switch {
 		case errors.Is(err, leasehold.ErrForeignObject):
 			text = fmt.Sprintf("%s foreign, age %d", info.Key, info.Age)
 		case err != nil:
 			text = fmt.Sprintf("%s error %v", info.Key, errors.Is(err, store.ErrDenied))
+		}
+		if err != nil && info.Abandoned {
+			t.Errorf("%s looks abandoned, which is not known: %v", info.Key, err)
 		}
 		lines = append(lines, text)
 	}
@@ -37,7 +41,7 @@ func TestListTellsLocksApart(t *testing.T) {
 		st := newStore()
 		a := startProcess(t, st, "a")
 		hold := func(key string) {
-			lease := acquire(t, locksOf(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject}, key)[0])
+			lease := acquire(t, lockOf(t, st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject}))
 			lease.Abandon(nil) // nobody renews it
 			t.Cleanup(func() { _ = lease.Release(context.Background()) })
 		}
@@ -53,7 +57,7 @@ func TestListTellsLocksApart(t *testing.T) {
 		a.st.Partition(true)
 		time.Sleep(time.Hour)
 		hold("jobs/3-held")
-		release(t, acquire(t, locksOf(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject}, "jobs/4-free")[0]))
+		release(t, acquire(t, lockOf(t, st, "jobs/4-free", &leasehold.LockOptions{Layout: leasehold.LayoutObject})))
 		want := []string{
 			"jobs/1-free held=false abandoned=false", "jobs/2-gone held=true abandoned=true", "jobs/3-held held=true abandoned=false",
 			"jobs/4-free held=false abandoned=false", "jobs/5-under held=true abandoned=true", "jobs/6-under held=true abandoned=true",
@@ -142,7 +146,7 @@ func TestListGivesUpItsReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		keys := manyLocks(t, st, 3)
-		for info, err := range leasehold.List(t.Context(), silent{st, keys[0]}, "") {
+		for info, err := range admin.List(t.Context(), silent{st, keys[0]}, "") {
 			if info.Key != keys[0] || err != nil {
 				t.Errorf("%+v, %v", info, err)
 			}

@@ -1,4 +1,4 @@
-package leasehold_test
+package admin_test
 
 import (
 	"context"
@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // collected is all that a collection yields: the keys, and the errors with the key that they are about.
-func collected(t *testing.T, st store.Store, o *leasehold.CollectOptions) (keys, errs []string) {
+func collected(t *testing.T, st store.Store, o *admin.CollectOptions) (keys, errs []string) {
 	t.Helper()
-	for c, err := range leasehold.Collect(t.Context(), st, "", o) {
+	for c, err := range admin.Collect(t.Context(), st, "", o) {
 		if err != nil {
 			errs = append(errs, fmt.Sprintf("%q %v %v", c.Key, c.Age, errors.Is(err, store.ErrDenied)))
 		} else {
@@ -43,17 +44,17 @@ func terms(t *testing.T, st store.Store, key string, n int) {
 // lock, and what is younger than the age, which is a day at least.
 func TestCollectKeeps(t *testing.T) {
 	for name, c := range map[string]struct {
-		opts *leasehold.CollectOptions
+		opts *admin.CollectOptions
 		age  time.Duration
 		want int // that go of each lock
 	}{
 		"nothing said":         {nil, 25 * time.Hour, 19},
-		"the default":          {&leasehold.CollectOptions{}, 25 * time.Hour, 19},
-		"three":                {&leasehold.CollectOptions{Keep: 3}, 25 * time.Hour, 116},
-		"more than there are":  {&leasehold.CollectOptions{Keep: 500}, 25 * time.Hour, 0},
-		"of an hour":           {&leasehold.CollectOptions{Keep: 3, Age: time.Hour}, 23 * time.Hour, 0},
-		"of a year":            {&leasehold.CollectOptions{Keep: 3, Age: 365 * 24 * time.Hour}, 25 * time.Hour, 0},
-		"of a year, and older": {&leasehold.CollectOptions{Keep: 3, Age: 365 * 24 * time.Hour}, 366 * 24 * time.Hour, 116},
+		"the default":          {&admin.CollectOptions{}, 25 * time.Hour, 19},
+		"three":                {&admin.CollectOptions{Keep: 3}, 25 * time.Hour, 116},
+		"more than there are":  {&admin.CollectOptions{Keep: 500}, 25 * time.Hour, 0},
+		"of an hour":           {&admin.CollectOptions{Keep: 3, Age: time.Hour}, 23 * time.Hour, 0},
+		"of a year":            {&admin.CollectOptions{Keep: 3, Age: 365 * 24 * time.Hour}, 25 * time.Hour, 0},
+		"of a year, and older": {&admin.CollectOptions{Keep: 3, Age: 365 * 24 * time.Hour}, 366 * 24 * time.Hour, 116},
 	} {
 		bubble(t, func(t *testing.T) {
 			st := memstore.New()
@@ -88,13 +89,7 @@ func TestCollectEndsEarly(t *testing.T) {
 		},
 		"sessions": func(t *testing.T, st *faultstore.Store) {
 			for range 2 {
-				s, err := leasehold.NewSession(t.Context(), st, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err = s.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				overSession(t, st)
 			}
 		},
 	} {
@@ -102,17 +97,17 @@ func TestCollectEndsEarly(t *testing.T) {
 			st := newStore()
 			prepare(t, st)
 			time.Sleep(old)
-			all, _ := collected(t, st, &leasehold.CollectOptions{Keep: 1, DryRun: true})
+			all, _ := collected(t, st, &admin.CollectOptions{Keep: 1, DryRun: true})
 			if len(all) < 2 {
 				t.Fatalf("this shows nothing: %q", all)
 			}
-			for c, err := range leasehold.Collect(t.Context(), st, "", &leasehold.CollectOptions{Keep: 1}) {
+			for c, err := range admin.Collect(t.Context(), st, "", &admin.CollectOptions{Keep: 1}) {
 				if c.Key != all[0] || err != nil {
 					t.Errorf("%s: %q, %v, and not %q", what, c.Key, err, all[0])
 				}
 				break
 			}
-			if left, _ := collected(t, st, &leasehold.CollectOptions{Keep: 1, DryRun: true}); !slices.Equal(left, all[1:]) {
+			if left, _ := collected(t, st, &admin.CollectOptions{Keep: 1, DryRun: true}); !slices.Equal(left, all[1:]) {
 				t.Errorf("%s: %q is left of %q", what, left, all)
 			}
 		})
@@ -137,14 +132,7 @@ func TestCollectMeetsErrors(t *testing.T) {
 		st := newStore()
 		var sessions []string
 		for range 3 {
-			s, err := leasehold.NewSession(t.Context(), st, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err = s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			sessions = append(sessions, s.Key())
+			sessions = append(sessions, overSession(t, st))
 		}
 		slices.Sort(sessions)
 		time.Sleep(24*time.Hour - time.Millisecond)
@@ -152,7 +140,7 @@ func TestCollectMeetsErrors(t *testing.T) {
 			t.Errorf("a moment too young: %q, %q", keys, errs)
 		}
 		time.Sleep(time.Millisecond)
-		if keys, errs := collected(t, st, &leasehold.CollectOptions{DryRun: true}); !slices.Equal(keys, sessions) || errs != nil {
+		if keys, errs := collected(t, st, &admin.CollectOptions{DryRun: true}); !slices.Equal(keys, sessions) || errs != nil {
 			t.Errorf("just old enough: %q, %q", keys, errs)
 		}
 		deny := func(f faultstore.Fault) {
@@ -165,7 +153,7 @@ func TestCollectMeetsErrors(t *testing.T) {
 			t.Errorf("of the listing: %q, %q", keys, errs)
 		}
 		deny(faultstore.Fault{Op: "get", Key: sessions[1]})
-		if keys, errs := collected(t, st, &leasehold.CollectOptions{DryRun: true}); !slices.Equal(keys, sessions[:1]) || !slices.Equal(errs, []string{`"" 0s true`}) {
+		if keys, errs := collected(t, st, &admin.CollectOptions{DryRun: true}); !slices.Equal(keys, sessions[:1]) || !slices.Equal(errs, []string{`"" 0s true`}) {
 			t.Errorf("of a read: %q, %q", keys, errs)
 		}
 		// The listing and its reads are in order, and what is asked then about one of them is not.
@@ -190,16 +178,10 @@ func TestCollectCosts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		for range 3 {
-			s, err := leasehold.NewSession(t.Context(), st, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err = s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			overSession(t, st)
 		}
 		for range 2 {
-			got := cost(st, func() { collected(t, st, &leasehold.CollectOptions{DryRun: true}) })
+			got := cost(st, func() { collected(t, st, &admin.CollectOptions{DryRun: true}) })
 			if want := (requests{get: 3, list: 1}); got != want {
 				t.Errorf("it made %v, want %v", got, want)
 			}

@@ -1,0 +1,49 @@
+// Package admin is what tools do to locks that others hold: list them, make one beforehand,
+// break one whose holder is out of reach, look at its past, and delete what is left of that.
+// A program that only holds locks needs none of it.
+//
+// What concerns one lock takes a [leasehold.Lock], which has checked the key, the layout and
+// the options; the rest takes a store, as the locks in it are opened, and a prefix.
+//
+// Nothing here weakens the guarantee for tokens, nor for valid leases but where a
+// function says so: [Break] and [BreakSession] free what its holder may still be working
+// under, until he notices, and [Collect] deletes markers, which have no tokens.
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/inside"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// root is what the root package shows.
+var root = inside.Seen[*leasehold.Lock, leasehold.Info]()
+
+// newWriteID marks what one call writes, as an attempt of its own (rule A2).
+func newWriteID() string { return engine.Process{}.Incarnation() }
+
+// Init makes the lock's object, free, if there is none, and returns what is there
+// then, and whether it was this call that made it. It costs one read, and one write
+// if there was none. It is safe to call it again, and from two processes at once.
+func Init(ctx context.Context, lock *leasehold.Lock) (info leasehold.Info, made bool, err error) {
+	s, info, err := root.Look(ctx, lock)
+	if err != nil || info.Exists {
+		return info, false, err
+	}
+	p := root.Parts(lock)
+	w := protocol.Write{Op: protocol.Free, Record: protocol.First(p.Config, newWriteID(), s.Date, time.Now())}
+	written, err := p.Layout.Write(ctx, w)
+	if err == nil {
+		return root.Describe(lock.Key(), written), true, nil
+	}
+	// Another may have made it, or our write have landed all the same: look. A look that
+	// fails shows nothing, and the write's error says more.
+	if s, info, _ := root.Look(ctx, lock); info.Exists {
+		return info, s.Record.WriteID == w.Record.WriteID, nil
+	}
+	return leasehold.Info{}, false, root.Explain(lock, err)
+}

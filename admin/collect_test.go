@@ -1,0 +1,280 @@
+package admin_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/filestore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestCollect: what is left of the past goes, and no lock changes by that.
+func TestCollect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		plant(t, st, "jobs/other", "another tool's")
+		busy := newLock(t, st, nil)
+		for range 30 {
+			release(t, acquire(t, busy))
+		}
+		idle, err := leasehold.NewLock(st, "jobs/idle", patient(leasehold.LockOptions{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := faultstore.Wrap(st, nil)
+		gone, err := leasehold.NewLock(cut, "jobs/idle", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := acquire(t, gone)
+		cut.Partition(true)
+		collect := func(o admin.CollectOptions) (keys []string) {
+			t.Helper()
+			for c, err := range admin.Collect(t.Context(), st, "jobs/", &o) {
+				if err != nil || c.Age <= 0 || c.Why == "" {
+					t.Errorf("%+v, %v", c, err)
+				}
+				keys = append(keys, c.Key)
+			}
+			return keys
+		}
+		if keys := collect(admin.CollectOptions{Keep: 3}); len(keys) != 0 {
+			t.Errorf("what is young was collected: %q", keys)
+		}
+		time.Sleep(25 * time.Hour)
+		lease := acquire(t, busy)
+		before := objects(t, st)
+		dry := collect(admin.CollectOptions{Keep: 3, DryRun: true})
+		if after := objects(t, st); !slices.Equal(before, after) {
+			t.Errorf("a dry run left %q of %q", after, before)
+		}
+		keys := collect(admin.CollectOptions{Keep: 3})
+		after := objects(t, st)
+		if !slices.Equal(keys, dry) || len(after) != len(before)-len(keys) {
+			t.Errorf("collected %q, and the dry run told of %q", keys, dry)
+		}
+		switch {
+		case hasEpochs() && len(keys) == 0:
+			t.Errorf("nothing was collected of %q", before)
+		case here().Tokens() == slices.Contains(keys, "jobs/idle"), here() == leasehold.LayoutObject && len(keys) > 0:
+			t.Errorf("collected %q", keys)
+		}
+		time.Sleep(6 * time.Second)
+		if !slices.Contains(after, "jobs/other") || !lease.Valid() {
+			t.Errorf("another tool's object is gone, or the lease: %q, %v", after, lease.Err())
+		}
+		for _, lock := range []*leasehold.Lock{busy, idle} {
+			if lock == busy {
+				release(t, lease)
+			}
+			next := acquire(t, lock)
+			if lock == busy && here().Tokens() && next.Token() <= lease.Token() {
+				t.Errorf("token %v after %v", next.Token(), lease.Token())
+			}
+			release(t, next)
+		}
+		_ = left.Release(t.Context())
+	})
+}
+
+// TestCollectSessions: those that are over, a day later, and no others; one whose holder is
+// gone is ended first.
+func TestCollectSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		over, gone, alive := startProcess(t, st, "over"), startProcess(t, st, "gone"), startProcess(t, st, "alive")
+		over.acquire("shards/1")
+		gone.acquire("shards/2")
+		lease := alive.acquire("shards/3")
+		over.close()
+		gone.st.Partition(true)
+		collect := func() (keys []string) {
+			for c, err := range admin.Collect(t.Context(), st, "", nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys = append(keys, c.Key)
+			}
+			return keys
+		}
+		time.Sleep(23 * time.Hour)
+		if deleted := collect(); len(deleted) > 0 {
+			t.Errorf("within a day %q were deleted", deleted)
+		}
+		time.Sleep(2 * time.Hour)
+		if deleted := collect(); !slices.Equal(deleted, []string{over.session.Key()}) {
+			t.Errorf("after a day %q were deleted", deleted)
+		}
+		if recordIn(t, st, gone.session.Key()).Held {
+			t.Error("it has returned, and the session of a holder that is gone goes on")
+		}
+		info, err := alive.lock("shards/2").Inspect(t.Context())
+		if err != nil || !info.Abandoned {
+			t.Errorf("a lock of a session that was ended: %+v, %v", info, err)
+		}
+		time.Sleep(25 * time.Hour)
+		if deleted := collect(); !slices.Equal(deleted, []string{gone.session.Key()}) {
+			t.Errorf("after two days %q were deleted", deleted)
+		}
+		if !lease.Valid() {
+			t.Error(lease.Err())
+		}
+		for _, key := range []string{"shards/1", "shards/2"} {
+			start := time.Now()
+			if alive.acquire(key); time.Since(start) > 0 {
+				t.Errorf("%s names a session that was deleted, and was acquired after %v", key, time.Since(start))
+			}
+		}
+		gone.st.Partition(false)
+		gone.end()
+		alive.end()
+	})
+}
+
+// age makes a file look as if it had been written so long ago.
+func age(t *testing.T, dir, key string, d time.Duration) {
+	t.Helper()
+	then := time.Now().Add(-d)
+	if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(key)), then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// In a directory a read does not tell the store's time, so no session there was ever old enough
+// to be deleted.
+func TestCollectSessionsInADirectory(t *testing.T) {
+	dir := t.TempDir()
+	st, err := filestore.New(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func() *leasehold.Session {
+		s, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	old, young, alive := begin(), begin(), begin()
+	for _, s := range []*leasehold.Session{old, young} {
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age(t, dir, old.Key(), 25*time.Hour)
+	age(t, dir, young.Key(), 23*time.Hour)
+	for _, dry := range []bool{true, false, false} {
+		var keys []string
+		for c, err := range admin.Collect(t.Context(), st, "", &admin.CollectOptions{DryRun: dry}) {
+			if err != nil || c.Age < 24*time.Hour || c.Age > 26*time.Hour {
+				t.Errorf("%+v, %v", c, err)
+			}
+			keys = append(keys, c.Key)
+		}
+		want := []string{old.Key()}
+		if !dry {
+			_, err := st.Get(t.Context(), old.Key(), "")
+			if store.DateOf(err).IsZero() {
+				t.Errorf("it is still there: %v", err)
+			}
+		}
+		if dry || len(keys) > 0 {
+			if !slices.Equal(keys, want) {
+				t.Errorf("dry %t: collected %q, want %q", dry, keys, want)
+			}
+		}
+	}
+	if !alive.Valid() {
+		t.Error(alive.Err())
+	}
+	for _, s := range []*leasehold.Session{young, alive} {
+		if _, err := st.Get(t.Context(), s.Key(), ""); err != nil {
+			t.Errorf("%s is gone: %v", s.Key(), err)
+		}
+	}
+	if err := alive.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// One whose holder is gone is watched and ended; it is as young as that then.
+	const gone = "sessions/gone"
+	body := `{"format":1,"token":1,"state":"held","holder":"x","ttl_ms":1000,"write_id":"x.1","session":"","layout":"session"}`
+	if _, err := st.Put(t.Context(), gone, []byte(body), store.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	age(t, dir, gone, 25*time.Hour)
+	for range 2 {
+		for c, err := range admin.Collect(t.Context(), st, "sessions/gone", nil) {
+			t.Errorf("%+v, %v", c, err)
+		}
+		obj, err := st.Get(t.Context(), gone, "")
+		if err != nil || !strings.Contains(string(obj.Body), `"state":"free"`) {
+			t.Errorf("it was not ended: %+v, %v", obj, err)
+		}
+	}
+}
+
+// A dry run tells what would go, and neither deletes nor ends a session.
+func TestDryRunEndsNoSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		gone := startProcess(t, st, "gone")
+		gone.acquire("shards/1")
+		gone.st.Partition(true)
+		time.Sleep(25 * time.Hour)
+		before, err := st.Get(t.Context(), gone.session.Key(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c, err := range admin.Collect(t.Context(), st, "", &admin.CollectOptions{DryRun: true}) {
+			t.Errorf("%+v, %v", c, err)
+		}
+		time.Sleep(time.Minute)
+		if after, err := st.Get(t.Context(), gone.session.Key(), ""); err != nil || after.Version != before.Version {
+			t.Errorf("a dry run has written %s: %v", gone.session.Key(), err)
+		}
+		gone.st.Partition(false)
+		gone.end()
+	})
+}
+
+// TestCollectManySessions: more sessions that nobody has ended than are watched at a time.
+func TestCollectManySessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		gone := startProcess(t, st, "gone")
+		gone.st.Partition(true)
+		obj, err := st.Get(t.Context(), gone.session.Key(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1000 {
+			if _, err = st.Put(t.Context(), fmt.Sprintf("sessions/%032x", i), obj.Body, store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(25 * time.Hour)
+		began := time.Now()
+		for c, err := range admin.Collect(t.Context(), st, "", nil) {
+			t.Errorf("it is too young: %+v, %v", c, err)
+		}
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		for _, key := range objects(t, st) {
+			if recordIn(t, st, key).Held {
+				t.Errorf("the session %s goes on", key)
+			}
+		}
+		gone.st.Partition(false)
+		gone.end()
+	})
+}

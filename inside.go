@@ -1,0 +1,24 @@
+package leasehold
+
+import (
+	"context"
+
+	"github.com/leasehold/leasehold/internal/inside"
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+func init() {
+	inside.Show(inside.View[*Lock, Info]{
+		Parts: func(l *Lock) inside.Parts {
+			return inside.Parts{Store: l.d.st, Layout: l.d.at, Config: l.d.opts.config("")}
+		},
+		Look:     func(ctx context.Context, l *Lock) (layout.Snapshot, Info, error) { return l.look(ctx) },
+		Explain:  func(l *Lock, err error) error { return l.d.explain(err) },
+		Describe: describe,
+		Watching: func() protocol.Config {
+			defaults, _ := (*LockOptions)(nil).withDefaults() // which are in order
+			return defaults.watching()
+		},
+	})
+}
