@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -210,6 +211,34 @@ func TestInspectAsksForTheSession(t *testing.T) {
 		release(t, other)
 		release(t, lease)
 		a.close()
+	})
+}
+
+// A lock that is free is under no session, whatever its record says; and where the session cannot be read,
+// that is said, with the lock.
+func TestInspectBesideASession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		a := startProcess(t, inner, "a")
+		plantRecord := func(key, state string) {
+			body := fmt.Sprintf(`{"format":1,"token":1,"state":%q,"holder":"x","ttl_ms":1000,"write_id":"x.1","session":"../%s"}`, state, a.session.Key())
+			if _, err := inner.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plantRecord("jobs/free", "free")
+		plantRecord("jobs/held", "held")
+		st := newStoreOver(inner)
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Key: a.session.Key()})
+		object := &leasehold.LockOptions{Layout: leasehold.LayoutObject}
+		if info, err := locksOf(t, st, object, "jobs/free")[0].Inspect(t.Context()); err != nil || info.Held || info.Abandoned {
+			t.Errorf("free: %+v, %v", info, err)
+		}
+		info, err := locksOf(t, st, object, "jobs/held")[0].Inspect(t.Context())
+		if !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), a.session.Key()) || !info.Held || info.Abandoned {
+			t.Errorf("held: %+v, %v", info, err)
+		}
+		a.end()
 	})
 }
 

@@ -220,12 +220,10 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 	sent := clock.Now()
 	s, info, err := l.look(ctx)
-	if err != nil {
+	if !info.Exists { // or that is not known
 		return info, err
 	}
-	if s.Exists {
-		l.d.Tell(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
-	}
+	l.d.Tell(protocol.Sighted{Answer: layout.ReadDone(s, nil), Sent: sent})
 	if info.Held && info.Session != "" {
 		info.Abandoned, err = layout.Heartbeat{Store: l.d.st, Key: info.Session}.Gone(ctx, info.Key)
 	}
