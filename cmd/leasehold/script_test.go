@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -23,7 +24,19 @@ import (
 
 func TestMain(m *testing.M) {
 	guardian.Main()
-	testscript.Main(m, map[string]func(){"leasehold": main})
+	testscript.Main(patient{m}, map[string]func(){"leasehold": main})
+}
+
+// patient are tests of which more are run at a time than there are cores: they wait for
+// processes, and these for leases to end.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	return p.M.Run()
 }
 
 func TestScripts(t *testing.T) {
