@@ -9,18 +9,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
 )
 
-// Binary returns the path of the server's executable, built if need be. Only
-// one process on the machine builds at a time: two test binaries that need the
-// same server at once would both compile all of it.
+// binaries are the paths of the executables that Binary has returned, by name: what is
+// built stays so while a process lives, and asking the go command takes it a second.
+var binaries sync.Map
+
+// Binary returns the path of the server's executable, built if need be.
 func Binary(ctx context.Context, name string) (string, error) {
+	if path, known := binaries.Load(name); known {
+		return path.(string), nil //nolint:errcheck // nothing else is stored
+	}
 	if _, known := pinned[name]; !known {
 		return "", fmt.Errorf("unknown server %q; there are %s", name, strings.Join(Names, ", "))
 	}
+	path, err := build(ctx, name)
+	if err == nil {
+		binaries.Store(name, path)
+	}
+	return path, err
+}
+
+// build has the go command build a server. Only one process on the machine builds at a
+// time: two test binaries that need the same server at once would both compile all of it.
+func build(ctx context.Context, name string) (string, error) {
 	dir, err := pinnedDir()
 	if err != nil {
 		return "", err

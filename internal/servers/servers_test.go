@@ -1,7 +1,6 @@
 package servers_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -128,14 +127,6 @@ func TestBinaryOfUnknownServer(t *testing.T) {
 	_, err := servers.Binary(t.Context(), "ceph")
 	if err == nil || !strings.Contains(err.Error(), `unknown server "ceph"`) {
 		t.Errorf("Binary(ceph) gives %v", err)
-	}
-}
-
-func TestBinaryGivesUpWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := servers.Binary(ctx, "gofakes3"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Binary gives %v, want context.Canceled", err)
 	}
 }
 
