@@ -4,6 +4,8 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 TESTED  := adapter/grpc internal/sqltest
 CHECKED := $(TESTED) bench
 MODULES := . tools internal/servers/pinned $(TESTED)
+# What is compiled and vetted, with its tests, wherever this is run.
+PLATFORMS := windows/amd64 darwin/arm64
 
 .PHONY: check test race lint vet format tidy fmt fuzz mutate prove bench servers
 
@@ -20,6 +22,8 @@ lint:
 
 vet:
 	@set -e; for dir in . $(CHECKED); do echo "go vet in $$dir"; (cd $$dir && go vet ./...); done
+	@set -e; for platform in $(PLATFORMS); do for dir in . $(TESTED); do echo "go vet in $$dir for $$platform"; \
+		(cd $$dir && GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go vet ./...); done; done
 
 format: # fails if fmt would change anything
 	@diff=$$($(TOOL) gofumpt -d .) && test -z "$$diff" || { echo "$$diff"; echo 'run: make fmt'; exit 1; }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -41,9 +42,9 @@ func TestRandomCalls(t *testing.T) {
 		bubble(t, func(t *testing.T) { callAtRandom(t, *callsSeed) })
 		return
 	}
-	seeds := uint64(1000)
-	if testing.Short() {
-		seeds = 100
+	seeds := uint64(100)
+	if longtest.Wanted() && !testing.Short() {
+		seeds = 1000
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
 		bubble(t, func(t *testing.T) { callAtRandom(t, seed) })

@@ -30,7 +30,7 @@ type rule struct {
 // rules are the whole of who may import what, outside of tests. The first that
 // matches a package is its rule; a package that none matches breaks the rules.
 // Nothing but commands may be a command. What is shipped imports nothing that proves it
-// (internal/proof and below) or serves tests only (internal/servers).
+// (internal/proof and below) or serves tests only (internal/longtest, internal/servers).
 var rules = []rule{
 	{
 		// Same input, same output: nothing that blocks or tells the time. The
@@ -61,12 +61,13 @@ var rules = []rule{
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
-	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
+	{pkg: "internal/longtest", may: []string{"std"}},
+	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
-	{pkg: "internal/testall", may: []string{"std", "internal/servers"}},
+	{pkg: "internal/testall", may: []string{"std", "internal/longtest", "internal/servers"}},
 
-	{pkg: "internal/proof", may: []string{"std"}},
+	{pkg: "internal/proof", may: []string{"std", "internal/longtest"}},
 	{pkg: "internal/proof/chaos", may: nil},
 	{pkg: "internal/proof/e2e", may: nil},
 	{pkg: "internal/proof/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},
@@ -79,7 +80,7 @@ var rules = []rule{
 	},
 	{pkg: "internal/proof/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},
 	{pkg: "internal/proof/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
-	{pkg: "internal/proof/mutate", may: []string{"std"}},
+	{pkg: "internal/proof/mutate", may: []string{"std", "internal/longtest"}},
 	{
 		pkg: "internal/proof/sim",
 		may: []string{
@@ -116,7 +117,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/proof/...", "internal/servers", "internal/stores", "internal/testall"},
+		not: []string{"internal/proof/...", "internal/longtest", "internal/servers", "internal/stores", "internal/testall"},
 	},
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -113,6 +114,7 @@ func TestPlansAreCounted(t *testing.T) {
 
 // TestCollectionsAreCounted: epochs that are older than a day cost what the formulas say.
 func TestCollectionsAreCounted(t *testing.T) {
+	longtest.Only(t)
 	bubble(t, func(t *testing.T) {
 		p := Plan{TTL: time.Minute, Candidates: 1, Locks: 1, Mode: Store, Layout: leasehold.LayoutEpochs}
 		tr, err := newTrial(memstore.New(), "measured", p, 1)
@@ -142,6 +144,7 @@ func TestCollectionsAreCounted(t *testing.T) {
 // TestChangesAreCounted: twenty changes of holder cost at most what the formula says, and
 // no less than a quarter of it.
 func TestChangesAreCounted(t *testing.T) {
+	longtest.Only(t)
 	const changes, pause = 20, 5*time.Minute + 2500*time.Millisecond
 	for _, layout := range layouts() {
 		for _, mode := range modes(layout) {

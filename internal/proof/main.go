@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // A part is one kind of attack: what is run for it, shortly and at length.
@@ -146,6 +148,10 @@ func main() {
 	only := flag.String("only", "", "only the parts with this `word` in their names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if err := longtest.Want(); err != nil {
+		fmt.Fprintln(os.Stderr, "proof:", err)
+		os.Exit(1)
+	}
 	results := run(ctx, *long, *only)
 	stop()
 	if !table(os.Stdout, results) {

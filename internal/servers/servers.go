@@ -9,6 +9,9 @@
 //	srv := servers.Start(t, "gofakes3")
 //	client, bucket := srv.Client(), srv.Bucket(t)
 //
+// A test with any server but gofakes3 is a long one (see package longtest): the everyday loop
+// has one server, which is built and started in no time.
+//
 // Nothing is left out silently: a server that cannot be built or started fails
 // the test, unless the environment variable LEASEHOLD_TEST_WITHOUT, a list
 // divided by commas, names it; then the test is skipped and says so.
@@ -30,10 +33,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // Names are the servers that keep to the conditions of a write, quickest first.
-var Names = []string{"gofakes3", "versitygw", "minio"}
+var Names = []string{everyday, "versitygw", "minio"}
+
+// everyday is the server of the tests that are not long.
+const everyday = "gofakes3"
 
 // CreateOnly is the name of a server that knows of one condition only, "create if
 // absent", and writes over whatever a request with If-Match does not name: gofakes3
@@ -93,7 +101,7 @@ func Start(t testing.TB, name string) *Server {
 // binary is Binary for a test, which is skipped if the server is left out.
 func binary(t testing.TB, name string) string {
 	t.Helper()
-	skipLeftOut(t, name)
+	skip(t, name)
 	path, err := Binary(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +114,7 @@ func binary(t testing.TB, name string) string {
 // safety must notice. It is skipped where npm is not there or reaches no packages.
 func StartS3rver(t testing.TB) *Server {
 	t.Helper()
-	skipLeftOut(t, "s3rver")
+	skip(t, "s3rver")
 	script, err := installS3rver(t.Context())
 	if errors.Is(err, errNoS3rver) {
 		t.Skip(err)
@@ -120,7 +128,7 @@ func StartS3rver(t testing.TB) *Server {
 	})
 }
 
-func skipLeftOut(t testing.TB, name string) {
+func skip(t testing.TB, name string) {
 	t.Helper()
 	for _, out := range leftOut() {
 		if out != "s3rver" && !slices.Contains(Names, out) {
@@ -129,6 +137,9 @@ func skipLeftOut(t testing.TB, name string) {
 	}
 	if LeftOut(name) {
 		t.Skipf("%s: left out by %s", name, without)
+	}
+	if name != everyday && testing.Testing() { // the comparison is no test
+		longtest.Only(t)
 	}
 }
 

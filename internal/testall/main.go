@@ -3,11 +3,11 @@
 //	go run ./internal/testall [flags] [packages]
 //
 // It builds the pinned object-storage servers, runs go test over the packages (./...
-// unless some are named), then over the modules of their own that have tests (unless
-// packages are named or -run is given), then over the packages whose tests are about
-// locks once more in each of the other layouts, the long ones in their short forms
-// (unless packages are named or -layouts=false), compiles the packages and their tests
-// for the platforms that this machine is not, and ends with one line:
+// unless some are named), with the tests that the everyday loop leaves out, then over the
+// modules of their own that have tests (unless packages are named or -run is given), then
+// over the packages whose tests are about locks once more in each of the other layouts, the
+// long ones in their short forms (unless packages are named or -layouts=false), says how long
+// each package took, the longest first, and ends with one line:
 //
 //	812 passed, 0 failed, 3 skipped
 //
@@ -30,12 +30,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -46,20 +46,18 @@ var (
 	layered = []string{".", "./admin", "./cmd/leasehold", "./internal/proof/e2e"}
 )
 
-// modules are those of their own that have tests, which "./..." does not see.
+// modules are those of their own that have tests, which "./..." does not see, but for the
+// comparison: it takes minutes to compile, and nobody depends on it.
 var modules = []string{"adapter/grpc", "internal/sqltest"}
-
-// comparison is one more, which is not compiled for other platforms: it takes minutes, and
-// nobody depends on it.
-const comparison = "bench"
 
 // without is the environment variable by which servers are left out.
 const without = "LEASEHOLD_TEST_WITHOUT"
 
-// platforms are compiled for, tests included, wherever testall runs.
-var platforms = [][2]string{{"windows", "amd64"}, {"darwin", "arm64"}}
-
 func main() {
+	if err := longtest.Want(); err != nil {
+		fmt.Fprintln(os.Stderr, "testall:", err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -77,44 +75,39 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
 		all     = flags.Bool("layouts", true, "test the other layouts too")
+		dir     = flags.String("C", ".", "test the module in this `directory`, and no other")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
 		return 2
 	}
-	packages, whole := flags.Args(), flags.NArg() == 0
-	if whole {
+	packages, whole := flags.Args(), flags.NArg() == 0 && *dir == "."
+	if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
-	test := []string{
-		"test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count),
-		"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
+	test := func(dir string, args ...string) []string {
+		return append([]string{
+			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count),
+			"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
+		}, args...)
 	}
 
 	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
 	built := buildServers(ctx, t)
-	goTest(ctx, t, append(slices.Clone(test), packages...), "object", built, stderr)
+	goTest(ctx, t, test(*dir, packages...), "object", built, stderr)
 	if whole && *only == "" {
 		installPostgres(ctx, t)
-		for _, dir := range append(slices.Clone(modules), comparison) {
+		for _, dir := range modules {
 			t.printf("\nthe module %s:\n", dir)
-			goTest(ctx, t, append(append([]string{"-C", dir}, test...), "./..."), "object", built, stderr)
+			goTest(ctx, t, test(dir, "./..."), "object", built, stderr)
 		}
 	}
 	if whole && *all {
 		for _, layout := range layouts {
 			t.printf("\nthe layout %s, -short:\n", layout)
-			args := append(slices.Clone(test), "-short", "-ldflags", "-X "+module+"/internal/inside.DefaultLayout="+layout)
-			goTest(ctx, t, append(args, layered...), layout, built, stderr)
-		}
-	}
-	for _, p := range platforms {
-		crossVet(ctx, t, p[0], p[1], ".", packages)
-		for _, dir := range modules {
-			if whole {
-				crossVet(ctx, t, p[0], p[1], dir, packages)
-			}
+			args := append([]string{"-short", "-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, layered...)
+			goTest(ctx, t, test(".", args...), layout, built, stderr)
 		}
 	}
 	t.summary(built)
@@ -173,6 +166,7 @@ func build(ctx context.Context, t *tally, name string, begun time.Time) error {
 
 // goTest runs go test over a layout and feeds what it says to t.
 func goTest(ctx context.Context, t *tally, args []string, layout string, built outcome, stderr io.Writer) {
+	t.layout = layout
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr = t, stderr
 	cmd.Env = append(os.Environ(), "LEASEHOLD_LAYOUT="+layout)
@@ -189,18 +183,4 @@ func goTest(ctx context.Context, t *tally, args []string, layout string, built o
 	if err != nil && t.failed == before {
 		t.step("go test", time.Since(begun), err)
 	}
-}
-
-// crossVet compiles and vets packages of a module and their tests for a platform.
-func crossVet(ctx context.Context, t *tally, goos, goarch, dir string, packages []string) {
-	var said strings.Builder
-	cmd := exec.CommandContext(ctx, "go", append([]string{"-C", dir, "vet"}, packages...)...)
-	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
-	begun := time.Now()
-	err := runGroup(cmd)
-	if err != nil {
-		err = fmt.Errorf("%s%w", said.String(), err)
-	}
-	t.step("vet "+goos+"/"+goarch+" "+dir, time.Since(begun), err)
 }

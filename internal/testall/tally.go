@@ -31,12 +31,14 @@ type event struct {
 // an out is ready to use. It is not safe for concurrent use.
 type tally struct {
 	out     io.Writer
-	verbose bool // show what passing tests said, too
-	ci      bool // a skip that is not allowed is a failure
+	verbose bool   // show what passing tests said, too
+	ci      bool   // a skip that is not allowed is a failure
+	layout  string // that is tested
 
 	passed, failed int
 	skips          []skip // not counted in failed
 	bad            []string
+	whole          []elapsed // the packages
 	long           []elapsed // the longest, which is the first, and the next ones
 
 	packages map[string]*results // begun and not yet ended
@@ -54,7 +56,7 @@ type results struct {
 	said           []line
 }
 
-// An elapsed is a test without subtests, and the seconds that it took.
+// An elapsed is a package, or a test without subtests, and the seconds that it took.
 type elapsed struct {
 	name    string
 	seconds float64
@@ -239,6 +241,12 @@ func (t *tally) endPackage(e event, ok bool) {
 	for _, name := range slices.Sorted(maps.Keys(r.bad)) {
 		t.bad = append(t.bad, short(e.Package)+" "+name)
 	}
+	if name := short(e.Package); e.Elapsed >= 1 {
+		if slices.Contains(layouts, t.layout) {
+			name += " in the layout " + t.layout
+		}
+		t.whole = append(t.whole, elapsed{name, e.Elapsed})
+	}
 	t.long = append(t.long, r.took...)
 	slices.SortStableFunc(t.long, func(a, b elapsed) int { return cmp.Compare(b.seconds, a.seconds) })
 	t.long = t.long[:min(longest, len(t.long))]
@@ -291,6 +299,10 @@ func (t *tally) summary(built outcome) {
 	}
 	for _, s := range t.skips {
 		t.printf("skipped: %s\n", s)
+	}
+	slices.SortStableFunc(t.whole, func(a, b elapsed) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, l := range t.whole {
+		t.printf("package took %6.1fs: %s\n", l.seconds, l.name)
 	}
 	for _, l := range t.long {
 		t.printf("took %6.1fs: %s\n", l.seconds, l.name)

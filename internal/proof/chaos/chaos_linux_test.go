@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -30,6 +31,7 @@ const workers, tenants = 6, 3
 // somebody works again soon.
 func TestChaos(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	if testing.Short() {
 		t.Skip("-short: half a minute of attacks")
 	}

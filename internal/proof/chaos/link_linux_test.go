@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // A link joins a network namespace of one worker to that of the store.
@@ -139,6 +141,7 @@ func splice(from net.Conn, to string) {
 // carries again. Nothing overtakes on the way, so the first arrival tells.
 func TestLink(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	inArena(t, func(t *testing.T) {
 		l := newLink(t, 0)
 		near := listen(t, l.near, func(f func() error) error { return f() })

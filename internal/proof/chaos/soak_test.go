@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/s3store"
@@ -24,6 +25,7 @@ import (
 // proxy that fails one request in twenty. Candidates resign, leave and come anew. Never
 // are two leases of an election valid, tokens grow, and neither memory nor goroutines do.
 func TestSoak(t *testing.T) {
+	longtest.Only(t)
 	if testing.Short() {
 		t.Skip("-short: it shows nothing in a short time")
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
@@ -78,6 +79,7 @@ func TestProbeNoticesDroppedConditions(t *testing.T) {
 // that one race in 500 has two winners, is found out nearly always.
 func TestProbeNoticesRareFaults(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	rounds, least := 1, 1
 	if *long {
 		rounds, least = 20, 18

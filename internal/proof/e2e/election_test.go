@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
@@ -109,6 +110,7 @@ func (b *ballot) drop(r *run) {
 // promise that rests on a clock, so it is checked here although it takes time.
 func TestFailover(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	rounds := 3
 	switch {
 	case *long:

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -40,9 +41,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	parallel := "6"
-	if testing.Short() { // then nothing is measured, and more may wait at a time
-		parallel = "12"
+	parallel := "12"
+	if longtest.Wanted() && !testing.Short() { // then some of them measure
+		parallel = "6"
 	}
 	if err := flag.Set("test.parallel", parallel); err != nil {
 		panic(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/servers"
 )
@@ -19,6 +20,7 @@ import (
 // heartbeat and nothing else. The test measures its memory and its use of a processor.
 func TestManyLeases(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	onServers(t, func(t *testing.T, server *servers.Server) {
 		n, ttl, lasts := 200, 6*time.Second, 20*time.Second
 		if *long && server.Name == "minio" {

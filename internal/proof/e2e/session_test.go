@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/servers"
 )
@@ -189,6 +190,7 @@ type succession struct {
 // and not while the former one could still hold it.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	n, ttl := 50, 6*time.Second
 	if *long {
 		n, ttl = 1000, protocol.DefaultTTL

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -81,6 +82,7 @@ func bucketOf(t *testing.T, server *servers.Server, newBucket func(*servers.Serv
 // TestStores: every store that tests can start is what docs/stores says it is. A probe
 // makes the requests that it tells of, not more than it said before, and leaves nothing.
 func TestStores(t *testing.T) {
+	longtest.Only(t)
 	if underTest != leasehold.LayoutObject {
 		t.Skip("the same in every layout: it is about stores")
 	}

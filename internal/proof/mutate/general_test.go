@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 const code = `package x
@@ -59,6 +61,7 @@ func TestDown(t *testing.T) {
 // and no explanation outlives its mutation.
 func TestGeneral(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	const (
 		equal = "x.go Max: a > b → a >= b\n\tEqual numbers are one.\n"
 		add   = "x.go Counter.Add: all of it → nothing\nx.go Counter.Add: c.N++ → nothing\n\n# why\n\tNobody calls it.\n\tReally.\n"
@@ -109,6 +112,7 @@ func TestGeneral(t *testing.T) {
 // TestGeneralSecondPackage: one that the package's own tests leave is caught by another's.
 func TestGeneralSecondPackage(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	dir := inModule(t, "")
 	for name, text := range map[string]string{
 		"x.go": code, "x_test.go": codeTests,
@@ -146,6 +150,7 @@ func TestExec(t *testing.T) {
 // TestRecord: a survivor is added to the list as open, and then is no finding any more.
 func TestRecord(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	dir := inModule(t, "")
 	for name, text := range map[string]string{"x.go": code, "x_test.go": codeTests} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -272,6 +277,7 @@ func TestKinds(t *testing.T) {
 // mutation says, wherever in the code that is.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	dir := inModule(t, "")
 	for name, text := range map[string]string{"x.go": mutants, "x_test.go": mutantsTests} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -322,6 +328,7 @@ func TestMutants(t *testing.T) {
 // TestGeneralInAnotherModule: the second package may be in a module of its own.
 func TestGeneralInAnotherModule(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	dir := inModule(t, "")
 	for name, text := range map[string]string{
 		"x.go": code, "x_test.go": codeTests,
@@ -344,6 +351,7 @@ func TestGeneralInAnotherModule(t *testing.T) {
 // TestShare: each mutation is of exactly one share, and of the same one each time.
 func TestShare(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	dir := inModule(t, "")
 	_, whole := mutate(t, dir, "-general", ".", "-list")
 	parts := ""

@@ -46,9 +46,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 func main() {
+	if err := longtest.Want(); err != nil { // the tests that notice may be among them
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, ".", os.Args[1:], os.Stdout, os.Stderr)
 	stop()

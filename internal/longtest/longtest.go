@@ -1,0 +1,32 @@
+// Package longtest leaves tests that take long out of the everyday loop, go test ./...
+//
+// They are run where LEASEHOLD_LONG=1 is in the environment, as internal/testall and
+// internal/proof have it, and where -run says which tests are wanted. internal/testall
+// knows no such skip: in CI it takes one for a failure.
+package longtest
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// variable asks for the long tests.
+const variable = "LEASEHOLD_LONG"
+
+// Only is what a long test calls first: it is skipped unless long tests are wanted.
+func Only(t testing.TB) {
+	t.Helper()
+	if !Wanted() {
+		t.Skip("left out of the everyday loop: " + variable + "=1 runs it, and so does -run with its name")
+	}
+}
+
+// Wanted reports whether long tests are to be run. It is for when flags have been parsed.
+func Wanted() bool {
+	run := flag.Lookup("test.run")
+	return os.Getenv(variable) == "1" || run != nil && run.Value.String() != ""
+}
+
+// Want asks for the long tests in all processes that this one starts.
+func Want() error { return os.Setenv(variable, "1") }
