@@ -74,22 +74,22 @@ var parts = []part{
 	},
 	{
 		name:  "linearizability",
-		short: words("go test ./internal/proof/linear -count 1 -v -timeout 1h"),
+		short: nil, // a history of each kind is among the tests
 		long:  words("go test ./internal/proof/linear -count 1 -v -timeout 3h -histories 100"),
 	},
 	{
 		name:  "a former holder wakes up",
-		short: nil, // it is one of the everyday tests
+		short: nil, // it is one of the tests
 		long:  words("go test ./internal/proof/e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
 	},
 	{
 		name:  "chaos",
-		short: words("go test ./internal/proof/chaos -count 1 -v -timeout 1h -run TestChaos|TestNoLock|TestLink"),
+		short: nil, // until each kind of fault was reached, it is one of the tests
 		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestChaos -long 5m"),
 	},
 	{
 		name:  "soak",
-		short: words("go test ./internal/proof/chaos -count 1 -v -timeout 1h -run TestSoak"),
+		short: nil, // a short one is among the tests
 		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
 	},
 	{
