@@ -119,7 +119,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// quick is how many races there are in the everyday run, which looks for what has
+// quick is how many races there are in the usual run, which looks for what has
 // changed; the reports that are kept are of the full number.
 const quick = 100
 
