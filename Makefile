@@ -19,9 +19,9 @@ RACE    := go test -race -short -timeout 30m
 # The command and the proofs drive processes most of the time, and the long ones among their
 # tests have no code that other tests have not: of these it is the everyday loop.
 race:
-	LEASEHOLD_LONG=1 $(RACE) $$(go list ./... | grep -v -e /cmd/ -e /internal/proof/)
+	LEASEHOLD_TEST_LONG=1 $(RACE) $$(go list ./... | grep -v -e /cmd/ -e /internal/proof/)
 	$(RACE) ./cmd/... ./internal/proof/...
-	@set -e; for dir in $(TESTED); do echo "in $$dir"; (cd $$dir && LEASEHOLD_LONG=1 $(RACE) ./...); done
+	@set -e; for dir in $(TESTED); do echo "in $$dir"; (cd $$dir && LEASEHOLD_TEST_LONG=1 $(RACE) ./...); done
 
 lint:
 	@set -e; for dir in . $(CHECKED); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done

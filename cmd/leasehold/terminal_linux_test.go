@@ -10,6 +10,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,9 @@ func leaseholdCommand(t *testing.T, store string, args ...string) *osexec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := osexec.CommandContext(context.WithoutCancel(t.Context()), link, args...)
-	cmd.Env = append(os.Environ(), "LEASEHOLD_STORE="+store)
+	// What is for tests it does not read, and would say so.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LEASEHOLD_TEST_") })
+	cmd.Env = append(cmd.Env, "LEASEHOLD_STORE="+store)
 	if underTest == leasehold.LayoutMarker {
 		cmd.Env = append(cmd.Env, "LEASEHOLD_SWEEP=true")
 	}

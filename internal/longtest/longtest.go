@@ -1,6 +1,6 @@
 // Package longtest leaves tests that take long out of the everyday loop, go test ./...
 //
-// They are run where LEASEHOLD_LONG=1 is in the environment, as internal/testall and
+// They are run where LEASEHOLD_TEST_LONG=1 is in the environment, as internal/testall and
 // internal/proof have it, and where -run says which tests are wanted. internal/testall
 // knows no such skip: in CI it takes one for a failure.
 package longtest
@@ -12,7 +12,7 @@ import (
 )
 
 // variable asks for the long tests.
-const variable = "LEASEHOLD_LONG"
+const variable = "LEASEHOLD_TEST_LONG"
 
 // Only is what a long test calls first: it is skipped unless long tests are wanted.
 func Only(t testing.TB) {

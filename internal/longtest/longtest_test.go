@@ -29,23 +29,23 @@ func TestWanted(t *testing.T) {
 		{"1", "", true},
 		{"", "TestSoak", true},
 	} {
-		t.Setenv("LEASEHOLD_LONG", tc.variable)
+		t.Setenv("LEASEHOLD_TEST_LONG", tc.variable)
 		if err := named.Set(tc.run); err != nil {
 			t.Fatal(err)
 		}
 		if got := longtest.Wanted(); got != tc.want {
-			t.Errorf("LEASEHOLD_LONG=%s -run %q: wanted %t", tc.variable, tc.run, got)
+			t.Errorf("LEASEHOLD_TEST_LONG=%s -run %q: wanted %t", tc.variable, tc.run, got)
 		}
 		test := &skippable{}
 		longtest.Only(test)
 		if (test.why == "") != tc.want {
-			t.Errorf("LEASEHOLD_LONG=%s -run %q: skipped: %q", tc.variable, tc.run, test.why)
+			t.Errorf("LEASEHOLD_TEST_LONG=%s -run %q: skipped: %q", tc.variable, tc.run, test.why)
 		}
 	}
 }
 
 func TestWant(t *testing.T) {
-	t.Setenv("LEASEHOLD_LONG", "")
+	t.Setenv("LEASEHOLD_TEST_LONG", "")
 	if err := longtest.Want(); err != nil || !longtest.Wanted() {
 		t.Errorf("not wanted: %v", err)
 	}
