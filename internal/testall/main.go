@@ -30,6 +30,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,6 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	test := func(dir string, args ...string) []string {
 		return append([]string{
 			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count),
+			"-p", strconv.Itoa(runtime.NumCPU() + 1), // the long ones wait, most of the time
 			"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
 		}, args...)
 	}
