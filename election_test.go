@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -547,6 +548,7 @@ func TestWaitForNextElection(t *testing.T) {
 // TestManyCandidates: a thousand candidates, one leader, and no stampede when it
 // crashes.
 func TestManyCandidates(t *testing.T) {
+	longtest.Only(t)
 	if testing.Short() {
 		t.Skip("left out by -short")
 	}
