@@ -134,7 +134,8 @@ func (c *electCmd) campaign(ctx context.Context) error {
 // passing tells whether what went wrong can be expected to pass.
 func passing(err error) bool {
 	_, final := errors.AsType[*exit](err)
-	return !final && !leasehold.Final(err)
+	code := codeOf(err) // others are for a person to mend, such as a resource that refuses the token
+	return !final && (code == exitUnavailable || code == exitInternal) && !leasehold.Final(err)
 }
 
 // lead runs the command, and rests before the next campaign unless it is all over.
