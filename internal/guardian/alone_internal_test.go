@@ -192,6 +192,27 @@ func TestGuardianReportsToNobody(t *testing.T) {
 	l.exits()
 }
 
+// The last report is not dropped where others would be: a parent that reads again hears of the end.
+func TestGuardianReportsTheEnd(t *testing.T) {
+	t.Parallel()
+	l := startAlone(t, titleGuardian, plan{limit: limit{Deadline: clock.Now() + time.Hour, Grace: time.Minute}, Argv: [][]byte{[]byte("sleep"), []byte("1000")}})
+	command := next(t, receive[word](l.words)).Command
+	l.full()
+	send(l.orders[0], order{Stop: true})
+	if !waitState(command, "Z") {
+		t.Fatal("the command has not ended")
+	}
+	time.Sleep(3 * patience) // for longer than a message that may be dropped is tried for
+	reports := receive[report](l.reports)
+	if got := next(t, reports); got.Started != command {
+		t.Errorf("the parent was told %+v at first", got)
+	}
+	if got := next(t, reports); got.Ended == nil {
+		t.Errorf("the parent was told %+v, want of the end", got)
+	}
+	l.exits()
+}
+
 // The watcher starts the guardian, which starts the command, and ends when both have.
 func TestWatcherAlone(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,10 @@ func (g *guard) run() {
 		g.guard(changes)
 		last = &report{Ended: &ended{*g.wait, g.expired}}
 	}
-	sendLast(g.out, last)
+	// It is not dropped: the parent would wait for it for ever, with the lock held.
+	for open := true; open && !send(g.out, last); {
+		_, open = g.orders.take()
+	}
 	// The command stays a zombie while the parent may still signal its group:
 	// so its pid cannot be reused. The parent kills this process when it has
 	// understood; if the parent is gone, the orders end.

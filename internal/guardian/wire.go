@@ -147,14 +147,6 @@ func sendWithin(patience time.Duration, pipe *os.File, message any) (settled boo
 	return closed != nil || !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 }
 
-// sendLast is send for the last report, which is not dropped: the parent would wait for it for
-// ever, with the lock held. Nothing is left to do meanwhile.
-func sendLast(pipe *os.File, last *report) {
-	for settled := false; !settled; {
-		settled = send(pipe, last)
-	}
-}
-
 // milliseconds are those of a nap, which is not to end before.
 func milliseconds(nap time.Duration) int { return int((nap + time.Millisecond - 1) / time.Millisecond) }
 

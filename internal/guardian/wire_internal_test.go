@@ -4,7 +4,6 @@ package guardian
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"reflect"
 	"strconv"
@@ -207,28 +206,6 @@ func TestSend(t *testing.T) {
 	w.Close()
 	if !send(w, order{Deadline: 4}) {
 		t.Error("a message for a pipe that is closed is not settled")
-	}
-}
-
-// TestSendLast: the last report waits for a reader that does not read for longer than any other
-// message would, and gets through.
-func TestSendLast(t *testing.T) {
-	t.Parallel()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	filler := bytes.Repeat([]byte("x\n"), 1<<15)
-	_, _ = w.Write(filler)
-	go func() {
-		sendLast(w, &report{TooLate: true})
-		w.Close()
-	}()
-	time.Sleep(2 * patience)
-	all, err := io.ReadAll(r)
-	if err != nil || !bytes.HasSuffix(all, []byte("{\"TooLate\":true}\n")) {
-		t.Errorf("the last that came was %q, %v", all[max(0, len(all)-20):], err)
 	}
 }
 
