@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,7 +46,7 @@ func TestParts(t *testing.T) {
 			}
 			what := command[0]
 			if what == "go" {
-				what = command[2]
+				what = command[slices.IndexFunc(command, func(word string) bool { return strings.HasPrefix(word, "./") })]
 			}
 			_, inPath := exec.LookPath(what)
 			_, inTree := os.Stat(filepath.Join("..", "..", what))
