@@ -15,6 +15,7 @@ import (
 // its requests, which it makes of the store that is called network.
 type call struct {
 	by          *process        // nil: somebody collects
+	on          *machine        // of that
 	from        *member         // nil: a collection
 	write       *protocol.Write // nil: a look, or a collection
 	done        func()          // what is done about the end of it
@@ -74,12 +75,26 @@ func (r *request) fails(kind error) *store.Error {
 	return &store.Error{Op: r.op, Key: r.key, Kind: kind}
 }
 
+// traffic counts requests. Of a listing the first page counts, since a page shows few objects
+// here and a thousand elsewhere.
+type traffic struct{ reads, writes int }
+
+func (t *traffic) add(r *request) {
+	switch {
+	case r.writes():
+		t.writes++
+	case r.page <= 1:
+		t.reads++
+	}
+}
+
 var errLost = errors.New("no answer")
 
 // begin makes a call. Its first request is what resume sends.
 func begin(by *process, from *member, run func(context.Context)) *call {
 	c := &call{by: by, from: from}
 	if by != nil {
+		c.on = by.machine
 		by.calls = append(slices.DeleteFunc(by.calls, func(c *call) bool { return c.finished }), c)
 	}
 	c.next, c.stop = iter.Pull(func(yield func(*request) bool) {
@@ -118,26 +133,26 @@ func (c *call) ask(r *request) answer {
 	return answer{err: lost}
 }
 
-// A network is the store as the layouts see it: it routes requests to the call that makes them.
-type network struct{}
+// A remote is the store as the layouts see it: it routes requests to the call that makes them.
+type remote struct{}
 
-func (network) String() string { return "sim://" }
+func (remote) String() string { return "sim://" }
 
-func (network) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+func (remote) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	a := ask(ctx, &request{op: "get", key: key, unless: unless})
 	return a.object, a.error()
 }
 
-func (network) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+func (remote) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	a := ask(ctx, &request{op: "put", key: key, body: body, only: only})
 	return a.object, a.error()
 }
 
-func (network) Delete(ctx context.Context, key string) error {
+func (remote) Delete(ctx context.Context, key string) error {
 	return ask(ctx, &request{op: "delete", key: key}).error()
 }
 
-func (network) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+func (remote) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for page := 1; ; page++ {
 			a := ask(ctx, &request{op: "list", key: prefix, after: after, page: page})
@@ -154,4 +169,8 @@ func (network) List(ctx context.Context, prefix, after string) iter.Seq2[store.E
 			}
 		}
 	}
+}
+
+func is(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }

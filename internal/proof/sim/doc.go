@@ -79,14 +79,16 @@
 // less: no P1, and P2 only if a delete arrives within the lease that it is sent under or never.
 // A run without the fence shows that its check can fail.
 //
-// # Files
+// # The parts
 //
-// sim.go begins a history and says what came of it; world.go is the queue; process.go is a
-// process and its clock, runtime.go what an engine lives in there, member.go what it works for,
-// and user.go its user; session.go has the users of sessions; call.go, network.go and bucket.go
-// bring requests to the store, and peer.go questions to leaders; fault.go names the trouble and
-// trouble.go makes it; promise.go has the promises; calm.go is the end of a history, with
-// budget.go; lasting.go is a history in which one failure lasts, with answers.go and
-// allowance.go; returns.go is what callers are promised; tell.go and shrink.go tell of one, and
-// make it short.
+// A history (history.go) is what all parts share: the choices, the queue of events (queue.go), and
+// what has come of them. A fleet (fleet.go) is on top of that: who there is, with what each has.
+// The others are on top of these, and each knows the few that it needs: newWorld in world.go puts
+// them together. The server is what lies in the store, and the network brings the calls of
+// candidates there (call.go), and the failure that lasts says to which of them it happens
+// (lasting.go, answers.go), and how many there may be meanwhile (allowance.go). The ledger checks
+// what is promised of locks and sessions (promise.go), and returns what callers are promised.
+// Candidates are the real ones (candidate.go), which ask each other by way of peers, and users are
+// who wants something of them. The injector makes the faults (inject.go, fault.go). The end of a
+// history is in liveness.go; sim.go begins one, says what came of it, and makes it short.
 package sim

@@ -86,26 +86,3 @@ func (c *Counts) Add(other Counts) {
 // odds are what trouble of one kind comes with, in one history: once in so many times, or
 // never if it is 0.
 var odds = [...]int{0, 0, 0, 0, 50, 8}
-
-// meets reports whether there is trouble of this kind now.
-func (w *world) meets(f Fault) bool {
-	n := w.odds[f]
-	return n > 0 && !w.calm && w.choose(n) == n-1
-}
-
-// met counts trouble that has had its effect.
-func (w *world) met(f Fault, what ...any) {
-	w.faults[f]++
-	if w.verbose {
-		w.logf("* %v %v", f, what)
-	}
-}
-
-// hit is meets and met in one.
-func (w *world) hit(f Fault) bool {
-	if !w.meets(f) {
-		return false
-	}
-	w.met(f)
-	return true
-}

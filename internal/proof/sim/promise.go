@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,65 +34,27 @@ const (
 	Sense    = "sense"    // the state machine does not panic
 )
 
-// A lock is what is remembered of one, to tell whether the promises are kept; and of the
-// heartbeat of a session.
-type lock struct {
-	key     string
-	members []*member  // that want it at times
-	reapers []*member  // that wait for the end of this session
-	air     []*request // writes on their way to it
-	granted int        // leases
-	claims  []claim
-	top     int64         // the largest token of a claim that landed
-	last    int64         // the largest token of a lease that was granted
-	claimed time.Duration // when the last claim landed
-	deleted bool          // somebody has deleted the object
-	cured   bool          // somebody has brought an earlier record back
-	excused bool          // and then P1 was broken in the one way in which it may be
-	names   *session      // that its record names, if that is held
-	writer  string        // the incarnation of that record
-	resource
-
-	session *session // whose heartbeat it is; nil: a lock
-	born    bool     // that object was created
-	over    bool     // it says that the session is over
-	there   bool     // it has not been deleted since
-	reused  bool     // somebody wants to begin another session of its name
-	flying  int      // requests are on their way to it
-}
-
-// A claim landed where it counts, and so began a lease.
-type claim struct {
-	incarnation string
-	token       int64
-	created     bool // the object
-	granted     bool
-}
-
-// fault tells of a promise that was broken.
-func (w *world) fault(promise, format string, args ...any) {
-	if w.broken == "" && !slices.Contains(w.without, promise) {
-		w.broken = promise
-		w.how = fmt.Sprintf("at %.3f s ", w.now.Seconds()) + fmt.Sprintf(format, args...)
-		w.logf("BROKEN: %s: %s", promise, w.how)
-	}
+// A ledger checks what is promised of locks and sessions, by what has landed and been granted.
+type ledger struct {
+	*fleet
+	sessionOver func(*member) // is called for somebody, when a record says that its session is over
 }
 
 // oneLease checks P2: at most one lease of a lock is valid at any instant. A lease can begin to
 // be valid only by an event, so it is enough to look after each.
-func (w *world) oneLease() {
-	for _, l := range w.locks {
+func (led *ledger) oneLease() {
+	for _, l := range led.locks {
 		var holder *member
 		for _, m := range l.members {
-			if !w.valid(m) {
+			if !m.valid() {
 				m.ended = m.claim
 				continue
 			}
 			if m.ended == m.claim {
-				w.fault(Ended, "the lease of %v is valid once more", m)
+				led.violated(Ended, "the lease of %v is valid once more", m)
 			}
-			if holder != nil && w.arm != Far && !w.unseen(holder, m) {
-				w.fault(P2, "%v and %v hold valid leases", holder, m)
+			if holder != nil && led.arm != Far && !led.unseen(holder, m) {
+				led.violated(P2, "%v and %v hold valid leases", holder, m)
 			}
 			holder = m
 		}
@@ -106,9 +67,9 @@ func (w *world) oneLease() {
 //
 // A holder under a session does not look at the object, and so never learns that it was
 // deleted. Then another candidate may have created it without knowing that.
-func (w *world) unseen(a, b *member) bool {
+func (led *ledger) unseen(a, b *member) bool {
 	l := a.on
-	if !l.deleted || w.existing {
+	if !l.deleted || led.existing {
 		return false
 	}
 	if a.claim > b.claim {
@@ -126,8 +87,8 @@ func (w *world) unseen(a, b *member) bool {
 // orphans checks D6: a lock that names a session of a process that goes on with it is held, or
 // about to be settled. Once somebody has deleted its object, a claim that was to create it may
 // land long after its sender has seen it there, and forgotten the claim.
-func (w *world) orphans() {
-	for _, l := range w.locks {
+func (led *ledger) orphans() {
+	for _, l := range led.locks {
 		s := l.names
 		if s == nil || l.deleted || s.doomed || s.Over() != nil || s.life != s.of.life {
 			continue
@@ -135,60 +96,60 @@ func (w *world) orphans() {
 		if !slices.ContainsFunc(l.members, func(m *member) bool {
 			return m.process == s.of && (m.leased || !m.c().Settled())
 		}) {
-			w.fault(D6, "%s names the session %v, which goes on, and nobody holds it", l.key, s)
+			led.violated(D6, "%s names the session %v, which goes on, and nobody holds it", l.key, s)
 		}
 	}
 }
 
 // written checks what sessions promise of the record that a candidate has written, in the epoch
 // that is above the highest by so many. A claim in the highest one says that its lease is over.
-func (w *world) written(r *request, above int64) {
-	if len(w.sessions) == 0 {
+func (led *ledger) written(r *request, above int64) {
+	if len(led.sessions) == 0 {
 		return
 	}
 	m, record := r.from.from, r.from.write.Record
 	if m.on.session != nil {
-		w.sessionWritten(m, r, record)
+		led.sessionWritten(m, r, record)
 		return
 	}
-	if record.Session != "" && !w.find(record.Session).heartbeat.on.born {
-		w.fault(D2, "%v wrote that it is under the session %s, which does not exist yet", m, record.Session)
+	if record.Session != "" && !led.find(record.Session).heartbeat.on.born {
+		led.violated(D2, "%v wrote that it is under the session %s, which does not exist yet", m, record.Session)
 	}
 	if r.from.write.Op == protocol.Free && !m.leased && r.from.write.Over.Session != "" {
-		w.met(OrphanSettled, m)
+		led.met(OrphanSettled, m)
 	}
 	if above < 0 {
 		return
 	}
 	l, claim := m.on, r.from.write.Op == protocol.Claim
 	if s := l.names; claim && s != nil && !s.heartbeat.on.over && l.writer != record.Incarnation() && (s.of != m.process || s.Over() == nil) {
-		w.fault(D3, "%v has taken a lock that is under the session %v, which is not over", m, s)
+		led.violated(D3, "%v has taken a lock that is under the session %v, which is not over", m, s)
 	}
-	over := w.cfg.Numbered && above == 0 && claim
+	over := led.cfg.Numbered && above == 0 && claim
 	if l.names, l.writer = nil, record.Incarnation(); record.Held && record.Session != "" && !over {
-		l.names = w.find(record.Session)
+		l.names = led.find(record.Session)
 	}
 }
 
 // sessionWritten checks D1 and D3, in the object of a session.
-func (w *world) sessionWritten(m *member, r *request, record record.Record) {
+func (led *ledger) sessionWritten(m *member, r *request, record record.Record) {
 	l := m.on
 	s := l.session
 	if begins := r.only.Absent() || r.from.write.Op == protocol.Claim; begins && (l.born || m != s.heartbeat) {
-		w.fault(D1, "%v has begun the session %v, whose name was used", m, s)
+		led.violated(D1, "%v has begun the session %v, whose name was used", m, s)
 	}
 	l.born, l.there, l.over = true, true, !record.Held
-	if l.over && !w.calm {
-		w.passBy(w.members[w.choose(len(w.members))])
+	if l.over && !led.healed {
+		led.sessionOver(led.members[led.choose(len(led.members))])
 	}
 	if !m.reaps || s.life != s.of.life {
 		return
 	}
-	if w.alive(s) && w.arm != Far {
-		w.fault(D3, "%v has ended the session %v, which is valid", m, s)
+	if s.alive() && led.arm != Far {
+		led.violated(D3, "%v has ended the session %v, which is valid", m, s)
 	}
 	if !errors.Is(s.Over(), engine.ErrClosed) {
-		w.met(Killed, s)
+		led.met(Killed, s)
 	}
 }
 
@@ -198,7 +159,7 @@ func (w *world) sessionWritten(m *member, r *request, record record.Record) {
 // candidate that creates the object starts at the store's time, so its token is the largest
 // if it saw that there is no object in a later second than that of the last claim. With
 // Existing nobody creates it, and everything is promised.
-func (w *world) claimed(r *request, number int64) {
+func (led *ledger) claimed(r *request, number int64) {
 	l := r.from.from.on
 	record := r.from.write.Record
 	mark, _, _ := strings.Cut(record.WriteID, ".")
@@ -206,28 +167,28 @@ func (w *world) claimed(r *request, number int64) {
 		l.claims = append(l.claims, claim{}) // so that 0 is none
 	}
 	l.claims = append(l.claims, claim{incarnation: mark, token: record.Token, created: r.only.Absent()})
-	late := l.deleted && !w.existing && r.only.Absent() && r.from.absent/time.Second <= l.claimed/time.Second
-	l.claimed = w.now
+	late := l.deleted && !led.existing && r.only.Absent() && r.from.absent/time.Second <= l.claimed/time.Second
+	l.claimed = led.now
 	switch {
-	case w.cfg.Tokenless:
+	case led.cfg.Tokenless:
 	case number > 0 && record.Token != number:
-		w.fault(P1, "a claim landed with token %d in epoch %d", record.Token, number)
+		led.violated(P1, "a claim landed with token %d in epoch %d", record.Token, number)
 	case record.Token > l.top:
 		l.top = record.Token
 	case late || l.excused:
 		l.excused = true
 	default:
-		w.fault(P1, "a claim landed with token %d after %d", record.Token, l.top)
+		led.violated(P1, "a claim landed with token %d after %d", record.Token, l.top)
 	}
-	if w.existing && l.deleted {
-		w.fault(Absence, "the object was created by a claim of %s", mark)
+	if led.existing && l.deleted {
+		led.violated(Absence, "the object was created by a claim of %s", mark)
 	}
 }
 
 // grant checks P1 once more, for leases: each has a claim of its own that landed, no two
 // have one token, and where no clock is beyond the bound they come in order. One that is granted
 // when its session is over already is never valid, and may come late.
-func (w *world) grant(m *member) {
+func (led *ledger) grant(m *member) {
 	r, l := m.c().Lease(), m.on
 	m.claim = 0
 	for i := len(l.claims) - 1; i > 0 && m.claim == 0; i-- {
@@ -238,47 +199,40 @@ func (w *world) grant(m *member) {
 	}
 	switch {
 	case m.claim == 0:
-		w.fault(P1, "%v was granted token %d, which no claim has brought or another lease has had", m, r.Token)
-	case w.cfg.Tokenless && r.Token != 0:
-		w.fault(P1, "%v was granted token %d where there are none", m, r.Token)
-	case !w.cfg.Tokenless && r.Token <= l.last && w.valid(m) && w.arm != Far && !l.excused && (w.existing || !l.deleted):
-		w.fault(P1, "%v was granted token %d after %d", m, r.Token, l.last)
+		led.violated(P1, "%v was granted token %d, which no claim has brought or another lease has had", m, r.Token)
+	case led.cfg.Tokenless && r.Token != 0:
+		led.violated(P1, "%v was granted token %d where there are none", m, r.Token)
+	case !led.cfg.Tokenless && r.Token <= l.last && m.valid() && led.arm != Far && !l.excused && (led.existing || !l.deleted):
+		led.violated(P1, "%v was granted token %d after %d", m, r.Token, l.last)
 	}
 	l.granted++
 	l.last = max(l.last, r.Token)
 	if l.session == nil {
-		w.granted++
+		led.granted++
 	}
-}
-
-// resource is what the leases of a lock protect. It looks at tokens only, and must not go back
-// from one lease to one before it.
-type resource struct {
-	token int64
-	claim int // of the last write that it took
 }
 
 // work lets a holder write to the resource, if its lease is valid now. The write may
 // arrive at any time.
-func (w *world) work(m *member) {
-	if w.cfg.Tokenless || !w.valid(m) {
+func (led *ledger) work(m *member) {
+	if led.cfg.Tokenless || !m.valid() {
 		return
 	}
 	token, claim := m.c().Lease().Token, m.claim
-	w.after(w.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { w.arrived(m.on, token, claim) })
+	led.after(led.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { led.arrived(m.on, token, claim) })
 }
 
-func (w *world) arrived(l *lock, token int64, claim int) {
+func (led *ledger) arrived(l *lock, token int64, claim int) {
 	s := &l.resource
 	if claim < s.claim {
-		w.met(StaleWrite, token)
+		led.met(StaleWrite, token)
 	}
 	switch {
-	case w.fenced && token < s.token: // refused (rule A11)
+	case led.fenced && token < s.token: // refused (rule A11)
 		return
 	case claim < s.claim && !l.excused:
-		w.fault(Fence, "the resource went back to a lease with token %d", token)
+		led.violated(Fence, "the resource went back to a lease with token %d", token)
 	}
 	s.token, s.claim = token, claim
-	w.logf("the resource takes a write with token %d", token)
+	led.logf("the resource takes a write with token %d", token)
 }

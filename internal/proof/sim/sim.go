@@ -1,36 +1,13 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/store"
 )
-
-// An Arm is a part of the simulation for which something else is promised.
-type Arm string
-
-// The arms.
-const (
-	Bound   Arm = "bound"   // no clock is beyond the bound: everything is promised
-	Far     Arm = "far"     // clocks are: P1 and the fence are
-	Deleted Arm = "deleted" // the object is deleted by hand: see claimed and unseen
-	Lasting Arm = "lasting" // one kind of failure persists
-)
-
-// Config says what a seed may not choose for itself.
-type Config struct {
-	Arm      Arm    // empty: by the seed
-	Layout   string // empty: by the seed
-	Unfenced bool   // the resource takes whatever comes
-	Brief    bool   // no failure lasts for more than a few minutes
-	Without  string // the promises that are not looked at, with commas
-}
 
 // Result is what came of a history.
 type Result struct {
@@ -43,40 +20,6 @@ type Result struct {
 	Granted int     // leases
 	Failure Failure // that lasted, if one did
 	Choices []byte  // that made the history
-}
-
-// A way is how a lock lies in the store, and what the protocol must know of it. Markers are
-// swept by the world itself: a sweep of the layout's looks at the real clock.
-type way struct {
-	name string
-	cfg  protocol.Config
-	lay  func(st store.Store, key string, ttl time.Duration) layout.Layout
-}
-
-var ways = []way{
-	{"object", protocol.Config{}, func(st store.Store, key string, _ time.Duration) layout.Layout {
-		return layout.Object{Store: st, Key: key}
-	}},
-	{"epochs", protocol.Config{Numbered: true, Layout: layout.EpochsName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
-		return layout.Epochs{Store: st, Key: key}
-	}},
-	{"epochs+if-match", protocol.Config{Numbered: true, Layout: layout.EpochsIfMatchName}, func(st store.Store, key string, _ time.Duration) layout.Layout {
-		return layout.Epochs{Store: st, Key: key, IfMatch: true}
-	}},
-	{"marker", protocol.Config{Tokenless: true, WriteOnce: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
-		return layout.Marker{Store: st, Key: key, TTL: ttl}
-	}},
-	{"marker+if-match", protocol.Config{Tokenless: true, Layout: record.LayoutMarker}, func(st store.Store, key string, ttl time.Duration) layout.Layout {
-		return layout.Marker{Store: st, Key: key, TTL: ttl, IfMatch: true}
-	}},
-}
-
-// Layouts are the names of the layouts that there are.
-func Layouts() (names []string) {
-	for _, w := range ways {
-		names = append(names, w.name)
-	}
-	return names
 }
 
 // Run plays the history of a seed.
@@ -105,11 +48,11 @@ func listed(choices []byte) func(n int) int {
 // happens but what must.
 const most = 5000
 
-func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history string) {
-	w := &world{fenced: !cfg.Unfenced, without: strings.Split(cfg.Without, ","), verbose: verbose}
+func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
+	w := newWorld(&history{without: strings.Split(cfg.Without, ","), verbose: verbose})
 	var taken []byte
 	w.choose = func(n int) int {
-		if w.lasting != nil && len(taken) >= most {
+		if w.arm == Lasting && len(taken) >= most {
 			return 0
 		}
 		c := choose(n)
@@ -120,7 +63,7 @@ func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history s
 	func() {
 		defer func() { // the state machine panics at what cannot be
 			if wrong := recover(); wrong != nil {
-				w.fault(Sense, "%v", wrong)
+				w.violated(Sense, "%v", wrong)
 			}
 		}()
 		w.begin(cfg)
@@ -129,12 +72,12 @@ func play(choose func(n int) int, cfg Config, verbose bool) (r Result, history s
 	return Result{
 		Layout: w.name, Arm: w.arm, Hash: w.hash, Promise: w.broken, Broken: w.how,
 		Faults: w.faults, Granted: w.granted, Choices: taken, Failure: w.lasting.tell(),
-	}, w.history.String()
+	}, w.text.String()
 }
 
 // begin makes a world.
 func (w *world) begin(cfg Config) {
-	w.objects = bucket{}
+	w.fenced = !cfg.Unfenced
 	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted, Lasting, Lasting}[w.choose(10)]
 	if cfg.Arm != "" {
 		w.arm = cfg.Arm
@@ -155,7 +98,7 @@ func (w *world) begin(cfg Config) {
 	w.ttls = ttls
 	if w.arm == Lasting {
 		w.dated = true
-		w.lasts(cfg.Brief)
+		w.lasting.draw(cfg.Brief)
 		w.populate()
 		return
 	}
@@ -178,7 +121,7 @@ func (w *world) populate() {
 	for i := range locks {
 		l := &lock{key: fmt.Sprintf("l%d", i)}
 		if w.existing {
-			w.initialize(l)
+			w.server.initialize(l)
 		}
 		w.locks = append(w.locks, l)
 	}
@@ -192,24 +135,34 @@ func (w *world) populate() {
 	}
 }
 
-// initialize makes a lock's object, free, as leasehold init does.
-func (w *world) initialize(l *lock) {
-	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", w.date(), epoch)
-	body, err := r.Encode()
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err))
+// join adds a process that wants these locks.
+func (w *world) join(i int, locks []*lock, sessions bool) {
+	p := &process{number: i, sessions: sessions}
+	p.machine = &machine{queue: &w.queue, rate: rateOne, base: time.Duration(i) * time.Hour}
+	w.processes = append(w.processes, p)
+	if sessions && w.choose(4) == 3 {
+		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process
 	}
-	w.objects.put(l.key, body, w.date())
-	l.top = r.Token
+	for _, l := range locks {
+		m := &member{process: p, on: l, ttl: w.pick(w.ttls[:]...)}
+		if sessions && w.choose(4) > 0 {
+			m.ttl = w.ttls[0] // so more comes to its end
+		}
+		p.locks = append(p.locks, m)
+		l.members = append(l.members, m)
+		w.members = append(w.members, m)
+	}
+	w.users.start(p)
+	w.candidates.rerate(p)
 }
 
 // run plays the history.
 func (w *world) run() {
-	if w.lasting != nil {
-		w.last()
+	if w.arm == Lasting {
+		w.outlast()
 		return
 	}
-	w.after(0, nil, w.trouble)
+	w.after(0, nil, w.injector.tick)
 	events := 50 * (1 + w.choose(16))
 	if w.processes[0].sessions {
 		events *= 2 // of more candidates
@@ -219,5 +172,40 @@ func (w *world) run() {
 			return
 		}
 	}
-	w.settle()
+	w.liveness()
+}
+
+// Shrink looks for a shorter list of choices that breaks the same promise, by playing up to so
+// many histories, and returns what came of the best one.
+func Shrink(r Result, cfg Config, tries int) Result {
+	cfg.Arm, cfg.Layout = r.Arm, r.Layout
+	better := func(choices []byte) bool {
+		tries--
+		c, _ := play(listed(choices), cfg, false)
+		c.Choices = slices.Clip(bytes.TrimRight(c.Choices, "\x00"))
+		if c.Promise != r.Promise || !simpler(c.Choices, r.Choices) {
+			return false
+		}
+		r = c
+		return true
+	}
+	for size := len(r.Choices); size > 0 && tries > 0; size /= 2 {
+		for at := 0; at < len(r.Choices) && tries > 0; {
+			end := min(at+size, len(r.Choices))
+			left := slices.Concat(r.Choices[:at], r.Choices[end:])
+			dull := slices.Concat(r.Choices[:at], make([]byte, end-at), r.Choices[end:])
+			if !better(left) && (bytes.Equal(dull, r.Choices) || !better(dull)) {
+				at += size
+			}
+		}
+	}
+	return r
+}
+
+// simpler reports that a list is shorter than another, or has fewer that are not dull.
+func simpler(a, b []byte) bool {
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	return bytes.Count(a, []byte{0}) > bytes.Count(b, []byte{0})
 }

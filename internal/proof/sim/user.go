@@ -2,168 +2,358 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
 )
 
-// user is what the user of a member does next, until the calm.
-func (w *world) user(m *member) {
-	if w.calm {
+// A users is the users of all processes: what they do with locks, and with sessions.
+type users struct {
+	*fleet
+	server     *server
+	network    *network
+	lasting    *lasting
+	ledger     *ledger
+	candidates *candidates
+	paused     bool // they do nothing, for the moment
+}
+
+// start begins the life of a process.
+func (u *users) start(p *process) {
+	p.life++
+	p.end()
+	p.all, p.open, p.paused = nil, nil, 0
+	for _, m := range p.locks {
+		u.candidates.start(m)
+		u.after(u.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), m.machine, func() { u.act(m) })
+	}
+	if p.sessions {
+		p.acts = 60
+		u.soon(p.machine, func() { u.actOnSession(p) })
+	}
+}
+
+// act is what the user of a member does next, until the calm.
+func (u *users) act(m *member) {
+	if u.healed {
 		return
 	}
-	if w.lasting != nil {
-		w.client(m)
+	if u.arm == Lasting {
+		u.actLittle(m)
 		return
 	}
 	switch {
 	case m.releasing:
 	case m.leased:
-		w.holding(m)
+		u.holding(m)
 	case m.wants:
-		if w.hit(Cancelled) {
-			w.cancel(m)
+		if u.hit(Cancelled) {
+			u.cancel(m)
 		}
 	default:
-		w.idle(m)
+		u.idle(m)
 	}
-	w.after(w.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m.process, func() { w.user(m) })
+	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m.machine, func() { u.act(m) })
+}
+
+// actLittle is what the user of a member does next in such a history: little, so that ten TTLs of
+// a day are not very much.
+func (u *users) actLittle(m *member) {
+	if u.healed || u.paused || m.may.acts == 0 {
+		return
+	}
+	m.may.acts--
+	switch {
+	case m.releasing:
+	case m.leased:
+		if u.choose(3) > 0 || !m.valid() {
+			u.release(m)
+		}
+	case m.wants:
+		if u.choose(3) == 2 {
+			u.lasting.startAt(givesUp)
+			u.cancel(m)
+		}
+	case u.choose(8) == 7:
+		m.renew()
+		m.e.Watch(u.choose(2) == 1)
+	default:
+		if s := u.pickSession(m); s != nil || !m.sessions || u.choose(4) == 3 {
+			u.acquire(m, u.choose(4) > 0, s)
+		}
+	}
+	ttl := u.lasting.ttl
+	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 20*time.Second, min(ttl/3, time.Minute), ttl, 3*ttl), m.machine, func() { u.actLittle(m) })
 }
 
 // idle is what a user does that holds nothing and waits for nothing.
-func (w *world) idle(m *member) {
-	switch w.choose(9) {
+func (u *users) idle(m *member) {
+	switch u.choose(9) {
 	case 0:
 	case 8:
 		if m.inspects == nil {
-			w.inspect(m)
+			u.inspect(m)
 		}
 	case 1:
-		m.e.Watch(w.choose(2) == 1)
+		m.e.Watch(u.choose(2) == 1)
 	default:
-		if s := w.under(m); s != nil || !m.sessions || w.choose(4) == 3 {
-			hasty := w.choose(4)
-			w.acquire(m, hasty == 0 || hasty < 3 && !m.sessions, s)
+		if s := u.pickSession(m); s != nil || !m.sessions || u.choose(4) == 3 {
+			hasty := u.choose(4)
+			u.acquire(m, hasty == 0 || hasty < 3 && !m.sessions, s)
 		}
 	}
 }
 
 // holding is what a user does that holds a lease.
-func (w *world) holding(m *member) {
-	w.retune(m)
-	if w.hit(GivenUp) { // its work goes on
+func (u *users) holding(m *member) {
+	u.retune(m)
+	if u.hit(GivenUp) { // its work goes on
 		m.e.Tell(protocol.GiveUp{})
 		return
 	}
-	w.work(m)
-	if w.valid(m) && w.now < m.busy {
+	u.ledger.work(m)
+	if m.valid() && u.now < m.busy {
 		return
 	}
-	if !w.valid(m) && w.choose(3) == 2 {
-		w.met(Overrun)
+	if !m.valid() && u.choose(3) == 2 {
+		u.met(Overrun)
 		return
 	}
-	w.release(m)
+	u.release(m)
 }
 
-// letGo is a user that lets go of its lease before its time, or gives up waiting for it.
-func (w *world) letGo(m *member) {
+// abandon is a user that lets go of its lease before its time, or gives up waiting for it.
+func (u *users) abandon(m *member) {
 	switch {
-	case w.calm || m.releasing:
+	case u.healed || m.releasing:
 	case m.wants && m.beats == nil && !m.reaps:
-		w.met(Cancelled)
-		w.cancel(m)
+		u.met(Cancelled)
+		u.cancel(m)
 	case !m.leased:
 	case m.beats != nil:
-		w.closeSession(m.beats)
+		u.closeSession(m.beats)
 	default:
-		w.release(m)
+		u.release(m)
 	}
 }
 
 // inspect is a user that looks at the lock without wanting it. Its candidate is told what that
 // shows, however late.
-func (w *world) inspect(m *member) {
-	sent := w.clock(m.process)
+func (u *users) inspect(m *member) {
+	sent := m.clock()
 	var s layout.Snapshot
 	var err error
-	c := begin(m.process, m, func(ctx context.Context) { s, err = m.lay(network{}).Look(ctx, "") })
+	c := begin(m.process, m, func(ctx context.Context) { s, err = m.lay(remote{}).Look(ctx, "") })
 	c.done = func() {
 		m.inspects = nil
 		if seen := layout.ReadDone(s, err); seen.Shown == protocol.Found {
-			w.met(Inspected, m)
+			u.met(Inspected, m)
 			m.e.Tell(protocol.Sighted{Answer: seen, Sent: sent})
 		}
 	}
 	m.inspects = c
-	w.timeout(m.real(protocol.MaxRequest), m.process, func() { w.giveUp(c) })
-	w.resume(c)
+	m.timeout(protocol.MaxRequest, func() { u.network.giveUp(c) })
+	u.network.resume(c)
 }
 
-// comes is a user that comes now, and takes the place of one that waits.
-func (w *world) comes(m *member) {
-	if w.calm || m.leased {
+// arrive is a user that comes now, and takes the place of one that waits.
+func (u *users) arrive(m *member) {
+	if u.healed || m.leased {
 		return
 	}
 	if m.wants {
-		w.cancel(m)
+		u.cancel(m)
 	}
-	w.acquire(m, true, w.under(m))
+	u.acquire(m, true, u.pickSession(m))
 }
 
-// passBy is a user that tries once, where a session has just ended.
-func (w *world) passBy(m *member) {
-	w.after(w.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.process, func() {
-		if !w.calm && !m.leased && !m.wants {
-			w.acquire(m, false, w.under(m))
+// tryOnce is a user that tries once, where a session has just ended.
+func (u *users) tryOnce(m *member) {
+	u.after(u.pick(10*time.Millisecond, 100*time.Millisecond, time.Second), m.machine, func() {
+		if !u.healed && !m.leased && !m.wants {
+			u.acquire(m, false, u.pickSession(m))
 		}
 	})
 }
 
-// under is the session that an acquisition is to be under, if there is one.
-func (w *world) under(m *member) *session {
-	if s := m.open; s != nil && w.alive(s) && w.choose(4) != 3 {
+// pickSession is the session that an acquisition is to be under, if there is one.
+func (u *users) pickSession(m *member) *session {
+	if s := m.open; s != nil && s.alive() && u.choose(4) != 3 {
 		return s
 	}
 	return nil
 }
 
 // retune changes the TTL of whom it belongs to, from the next write on.
-func (w *world) retune(m *member) {
+func (u *users) retune(m *member) {
 	if m.sessions {
 		return
 	}
 	f, to := Shorter, ttls[0]
-	if m.ttl == ttls[0] || m.ttl == ttls[1] && w.choose(2) == 1 {
+	if m.ttl == ttls[0] || m.ttl == ttls[1] && u.choose(2) == 1 {
 		f, to = Longer, ttls[2]
 	}
-	if w.hit(f) {
+	if u.hit(f) {
 		m.ttl = to
-		w.longest = max(w.longest, to)
+		u.longest = max(u.longest, to)
 		m.e.Tell(protocol.Retune{TTL: to})
 	}
 }
 
+// acquire begins an acquisition, under the session of the process if that is to be and goes on.
+func (u *users) acquire(m *member, wait bool, s *session) {
+	m.session = s
+	m.renew()
+	_ = m.e.Acquire(wait, s.engine())
+}
+
+// cancel ends an acquisition.
+func (u *users) cancel(m *member) {
+	m.renew()
+	m.e.Cancel()
+}
+
 // release ends a lease: for all, for one, or for another user of the same process.
-func (w *world) release(m *member) {
+func (u *users) release(m *member) {
 	ev := protocol.Release{}
-	switch w.choose(4) {
+	switch u.choose(4) {
 	case 1:
-		ev.Successor = w.processes[w.choose(len(w.processes))].String()
+		ev.Successor = u.processes[u.choose(len(u.processes))].String()
 	case 2, 3:
 		ev.Pass = true
 	}
 	m.releasing = true
-	w.renew(m)
+	m.renew()
 	m.e.Release(func() protocol.Release { return ev })
 	switch {
 	case !ev.Pass || m.leased: // it is on its way
-	case w.choose(8) == 7:
-		w.met(Dropped)
+	case u.choose(8) == 7:
+		u.met(Dropped)
 		m.e.Tell(protocol.Drop{})
 	default:
-		w.met(Passed)
-		w.acquire(m, true, w.under(m))
+		u.met(Passed)
+		u.acquire(m, true, u.pickSession(m))
+	}
+}
+
+// converge is what the user of a lock does in the calm: the hopeful want it and keep it, the
+// others release it. A member of a process with sessions waits for one.
+func (u *users) converge(m *member) {
+	switch {
+	case !u.healed || m.releasing || m.beats != nil || m.reaps:
+	case m.leased && (!m.hopeful || !m.valid()):
+		m.releasing = true
+		m.e.Release(func() protocol.Release { return protocol.Release{} })
+	case m.wants && !m.hopeful:
+		u.cancel(m)
+	case m.hopeful && !m.leased && !m.wants && !m.sessions:
+		u.acquire(m, true, nil)
+	case m.hopeful && !m.leased && !m.wants && m.open != nil && m.open.alive():
+		u.acquire(m, true, m.open)
+	}
+}
+
+// actOnSession is what the user of sessions does, until the calm.
+func (u *users) actOnSession(p *process) {
+	if u.healed || u.arm == Lasting && p.acts == 0 {
+		return
+	}
+	p.acts--
+	switch s := p.open; {
+	case s == nil:
+		u.beginSession(p)
+	case !s.began && u.hit(Cancelled):
+		s.heartbeat.e.Cancel()
+	case s.began && u.choose(40) == 39:
+		u.closeSession(s)
+	}
+	u.after(u.pick(time.Second, 300*time.Millisecond, 4*time.Second, 10*time.Second), p.machine, func() { u.actOnSession(p) })
+}
+
+// ensureSession lets a process have a session.
+func (u *users) ensureSession(p *process) {
+	if p.sessions && p.open == nil {
+		u.beginSession(p)
+	}
+}
+
+// begin begins a session, under a name that is used once (rule D1).
+func (u *users) beginSession(p *process) {
+	s := &session{of: p, life: p.life}
+	on := &lock{key: fmt.Sprintf("s%d", len(u.sessions)), session: s}
+	if used := u.used(); used != nil {
+		on, used.reused = used, true
+	}
+	key := on.key
+	m := &member{process: p, on: on, e: new(engine.Engine), ttl: u.pick(u.ttls[0], u.ttls[0], u.ttls[1], u.ttls[2]), beats: s}
+	m.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: key, Freed: s.Announce} }
+	s.heartbeat, p.open = m, s
+	u.sessions = append(u.sessions, s)
+	u.longest = max(u.longest, m.ttl)
+	u.candidates.init(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession})
+	_ = m.e.Acquire(true, nil) // no session can be over
+}
+
+// used is the object of an earlier session, whose name somebody has drawn again, or nil. Who
+// begins another one has to find that out (rule D1).
+func (u *users) used() *lock {
+	if len(u.sessions) == 0 || u.healed || u.choose(8) != 7 {
+		return nil
+	}
+	l := u.sessions[u.choose(min(len(u.sessions), 256))].heartbeat.on
+	if !l.there || u.server.objects[l.key].body == nil {
+		return nil
+	}
+	return l
+}
+
+// closeSession ends the session, and frees it when the work under its leases has stopped. If
+// that takes too long it is left to run out.
+func (u *users) closeSession(s *session) {
+	if s.Over() != nil {
+		return
+	}
+	if slices.ContainsFunc(s.of.locks, func(m *member) bool { return m.under == s }) {
+		u.met(ClosedHeld, s)
+	}
+	s.End(engine.ErrClosed)
+	u.after(u.pick(5*time.Second, time.Second, 40*time.Second), s.of.machine, func() {
+		if m := s.heartbeat; m.leased && !m.releasing {
+			m.e.Tell(protocol.GiveUp{})
+		}
+	})
+}
+
+// heartbeat is what the session does about its heartbeat.
+func (u *users) heartbeat(s *session, action protocol.Action) {
+	p := s.of
+	switch a := action.(type) {
+	case protocol.Granted:
+		s.began = true
+		u.lasting.startAt(begins)
+		for _, m := range p.locks {
+			u.soon(p.machine, func() { u.converge(m) })
+		}
+	case protocol.Failed:
+		if p.open = nil; u.healed || errors.Is(a.Err, protocol.ErrUsed) {
+			u.soon(p.machine, func() { u.ensureSession(p) })
+		}
+	}
+}
+
+// sessionOver is what users do about the end of a session.
+func (u *users) sessionOver(s *session) {
+	if s.of.open == s {
+		s.of.open = nil
+	}
+	if u.healed {
+		u.soon(s.of.machine, func() { u.ensureSession(s.of) })
 	}
 }

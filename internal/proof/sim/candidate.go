@@ -1,0 +1,349 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A candidates makes the candidates, and sees to what their engines ask for and report.
+type candidates struct {
+	*fleet
+	network *network
+	lasting *lasting
+	ledger  *ledger
+	returns *returns
+	peers   *peers
+	made    int
+
+	// What others do about it.
+	writes    func(*call)                     // a write is about to be sent
+	converge  func(*member)                   // what its user wants when all faults are over
+	heartbeat func(*session, protocol.Action) // that of a session says this
+	over      func(*session)                  // a session is
+}
+
+// start makes a candidate for a lock. Names are not incarnations: some have that of
+// another.
+func (cs *candidates) start(m *member) {
+	cfg := cs.cfg
+	cfg.TTL, cfg.Holder, cfg.Address = m.ttl, m.process.String(), m.process.String()
+	if cs.choose(4) == 3 {
+		cfg.Holder = "m0"
+	}
+	cfg.Existing = cs.existing
+	cfg.Follow, cfg.Peers, cfg.FastStart = cs.choose(2) == 1, cs.choose(2) == 1, !cs.skewed && cs.choose(4) == 3
+	if cfg.Follow && cs.choose(4) == 3 {
+		cfg.Frequent, cfg.Infrequent = time.Second, infrequent
+	}
+	cs.longest = max(cs.longest, m.ttl)
+	lay := func(st store.Store) layout.Layout { return cs.lay(st, m.on.key, m.ttl) }
+	acts := 3 + cs.choose(16)
+	*m = member{process: m.process, on: m.on, e: new(engine.Engine), ttl: m.ttl, claim: m.claim, ended: m.ended, hopeful: m.hopeful, lay: lay, may: allowances{acts: acts}}
+	cs.init(m, cfg)
+	cs.logf("%v starts as %s, TTL %v, follows %t, peers %t, fast start %t, clock %d/%d",
+		m, m.cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
+}
+
+// init gives a member its candidate, which is another one than all before it.
+func (cs *candidates) init(m *member, cfg protocol.Config) {
+	m.cfg = cfg
+	m.cfg.Incarnation = cs.incarnation(m)
+	cs.add(m)
+	if s := m.beats; s != nil {
+		s.Init(heartbeat{owner{cs, m}}, m.e, m.cfg, 1) // so that those who wait miss some
+	} else {
+		m.e.Init(owner{cs, m}, m.cfg)
+	}
+}
+
+// incarnation makes the mark of a candidate.
+func (cs *candidates) incarnation(m *member) string {
+	cs.made++
+	return fmt.Sprintf("i%d-%d-%d", m.number, m.life, cs.made)
+}
+
+// add takes note of a candidate of this life of its process.
+func (cs *candidates) add(m *member) {
+	m.all = append(m.all, m)
+	m.renew()
+}
+
+// An owner is what the engine of a member works for.
+type owner struct {
+	*candidates
+	m *member
+}
+
+func (o owner) watches() *member { return o.m }
+
+func (o owner) Place() engine.Place {
+	return engine.Place{Runtime: runtime{o}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+func (o owner) Config() protocol.Config { return o.m.cfg }
+
+func (o owner) Session(name string) *engine.Session { return o.find(name).engine() }
+
+func (o owner) Context() context.Context { return context.Background() }
+
+// Watcher adds a candidate that waits for the end of a session.
+func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
+	r := &member{process: o.m.process, on: o.find(session).heartbeat.on, e: of, ttl: o.m.ttl, reaps: true}
+	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
+	r.cfg = protocol.Config{TTL: r.ttl, Holder: r.process.String(), Layout: record.LayoutSession}
+	r.on.reapers = append(r.on.reapers, r)
+	o.add(r)
+	return owner{o.candidates, r}
+}
+
+func (o owner) Rest(on bool) {
+	if on {
+		o.met(Rested, o.m)
+		o.m.reminded = 0
+	}
+}
+
+func (o owner) EndLease(error) { o.m.stopped = true }
+
+func (o owner) Taken(ev protocol.Event) {
+	m := o.m
+	if o.verbose {
+		o.logf("%v  %s", m, brief(ev))
+	}
+	o.returns.called(m, ev)
+	switch ev := ev.(type) {
+	case protocol.Acquire:
+		m.wants = true
+	case protocol.Cancel:
+		if m.reaps { // nobody waits any more
+			m.renew()
+		}
+	case protocol.SessionOver:
+		m.told = o.find(ev.Session)
+		m.renew()
+	case protocol.ReadDone:
+		m.answers.err = ev.Err
+	case protocol.Checked:
+		if m.answers.err = ev.Err; ev.Err == nil {
+			o.met(Judged, ev.Session)
+		}
+	case protocol.WriteDone:
+		m.answers.err = ev.Err
+		o.returns.tried(m.answers)
+	}
+}
+
+func (o owner) Report(action protocol.Action) {
+	if o.verbose {
+		o.logf("%v    -> %s", o.m, brief(action))
+	}
+	o.returns.returned(o.m, action)
+	o.do(o.m, action)
+}
+
+func (o owner) Stepped(ev protocol.Event) {
+	m := o.m
+	o.returns.stepped(m, ev)
+	if over, is := ev.(protocol.SessionOver); is && m.under != nil && m.under.Key() == over.Session && m.c().Valid(m.clock()) {
+		o.violated(Ended, "the session %v is over, and %v does not end its lease", m.under, m)
+	}
+	o.peers.answer(m)
+	if o.healed {
+		o.after(0, m.machine, func() { o.converge(m) })
+	}
+}
+
+// do is what the world makes of what a candidate says.
+func (cs *candidates) do(m *member, action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.Read:
+		m.blind = 0
+	case protocol.Write:
+		if a.Op == protocol.Free && m.told != nil && a.Over.Session == m.told.String() {
+			cs.violated(Budget, "%v frees a lock that it has left under the session %v, which is over", m, m.told)
+		}
+	case protocol.Granted:
+		m.wants, m.leased, m.stopped, m.under = false, true, false, m.session
+		m.busy = cs.now + cs.pick(40*time.Second, 8*time.Second, time.Second, 0)
+		cs.ledger.grant(m)
+		cs.lasting.startAt(granted)
+	case protocol.Refused, protocol.Failed, protocol.Reaped:
+		m.wants = false
+	case protocol.Lost:
+		m.ended = m.claim
+	case protocol.Released:
+		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
+	case protocol.SessionOrphan:
+		cs.find(a.Session).doomed = true
+		cs.met(OrphanEnds, a.Session)
+	case protocol.Waiting:
+		cs.lasting.startAt(waits)
+	case protocol.Vanished:
+		m.vanished = a.Record
+	case protocol.PollPeer:
+		cs.peers.poll(m, a)
+	}
+	switch {
+	case m.beats != nil:
+		cs.heartbeat(m.beats, action)
+	case m.reaps:
+		cs.noteMissed(m, action)
+	}
+}
+
+// noteMissed takes note of a heartbeat that tells of more releases than it names.
+func (cs *candidates) noteMissed(m *member, action protocol.Action) {
+	if _, is := action.(protocol.Seen); !is {
+		return
+	}
+	if r, _, _ := m.c().Observed(); r.Freed != nil {
+		if r.Freed.Count-m.heard > int64(len(r.Freed.Last)) {
+			cs.met(HintMissed, r.Freed)
+		}
+		m.heard = r.Freed.Count
+	}
+}
+
+// A heartbeat is what the engine of a session works for.
+type heartbeat struct{ owner }
+
+func (h heartbeat) Over(why error) {
+	s := h.m.beats
+	h.logf("the session %v ends: %v", s, why)
+	for _, m := range s.of.locks {
+		if m.under == s && (m.valid() || !m.stopped) {
+			h.violated(D7, "the session %v is over, and the lease of %v is not", s, m)
+		}
+	}
+	h.over(s)
+}
+
+func (h heartbeat) Unused() {
+	h.m.releasing = true
+	h.m.renew()
+	h.m.e.Release(func() protocol.Release { return protocol.Release{} })
+}
+
+// A runtime is what an engine lives in: the process of its member, and the world's queue of
+// events.
+type runtime struct{ owner }
+
+func (rt runtime) Now() protocol.Now {
+	return protocol.Now{Clock: rt.m.process.clock(), Wall: epoch.Add(rt.now + rt.m.wall)}
+}
+
+// After is a timer that stands still while its process is suspended.
+func (rt runtime) After(d time.Duration, f func()) {
+	rt.m.timeout(d, f)
+}
+
+func (rt runtime) Apart(f func()) { rt.soon(rt.m.machine, f) }
+
+func (rt runtime) Shuffle(n int, swap func(i, j int)) {
+	for i := n - 1; i > 0; i-- {
+		swap(i, rt.choose(min(i+1, 256)))
+	}
+}
+
+// Parallel is so small that some have to wait.
+func (rt runtime) Parallel() int { return 1 }
+
+func (rt runtime) Incarnation() string {
+	rt.m.cfg.Incarnation = rt.incarnation(rt.m)
+	return rt.m.cfg.Incarnation
+}
+
+func (rt runtime) Alarm(f func()) engine.Alarm {
+	rt.m.alarm = waker{ring: f}
+	return rt
+}
+
+func (rt runtime) Set(at time.Duration) {
+	rt.m.alarm.at = max(at, 1)
+	rt.plan(rt.m)
+}
+
+func (rt runtime) Stop() {
+	rt.m.alarm.at = 0
+	rt.plan(rt.m)
+}
+
+// plan lets the alarm go off when the clock of its process shows that.
+func (cs *candidates) plan(m *member) {
+	a := &m.alarm
+	if a.at == 0 {
+		a.tick = 0
+		return
+	}
+	at := cs.now + max(m.real(a.at-m.clock()), 0)
+	if a.tick == at && at > cs.now {
+		return
+	}
+	a.tick = at
+	cs.push(event{at: at, to: m.machine, life: m.life, by: tick, do: func() {
+		if a.tick != at { // another was planned since; of a deadline far away there are many
+			cs.atOnce--
+			return
+		}
+		a.at, a.tick = 0, 0
+		a.ring()
+	}})
+}
+
+// rerate gives a clock another rate: often the fastest or the slowest that the bound allows.
+func (cs *candidates) rerate(p *process) {
+	p.base, p.since = p.clock(), cs.now
+	if cs.arm == Far && cs.choose(2) == 1 {
+		cs.met(FarDrift)
+		p.rate = [...]int64{rateOne / 2, rateOne / 4, rateOne * 2, rateOne * 4}[cs.choose(4)]
+	} else {
+		const bound = rateOne / protocol.Drift
+		p.rate = [...]int64{rateOne, rateOne - bound, rateOne + bound, rateOne + bound/4}[cs.choose(4)]
+		if p.rate == rateOne-bound || p.rate == rateOne+bound {
+			cs.met(Drift)
+		}
+	}
+	for _, m := range p.all {
+		cs.plan(m)
+	}
+}
+
+// Ask begins a call of a layout, and gives it up when the time for it is over.
+func (rt runtime) Ask(r engine.Request) (giveUp func()) {
+	m := rt.m
+	c := begin(m.process, m, r.Do)
+	switch a := r.For.(type) {
+	case nil: // a collection, of which nobody waits for the answer
+		c.from, c.done = nil, r.Done
+	case protocol.Write:
+		c.write = &a
+		rt.writes(c)
+		if a.Op == protocol.Claim {
+			m.claims++
+			c.number = m.claims
+		}
+	}
+	if c.from != nil {
+		m.asked, c.absent, c.acquisition = c, m.absent, m.acquisitions
+		c.done = func() {
+			before := m.owed
+			m.asked, m.answers = nil, c
+			r.Done()
+			m.answers = nil
+			rt.returns.answered(c, before)
+		}
+	}
+	rt.after(0, m.machine, func() { rt.network.starts(c) })
+	m.timeout(r.Timeout, func() { rt.network.giveUp(c) })
+	return func() { rt.soon(m.machine, func() { rt.network.giveUp(c) }) }
+}

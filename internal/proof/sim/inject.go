@@ -1,0 +1,164 @@
+package sim
+
+import "time"
+
+// An injector lets faults happen now and then, to the store or to one of the members.
+type injector struct {
+	*fleet
+	server     *server
+	network    *network
+	candidates *candidates
+	users      *users
+}
+
+// tick is what happens now and then, to the store or to one of the members.
+func (in *injector) tick() {
+	if in.healed {
+		return
+	}
+	in.processFault(in.victim())
+	in.storeFault()
+	in.network.collect()
+	in.server.sweep()
+	in.server.reclaim()
+	in.after(in.pick(3*time.Second, time.Second, 500*time.Millisecond, 200*time.Millisecond), nil, in.tick)
+}
+
+// victim is a member: mostly one that holds a lease, because most depends on that one.
+func (in *injector) victim() *member {
+	m := in.members[in.choose(len(in.members))]
+	for _, holder := range in.members {
+		if holder.leased && in.choose(4) != 3 {
+			return holder
+		}
+	}
+	return m
+}
+
+// sick are the kinds of trouble that one member has.
+var sick = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
+
+// processFault is trouble of one member.
+func (in *injector) processFault(m *member) {
+	for _, f := range sick {
+		if in.meets(f) {
+			in.inject(m, f)
+			return
+		}
+	}
+}
+
+// duringWrite lets things happen at the worst moment: while a write is on its way.
+func (in *injector) duringWrite(c *call) {
+	f := sick[in.choose(7)]
+	if in.healed || in.choose(4) != 3 {
+		return
+	}
+	m := c.from
+	c.lateRequest, c.lateAnswer = in.choose(8) == 7, in.choose(8) == 7
+	soon := in.pick(0, 5*time.Millisecond, 30*time.Millisecond, 2*time.Second)
+	in.after(soon, nil, func() {
+		if in.odds[f] > 0 && !in.healed {
+			in.inject(m, f)
+		}
+	})
+	if in.choose(2) == 1 {
+		in.after(soon, m.machine, func() { in.users.abandon(m) })
+		return
+	}
+	rival := in.members[in.choose(len(in.members))]
+	in.after(soon+5*time.Millisecond, rival.machine, func() { in.users.arrive(rival) })
+}
+
+// inject lets a member have trouble.
+func (in *injector) inject(m *member, f Fault) {
+	switch f {
+	case Crash:
+		in.met(Crash, m)
+		in.users.start(m.process)
+	case Pause:
+		in.pause(m)
+	case Suspend:
+		in.suspend(m)
+	case Denied:
+		m.denied = in.now + in.duration()
+	case CutRequests:
+		m.noRequests = in.now + in.duration()
+	case CutAnswers:
+		m.noAnswers = in.now + in.duration()
+	case CutBoth:
+		m.noRequests = in.now + in.duration()
+		m.noAnswers = m.noRequests
+	case WallJump:
+		in.met(WallJump, m)
+		m.wall = in.pick(-time.Hour, time.Hour, -5*time.Second, 48*time.Hour, -48*time.Hour)
+	case Drift:
+		in.candidates.rerate(m.process)
+	}
+}
+
+// duration is how long trouble lasts that ends by itself.
+func (in *injector) duration() time.Duration {
+	return in.pick(500*time.Millisecond, 2*time.Second, 5*time.Second, 15*time.Second, 40*time.Second)
+}
+
+// pause stops a member for a while, and mostly for longer than its lease lasts.
+func (in *injector) pause(m *member) {
+	if in.now < m.paused {
+		return // it stands still already
+	}
+	left := m.real(m.deadline() - m.clock())
+	m.stood++
+	m.paused = in.now + in.pick(100*time.Millisecond, left-time.Millisecond, left+5*time.Second, left+40*time.Second)
+	in.logf("%v is paused until %v", m, m.paused)
+	if m.leased && m.paused > in.now+left {
+		in.met(Pause, m)
+	}
+}
+
+// suspend stops the machine of a member for a while: its clock goes on, and its timers have as
+// much left afterwards as before. Those that wake the candidates have a second at most.
+func (in *injector) suspend(m *member) {
+	if in.now < m.paused {
+		return
+	}
+	in.pause(m)
+	p, slept := m.process, m.paused-in.now
+	if m.leased && slept > m.real(m.deadline()-p.clock()) {
+		in.met(Suspend, m)
+	}
+	for i, e := range in.events {
+		switch {
+		case e.to != p.machine || e.life != p.life:
+		case e.by == alarm:
+			in.events[i].at += slept
+		case e.by == tick && e.at < p.paused:
+			left := min(e.at-in.now, time.Duration(in.choose(3))*time.Second/2)
+			in.events[i].at = p.paused + left
+		}
+	}
+	in.events.order()
+}
+
+// storeFault is trouble of the store.
+func (in *injector) storeFault() {
+	switch {
+	case in.meets(Throttled):
+		in.server.throttled = in.now + in.duration()
+	case in.hit(SlowStore):
+		in.server.slow = in.now + in.duration()
+	case in.skewed && in.hit(StoreJump):
+		in.server.skew = in.pick(-time.Hour, -10*time.Second, time.Minute, 48*time.Hour)
+	case in.server.poisoned != "":
+		in.server.unpoison()
+	case in.meets(Poison):
+		in.server.poison()
+	case in.arm == Deleted && in.choose(20) == 19:
+		l := in.locks[in.choose(len(in.locks))]
+		if _, exists := in.server.objects[l.key]; exists {
+			in.met(Deletion)
+			l.deleted, l.names = true, nil
+			delete(in.server.objects, l.key)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A server is the store: what lies there, and what it is like at present, for everybody.
+type server struct {
+	*fleet
+	objects         bucket
+	throttled, slow time.Duration // until then
+	skew            time.Duration // of the store's clock
+	poisoned        string        // the key of what is no record of ours
+	poisonIs        store.Version // which is this
+	instead         *object       // of this, if there was anything
+}
+
+// date is the store's clock, which shows whole seconds.
+func (st *server) date() time.Time {
+	return epoch.Add(st.now + st.skew).Truncate(time.Second)
+}
+
+// highest is the number of the highest epoch of a lock that is a record.
+func (st *server) highest(lock string) int64 {
+	top := st.objects.highest(lock)
+	if of, n, ok := layout.Epoch(st.poisoned); ok && of == lock && n == top {
+		top--
+	}
+	return top
+}
+
+// current is the record of a lock, if there is one that is understood.
+func (st *server) current(l *lock) (record.Record, bool) {
+	key := l.key
+	if st.cfg.Numbered {
+		key = layout.EpochKey(key, st.objects.highest(key))
+	}
+	o, exists := st.objects[key]
+	if !exists {
+		return record.Record{}, false
+	}
+	r, err := record.DecodeIn(record.AnyLayout, o.body)
+	r.Session = strings.TrimPrefix(r.Session, "../") // the way to it from an epoch
+	return r, err == nil
+}
+
+// wouldLand reports that a write would begin a lease if it arrived now.
+func (st *server) wouldLand(r *request) bool {
+	o, exists := st.objects[r.key]
+	if of, n, numbered := layout.Epoch(r.key); numbered && (!r.only.Absent() || n <= st.objects.highest(of)) {
+		return false
+	}
+	return r.only.Absent() && !exists || exists && !r.only.Absent() && o.version == r.only.Match()
+}
+
+// initialize makes a lock's object, free, as leasehold init does.
+func (st *server) initialize(l *lock) {
+	r := protocol.First(protocol.Config{TTL: ttls[0], Holder: "init"}, "init", st.date(), epoch)
+	st.objects.put(l.key, encode(r), st.date())
+	l.top = r.Token
+}
+
+// poison puts something into the object's place that is no record of ours: for epochs,
+// into that of the next one. Over a marker that would be a deletion by hand.
+func (st *server) poison() {
+	l := st.locks[st.choose(len(st.locks))]
+	key := l.key
+	if st.cfg.Numbered {
+		key = layout.EpochKey(key, st.objects.highest(key)+1)
+	}
+	if n := len(st.sessions); n > 0 && st.choose(3) == 2 {
+		key = st.sessions[n-1].String()
+	}
+	before, exists := st.objects[key]
+	if exists && st.cfg.Tokenless || !exists && key[0] == 's' {
+		return
+	}
+	st.poisoned, st.instead = key, nil
+	if exists {
+		st.instead = &before
+	}
+	st.poisonIs = st.objects.put(key, st.foreignBody(l, key[0] == 's'), st.date()).version
+	st.met(Poison, key)
+}
+
+// foreignBody is something that is no record of ours, though it may look much like one.
+func (st *server) foreignBody(l *lock, session bool) []byte {
+	r := record.Record{Token: l.top + 1, Layout: st.cfg.Layout, Holder: "stranger", TTL: time.Second, WriteID: "stranger.1"}
+	if st.cfg.Tokenless {
+		r.Token = 0
+	}
+	format := `"format":1`
+	switch st.choose(5) {
+	case 0:
+		return []byte("this is no record")
+	case 1:
+		format = `"format":2`
+	case 2:
+		r.Layout = "another"
+	case 3:
+		r.Layout = "another"
+		if !session {
+			r.Layout = record.LayoutSession
+		}
+	default:
+		// That one can be read. Of epochs it would be the highest one, and others could be
+		// collected; and a lock that was under a session would be taken for free.
+		if r.Token = math.MaxInt64; st.cfg.Numbered || len(st.sessions) > 0 {
+			format = `"format":3`
+		}
+	}
+	return bytes.Replace(encode(r), []byte(`"format":1`), []byte(format), 1)
+}
+
+func encode(r record.Record) []byte {
+	body, err := r.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	return body
+}
+
+// unpoison brings back exactly what was there.
+func (st *server) unpoison() {
+	key, before := st.poisoned, st.instead
+	st.poisoned = ""
+	for _, l := range st.locks {
+		l.cured = l.cured || l.key == key
+	}
+	switch {
+	case st.objects[key].version != st.poisonIs: // a marker that somebody released
+	case before == nil:
+		delete(st.objects, key)
+	default:
+		st.objects.put(key, before.body, st.date())
+	}
+	st.logf("the poison %q is removed", key)
+}
+
+// sweep deletes a marker that has expired by the store's clock, where nobody else can.
+func (st *server) sweep() {
+	key := st.locks[0].key
+	o, exists := st.objects[key]
+	if !exists || !st.cfg.WriteOnce || st.poisoned != "" {
+		return
+	}
+	if epoch.Add(st.now).Sub(o.written) > protocol.Stale(st.longest) {
+		st.logf("the marker is swept")
+		delete(st.objects, key)
+	}
+}
+
+// sweepInterval is how often it is swept.
+func (st *server) sweepInterval() time.Duration { return max(time.Second, st.longest/1000) }
+
+// reclaim deletes sessions that are over, when nothing is on its way to them any more.
+func (st *server) reclaim() {
+	for _, s := range st.sessions {
+		l := s.heartbeat.on
+		if l.there && l.over && !l.reused && l.flying == 0 && l.key != st.poisoned && st.choose(2) == 1 {
+			st.met(Reclaimed, s)
+			delete(st.objects, l.key)
+			l.there = false
+		}
+	}
+}
+
+// A bucket is a store as the protocol has to expect it: a version is a hash of the body, so
+// it comes back with the body, and a listing has pages, each of its own time.
+type bucket map[string]object
+
+type object struct {
+	body    []byte
+	version store.Version
+	written time.Time
+}
+
+// pageSize is how many objects a page of a listing shows.
+const pageSize = 3
+
+// put writes an object, whatever is there.
+func (b bucket) put(key string, body []byte, now time.Time) object {
+	o := object{body, store.Version(strconv.FormatUint(sum(body), 16)), now}
+	b[key] = o
+	return o
+}
+
+func sum(body []byte) uint64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write(body)
+	return hash.Sum64()
+}
+
+// serve carries out a request, and makes its answer.
+func (b bucket) serve(r *request, now time.Time) answer {
+	var a answer
+	o, exists := b[r.key]
+	switch {
+	case r.op == "list":
+		a.entries, a.truncated = b.page(r.key, r.after)
+	case r.op == "delete":
+		delete(b, r.key)
+	case r.op == "get" && !exists:
+		a.err = r.fails(store.ErrNotExist)
+	case r.op == "get" && o.version == r.unless:
+		a.err = r.fails(store.ErrNotModified)
+	case r.op == "get":
+		a.object = &store.Object{Key: r.key, Body: o.body, Version: o.version, LastModified: o.written}
+	case exists == r.only.Absent() || o.version != r.only.Match():
+		a.err = r.fails(store.ErrPrecondition)
+	default:
+		o = b.put(r.key, r.body, now)
+		a.object = &store.Object{Key: r.key, Version: o.version, LastModified: now}
+	}
+	return a
+}
+
+func (b bucket) page(prefix, after string) (entries []store.Entry, truncated bool) {
+	for _, key := range slices.Sorted(maps.Keys(b)) {
+		if key <= after || !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		if len(entries) == pageSize {
+			return entries, true
+		}
+		o := b[key]
+		entries = append(entries, store.Entry{Key: key, Version: o.version, Size: int64(len(o.body)), LastModified: o.written})
+	}
+	return entries, false
+}
+
+// highest is the number of the highest epoch of a lock, and 0 if there is none.
+func (b bucket) highest(lock string) (top int64) {
+	for key := range b {
+		if of, n, ok := layout.Epoch(key); ok && of == lock {
+			top = max(top, n)
+		}
+	}
+	return top
+}
