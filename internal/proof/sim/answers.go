@@ -61,8 +61,6 @@ func (a Answer) Kinds(op string) []error {
 		return []error{store.ErrUnknownOutcome}
 	case a.Code == "SlowDown", a.Status == 429:
 		return []error{store.ErrThrottled}
-	}
-	switch {
 	case a.Status == 401, a.Status == 403:
 		return []error{store.ErrDenied}
 	case a.Code == "NoSuchBucket":

@@ -12,7 +12,7 @@ import (
 )
 
 // A call is one call of a layout, or a collection. It is a coroutine that stops at each of
-// its requests, which it makes of the store that is called network.
+// its requests, which it makes of the store that is called remote.
 type call struct {
 	by          *process        // nil: somebody collects
 	on          *machine        // of that
@@ -70,6 +70,11 @@ func (a answer) error() error {
 // writes reports that the request may change something.
 func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
 
+// claims reports that the request is a claim.
+func (r *request) claims() bool {
+	return r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim
+}
+
 // fails is an error of the request.
 func (r *request) fails(kind error) *store.Error {
 	return &store.Error{Op: r.op, Key: r.key, Kind: kind}
@@ -107,11 +112,6 @@ func begin(by *process, from *member, run func(context.Context)) *call {
 // calling is where the context of a call has it.
 type calling struct{}
 
-func ask(ctx context.Context, r *request) answer {
-	c, _ := ctx.Value(calling{}).(*call)
-	return c.ask(r)
-}
-
 // end leaves nothing of the call behind. Its requests stay on their way.
 func (c *call) end() {
 	c.over = true
@@ -119,7 +119,8 @@ func (c *call) end() {
 }
 
 // ask sends a request and waits for its answer. A call that was given up sends nothing.
-func (c *call) ask(r *request) answer {
+func ask(ctx context.Context, r *request) answer {
+	c, _ := ctx.Value(calling{}).(*call)
 	r.from = c
 	if !c.over && c.yield(r) && !c.over {
 		return c.answer

@@ -22,12 +22,9 @@ type candidates struct {
 	returns *returns
 	peers   *peers
 	made    int
-
-	// What others do about it.
-	writes    func(*call)                     // a write is about to be sent
-	converge  func(*member)                   // what its user wants when all faults are over
-	heartbeat func(*session, protocol.Action) // that of a session says this
-	over      func(*session)                  // a session is
+	// These two know the candidates too.
+	users    *users
+	injector *injector
 }
 
 // start makes a candidate for a lock. Names are not incarnations: some have that of
@@ -46,7 +43,7 @@ func (cs *candidates) start(m *member) {
 	cs.longest = max(cs.longest, m.ttl)
 	lay := func(st store.Store) layout.Layout { return cs.lay(st, m.on.key, m.ttl) }
 	acts := 3 + cs.choose(16)
-	*m = member{process: m.process, on: m.on, e: new(engine.Engine), ttl: m.ttl, claim: m.claim, ended: m.ended, hopeful: m.hopeful, lay: lay, may: allowances{acts: acts}}
+	*m = member{process: m.process, on: m.on, e: new(engine.Engine), ttl: m.ttl, claim: m.claim, ended: m.ended, contends: m.contends, lay: lay, may: allowances{acts: acts}}
 	cs.init(m, cfg)
 	cs.logf("%v starts as %s, TTL %v, follows %t, peers %t, fast start %t, clock %d/%d",
 		m, m.cfg.Incarnation, cfg.TTL, cfg.Follow, cfg.Peers, cfg.FastStart, m.rate, rateOne)
@@ -117,9 +114,7 @@ func (o owner) EndLease(error) { o.m.stopped = true }
 
 func (o owner) Taken(ev protocol.Event) {
 	m := o.m
-	if o.verbose {
-		o.logf("%v  %s", m, brief(ev))
-	}
+	o.logf("%v  %s", m, brief{ev})
 	o.returns.called(m, ev)
 	switch ev := ev.(type) {
 	case protocol.Acquire:
@@ -144,9 +139,7 @@ func (o owner) Taken(ev protocol.Event) {
 }
 
 func (o owner) Report(action protocol.Action) {
-	if o.verbose {
-		o.logf("%v    -> %s", o.m, brief(action))
-	}
+	o.logf("%v    -> %s", o.m, brief{action})
 	o.returns.returned(o.m, action)
 	o.do(o.m, action)
 }
@@ -159,11 +152,11 @@ func (o owner) Stepped(ev protocol.Event) {
 	}
 	o.peers.answer(m)
 	if o.healed {
-		o.after(0, m.machine, func() { o.converge(m) })
+		o.after(0, m.machine, func() { o.users.converge(m) })
 	}
 }
 
-// do is what the world makes of what a candidate says.
+// do is what is done about what a candidate says.
 func (cs *candidates) do(m *member, action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Read:
@@ -184,7 +177,7 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 	case protocol.Released:
 		m.ended, m.leased, m.releasing, m.under = m.claim, false, false, nil
 	case protocol.SessionOrphan:
-		cs.find(a.Session).doomed = true
+		cs.find(a.Session).mustEnd = true
 		cs.met(OrphanEnds, a.Session)
 	case protocol.Waiting:
 		cs.lasting.startAt(waits)
@@ -195,7 +188,7 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 	}
 	switch {
 	case m.beats != nil:
-		cs.heartbeat(m.beats, action)
+		cs.users.heartbeat(m.beats, action)
 	case m.reaps:
 		cs.noteMissed(m, action)
 	}
@@ -225,7 +218,12 @@ func (h heartbeat) Over(why error) {
 			h.violated(D7, "the session %v is over, and the lease of %v is not", s, m)
 		}
 	}
-	h.over(s)
+	if s.of.open == s {
+		s.of.open = nil
+	}
+	if h.healed {
+		h.soon(s.of.machine, func() { h.users.ensureSession(s.of) })
+	}
 }
 
 func (h heartbeat) Unused() {
@@ -243,9 +241,7 @@ func (rt runtime) Now() protocol.Now {
 }
 
 // After is a timer that stands still while its process is suspended.
-func (rt runtime) After(d time.Duration, f func()) {
-	rt.m.timeout(d, f)
-}
+func (rt runtime) After(d time.Duration, f func()) { rt.m.timeout(d, f) }
 
 func (rt runtime) Apart(f func()) { rt.soon(rt.m.machine, f) }
 
@@ -327,7 +323,7 @@ func (rt runtime) Ask(r engine.Request) (giveUp func()) {
 		c.from, c.done = nil, r.Done
 	case protocol.Write:
 		c.write = &a
-		rt.writes(c)
+		rt.injector.duringWrite(c)
 		if a.Op == protocol.Claim {
 			m.claims++
 			c.number = m.claims
@@ -343,7 +339,11 @@ func (rt runtime) Ask(r engine.Request) (giveUp func()) {
 			rt.returns.answered(c, before)
 		}
 	}
-	rt.after(0, m.machine, func() { rt.network.starts(c) })
+	rt.after(0, m.machine, func() {
+		if !c.begun { // nor given up
+			rt.network.resume(c)
+		}
+	})
 	m.timeout(r.Timeout, func() { rt.network.giveUp(c) })
 	return func() { rt.soon(m.machine, func() { rt.network.giveUp(c) }) }
 }

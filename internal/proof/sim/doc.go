@@ -19,7 +19,7 @@
 // # A history
 //
 // First there is trouble: each seed draws which kinds of [Fault] it has and how often, so that
-// some histories have a little of everything and others much of one thing. Then it is calm,
+// some histories have a little of everything and others much of one thing. Then all is healed,
 // and liveness must hold: a waiter gets the lock in time, and nobody sends more requests than
 // docs/cost.md says.
 //
@@ -54,7 +54,7 @@
 // larger than all before it (P1). At every grant: no other lease has had its token. At every
 // write to the resource that the leases protect: it never goes back to a former holder's, which
 // is judged by the order in which claims landed, not by the tokens that it looks at itself. A
-// lease that has ended stays ended, and a foreign object is left alone. In the calm: liveness
+// lease that has ended stays ended, and a foreign object is left alone. When all is healed: liveness
 // and the budget of requests.
 //
 // At every return (returns.go): each acquisition and each release returns once. A caller that
@@ -81,14 +81,11 @@
 //
 // # The parts
 //
-// A history (history.go) is what all parts share: the choices, the queue of events (queue.go), and
-// what has come of them. A fleet (fleet.go) is on top of that: who there is, with what each has.
-// The others are on top of these, and each knows the few that it needs: newWorld in world.go puts
-// them together. The server is what lies in the store, and the network brings the calls of
-// candidates there (call.go), and the failure that lasts says to which of them it happens
-// (lasting.go, answers.go), and how many there may be meanwhile (allowance.go). The ledger checks
-// what is promised of locks and sessions (promise.go), and returns what callers are promised.
-// Candidates are the real ones (candidate.go), which ask each other by way of peers, and users are
-// who wants something of them. The injector makes the faults (inject.go, fault.go). The end of a
-// history is in liveness.go; sim.go begins one, says what came of it, and makes it short.
+// A history is what all parts share: the choices, the queue of events, and what has come of them; a
+// fleet is who there is, with what each has. Each part knows these and the few others that it needs
+// (newWorld puts them together): the server is what lies in the store, the network brings the calls
+// of candidates there, and the failure that lasts counts them (allowance.go). The ledger checks what
+// is promised of locks and sessions (promise.go), and returns.go what callers are promised. The
+// candidates are the real ones, peers lets them ask each other, users want something of them, and
+// the injector makes the faults. sim.go begins a history, and liveness.go ends it.
 package sim

@@ -48,12 +48,7 @@ type process struct {
 	acts     int       // that are left to the user of its sessions, in a history with a lasting failure
 }
 
-func (p *process) String() string {
-	if p == nil {
-		return "collector"
-	}
-	return fmt.Sprintf("m%d", p.number)
-}
+func (p *process) String() string { return fmt.Sprintf("m%d", p.number) }
 
 // end leaves nothing of its calls behind.
 func (p *process) end() {
@@ -86,8 +81,10 @@ type member struct {
 	leased    bool          // its user holds a lease, valid or not, or its release is not settled
 	releasing bool          // that
 	busy      time.Duration // until then its user needs the lease
-	hopeful   bool          // in the calm: its user wants the lock, and keeps it
-	voice     voice
+	contends  bool          // once all is healed: its user wants the lock, and keeps it
+
+	parked []question           // of peers
+	said   *protocol.PeerAnswer // the first answer of its life
 
 	beats   *session // it is the heartbeat of this session
 	reaps   bool     // it waits for the end of one
@@ -99,7 +96,7 @@ type member struct {
 	owed
 	may        allowances
 	blind      time.Duration // since when peers alone have kept it from looking; 0: they have not
-	blindStood int           // how often its process had stood still then
+	blindStops int           // how often its process had stood still then
 }
 
 // owed is what a candidate owes to its caller.
@@ -148,14 +145,6 @@ func (m *member) deadline() time.Duration {
 	return m.c().Deadline()
 }
 
-// limit is the reading of its clock at which its session ends.
-func (m *member) limit() time.Duration {
-	if m.under == nil {
-		return 0
-	}
-	return m.under.Until()
-}
-
 // watcher is who watches the session that the member waits for, and nil if it waits for none.
 func (m *member) watcher() *member {
 	if r, is := m.e.Waits().(interface{ watches() *member }); is {
@@ -183,12 +172,6 @@ func (m *member) failed() bool {
 	return m.lookFailed || m.writeFailed || m.asked != nil && m.asked.waits != nil && m.asked.waits.hit
 }
 
-// voice is what a member says to its peers.
-type voice struct {
-	parked []question
-	said   *protocol.PeerAnswer // the first that it said in its life
-}
-
 // A question came from a member, and is answered when there is news or its time is over.
 type question struct {
 	from   *member
@@ -208,20 +191,20 @@ type waker struct {
 // A lock is what is remembered of one, to tell whether the promises are kept; and of the
 // heartbeat of a session.
 type lock struct {
-	key     string
-	members []*member  // that want it at times
-	reapers []*member  // that wait for the end of this session
-	air     []*request // writes on their way to it
-	granted int        // leases
-	claims  []claim
-	top     int64         // the largest token of a claim that landed
-	last    int64         // the largest token of a lease that was granted
-	claimed time.Duration // when the last claim landed
-	deleted bool          // somebody has deleted the object
-	cured   bool          // somebody has brought an earlier record back
-	excused bool          // and then P1 was broken in the one way in which it may be
-	names   *session      // that its record names, if that is held
-	writer  string        // the incarnation of that record
+	key      string
+	members  []*member  // that want it at times
+	reapers  []*member  // that wait for the end of this session
+	inFlight []*request // on their way to it
+	granted  int        // leases
+	claims   []claim
+	top      int64         // the largest token of a claim that landed
+	last     int64         // the largest token of a lease that was granted
+	claimed  time.Duration // when the last claim landed
+	deleted  bool          // somebody has deleted the object
+	restored bool          // somebody has brought an earlier record back
+	excused  bool          // and then P1 was broken in the one way in which it may be
+	names    *session      // that its record names, if that is held
+	writer   string        // the incarnation of that record
 	resource
 
 	session *session // whose heartbeat it is; nil: a lock
@@ -229,7 +212,6 @@ type lock struct {
 	over    bool     // it says that the session is over
 	there   bool     // it has not been deleted since
 	reused  bool     // somebody wants to begin another session of its name
-	flying  int      // requests are on their way to it
 }
 
 // A claim landed where it counts, and so began a lease.
@@ -259,7 +241,7 @@ func (l *lock) all() (all []*member) {
 // holder is the contender whose lease of a lock is valid.
 func (l *lock) holder() *member {
 	for _, m := range l.members {
-		if m.hopeful && m.valid() {
+		if m.contends && m.valid() {
 			return m
 		}
 	}
@@ -282,7 +264,7 @@ type session struct {
 	life      int // of that
 	heartbeat *member
 	began     bool // that is confirmed
-	doomed    bool // it is to end at once
+	mustEnd   bool // it is to end at once
 	engine.Session
 }
 

@@ -33,7 +33,7 @@ type Config struct {
 }
 
 // A way is how a lock lies in the store, and what the protocol must know of it. Markers are
-// swept by the world itself: a sweep of the layout's looks at the real clock.
+// swept by the server itself: a sweep of the layout's looks at the real clock.
 type way struct {
 	name string
 	cfg  protocol.Config
@@ -66,18 +66,6 @@ func Layouts() (names []string) {
 	return names
 }
 
-// A setting is what is drawn for a whole history.
-type setting struct {
-	way
-	arm      Arm
-	existing bool // candidates never create the object
-	dated    bool // the store tells its time
-	skewed   bool // which may jump, and then nobody starts fast
-	fenced   bool
-	ttls     [3]time.Duration
-	longest  time.Duration // of all TTLs
-}
-
 // ttls are far apart, so that a candidate that counts by the wrong one is wrong by far.
 var ttls = [...]time.Duration{3 * time.Second, 9 * time.Second, 30 * time.Second}
 
@@ -90,7 +78,15 @@ var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // A history is what all parts of a world share: what was drawn for it, the choices, the time,
 // and what has come of it.
 type history struct {
-	setting
+	way
+	arm      Arm
+	existing bool // candidates never create the object
+	dated    bool // the store tells its time
+	skewed   bool // which may jump, and then nobody starts fast
+	fenced   bool
+	ttls     [3]time.Duration
+	longest  time.Duration // of all TTLs
+
 	queue
 	choose func(n int) int // from 0 to n-1, for n up to 256
 	odds   [Faults]int
@@ -122,9 +118,7 @@ func (h *history) meets(f Fault) bool {
 // met counts trouble that has had its effect.
 func (h *history) met(f Fault, what ...any) {
 	h.faults[f]++
-	if h.verbose {
-		h.logf("* %v %v", f, what)
-	}
+	h.logf("* %v %v", f, what)
 }
 
 // hit is meets and met in one.
@@ -157,4 +151,48 @@ func (h *history) logf(format string, args ...any) {
 	if h.verbose {
 		fmt.Fprintf(&h.text, "%10.3fs  "+format+"\n", append([]any{h.now.Seconds()}, args...)...)
 	}
+}
+
+// brief is an event or an action in a line of a history.
+type brief struct{ it any }
+
+func (b brief) String() string {
+	switch x := b.it.(type) {
+	case protocol.Read:
+		return fmt.Sprintf("Read unless %q within %v", x.Unless, x.Timeout)
+	case protocol.Write:
+		return fmt.Sprintf("Write %v %s over %q within %v", x.Op, showRecord(x.Record), x.Expect, x.Timeout)
+	case protocol.ReadDone:
+		shown := [...]string{"Unread", "Found", "Same", "Absent", "Foreign"}[x.Shown]
+		if x.Shown == protocol.Found {
+			shown += fmt.Sprintf(" %s as %q, %v old", showRecord(x.Record), x.Version, x.Age)
+		}
+		return fmt.Sprintf("ReadDone %s, error %v, final %t", shown, x.Err, x.Fatal)
+	case protocol.WriteDone:
+		return fmt.Sprintf("WriteDone as %q, error %v, void %t, final %t", x.Version, x.Err, x.Void, x.Fatal)
+	case protocol.Sighted:
+		return "Sighted " + brief{x.Answer}.String()
+	case protocol.PeerAnswer:
+		return fmt.Sprintf("Heard %+v, error %v, proof %t", x.Status, x.Err, x.Proof != nil)
+	case protocol.Waiting:
+		return "Waiting for " + showRecord(x.Record)
+	case protocol.Refused:
+		return "Refused for " + showRecord(x.Record)
+	case protocol.Expired:
+		return "Overdue is " + showRecord(x.Record)
+	case protocol.Vanished:
+		return "Vanished is " + showRecord(x.Record)
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T%+v", b.it, b.it), "protocol.")
+}
+
+func showRecord(r record.Record) string {
+	state := "free"
+	if r.Held {
+		state = "held"
+	}
+	if r.Session != "" {
+		state += " under " + r.Session
+	}
+	return fmt.Sprintf("%s, token %d, TTL %v, by %s", state, r.Token, r.TTL, r.WriteID)
 }

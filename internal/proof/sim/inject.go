@@ -11,7 +11,7 @@ type injector struct {
 	users      *users
 }
 
-// tick is what happens now and then, to the store or to one of the members.
+// tick makes some trouble, and comes again.
 func (in *injector) tick() {
 	if in.healed {
 		return
@@ -35,12 +35,12 @@ func (in *injector) victim() *member {
 	return m
 }
 
-// sick are the kinds of trouble that one member has.
-var sick = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
+// processFaults are the kinds of trouble that one member has.
+var processFaults = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
 
 // processFault is trouble of one member.
 func (in *injector) processFault(m *member) {
-	for _, f := range sick {
+	for _, f := range processFaults {
 		if in.meets(f) {
 			in.inject(m, f)
 			return
@@ -50,7 +50,7 @@ func (in *injector) processFault(m *member) {
 
 // duringWrite lets things happen at the worst moment: while a write is on its way.
 func (in *injector) duringWrite(c *call) {
-	f := sick[in.choose(7)]
+	f := processFaults[in.choose(7)]
 	if in.healed || in.choose(4) != 3 {
 		return
 	}
@@ -108,7 +108,7 @@ func (in *injector) pause(m *member) {
 		return // it stands still already
 	}
 	left := m.real(m.deadline() - m.clock())
-	m.stood++
+	m.stops++
 	m.paused = in.now + in.pick(100*time.Millisecond, left-time.Millisecond, left+5*time.Second, left+40*time.Second)
 	in.logf("%v is paused until %v", m, m.paused)
 	if m.leased && m.paused > in.now+left {

@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// liveness is the end of a history: all trouble is over, and liveness must hold. Beyond the bound
+// liveness is the end of a history: all is healed, and liveness must hold. Beyond the bound
 // of clocks it need not, and nobody can have a lease of an object that must exist and does not.
 // Nor of one that was deleted by hand and was under a session: a candidate that saw it vanish
 // waits for the end of that session, which need not come.
@@ -21,7 +21,7 @@ func (w *world) liveness() {
 		return
 	}
 	for _, l := range locks {
-		l.members[w.choose(len(l.members))].hopeful = true
+		l.members[w.choose(len(l.members))].contends = true
 	}
 	w.convergeAll()
 	w.await(locks, "is never taken, though nobody holds it", w.takeover(true))
@@ -29,7 +29,7 @@ func (w *world) liveness() {
 		return
 	}
 	for _, m := range w.members {
-		m.hopeful = true
+		m.contends = true
 	}
 	w.convergeAll()
 	w.pass(3 * w.longest)
@@ -44,15 +44,15 @@ func (w *world) liveness() {
 	crash := w.choose(2) == 1
 	if crash {
 		for _, m := range first.locks {
-			m.hopeful = false
+			m.contends = false
 		}
 		w.users.start(first.process)
 	} else {
-		first.hopeful = false
+		first.contends = false
 		w.users.converge(first)
 	}
 	locks = slices.DeleteFunc(locks, func(l *lock) bool { // that nobody else wants
-		return !slices.ContainsFunc(l.members, func(m *member) bool { return m.hopeful })
+		return !slices.ContainsFunc(l.members, func(m *member) bool { return m.contends })
 	})
 	w.await(locks, "is never taken, though its holder has left it", w.takeover(crash))
 }
@@ -90,7 +90,7 @@ func (w *world) housekeep() {
 	}
 }
 
-// convergeAll eases everybody.
+// convergeAll lets all users converge.
 func (w *world) convergeAll() {
 	for _, p := range w.processes {
 		w.users.ensureSession(p)
@@ -120,7 +120,7 @@ func (w *world) takeover(gone bool) time.Duration {
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
-// await lets time pass until hopeful members hold the locks, and reports that they do; a
+// await lets time pass until contenders hold the locks, and reports that they do; a
 // promise is broken if they do not.
 func (w *world) await(locks []*lock, otherwise string, patience time.Duration) bool {
 	for end := w.now + patience; w.broken == ""; w.next() {
@@ -287,7 +287,7 @@ func (w *world) checkPrompt() {
 // isFree reports that nothing stands in the way of the next claim: no holder, no word of who is
 // to go first, and no write that may come yet.
 func (w *world) isFree(l *lock) bool {
-	if len(l.air) > 0 {
+	if slices.ContainsFunc(l.inFlight, (*request).writes) {
 		return false
 	}
 	r, there := w.server.current(l)
@@ -300,5 +300,5 @@ func (w *world) isFree(l *lock) bool {
 		return false
 	}
 	s := w.find(r.Session)
-	return s != nil && s.heartbeat.on.over && len(s.heartbeat.on.air) == 0
+	return s != nil && s.heartbeat.on.over && !slices.ContainsFunc(s.heartbeat.on.inFlight, (*request).writes)
 }

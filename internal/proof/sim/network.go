@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -18,13 +17,6 @@ type network struct {
 	lasting   *lasting
 	ledger    *ledger
 	collector *call
-}
-
-// starts lets a call begin, unless it was given up before.
-func (n *network) starts(c *call) {
-	if !c.begun {
-		n.resume(c)
-	}
 }
 
 // giveUp ends a call whose answer nobody waits for any more.
@@ -62,7 +54,8 @@ func (n *network) send(r *request) {
 	n.logf("%v  %s %q %v", m, r.op, r.key, r.only)
 	n.lasting.startWith(r)
 	n.lasting.count(r)
-	if n.struck(r) {
+	if r.hit && n.lasting.answer.Status == 0 {
+		n.strike(r, func() { n.fly(r, 5*time.Millisecond) })
 		return
 	}
 	if n.cut(p, CutRequests) {
@@ -88,24 +81,14 @@ func (n *network) cut(p *process, f Fault) bool {
 	return true
 }
 
-// struck is what the failure does to a request on its way: it reports that it is seen to.
-func (n *network) struck(r *request) bool {
+// strike is what the failure does to a request that it hits, whatever is answered: a write may
+// land, and one of the first claims lands late.
+func (n *network) strike(r *request, land func()) {
 	l := n.lasting
-	if !r.hit || l.answer.Status != 0 {
-		return false
-	}
 	if l.lands && r.writes() {
-		n.fly(r, 5*time.Millisecond)
+		land()
 	}
-	n.straggles(r)
-	return true
-}
-
-// straggles lets one of the first claims land late, whatever was answered.
-func (n *network) straggles(r *request) {
-	l := n.lasting
-	claim := r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim && r.from.from.on.session == nil
-	if !claim || l.straggler == 0 {
+	if l.straggler == 0 || !r.claims() || r.from.from.on.session != nil {
 		return
 	}
 	if l.straggler--; l.straggler == 0 {
@@ -116,30 +99,15 @@ func (n *network) straggles(r *request) {
 	}
 }
 
-// refuses is what the store answers to a request that is hit.
-func (n *network) refuses(r *request) answer {
-	l := n.lasting
-	if l.lands && r.writes() {
-		n.land(r)
-	}
-	n.straggles(r)
-	return answer{err: l.answer.to(r)}
-}
-
 // fly brings a request to the store.
 func (n *network) fly(r *request, delay time.Duration) {
 	if m := r.from.from; m != nil {
-		m.on.flying++
-		if r.writes() {
-			m.on.air = append(m.on.air, r)
-		}
+		m.on.inFlight = append(m.on.inFlight, r)
 	}
 	n.after(delay, nil, func() {
 		if m := r.from.from; m != nil {
-			m.on.flying--
-			if i := slices.Index(m.on.air, r); i >= 0 {
-				m.on.air = slices.Delete(m.on.air, i, i+1)
-			}
+			i := slices.Index(m.on.inFlight, r)
+			m.on.inFlight = slices.Delete(m.on.inFlight, i, i+1)
 		}
 		n.arrive(r)
 	})
@@ -198,7 +166,8 @@ func (n *network) serve(r *request) answer {
 	var a answer
 	switch {
 	case r.hit && n.lasting.answer.Status != 0:
-		a = n.refuses(r)
+		n.strike(r, func() { n.land(r) })
+		a = answer{err: n.lasting.answer.to(r)}
 	case n.now < n.server.throttled:
 		n.met(Throttled)
 		a = refused(store.ErrThrottled)
@@ -253,7 +222,6 @@ func (n *network) land(r *request) answer {
 	if r.op == "put" && r.from.from != nil {
 		n.ledger.written(r, number-top)
 	}
-	claim := r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim
 	switch {
 	case r.op == "delete" && numbered && existed:
 		n.met(Collected, r.key)
@@ -262,7 +230,7 @@ func (n *network) land(r *request) answer {
 		}
 	case r.op == "put" && numbered && number < top && r.only.Absent():
 		n.met(Recreated, r.key) // it must not count, and its sender must find out
-	case !claim, numbered && number <= top: // that one says that a lease is over
+	case !r.claims(), numbered && number <= top: // that one says that a lease is over
 	default:
 		n.ledger.claimed(r, number)
 	}

@@ -38,7 +38,7 @@ func (ps *peers) poll(m *member, a protocol.PollPeer) {
 }
 
 // receive passes a question on to the member of the process that holds the lock, or may
-// have held it.
+// have held it, which keeps it for as long as there is no news.
 func (ps *peers) receive(p *process, q question, wait time.Duration) {
 	var to *member
 	for _, m := range q.from.on.members {
@@ -46,36 +46,31 @@ func (ps *peers) receive(p *process, q question, wait time.Duration) {
 			to = m
 		}
 	}
-	if to != nil {
-		ps.park(to, q, wait)
+	if to == nil {
+		return
 	}
-}
-
-// park is a question at the leader, which keeps it for as long as there is no news.
-func (ps *peers) park(m *member, q question, wait time.Duration) {
-	m.voice.parked = append(m.voice.parked, q)
-	ps.after(m.real(wait), m.machine, func() {
-		for i := range m.voice.parked {
-			if p := &m.voice.parked[i]; p.from == q.from && p.life == q.life && p.number == q.number {
+	to.parked = append(to.parked, q)
+	ps.after(to.real(wait), to.machine, func() {
+		for i := range to.parked {
+			if p := &to.parked[i]; p.from == q.from && p.life == q.life && p.number == q.number {
 				p.spent = true
 			}
 		}
-		ps.answer(m)
+		ps.answer(to)
 	})
-	ps.answer(m)
+	ps.answer(to)
 }
 
 // answer answers the questions for which there is news, or no time left.
 func (ps *peers) answer(m *member) {
-	v := &m.voice
-	if len(v.parked) == 0 {
+	if len(m.parked) == 0 {
 		return
 	}
 	heard := ps.truth(m)
-	if v.said == nil {
-		v.said = &heard
+	if m.said == nil {
+		m.said = &heard
 	}
-	v.parked = slices.DeleteFunc(v.parked, func(q question) bool {
+	m.parked = slices.DeleteFunc(m.parked, func(q question) bool {
 		if !q.spent && q.known == heard.Status.Version {
 			return false
 		}
@@ -90,7 +85,7 @@ func (ps *peers) reply(m *member, q question, heard protocol.PeerAnswer) {
 	case ps.hit(PeerLost):
 		return
 	case ps.hit(PeerStale):
-		heard = *m.voice.said
+		heard = *m.said
 	case ps.hit(PeerLie):
 		seen, _, _ := q.from.c().Observed()
 		heard = protocol.PeerAnswer{Status: protocol.PeerStatus{
@@ -127,15 +122,19 @@ func (ps *peers) checkLooks(m *member, heard protocol.PeerAnswer) {
 	case m.leased || heard.Err != nil || !heard.Status.Leading || m.asked != nil || m.watcher() != nil: // that looks
 		m.blind = 0
 	case m.blind == 0:
-		m.blind, m.blindStood = now, m.stood
-	case m.blindStood == m.stood && now-m.blind > fewTTLs*max(seen.TTL, m.ttl):
+		m.blind, m.blindStops = now, m.stops
+	case m.blindStops == m.stops && now-m.blind > fewTTLs*max(seen.TTL, m.ttl):
 		ps.violated(Looks, "%v, TTL %v, has not looked at the store for %v, because of what peers say", m, m.ttl, now-m.blind)
 	}
 }
 
 // truth is what a member can say of itself.
 func (ps *peers) truth(m *member) protocol.PeerAnswer {
-	heard := protocol.PeerAnswer{Status: m.c().PeerStatus(m.clock(), m.limit())}
+	limit := time.Duration(0) // the reading of its clock at which its session ends
+	if m.under != nil {
+		limit = m.under.Until()
+	}
+	heard := protocol.PeerAnswer{Status: m.c().PeerStatus(m.clock(), limit)}
 	if heard.Status.Free && ps.name == "object" {
 		record, version := m.c().Freed()
 		heard.Proof = &protocol.ReadDone{Shown: protocol.Found, Version: version, Record: record}

@@ -104,7 +104,7 @@ type machine struct {
 	rate        int64
 	base, since time.Duration
 	paused      time.Duration // until then
-	stood       int           // how often it has been
+	stops       int           // how often it has been paused
 }
 
 // rateOne is the rate of a clock that is right.

@@ -35,7 +35,7 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Granted, protocol.Refused, protocol.Failed, protocol.Reaped:
 		if !m.owes {
-			ret.violated(Returns, "%v returns from an acquisition twice: %s", m, brief(a))
+			ret.violated(Returns, "%v returns from an acquisition twice: %s", m, brief{a})
 		}
 		m.owes = false
 		if _, failed := a.(protocol.Failed); failed {
@@ -49,7 +49,7 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 		m.silent, m.reminded = 0, ret.now
 	case protocol.Released:
 		if !m.owesRelease {
-			ret.violated(Returns, "%v returns from a release twice: %s", m, brief(a))
+			ret.violated(Returns, "%v returns from a release twice: %s", m, brief{a})
 		}
 		if m.owesRelease = false; a.Err == nil && !m.passing {
 			ret.checkFreed(m)
@@ -79,14 +79,14 @@ func (ret *returns) stepped(m *member, ev protocol.Event) {
 // within checks in so many times a TTL, a pause and a request that something is not so any more,
 // unless the process stood still meanwhile.
 func (ret *returns) within(m *member, ttls time.Duration, what string, still func() bool) {
-	p, life, e, ttl, stood := m.process, m.life, m.e, m.ttl, m.stood
+	p, life, e, ttl, stops := m.process, m.life, m.e, m.ttl, m.stops
 	due := p.clock() + ttls*(ttl+maxPause+protocol.MaxRequest) + time.Second
 	var look func()
 	look = func() {
 		left := due - p.clock()
 		switch {
 		case ret.arm == Far: // the time of a request is by a clock that has changed since
-		case p.life != life || m.e != e || m.ttl != ttl || p.stood != stood || !still():
+		case p.life != life || m.e != e || m.ttl != ttl || p.stops != stops || !still():
 		case left > 0: // at first, and when its clock has become slower
 			ret.push(event{at: ret.now + m.real(left), by: check, do: look})
 		default:
@@ -132,11 +132,11 @@ func (ret *returns) mustSettle(m *member) {
 // the lease that was released, unless its session is over.
 func (ret *returns) checkFreed(m *member) {
 	r, there := ret.server.current(m.on)
-	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted || m.on.cured || ret.cfg.Tokenless {
+	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted || m.on.restored || ret.cfg.Tokenless {
 		return // a marker that was deleted may be created once more by a write that arrives twice
 	}
 	if r.Session != "" {
-		if s := ret.find(r.Session); s.Over() != nil || s.doomed || s.heartbeat.on.over {
+		if s := ret.find(r.Session); s.Over() != nil || s.mustEnd || s.heartbeat.on.over {
 			return
 		}
 	}
@@ -146,12 +146,12 @@ func (ret *returns) checkFreed(m *member) {
 // checkSettled checks that nothing of a candidate that says it has settled can land yet and
 // be kept alive by a session that goes on (rule D6).
 func (ret *returns) checkSettled(m *member) {
-	for _, r := range m.on.air {
+	for _, r := range m.on.inFlight {
 		if r.from.from != m || r.op != "put" || r.from.write == nil || !r.from.write.Record.Held || r.from.write.Record.Session == "" {
 			continue
 		}
 		s := ret.find(r.from.write.Record.Session)
-		if s.Over() != nil || s.doomed || s.life != s.of.life || m.on.deleted || !ret.server.wouldLand(r) {
+		if s.Over() != nil || s.mustEnd || s.life != s.of.life || m.on.deleted || !ret.server.wouldLand(r) {
 			continue
 		}
 		ret.violated(D6, "%v says that it has settled, and a claim under the session %v, which goes on, may land yet", m, s)
@@ -175,7 +175,7 @@ func (ret *returns) answered(c *call, before owed) {
 	if ret.arm != Lasting {
 		return
 	}
-	bad := c.err != nil && !isAnswer(c.err)
+	bad := c.err != nil && !is(c.err, store.ErrNotModified, store.ErrNotExist) // which are no failures
 	if c.write == nil {
 		m.lookFailed = bad
 	} else if m.writeFailed = bad; !bad {
@@ -209,9 +209,6 @@ func (ret *returns) mustFail(m *member, final bool) {
 			func() bool { return m.owes && m.acquisitions == n })
 	}
 }
-
-// isAnswer reports that an error is what a store says in the normal course of things.
-func isAnswer(err error) bool { return is(err, store.ErrNotModified, store.ErrNotExist) }
 
 // manyOpen is more attempts than a small memory of them would hold.
 const manyOpen = 9

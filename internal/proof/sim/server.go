@@ -29,9 +29,7 @@ type server struct {
 }
 
 // date is the store's clock, which shows whole seconds.
-func (st *server) date() time.Time {
-	return epoch.Add(st.now + st.skew).Truncate(time.Second)
-}
+func (st *server) date() time.Time { return epoch.Add(st.now + st.skew).Truncate(time.Second) }
 
 // highest is the number of the highest epoch of a lock that is a record.
 func (st *server) highest(lock string) int64 {
@@ -138,7 +136,7 @@ func (st *server) unpoison() {
 	key, before := st.poisoned, st.instead
 	st.poisoned = ""
 	for _, l := range st.locks {
-		l.cured = l.cured || l.key == key
+		l.restored = l.restored || l.key == key
 	}
 	switch {
 	case st.objects[key].version != st.poisonIs: // a marker that somebody released
@@ -170,7 +168,7 @@ func (st *server) sweepInterval() time.Duration { return max(time.Second, st.lon
 func (st *server) reclaim() {
 	for _, s := range st.sessions {
 		l := s.heartbeat.on
-		if l.there && l.over && !l.reused && l.flying == 0 && l.key != st.poisoned && st.choose(2) == 1 {
+		if l.there && l.over && !l.reused && len(l.inFlight) == 0 && l.key != st.poisoned && st.choose(2) == 1 {
 			st.met(Reclaimed, s)
 			delete(st.objects, l.key)
 			l.there = false

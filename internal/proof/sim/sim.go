@@ -2,11 +2,9 @@ package sim
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Result is what came of a history.
@@ -73,106 +71,6 @@ func play(choose func(n int) int, cfg Config, verbose bool) (Result, string) {
 		Layout: w.name, Arm: w.arm, Hash: w.hash, Promise: w.broken, Broken: w.how,
 		Faults: w.faults, Granted: w.granted, Choices: taken, Failure: w.lasting.tell(),
 	}, w.text.String()
-}
-
-// begin makes a world.
-func (w *world) begin(cfg Config) {
-	w.fenced = !cfg.Unfenced
-	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted, Lasting, Lasting}[w.choose(10)]
-	if cfg.Arm != "" {
-		w.arm = cfg.Arm
-	}
-	// Most histories are about the default, and few about what promises less.
-	w.way = ways[[...]int{0, 0, 0, 0, 1, 1, 2, 2, 3, 4}[w.choose(10)]]
-	for _, way := range ways {
-		if way.name == cfg.Layout {
-			w.way = way
-		}
-	}
-	switch {
-	case w.arm == Deleted: // of the others nothing is promised then
-		w.way, w.dated, w.existing = ways[0], true, w.choose(2) == 1
-	case w.arm == Far && w.cfg.Tokenless: // neither of these
-		w.way = ways[0]
-	}
-	w.ttls = ttls
-	if w.arm == Lasting {
-		w.dated = true
-		w.lasting.draw(cfg.Brief)
-		w.populate()
-		return
-	}
-	w.dated = w.dated || w.choose(3) != 2
-	w.skewed = w.arm == Bound && !w.cfg.WriteOnce && w.choose(3) == 2
-	for f := range w.odds {
-		w.odds[f] = odds[w.choose(len(odds))]
-	}
-	w.populate()
-}
-
-// populate makes the locks and the processes. With sessions there are some of each kind: with
-// sessions, which want all the locks, and without, which want one.
-func (w *world) populate() {
-	sessions := !w.cfg.Tokenless && w.choose(2) == 1
-	locks := 1
-	if sessions {
-		locks += w.choose(3)
-	}
-	for i := range locks {
-		l := &lock{key: fmt.Sprintf("l%d", i)}
-		if w.existing {
-			w.server.initialize(l)
-		}
-		w.locks = append(w.locks, l)
-	}
-	for i := range 2 + w.choose(3) {
-		if sessions && (i == 0 || w.choose(3) != 2) {
-			w.join(i, w.locks, true)
-			continue
-		}
-		one := w.choose(locks)
-		w.join(i, w.locks[one:one+1], false)
-	}
-}
-
-// join adds a process that wants these locks.
-func (w *world) join(i int, locks []*lock, sessions bool) {
-	p := &process{number: i, sessions: sessions}
-	p.machine = &machine{queue: &w.queue, rate: rateOne, base: time.Duration(i) * time.Hour}
-	w.processes = append(w.processes, p)
-	if sessions && w.choose(4) == 3 {
-		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process
-	}
-	for _, l := range locks {
-		m := &member{process: p, on: l, ttl: w.pick(w.ttls[:]...)}
-		if sessions && w.choose(4) > 0 {
-			m.ttl = w.ttls[0] // so more comes to its end
-		}
-		p.locks = append(p.locks, m)
-		l.members = append(l.members, m)
-		w.members = append(w.members, m)
-	}
-	w.users.start(p)
-	w.candidates.rerate(p)
-}
-
-// run plays the history.
-func (w *world) run() {
-	if w.arm == Lasting {
-		w.outlast()
-		return
-	}
-	w.after(0, nil, w.injector.tick)
-	events := 50 * (1 + w.choose(16))
-	if w.processes[0].sessions {
-		events *= 2 // of more candidates
-	}
-	for range events {
-		if w.next(); w.broken != "" {
-			return
-		}
-	}
-	w.liveness()
 }
 
 // Shrink looks for a shorter list of choices that breaks the same promise, by playing up to so

@@ -40,7 +40,7 @@ func (u *users) start(p *process) {
 	}
 }
 
-// act is what the user of a member does next, until the calm.
+// act is what the user of a member does next, until all is healed.
 func (u *users) act(m *member) {
 	if u.healed {
 		return
@@ -63,7 +63,7 @@ func (u *users) act(m *member) {
 	u.after(u.pick(4*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond), m.machine, func() { u.act(m) })
 }
 
-// actLittle is what the user of a member does next in such a history: little, so that ten TTLs of
+// actLittle is what the user of a member does next when one failure lasts: little, so that ten TTLs of
 // a day are not very much.
 func (u *users) actLittle(m *member) {
 	if u.healed || u.paused || m.may.acts == 0 {
@@ -243,24 +243,24 @@ func (u *users) release(m *member) {
 	}
 }
 
-// converge is what the user of a lock does in the calm: the hopeful want it and keep it, the
+// converge is what the user of a lock does when all is healed: contenders want it and keep it, the
 // others release it. A member of a process with sessions waits for one.
 func (u *users) converge(m *member) {
 	switch {
 	case !u.healed || m.releasing || m.beats != nil || m.reaps:
-	case m.leased && (!m.hopeful || !m.valid()):
+	case m.leased && (!m.contends || !m.valid()):
 		m.releasing = true
 		m.e.Release(func() protocol.Release { return protocol.Release{} })
-	case m.wants && !m.hopeful:
+	case m.wants && !m.contends:
 		u.cancel(m)
-	case m.hopeful && !m.leased && !m.wants && !m.sessions:
+	case m.contends && !m.leased && !m.wants && !m.sessions:
 		u.acquire(m, true, nil)
-	case m.hopeful && !m.leased && !m.wants && m.open != nil && m.open.alive():
+	case m.contends && !m.leased && !m.wants && m.open != nil && m.open.alive():
 		u.acquire(m, true, m.open)
 	}
 }
 
-// actOnSession is what the user of sessions does, until the calm.
+// actOnSession is what the user of sessions does, until all is healed.
 func (u *users) actOnSession(p *process) {
 	if u.healed || u.arm == Lasting && p.acts == 0 {
 		return
@@ -284,7 +284,7 @@ func (u *users) ensureSession(p *process) {
 	}
 }
 
-// begin begins a session, under a name that is used once (rule D1).
+// beginSession begins one, under a name that is used once (rule D1).
 func (u *users) beginSession(p *process) {
 	s := &session{of: p, life: p.life}
 	on := &lock{key: fmt.Sprintf("s%d", len(u.sessions)), session: s}
@@ -345,15 +345,5 @@ func (u *users) heartbeat(s *session, action protocol.Action) {
 		if p.open = nil; u.healed || errors.Is(a.Err, protocol.ErrUsed) {
 			u.soon(p.machine, func() { u.ensureSession(p) })
 		}
-	}
-}
-
-// sessionOver is what users do about the end of a session.
-func (u *users) sessionOver(s *session) {
-	if s.of.open == s {
-		s.of.open = nil
-	}
-	if u.healed {
-		u.soon(s.of.machine, func() { u.ensureSession(s.of) })
 	}
 }

@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // A world is one history while it is played: the queue of events, and the parts.
 type world struct {
@@ -16,8 +20,7 @@ type world struct {
 	injector   *injector
 }
 
-// newWorld puts the parts together. Each knows those before it; what it tells to later ones
-// goes by functions.
+// newWorld puts the parts together. Each knows some of those before it.
 func newWorld(h *history) *world {
 	f := &fleet{history: h}
 	w := &world{fleet: f}
@@ -27,16 +30,113 @@ func newWorld(h *history) *world {
 	w.returns = &returns{fleet: f, server: w.server, lasting: w.lasting}
 	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, ledger: w.ledger}
 	w.peers = &peers{fleet: f, network: w.network, lasting: w.lasting}
-	w.candidates = &candidates{
-		fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers,
-	}
+	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, candidates: w.candidates}
 	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users}
 
 	w.ledger.sessionOver = w.users.tryOnce
-	w.candidates.writes, w.candidates.converge = w.injector.duringWrite, w.users.converge
-	w.candidates.heartbeat, w.candidates.over = w.users.heartbeat, w.users.sessionOver
+	w.candidates.users, w.candidates.injector = w.users, w.injector
 	return w
+}
+
+// begin makes a world.
+func (w *world) begin(cfg Config) {
+	w.fenced = !cfg.Unfenced
+	w.arm = []Arm{Bound, Bound, Bound, Bound, Bound, Bound, Far, Deleted, Lasting, Lasting}[w.choose(10)]
+	if cfg.Arm != "" {
+		w.arm = cfg.Arm
+	}
+	// Most histories are about the default, and few about what promises less.
+	w.way = ways[[...]int{0, 0, 0, 0, 1, 1, 2, 2, 3, 4}[w.choose(10)]]
+	for _, way := range ways {
+		if way.name == cfg.Layout {
+			w.way = way
+		}
+	}
+	switch {
+	case w.arm == Deleted: // of the others nothing is promised then
+		w.way, w.dated, w.existing = ways[0], true, w.choose(2) == 1
+	case w.arm == Far && w.cfg.Tokenless: // neither of these
+		w.way = ways[0]
+	}
+	w.ttls = ttls
+	if w.arm == Lasting {
+		w.dated = true
+		w.lasting.draw(cfg.Brief)
+		w.populate()
+		return
+	}
+	w.dated = w.dated || w.choose(3) != 2
+	w.skewed = w.arm == Bound && !w.cfg.WriteOnce && w.choose(3) == 2
+	for f := range w.odds {
+		w.odds[f] = odds[w.choose(len(odds))]
+	}
+	w.populate()
+}
+
+// populate makes the locks and the processes. With sessions there are some of each kind: with
+// sessions, which want all the locks, and without, which want one.
+func (w *world) populate() {
+	sessions := !w.cfg.Tokenless && w.choose(2) == 1
+	locks := 1
+	if sessions {
+		locks += w.choose(3)
+	}
+	for i := range locks {
+		l := &lock{key: fmt.Sprintf("l%d", i)}
+		if w.existing {
+			w.server.initialize(l)
+		}
+		w.locks = append(w.locks, l)
+	}
+	for i := range 2 + w.choose(3) {
+		if sessions && (i == 0 || w.choose(3) != 2) {
+			w.join(i, w.locks, true)
+			continue
+		}
+		one := w.choose(locks)
+		w.join(i, w.locks[one:one+1], false)
+	}
+}
+
+// join adds a process that wants these locks.
+func (w *world) join(i int, locks []*lock, sessions bool) {
+	p := &process{number: i, sessions: sessions}
+	p.machine = &machine{queue: &w.queue, rate: rateOne, base: time.Duration(i) * time.Hour}
+	w.processes = append(w.processes, p)
+	if sessions && w.choose(4) == 3 {
+		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process
+	}
+	for _, l := range locks {
+		m := &member{process: p, on: l, ttl: w.pick(w.ttls[:]...)}
+		if sessions && w.choose(4) > 0 {
+			m.ttl = w.ttls[0] // so more comes to its end
+		}
+		p.locks = append(p.locks, m)
+		l.members = append(l.members, m)
+		w.members = append(w.members, m)
+	}
+	w.users.start(p)
+	w.candidates.rerate(p)
+}
+
+// run plays the history.
+func (w *world) run() {
+	if w.arm == Lasting {
+		w.outlast()
+		return
+	}
+	w.after(0, nil, w.injector.tick)
+	events := 50 * (1 + w.choose(16))
+	if w.processes[0].sessions {
+		events *= 2 // of more candidates
+	}
+	for range events {
+		if w.next(); w.broken != "" {
+			return
+		}
+	}
+	w.liveness()
 }
 
 // next lets the next event happen.
