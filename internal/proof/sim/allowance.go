@@ -118,7 +118,6 @@ func (l *lasting) count(r *request) {
 	}
 }
 
-// countPoll counts a question to a leader.
 func (l *lasting) countPoll(m *member) {
 	if !l.on {
 		return

@@ -75,7 +75,6 @@ func (a Answer) Kinds(op string) []error {
 	return []error{store.ErrUnavailable}
 }
 
-// to is the error of a request.
 func (a Answer) to(r *request) *store.Error {
 	kinds := a.Kinds(r.op)
 	e := r.fails(kinds[0])

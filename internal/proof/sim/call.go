@@ -59,7 +59,6 @@ type answer struct {
 	at        time.Duration // when the store gave it
 }
 
-// error is the answer's error as an error.
 func (a answer) error() error {
 	if a.err == nil {
 		return nil
@@ -70,12 +69,10 @@ func (a answer) error() error {
 // writes reports that the request may change something.
 func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
 
-// claims reports that the request is a claim.
 func (r *request) claims() bool {
 	return r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim
 }
 
-// fails is an error of the request.
 func (r *request) fails(kind error) *store.Error {
 	return &store.Error{Op: r.op, Key: r.key, Kind: kind}
 }

@@ -61,7 +61,6 @@ func (cs *candidates) init(m *member, cfg protocol.Config) {
 	}
 }
 
-// incarnation makes the mark of a candidate.
 func (cs *candidates) incarnation(m *member) string {
 	cs.made++
 	return fmt.Sprintf("i%d-%d-%d", m.number, m.life, cs.made)
@@ -87,11 +86,10 @@ func (o owner) Place() engine.Place {
 
 var silent = slog.New(slog.DiscardHandler)
 
-func (o owner) Config() protocol.Config { return o.m.cfg }
-
+func (o owner) Config() protocol.Config             { return o.m.cfg }
 func (o owner) Session(name string) *engine.Session { return o.find(name).engine() }
-
-func (o owner) Context() context.Context { return context.Background() }
+func (o owner) Context() context.Context            { return context.Background() }
+func (o owner) EndLease(error)                      { o.m.stopped = true }
 
 // Watcher adds a candidate that waits for the end of a session.
 func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
@@ -109,8 +107,6 @@ func (o owner) Rest(on bool) {
 		o.m.reminded = 0
 	}
 }
-
-func (o owner) EndLease(error) { o.m.stopped = true }
 
 func (o owner) Taken(ev protocol.Event) {
 	m := o.m
@@ -237,7 +233,7 @@ func (h heartbeat) Unused() {
 type runtime struct{ owner }
 
 func (rt runtime) Now() protocol.Now {
-	return protocol.Now{Clock: rt.m.process.clock(), Wall: epoch.Add(rt.now + rt.m.wall)}
+	return protocol.Now{Clock: rt.m.clock(), Wall: epoch.Add(rt.now + rt.m.wall)}
 }
 
 // After is a timer that stands still while its process is suspended.

@@ -20,7 +20,6 @@ type fleet struct {
 	sessions  []*session
 }
 
-// find is the session of that name.
 func (f *fleet) find(key string) *session {
 	for _, s := range f.sessions {
 		if s.String() == key {
@@ -50,7 +49,6 @@ type process struct {
 
 func (p *process) String() string { return fmt.Sprintf("m%d", p.number) }
 
-// end leaves nothing of its calls behind.
 func (p *process) end() {
 	for _, c := range p.calls {
 		c.end()
@@ -205,7 +203,10 @@ type lock struct {
 	excused  bool          // and then P1 was broken in the one way in which it may be
 	names    *session      // that its record names, if that is held
 	writer   string        // the incarnation of that record
-	resource
+
+	// What its leases protect has taken a write with this token, of the lease of that claim.
+	resourceToken int64
+	resourceClaim int
 
 	session *session // whose heartbeat it is; nil: a lock
 	born    bool     // that object was created
@@ -220,13 +221,6 @@ type claim struct {
 	token       int64
 	created     bool // the object
 	granted     bool
-}
-
-// resource is what the leases of a lock protect. It looks at tokens only, and must not go back
-// from one lease to one before it.
-type resource struct {
-	token int64
-	claim int // of the last write that it took
 }
 
 // all are the candidates for a lock, or for the heartbeat of a session: who keeps it and those
@@ -277,5 +271,4 @@ func (s *session) engine() *engine.Session {
 
 func (s *session) String() string { return s.heartbeat.on.key }
 
-// alive reports that the session is valid now.
 func (s *session) alive() bool { return s.began && s.Valid() }

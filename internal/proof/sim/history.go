@@ -101,7 +101,6 @@ type history struct {
 	text        strings.Builder
 }
 
-// pick chooses one of some durations.
 func (h *history) pick(of ...time.Duration) time.Duration { return of[h.choose(len(of))] }
 
 // soon lets something happen that is done apart, and so in any order.
@@ -115,7 +114,6 @@ func (h *history) meets(f Fault) bool {
 	return n > 0 && !h.healed && h.choose(n) == n-1
 }
 
-// met counts trouble that has had its effect.
 func (h *history) met(f Fault, what ...any) {
 	h.faults[f]++
 	h.logf("* %v %v", f, what)
@@ -139,7 +137,6 @@ func (h *history) violated(promise, format string, args ...any) {
 	}
 }
 
-// mix adds to the hash of the history.
 func (h *history) mix(values ...uint64) {
 	for _, v := range values {
 		h.hash = (h.hash ^ v) * 0x9e3779b97f4a7c15

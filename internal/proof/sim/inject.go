@@ -38,7 +38,6 @@ func (in *injector) victim() *member {
 // processFaults are the kinds of trouble that one member has.
 var processFaults = [...]Fault{Crash, Pause, Suspend, Denied, CutRequests, CutAnswers, CutBoth, WallJump, Drift}
 
-// processFault is trouble of one member.
 func (in *injector) processFault(m *member) {
 	for _, f := range processFaults {
 		if in.meets(f) {
@@ -140,7 +139,6 @@ func (in *injector) suspend(m *member) {
 	in.events.order()
 }
 
-// storeFault is trouble of the store.
 func (in *injector) storeFault() {
 	switch {
 	case in.meets(Throttled):

@@ -59,7 +59,7 @@ func (w *world) liveness() {
 
 // heal ends all trouble. Requests on their way arrive soon, and calls that wait in vain end.
 func (w *world) heal() {
-	w.logf("it is calm")
+	w.logf("all is healed")
 	w.healed, w.users.paused = true, false
 	w.server.throttled, w.server.slow = 0, 0
 	if w.server.poisoned != "" {
@@ -90,7 +90,6 @@ func (w *world) housekeep() {
 	}
 }
 
-// convergeAll lets all users converge.
 func (w *world) convergeAll() {
 	for _, p := range w.processes {
 		w.users.ensureSession(p)
@@ -136,7 +135,6 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 	return false
 }
 
-// pass lets time pass.
 func (w *world) pass(d time.Duration) {
 	for end := w.now + d; !w.quietUntil(end) && w.broken == ""; {
 		w.next()

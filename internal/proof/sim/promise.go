@@ -222,17 +222,18 @@ func (led *ledger) work(m *member) {
 	led.after(led.pick(5*time.Millisecond, 100*time.Millisecond, 2*time.Second, 15*time.Second), nil, func() { led.arrived(m.on, token, claim) })
 }
 
+// arrived is a write at the resource, which looks at tokens only, and must not go back from one
+// lease to one before it.
 func (led *ledger) arrived(l *lock, token int64, claim int) {
-	s := &l.resource
-	if claim < s.claim {
+	if claim < l.resourceClaim {
 		led.met(StaleWrite, token)
 	}
 	switch {
-	case led.fenced && token < s.token: // refused (rule A11)
+	case led.fenced && token < l.resourceToken: // refused (rule A11)
 		return
-	case claim < s.claim && !l.excused:
+	case claim < l.resourceClaim && !l.excused:
 		led.violated(Fence, "the resource went back to a lease with token %d", token)
 	}
-	s.token, s.claim = token, claim
+	l.resourceToken, l.resourceClaim = token, claim
 	led.logf("the resource takes a write with token %d", token)
 }

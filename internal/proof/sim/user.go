@@ -214,7 +214,6 @@ func (u *users) acquire(m *member, wait bool, s *session) {
 	_ = m.e.Acquire(wait, s.engine())
 }
 
-// cancel ends an acquisition.
 func (u *users) cancel(m *member) {
 	m.renew()
 	m.e.Cancel()
@@ -277,7 +276,6 @@ func (u *users) actOnSession(p *process) {
 	u.after(u.pick(time.Second, 300*time.Millisecond, 4*time.Second, 10*time.Second), p.machine, func() { u.actOnSession(p) })
 }
 
-// ensureSession lets a process have a session.
 func (u *users) ensureSession(p *process) {
 	if p.sessions && p.open == nil {
 		u.beginSession(p)

@@ -139,7 +139,6 @@ func (w *world) run() {
 	w.liveness()
 }
 
-// next lets the next event happen.
 func (w *world) next() {
 	e := w.events.pop()
 	if w.atOnce++; e.at > w.now {
