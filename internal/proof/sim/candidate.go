@@ -72,7 +72,7 @@ func (cs *candidates) add(m *member) {
 	m.renew()
 }
 
-// An owner is what the engine of a member works for.
+// An owner is what the engine of a member works for: an engine.Owner.
 type owner struct {
 	*candidates
 	m *member
