@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/lockorder"
@@ -170,7 +169,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 	var unreleased error // of the last term
 	failures := 0        // of campaigns, in a row
 	for {
-		t := e.newTerm(ctx)
+		t := newTerm(ctx, e.opts.Grace)
 		lease, err := e.lock.acquireFor(ctx, t)
 		if t.lease != nil {
 			unreleased = e.serve(ctx, t, err == nil, lead)
@@ -210,43 +209,6 @@ func (e *Election) pause() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return max(min(protocol.Renewal(e.opts.TTL)*3/2, longestPause), e.opts.Infrequent*3/2)
-}
-
-// A term is one time of leading under Run. It is made before the campaign, because it
-// and its lease become known at once (see saw): who resigns from the moment in which
-// there is a lease stops the term, and the lease goes on until its work has stopped.
-type term struct {
-	work   context.Context
-	cancel context.CancelCauseFunc // of the work
-	grace  time.Duration
-	lease  *Lease // set by saw
-	once   sync.Once
-	late   *time.Timer   // of the grace; set by once
-	over   chan struct{} // closed when the release is settled, or was waited for long enough
-	end    error         // what the release returned; set before over is closed
-}
-
-func (e *Election) newTerm(ctx context.Context) *term {
-	t := &term{grace: e.opts.Grace, over: make(chan struct{})}
-	t.work, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	return t
-}
-
-// stop ends the work, and the lease when the work has not stopped in time.
-func (t *term) stop(cause error) {
-	t.once.Do(func() {
-		t.cancel(cause)
-		t.late = time.AfterFunc(t.grace, func() { t.lease.d.giveUp(t.lease, nil) })
-	})
-}
-
-// stopped: the work has returned.
-func (t *term) stopped() {
-	t.once.Do(func() {})
-	if t.late != nil {
-		t.late.Stop()
-	}
-	t.cancel(nil)
 }
 
 // serve leads for one term, unless it was undone, and returns why the lock may not be free.

@@ -280,7 +280,9 @@ func TestCampaignThatWaits(t *testing.T) {
 			t.Errorf("it waits for %q", holder)
 		}
 		stop()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		release(t, lease)
 	})
 }
