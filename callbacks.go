@@ -8,6 +8,11 @@ import (
 
 // callbacks runs functions of the user one after the other, each in the order in
 // which it was added, on a goroutine that ends when there are none left.
+//
+// They do not run where their reason arises: that is under the engine's mutex, so a callback
+// that releases its own lease would wait for itself, and one that hangs would keep a renewal
+// from being sent. One goroutine for each call would not do either: a user who is told of a
+// loss before the lease that was lost cannot make sense of it.
 type callbacks struct {
 	patience time.Duration     // how long one may take before it is reported
 	hangs    func(name string) // reports it
@@ -43,6 +48,8 @@ func (c *callbacks) run() {
 		next := c.pending[0]
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
+		// It cannot be ended, but it can be named: otherwise its lock just seems to have
+		// stopped telling anything.
 		late := time.AfterFunc(c.patience, func() { c.hangs(next.name) })
 		next.call()
 		late.Stop()

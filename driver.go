@@ -15,6 +15,12 @@ import (
 
 // A driver is what the engine of a lock works for: it makes leases, errors, callbacks and
 // changes of what the engine reports. All of it happens while the engine is locked.
+//
+// It decides nothing. What to write, when, whom to believe and when to try again the
+// candidate in package protocol has decided by then, which the simulation drives without
+// any of this; so a fault here may tell a user the wrong thing, but it cannot make a second
+// holder. The one exception is the order in which a lease ends: its validity first, before
+// anything is sent that lets others in (rules A7, A10, D7).
 type driver struct {
 	engine.Engine
 	st    store.Store
@@ -27,7 +33,9 @@ type driver struct {
 	now   *present   // nil while the engine rests
 }
 
-// present is what a driver has while its engine has something to do.
+// present is what a driver has while its engine has something to do. A process may hold ten
+// thousand leases under a session, whose engines rest: what each of those keeps is counted in
+// bytes (TestMemoryOfALease), so all that only an active one needs stands here.
 type present struct {
 	ctx      context.Context // of the acquisition; gives requests their values
 	began    time.Time       // the acquisition
@@ -110,6 +118,8 @@ func (d *driver) acquire(ctx context.Context, wait bool, t *term) result {
 	case r := <-done:
 		return r
 	case <-ctx.Done():
+		// The answer may cross, and then it counts: a lease that nobody is handed would be
+		// renewed for ever. There is always one, and soon, since Cancel sends nothing.
 		d.Cancel()
 		return <-done
 	}
@@ -134,7 +144,7 @@ func (d *driver) release(l *Lease, successor string) {
 		if successor == "" {
 			successor = d.now.longestWaiting()
 		}
-		l.end(ErrReleased)
+		l.end(ErrReleased) // before the release leaves (rule A10)
 		// Not in an election: who resigns was promised that the lock is free then, for others too.
 		pass := d.now.changed == nil && d.queue.waits()
 		return protocol.Release{Successor: d.encodable(successor), Pass: pass}
@@ -252,7 +262,8 @@ func (d *driver) waiting(r record.Record) {
 	}
 }
 
-// answer ends the acquisition.
+// answer ends the acquisition. It has exactly one: a second would block under the engine's
+// mutex, and none would keep the caller for ever. The simulation checks that of the candidate.
 func (d *driver) answer(r result) {
 	d.now.waiter <- r
 	d.now.waiter = nil
@@ -272,7 +283,10 @@ func (d *driver) seenNow() Info {
 	return seen
 }
 
-// seenNew finds out what changed since the object was last seen.
+// seenNew finds out what changed since the object was last seen. It compares records and not
+// events, because a candidate that looks now and then has missed what happened in between:
+// two takeovers are one change then, and a release and an acquisition of the same candidate
+// are a TakenOver, since the lease is another.
 func (d *driver) seenNew() {
 	before, existed := d.now.record, d.now.exists
 	var version protocol.Version
@@ -352,7 +366,7 @@ func (d *driver) released(err error) {
 	if err == nil {
 		err = d.left()
 	}
-	if err != nil {
+	if err != nil { // nil says that the lock is certainly not this lease's any more, so it is not said lightly
 		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.opts.TTL, err)
 	}
 	if d.now.forgot != nil {

@@ -20,7 +20,9 @@ func (d *driver) ownSession(r record.Record) bool {
 	return d.opts.Session != nil && r.Session == d.opts.Session.Key()
 }
 
-// warnOwn reports a lost lease that has not been released, since nobody gets in before.
+// warnOwn reports a lost lease that has not been released, since nobody gets in before. It is
+// the most common way to lock oneself out: the work saw the end of its context, returned, and
+// nobody called Release because the lease was gone anyway.
 func (d *driver) warnOwn() {
 	d.Locked(func() {
 		if d.lease != nil && d.lease.advice() != "" {
@@ -38,7 +40,9 @@ func (l *Lease) advice() string {
 }
 
 // heldError says who holds the lock, if that is known, and why the acquisition
-// ended, if it has a reason of its own.
+// ended, if it has a reason of its own. Both matter: "context deadline exceeded" alone sends
+// its reader to look for a slow store, when a colleague's job just took an hour; and "held by"
+// alone hides that the store has failed since.
 func (d *driver) heldError(cause error) error {
 	d.Enter()
 	defer d.Leave()

@@ -46,7 +46,9 @@ func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	return g.leases, nil
 }
 
-// A gathering is what AcquireAll has so far: the leases of the first locks in the order.
+// A gathering is what AcquireAll has so far: the leases of the first locks in the order. That
+// it has a first part of the order and nothing else is what keeps callers from waiting for
+// each other in a circle, and every step below keeps it so.
 type gathering struct {
 	locks  []*Lock
 	order  []int    // of the locks, by their keys
@@ -72,6 +74,8 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	if got < 0 {
 		return done + len(next), nil
 	}
+	// Those that come after the one that is held were had out of order, so they go back before
+	// the wait begins: another caller may hold that one and wait for these.
 	if err := g.giveBack(ctx, done+got, done+len(next)); err != nil {
 		return done, err
 	}
@@ -118,6 +122,8 @@ func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 	if len(locks) == 0 {
 		return nil, errors.New("there is no lock to acquire any of")
 	}
+	// One after the other, and not all at once: the losers of a race would each have written
+	// an acquisition and a release for nothing.
 	first := rand.N(len(locks))
 	for i := range locks {
 		lease, err := locks[(first+i)%len(locks)].TryAcquire(ctx)
@@ -140,6 +146,8 @@ func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 				winner = lease
 			}
 			mu.Unlock()
+			// Two may have been won at the same moment. The second is not waited for: its release
+			// goes on in the background, as the caller has what it asked for.
 			if errs[i] = err; err == nil && !first {
 				lease.beginRelease("")
 			}

@@ -18,6 +18,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
 		o := &observer{more: make(chan struct{}, 1)}
 		e.mu.Lock()
 		if e.leading {
+			// Under the mutex that saw takes too: a change that comes now is told after
+			// this, and none is missed or told twice.
 			o.add(Change{Kind: Elected, Info: e.leader, Time: time.Now()})
 		}
 		e.observers[o] = true
@@ -49,7 +51,9 @@ func (e *Election) watch() (stop func()) {
 	return func() { e.count(-1) }
 }
 
-// count keeps its mutex until the driver knows, so that the last word is the truth.
+// count keeps its mutex until the driver knows, so that the last word is the truth: if the
+// last observer left while another came, and their words crossed, a candidate would look for
+// nobody for ever, or for somebody never.
 func (e *Election) count(n int) {
 	e.watching.Lock()
 	defer e.watching.Unlock()
@@ -89,13 +93,15 @@ func (e *Election) saw(c Change) {
 	e.announce()
 }
 
-// announce wakes who waits for a change.
+// announce wakes all that wait for a change. They look again for themselves, so one change
+// more or less between two of their looks makes no difference.
 func (e *Election) announce() {
 	close(e.news)
 	e.news = make(chan struct{})
 }
 
-// An observer keeps what its consumer has not taken yet.
+// An observer keeps what its consumer has not taken yet. Nobody waits for a consumer: the
+// driver adds to it while its engine is locked.
 type observer struct {
 	mu      lockorder.Mutex
 	pending []Change

@@ -8,7 +8,10 @@ import (
 	"github.com/leasehold/leasehold/internal/lockorder"
 )
 
-// queue lets in one goroutine at a time, in the order of arrival.
+// queue lets in one goroutine at a time, in the order of arrival. It hands the turn itself
+// to the one that has waited longest, where a sync.Mutex would let a newcomer pass it: a
+// goroutine that releases a lock and wants it again at once would win each time, and the
+// others would wait until they are called starving.
 type queue struct {
 	mu      lockorder.Mutex
 	taken   bool
@@ -49,6 +52,8 @@ func (q *queue) enter(ctx context.Context) error {
 		return ctx.Err()
 	}
 	q.mu.Unlock()
+	// It is ours, though nobody wants it: to return as if it had never come would keep all
+	// those behind out for ever.
 	return errCrossed
 }
 
