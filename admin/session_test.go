@@ -47,7 +47,14 @@ func TestBreakSession(t *testing.T) {
 		if err := admin.BreakSession(t.Context(), st, "sessions/none"); err != nil {
 			t.Errorf("one that is not there: %v", err)
 		}
-		if err := admin.BreakSession(t.Context(), st, "shards/1"); !errors.Is(err, leasehold.ErrForeignObject) {
+		lock, err := leasehold.NewLock(inner, "other", &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := admin.Init(t.Context(), lock); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.BreakSession(t.Context(), st, "other"); !errors.Is(err, leasehold.ErrForeignObject) {
 			t.Errorf("a lock: %v", err)
 		}
 		a.end()
