@@ -277,7 +277,7 @@ func (c *caller) acquired(what, key string, lease *leasehold.Lease, err error) {
 		c.t.Errorf("%s: %v, %v", what, lease, err)
 	case err == nil:
 		c.about(what, key, lease.Key())
-		// What has waited for others since has looked at it once more.
+		// A call that has waited for others since has looked at the lease once more.
 		end := lease.Err()
 		resigned := what == "Campaign" && errors.Is(end, leasehold.ErrReleased) // by another goroutine, since
 		if end != nil && !resigned && (!errors.Is(end, leasehold.ErrLost) || what == "AcquireAll") {

@@ -680,8 +680,8 @@ func TestShorterTTLShortensTheLeaseBeforeItIsSent(t *testing.T) {
 	})
 }
 
-// Who is refused in each term, because the resource is claimed with tokens that the lock
-// does not reach, must not campaign in a tight loop.
+// A leader that is refused in each term, because the resource is claimed with tokens that the
+// lock does not reach, must not campaign in a tight loop.
 func TestFencedLeaderRests(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {

@@ -30,9 +30,9 @@ func (g *gate) Put(ctx context.Context, key string, body []byte, only store.Cond
 	return g.Store.Put(ctx, key, body, only)
 }
 
-// A lease has ended before its release is sent (rule A10). Whoever reads the clock lets the
-// others go first, so that the write is sent at the first moment at which it can be; and a peer
-// has asked, so the clock is read once more after the write was begun.
+// A lease has ended before its release is sent (rule A10). Each reading of the clock lets the
+// other goroutines go first, so that the write is sent at the first moment at which it can be;
+// and a peer has asked, so the clock is read once more after the write was begun.
 func TestReleaseEndsTheLeaseFirst(t *testing.T) {
 	needs(t, here().Tokens(), "a marker is deleted")
 	var lease atomic.Pointer[leasehold.Lease]

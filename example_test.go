@@ -29,7 +29,7 @@ func ExampleLock_Do() {
 	// error: <nil>
 }
 
-// Whoever does not want to wait is told who holds the lock.
+// TryAcquire never waits: its error names the holder.
 func ExampleLock_TryAcquire() {
 	ctx := context.Background()
 	st := memstore.New()
@@ -58,7 +58,7 @@ func ExampleLock_TryAcquire() {
 	// held by web-1
 }
 
-// Tokens grow with every acquisition, whoever makes it, so that a late write of a
+// Tokens grow with every acquisition, by any holder, so that a late write of a
 // former holder can be told from the current one's. Markers have none.
 func ExampleLease_Token() {
 	ctx := context.Background()

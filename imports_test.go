@@ -29,7 +29,7 @@ type rule struct {
 
 // rules are the whole of who may import what, outside of tests. The first that
 // matches a package is its rule; a package that none matches breaks the rules.
-// Nothing but commands may be a command. What is shipped imports nothing that proves it
+// Nothing but commands may be a command. Shipped packages import nothing that proves them
 // (internal/proof and below) or serves tests only (internal/longtest, internal/servers).
 var rules = []rule{
 	{
@@ -44,7 +44,7 @@ var rules = []rule{
 	{pkg: "internal/lockorder", may: []string{"std"}},
 	{pkg: "internal/clock", may: []string{"std", "golang.org/x/sys/..."}},
 	{
-		// What tools do is linked into no program that only holds locks: the root does not import it.
+		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
 		may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
@@ -108,7 +108,7 @@ var rules = []rule{
 	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/retry"}},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
 
-	// What users read: nothing that they cannot import themselves.
+	// Users copy the examples, so these import nothing that users cannot.
 	{pkg: "examples/...", may: []string{"std", ".", "admin", "fence/...", "peer", "s3lect", "shard", "store/..."}},
 	{
 		pkg: "cmd/...",

@@ -361,7 +361,7 @@ func TestGivingUpInTheQueue(t *testing.T) {
 	})
 }
 
-// The answer to the claim takes 2 s; the caller gives up after one. What landed
+// The answer to the claim takes 2 s; the caller gives up after one. The claim landed, and
 // must not stay.
 func TestAcquireThatWasGivenUpIsUndone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -860,7 +860,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// What a resource has refused must not go on: the context ends with the reason, and the
+// Work that a resource has refused must not go on: the context ends with the reason, and the
 // lock is not taken over before the lease would have ended, or was released.
 func TestAbandonedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {

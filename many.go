@@ -19,7 +19,7 @@ import (
 // time. A lease that is lost while it waits for another lock it acquires anew, and those
 // after it; when it returns, all have been valid a moment ago.
 //
-// If it fails or ctx ends, what it holds is released. Errors are as for [Lock.Acquire], and
+// If it fails or ctx ends, it releases the leases that it holds. Errors are as for [Lock.Acquire], and
 // two locks of the same key are one. Put the locks under a session, see
 // [LockOptions.Session], if they are many.
 func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {

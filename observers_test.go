@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestObserveBeginsWithTheLeader: who begins to observe is told first of the leader that is known, and
-// of renewals if the options ask for them; what nobody takes any more is not kept.
+// TestObserveBeginsWithTheLeader: a new observer is told first of the leader that is known, and of
+// renewals if the options ask for them; once it has gone, no change is kept for it.
 func TestObserveBeginsWithTheLeader(t *testing.T) {
 	for _, renewals := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

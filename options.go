@@ -166,7 +166,8 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 
 // watching is the configuration of a candidate that watches a session for one with these
 // options: the session lies in one object, and is watched for its TTL and margin whatever the
-// store's clock says (rule D3). What only creates and sweeps is of no use there.
+// store's clock says (rule D3). A candidate of a plain marker only creates and sweeps, so it could
+// not end the session.
 func (o *LockOptions) watching() protocol.Config {
 	w := *o
 	w.Layout, w.FastStart = LayoutObject, false

@@ -54,9 +54,9 @@ func aged(t *testing.T, l leasehold.Layout, each time.Duration) *slowDeletes {
 
 var withEpochs = []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch}
 
-// Whoever makes the hundredth epoch removes what is old, leaves what is not ours, and says so. Until
-// that has ended there is something under way: Release and Settle wait for it, but Settle not for
-// what goes on under a lease that is held.
+// The holder that makes the hundredth epoch removes old ones, leaves objects that are not ours, and
+// says so. Release and Settle wait until that has ended, but Settle does not wait for a removal under
+// a lease that is held.
 func TestPastIsRemoved(t *testing.T) {
 	ends := map[string]func(*testing.T, *leasehold.Lock, *leasehold.Lease){
 		"held": func(t *testing.T, _ *leasehold.Lock, lease *leasehold.Lease) {
@@ -129,7 +129,7 @@ func TestPastIsRemovedOnceAtATime(t *testing.T) {
 	})
 }
 
-// What keeps the past from being removed is said, and does no harm to the lease.
+// An error that keeps the past from being removed is reported, and does no harm to the lease.
 func TestPastThatCannotBeRemoved(t *testing.T) {
 	for _, l := range withEpochs {
 		bubble(t, func(t *testing.T) {

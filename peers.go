@@ -17,7 +17,7 @@ import (
 // so that they need not ask the store: see [ElectionOptions.Peers]. Package peer
 // asks over HTTPS.
 //
-// What a leader says makes a follower look at the store later, or sooner. It never
+// A leader's answer makes a follower look at the store later, or sooner. It never
 // extends a lease and never ends one, so an answer that is wrong, late or lost
 // costs time and nothing else.
 type Peers interface {

@@ -21,7 +21,7 @@ import (
 )
 
 // A town is candidates that can ask each other by address, without a network: package
-// peer has that. Who is away hears and says nothing.
+// peer has that. A candidate that is away hears and says nothing.
 type town struct {
 	mu     sync.Mutex
 	places map[string]*place

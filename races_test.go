@@ -118,8 +118,8 @@ func TestPassedOnToNobody(t *testing.T) {
 	})
 }
 
-// Whoever waits for its turn gives up while the lease is being passed on, at whichever reading of the clock
-// that is: nobody keeps the lock.
+// A waiter gives up while the lease is being passed on to it, at any one reading of the clock: nobody
+// keeps the lock.
 func TestPassedOnAsTheWaiterLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for n := range int64(6) {

@@ -38,8 +38,8 @@ func jobs(st *faultstore.Store) (n int) {
 }
 
 // Settle that was begun before a lease under a session was granted never returned; without
-// a session it waited until that lease was released. What was given up is settled by any
-// later grant, and what another goroutine waits for was not given up.
+// a session it waited until that lease was released. Any later grant settles an acquisition that
+// was given up; one that another goroutine waits for was not given up.
 func TestSettleBesideAnAcquisition(t *testing.T) {
 	for _, c := range []struct {
 		what    string

@@ -54,7 +54,7 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 		t.Fatal(err)
 	}
 	lock := newLock(t, st, &leasehold.LockOptions{Layout: l, TTL: time.Second})
-	// What acquires it is refused, or what it makes of it can be used as before.
+	// Either the acquisition is refused, or its lease can be used as before.
 	lease, err := lock.Acquire(t.Context())
 	if usable := token < record.LastToken; usable != (err == nil) {
 		t.Fatalf("acquired: %v", err)

@@ -2,8 +2,8 @@
 // break one whose holder is out of reach, look at its past, and delete what is left of that.
 // A program that only holds locks needs none of it.
 //
-// What concerns one lock takes a [leasehold.Lock], which has checked the key, the layout and
-// the options; the rest takes a store, as the locks in it are opened, and a prefix.
+// A function for one lock takes a [leasehold.Lock], which has checked the key, the layout and
+// the options; the others take a store, as the locks in it are opened, and a prefix.
 //
 // Nothing here weakens the guarantee for tokens, nor for valid leases but where a
 // function says so: [Break] and [BreakSession] free what its holder may still be working
