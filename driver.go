@@ -144,7 +144,7 @@ func (d *driver) release(l *Lease, successor string) {
 		if successor == "" {
 			successor = d.now.longestWaiting()
 		}
-		l.end(ErrReleased) // before the release leaves (rule A10)
+		l.end(ErrReleased)
 		// Not in an election: who resigns was promised that the lock is free then, for others too.
 		pass := d.now.changed == nil && d.queue.waits()
 		return protocol.Release{Successor: d.encodable(successor), Pass: pass}
