@@ -240,6 +240,7 @@ func TestTroubleIsTold(t *testing.T) {
 		if n := strings.Count(log.String(), "the store fails"); n != 1 {
 			t.Errorf("%d lines in the log, where no callback tells it: %s", n, &log)
 		}
+		time.Sleep(time.Minute) // what was given up is settled
 	})
 }
 
