@@ -96,7 +96,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 		return nil, fmt.Errorf("election %q: %w", key, err)
 	}
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
-	e.mu.Rank(lockorder.Shared)
+	e.mu.Rank(lockorder.Election)
 	e.watching.Rank(lockorder.Watching)
 	lock, err := newLock(st, key, &o.LockOptions, func(cfg *protocol.Config) {
 		cfg.Follow = true

@@ -19,11 +19,7 @@ type reapers struct {
 	of map[string]*reaper
 }
 
-func newReapers() *reapers {
-	all := &reapers{of: map[string]*reaper{}}
-	all.mu.Rank(lockorder.Shared)
-	return all
-}
+func newReapers() *reapers { return &reapers{of: map[string]*reaper{}} }
 
 // A reaper waits until a session is over, and ends it when it was waited out. It stands
 // between its engine and the Watcher.

@@ -40,7 +40,6 @@ type Session struct {
 func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Config, last int) {
 	s.owner, s.heartbeat, s.key, s.under.Last = owner, heartbeat, owner.Place().Key, last
 	s.reapers = newReapers()
-	s.mu.Rank(lockorder.Shared)
 	cfg.Fresh = true
 	heartbeat.Init(&beats{owner, s}, cfg)
 }

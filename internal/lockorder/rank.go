@@ -13,8 +13,8 @@ type Rank int
 
 // The order, from what is locked last to what is locked first.
 const (
-	Leaf      Rank = iota // the default: a queue, callbacks, waiters, observers
-	Shared                // what engines share: Session, reapers, Election
+	Leaf      Rank = iota // the default: what engines share, a queue, callbacks, waiters, observers
+	Election              // what is known of the leader
 	Heartbeat             // the engine of a heartbeat, and that of a reaper
 	Engine                // the engine of a lock
 	Watching              // who wants an Election to look
