@@ -40,7 +40,7 @@ var parts = []part{
 		long:  words("go run ./internal/proof/mutate"),
 	},
 	general("./internal/protocol", "1/10"),
-	general("./internal/engine", "1/60", ".", "./internal/proof/sim"),
+	general("./internal/engine", "1/60", ".", "./admin", "./internal/proof/sim"),
 	general("./internal/record", "1/4"),
 	general("./fence", "1/60"),
 	general("./fence/fencelog", "1/60"),
