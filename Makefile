@@ -7,7 +7,7 @@ MODULES := . tools internal/servers/pinned $(TESTED)
 # What is compiled and vetted, with its tests, wherever this is run.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test race lint vet format tidy fmt fuzz mutate prove bench servers
+.PHONY: check test race lint vet format tidy fmt fuzz lockorder mutate prove bench servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -47,6 +47,12 @@ fuzz: # each target for a minute, two at a time
 		for word in $$(go test -list '^Fuzz' $$pkg); do case $$word in Fuzz*) echo "$$pkg $$word";; esac; done; \
 	done | tee /dev/stderr | xargs -P 2 -L 1 sh -c 'go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "$$0"'
 	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
+
+ORDERED := . ./peer
+
+lockorder: # the tests, with mutexes that panic when they are locked out of turn
+	go test -tags lockorder -short -count 1 -timeout 30m ./internal/lockorder $(ORDERED)
+	@echo "figures: $$(go test -tags lockorder -list . $(ORDERED) | grep -c '^Test') tests, no mutex locked out of turn"
 
 prove: # attack it in every way, for hours
 	go run ./internal/proof -long

@@ -64,8 +64,8 @@ var parts = []part{
 	},
 	{
 		name:  "lock order",
-		short: words("go test -tags lockorder -short -count 1 -timeout 30m ./internal/lockorder . ./peer"),
-		long:  words("go test -tags lockorder -count 1 -timeout 3h ./internal/lockorder . ./admin ./shard ./s3lect ./peer"),
+		short: words("make lockorder"),
+		long:  []string{"make", "lockorder", "ORDERED=. ./admin ./shard ./s3lect ./peer"},
 	},
 	{
 		name:  "histories of fences",
