@@ -51,24 +51,29 @@ func (e *Engine) check(a protocol.Check) {
 	})
 }
 
-func (e *Engine) write(a protocol.Write) {
+// write keeps what its two halves share in one place, and hands the action on as it came: each
+// variable of theirs, and each copy, would be memory of its own, at every renewal.
+func (e *Engine) write(action protocol.Action, a protocol.Write) {
 	p := e.owner.Place()
-	var s layout.Snapshot
-	var err error
+	w := &struct {
+		asked protocol.Write
+		s     layout.Snapshot
+		err   error
+	}{asked: a}
 	p.Runtime.Ask(Request{
-		For: a, Context: e.owner.Context(), Timeout: a.Timeout,
+		For: action, Context: e.owner.Context(), Timeout: a.Timeout,
 		Do: func(ctx context.Context) {
-			s, err = p.Layout.Write(ctx, a)
+			w.s, w.err = p.Layout.Write(ctx, w.asked)
 			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the rest
-				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", a.Op.String(), "token", a.Record.Token, "error", err)
+				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", w.asked.Op.String(), "token", w.asked.Record.Token, "error", w.err)
 			}
 		},
 		Done: func() {
 			e.Enter()
 			defer e.Leave()
-			e.Step(layout.WriteDone(s, err))
+			e.Step(layout.WriteDone(w.s, w.err))
 			epochs, ok := p.Layout.(layout.Epochs) // of which none was written if it failed
-			if ok && epochs.Due(a.Op, s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
+			if ok && epochs.Due(w.asked.Op, w.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
 				e.collect(p, epochs)
 			}
 		},

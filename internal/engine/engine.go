@@ -160,7 +160,7 @@ func (e *Engine) do(action protocol.Action) {
 	case protocol.Check:
 		e.check(a)
 	case protocol.Write:
-		e.write(a)
+		e.write(action, a)
 	case protocol.SessionOrphan:
 		e.owner.Session(a.Session).orphaned(e.owner.Place())
 	case protocol.Unnamed:
