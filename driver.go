@@ -16,10 +16,9 @@ import (
 // A driver is what the engine of a lock works for: it makes leases, errors, callbacks and
 // changes of what the engine reports. All of it happens while the engine is locked.
 //
-// It decides nothing. What to write, when, whom to believe and when to try again the
-// candidate in package protocol has decided by then, which the simulation drives without
-// any of this; so a fault here may tell a user the wrong thing, but it cannot make a second
-// holder. The one exception is the order in which a lease ends: its validity first, before
+// It decides nothing. The candidate in package protocol has decided by then what to write, when,
+// whom to believe and when to try again, and the simulation drives that without any of this. So a
+// fault here may tell a user the wrong thing, but it cannot make a second holder. The one exception is the order in which a lease ends: its validity first, before
 // anything is sent that lets others in (rules A7, A10, D7).
 type driver struct {
 	engine.Engine
