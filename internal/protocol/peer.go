@@ -144,12 +144,13 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 	}
 }
 
-// lookAfter ends the conversation with this leader. The store must tell.
+// lookAfter ends the conversation with this leader. The store must tell, after the pause, or
+// sooner where a look was due anyway: after one that failed, for example.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
 	c.peer.open, c.peer.stale, c.peer.quiet = false, true, 0
 	c.pace.again = c.busy == reading
 	c.pace.poll = 0
-	c.due = now.Clock + pause
+	c.due = min(c.due, now.Clock+pause)
 }
 
 // until is when a look is needed, by the leader's word, if the last one was at looked.
