@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
@@ -260,6 +261,12 @@ type session struct {
 	began     bool // that is confirmed
 	mustEnd   bool // it is to end at once
 	engine.Session
+}
+
+// knows reports that something of a candidate is under the session, or may yet be, as far as it
+// knows itself.
+func (s *session) knows(m *member) bool {
+	return slices.ContainsFunc(s.Members(), func(o engine.Owner) bool { return o.(owner).m == m })
 }
 
 func (s *session) engine() *engine.Session {

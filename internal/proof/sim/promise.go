@@ -85,7 +85,7 @@ func (led *ledger) unseen(a, b *member) bool {
 }
 
 // orphans checks D6: a lock that names a session of a process that goes on with it is held, or
-// about to be settled. Once somebody has deleted its object, a claim that was to create it may
+// about to be settled, and the session knows of that. Once somebody has deleted its object, a claim that was to create it may
 // land long after its sender has seen it there, and forgotten the claim.
 func (led *ledger) orphans() {
 	for _, l := range led.locks {
@@ -94,9 +94,9 @@ func (led *ledger) orphans() {
 			continue
 		}
 		if !slices.ContainsFunc(l.members, func(m *member) bool {
-			return m.process == s.of && (m.leased || !m.c().Settled())
+			return m.process == s.of && (m.leased || !m.c().Settled()) && s.knows(m)
 		}) {
-			led.violated(D6, "%s names the session %v, which goes on, and nobody holds it", l.key, s)
+			led.violated(D6, "%s names the session %v, which goes on, and nobody holds or settles it under that", l.key, s)
 		}
 	}
 }
