@@ -68,9 +68,13 @@ func (cfg *Config) writeID(n uint64) string {
 
 // number is the number in the record's write ID, if this candidate made that.
 func (cfg *Config) number(r record.Record) (n uint64, ours bool) {
-	text, marked := strings.CutPrefix(r.WriteID, cfg.Incarnation+".")
+	text, marked := strings.CutPrefix(r.WriteID, cfg.Incarnation)
+	text, dotted := strings.CutPrefix(text, ".")
+	if !marked || !dotted {
+		return 0, false
+	}
 	n, err := strconv.ParseUint(text, 10, 64)
-	return n, marked && err == nil
+	return n, err == nil
 }
 
 // mine reports that a record was written by this candidate. That is never

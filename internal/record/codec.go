@@ -64,15 +64,17 @@ func (r Record) Encode() ([]byte, error) {
 	if err := enc.Encode(w); err != nil {
 		return nil, err
 	}
-	b.Truncate(b.Len() - len("}\n"))
-	for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
+	if len(r.Unknown) > 0 {
+		b.Truncate(b.Len() - len("}\n"))
+		for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
+			quoted, err := json.Marshal(name)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
 		}
-		fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
+		b.WriteString("}\n")
 	}
-	b.WriteString("}\n")
 	if b.Len() > MaxSize {
 		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", b.Len(), MaxSize)
 	}
