@@ -239,6 +239,28 @@ func TestWatcherCannotStart(t *testing.T) {
 	l.exits()
 }
 
+// A complaint to a closed stderr used to end the guardian.
+func TestClosedStderr(t *testing.T) {
+	t.Parallel()
+	const complainer = "GUARDIAN_TEST_COMPLAINS"
+	if os.Getenv(complainer) != "" {
+		deafen()
+		complain("nobody hears this")
+		os.Exit(3)
+	}
+	heard, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard.Close()
+	defer stderr.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClosedStderr$") //nolint:gosec // this test
+	cmd.Env, cmd.Stderr = append(os.Environ(), complainer+"=1"), stderr
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // An alarm can be read after a signal, and not before.
 func TestAlarm(t *testing.T) {
 	t.Parallel()

@@ -111,11 +111,22 @@ func (g *guard) run() {
 // for the command to inherit.
 func deafen() {
 	unheard := make(chan os.Signal, 1)
-	for sig := syscall.Signal(1); sig < signals; sig++ {
+	for _, sig := range harmful {
 		if !signal.Ignored(sig) {
 			signal.Notify(unheard, sig)
 		}
 	}
+}
+
+// harmful are the signals that end or stop a Go program that does not ask for them. It catches
+// all others by itself, and does nothing about them: see package os/signal. To ask for one takes
+// two changes of threads, so for all it would take longer than to start the command.
+var harmful = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM,
+	syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS, harmfulHere,
+	syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV,
+	syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
+	syscall.SIGPIPE, // by a write to stdout or stderr
 }
 
 // alarm is a descriptor that can be read after each of the signals. Where there is none

@@ -226,11 +226,11 @@ func TestSignalReachesGroup(t *testing.T) {
 }
 
 // No signal but SIGKILL and SIGSTOP ends or stops the guardian or the watcher, and
-// the command must not be deaf to any for that. SIGUSR1, or a complaint to a
-// closed stderr, used to end the guardian.
+// the command must not be deaf to any for that. SIGUSR1 used to end the guardian.
 func TestGuardianHearsNoSignal(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, time.Second, `trap 'exit 3' USR1; echo $$ > me; `+forever)
+	said := newFile(t, "stderr")
+	f := script(t, never, time.Second, `trap 'exit 3' USR1; echo $$ > me; `+forever, func(c *exec.Cmd) { c.Stderr = said })
 	me := f.me()
 	if ignored := ignores(t, me); ignored != 0 {
 		t.Errorf("the command ignores signals %b, want none", ignored)
@@ -254,6 +254,9 @@ func TestGuardianHearsNoSignal(t *testing.T) {
 	}
 	f.order("signal " + strconv.Itoa(int(syscall.SIGUSR1)))
 	f.ended(3, 0, false)
+	if text, err := os.ReadFile(said.Name()); err != nil || strings.Contains(string(text), "goroutine") {
+		t.Errorf("a signal has ended one of them: %s, %v", text, err)
+	}
 }
 
 // Under nohup the command must go on ignoring the hang-up.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const signals = 65 // one more than there are
+const harmfulHere = syscall.SIGSTKFLT
 
 // entitle gives the process its name in ps, top and pkill, which would show the
 // "exe" of /proc/self/exe.
