@@ -18,7 +18,7 @@ func nearest(written string, words []string, most int) (word string) {
 		if len(w)-len(written) > most || len(written)-len(w) > most {
 			continue // each slip is one letter more or less at most
 		}
-		n := slips(written, w)
+		n := slips(written, w, most)
 		if n <= most && n < len(w) && n < len(written) && (n < most || word == "" || w < word) {
 			word, most = w, n
 		}
@@ -27,13 +27,17 @@ func nearest(written string, words []string, most int) (word string) {
 }
 
 // slips is how many letters were left out, put in, taken for others, or exchanged with
-// their neighbours: the distance of Damerau and Levenshtein.
-func slips(a, b string) int {
+// their neighbours, or any number above most if they are more: the distance of Damerau and
+// Levenshtein.
+func slips(a, b string, most int) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
+		if slices.Min(row) > most && slices.Min(last) >= most {
+			return most + 1 // the next row comes from these two, and so on
+		}
 		before, last, row = last, row, before
 		row[0] = i
 		for j := 1; j <= len(b); j++ {

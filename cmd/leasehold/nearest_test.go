@@ -22,6 +22,22 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+// To stop counting when there are too many changes nothing that is at most as many.
+func TestSlips(t *testing.T) {
+	t.Parallel()
+	words := []string{"", "s3", "3s", "run", "rnu", "urn", "status", "stauts", "satsut", "tsatus", "LEASEHOLD_TTL", "LAESEHOLD_TLT", "LEASHOLD_LTT", "PATH"}
+	for _, a := range words {
+		for _, b := range words {
+			all := slips(a, b, len(a)+len(b))
+			for most := range 8 {
+				if n := slips(a, b, most); n != all && (all <= most || n <= most) {
+					t.Errorf("%q and %q: %d slips if %d are allowed, and %d", a, b, n, most, all)
+				}
+			}
+		}
+	}
+}
+
 // A name with a colon or slashes as in a URL is refused, with the URL that is meant; all else is left to what knows more: a name to store.CheckKey, a URL to storeurl.
 func TestCheckName(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,8 @@ func variables(root *cobra.Command) []string {
 		}
 	}
 	visit(root)
-	return names
+	slices.Sort(names)
+	return slices.Compact(names) // commands have flags of one name
 }
 
 // misread says of each variable that looks to be meant for leasehold, and is not read,
