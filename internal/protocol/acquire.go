@@ -157,7 +157,7 @@ func (c *Candidate) claimed(a attempt, now Now, out *actions) {
 
 // denied: the store refuses a claim for good.
 func (c *Candidate) denied(err error, now Now, out *actions) {
-	if len(c.named()) == 0 { // else an earlier one may have landed, and its session goes on
+	if len(c.named(nil)) == 0 { // else an earlier one may have landed, and its session goes on
 		c.writes.open = nil
 	}
 	if c.acq.want != nothing {

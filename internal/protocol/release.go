@@ -153,7 +153,7 @@ func (c *Candidate) unreleased(err error, out *actions) {
 // abandon gives up to settle what may have landed, or may yet land, and says whose end
 // alone would make it harmless.
 func (c *Candidate) abandon(out *actions) {
-	for _, session := range c.named() {
+	for _, session := range c.named(nil) {
 		out.add(SessionOrphan{session})
 	}
 }

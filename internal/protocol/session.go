@@ -105,8 +105,8 @@ func (c *Candidate) sessionOver(session string, err error, now Now, out *actions
 
 // named are the sessions of ours that the object names, or may yet name, without being
 // held: a write of ours that landed, or may land yet, names them, so that it must be settled
-// (rule D6).
-func (c *Candidate) named() (sessions []string) {
+// (rule D6). They are appended to those given.
+func (c *Candidate) named(sessions []string) []string {
 	add := func(r record.Record) {
 		if r.Held && r.Session != "" && !c.sessions.gone(r.Session) && !slices.Contains(sessions, r.Session) {
 			sessions = append(sessions, r.Session)
@@ -123,9 +123,9 @@ func (c *Candidate) named() (sessions []string) {
 
 // under are the sessions that something of the candidate is under, or may yet be: its
 // acquisition or lease, a lease that its user has not released yet, writes that may have
-// landed, and writes that it may send to find that out.
-func (c *Candidate) under() []string {
-	in := c.named()
+// landed, and writes that it may send to find that out. They are appended to those given.
+func (c *Candidate) under(in []string) []string {
+	in = c.named(in)
 	if c.acq.want != nothing || len(c.writes.open) > 0 {
 		in = append(in, c.sessions.current)
 	}
@@ -145,7 +145,8 @@ func (c *Candidate) memberships(out *actions) {
 	if c.obs.held() {
 		names = c.obs.record.Session
 	}
-	c.sessions.emit(names, c.under(), out)
+	var room [4]string // enough for most, and no memory of its own
+	c.sessions.emit(names, c.under(room[:0]), out)
 }
 
 // Awaits is the session whose end the candidate waits for, because only that makes the lock free
