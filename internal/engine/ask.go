@@ -51,29 +51,29 @@ func (e *Engine) check(a protocol.Check) {
 	})
 }
 
-// write keeps what its two halves share in one place, and hands the action on as it came: each
-// variable of theirs, and each copy, would be memory of its own, at every renewal.
-func (e *Engine) write(action protocol.Action, a protocol.Write) {
+// write keeps the action as it came, and what its two halves share in one place: each variable
+// of theirs, and each copy, would be memory of its own, at every renewal.
+func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 	p := e.owner.Place()
-	w := &struct {
-		asked protocol.Write
-		s     layout.Snapshot
-		err   error
-	}{asked: a}
+	var wrote struct {
+		s   layout.Snapshot
+		err error
+	}
 	p.Runtime.Ask(Request{
-		For: action, Context: e.owner.Context(), Timeout: a.Timeout,
+		For: action, Context: e.owner.Context(), Timeout: timeout,
 		Do: func(ctx context.Context) {
-			w.s, w.err = p.Layout.Write(ctx, w.asked)
+			a := action.(protocol.Write)
+			wrote.s, wrote.err = p.Layout.Write(ctx, a)
 			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the rest
-				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", w.asked.Op.String(), "token", w.asked.Record.Token, "error", w.err)
+				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", a.Op.String(), "token", a.Record.Token, "error", wrote.err)
 			}
 		},
 		Done: func() {
 			e.Enter()
 			defer e.Leave()
-			e.Step(layout.WriteDone(w.s, w.err))
+			e.Step(layout.WriteDone(wrote.s, wrote.err))
 			epochs, ok := p.Layout.(layout.Epochs) // of which none was written if it failed
-			if ok && epochs.Due(w.asked.Op, w.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
+			if ok && epochs.Due(action.(protocol.Write).Op, wrote.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
 				e.collect(p, epochs)
 			}
 		},

@@ -160,7 +160,7 @@ func (e *Engine) do(action protocol.Action) {
 	case protocol.Check:
 		e.check(a)
 	case protocol.Write:
-		e.write(action, a)
+		e.write(action, a.Timeout)
 	case protocol.SessionOrphan:
 		e.owner.Session(a.Session).orphaned(e.owner.Place())
 	case protocol.Unnamed:
@@ -176,7 +176,8 @@ func (e *Engine) runtime() Runtime { return e.owner.Place().Runtime }
 func (e *Engine) arm() {
 	a := e.active
 	wake, ok := a.candidate.Wake()
-	if now := e.runtime().Now().Clock; a.late {
+	if a.late {
+		now := e.runtime().Now().Clock
 		if late, sound := a.candidate.Sound(now); sound && now < late {
 			wake = min(wake, late)
 		}
