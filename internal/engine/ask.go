@@ -62,7 +62,7 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 	p.Runtime.Ask(Request{
 		For: action, Context: e.owner.Context(), Timeout: timeout,
 		Do: func(ctx context.Context) {
-			a := action.(protocol.Write)
+			a, _ := action.(protocol.Write)
 			wrote.s, wrote.err = p.Layout.Write(ctx, a)
 			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the rest
 				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", a.Op.String(), "token", a.Record.Token, "error", wrote.err)
@@ -72,8 +72,9 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 			e.Enter()
 			defer e.Leave()
 			e.Step(layout.WriteDone(wrote.s, wrote.err))
+			a, _ := action.(protocol.Write)
 			epochs, ok := p.Layout.(layout.Epochs) // of which none was written if it failed
-			if ok && epochs.Due(action.(protocol.Write).Op, wrote.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
+			if ok && epochs.Due(a.Op, wrote.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
 				e.collect(p, epochs)
 			}
 		},

@@ -266,7 +266,10 @@ type session struct {
 // knows reports that something of a candidate is under the session, or may yet be, as far as it
 // knows itself.
 func (s *session) knows(m *member) bool {
-	return slices.ContainsFunc(s.Members(), func(o engine.Owner) bool { return o.(owner).m == m })
+	return slices.ContainsFunc(s.Members(), func(o engine.Owner) bool {
+		member, is := o.(owner)
+		return is && member.m == m
+	})
 }
 
 func (s *session) engine() *engine.Session {
