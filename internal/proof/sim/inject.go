@@ -50,7 +50,7 @@ func (in *injector) processFault(m *member) {
 // duringWrite lets things happen at the worst moment: while a write is on its way.
 func (in *injector) duringWrite(c *call) {
 	f := processFaults[in.choose(7)]
-	if in.healed || in.choose(4) != 3 {
+	if in.healed || in.users.paused || in.choose(4) != 3 {
 		return
 	}
 	m := c.from
