@@ -27,6 +27,8 @@ type callback struct {
 	call func()
 }
 
+// add queues a call and returns at once. It runs nothing itself, so it may be called under the
+// engine's mutex, as the driver does.
 func (c *callbacks) add(name string, call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,6 +39,9 @@ func (c *callbacks) add(name string, call func()) {
 	}
 }
 
+// run ends when the queue is empty, so a lock that reports nothing keeps no goroutine. It decides
+// that under the mutex that add takes too: a callback that is added at that very moment is either
+// seen by this goroutine or finds that there is none and starts the next.
 func (c *callbacks) run() {
 	for {
 		c.mu.Lock()

@@ -18,8 +18,9 @@ import (
 //
 // It decides nothing. The candidate in package protocol has decided by then what to write, when,
 // whom to believe and when to try again, and the simulation drives that without any of this. So a
-// fault here may tell a user the wrong thing, but it cannot make a second holder. The one exception is the order in which a lease ends: its validity first, before
-// anything is sent that lets others in (rules A7, A10, D7).
+// fault here may tell a user the wrong thing, but it cannot make a second holder. The one exception
+// is the order in which a lease ends: its validity first, before anything is sent that lets others
+// in (rules A7, A10, D7).
 type driver struct {
 	engine.Engine
 	st    store.Store
@@ -130,6 +131,7 @@ func (d *driver) begin(ctx context.Context, wait bool, t *term) <-chan result {
 	d.Enter()
 	defer d.Leave()
 	n := d.now
+	// The requests outlive the caller: somebody has to find out whether a claim landed (rule A6).
 	n.ctx, n.began, n.waiter, n.seen, n.term = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, t
 	if err := d.AcquireEntered(wait, d.opts.Session.engineOf()); err != nil {
 		d.answer(result{err: err})
@@ -160,6 +162,8 @@ func (d *driver) giveUp(l *Lease, why error) {
 }
 
 // EndLease ends the lease that is under a session that is over, if there is one.
+// It sends nothing and does not tell the candidate. The engine ends the validity of all leases of
+// the session first, and only then takes the time to tell each candidate (rule D7).
 func (d *driver) EndLease(why error) {
 	if l := d.lease; l != nil && l.ctx.Err() == nil {
 		l.end(fmt.Errorf("%w: %w", ErrLost, why))
@@ -198,6 +202,7 @@ func closeAfter(c chan struct{}, other <-chan struct{}) {
 }
 
 // Report makes of what the candidate says what the user is told.
+// It comes before the engine carries the action out, so a lease has ended for its user by then.
 func (d *driver) Report(action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Granted:
@@ -250,6 +255,7 @@ func (d *driver) refused(a protocol.Refused) {
 	d.answer(result{err: &HeldError{Info: held}})
 }
 
+// waiting warns of one's own session and does not fail: another goroutine may release that lease.
 func (d *driver) waiting(r record.Record) {
 	seen := d.describe(r)
 	d.now.seen = seen
@@ -355,12 +361,14 @@ func (d *driver) lost(cause error) {
 	lease := d.lease
 	lease.end(cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
+	// Nobody gets in before Release. A TTL is enough for work that heeds its context.
 	d.now.forgot = time.AfterFunc(d.opts.TTL, d.warnOwn)
 	if d.opts.OnLost != nil {
 		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
 }
 
+// released stores the outcome before the channel is closed, because free reads it after that.
 func (d *driver) released(err error) {
 	if err == nil {
 		err = d.left()

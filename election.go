@@ -56,8 +56,12 @@ type ElectionOptions struct {
 	// OnElected is called when this candidate has become the leader, before the
 	// work begins. If it returns an error, the candidate resigns at once. Its
 	// context ends as the work's does.
+	// Only [Election.Run] calls it, on its own goroutine: the lease is renewed meanwhile, and lead
+	// waits. An error is logged; the candidate campaigns again after the usual pause.
 	OnElected func(ctx context.Context, lease *Lease) error
 	// OnLeader is called for each new leader that is seen, this one included.
+	// It runs in order with the callbacks of LockOptions. Only a candidate that campaigns or
+	// observes sees leaders at all.
 	OnLeader func(Info)
 }
 
@@ -66,6 +70,10 @@ type ElectionOptions struct {
 // leader's lease is valid at any instant as long as clocks run at nearly the same
 // rate, and only the token stops a request that is already on its way. It is safe
 // for concurrent use.
+//
+// The verbs are those of etcd's package concurrency, and Run is shaped like the leader election
+// of Kubernetes. The difference that matters: here a lease is released only after the work under
+// it has returned, so a shutdown lets nobody in early.
 type Election struct {
 	lock *Lock
 	opts ElectionOptions
@@ -87,6 +95,9 @@ type Election struct {
 
 // NewElection makes a candidate for the election that lies in st under key. It
 // sends nothing. It fails if the key or an option cannot be used, and says which.
+//
+// The options are copied, so a change to them afterwards has no effect: see [Election.Update].
+// An error is a mistake in the program or its configuration, and to try again is of no use.
 func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, error) {
 	var o ElectionOptions
 	if opts != nil {
@@ -137,6 +148,9 @@ func (o *ElectionOptions) check() error {
 // with [Election.Resign], or [Lease.Release]. Errors and the end of ctx are as for
 // [Lock.Acquire]. If the candidate resigns before Campaign has returned, which then
 // returns no lease, the error matches [ErrResigned].
+//
+// Call Campaign for one term at a time. A call that comes while this candidate leads, by Run or
+// by an earlier Campaign, waits until that lease is released.
 func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 	lease, err := e.lock.Acquire(ctx)
 	if err == nil && errors.Is(lease.Err(), ErrReleased) {
@@ -165,6 +179,9 @@ func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 // error that does not match ctx.Err() only if campaigning makes no sense: access is
 // denied, the object is not a lock, its token is too large, the bucket does not exist
 // or, with Existing, the object. A store that cannot be reached is waited out.
+//
+// lead is called on the goroutine of Run, for one term at a time. If it panics, the lease is
+// released and the panic goes on.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error) error {
 	var unreleased error // of the last term
 	failures := 0        // of campaigns, in a row
@@ -183,6 +200,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 			}
 		case ctx.Err() != nil:
 			return errors.Join(ctx.Err(), unreleased)
+		// A person has to mend this. A candidate that went on trying would only hide it.
 		case Final(err):
 			return errors.Join(err, unreleased)
 		default:
@@ -191,6 +209,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 			pause = retry.Pause(failures, e.opts.Retries)
 		}
 		select {
+		// Candidates that failed at one moment must not all come back at one moment.
 		case <-time.After(pause + rand.N(pause/4)):
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), unreleased)
@@ -217,6 +236,8 @@ func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(cont
 	if !lead {
 		return nil
 	}
+	// The end of the lease cancels the work at once, since another may lead next. The end of ctx
+	// only asks the work to stop: the lease goes on for the grace, so that nobody else leads yet.
 	defer context.AfterFunc(t.lease.Context(), func() { t.cancel(context.Cause(t.lease.Context())) })()
 	defer context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })()
 	log := e.lock.d.opts.Logger
@@ -229,6 +250,7 @@ func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(cont
 			return nil
 		}
 	}
+	// OnElected may have taken longer than the term: no work begins in one that is over.
 	if t.work.Err() != nil || t.lease.Err() != nil {
 		return nil
 	}
@@ -243,6 +265,8 @@ func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(cont
 func (e *Election) finish(ctx context.Context, t *term) error {
 	t.stopped()
 	e.mu.Lock()
+	// The successor is read as the term is taken away. A ResignTo that comes later finds no term
+	// to stop, and waits for this release instead.
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
@@ -269,6 +293,10 @@ func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, ""
 // ResignTo is Resign, and names the holder that is to lead next. The others let it
 // go first for a third of the TTL and the margin; if it does not come, they do.
 // That is a courtesy: no promise rests on it.
+//
+// The successor is a [LockOptions.Holder], and nobody checks that there is such a candidate. Raft
+// calls the same idea leadership transfer; there it is part of the protocol, and here a hint in
+// the record. Errors are as for [Election.Resign].
 func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	e.mu.Lock()
 	t, lease := e.term, e.lease
@@ -310,6 +338,7 @@ func (e *Election) Leader() (Info, bool) {
 }
 
 // ElectionConfig is what may be changed while an election runs.
+// A zero interval goes back to the default; it does not leave the interval as it is.
 type ElectionConfig struct {
 	TTL                  time.Duration // 0: as it is
 	Frequent, Infrequent time.Duration // 0: from the leader's TTL
@@ -317,6 +346,10 @@ type ElectionConfig struct {
 
 // Update changes the TTL and the intervals, from the next write and the next pause
 // on. Candidates with different TTLs are safe together.
+//
+// It fails if a value is out of its bounds, and then changes nothing. A lease that is held keeps
+// the validity of its last write until the next renewal is sent; where that promises less, the
+// holder believes less from the sending on (rule A7). Grace stays as it was.
 func (e *Election) Update(c ElectionConfig) error {
 	e.mu.Lock()
 	if c.TTL == 0 {

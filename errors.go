@@ -9,8 +9,13 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
+// Errors that a caller can decide by. They come wrapped, with their causes, so ask for them with
+// [errors.Is]. An error that matches none of them is the store's, or the end of the caller's own
+// context; [Final] says whether to try again makes sense.
 var (
 	// ErrHeld: another holds the lock. Every such error is a [*HeldError].
+	// [Lock.TryAcquire] returns it, and [Lock.Acquire] joins it to the end of its context. Try
+	// again later, or wait with Acquire.
 	ErrHeld = errors.New("the lock is held")
 	// ErrLost: the lease ended before it was released. The cause that goes with
 	// it says why: no renewal came through in time, another took the lock, somebody
@@ -20,13 +25,17 @@ var (
 	// lease was under. Nobody else has taken it.
 	ErrBroken = protocol.ErrBroken
 	// ErrReleased: the lease was released.
+	// It is the cause that the lease's context ends with, and no failure.
 	ErrReleased = errors.New("the lease was released")
 	// ErrSessionOver: the session that the lease was under, or was to be under, is over. The
 	// cause that goes with it says why.
+	// A Lock keeps its session for good: begin another session, and make Locks under that.
 	ErrSessionOver = engine.ErrSessionOver
 	// ErrNotLeading: this candidate of an election is not the leader.
+	// [Election.Resign] returns it when there is nothing to resign from, or no more.
 	ErrNotLeading = errors.New("not the leader")
 	// ErrResigned: the work was stopped because this candidate of an election resigned.
+	// It is the cause that the context of the work ends with.
 	ErrResigned = errors.New("the leader resigned")
 	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which nothing
 	// but a change by hand can have made it. The lock can be looked at and broken, and not be
@@ -46,6 +55,8 @@ var (
 func Final(err error) bool { return engine.Final(err) }
 
 // HeldError says by whom the lock is held. It matches [ErrHeld].
+// Get it with [errors.As]. Its Info is as old as the last look: the lock may be free by now, and
+// the holder may be gone, see [Info.Abandoned].
 type HeldError struct {
 	Info Info
 

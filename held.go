@@ -16,6 +16,7 @@ const (
 )
 
 // ownSession reports that the holder's session is the one that the acquisition is for.
+// It is for advice only. That a lock names the own session is no ownership (rule D5).
 func (d *driver) ownSession(r record.Record) bool {
 	return d.opts.Session != nil && r.Session == d.opts.Session.Key()
 }

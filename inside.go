@@ -8,6 +8,9 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
+// Package admin works on locks by hand, and needs of a Lock what users must not build on: its
+// store, its layout and the protocol's configuration. An exported method would be a promise to
+// them; this is none, and a program that only holds locks does not link package admin.
 func init() {
 	inside.Show(inside.View[*Lock, Info]{
 		Parts: func(l *Lock) inside.Parts {

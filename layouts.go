@@ -20,6 +20,7 @@ type Layout string
 const (
 	// LayoutObject is the default: one object that is written over. It needs
 	// If-None-Match and If-Match.
+	// Choose it unless the store has no If-Match.
 	LayoutObject Layout = "object"
 
 	// LayoutEpochs is a new object, KEY/0000000042.json, for each acquisition and
@@ -49,12 +50,17 @@ const (
 )
 
 // Layouts are all that there are.
+// It is for iterating over; do not change it.
 var Layouts = []Layout{LayoutObject, LayoutEpochs, LayoutEpochsIfMatch, LayoutMarker, LayoutMarkerIfMatch}
 
 // Tokens reports whether leases have tokens in this layout.
+// Where they have none, nothing can refuse a former holder, and a lock of that layout cannot be
+// under a [Session].
 func (l Layout) Tokens() bool { return l != LayoutMarker && l != LayoutMarkerIfMatch }
 
 // configure tells the protocol what it must know of the layout.
+// It knows properties and no names, so a layout that has the same properties needs no rule of
+// its own there.
 func (l Layout) configure(cfg *protocol.Config, sweep bool) {
 	switch l {
 	case LayoutObject:

@@ -18,6 +18,10 @@ import (
 // is, provided that no clock involved runs more than a twelfth faster or slower
 // than real time; a request that is on its way when the lease ends is stopped by
 // nothing but a check of the [Token]. A Lease is safe for concurrent use.
+//
+// The idea is that of Gray and Cheriton (1989): a right that ends by itself, by clocks that need
+// to agree on a rate only. The token beside it is Chubby's sequencer, which Kleppmann has made
+// known as the fencing token; it is for the cases in which no clock helps.
 type Lease struct {
 	d      *driver
 	token  Token
@@ -31,6 +35,8 @@ type Lease struct {
 	settled  atomic.Bool   // the release is
 }
 
+// newLease keeps the values of the acquisition's context and not its end: a time-out that was meant
+// for the waiting must not end the work.
 func newLease(ctx context.Context, d *driver, record record.Record) *Lease {
 	l := &Lease{d: d, token: Token(record.Token)}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -40,6 +46,9 @@ func newLease(ctx context.Context, d *driver, record record.Record) *Lease {
 // Context ends when the lease is lost or released; context.Cause then tells
 // which, as [Lease.Err] does. It carries the values of the context that the lock
 // was acquired with.
+//
+// A request that is made with it is cut off when the lease ends. That says nothing about whether
+// it has landed, or yet will: only the token does.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Done is closed when the lease is lost or released. A process that was
@@ -51,6 +60,7 @@ func (l *Lease) Key() string { return l.d.key }
 
 // Token is the lease's own number, larger than that of every earlier lease of the
 // lock. It stays what it is after the lease has ended.
+// It is [NoToken] in a layout that has none.
 func (l *Lease) Token() Token { return l.token }
 
 // Holder is the name that the lease is held under.
@@ -61,6 +71,9 @@ func (l *Lease) Holder() string { return l.d.opts.Holder }
 // TTL/12 + 10 ms. The clock goes on while the machine is suspended. What Valid
 // returned a moment ago says nothing about now. Under a [Session] it is the heartbeat
 // that counts instead of renewals.
+//
+// Valid sends nothing and waits for nobody, so call it before each step that only a holder may
+// take, however small the step is.
 func (l *Lease) Valid() bool { return clock.Now() < l.until() }
 
 // until is the reading of the clock from which on the lease is no longer valid: its own
@@ -77,6 +90,7 @@ func (l *Lease) until() time.Duration {
 // monotonic clock, for timers. It errs early, never late, but like all timers of
 // Go it stands still while the machine is suspended, so ask Valid before acting.
 // Once the lease has ended, it is the zero time.
+// It moves with each renewal, so do not keep it.
 func (l *Lease) Deadline() time.Time {
 	now := time.Now() // before the other clock: a pause in between makes it early
 	deadline := l.until()
@@ -88,6 +102,9 @@ func (l *Lease) Deadline() time.Time {
 
 // Err is nil while the lease is held, [ErrReleased] after Release was called, and
 // matches [ErrLost] if the lease was lost before that.
+//
+// It looks at the clock as Valid does. So after the machine was suspended it may match ErrLost a
+// moment before Done is closed.
 func (l *Lease) Err() error {
 	if cause := context.Cause(l.ctx); cause != nil {
 		return cause
@@ -102,6 +119,8 @@ func (l *Lease) Err() error {
 }
 
 // end ends the lease's validity first and then its context. The driver calls it.
+// In between there is a moment in which Valid says no and the context goes on. The other order
+// would have one in which work that was told to stop still finds its lease valid.
 func (l *Lease) end(cause error) {
 	l.deadline.Store(0)
 	l.cancel(cause)
@@ -112,9 +131,14 @@ func (l *Lease) end(cause error) {
 // cause. Package fence calls it when a resource has refused the lease's token. The
 // others wait the lease out unless it is released, as it still must be. A lease that
 // has ended stays as it is.
+//
+// It returns at once and sends nothing, so it may be called from the work itself. The cause may
+// be nil.
 func (l *Lease) Abandon(cause error) { l.d.giveUp(l, cause) }
 
 // beginRelease begins the release, once. It may name a successor.
+// Several may want it at once: the work, Do's own clean-up, the end of a campaign. A lease has
+// one release, and all the others wait for that.
 func (l *Lease) beginRelease(successor string) {
 	l.release.Do(func() {
 		l.released = make(chan struct{})
@@ -141,6 +165,9 @@ var errReleaseTimeout = fmt.Errorf("it was waited for for %v", releaseTimeout)
 // error says so: then the others wait the lease out. If the lease had been lost,
 // the error matches [ErrLost], whether the lock is free or not. Further calls return
 // what the first one did.
+//
+// An error that matches neither ctx.Err() nor ErrLost asks nothing of the caller, and a retry
+// would change nothing: others may take the lock for held for a little over its TTL.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 // cleanupContext gives a context that has ended some time after all.
@@ -153,6 +180,8 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // lastContext is for a release that its caller has given no time: the work's context says
 // nothing about it, whether or not it has ended.
+// An end that came from a shutdown would leave the lock held by nobody for a TTL, for want of
+// one write.
 func lastContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTimeout, errReleaseTimeout)
 }

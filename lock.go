@@ -19,10 +19,16 @@ import (
 //
 // A Lock has no goroutines and sends no requests unless it is being acquired,
 // held or released, and needs no closing. It is safe for concurrent use.
+//
+// Make one Lock for each key and process, and share it: what it has learned of the lock saves the
+// next acquisition a read, and the wait for a holder that is gone is counted once.
 type Lock struct{ d driver }
 
 // NewLock makes a candidate for the lock that lies in st under key. It sends
 // nothing. It fails if the key or an option cannot be used, and says which.
+//
+// The options are copied. An error is a mistake in the program or its configuration, or a
+// [LockOptions.Proof] that speaks against the store: to try again is of no use.
 func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
 	return newLock(st, key, opts, func(*protocol.Config) {})
 }
@@ -112,6 +118,9 @@ func (l *Lock) acquireFor(ctx context.Context, t *term) (*Lease, error) {
 //
 // If the store fails three times in a row, or has not said within a TTL whether the lock
 // is free, TryAcquire fails with the last reason.
+//
+// A [*HeldError] is an answer and no failure: do something else and try again, or call Acquire,
+// which waits. The end of ctx is as for Acquire.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
@@ -122,6 +131,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, false, nil)
 }
 
+// acquire is for the goroutine whose turn it is. It ends in one of two ways: with a lease, whose
+// release passes the turn on, or without one, and then it passes the turn on itself.
 func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		l.leave()
@@ -169,6 +180,7 @@ func (l *Lock) leave() {
 }
 
 // explain adds to an error of the protocol what the user can do.
+// Each message names the next step, and each error that a program may ask for is still there.
 func (d *driver) explain(err error) error {
 	switch {
 	case errors.Is(err, protocol.ErrAbsent):
@@ -191,6 +203,10 @@ func (d *driver) explain(err error) error {
 //
 // Do returns f's error, joined with one that matches [ErrLost] if the lease was
 // lost before f returned. It returns an error of [Lock.Acquire] without calling f.
+//
+// Do never returns before f has, however ctx ends, because the lock must not be freed while f
+// works. The release afterwards takes 5 s at most. That it was not confirmed is logged and not
+// returned: f has done its work, and a caller that saw an error would do it again.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
 	lease, err := l.Acquire(ctx)
 	if err != nil {
@@ -200,6 +216,7 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
 	defer func() {
 		cancel(nil)
+		// Asked before the release, after which every lease has ended.
 		lost := lease.Err()
 		last, done := lastContext(ctx)
 		defer done()
@@ -217,7 +234,11 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 // exist is an Info that says so, not an error. The result counts as a look of this
 // Lock: a holder that has not renewed for its TTL and margin since the first one is
 // gone, and TryAcquire takes over from it.
+//
+// Inspect does not queue behind acquisitions of this Lock, and does not disturb them. It fails
+// when the read fails, and with [ErrForeignObject] if the object is not a lock.
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {
+	// Read before the request: the candidate ignores a look that began before its own last one.
 	sent := clock.Now()
 	s, info, err := l.look(ctx)
 	if !info.Exists { // or that is not known

@@ -22,6 +22,9 @@ import (
 // If it fails or ctx ends, it releases the leases that it holds. Errors are as for [Lock.Acquire], and
 // two locks of the same key are one. Put the locks under a session, see
 // [LockOptions.Session], if they are many.
+//
+// It returns no leases with an error: those that it had are released by then, or the error says
+// which one may still be taken for held.
 func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	order := make([]int, len(locks))
 	for i := range order {
@@ -49,6 +52,8 @@ func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 // A gathering is what AcquireAll has so far: the leases of the first locks in the order. That
 // it has a first part of the order and nothing else is what keeps callers from waiting for
 // each other in a circle, and every step below keeps it so.
+// The rule is the classic one against deadlock, known from the dining philosophers: everybody
+// takes what they share in one order.
 type gathering struct {
 	locks  []*Lock
 	order  []int    // of the locks, by their keys
@@ -118,6 +123,9 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 // same one; and when all are held, it waits for all of them. Errors and the end of ctx are
 // as for [Lock.Acquire]; it fails only if no lock can be waited for. While it waits, each
 // lock that is not under a session costs what one waiter costs.
+//
+// While it waits, it may win two at the same moment. It returns one, and the other is released in
+// the background: its token is used up, which harms nobody.
 func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 	if len(locks) == 0 {
 		return nil, errors.New("there is no lock to acquire any of")
@@ -169,10 +177,12 @@ func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 
 // ReleaseAll releases leases, many at a time; those that are nil it skips. All work under
 // them must have stopped. Errors and the end of ctx are as for [Lease.Release], joined.
+// A release that fails keeps none of the others from being sent.
 func ReleaseAll(ctx context.Context, leases []*Lease) error {
 	return freeAll(leases, func(l *Lease) error { return l.Release(ctx) })
 }
 
+// freeAll bounds how many requests are sent at once: ten thousand would time each other out.
 func freeAll(leases []*Lease, free func(*Lease) error) error {
 	errs := make([]error, len(leases))
 	gate := make(chan struct{}, engine.Process{}.Parallel())

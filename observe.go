@@ -13,6 +13,10 @@ import (
 // candidate looks like a follower even if it does not campaign; one that does looks
 // no more than it would anyway. The iteration ends with ctx. Changes
 // that a slow consumer has not taken yet are kept for it.
+//
+// Nothing is dropped and the driver never waits, so a consumer that stops taking without ending
+// ctx or the loop costs memory for each change. Two changes between two looks are seen as one: a
+// record tells the present, not the past. Any number of goroutines may observe.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		o := &observer{more: make(chan struct{}, 1)}

@@ -16,6 +16,10 @@ import (
 )
 
 // The TTL of a lock.
+//
+// Fifteen seconds are the usual length of a lease in Kubernetes too. A shorter TTL makes failover
+// faster, and costs more writes and more leases lost to a slow store. Below a second one slow
+// answer is enough; above a day a crash costs a day.
 const (
 	DefaultTTL = protocol.DefaultTTL // 15 s
 	MinTTL     = protocol.MinTTL     // 1 s
@@ -24,6 +28,8 @@ const (
 
 // LockOptions are the options of [NewLock]. The zero value, like nil, gives the
 // defaults.
+//
+// NewLock copies them; Meta must not be changed afterwards, since each write encodes it anew.
 type LockOptions struct {
 	// TTL is how long the lock outlives a holder that is gone: the others take
 	// over between TTL + TTL/12 and TTL + TTL/5 after its last renewal. A holder
@@ -33,13 +39,17 @@ type LockOptions struct {
 
 	// Holder names this candidate to people. Two candidates may have the same
 	// name: no decision rests on it. Only a successor is named by it, and where
-	// several have that name they all go first. Default "HOST/PID".
+	// several have that name they all go first. A name that is the same after a restart
+	// is easier to read, and does not bring the old lease back: a candidate that starts
+	// anew is another one (rule A9). Default "HOST/PID".
 	Holder string
 
-	// Address is where the holder can be reached, for whoever reads the record.
+	// Address is where the holder can be reached, for whoever reads the record. Nothing
+	// here connects to it but [ElectionOptions.Peers]. Default: none.
 	Address string
 
-	// Meta is kept in the record, for whoever reads it.
+	// Meta is kept in the record, for whoever reads it. NewLock fails if it makes the
+	// record too large.
 	Meta map[string]string
 
 	// Existing makes the candidate never create the lock's object, and fail
@@ -102,6 +112,7 @@ type LockOptions struct {
 }
 
 // Proof is what was found out about a store.
+// An interface, so that the root need not import the package that tests stores.
 type Proof interface {
 	// Proves returns nil if the store that calls itself storeName is safe for the use:
 	// the name of a layout, or "fast start". It is called by NewLock and NewElection.
@@ -113,6 +124,7 @@ func (o *LockOptions) proven(st store.Store) error {
 	if o.Proof == nil {
 		return nil
 	}
+	// Fast start is a promise of its own, about the store's clock, so it takes a proof of its own.
 	if err := o.Proof.Proves(st.String(), string(o.Layout)); err != nil || !o.FastStart {
 		return err
 	}
@@ -179,6 +191,7 @@ func (o *LockOptions) watching() protocol.Config {
 const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + 500
 
 // encodable finds out now whether records with these options can be written.
+// Found out at the first claim, it would look like a store that refuses writes.
 func (o *LockOptions) encodable() error {
 	trial := record.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta, WriteID: strings.Repeat("x", roomForOurs)}
 	_, err := trial.Encode()
@@ -187,15 +200,22 @@ func (o *LockOptions) encodable() error {
 
 // newIncarnation makes 128 random bits: the mark of one candidate and one start
 // (rule A9).
+// It is drawn, not derived from a name or a time: two processes of one image may share those.
 func newIncarnation() string { return engine.Process{}.Incarnation() }
 
 // Token numbers the acquisitions of one lock: it grows with each, and each lease
 // has its own. Whatever must not be overwritten by a former holder refuses a
 // smaller token after a larger one. In the layouts without tokens every lease has
 // NoToken, which nothing can be refused by.
+//
+// The idea is Chubby's sequencer and Kleppmann's fencing token; in ZooKeeper a zxid serves for it,
+// in etcd a revision. A token is worth only as much as the resource that checks it: see package
+// fence.
 type Token int64
 
 // Info is what the record of a lock said when it was read.
+// It is a snapshot, and old as soon as it is there: decide by a [Lease], and show an Info to
+// people. Its Meta may be shared, so do not change it.
 type Info struct {
 	Key    string
 	Layout Layout

@@ -29,6 +29,7 @@ type Peers interface {
 }
 
 // A Question is what a follower asks a leader.
+// Nothing in it is trusted with more than a courtesy: who may ask at all is for the transport.
 type Question struct {
 	Lock   string        // the key of the lock that the election lies in
 	Holder string        // the name of who asks
@@ -39,6 +40,8 @@ type Question struct {
 
 // Leadership is what a candidate says to its peers of its own leadership, and never
 // more than the record in the store says, but for what is left of the lease.
+// It is signed by nobody. A follower uses it to decide when to look, and the proof in Record to spare
+// the look; the store's conditional write decides the rest.
 type Leadership struct {
 	Lock string
 
@@ -78,6 +81,8 @@ type Leadership struct {
 // at the latest. While it waits, the follower counts
 // as one that this leader can name as its successor: see [Election.Resign]. It sends
 // nothing. It fails if the question is about another lock.
+// Call it for each question, from as many goroutines as there are followers. An error is for
+// the one who asks, and changes nothing here.
 func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 	if q.Lock != e.lock.d.key {
 		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.d.key)
@@ -141,6 +146,8 @@ func (a *waiters) enter(q *Question) (leave func()) {
 }
 
 // longest is the holder that has wanted to lead for longest, or empty.
+// It is fair among those that ask, and among nobody else: the record still goes to the first
+// write that lands.
 func (a *waiters) longest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,6 +196,7 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	d.Enter()
 	defer d.Leave()
 	word, s := d.word(), &d.now.leaderState
+	// Made when somebody asks first. A leader that nobody asks has nothing to compute at each step.
 	if s.changed == nil {
 		s.changed, s.said = make(chan struct{}), word.Version
 		d.TellLate(true)
@@ -246,6 +254,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 	}
 	d.Enter()
 	defer d.Leave()
+	// The candidate has dropped this question meanwhile, and stop may be another question's.
 	if !d.Candidate().Asks(a.Number) {
 		return
 	}
@@ -274,6 +283,8 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 }
 
 // complain reports, once for each leader, that it cannot be asked.
+// Once, because a follower asks again and again, and an address that cannot be reached from here
+// does no harm: it costs requests to the store.
 func (d *driver) complain(leader record.Record, err error) {
 	if c := &d.now.pollState; c.complained != leader.Incarnation() {
 		c.complained = leader.Incarnation()

@@ -68,6 +68,7 @@ func (q *queue) waits() bool {
 }
 
 // leave lets in the one that has waited longest, and reports whether there is one.
+// In that case taken stays true: there is no moment in which a newcomer could slip in.
 func (q *queue) leave() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,6 +17,8 @@ import (
 
 // SessionOptions are the options of [NewSession]. The zero value, like nil, gives the
 // defaults.
+// A longer TTL than for single locks pays here, since a heartbeat that is late ends everything that
+// is held under the session.
 type SessionOptions struct {
 	// These are as in [LockOptions]. The TTL is that of all leases under the session.
 	TTL       time.Duration
@@ -58,6 +60,9 @@ type Session struct {
 // confirmed. From then on the heartbeat is sent in the background until the session is
 // closed or lost. It fails like [Lock.Acquire], and with the end of ctx; the session
 // outlives ctx.
+//
+// An error says that there is no session. If the object may have been made all the same, it is
+// freed in the background, as after [Lock.Acquire]. The options are copied.
 func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Session, error) {
 	var so SessionOptions
 	if opts != nil {
@@ -118,6 +123,8 @@ type heartbeat struct {
 func (h heartbeat) Over(why error) { h.s.cancel(why) }
 
 // Unused frees the session's object.
+// Close may have given up, or may never be called for a session that was lost, so the release
+// begins here. A lease has one release: where Close is still there, it waits for this one.
 func (h heartbeat) Unused() {
 	close(h.s.unused)
 	var lease *Lease
@@ -158,6 +165,7 @@ func (s *Session) Err() error {
 
 // Leases are those that are held under the session and not released yet, in the order of
 // their keys.
+// The list is a snapshot: others may acquire and release meanwhile.
 func (s *Session) Leases() []*Lease {
 	var leases []*Lease
 	for _, owner := range s.inner.Members() {
@@ -181,6 +189,10 @@ func (s *Session) Leases() []*Lease {
 // If ctx ends first, Close returns its error, the heartbeat is not sent any more, and the
 // others wait the TTL out; if ctx has ended before the call, Close waits up to 5 s all the
 // same. A session that was lost must be closed too; then the error matches [ErrLost].
+//
+// Work under the leases must stop when their contexts end, and release them: Close waits for
+// that, so do not call it from such work. After Close every acquisition under the session fails
+// with [ErrSessionOver].
 func (s *Session) Close(ctx context.Context) error {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
@@ -204,6 +216,7 @@ func (l *Lock) underSession() error {
 }
 
 // suits says why locks in that store, with that layout, cannot be under the session.
+// Two clients of one bucket are the same store, so it is the name that is compared.
 func (s *Session) suits(st store.Store, l Layout) error {
 	switch {
 	case s == nil:

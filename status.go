@@ -9,6 +9,8 @@ import (
 )
 
 // ChangeKind is what happened to a leadership.
+// A candidate finds it out by comparing what two looks have shown, so anything that happened and
+// was undone in between is not among them.
 type ChangeKind int
 
 // The kinds of change.
@@ -43,9 +45,13 @@ type Change struct {
 }
 
 // Requests counts what was sent to a store.
+// A request that failed counts too, because the store may charge for it. The listings of a layout
+// that needs them are not counted apart.
 type Requests struct{ Reads, Writes int64 }
 
 // Status is what one candidate knows of its election.
+// It is for monitoring. Work must not be made to depend on Leading: it may be over by the time
+// that it is read, and only [Lease.Valid] is asked at the moment of use.
 type Status struct {
 	Key     string
 	Holder  string // the name of this candidate
@@ -68,6 +74,7 @@ type Status struct {
 }
 
 // Status sends nothing.
+// It waits for no request, so a health check may call it as often as it likes.
 func (e *Election) Status() Status {
 	d := &e.lock.d
 	d.Enter()
@@ -89,6 +96,7 @@ func (e *Election) Status() Status {
 }
 
 // WaitForLeadership waits until this candidate leads. It does not campaign itself.
+// It returns ctx.Err() if ctx ends first. The leadership may be over again when it returns nil.
 func (e *Election) WaitForLeadership(ctx context.Context) error {
 	return e.await(ctx, func() bool { return e.lease != nil && e.lease.Valid() })
 }
@@ -96,6 +104,9 @@ func (e *Election) WaitForLeadership(ctx context.Context) error {
 // WaitForNextElection waits until a leader is seen that was not seen before since,
 // or any leader if since is zero, and returns the status then. Meanwhile the
 // candidate looks like a follower even if it does not campaign.
+//
+// Pass the Elected of the last status, and no election is returned twice. If ctx ends first, the
+// error is ctx.Err(), and the status is the present one all the same.
 func (e *Election) WaitForNextElection(ctx context.Context, since time.Time) (Status, error) {
 	defer e.watch()()
 	err := e.await(ctx, func() bool { return e.elected.After(since) })
@@ -103,6 +114,8 @@ func (e *Election) WaitForNextElection(ctx context.Context, since time.Time) (St
 }
 
 // await waits until the condition holds, which is looked at under the mutex.
+// The channel is taken together with the look: a change that comes after it closes that channel,
+// so none is slept through.
 func (e *Election) await(ctx context.Context, condition func() bool) error {
 	for {
 		e.mu.Lock()

@@ -36,6 +36,8 @@ func (t *term) stop(cause error) {
 
 // stopped: the work has returned.
 func (t *term) stopped() {
+	// The work has returned before anybody stopped it, so no grace begins any more; and where it
+	// has begun, late is set by the time that this returns.
 	t.once.Do(func() {})
 	if t.late != nil {
 		t.late.Stop()
