@@ -24,6 +24,8 @@ type acquisition struct {
 }
 
 // acquire begins an acquisition, by what is known and by what must be looked up first.
+// A second Acquire before the answer to the first is a fault of the driver, and one while a lease
+// is held would make two leases of one candidate. So both panic: to go on would be worse.
 func (c *Candidate) acquire(ev Acquire, now Now) {
 	if c.acq.want != nothing || c.phase == held || c.phase == lost {
 		panic("protocol: Acquire while " + c.phase.String())
@@ -48,6 +50,8 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	}
 	c.trouble.forget()
 	c.until = now.Clock + c.cfg.TTL // if it does not wait
+	// A new user has heard of nobody and waits from now, so everything that is told once, and every
+	// pause that grows, begins anew.
 	c.acq.reported, c.due, c.pace.poll, c.handoff.passed, c.pace.again = record.Record{}, 0, 0, false, false
 	h := &c.handoff
 	if rest := h.rest(c.cfg.TTL); ev.Wait && h.on && h.over(rest) {
@@ -66,6 +70,8 @@ func (c *Candidate) watch(on bool) {
 }
 
 // cancel ends an acquisition because of its user.
+// A claim that was sent is not called back, because no store can do that: seek goes on for
+// nobody, until the claim has landed and is freed, or cannot land any more (rule D6).
 func (c *Candidate) cancel(err error, now Now, out *actions) {
 	if err == nil {
 		err = ErrCancelled
@@ -77,11 +83,15 @@ func (c *Candidate) cancel(err error, now Now, out *actions) {
 
 // seek takes the next step towards the lock, or towards the certainty that an
 // abandoned claim cannot land any more.
+//
+// The order of the cases is part of the rules. Giving up comes before asking, asking before
+// deciding, and an error that no wait can mend before any wait.
 func (c *Candidate) seek(now Now, out *actions) {
 	switch {
 	case c.acq.want == nothing && len(c.writes.open) > 0 && now.Clock >= c.until:
 		c.abandon(out)
 		c.writes.open = nil // should it land yet, the others wait out its TTL
+	// An answer to an old question decides nothing: the holder may have renewed since (rule A5).
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
 	case c.acq.want == nothing && len(c.writes.open) == 0:
@@ -92,6 +102,8 @@ func (c *Candidate) seek(now Now, out *actions) {
 		out.add(Reaped{c.obs.record})
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
+	// The name is used. A session under it could be taken for an earlier one, which locks still
+	// name (rule D1).
 	case c.obs.version != "" && c.cfg.Fresh:
 		c.fail(ErrUsed, now, out)
 	case c.obs.spent(&c.cfg) && !c.cfg.Reaper:
@@ -105,6 +117,8 @@ func (c *Candidate) seek(now Now, out *actions) {
 		}
 	case c.acq.want == atOnce && c.obs.version == "":
 		c.fail(ErrVanished, now, out)
+	// Neither the record nor its age says whether a holder under a session is there. So one look
+	// at the heartbeat is worth it before the user hears "held".
 	case c.acq.want == atOnce && c.sessions.others(c.obs.record.Session):
 		c.busy = checking
 		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
@@ -125,6 +139,8 @@ func (c *Candidate) claim(now Now, out *actions) {
 		c.reap(now, out)
 		return
 	}
+	// One more than the largest token ever seen, also after a claim of our own that may have
+	// landed: two leases of one token could not be told apart by any resource (rule A3).
 	r := c.writes.record(&c.cfg, now)
 	r.Session = c.sessions.current
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.obs.next(&c.cfg), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
@@ -157,6 +173,7 @@ func (c *Candidate) claimed(a attempt, now Now, out *actions) {
 
 // denied: the store refuses a claim for good.
 func (c *Candidate) denied(err error, now Now, out *actions) {
+	// This refusal is about this claim only. Whether an earlier one landed, it does not say.
 	if len(c.named(nil)) == 0 { // else an earlier one may have landed, and its session goes on
 		c.writes.open = nil
 	}
@@ -167,6 +184,9 @@ func (c *Candidate) denied(err error, now Now, out *actions) {
 
 // reap frees a lock whose holder was waited out, over exactly what was seen. It is the end
 // of a session: nobody will hold that lock again.
+// The token stays: should the holder come back, it sees that this very lease was ended (see loss).
+// If its delayed heartbeat comes first, this write is refused and it lives; if this write comes
+// first, the heartbeat is refused. Without it both could believe themselves right (rule D3).
 func (c *Candidate) reap(now Now, out *actions) {
 	r := c.obs.record
 	r.Held, r.WriteID, r.Ended = false, c.writes.name(&c.cfg), "its holder was waited out by "+c.cfg.Holder
@@ -183,6 +203,7 @@ func (c *Candidate) fail(err error, now Now, out *actions) {
 }
 
 // tooLong ends an acquisition that does not wait and has had no answer for a TTL.
+// A user who does not wait was promised an answer, and a store that hangs gives none.
 func (c *Candidate) tooLong(now Now, out *actions) {
 	if c.acq.want != atOnce || now.Clock < c.until {
 		return
@@ -195,6 +216,7 @@ func (c *Candidate) tooLong(now Now, out *actions) {
 }
 
 // tired reports that an acquisition that does not wait has failed often enough.
+// Once is too few: stores refuse a single request for reasons that are gone a moment later.
 func (c *Candidate) tired() bool {
 	return c.acq.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
 }

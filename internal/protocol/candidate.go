@@ -19,6 +19,8 @@ const (
 func (p phase) String() string { return [...]string{"clear", "held", "lost", "freeing"}[p] }
 
 // inflight is the one request that is under way (one writer).
+// One at a time is what makes the rest simple: an answer can be about one thing only. A request
+// that timed out may still be on its way, but no answer to it is waited for any more.
 type inflight int
 
 const (
@@ -34,6 +36,8 @@ const (
 // done takes note that the request under way, one of these kinds, was answered, and says which.
 func (i *inflight) done(kinds ...inflight) (kind inflight) {
 	if !slices.Contains(kinds, *i) {
+		// The driver has mixed up two requests. Taken for the answer to another one, it could make a
+		// lease that nobody holds.
 		panic("protocol: an answer to nothing")
 	}
 	kind, *i = *i, none
@@ -68,6 +72,7 @@ type Candidate struct {
 }
 
 // New makes a candidate that knows nothing of the lock.
+// It believes nothing from before its start, so a restart never continues a lease (rule A9).
 func New(cfg Config) *Candidate {
 	return &Candidate{cfg: cfg, rng: seeded(cfg.Incarnation)}
 }
@@ -124,8 +129,12 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.peerAnswered(ev, now, &out)
 	case Tick:
 	}
+	// Every event ends the same way, with what is due by now. So no event has to remember what
+	// follows from it, and a Tick that comes late or too often does no harm.
 	c.advance(now, &out)
 	c.ask(now, &out)
+	// At the end of the step, so that the user sees the object and what the candidate makes of it
+	// as one state.
 	if c.obs.news {
 		c.obs.news = false
 		out.add(Seen{})
@@ -140,6 +149,7 @@ type actions []Action
 func (a *actions) add(x Action) { *a = append(*a, x) }
 
 // advance does what is due, if no request is under way.
+// The time to give up (until) comes even while a pause lasts, or a long pause would outlast it.
 func (c *Candidate) advance(now Now, out *actions) {
 	if c.busy != none || now.Clock < c.due && (!c.settling() || now.Clock < c.until) {
 		return
@@ -168,6 +178,8 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 		wake = min(wake, c.peer.due)
 	}
 	if c.phase == held {
+		// Even while a request is under way: the lease ends on time, whether or not the store answers
+		// (rule A10).
 		wake = min(wake, c.lease.deadline)
 	}
 	if c.acq.want == atOnce || c.settling() {
@@ -198,6 +210,7 @@ func (c *Candidate) Idle() bool {
 func (c *Candidate) Busy() bool { return c.busy != none }
 
 // Settled reports that nothing is held, wanted or outstanding.
+// A process may end then, and leaves nothing behind that others would have to wait out.
 func (c *Candidate) Settled() bool {
 	return c.phase == clear && c.acq.want == nothing && !c.Outstanding()
 }

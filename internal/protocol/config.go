@@ -10,9 +10,11 @@ import (
 
 // Version names one state of the object, as the store names it. The empty
 // Version stands for "no object".
+// Two versions are compared for equality only: no store promises that a later one is larger.
 type Version string
 
 // Now is what the driver's clocks show.
+// It is an argument and not a function, so a step sees one time, and a test can choose it.
 type Now struct {
 	Clock time.Duration // suspend-aware and monotonic: all decisions rest on it
 	Wall  time.Time     // for the times in a record that are for people, and nothing else
@@ -62,11 +64,15 @@ type Config struct {
 }
 
 // writeID is the write ID of the n-th attempt to write.
+// It is in the body, where every layout and every store keeps it, and not in metadata. Each try
+// has its own, or a record could come back byte for byte, and with it its version, on a store
+// whose versions are hashes (rule A2).
 func (cfg *Config) writeID(n uint64) string {
 	return cfg.Incarnation + "." + strconv.FormatUint(n, 10)
 }
 
 // number is the number in the record's write ID, if this candidate made that.
+// The prefix alone is not enough: an incarnation that begins like ours is somebody else's.
 func (cfg *Config) number(r record.Record) (n uint64, ours bool) {
 	text, marked := strings.CutPrefix(r.WriteID, cfg.Incarnation)
 	text, dotted := strings.CutPrefix(text, ".")

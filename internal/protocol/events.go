@@ -9,6 +9,8 @@ import (
 
 // An Event is something that happened: the user asked, the store answered, time
 // passed.
+// They are values without behaviour, so a scenario can write them down and a simulation can delay,
+// repeat and lose them.
 type Event interface{ event() }
 
 // The events.
@@ -138,6 +140,7 @@ const (
 )
 
 // An Action is something for the driver to do or to pass on to the user.
+// A candidate only asks for it: what comes of it is told by an event, or is not told at all.
 type Action interface{ action() }
 
 // The actions.
@@ -244,6 +247,8 @@ type Op int
 
 // The kinds of Write.
 const (
+	// The layouts need to know which it is: with epochs a claim makes a new object, and a marker's
+	// release is a delete.
 	Claim Op = iota // acquire: a new token
 	Renew           // the same lease, for another TTL
 	Free            // release, the token kept

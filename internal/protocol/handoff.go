@@ -4,6 +4,11 @@ import "time"
 
 // A handoff is the time for which one candidate has passed the lock on among its own
 // users, so that nobody else could have it.
+//
+// It is for a process of many goroutines that want the lock in turn. Each turn would else cost a
+// release and a claim, two writes on a store where a write is the dearest thing. The price is
+// fairness towards other processes, so it is bounded: over says when the lock must be free for a
+// while, and rest for how long, so that a waiter elsewhere can see it.
 type handoff struct {
 	began, ended time.Duration
 	leased       time.Duration // the last lease of it began
@@ -16,6 +21,8 @@ type handoff struct {
 // begin takes in that a lease begins that was claimed at t0.
 func (h *handoff) begin(t0 time.Duration) {
 	if !h.on {
+		// A rest that nobody has used was time lost, so the next comes later. One waiter that shows up
+		// makes them frequent again.
 		if h.vain = min(h.vain+1, 2); !h.rested {
 			h.vain = 0
 		}
@@ -48,12 +55,15 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).
+	// The phase changes before anybody is told, so the old lease is not valid when the next user's
+	// claim is sent, and that has a token of its own.
 	c.phase, c.writes.open, c.handoff.passed = clear, nil, true
 	out.add(Released{nil})
 	return true
 }
 
 // drop frees what was passed on to a user who has gone.
+// Left as it is, that record would have others wait its TTL out for nobody.
 func (c *Candidate) drop(now Now) {
 	if c.handoff.passed {
 		c.handoff.passed = false

@@ -25,6 +25,9 @@ func leased(a attempt) (l lease, renewal time.Duration) {
 
 // Valid reports whether the candidate holds a lease that is valid at the given
 // reading of the clock (rule A10).
+//
+// It takes the time as an argument and keeps no flag: a flag would be true for as long as the
+// process is paused, which is when it matters.
 func (c *Candidate) Valid(clock time.Duration) bool {
 	return c.phase == held && clock < c.lease.deadline
 }
@@ -51,6 +54,8 @@ func (c *Candidate) Lease() record.Record { return c.lease.record }
 // Meanwhile the lease is valid until its deadline, and there Step ends it before it does anything else.
 func (c *Candidate) keep(now Now, out *actions) {
 	left := c.lease.deadline - now.Clock
+	// There is nothing to renew. Under a session the heartbeat is renewed in its place; a marker
+	// that cannot be written over just ends.
 	if c.cfg.WriteOnce || c.sessions.current != "" {
 		c.due = c.lease.deadline
 		return
@@ -71,12 +76,15 @@ func (c *Candidate) keep(now Now, out *actions) {
 }
 
 // renewed takes in that a renewal has landed, whether its answer said so or a look.
+// It counts from the sending of that very attempt. Counted from the answer, a renewal that was
+// answered after a TTL would look fresh, while others have taken the lock by then (rule A4).
 func (c *Candidate) renewed(a attempt, out *actions) {
 	c.lease, c.due = leased(a)
 	out.add(Renewed{})
 }
 
 // renewSoon brings the next renewal forward, to a second after the last one at the earliest.
+// Many locks may be released at one moment, and one heartbeat tells of all of them.
 func (c *Candidate) renewSoon(now Now) {
 	if c.phase == held {
 		c.due = min(c.due, max(now.Clock, c.obs.first+time.Second))
@@ -97,6 +105,8 @@ func (c *Candidate) giveUp(err error, out *actions) {
 
 // lose ends the lease. What stands in the store is freed when the user releases, and not before:
 // its work may go on until then.
+// Nothing that comes later revives it, not even the answer to a renewal that landed in time: the
+// user has been told to stop, and can be told that only once.
 func (c *Candidate) lose(cause error, out *actions) {
 	c.phase = lost
 	out.add(Lost{cause})

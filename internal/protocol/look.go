@@ -31,6 +31,7 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 }
 
 // recheck has the object looked at again, once more if a look is under way.
+// The look under way may have been answered before what the driver has heard of.
 func (c *Candidate) recheck(now Now) {
 	if c.wanting() {
 		c.obs.fresh, c.due, c.pace.again = false, now.Clock, c.busy == reading
@@ -51,6 +52,8 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 		c.same()
 	case Found:
 		c.found(ev, now, out)
+	// No write of ours that was conditional on a version can land on nothing. One that was to
+	// create the object still can, and stays open.
 	case Absent:
 		c.writes.settle(&c.cfg, "", record.Record{})
 		if c.obs.vanish(ev.Date, now, &c.rng) {
@@ -65,6 +68,8 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 }
 
 // unread: the store did not answer. Try again soon, and then less and less often.
+// A failed look says nothing about the lock, so it changes nothing that is believed of it: above
+// all it neither ends a lease nor brings a takeover nearer.
 func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 	if c.phase == clear {
 		out.add(Unreadable{ev.Err})
@@ -91,6 +96,8 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 		c.same() // the store need not know conditional reads
 		return
 	}
+	// It is an unknown outcome that is known now (rule A6). It must not be taken for a rival's:
+	// the candidate would walk away from a lock that it holds.
 	if a, ok := c.writes.landed(&c.cfg, ev.Record); ok {
 		c.adopt(a, ev.Version, now, out)
 		return
@@ -106,6 +113,8 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 }
 
 // foreign: there is something that we do not understand. We leave it alone.
+// It may be a record of a later version, or a file that somebody put there by mistake: to write
+// over it would destroy what a person can still put right.
 func (c *Candidate) foreign(err error, now Now, out *actions) {
 	if c.phase == clear || c.phase == freeing {
 		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
@@ -127,6 +136,8 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 }
 
 // sight takes in a version that an answer has shown for the first time.
+// Only Patience counts on the candidate's own clock. FastStart goes by the store's, which no
+// other rule trusts: so it is an option, and it is never used for a session (rule D3).
 func (c *Candidate) sight(ev ReadDone, now Now) {
 	c.observe(ev.Record, ev.Version, now.Clock)
 	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
@@ -148,6 +159,10 @@ func (c *Candidate) sighted(ev Sighted, now Now) {
 
 // observe takes in a version that was not known. The time until the lock may be
 // taken counts from now, the receipt of the answer that first showed it (rule A5).
+// The holder sent this version before it could be seen, so the wait that begins now ends after
+// its lease, if no clock is off by more than the drift bound. Counted from the sending of the
+// look, it could have begun before the renewal that the look has shown. Kubernetes' leader
+// election and DynamoDB's lock client watch a record for its time in the same way.
 func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	successor := c.peer.successor // a layout without tokens does not keep it
 	c.pace.renewed(c.obs.record, r)
@@ -162,6 +177,7 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 
 // claimable says from when on the lock may be taken of which r was seen first now. wakes: many
 // followers may have waited for it to be free.
+// It is never earlier than safe, and mostly later, so that not all waiters try at once.
 func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) time.Duration {
 	switch {
 	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease

@@ -31,6 +31,7 @@ func (s *Membership[M]) Over() error { return s.over }
 func (s *Membership[M]) Members() []M { return slices.Clone(s.members.all) }
 
 // Enter adds a member that is to be under the session. It fails if that is over.
+// A member that came after the end would not be told of it, and its lease would go on (rule D7).
 func (s *Membership[M]) Enter(m M) error {
 	if s.over == nil {
 		s.members.add(m)
@@ -40,6 +41,8 @@ func (s *Membership[M]) Enter(m M) error {
 
 // Leave takes out a member that nothing of is under the session any more, as its candidate
 // has said by Left.
+// A member that left too early would be missed where it matters: Unused would have the session's
+// object freed while work under it goes on.
 func (s *Membership[M]) Leave(m M) { s.members.remove(m) }
 
 // End ends the session, once, and returns the members to be told. Their leases are to end
@@ -55,6 +58,8 @@ func (s *Membership[M]) End(why error) (members []M, first bool) {
 // Unused reports, once, that the session is over and that nothing is under it any more:
 // then its object may be freed. It is asked when the members have been told of the end,
 // and when one has left.
+// While a member has work that has not stopped, its lock must not be free for others. They take
+// a session whose object is freed for over, and its locks with it.
 func (s *Membership[M]) Unused() bool {
 	if s.over == nil || len(s.members.all) > 0 || s.closed {
 		return false
@@ -77,6 +82,8 @@ func (s *Membership[M]) Released(key string) (renewSoon bool) {
 }
 
 // Announce gives the list of released locks for a heartbeat that is written now.
+// It is a hint and rests on nothing: others look at a lock that it names, and would find out
+// without it when the session ends. The count tells those that missed a heartbeat that they did.
 func (s *Membership[M]) Announce() *record.Freed {
 	if s.announced = s.released.Count; s.announced == 0 {
 		return nil
@@ -111,6 +118,7 @@ type SessionWatch[M comparable] struct {
 
 // Join adds a candidate that has last looked at its lock at that reading of the clock, and
 // reports that the others have been told of a release since: then it gets a Recheck.
+// A release that was told of between its look and its joining would else be told to nobody.
 func (w *SessionWatch[M]) Join(m M, looked time.Duration) (recheck bool) {
 	w.waiters.add(m)
 	return w.news >= looked
@@ -136,6 +144,8 @@ func (w *SessionWatch[M]) Beat(record record.Record, now time.Duration, key func
 	}
 	missed := f.Count - w.released
 	w.released, w.news = f.Count, now
+	// The list has left some out. Any of the waiters may be concerned, so all look: one look too
+	// many costs a read, one too few a wait for the session's end.
 	if missed > int64(len(f.Last)) {
 		return w.Waiters()
 	}
@@ -155,6 +165,7 @@ func (w *SessionWatch[M]) Troubled(err error) { w.trouble = err }
 func (w *SessionWatch[M]) Trouble() error { return w.trouble }
 
 // A set keeps what was added in an order that depends on nothing but the calls.
+// A map alone would iterate in another order each time, and the simulation could not replay.
 type set[M comparable] struct {
 	all   []M
 	index map[M]int // of each in all

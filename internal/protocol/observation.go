@@ -8,6 +8,9 @@ import (
 
 // observation is what the candidate knows of the object. While it holds a lease,
 // or frees one, that is its own record.
+//
+// Above all it does not forget: the largest token stays when the object is deleted, and so does
+// the last record, by which a holder that has not noticed goes on.
 type observation struct {
 	known       bool          // some answer has shown it
 	fresh       bool          // it may be acted on; if not, look first
@@ -36,6 +39,7 @@ func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Dur
 
 // vanish takes in an answer that showed no object, and reports whether there was
 // one before: then its holder may not know yet that it is gone.
+// So this candidate does not create the object anew before that holder's lease has ended.
 func (o *observation) vanish(date time.Time, now Now, rng *random) bool {
 	was := o.version != ""
 	if r := o.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
@@ -81,6 +85,8 @@ func (o *observation) spent(cfg *Config) bool {
 
 // next is the token of the next acquisition: one more than the largest one ever
 // seen (rule A3).
+// It never goes back while the object is there, and for a candidate that has seen a larger one not
+// even when it was deleted. The store's time is for the candidates that have not.
 func (o *observation) next(cfg *Config) int64 {
 	switch {
 	case cfg.Tokenless:

@@ -7,6 +7,8 @@ import (
 )
 
 // pace is how a candidate looks at a lock that another holds.
+// It is about cost and speed and about nothing else: however it looks, no rule is broken, since
+// only what a look shows makes a lock claimable.
 type pace struct {
 	looked  time.Duration // when the last look was answered
 	before  time.Duration // when the one before was
@@ -29,6 +31,8 @@ func (p *pace) renewed(before, after record.Record) {
 }
 
 // grow gives pauses that begin at first and grow by half, up to limit.
+// Doubling would find a lock that is held for a moment too late, and equal steps cost too many
+// looks at one that is held for hours. By half, a wait is at most half as long again as it had to be.
 func (p *pace) grow(first, limit time.Duration) time.Duration {
 	p.poll = max(p.poll, min(first, limit))
 	pause := p.poll
@@ -116,6 +120,7 @@ func (p *pace) locate(now, interval, frequent time.Duration) {
 	case p.located && p.before < expected && expected <= now:
 		p.edge = expected
 	default:
+		// Only two looks that lie close together say when the renewal landed. Else the search goes on.
 		p.located, p.edge = now-p.before <= 2*frequent, now
 	}
 }

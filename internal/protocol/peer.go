@@ -11,6 +11,7 @@ import (
 // A PeerStatus is a leader's answer about itself to a follower that asked it. A
 // follower may look at the store sooner because of it, or later; no rule rests on it.
 // So an answer that is false, old or lost costs time, and nothing else.
+// It may even come from a liar with a valid certificate: see Trusted.
 type PeerStatus struct {
 	Leading     bool   // its lease is valid, and renewed in time
 	Free        bool   // its release is confirmed
@@ -67,6 +68,7 @@ func (t *pollState) sees(before, after record.Record, now time.Duration) {
 }
 
 // follows reports that there is a leader that can be asked instead of the store.
+// A record of our own has nobody behind it to ask.
 func (c *Candidate) follows() bool {
 	r := c.obs.record
 	return c.cfg.Peers && c.wanting() && c.obs.version != "" && r.Held && r.Address != "" && !c.cfg.mine(r)
@@ -96,6 +98,9 @@ func (c *Candidate) ask(now Now, out *actions) {
 // Asks reports that the question of that number is still to be answered.
 func (c *Candidate) Asks(number int) bool { return c.peer.asking && c.peer.number == number }
 
+// peerAnswered takes in the leader's word, or its silence. No case makes a lock claimable by that
+// alone: at most it moves the next look. The one exception comes with a proof, a record whose
+// version is the hash of it, which no liar can make.
 func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 	t, r := &c.peer, c.obs.record
 	if !c.Asks(ev.Number) {
@@ -109,6 +114,8 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 		c.unheard(now)
 	case w.Incarnation == r.Incarnation() && w.Token > r.Token:
 		c.lookAfter(0, now) // it knows more than we do
+	// It speaks for another lease. That is no reason to believe anything of this one, neither
+	// that it goes on nor that it is over.
 	case !w.Of(r): // a stranger
 		c.distrust(0, now)
 	case w.Leading && w.Valid > 0:
@@ -120,6 +127,7 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 			c.found(*p, now, out)
 		}
 	case w.Free:
+		// Another may go first, and a look of everybody at this moment would only delay that.
 		c.lookAfter(firstPoll+c.rng.jitter(Renewal(r.TTL)), now)
 	default:
 		c.distrust(c.rng.jitter(c.cfg.frequent(r.TTL)), now)
@@ -127,6 +135,8 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 }
 
 // unheard: the leader was silent.
+// Silence is no sign that the leader is gone. Once or twice it is a lost packet; after that the
+// store is asked, as if there were no peers.
 func (c *Candidate) unheard(now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails++
@@ -164,6 +174,7 @@ func (t *pollState) until(looked, ttl time.Duration) time.Duration {
 func (c *Candidate) trust(w PeerStatus, now Now) {
 	t, r := &c.peer, c.obs.record
 	t.fails = 0
+	// No honest leader has more left than a whole validity, so a word that claims more buys nothing.
 	t.quiet = now.Clock + min(w.Valid, Validity(r.TTL))
 	switch t.known {
 	case "":
@@ -227,6 +238,7 @@ func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) 
 
 // Freed is the record that the confirmed release of the last lease has written, and its
 // version in the store: where that is a hash of the record, they prove each other.
+// A follower that has the pair from the leader can claim at once, without a look.
 func (c *Candidate) Freed() (record.Record, Version) {
 	return c.release.freed.record, c.release.freed.version
 }

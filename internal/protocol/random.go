@@ -4,6 +4,10 @@ import "time"
 
 // random is a splitmix64 generator. It is the only chance there is in a candidate, and it is
 // seeded by the incarnation, so that the same events give the same actions.
+//
+// The generator is that of Steele, Lea and Flood (2014): one word of state, which a Saved can keep
+// for each of very many leases, and good enough to keep candidates apart. Nothing secret is made of
+// it: an incarnation comes from the driver.
 type random uint64
 
 // seeded gives a generator for an incarnation, by FNV-1a.

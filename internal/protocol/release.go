@@ -26,6 +26,8 @@ type freed struct {
 
 // confirm takes in what the release of a lease has left in the store, if that is free: then the
 // followers are told.
+// They hear it from the leader before they would see it, so it must be certain: a record that
+// another has written since is no word of ours.
 func (l *release) confirm(of *lease, r record.Record, v Version) {
 	if !r.Held && r.Token == of.record.Token {
 		l.freed = freed{confirmed: true, record: r, version: v}
@@ -33,6 +35,9 @@ func (l *release) confirm(of *lease, r record.Record, v Version) {
 }
 
 // resign ends the lease at its user's word: to pass it on, or to free it.
+//
+// The user has stopped the work by then. That is a duty of the driver which no machine can check:
+// if the release landed earlier, the work would go on under another's lease (rule A10).
 func (c *Candidate) resign(ev Release, now Now, out *actions) {
 	c.release.successor = ev.Successor
 	if ev.Pass && c.pass(now, out) {
@@ -63,6 +68,9 @@ func (c *Candidate) undo(now Now) {
 // claim is on its way to replace. It must be freed wherever it comes from: under a session
 // it would stand for as long as that lasts (rule D6), and without one others would wait
 // out a holder that there is not.
+//
+// That the record is ours is no claim to the lock (rule A9). It only says that nobody else relies
+// on the record, so to free it takes nothing from anybody.
 func (c *Candidate) stray() bool {
 	r := c.obs.record
 	return c.phase == clear && c.acq.want == nothing && len(c.writes.open) == 0 && !c.handoff.passed && c.obs.held() && c.obs.version != c.release.left &&
@@ -98,10 +106,14 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 // lost is sent again if the record is there still, and has landed if it is not.
 func (c *Candidate) free(now Now, out *actions) {
 	switch {
+	// The user must not wait for a store for ever. For others the lease runs out by itself, and
+	// under a session abandon sees to it that it does.
 	case now.Clock >= c.until:
 		c.unreleased(ErrUnsettled, out)
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
+	// There is nothing of ours to free, and to write over another's record would end a lease that
+	// is valid.
 	case !c.obs.held() || !c.cfg.mine(c.obs.record):
 		c.released(nil, out) // it is free, or it has passed to another
 	case c.sessions.gone(c.obs.record.Session):
@@ -145,6 +157,7 @@ func (c *Candidate) released(err error, out *actions) {
 }
 
 // unreleased ends a release of which it is not known that it landed.
+// The user is told so, because no error means that the lock is certainly not this lease's any more.
 func (c *Candidate) unreleased(err error, out *actions) {
 	c.abandon(out)
 	c.released(err, out)
@@ -152,6 +165,8 @@ func (c *Candidate) unreleased(err error, out *actions) {
 
 // abandon gives up to settle what may have landed, or may yet land, and says whose end
 // alone would make it harmless.
+// A lease of its own needs no such word, since it ends with its TTL. A session may go on for a
+// month, and with it a lock that nobody holds and nobody will free (rule D6).
 func (c *Candidate) abandon(out *actions) {
 	for _, session := range c.named(nil) {
 		out.add(SessionOrphan{session})

@@ -8,6 +8,9 @@ import (
 // A Saved is all that a candidate needs to know of a lease under a session, to which nothing
 // happens until it is released or the session is over. It is small, since there may be very
 // many of them.
+//
+// It has nothing that can be made anew from the configuration, and nothing of a wait: a candidate
+// that holds a lease waits for nothing.
 type Saved struct {
 	incarnation     string
 	rng             random

@@ -9,6 +9,10 @@ import (
 
 // sessions is what a candidate knows of sessions: those of its own process, which it may be
 // under, and those of others, whose end makes their locks free.
+//
+// current and ended differ on purpose. The lease of an ended session is over at once for its
+// holder (rule D7); for all others the session goes on until its object says otherwise, and
+// another candidate of the same process is one of these others.
 type sessions struct {
 	current string   // that the lease is under, or the acquisition wants it under; empty: none
 	ended   string   // one of ours under which nothing is valid any more, the last one
@@ -30,6 +34,8 @@ func (s *sessions) others(session string) bool {
 }
 
 // enter takes in that an acquisition is to be under a session.
+// Entering comes before any write, so there is no moment in which a write of ours that names the
+// session may land and the session does not know of it.
 func (s *sessions) enter(session string) {
 	s.current = session
 	if session != "" && !slices.Contains(s.entered, session) {
@@ -74,6 +80,8 @@ func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 
 // sessionExpired takes in that a session is over. The version that was seen is the one to take
 // over: should somebody else have been faster, the write is refused.
+// A lock that names another session meanwhile is not concerned: it was taken since, and its new
+// holder's session is watched in its turn.
 func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 	c.sessions.over = session
 	if c.obs.record.Session == session {
@@ -89,6 +97,7 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 // the session is over for them too: until then others of this process may still be at
 // work under it.
 func (c *Candidate) sessionOver(session string, err error, now Now, out *actions) {
+	// It concerns another session than the present one, but a record that names it need not be freed.
 	if c.sessions.ended = session; c.sessions.current != session {
 		return
 	}

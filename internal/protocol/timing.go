@@ -10,6 +10,8 @@ import (
 // Drift is the inverse of the largest rate error, against real time, that any
 // candidate's clock may have: a twelfth, the default slew limit of chrony, and
 // more than ntpd or a bad quartz ever show.
+// A larger bound would cost validity on one side and patience on the other. Every lease since
+// Gray's and Cheriton's (1989) rests on some such bound; most leave it unsaid.
 const Drift = 12
 
 // slack is the constant part of the margin. It pays for the resolution of clocks
@@ -30,10 +32,14 @@ const (
 // TTL/12 + 10 ms on each side. If no clock's rate is off by more than 1/Drift,
 // the holder's clock has counted TTL − margin before anybody else's has counted
 // TTL + margin, because (TTL − m)/(1 − ρ) ≤ (TTL + m)/(1 + ρ) for m ≥ ρ·TTL.
+// It is kept on both sides since either clock may be the one that is wrong, and neither candidate
+// can know whose.
 func Margin(ttl time.Duration) time.Duration { return ttl/Drift + slack }
 
 // Validity is how long a lease is valid, counted by its holder from before the
 // first byte of the request that wrote it (rule A4).
+// Nobody else can have counted from an earlier time. Chubby's clients are as careful, for the same
+// reason.
 func Validity(ttl time.Duration) time.Duration { return ttl - Margin(ttl) }
 
 // Patience is how long another candidate must have seen a record unchanged,
@@ -47,6 +53,8 @@ func Patience(ttl time.Duration) time.Duration { return ttl + Margin(ttl) }
 func Stale(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Second }
 
 // Renewal is the interval between the renewals of a lease.
+// A third leaves time for one that is never answered: the look that tells what became of it and
+// the next renewal still come before the lease ends. Clients of etcd renew at a third too.
 func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 
 // MaxRequest bounds every request: one that takes longer is not coming back.

@@ -31,6 +31,7 @@ func (t *trouble) looked() {
 }
 
 // progress takes in that a write has landed, or that a rival's has: then the store works.
+// A rival's success counts, or a lock that many want would look like a store that fails.
 func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 0, 0, 0, nil }
 
 // lookFailed takes in that a look failed.
@@ -60,6 +61,7 @@ func (t *trouble) failed(n int, err error, cfg *Config, now Now, out *actions) {
 }
 
 // report tells of trouble once a minute. Those that a Reaper looks for do that, each by itself.
+// More often would bury what matters in a log, and less often hide that it still goes on.
 func (t *trouble) report(err error, cfg *Config, now Now, out *actions) {
 	if now.Clock >= t.reported || cfg.Reaper {
 		t.reported = now.Clock + reminder
@@ -68,6 +70,8 @@ func (t *trouble) report(err error, cfg *Config, now Now, out *actions) {
 }
 
 // resting reports that no write may be sent yet, and plans the next step for then.
+// Between a failed write and the next there is a pause even if the look in between succeeds. If
+// not, a store that answers reads and refuses writes would get them as fast as it answers.
 func (c *Candidate) resting(now Now) bool {
 	if now.Clock >= c.trouble.tryAt {
 		return false

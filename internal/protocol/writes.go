@@ -29,6 +29,9 @@ func (a attempt) wrote(cfg *Config, r record.Record) bool {
 }
 
 // writes is what a candidate knows of its own writes.
+//
+// A Candidate asks it two things: whether a record that a look has shown is one of its own, and
+// whether anything of its own may still come. Every answer to "did it land" is made of these.
 type writes struct {
 	seq  uint64    // the number of the last one
 	sent attempt   // the one that is under way, or was last
@@ -93,6 +96,8 @@ func (w *writes) merge(out *actions) {
 }
 
 // landed finds the attempt that wrote r.
+// The write ID decides, and nothing else in the record: not the holder's name, which another may
+// have; not the session, which others of this process share (rules A9 and D5).
 func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
 	for _, a := range w.open {
 		if r.Held && a.wrote(cfg, r) {
@@ -133,6 +138,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions
 	c.trouble.progress()
 	c.writes.sent.record.Epoch = ev.Epoch
 	switch kind {
+	// A release needs no look: a clean success is the one answer that can be believed.
 	case releasing:
 		c.observe(c.writes.sent.record, ev.Version, now.Clock)
 		c.released(nil, out)
@@ -165,6 +171,9 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 
 // adopt takes in that the attempt a landed as version v, with that attempt's own
 // t0, however long ago that was (rules A4 and A6). The others can no longer land.
+//
+// The attempt's time may be long ago. To count from now instead would make the lease valid for
+// longer than others believe, by all the time in which its answer was lost.
 func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	c.writes.open = nil
 	c.trouble.progress()
