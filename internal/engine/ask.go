@@ -12,6 +12,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
+// read sends a look. When it was sent is kept, since a heartbeat that told of a release after that
+// may have told of this lock: see SessionWatch.Join.
 func (e *Engine) read(a protocol.Read) {
 	p := e.owner.Place()
 	var s layout.Snapshot
@@ -33,6 +35,8 @@ func (e *Engine) read(a protocol.Read) {
 }
 
 // check finds out whether the session of the holder goes on.
+// One look is enough to answer a user who does not wait. To find out that a session is over that
+// has merely stopped its heartbeat takes a reaper, and a TTL.
 func (e *Engine) check(a protocol.Check) {
 	p := e.owner.Place()
 	var s layout.Snapshot
@@ -53,6 +57,9 @@ func (e *Engine) check(a protocol.Check) {
 
 // write keeps the action as it came, and what its two halves share in one place: each variable
 // of theirs, and each copy, would be memory of its own, at every renewal.
+//
+// A write cannot be given up as a look can: it may land whoever waits for its answer, so the
+// answer is always worth having (rule A6).
 func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 	p := e.owner.Place()
 	var wrote struct {
@@ -83,6 +90,8 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 
 // collect deletes epochs of the past, as long as the lease lasts. Whether it succeeds matters
 // little: another holder will try.
+// Only a valid lease collects, and one collection goes on at a time. It is the holder's to do,
+// because it has just written the highest number, so the past is certainly past.
 func (e *Engine) collect(p Place, epochs layout.Epochs) {
 	e.active.past = make(chan struct{})
 	e.active.leave = p.Runtime.Ask(Request{
@@ -105,6 +114,8 @@ func (e *Engine) collect(p Place, epochs layout.Epochs) {
 	})
 }
 
+// collect goes on after an object that is not a record, which a person may want back, and stops
+// at any other error: a store that fails is not to be asked for more.
 func collect(ctx context.Context, epochs layout.Epochs) (deleted int, err error) {
 	for _, err := range epochs.Collect(ctx, layout.DefaultCollection) {
 		switch {

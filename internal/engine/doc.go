@@ -7,4 +7,10 @@
 // or the one queue of events of the simulation. Nothing here blocks, reads a clock, draws a
 // random number or starts a goroutine by itself, so the simulation drives the very code that
 // ships.
+//
+// # What is locked
+//
+// The mutex of an engine is held for a step, and never for a request. An [Owner] is called while it
+// is held, so a call that may enter another lock's engine, or take its time, goes through
+// [Runtime].Apart. Package lockorder has the order of all mutexes, and checks it in tests.
 package engine

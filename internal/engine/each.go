@@ -9,6 +9,8 @@ import (
 // each calls f for each engine, apart and in random order, so that those that want the same
 // locks do not want them in the same order; no more of them have a request under way than
 // the runtime allows. late is true for those that did not come at once.
+// A process that waits for the ten thousand locks of a session that has ended would else send ten
+// thousand requests at one moment, and have most of them time out.
 func each(rt Runtime, engines []*Engine, f func(e *Engine, late bool)) {
 	some(rt, engines, func(e *Engine, late bool, next func()) {
 		f(e, late)
@@ -26,6 +28,7 @@ func tell(rt Runtime, engines []*Engine, ev protocol.Event) {
 }
 
 // some calls f for some engines, and for one more whenever next is called.
+// The bound holds without a goroutine that waits for its turn: each that is done calls the next.
 func some(rt Runtime, engines []*Engine, f func(e *Engine, late bool, next func())) {
 	rt.Shuffle(len(engines), func(i, j int) { engines[i], engines[j] = engines[j], engines[i] })
 	var begun atomic.Int64

@@ -25,6 +25,8 @@ type Engine struct {
 }
 
 // active is what an engine has while it has something to do.
+// All of it is guarded by the engine's mutex, and gone when the engine rests: a thing that must
+// survive that belongs to protocol.Saved.
 type active struct {
 	candidate *protocol.Candidate
 	follows   bool // the candidate of an election, which is watched even under a session
@@ -46,6 +48,8 @@ type active struct {
 }
 
 // Init makes an engine of a new candidate.
+// A heartbeat's engine has a rank of its own, since the engines of the locks under the session
+// enter it while they are locked.
 func (e *Engine) Init(owner Owner, cfg protocol.Config) {
 	e.owner = owner
 	e.mu.Rank(lockorder.Engine)
@@ -72,11 +76,16 @@ func (e *Engine) Enter() {
 	e.rest = nil
 }
 
+// restored makes the candidate from what was kept. It does what the one that rested would have
+// done (see protocol.Restore), so nobody can tell whether an engine has rested.
 func (e *Engine) restored() *protocol.Candidate {
 	return protocol.Restore(e.owner.Config(), e.rest)
 }
 
 // Leave unlocks the engine, which rests from now on if it can.
+//
+// An engine that collects the past does not rest: the collection has to be given up with the
+// lease. Nor does that of an election, which somebody may begin to observe at any time.
 func (e *Engine) Leave() {
 	a := e.active
 	if rest, can := a.candidate.Save(); can && !a.follows && a.past == nil {
@@ -117,6 +126,11 @@ func (e *Engine) Tell(ev protocol.Event) {
 
 // Step passes an event to the candidate of an engine that was entered, and carries out what
 // it answers.
+//
+// The order is what callers rely on. The owner hears of the event first, when nothing has been
+// sent, so a deadline that moves back has moved by then (rule A7). Each action is reported before it
+// is carried out, so a lease has ended for its user when the request goes out that frees the lock.
+// The alarm comes last, by what the candidate has come to.
 func (e *Engine) Step(ev protocol.Event) {
 	a := e.active
 	now := e.runtime().Now()
@@ -173,6 +187,8 @@ func (e *Engine) do(action protocol.Action) {
 func (e *Engine) runtime() Runtime { return e.owner.Place().Runtime }
 
 // arm sets the alarm for the candidate's next step.
+// An alarm that goes off early or twice is harmless, because a Tick does only what is due. One that
+// was never set would leave a lease unrenewed, so it is set after every step, whatever that was.
 func (e *Engine) arm() {
 	a := e.active
 	wake, ok := a.candidate.Wake()
@@ -209,6 +225,7 @@ func (e *Engine) Shown(r record.Record) layout.Snapshot {
 	if s.Record.WriteID != r.WriteID {
 		s = layout.Snapshot{} // it is not the one that was read last
 	}
+	// The store's clock has gone on since, and the age of a record with it.
 	if !s.Date.IsZero() {
 		s.Date = s.Date.Add(e.runtime().Now().Clock - a.showed)
 	}
@@ -234,6 +251,8 @@ func (e *Engine) unsettled() bool {
 
 // Settled is closed when no write of an acquisition is under way any more, or has become a
 // lease: what the user holds or waits for was not given up.
+// A process waits for it before it exits: a claim that lands later would hold the lock for a TTL,
+// and nobody would be there to free it.
 func (e *Engine) Settled() <-chan struct{} {
 	e.Enter()
 	defer e.Leave()

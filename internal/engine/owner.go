@@ -53,6 +53,9 @@ type Place struct {
 }
 
 // A Runtime is what an engine lives in.
+//
+// There are two: [Process], and the simulation's. Everything by which one run can differ from
+// another goes through it, so under the same runtime the same seed gives the same run.
 type Runtime interface {
 	// Now is what the clocks show.
 	Now() protocol.Now

@@ -19,6 +19,8 @@ func (Process) Now() protocol.Now { return protocol.Now{Clock: clock.Now(), Wall
 
 // maxSleep bounds how long a timer may run without a look at the clock: timers
 // stand still while the machine is suspended, the clock does not.
+// So a process whose machine has slept for an hour finds its leases ended within a second, without
+// being told of the sleep. Until then Valid tells, which looks at the clock itself (rule A10).
 const maxSleep = time.Second
 
 // Alarm is a timer, which looks at the clock every second.
@@ -73,6 +75,8 @@ func (Process) Shuffle(n int, swap func(i, j int)) { mathrand.Shuffle(n, swap) }
 // Parallel is 32.
 func (Process) Parallel() int { return maxParallel }
 
+// maxParallel keeps a crowd of requests from waiting for each other in the client of a store, where
+// their time-outs run already.
 const maxParallel = 32
 
 // Incarnation makes 128 random bits.

@@ -14,6 +14,10 @@ import (
 
 // reapers watch the sessions that candidates wait for: one for each session, however many
 // locks are held under it.
+//
+// Without a session of its own a candidate watches by itself. With one it shares the reapers of
+// that session: a thousand locks that wait for one session cost what one waiter costs. Chubby and
+// ZooKeeper have the same economy, by a server that tells its clients.
 type reapers struct {
 	mu lockorder.Mutex
 	of map[string]*reaper
@@ -23,6 +27,9 @@ func newReapers() *reapers { return &reapers{of: map[string]*reaper{}} }
 
 // A reaper waits until a session is over, and ends it when it was waited out. It stands
 // between its engine and the Watcher.
+// To wait the holder out is not enough: a heartbeat that was delayed could still land after others have taken
+// the locks. So the session's object is written over first, and then the heartbeat is refused
+// (rule D3).
 type reaper struct {
 	Owner
 	all      *reapers
@@ -77,6 +84,8 @@ func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
 	return r
 }
 
+// leave takes a candidate out that does not wait any more, and the last one stops the reaper: a
+// session that nobody waits for is not watched, and not ended either.
 func (r *reaper) leave(e *Engine) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
@@ -133,6 +142,8 @@ func (r *reaper) locked(f func()) {
 }
 
 // beat takes in a heartbeat.
+// A heartbeat tells which locks were released, so that those that wait for them need not look until
+// then. To miss one costs time only: the end of the session makes them all look.
 func (r *reaper) beat() {
 	record, _, _ := r.engine.Candidate().Observed()
 	var named []*Engine
@@ -160,6 +171,7 @@ func (r *reaper) trouble() (err error) {
 }
 
 // over tells the waiters that the session is over.
+// Those that come late in the queue look first, since another process may have been told earlier.
 func (r *reaper) over() {
 	var all []*Engine
 	r.locked(func() {
@@ -185,6 +197,7 @@ func (r *reaper) failed(err error) {
 
 // Final reports that to try again is of no use until a person changes something, or until there
 // is another session. Here a lock that does not exist is one that must.
+// It errs on the side of going on: an error that is not known to be final may pass.
 func Final(err error) bool {
 	for _, final := range []error{store.ErrNotExist, record.ErrForeign, protocol.ErrTooLarge, ErrSessionOver} {
 		if errors.Is(err, final) {

@@ -23,6 +23,9 @@ type SessionOwner interface {
 }
 
 // A Session is one heartbeat, and what this process knows of what is under it.
+//
+// It is the process's own view. For others the session goes on until its object says that it is
+// over, whatever this one knows (rules D3 and D7).
 type Session struct {
 	owner     SessionOwner
 	heartbeat *Engine
@@ -78,6 +81,7 @@ func (s *Session) runtime() Runtime { return s.owner.Place().Runtime }
 func (s *Session) Key() string { return s.key }
 
 // Until is the reading of the clock from which on nothing under the session is valid.
+// It takes no mutex, because every lease under the session asks it at each use (rule D4).
 func (s *Session) Until() time.Duration {
 	if s.ended.Load() {
 		return 0
@@ -107,10 +111,14 @@ func (s *Session) Members() (owners []Owner) {
 
 // End ends all leases, their validity before anything is sent (rule D7), and then tells their
 // candidates.
+//
+// Twice would do no harm to the leases, but the first reason is the true one: a session that is
+// closed because it was lost was lost.
 func (s *Session) End(why error) {
 	why = fmt.Errorf("%w: %w", ErrSessionOver, why)
 	s.mu.Lock()
 	members, first := s.under.End(why)
+	// From here on Valid is false for every lease, before any of them is told.
 	s.ended.Store(true)
 	s.mu.Unlock()
 	if !first {
@@ -130,6 +138,8 @@ func (s *Session) End(why error) {
 func (s *Session) enter(e *Engine) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The heartbeat has run out and no alarm has gone off since. A lease that began now would never
+	// be valid.
 	if s.under.Over() == nil && !s.Valid() {
 		return fmt.Errorf("%w: %w", ErrSessionOver, protocol.ErrExpired)
 	}
@@ -181,6 +191,8 @@ func (s *Session) renewed() {
 }
 
 // orphaned ends the session, since the lock in that place may name it for ever (rule D6).
+// It is harsh, because all other leases of the session end with it. But nobody can free that lock
+// as long as the session goes on, and nobody would find out why it is held.
 func (s *Session) orphaned(p Place) {
 	s.runtime().Apart(func() { s.End(fmt.Errorf("the store does not say whether the lock %v names it", p.Layout)) })
 }

@@ -25,6 +25,8 @@ func (e *Engine) AcquireEntered(wait bool, s *Session) error {
 }
 
 // Cancel ends the acquisition, unless its answer crosses.
+// The candidate answers at once and goes on in the background, so a caller never waits for the
+// store after it gave up.
 func (e *Engine) Cancel() {
 	e.Enter()
 	defer e.Leave()
@@ -50,6 +52,9 @@ func (e *Engine) Trouble() error {
 // Release ends the lease and frees the lock. When the owner has been told of all that had
 // ended before, how is called: there the owner ends the lease's validity, before anything is
 // sent, and says how it is to be released.
+//
+// A lease may have ended without anybody having noticed: the machine slept, or the session is on
+// its way to tell. Then the user must hear of the loss, and not that the release went well.
 func (e *Engine) Release(how func() protocol.Release) {
 	s := e.leaseSession()
 	if s != nil && !s.Valid() {

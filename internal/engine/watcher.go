@@ -63,6 +63,7 @@ type lone struct {
 // Reap waits until a session is over that lies in the store of a place, and ends it when it was
 // waited out. It calls done, apart, when the session is over, when it is hopeless to wait, or
 // when the wait was given up. Requests get the values of ctx, and not its end.
+// Package admin ends the sessions of holders that are gone by it, before it collects them (rule D8).
 func Reap(ctx context.Context, at Place, session string, cfg protocol.Config, done func()) (giveUp func()) {
 	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
 	l.engine.initReaper(l)

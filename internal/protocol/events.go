@@ -9,8 +9,8 @@ import (
 
 // An Event is something that happened: the user asked, the store answered, time
 // passed.
-// They are values without behaviour, so a scenario can write them down and a simulation can delay,
-// repeat and lose them.
+// They are values without behaviour, so a scenario can write them down, and a simulation can choose
+// in which order they come.
 type Event interface{ event() }
 
 // The events.
