@@ -9,8 +9,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -50,18 +48,4 @@ func TestBrokenSessionSaysSo(t *testing.T) {
 		a.end()
 		b.end()
 	})
-}
-
-// recordIn is what lies under a key.
-func recordIn(t *testing.T, st store.Store, key string) record.Record {
-	t.Helper()
-	obj, err := st.Get(t.Context(), key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := record.DecodeIn(record.AnyLayout, obj.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }

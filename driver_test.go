@@ -162,16 +162,6 @@ func TestSessionRanOutInTheQueue(t *testing.T) {
 	})
 }
 
-// requestsFor counts what was sent about one object.
-func requestsFor(st *faultstore.Store, key string) (n int) {
-	for _, e := range st.Log() {
-		if e.Key == key {
-			n++
-		}
-	}
-	return n
-}
-
 // To begin to wait for a lock that is held under a session costs one look at the lock: it is looked
 // at once more only when it may have been released since.
 func TestWaitUnderASessionBeginsWithOneLook(t *testing.T) {

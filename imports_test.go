@@ -30,7 +30,8 @@ type rule struct {
 // rules are the whole of who may import what, outside of tests. The first that
 // matches a package is its rule; a package that none matches breaks the rules.
 // Nothing but commands may be a command. Shipped packages import nothing that proves them
-// (internal/proof and below) or serves tests only (internal/longtest, internal/servers).
+// (internal/proof and below) or serves tests only (internal/leasetest, internal/longtest,
+// internal/servers).
 var rules = []rule{
 	{
 		// Same input, same output: nothing that blocks or tells the time. The
@@ -61,6 +62,7 @@ var rules = []rule{
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
+	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record"}},
 	{pkg: "internal/longtest", may: []string{"std"}},
 	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
@@ -117,7 +119,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/proof/...", "internal/longtest", "internal/servers", "internal/stores", "internal/testall"},
+		not: []string{"internal/proof/...", "internal/leasetest", "internal/longtest", "internal/servers", "internal/stores", "internal/testall"},
 	},
 }
 

@@ -2,15 +2,12 @@ package leasehold_test
 
 import (
 	"fmt"
-	"reflect"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/inside"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -18,20 +15,7 @@ import (
 
 // TestEveryLayout runs over the other layouts what the rest of this package runs over
 // one. See inside.DefaultLayout for how to run all of it over another.
-func TestEveryLayout(t *testing.T) {
-	for _, l := range leasehold.Layouts {
-		if l == here() {
-			continue
-		}
-		t.Run(string(l), func(t *testing.T) {
-			defer setHere(l)()
-			for _, test := range essential {
-				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
-				t.Run(name[strings.LastIndex(name, ".Test")+len(".Test"):], test)
-			}
-		})
-	}
-}
+func TestEveryLayout(t *testing.T) { leasetest.EveryLayout(t, essential) }
 
 // essential are the tests that a break of some layout would show in.
 var essential = []func(*testing.T){
@@ -47,16 +31,6 @@ var essential = []func(*testing.T){
 	TestOwnLostLease, TestNewLocksTakeOver, TestInspectIsALook,
 }
 
-// here is the layout that a test runs over.
-func here() leasehold.Layout { return leasehold.Layout(inside.DefaultLayout) }
-
-// setHere changes it, and returns what changes it back.
-func setHere(l leasehold.Layout) (undo func()) {
-	before := inside.DefaultLayout
-	inside.DefaultLayout = string(l)
-	return func() { inside.DefaultLayout = before }
-}
-
 // renews reports whether leases are renewed.
 func renews() bool { return here() != leasehold.LayoutMarker }
 
@@ -69,28 +43,9 @@ const (
 	withoutSafety    = "candidates that sweep markers may delete each other's"
 )
 
-// needs leaves a test out.
-func needs(t *testing.T, ok bool, reason string) {
-	t.Helper()
-	if !ok {
-		t.Skip(reason)
-	}
-}
-
 func needsRenewals(t *testing.T) { t.Helper(); needs(t, renews(), withoutRenewals) }
 
 func needsSuccessors(t *testing.T) { t.Helper(); needs(t, here().Tokens(), withoutSuccessor) }
-
-func hasEpochs() bool {
-	return here() == leasehold.LayoutEpochs || here() == leasehold.LayoutEpochsIfMatch
-}
-
-// patient are the options of a candidate that takes over from a holder that is gone,
-// which a marker that cannot be written over has to be swept for.
-func patient(o leasehold.LockOptions) *leasehold.LockOptions {
-	o.Sweep = here() == leasehold.LayoutMarker
-	return &o
-}
 
 // lasting is a time for which a lease of 15 s is held without a doubt: for ever, where it
 // is renewed.
@@ -124,18 +79,6 @@ func follows(t *testing.T, before, after leasehold.Token) {
 	case after != before+1:
 		t.Errorf("token %v after %v", after, before)
 	}
-}
-
-// objects are the keys of all that there is.
-func objects(t *testing.T, st store.Store) (keys []string) {
-	t.Helper()
-	for e, err := range st.List(t.Context(), "", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, e.Key)
-	}
-	return keys
 }
 
 // erase deletes all that there is.

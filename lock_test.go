@@ -8,36 +8,34 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// slept is how long the machine was suspended: the clock has counted it, and no
-// timer has.
-var slept atomic.Int64
-
-// bubble runs f in virtual time. Whatever it leaves running fails the test.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		slept.Store(0)
-		defer clock.Set(func() time.Duration {
-			return time.Since(start) + time.Duration(slept.Load()) + time.Hour
-		})()
-		f(t)
-	})
-}
+// The tests of other packages need these too.
+var (
+	slept       = &leasetest.Slept
+	bubble      = leasetest.Bubble
+	here        = leasetest.Here
+	setHere     = leasetest.SetHere
+	hasEpochs   = leasetest.HasEpochs
+	needs       = leasetest.Needs
+	patient     = leasetest.Patient
+	acquire     = leasetest.Acquire
+	release     = leasetest.Release
+	recordIn    = leasetest.RecordIn
+	objects     = leasetest.Objects
+	requestsFor = leasetest.RequestsFor
+)
 
 // newStore is an empty store behind a network that can be made bad.
 func newStore() *faultstore.Store { return newStoreOver(memstore.New()) }
@@ -51,28 +49,6 @@ func newLock(t *testing.T, st store.Store, opts *leasehold.LockOptions) *leaseho
 		t.Fatal(err)
 	}
 	return lock
-}
-
-func acquire(t *testing.T, lock *leasehold.Lock) *leasehold.Lease {
-	t.Helper()
-	lease, err := lock.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !lease.Valid() || lease.Err() != nil || lease.Context().Err() != nil {
-		t.Fatalf("the lease is not valid: %v", lease.Err())
-	}
-	return lease
-}
-
-func release(t *testing.T, lease *leasehold.Lease) {
-	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrReleased) || lease.Context().Err() == nil {
-		t.Fatalf("the lease goes on after its release: %v", lease.Err())
-	}
 }
 
 // rivals are a holder that cannot reach the store any more, which is how a crash

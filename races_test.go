@@ -103,7 +103,7 @@ func TestPassedOnToNobody(t *testing.T) {
 			var all sync.WaitGroup
 			all.Go(func() {
 				if l, err := lock.Acquire(ctx); err == nil {
-					release(t, l) //nolint:contextcheck // ctx has ended
+					release(t, l)
 				}
 			})
 			synctest.Wait()

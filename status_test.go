@@ -161,7 +161,7 @@ func TestQueueWithoutThoseWhoGaveUp(t *testing.T) {
 					}
 					if err == nil {
 						served = append(served, i)
-						release(t, l) //nolint:contextcheck // the one that gives up is done with
+						release(t, l)
 					}
 				})
 				synctest.Wait()

@@ -4,73 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"runtime"
-	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/clock"
-	"github.com/leasehold/leasehold/internal/inside"
-	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// here is the layout that a test runs over: see inside.DefaultLayout.
-func here() leasehold.Layout { return leasehold.Layout(inside.DefaultLayout) }
+// The tests of other packages need these too.
+var (
+	bubble      = leasetest.Bubble
+	here        = leasetest.Here
+	hasEpochs   = leasetest.HasEpochs
+	needs       = leasetest.Needs
+	patient     = leasetest.Patient
+	acquire     = leasetest.Acquire
+	release     = leasetest.Release
+	recordIn    = leasetest.RecordIn
+	objects     = leasetest.Objects
+	requestsFor = leasetest.RequestsFor
+)
 
 // TestEveryLayout runs over the other layouts what depends on them.
 func TestEveryLayout(t *testing.T) {
-	for _, l := range leasehold.Layouts {
-		if l == here() {
-			continue
-		}
-		t.Run(string(l), func(t *testing.T) {
-			before := inside.DefaultLayout
-			inside.DefaultLayout = string(l)
-			defer func() { inside.DefaultLayout = before }()
-			for _, test := range []func(*testing.T){
-				TestInitWhoseAnswerIsLost, TestBreak, TestBreakOfAnother, TestBreakIsOvertaken, TestBreakLooksAtTheToken, TestBreakUnderASession,
-				TestList, TestListUnderSessions, TestHistory, TestCollect, TestCollectSessions,
-			} {
-				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
-				t.Run(name[strings.LastIndex(name, ".Test")+len(".Test"):], test)
-			}
-		})
-	}
-}
-
-// needs leaves a test out.
-func needs(t *testing.T, ok bool, reason string) {
-	t.Helper()
-	if !ok {
-		t.Skip(reason)
-	}
-}
-
-func hasEpochs() bool {
-	return here() == leasehold.LayoutEpochs || here() == leasehold.LayoutEpochsIfMatch
-}
-
-// patient are the options of a candidate that takes over from a holder that is gone,
-// which a marker that cannot be written over has to be swept for.
-func patient(o leasehold.LockOptions) *leasehold.LockOptions {
-	o.Sweep = here() == leasehold.LayoutMarker
-	return &o
-}
-
-// bubble runs f in virtual time. Whatever it leaves running fails the test.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		defer clock.Set(func() time.Duration { return time.Since(start) + time.Hour })()
-		f(t)
+	leasetest.EveryLayout(t, []func(*testing.T){
+		TestInitWhoseAnswerIsLost, TestBreak, TestBreakOfAnother, TestBreakIsOvertaken, TestBreakLooksAtTheToken, TestBreakUnderASession,
+		TestList, TestListUnderSessions, TestHistory, TestCollect, TestCollectSessions,
 	})
 }
 
@@ -91,28 +53,6 @@ func lockOf(t *testing.T, st store.Store, key string, opts *leasehold.LockOption
 		t.Fatal(err)
 	}
 	return lock
-}
-
-func acquire(t *testing.T, lock *leasehold.Lock) *leasehold.Lease {
-	t.Helper()
-	lease, err := lock.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !lease.Valid() || lease.Err() != nil || lease.Context().Err() != nil {
-		t.Fatalf("the lease is not valid: %v", lease.Err())
-	}
-	return lease
-}
-
-func release(t *testing.T, lease *leasehold.Lease) {
-	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrReleased) || lease.Context().Err() == nil {
-		t.Fatalf("the lease goes on after its release: %v", lease.Err())
-	}
 }
 
 // A process is one in which there is a session, with its own way to the store.
@@ -213,32 +153,6 @@ func plant(t *testing.T, st store.Store, key, body string) {
 	}
 }
 
-// recordIn is what lies under a key.
-func recordIn(t *testing.T, st store.Store, key string) record.Record {
-	t.Helper()
-	obj, err := st.Get(t.Context(), key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := record.DecodeIn(record.AnyLayout, obj.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// objects are the keys of all that there is.
-func objects(t *testing.T, st store.Store) (keys []string) {
-	t.Helper()
-	for e, err := range st.List(t.Context(), "", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, e.Key)
-	}
-	return keys
-}
-
 // requests are what something cost.
 type requests struct{ get, put, list, del int }
 
@@ -252,16 +166,6 @@ func cost(st *faultstore.Store, f func()) requests {
 	f()
 	c := st.Counts()
 	return requests{c.Get - before.Get, c.Put - before.Put, c.List - before.List, c.Delete - before.Delete}
-}
-
-// requestsFor counts what was sent about one object.
-func requestsFor(st *faultstore.Store, key string) (n int) {
-	for _, e := range st.Log() {
-		if e.Key == key {
-			n++
-		}
-	}
-	return n
 }
 
 // breakLock frees a lock by hand, and tries again as Break says when its holder renews it

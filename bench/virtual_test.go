@@ -8,11 +8,10 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -23,15 +22,7 @@ var (
 	locks     = flag.Int("locks", 100, "how many locks a process holds in TestVirtualSession")
 )
 
-// bubble runs f in virtual time.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		defer clock.Set(func() time.Duration { return time.Since(start) + time.Hour })()
-		f(t)
-	})
-}
+var bubble = leasetest.Bubble
 
 // tell prints what the experiment scale reads.
 func tell(v virtual) {

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/s3lect"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -20,21 +18,10 @@ import (
 
 const lockfile = "leader/my-group.json"
 
-// slept is how long the machine of a bubble was suspended, which no timer knows of.
-var slept atomic.Int64
-
-// bubble runs f in virtual time, the protocol's clock included.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		slept.Store(0)
-		defer clock.Set(func() time.Duration {
-			return time.Since(start) + time.Duration(slept.Load()) + time.Hour
-		})()
-		f(t)
-	})
-}
+var (
+	slept  = &leasetest.Slept
+	bubble = leasetest.Bubble
+)
 
 // A storage is what a user's Storage may be, behind a network that can be made bad.
 type storage struct{ net *faultstore.Store }

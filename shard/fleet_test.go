@@ -9,11 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/shard"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -22,15 +21,7 @@ import (
 
 const prefix = "streams/orders"
 
-// bubble runs f in virtual time.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		defer clock.Set(func() time.Duration { return time.Since(start) + time.Hour })()
-		f(t)
-	})
-}
+var bubble = leasetest.Bubble
 
 func names(n int) []string {
 	var all []string

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
@@ -18,15 +17,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// bubble runs f in virtual time. Whatever it leaves running fails the test.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		defer clock.Set(func() time.Duration { return time.Since(start) + time.Hour })()
-		f(t)
-	})
-}
+var bubble = leasetest.Bubble
 
 // layouts are those in which leases last.
 func layouts() (all []leasehold.Layout) {

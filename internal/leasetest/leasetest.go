@@ -1,0 +1,146 @@
+// Package leasetest has what the tests of several packages need to take locks: virtual time,
+// leases that must come and go, and looks at what lies in a store.
+package leasetest
+
+import (
+	"errors"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/inside"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+)
+
+// Slept is how long the machine of a bubble was suspended: the clock has counted it, and no
+// timer has.
+var Slept atomic.Int64
+
+// Bubble runs f in virtual time, which the clock of leases follows. Whatever f leaves running
+// fails the test.
+func Bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		Slept.Store(0)
+		defer clock.Set(func() time.Duration {
+			return time.Since(start) + time.Duration(Slept.Load()) + time.Hour
+		})()
+		f(t)
+	})
+}
+
+// Here is the layout that a test runs over: see inside.DefaultLayout.
+func Here() leasehold.Layout { return leasehold.Layout(inside.DefaultLayout) }
+
+// SetHere changes it, and returns a function that changes it back.
+func SetHere(l leasehold.Layout) (undo func()) {
+	before := inside.DefaultLayout
+	inside.DefaultLayout = string(l)
+	return func() { inside.DefaultLayout = before }
+}
+
+// HasEpochs reports whether that makes an object for each acquisition.
+func HasEpochs() bool {
+	return Here() == leasehold.LayoutEpochs || Here() == leasehold.LayoutEpochsIfMatch
+}
+
+// EveryLayout runs tests over all other layouts.
+func EveryLayout(t *testing.T, tests []func(*testing.T)) {
+	t.Helper()
+	for _, l := range leasehold.Layouts {
+		if l == Here() {
+			continue
+		}
+		t.Run(string(l), func(t *testing.T) {
+			defer SetHere(l)()
+			for _, test := range tests {
+				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
+				t.Run(name[strings.LastIndex(name, ".Test")+len(".Test"):], test)
+			}
+		})
+	}
+}
+
+// Needs leaves a test out that makes no sense over a layout.
+func Needs(t *testing.T, ok bool, reason string) {
+	t.Helper()
+	if !ok {
+		t.Skip(reason)
+	}
+}
+
+// Patient are the options of a candidate that takes over from a holder that is gone, which a
+// marker that cannot be written over has to be swept for.
+func Patient(o leasehold.LockOptions) *leasehold.LockOptions {
+	o.Sweep = Here() == leasehold.LayoutMarker
+	return &o
+}
+
+// Acquire acquires a lock, whose lease must be valid then.
+func Acquire(t *testing.T, lock *leasehold.Lock) *leasehold.Lease {
+	t.Helper()
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !lease.Valid() || lease.Err() != nil || lease.Context().Err() != nil {
+		t.Fatalf("the lease is not valid: %v", lease.Err())
+	}
+	return lease
+}
+
+// Release releases a lease, which must be over then.
+func Release(t *testing.T, lease *leasehold.Lease) {
+	t.Helper()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Valid() || !errors.Is(lease.Err(), leasehold.ErrReleased) || lease.Context().Err() == nil {
+		t.Fatalf("the lease goes on after its release: %v", lease.Err())
+	}
+}
+
+// RecordIn is what lies under a key.
+func RecordIn(t *testing.T, st store.Store, key string) record.Record {
+	t.Helper()
+	obj, err := st.Get(t.Context(), key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := record.DecodeIn(record.AnyLayout, obj.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Objects are the keys of all that there is.
+func Objects(t *testing.T, st store.Store) (keys []string) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// RequestsFor counts what was sent about one object.
+func RequestsFor(st *faultstore.Store, key string) (n int) {
+	for _, e := range st.Log() {
+		if e.Key == key {
+			n++
+		}
+	}
+	return n
+}
