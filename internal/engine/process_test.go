@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/engine"
+)
+
+// TestProcess: a function is called after its time and not before, an alarm goes off when it was
+// set for, as often as it was set, and not when it was stopped; and an order is drawn.
+func TestProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()                                                  //nolint:forbidigo // of the bubble
+		defer clock.Set(func() time.Duration { return time.Since(start) })() //nolint:forbidigo // of the bubble
+		var at []time.Duration
+		note := func() { at = append(at, time.Since(start)) } //nolint:forbidigo // of the bubble
+		var rt engine.Process
+		pass := func(d time.Duration, want ...time.Duration) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if !slices.Equal(at, want) {
+				t.Errorf("%v: called at %v, want %v", time.Since(start), at, want) //nolint:forbidigo // of the bubble
+			}
+			at = nil
+		}
+		rt.After(2*time.Second, note)
+		pass(2*time.Second - 1)
+		pass(1, 2*time.Second)
+
+		alarm := rt.Alarm(note)
+		alarm.Set(2500 * time.Millisecond)
+		pass(time.Second, 2500*time.Millisecond)
+		alarm.Set(3100 * time.Millisecond)
+		alarm.Stop()
+		pass(time.Minute)
+	})
+	orders := map[[3]int]bool{}
+	for range 1000 {
+		order := [3]int{1, 2, 3}
+		engine.Process{}.Shuffle(3, func(i, j int) { order[i], order[j] = order[j], order[i] })
+		orders[order] = true
+	}
+	if len(orders) != 6 {
+		t.Errorf("three have come in %d of 6 orders", len(orders))
+	}
+}
