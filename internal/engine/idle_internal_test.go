@@ -59,7 +59,7 @@ func TestWhenIdle(t *testing.T) {
 		}
 		close(st.open)
 		for range 3 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) //nolint:forbidigo // of the bubble
 			synctest.Wait()
 			e.Tell(protocol.Tick{})
 			synctest.Wait()
@@ -68,7 +68,7 @@ func TestWhenIdle(t *testing.T) {
 			}
 		}
 		e.Tell(protocol.Watch{On: false})
-		time.Sleep(protocol.MaxRequest)
+		time.Sleep(protocol.MaxRequest) //nolint:forbidigo // of the bubble
 	})
 }
 

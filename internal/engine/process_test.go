@@ -21,7 +21,7 @@ func TestProcess(t *testing.T) {
 		var rt engine.Process
 		pass := func(d time.Duration, want ...time.Duration) {
 			t.Helper()
-			time.Sleep(d)
+			time.Sleep(d) //nolint:forbidigo // of the bubble
 			synctest.Wait()
 			if !slices.Equal(at, want) {
 				t.Errorf("%v: called at %v, want %v", time.Since(start), at, want) //nolint:forbidigo // of the bubble
