@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,20 @@ func TestProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()                                                  //nolint:forbidigo // of the bubble
 		defer clock.Set(func() time.Duration { return time.Since(start) })() //nolint:forbidigo // of the bubble
+		var mu sync.Mutex
 		var at []time.Duration
-		note := func() { at = append(at, time.Since(start)) } //nolint:forbidigo // of the bubble
+		note := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(start)) //nolint:forbidigo // of the bubble
+		}
 		var rt engine.Process
 		pass := func(d time.Duration, want ...time.Duration) {
 			t.Helper()
 			time.Sleep(d) //nolint:forbidigo // of the bubble
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(at, want) {
 				t.Errorf("%v: called at %v, want %v", time.Since(start), at, want) //nolint:forbidigo // of the bubble
 			}
