@@ -9,20 +9,20 @@ import (
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // TestProcess: a function is called after its time and not before, an alarm goes off when it was
 // set for, as often as it was set, and not when it was stopped; and an order is drawn.
 func TestProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()                                                  //nolint:forbidigo // of the bubble
-		defer clock.Set(func() time.Duration { return time.Since(start) })() //nolint:forbidigo // of the bubble
+	leasetest.Bubble(t, func(t *testing.T) {
+		start := clock.Now()
 		var mu sync.Mutex
 		var at []time.Duration
 		note := func() {
 			mu.Lock()
 			defer mu.Unlock()
-			at = append(at, time.Since(start)) //nolint:forbidigo // of the bubble
+			at = append(at, clock.Now()-start)
 		}
 		var rt engine.Process
 		pass := func(d time.Duration, want ...time.Duration) {
@@ -32,7 +32,7 @@ func TestProcess(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !slices.Equal(at, want) {
-				t.Errorf("%v: called at %v, want %v", time.Since(start), at, want) //nolint:forbidigo // of the bubble
+				t.Errorf("%v: called at %v, want %v", clock.Now()-start, at, want)
 			}
 			at = nil
 		}
@@ -41,9 +41,9 @@ func TestProcess(t *testing.T) {
 		pass(1, 2*time.Second)
 
 		alarm := rt.Alarm(note)
-		alarm.Set(2500 * time.Millisecond)
+		alarm.Set(start + 2500*time.Millisecond)
 		pass(time.Second, 2500*time.Millisecond)
-		alarm.Set(3100 * time.Millisecond)
+		alarm.Set(start + 3100*time.Millisecond)
 		alarm.Stop()
 		pass(time.Minute)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -45,9 +46,8 @@ func TestReap(t *testing.T) {
 		"foreign":  {`no session`, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()                                                             //nolint:forbidigo // of the bubble
-				defer clock.Set(func() time.Duration { return time.Since(start) + 3600*1e9 })() //nolint:forbidigo // of the bubble
+			leasetest.Bubble(t, func(t *testing.T) {
+				start := clock.Now()
 				st := valued{memstore.New(), map[any]bool{}}
 				if _, err := st.Put(t.Context(), "s", []byte(c.body), store.IfAbsent()); err != nil {
 					t.Fatal(err)
@@ -62,7 +62,7 @@ func TestReap(t *testing.T) {
 					giveUp()
 				}
 				<-done
-				if took := time.Since(start); took < c.lasted || took > c.lasted*3/2 { //nolint:forbidigo // of the bubble
+				if took := clock.Now() - start; took < c.lasted || took > c.lasted*3/2 {
 					t.Errorf("it took %v", took)
 				}
 				s, err := layout.Heartbeat{Store: st.Store, Key: "s"}.Look(t.Context(), "")
