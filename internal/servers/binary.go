@@ -3,11 +3,14 @@ package servers
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +28,7 @@ func Binary(ctx context.Context, name string) (string, error) {
 		return path.(string), nil //nolint:errcheck // nothing else is stored
 	}
 	if _, known := pinned[name]; !known {
-		return "", fmt.Errorf("unknown server %q; there are %s", name, strings.Join(Names, ", "))
+		return "", fmt.Errorf("unknown server %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(pinned)), ", "))
 	}
 	path, err := build(ctx, name)
 	if err == nil {
@@ -41,6 +44,7 @@ func build(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	dir = filepath.Join(dir, pinned[name].module)
 	unlock, err := lockCache(ctx)
 	if err != nil {
 		return "", err
@@ -83,16 +87,50 @@ func pinnedDir() (string, error) {
 	}
 }
 
-// errNoS3rver: the machine cannot install s3rver, because it has no npm or npm
-// reaches no packages.
-var errNoS3rver = errors.New("s3rver cannot be installed here")
+// errNotInstalled: the machine cannot install a server that npm installs, because it has no
+// npm or npm reaches no packages.
+var errNotInstalled = errors.New("cannot be installed here")
 
 // installS3rver returns the path of s3rver's script, in a cache directory into
 // which npm installs it once.
 func installS3rver(ctx context.Context) (string, error) {
 	const version = "3.7.1"
+	return install(ctx, "s3rver", version, filepath.Join("s3rver", "bin", "s3rver.js"), func(dir string) ([]string, error) {
+		return []string{"install", "--prefix", dir, "--no-save", "s3rver@" + version}, nil
+	})
+}
+
+// installAzurite returns the path of Azurite's script. All that it depends on is pinned by
+// the files in pinned/azurite.
+func installAzurite(ctx context.Context) (string, error) {
+	pinned, err := pinnedDir()
+	if err != nil {
+		return "", err
+	}
+	lock, err := os.ReadFile(filepath.Join(pinned, "azurite", "package-lock.json"))
+	if err != nil {
+		return "", err
+	}
+	manifest, err := os.ReadFile(filepath.Join(pinned, "azurite", "package.json"))
+	if err != nil {
+		return "", err
+	}
+	version := fmt.Sprintf("%x", sha256.Sum256(append(lock, manifest...)))[:16]
+	return install(ctx, "azurite", version, filepath.Join("azurite", "dist", "src", "blob", "main.js"), func(dir string) ([]string, error) {
+		for name, text := range map[string][]byte{"package.json": manifest, "package-lock.json": lock} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				return nil, err
+			}
+		}
+		return []string{"ci", "--prefix", dir, "--ignore-scripts"}, nil
+	})
+}
+
+// install has npm install a server into the cache, once, and returns the path of its script.
+// The arguments of npm are those that prepare returns, who finds the directory made.
+func install(ctx context.Context, name, version, script string, prepare func(dir string) ([]string, error)) (string, error) {
 	if _, err := exec.LookPath("npm"); err != nil {
-		return "", fmt.Errorf("%w: there is no npm on PATH", errNoS3rver)
+		return "", fmt.Errorf("%s %w: there is no npm on PATH", name, errNotInstalled)
 	}
 	cache, err := cacheDir()
 	if err != nil {
@@ -104,21 +142,25 @@ func installS3rver(ctx context.Context) (string, error) {
 	}
 	defer unlock()
 
-	dir := filepath.Join(cache, "s3rver-"+version)
-	script := filepath.Join(dir, "node_modules", "s3rver", "bin", "s3rver.js")
+	dir := filepath.Join(cache, name+"-"+version)
+	script = filepath.Join(dir, "node_modules", script)
 	done := filepath.Join(dir, "installed")
-	if _, err := os.Stat(done); err == nil {
+	if _, err = os.Stat(done); err == nil {
 		return script, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err = os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-save", "--no-audit", "--no-fund", "--fetch-retries=1", "s3rver@"+version)
+	args, err := prepare(dir)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "npm", append(args, "--no-audit", "--no-fund", "--fetch-retries=1")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: npm: %w: %.200s", errNoS3rver, err, bytes.ReplaceAll(out, []byte("\n"), []byte(" ")))
+		return "", fmt.Errorf("%s %w: npm: %w: %.200s", name, errNotInstalled, err, bytes.ReplaceAll(out, []byte("\n"), []byte(" ")))
 	}
 	if _, err := os.Stat(script); err != nil {
-		return "", fmt.Errorf("install s3rver: %w", err)
+		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	// Last of all, so that an installation cut short is not taken for one.
 	return script, os.WriteFile(done, nil, 0o644)

@@ -19,7 +19,7 @@ var errExited = errors.New("the server exited before it answered")
 
 const accessKey, secretKey = "leasehold", "leasehold-secret"
 
-// pinned are the servers of the module in the directory of that name.
+// pinned are the servers of the module in the directory of that name, and of those below it.
 var pinned = map[string]recipe{
 	"gofakes3": {
 		args: func(addr, _ string) []string { return []string{"-quiet", "-host", addr, "-backend", "memory"} },
@@ -40,12 +40,23 @@ var pinned = map[string]recipe{
 			"MINIO_UPDATE=off", "MINIO_BROWSER=off",
 		},
 	},
+	GCS: {
+		module: "gcs",
+		args: func(addr, _ string) []string {
+			host, number, _ := net.SplitHostPort(addr)
+			return []string{
+				"-scheme", "http", "-host", host, "-port", number, "-public-host", addr,
+				"-backend", "memory", "-log-level", "error",
+			}
+		},
+	},
 }
 
 // A recipe says how to run a pinned server.
 type recipe struct {
-	args func(addr, dir string) []string
-	env  []string
+	module string // the directory of its module in that of the others; "" for theirs
+	args   func(addr, dir string) []string
+	env    []string
 }
 
 func (r recipe) command(path, addr, dir string) command {

@@ -37,7 +37,7 @@ import (
 	"github.com/leasehold/leasehold/internal/longtest"
 )
 
-// Names are the servers that keep to the conditions of a write, quickest first.
+// Names are the servers of S3 that keep to the conditions of a write, quickest first.
 var Names = []string{everyday, "versitygw", "minio"}
 
 // everyday is the server of the tests that are not long.
@@ -116,7 +116,7 @@ func StartS3rver(t testing.TB) *Server {
 	t.Helper()
 	skip(t, "s3rver")
 	script, err := installS3rver(t.Context())
-	if errors.Is(err, errNoS3rver) {
+	if errors.Is(err, errNotInstalled) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -131,8 +131,8 @@ func StartS3rver(t testing.TB) *Server {
 func skip(t testing.TB, name string) {
 	t.Helper()
 	for _, out := range leftOut() {
-		if out != "s3rver" && !slices.Contains(Names, out) {
-			t.Fatalf("%s names an unknown server %q; there are %s and s3rver", without, out, strings.Join(Names, ", "))
+		if out != "s3rver" && out != "azurite" && out != GCS && !slices.Contains(Names, out) {
+			t.Fatalf("%s names an unknown server %q; there are %s, %s, s3rver and azurite", without, out, strings.Join(Names, ", "), GCS)
 		}
 	}
 	if LeftOut(name) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 // notS3 are servers that are no S3 servers, and proxies before one that is gone.
@@ -91,7 +92,7 @@ func TestListingOfAnotherServer(t *testing.T) {
 		server := httptest.NewServer(handler)
 		t.Cleanup(server.Close)
 		err := operations["list"](t.Context(), newStore(t, client(server.URL)))
-		checkError(t, "list", err, store.ErrUnavailable)
+		wiretest.CheckError(t, "list", err, store.ErrUnavailable)
 		if !strings.Contains(err.Error(), "no listing of S3") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -9,13 +9,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // A refusal is what an answer of 300 and above says. It is read here because the SDK
@@ -30,20 +30,12 @@ type refusal struct {
 
 const requestIDHeader = "X-Amz-Request-Id"
 
-// maxRefusal is how much of such a body is read. Those of S3 have less than 1 KiB, and
-// what comes from elsewhere may never end.
-const maxRefusal = 64 << 10
-
-// refuse reads the body of an answer and leaves it to be read again. A body that
-// broke off counts as far as it came: the code stands at its beginning.
+// refuse reads the body of an answer and leaves it to be read again.
 func refuse(answer *http.Response) *refusal {
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
-	_ = answer.Body.Close()
-	answer.Body = io.NopCloser(bytes.NewReader(body))
-	answer.ContentLength = int64(len(body))
-	r := &refusal{empty: len(body) == 0 && err == nil}
+	body, empty := exchange.Refusal(answer)
+	r := &refusal{empty: empty}
 	if r.parse(body); r.code == "" {
-		r.text = words(body)
+		r.text = exchange.Words(body)
 	}
 	if id := answer.Header.Get(requestIDHeader); id != "" {
 		r.requestID = id
@@ -120,7 +112,7 @@ func listing(answer *http.Response) error {
 			return errors.Join(err, answer.Body.Close())
 		}
 		_ = answer.Body.Close()
-		return fmt.Errorf("the answer is no listing of S3 but %q: does the endpoint lead to an S3 server?", words(begin))
+		return fmt.Errorf("the answer is no listing of S3 but %q: does the endpoint lead to an S3 server?", exchange.Words(begin))
 	}
 }
 
@@ -130,47 +122,22 @@ func isListing(root string) bool {
 	return strings.HasPrefix(root, "List") && strings.HasSuffix(root, "Result") && root != "ListAllMyBucketsResult"
 }
 
-var markup = regexp.MustCompile(`(?s)<(style|script|!--).*?</(style|script)>|<[^>]*>`)
-
-// words gives what a page says, as far as it fits into a message.
-func words(body []byte) string {
-	const most = 100
-	text := markup.ReplaceAllString(string(body), " ")
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool {
-		return unicode.IsSpace(r) || !unicode.IsPrint(r)
-	}), " ")
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
-	}
-	return text
-}
-
 // fromS3 reports that a server of S3 gave the answer, by the headers that only such a
 // server sets. CloudFront, which stands in front of anything, has others (X-Amz-Cf-Id).
-func fromS3(answer *http.Response) bool {
-	return answer.Header.Get(requestIDHeader) != "" || answer.Header.Get("X-Amz-Id-2") != ""
+func fromS3(header http.Header) bool {
+	return header.Get(requestIDHeader) != "" || header.Get("X-Amz-Id-2") != ""
 }
-
-// A failure words the SDK's error anew, and matches what that matches: in its own words
-// the cause comes last, after the IDs of the request, and twice.
-type failure struct {
-	text string
-	err  error
-}
-
-func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.err }
 
 // worded says what happened, and what to do about it.
 func (c *call) worded(err error, advice string) error {
 	text := plain(err)
 	if c.refusal != nil {
-		text = c.refusal.words(c.status())
+		text = c.refusal.words(c.Status())
 	}
 	if advice != "" {
 		text += "; " + advice
 	}
-	return &failure{text, err}
+	return &exchange.Failure{Text: text, Err: err}
 }
 
 func (r *refusal) words(status int) string {
@@ -200,22 +167,9 @@ func plain(err error) string {
 			}
 			err = inner
 		case *url.Error:
-			return fmt.Sprintf("%s %s: %s", strings.ToUpper(e.Op), readable(e.URL), plain(e.Err))
+			return fmt.Sprintf("%s %s: %s", strings.ToUpper(e.Op), exchange.Readable(e.URL), plain(e.Err))
 		default:
 			return err.Error()
 		}
 	}
-}
-
-// readable is a URL for people: without its parameters, which are the SDK's, and with the
-// characters that stand for themselves.
-func readable(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
-	}
-	if u.Host == "" {
-		return u.Path
-	}
-	return u.Scheme + "://" + u.Host + u.Path
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 // TestDirectoryAtKey: versitygw says that there is a directory at a key where there are keys
@@ -44,7 +45,7 @@ func TestDirectoryAtKey(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			_, err := newStore(t, client(server.URL)).Put(t.Context(), "k", []byte("x"), store.IfAbsent())
-			checkError(t, "put", err, c.want)
+			wiretest.CheckError(t, "put", err, c.want)
 			if n := lists.Load(); n != 1 {
 				t.Errorf("%d listings, want 1", n)
 			}

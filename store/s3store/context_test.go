@@ -10,20 +10,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 func TestContextEndsInFlight(t *testing.T) {
 	for name, answer := range map[string]string{
 		"no answer":   "",
-		"cut headers": cutHeaders(raw(200, "ETag: \"v2\"\r\n", "")),
+		"cut headers": wiretest.CutHeaders(wiretest.Raw(200, "ETag: \"v2\"\r\n", "")),
 	} {
 		for op, do := range operations {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				t.Parallel()
-				server := newFaulty(t, answer, hang)
+				server := newFaulty(t, answer, wiretest.Hang)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				go func() {
-					<-server.arrived
+					<-server.Arrived
 					cancel(errOwnCause)
 				}()
 				err := do(ctx, server.store(t))
@@ -31,11 +32,11 @@ func TestContextEndsInFlight(t *testing.T) {
 				if slices.Contains(writes, op) {
 					want = store.ErrUnknownOutcome
 				}
-				checkError(t, op, err, want)
+				wiretest.CheckError(t, op, err, want)
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("%v does not match context.Canceled", err)
 				}
-				if n := len(server.seen()); n != 1 {
+				if n := len(server.Seen()); n != 1 {
 					t.Errorf("%d requests reached the server, want 1", n)
 				}
 			})
@@ -58,10 +59,10 @@ func (c cancelling) Do(req *http.Request) (*http.Response, error) {
 func TestContextEndsWithinTheBody(t *testing.T) {
 	for _, op := range reads {
 		t.Run(op, func(t *testing.T) {
-			server := newFaulty(t, cut(raw(200, "ETag: \"v2\"\r\n", "<x></x>"), 3), hang)
+			server := newFaulty(t, wiretest.Cut(wiretest.Raw(200, "ETag: \"v2\"\r\n", "<x></x>"), 3), wiretest.Hang)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			err := operations[op](ctx, server.store(t, func(o *s3.Options) { o.HTTPClient = cancelling{cancel} }))
-			checkError(t, op, err, store.ErrUnavailable)
+			wiretest.CheckError(t, op, err, store.ErrUnavailable)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%v does not match context.Canceled", err)
 			}
@@ -73,14 +74,14 @@ func TestContextEndsWithinTheBody(t *testing.T) {
 // afterwards.
 func TestContextEndsAfterTheAnswer(t *testing.T) {
 	for name, answer := range map[string]string{
-		"whole": raw(412, "", ""),
-		"cut":   cut(coded(412, "PreconditionFailed"), 20),
+		"whole": wiretest.Raw(412, "", ""),
+		"cut":   wiretest.Cut(coded(412, "PreconditionFailed"), 20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := newFaulty(t, answer, hang)
+			server := newFaulty(t, answer, wiretest.Hang)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			err := operations["update"](ctx, server.store(t, func(o *s3.Options) { o.HTTPClient = cancelling{cancel} }))
-			checkError(t, "update", err, store.ErrPrecondition)
+			wiretest.CheckError(t, "update", err, store.ErrPrecondition)
 			if name == "whole" && errors.Is(err, context.Canceled) {
 				t.Errorf("%v matches context.Canceled", err)
 			}
@@ -91,7 +92,7 @@ func TestContextEndsAfterTheAnswer(t *testing.T) {
 func TestContextEndedBefore(t *testing.T) {
 	for op, do := range operations {
 		t.Run(op, func(t *testing.T) {
-			server := newFaulty(t, raw(200, "ETag: \"v2\"\r\n", ""), hang)
+			server := newFaulty(t, wiretest.Raw(200, "ETag: \"v2\"\r\n", ""), wiretest.Hang)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			err := do(ctx, server.store(t))
@@ -99,9 +100,9 @@ func TestContextEndedBefore(t *testing.T) {
 				t.Errorf("%v does not match context.Canceled", err)
 			}
 			if op == "create" || op == "update" {
-				checkError(t, op, err, store.ErrUnavailable)
+				wiretest.CheckError(t, op, err, store.ErrUnavailable)
 			}
-			if n := len(server.seen()); n != 0 {
+			if n := len(server.Seen()); n != 0 {
 				t.Errorf("%d requests reached the server, want none", n)
 			}
 		})

@@ -11,21 +11,19 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-var (
-	errNoETag   = errors.New("the answer has no ETag: is this an S3 server?")
-	errNoLength = errors.New("the answer does not say how long the object is")
-)
+var errNoETag = errors.New("the answer has no ETag: is this an S3 server?")
 
 // fail makes the error of the call.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	v := c.classify(err)
-	if c.unsure && c.writes() {
+	if c.Unsure() && c.writes() {
 		v.kind = store.ErrUnknownOutcome
 	}
 	cause := c.worded(err, v.advice)
-	if c.writes() && c.status() >= 500 && throttles(c.code(err)) {
+	if c.writes() && c.Status() >= 500 && throttles(c.code(err)) {
 		cause = fmt.Errorf("%w: %w", store.ErrThrottled, cause)
 	}
 	// The SDK and net/http may say what became of the connection, or why the
@@ -33,13 +31,13 @@ func (c *call) fail(ctx context.Context, err error) *store.Error {
 	if ended := ctx.Err(); ended != nil && !c.refused() && !errors.Is(err, ended) {
 		cause = fmt.Errorf("%w: %w", ended, cause)
 	}
-	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: cause, Date: c.date(), RequestID: c.requestID()}
+	return &store.Error{Op: c.op, Key: c.key, Kind: v.kind, Cause: cause, Date: c.Date(), RequestID: c.requestID()}
 }
 
 func (c *call) writes() bool { return c.op == "put" && !c.part || c.op == "delete" }
 
 // refused reports whether the server answered anything but success.
-func (c *call) refused() bool { return c.status() >= 300 }
+func (c *call) refused() bool { return c.Status() >= 300 }
 
 // A verdict is the kind of an error and, if there is something to say, what its
 // reader might do about it.
@@ -51,7 +49,7 @@ type verdict struct {
 // classify judges the error. The status decides wherever there is one. The code
 // only refines it: it comes in the body, which can be cut off or missing.
 func (c *call) classify(err error) verdict {
-	status := c.status()
+	status := c.Status()
 	switch {
 	case status == 0:
 		return c.unanswered(err)
@@ -63,7 +61,7 @@ func (c *call) classify(err error) verdict {
 		return verdict{kind: store.ErrNotModified}
 	case status == http.StatusNotImplemented || status >= 500 && c.code(err) == "NotImplemented":
 		return verdict{store.ErrRefused, "the server does not know this request, so it cannot carry locks"}
-	case !changesNothing(status):
+	case !exchange.ChangesNothing(status):
 		if !c.writes() && throttles(c.code(err)) {
 			return verdict{kind: store.ErrThrottled}
 		}
@@ -75,11 +73,11 @@ func (c *call) classify(err error) verdict {
 // unanswered is for a call without an answer.
 func (c *call) unanswered(err error) verdict {
 	switch {
-	case !c.handed.Load() && strings.Contains(err.Error(), "get identity: "):
+	case !c.Handed() && strings.Contains(err.Error(), "get identity: "):
 		return verdict{store.ErrDenied, "no AWS credentials to be had: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role is attached"}
-	case !c.handed.Load():
+	case !c.Handed():
 		return verdict{kind: store.ErrUnavailable}
-	case c.sought.Load() && !c.sent.Load():
+	case c.Unsent():
 		return verdict{store.ErrUnavailable, "no connection to the server, nothing was sent; check the endpoint and the network"}
 	}
 	return verdict{kind: c.unsettled()}
@@ -91,25 +89,6 @@ func (c *call) unsettled() error {
 		return store.ErrUnknownOutcome
 	}
 	return store.ErrUnavailable
-}
-
-// changesNothing reports that an answer of this status says by itself that the request
-// was not carried out. RFC 9110 gives the statuses of 400 and above to requests that
-// the server will not process, and 501 to those that it cannot. They come before the
-// server, or what stands before it, has done anything: it has not yet read what it is
-// to store (405, 411, 501), or not found it good (400). Left out are those that are
-// said after something may have been done: a time-out (408), a page to go on to (302,
-// 303), all numbers that no standard knows (499 is said of a client that left while its
-// request was under way), and the errors of servers but 501.
-func changesNothing(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
-		http.StatusUnavailableForLegalReasons, http.StatusNotImplemented:
-		return true
-	case http.StatusRequestTimeout:
-		return false
-	}
-	return status >= 400 && status <= http.StatusRequestHeaderFieldsTooLarge
 }
 
 // turnedAway is for an answer that changes nothing.
@@ -179,7 +158,7 @@ func (c *call) onDenied(code string) string {
 // the server behind it, and a server that does not know the access key say 404 as well,
 // and a store that took those for an absent object would find every lock free.
 func (c *call) notFound(code string) verdict {
-	absent := code == "NoSuchKey" || c.refusal.empty && fromS3(c.answer)
+	absent := code == "NoSuchKey" || c.refusal.empty && fromS3(c.Header())
 	switch {
 	case code == "NoSuchUpload":
 		return verdict{store.ErrUnavailable, "somebody else has ended this upload in parts: is there a lifecycle rule that ends them too soon?"}
@@ -210,7 +189,7 @@ func (c *call) conflict(code string) error {
 
 // onRegion says which region to use, if the answer does, or else where it leads.
 func (c *call) onRegion() string {
-	region := c.answer.Header.Get("X-Amz-Bucket-Region")
+	region := c.Header().Get("X-Amz-Bucket-Region")
 	if region == "" {
 		// "the region 'us-east-1' is wrong; expecting 'eu-west-1'"
 		if _, rest, found := strings.Cut(c.refusal.message, "expecting '"); found {
@@ -220,8 +199,8 @@ func (c *call) onRegion() string {
 	if region != "" {
 		return fmt.Sprintf("the bucket is in the region %s: set region=%[1]s in its URL, or AWS_REGION", region)
 	}
-	if to := c.answer.Header.Get("Location"); to != "" {
-		return fmt.Sprintf("it leads to %q: is that the endpoint to use?", readable(to))
+	if to := c.Header().Get("Location"); to != "" {
+		return fmt.Sprintf("it leads to %q: is that the endpoint to use?", exchange.Readable(to))
 	}
 	return ""
 }

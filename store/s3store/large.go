@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 const (
@@ -184,10 +185,10 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	if err != nil {
 		return nil, 0, c.fail(ctx, err)
 	}
-	size := c.answer.ContentLength
+	size := c.Length()
 	if size < 0 {
 		_ = out.Body.Close()
-		return nil, 0, c.fail(ctx, errNoLength)
+		return nil, 0, c.fail(ctx, exchange.ErrNoLength)
 	}
 	return &download{ReadCloser: out.Body, ctx: ctx, call: c}, size, nil
 }

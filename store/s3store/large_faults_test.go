@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 // purpose says in a word what a request is for.
@@ -96,7 +97,7 @@ func TestLargeFaults(t *testing.T) {
 				t.Errorf("PutLarge gives %v", err)
 			}
 			if c.want != nil {
-				checkError(t, "put", err, c.want...)
+				wiretest.CheckError(t, "put", err, c.want...)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -173,7 +174,7 @@ func TestLargeRepeats(t *testing.T) {
 				o.HTTPClient = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 			}))
 			_, err := newStore(t, client).PutLarge(t.Context(), "k", random(1))
-			checkError(t, "put", err, c.want)
+			wiretest.CheckError(t, "put", err, c.want)
 			mu.Lock()
 			defer mu.Unlock()
 			if len(answers) != 0 {
@@ -208,7 +209,7 @@ func TestLargeBreaksOff(t *testing.T) {
 			}
 			end(cancel)
 			n, err := io.Copy(io.Discard, r) // of what was on its way some still comes
-			checkError(t, "get", err, store.ErrUnavailable)
+			wiretest.CheckError(t, "get", err, store.ErrUnavailable)
 			if got := errors.Is(err, context.Canceled); got != (name == "context") || n >= 39*mib {
 				t.Errorf("%d bytes came, and then: %v", n, err)
 			}
@@ -221,14 +222,14 @@ func TestLargeAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer string
-		end    ending
+		end    wiretest.Ending
 		opens  bool
 		says   string
 	}{
-		{"cut", cut(raw(200, "ETag: \"v\"\r\n", "the body"), 3), fin, true, "unexpected EOF"},
-		{"reset", cut(raw(200, "ETag: \"v\"\r\n", "the body"), 3), rst, true, ""},
-		{"without a length", "HTTP/1.1 200 OK\r\nETag: \"v\"\r\n\r\nthe body", fin, false, "how long"},
-		{"chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", fin, false, "how long"},
+		{"cut", wiretest.Cut(wiretest.Raw(200, "ETag: \"v\"\r\n", "the body"), 3), wiretest.FIN, true, "unexpected EOF"},
+		{"reset", wiretest.Cut(wiretest.Raw(200, "ETag: \"v\"\r\n", "the body"), 3), wiretest.RST, true, ""},
+		{"without a length", "HTTP/1.1 200 OK\r\nETag: \"v\"\r\n\r\nthe body", wiretest.FIN, false, "how long"},
+		{"chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", wiretest.FIN, false, "how long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, size, err := newFaulty(t, c.answer, c.end).store(t).GetLarge(t.Context(), "k")
@@ -239,7 +240,7 @@ func TestLargeAnswers(t *testing.T) {
 				_, err = io.Copy(io.Discard, r)
 				r.Close()
 			}
-			checkError(t, "get", err, store.ErrUnavailable)
+			wiretest.CheckError(t, "get", err, store.ErrUnavailable)
 			if !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the error is %v, want %q in it", err, c.says)
 			}
@@ -270,7 +271,7 @@ func TestLargeCompleteSays200(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			_, err := newStore(t, atOnce(client(server.URL))).PutLarge(t.Context(), "k", random(part))
-			checkError(t, "put", err, store.ErrUnknownOutcome)
+			wiretest.CheckError(t, "put", err, store.ErrUnknownOutcome)
 		})
 	}
 }

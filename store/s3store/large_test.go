@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 const (
@@ -167,7 +168,7 @@ func TestLarge(t *testing.T) {
 				st := open(t, srv.Client(), srv.Bucket(t))
 				seen := 0
 				_, err := st.PutLarge(t.Context(), "k", source{size: 2*part + 1, err: errOwn, then: func() { seen = len(st.uploads(t)) }}.reader())
-				checkError(t, "put", err, store.ErrInvalid)
+				wiretest.CheckError(t, "put", err, store.ErrInvalid)
 				if !errors.Is(err, errOwn) || seen != 1 {
 					t.Errorf("%d uploads were seen under way; the error is %v", seen, err)
 				}
@@ -178,7 +179,7 @@ func TestLarge(t *testing.T) {
 				for _, size := range []int64{1, part, 2 * part} {
 					ctx, cancel := context.WithCancel(t.Context())
 					_, err := st.PutLarge(ctx, "k", source{size: size, err: io.EOF, then: cancel}.reader())
-					checkError(t, "put", err, store.ErrUnavailable)
+					wiretest.CheckError(t, "put", err, store.ErrUnavailable)
 					if !errors.Is(err, context.Canceled) {
 						t.Errorf("%v does not match context.Canceled", err)
 					}
@@ -188,7 +189,7 @@ func TestLarge(t *testing.T) {
 			t.Run("somebody ends the upload", func(t *testing.T) {
 				st := open(t, srv.Client(), srv.Bucket(t))
 				_, err := st.PutLarge(t.Context(), "k", source{size: 2*part + 1, err: io.EOF, then: func() { st.end(t) }}.reader())
-				checkError(t, "put", err, store.ErrUnavailable)
+				wiretest.CheckError(t, "put", err, store.ErrUnavailable)
 				if !strings.Contains(err.Error(), "lifecycle") {
 					t.Errorf("the error is %v", err)
 				}

@@ -25,7 +25,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 
@@ -48,6 +47,12 @@ type Options struct {
 	// compare them so, as some versions of Ceph do: they refuse every other update.
 	// Default: as RFC 9110 has it. The command leasehold doctor finds out.
 	UnquotedETags bool
+
+	// OwnClient says that nothing else uses the HTTP client of the S3 client, so that
+	// [Store.Close] closes its connections. New fails if that client has no method
+	// CloseIdleConnections; an http.Client has it, and the default client of the SDK has not.
+	// Default: the client is the caller's, and Close leaves it alone.
+	OwnClient bool
 }
 
 // A Store is one bucket, or what lies under one prefix of it. It is safe for
@@ -58,6 +63,7 @@ type Store struct {
 	prefix string // "" or ends with a slash
 
 	unquoted bool
+	idle     idler // to be closed with the store; nil: the caller's
 }
 
 var (
@@ -74,7 +80,11 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	case bucket == "":
 		return nil, fmt.Errorf("s3store: %w: the bucket has no name", store.ErrInvalid)
 	}
-	s := &Store{client: client, bucket: bucket, unquoted: opts != nil && opts.UnquotedETags}
+	idle, err := idlerOf(client, opts != nil && opts.OwnClient)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, bucket: bucket, unquoted: opts != nil && opts.UnquotedETags, idle: idle}
 	if opts == nil || opts.Prefix == "" {
 		return s, nil
 	}
@@ -112,7 +122,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 		// A server that overlooks If-None-Match sends the object once more.
 		return nil, c.fail(ctx, store.ErrSentAgain)
 	}
-	body, err := c.read(out.Body)
+	body, err := c.Read(out.Body)
 	if err != nil {
 		return nil, c.fail(ctx, err)
 	}
@@ -121,29 +131,8 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 		Body:         body,
 		Version:      version,
 		LastModified: aws.ToTime(out.LastModified),
-		Date:         c.date(),
+		Date:         c.Date(),
 	}, nil
-}
-
-// read reads a body whole or not at all.
-func (c *call) read(r io.Reader) ([]byte, error) {
-	size := c.answer.ContentLength
-	switch {
-	case size > store.MaxBody:
-		return nil, fmt.Errorf("%w: %d bytes, more than %d", store.ErrTooLarge, size, store.MaxBody)
-	case size < 0 && len(c.answer.TransferEncoding) == 0 && c.answer.ProtoMajor == 1:
-		// It ends where the connection ends, and a connection that broke
-		// looks the same.
-		return nil, errNoLength
-	}
-	body, err := io.ReadAll(io.LimitReader(r, store.MaxBody+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(body) > store.MaxBody {
-		return nil, fmt.Errorf("%w: more than %d bytes", store.ErrTooLarge, store.MaxBody)
-	}
-	return body, nil
 }
 
 // Put writes the object if the condition holds: see [store.Store]. S3 does not
@@ -171,7 +160,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if version == "" {
 		return nil, c.fail(ctx, errNoETag)
 	}
-	return &store.Object{Key: key, Version: version, Date: c.date()}, nil
+	return &store.Object{Key: key, Version: version, Date: c.Date()}, nil
 }
 
 // directoryAtKey is what versitygw says where a key is the beginning of other keys, which it

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
@@ -106,15 +107,15 @@ func TestRequests(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := newFaulty(t, raw(200, "ETag: \"v2\"\r\n", "<ListBucketResult/>"), hang)
-			st, err := s3store.New(client("http://"+server.addr), "bucket", &s3store.Options{Prefix: "a/b"})
+			server := newFaulty(t, wiretest.Raw(200, "ETag: \"v2\"\r\n", "<ListBucketResult/>"), wiretest.Hang)
+			st, err := s3store.New(client("http://"+server.Addr), "bucket", &s3store.Options{Prefix: "a/b"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := tt.do(t.Context(), st); err != nil {
 				t.Fatal(err)
 			}
-			req := server.seen()[0]
+			req := server.Seen()[0]
 			if got := req.Method + " " + req.RequestURI; got != tt.request {
 				t.Errorf("the request is %s, want %s", got, tt.request)
 			}
@@ -274,11 +275,11 @@ func TestRetriesOfTheClientStayOff(t *testing.T) {
 	} {
 		for op, do := range operations {
 			t.Run(name+"/"+op, func(t *testing.T) {
-				server := newFaulty(t, coded(500, "InternalError"), fin)
+				server := newFaulty(t, coded(500, "InternalError"), wiretest.FIN)
 				if err := do(t.Context(), server.store(t, set)); err == nil {
 					t.Error("no error of a 500")
 				}
-				if n := len(server.seen()); n != 1 {
+				if n := len(server.Seen()); n != 1 {
 					t.Errorf("%d requests reached the server, want 1", n)
 				}
 			})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 // A body is one that an answer of any status may have.
@@ -177,7 +178,7 @@ func TestCodes(t *testing.T) {
 		{503, "ServiceUnavailable", writes, store.ErrUnknownOutcome, false},
 	} {
 		for _, op := range c.ops {
-			err := operations[op](t.Context(), newFaulty(t, coded(c.status, c.code), hang).store(t))
+			err := operations[op](t.Context(), newFaulty(t, coded(c.status, c.code), wiretest.Hang).store(t))
 			e, ok := errors.AsType[*store.Error](err)
 			if !ok || e.Kind != c.want || store.Final(err) != c.final { //nolint:errorlint // Kind is a sentinel itself
 				t.Errorf("%d %s, %s: %v, final %v", c.status, c.code, op, err, store.Final(err))
@@ -206,7 +207,7 @@ func TestEndlessRefusal(t *testing.T) {
 			got <- n
 		}))
 		t.Cleanup(server.Close)
-		checkError(t, op, operations[op](t.Context(), newStore(t, client(server.URL))), store.ErrDenied)
+		wiretest.CheckError(t, op, operations[op](t.Context(), newStore(t, client(server.URL))), store.ErrDenied)
 		if n := <-got; n > most/2 {
 			t.Errorf("%s: the server got rid of %d bytes", op, n)
 		}
@@ -215,32 +216,32 @@ func TestEndlessRefusal(t *testing.T) {
 
 // TestWords: an error says what failed, on what, why and what to do, in this order.
 func TestWords(t *testing.T) {
-	closed := listen(t)
+	closed := wiretest.Listen(t)
 	endpoint := "http://" + closed.Addr().String()
 	_ = closed.Close()
 	for _, c := range []struct {
 		endpoint, answer, op, want string
 	}{
 		{
-			"", raw(404, "X-Amz-Request-Id: 4711\r\n", xmlError("NoSuchBucket", "The specified bucket does not exist.")), "create",
+			"", wiretest.Raw(404, "X-Amz-Request-Id: 4711\r\n", xmlError("NoSuchBucket", "The specified bucket does not exist.")), "create",
 			`put "k": no such bucket or directory: 404 NoSuchBucket: The specified bucket does not exist; make the bucket, or check its name and the endpoint`,
 		},
 		{
-			"", raw(404, "", "404 page not found\n"), "get",
+			"", wiretest.Raw(404, "", "404 page not found\n"), "get",
 			`get "k": store unavailable: 404 Not Found: "404 page not found"; this is not how S3 says that an object does not exist: does the endpoint lead to an S3 server?`,
 		},
 		{
-			"", raw(404, "", xmlError("XAdminUserNotFound", "No user exists with the provided access key ID.")), "get",
+			"", wiretest.Raw(404, "", xmlError("XAdminUserNotFound", "No user exists with the provided access key ID.")), "get",
 			`get "k": refused by the store: 404 XAdminUserNotFound: No user exists with the provided access key ID; the server does not know the access key: check the credentials`,
 		},
-		{"", raw(411, "", ""), "update", `put "k": refused by the store: 411 Length Required, without a body`},
+		{"", wiretest.Raw(411, "", ""), "update", `put "k": refused by the store: 411 Length Required, without a body`},
 		{
 			endpoint, "", "get",
 			`get "k": store unavailable: GET ` + endpoint + `/bucket/k: dial tcp ` + closed.Addr().String() + `: connect: connection refused; no connection to the server, nothing was sent; check the endpoint and the network`,
 		},
 	} {
 		if c.endpoint == "" {
-			c.endpoint = "http://" + newFaulty(t, c.answer, hang).addr
+			c.endpoint = "http://" + newFaulty(t, c.answer, wiretest.Hang).Addr
 		}
 		if err := operations[c.op](t.Context(), newStore(t, client(c.endpoint))); err == nil || err.Error() != c.want {
 			t.Errorf("it says\n%v\nwant\n%s", err, c.want)

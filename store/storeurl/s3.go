@@ -3,9 +3,11 @@ package storeurl
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -49,18 +51,37 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		if o.Region == "" && o.BaseEndpoint != nil {
 			o.Region = "us-east-1" // what servers that are not AWS expect
 		}
+		o.HTTPClient = closable(o.HTTPClient)
 	})
 	if client.Options().Region == "" {
 		return nil, fmt.Errorf("open s3://%s: no region: add region=… to the URL, or set AWS_REGION", u.Host)
 	}
+	_, own := client.Options().HTTPClient.(*http.Client)
 	prefix := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/")
 	st, err := s3store.New(client, u.Host, &s3store.Options{
-		Prefix: prefix, UnquotedETags: unquoted != nil && *unquoted,
+		Prefix: prefix, UnquotedETags: unquoted != nil && *unquoted, OwnClient: own,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	return st, nil
+}
+
+// closable is the client of the SDK with a transport that can be closed: its own is out of reach.
+// All that the SDK and the environment say of it stays. What it does beside, about a redirect
+// without a place to go to, net/http has done by itself since.
+func closable(client s3.HTTPClient) s3.HTTPClient {
+	sdk, ok := client.(*awshttp.BuildableClient)
+	if !ok {
+		return client
+	}
+	frozen, ok := sdk.Freeze().(*http.Client)
+	if !ok {
+		return client
+	}
+	own := *frozen
+	own.Transport = sdk.GetTransport()
+	return &own
 }
 
 func endpointOf(u *url.URL, query url.Values) (string, error) {

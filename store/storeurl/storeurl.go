@@ -24,6 +24,16 @@
 // A directory is made by the first object that is created in it; opening and looking make
 // nothing. [OpenExisting] never makes it: use that for a directory on a file system that
 // may not be mounted, as the command leasehold does unless it is told --mkdir.
+// A store that keeps connections is an io.Closer: that of an s3:// URL, which has a client of
+// its own. A program that opens many stores, or must leave nothing behind, closes each when
+// nothing uses it any more, and others need not:
+//
+//	if c, ok := st.(io.Closer); ok {
+//		err = c.Close()
+//	}
+//
+// Connections to the services that credentials come from are the SDK's, and close after 90 s
+// without use.
 package storeurl
 
 import (

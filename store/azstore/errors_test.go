@@ -1,0 +1,355 @@
+package azstore_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/azstore"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
+)
+
+// The operations, each as a call that gives its error.
+var operations = map[string]func(context.Context, *azstore.Store) error{
+	"get": func(ctx context.Context, st *azstore.Store) error {
+		_, err := st.Get(ctx, "k", `"v1"`)
+		return err
+	},
+	"create": func(ctx context.Context, st *azstore.Store) error {
+		_, err := st.Put(ctx, "k", []byte("body"), store.IfAbsent())
+		return err
+	},
+	"update": func(ctx context.Context, st *azstore.Store) error {
+		_, err := st.Put(ctx, "k", []byte("body"), store.IfMatch(`"v1"`))
+		return err
+	},
+	"delete": func(ctx context.Context, st *azstore.Store) error { return st.Delete(ctx, "k") },
+	"list": func(ctx context.Context, st *azstore.Store) error {
+		_, err := drain(ctx, st, "k", "")
+		return err
+	},
+}
+
+var (
+	reads  = []string{"get", "list"}
+	puts   = []string{"create", "update"}
+	writes = []string{"create", "update", "delete"}
+	all    = []string{"get", "list", "create", "update", "delete"}
+)
+
+// checkError is wiretest.CheckError, and checks that the error shows no secret.
+func checkError(t *testing.T, op string, err error, want ...error) {
+	t.Helper()
+	wiretest.CheckError(t, op, err, want...)
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if strings.Contains(inner.Error(), secret) {
+			t.Errorf("%s: the error shows the SAS: %v", op, inner)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: the error has more than one line: %q", op, err)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	list := wiretest.Raw(200, "", "<EnumerationResults><Blobs></Blobs><NextMarker/></EnumerationResults>")
+	created := wiretest.Raw(201, "ETag: \"v2\"\r\n", "")
+	for _, c := range []struct {
+		name   string
+		answer string
+		end    wiretest.Ending
+		ops    []string
+		want   []error
+		says   string
+	}{
+		{"412", coded(412, "ConditionNotMet"), wiretest.Hang, puts, []error{store.ErrPrecondition}, ""},
+		{"412 without a body", wiretest.Raw(412, "", ""), wiretest.Hang, puts, []error{store.ErrPrecondition}, ""},
+		{"412 with its body cut", wiretest.Cut(coded(412, "ConditionNotMet"), 20), wiretest.FIN, puts, []error{store.ErrPrecondition}, ""},
+		{"412 with its body reset", wiretest.Cut(coded(412, "ConditionNotMet"), 20), wiretest.RST, puts, []error{store.ErrPrecondition}, ""},
+		{"412 in HTML", wiretest.Raw(412, "", "<html><p>no"), wiretest.Hang, puts, []error{store.ErrPrecondition}, ""},
+		{"412 with its headers cut", wiretest.CutHeaders(coded(412, "ConditionNotMet")), wiretest.FIN, puts, []error{store.ErrUnknownOutcome}, ""},
+		{"409 of a create", coded(409, "BlobAlreadyExists"), wiretest.Hang, []string{"create"}, []error{store.ErrPrecondition}, ""},
+		{"409 with its body cut", wiretest.Cut(coded(409, "BlobAlreadyExists"), 20), wiretest.FIN, []string{"create"}, []error{store.ErrPrecondition}, ""},
+		{"409 with its headers cut", wiretest.CutHeaders(coded(409, "BlobAlreadyExists")), wiretest.FIN, []string{"create"}, []error{store.ErrUnknownOutcome}, ""},
+		{"409 without a code", wiretest.Raw(409, "", ""), wiretest.Hang, puts, []error{store.ErrConflict}, ""},
+
+		{"201 with its headers cut", wiretest.CutHeaders(created), wiretest.FIN, puts, []error{store.ErrUnknownOutcome}, ""},
+		{"201 without an ETag", wiretest.Raw(201, "", ""), wiretest.Hang, puts, []error{store.ErrUnknownOutcome}, "no ETag"},
+		{"200 for a write", wiretest.Raw(200, "ETag: \"v2\"\r\n", ""), wiretest.Hang, puts, []error{store.ErrUnknownOutcome}, ""},
+		{"202 with its headers cut", wiretest.CutHeaders(wiretest.Raw(202, "ETag: \"v2\"\r\n", "")), wiretest.FIN, []string{"delete"}, []error{store.ErrUnknownOutcome}, ""},
+		{"200 with its headers cut", wiretest.CutHeaders(list), wiretest.FIN, reads, []error{store.ErrUnavailable}, ""},
+		{"200 without an ETag", wiretest.Raw(200, "", "body"), wiretest.Hang, []string{"get"}, []error{store.ErrUnavailable}, "no ETag"},
+		{"200 with its body cut", wiretest.Cut(wiretest.Raw(200, "ETag: \"v2\"\r\n", "body"), 3), wiretest.FIN, []string{"get"}, []error{store.ErrUnavailable}, ""},
+		{"200 with its body reset", wiretest.Cut(wiretest.Raw(200, "ETag: \"v2\"\r\n", "body"), 3), wiretest.RST, []string{"get"}, []error{store.ErrUnavailable}, ""},
+		{"a listing cut", wiretest.Cut(list, 3), wiretest.FIN, []string{"list"}, []error{store.ErrUnavailable}, ""},
+		{"a listing that ends too soon", wiretest.Raw(200, "", "<EnumerationResults><Blobs>"), wiretest.Hang, []string{"list"}, []error{store.ErrUnavailable}, ""},
+		{
+			"200 with its chunked body cut", "HTTP/1.1 200 OK\r\nETag: \"v2\"\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n", wiretest.FIN,
+			[]string{"get"},
+			[]error{store.ErrUnavailable},
+			"",
+		},
+		{"200 without a length", "HTTP/1.1 200 OK\r\nETag: \"v2\"\r\n\r\nbody", wiretest.FIN, []string{"get"}, []error{store.ErrUnavailable}, "how long"},
+		{"200 of the same version", wiretest.Raw(200, "ETag: \"v1\"\r\n", "body"), wiretest.Hang, []string{"get"}, []error{store.ErrNotModified}, ""},
+		{
+			"200 too large", "HTTP/1.1 200 OK\r\nETag: \"v2\"\r\nContent-Length: 1048577\r\n\r\nbody", wiretest.FIN,
+			[]string{"get"},
+			[]error{store.ErrTooLarge},
+			"1048577 bytes",
+		},
+		{"304", wiretest.Raw(304, "", ""), wiretest.Hang, []string{"get"}, []error{store.ErrNotModified}, ""},
+
+		{"no answer", "", wiretest.FIN, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"no answer", "", wiretest.FIN, reads, []error{store.ErrUnavailable}, ""},
+		{"a reset", "", wiretest.RST, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"a reset", "", wiretest.RST, reads, []error{store.ErrUnavailable}, ""},
+		{"no HTTP", "220 mail.example ready\r\n", wiretest.FIN, writes, []error{store.ErrUnknownOutcome}, ""},
+
+		{"404 of the object", coded(404, "BlobNotFound"), wiretest.Hang, []string{"get", "update"}, []error{store.ErrNotExist}, ""},
+		{"404 with its body cut", wiretest.Cut(coded(404, "BlobNotFound"), 20), wiretest.FIN, []string{"get", "update"}, []error{store.ErrNotExist}, ""},
+		{"404 of the container", coded(404, "ContainerNotFound"), wiretest.Hang, all, []error{store.ErrNoBucket}, "make the container"},
+		{"404 of no Azure", wiretest.Raw(404, "", "404 page not found\n"), wiretest.Hang, all, []error{store.ErrUnavailable}, "not how Azure says"},
+		{"404 of no Azure, with a code in its body", wiretest.Raw(404, "", "<Error><Code>BlobNotFound</Code></Error>"), wiretest.Hang, all, []error{store.ErrUnavailable}, "not how Azure says"},
+
+		{"401", wiretest.Raw(401, "", ""), wiretest.Hang, all, []error{store.ErrDenied}, ""},
+		{"403 for a role", coded(403, "AuthorizationPermissionMismatch"), wiretest.Hang, all, []error{store.ErrDenied}, "Storage Blob Data Contributor"},
+		{
+			"403 for a SAS", detailed(403, "AuthenticationFailed", "<AuthenticationErrorDetail>Signature not valid in the specified time frame: Start [a] - Expiry [b] -\n Current [c]</AuthenticationErrorDetail>"), wiretest.Hang, all,
+			[]error{store.ErrDenied},
+			"the SAS has expired or is not valid yet: Signature not valid in the specified time frame: Start [a] - Expiry [b] - Current [c]",
+		},
+		{
+			"403 for the clock", detailed(403, "AuthenticationFailed", "<AuthenticationErrorDetail>Request date header too old: 'Fri'</AuthenticationErrorDetail>"), wiretest.Hang, all,
+			[]error{store.ErrDenied},
+			"clock",
+		},
+		{"429", wiretest.Raw(429, "", ""), wiretest.Hang, all, []error{store.ErrThrottled}, ""},
+		{"503 busy", coded(503, "ServerBusy"), wiretest.Hang, writes, []error{store.ErrUnknownOutcome, store.ErrThrottled}, ""},
+		{"503 busy", coded(503, "ServerBusy"), wiretest.Hang, reads, []error{store.ErrThrottled}, ""},
+		{"503", wiretest.Raw(503, "", ""), wiretest.Hang, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"503", wiretest.Raw(503, "", ""), wiretest.Hang, reads, []error{store.ErrUnavailable}, ""},
+		{"500", coded(500, "InternalError"), wiretest.Hang, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"500 for the time", coded(500, "OperationTimedOut"), wiretest.Hang, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"500 with its body cut", wiretest.Cut(coded(500, "InternalError"), 20), wiretest.FIN, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"500", coded(500, "InternalError"), wiretest.Hang, reads, []error{store.ErrUnavailable}, ""},
+		{"504 of a gateway", wiretest.Raw(504, "", "<html>"), wiretest.Hang, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"408 of a gateway", wiretest.Raw(408, "", ""), wiretest.Hang, writes, []error{store.ErrUnknownOutcome}, ""},
+		{"501", wiretest.Raw(501, "", ""), wiretest.Hang, all, []error{store.ErrRefused}, "cannot carry locks"},
+		{"301 to elsewhere", wiretest.Raw(301, "Location: https://user:secret@host/dir/?a=b\r\n", ""), wiretest.Hang, all, []error{store.ErrRefused}, `"https://host/dir/"`},
+		{"307", wiretest.Raw(307, "", ""), wiretest.Hang, all, []error{store.ErrUnavailable}, ""},
+		{"400 for the version", detailed(400, "InvalidHeaderValue", "<HeaderName>x-ms-version</HeaderName>"), wiretest.Hang, all, []error{store.ErrRefused}, "skipApiVersionCheck"},
+	} {
+		for _, op := range c.ops {
+			t.Run(c.name+"/"+op, func(t *testing.T) {
+				t.Parallel()
+				server := newFaulty(t, c.answer, c.end)
+				err := operations[op](t.Context(), server.store(t))
+				checkError(t, op, err, c.want...)
+				if !strings.Contains(err.Error(), c.says) {
+					t.Errorf("the error says %q, want %q in it", err, c.says)
+				}
+				if n := len(server.Seen()); n != 1 {
+					t.Errorf("%d requests reached the server, want 1", n)
+				}
+			})
+		}
+	}
+}
+
+// TestCodes: a code says more than its status. Most of these Azurite never says.
+func TestCodes(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		code   string
+		ops    []string
+		want   error
+		final  bool
+	}{
+		{400, "Md5Mismatch", all, store.ErrUnavailable, false},
+		{400, "InvalidResourceName", all, store.ErrInvalid, true},
+		{400, "OutOfRangeInput", all, store.ErrInvalid, true},
+		{400, "ConditionHeadersNotSupported", all, store.ErrRefused, true},
+		{401, "NoAuthenticationInformation", all, store.ErrDenied, true},
+		{403, "AuthenticationFailed", all, store.ErrDenied, true},
+		{403, "AuthorizationFailure", all, store.ErrDenied, true},
+		{403, "UnauthorizedBlobOverwrite", all, store.ErrDenied, true},
+		{403, "AccountIsDisabled", all, store.ErrDenied, true},
+		{404, "ResourceNotFound", all, store.ErrRefused, true},
+		{404, "SomethingNotFound", all, store.ErrRefused, true},
+		{404, "BlobNotFound", []string{"create", "list"}, store.ErrRefused, true},
+		{409, "PublicAccessNotPermitted", all, store.ErrDenied, true},
+		{409, "ContainerBeingDeleted", all, store.ErrNoBucket, true},
+		{409, "BlobImmutableDueToPolicy", all, store.ErrRefused, true},
+		{409, "BlobImmutableDueToLegalHold", all, store.ErrRefused, true},
+		{409, "InvalidBlobType", all, store.ErrRefused, true},
+		{409, "SnapshotsPresent", []string{"delete"}, store.ErrRefused, true},
+		{409, "BlobArchived", all, store.ErrRefused, true},
+		{409, "BlobBeingRehydrated", all, store.ErrUnavailable, false},
+		{409, "ResourceTypeMismatch", all, store.ErrInvalid, true},
+		{409, "PendingCopyOperation", writes, store.ErrConflict, false},
+		{409, "AccountBeingCreated", all, store.ErrUnavailable, false},
+		{409, "LeaseAlreadyPresent", all, store.ErrRefused, true},
+		{412, "LeaseIdMissing", all, store.ErrRefused, true},
+		{412, "LeaseIdMismatchWithBlobOperation", all, store.ErrRefused, true},
+		{412, "TargetConditionNotMet", writes, store.ErrPrecondition, false},
+		{413, "RequestBodyTooLarge", all, store.ErrRefused, true},
+		{503, "ServerBusy", writes, store.ErrUnknownOutcome, false},
+	} {
+		for _, op := range c.ops {
+			err := operations[op](t.Context(), newFaulty(t, coded(c.status, c.code), wiretest.Hang).store(t))
+			e, ok := errors.AsType[*store.Error](err)
+			if !ok || e.Kind != c.want || store.Final(err) != c.final { //nolint:errorlint // Kind is a sentinel itself
+				t.Errorf("%d %s, %s: %v, final %v", c.status, c.code, op, err, store.Final(err))
+			}
+			if http := http.StatusText(c.status); !strings.Contains(err.Error(), c.code+": words") || strings.Contains(err.Error(), "RequestId") || http == "" {
+				t.Errorf("%d %s, %s: it says %q, want the code and the message", c.status, c.code, op, err)
+			}
+			if id := store.RequestIDOf(err); id != "id" {
+				t.Errorf("%d %s, %s: the request's ID is %q", c.status, c.code, op, id)
+			}
+		}
+	}
+}
+
+// Certain cases in which no byte of the request left: no unknown outcome then.
+func TestNothingSent(t *testing.T) {
+	ln := wiretest.Listen(t)
+	closed := ln.Addr().String()
+	_ = ln.Close()
+	noTLS := newFaulty(t, "", wiretest.FIN)
+	for name, endpoint := range map[string]string{
+		"connection refused":   "http://" + closed,
+		"TLS handshake failed": "https://" + noTLS.Addr,
+	} {
+		for op, do := range operations {
+			t.Run(name+"/"+op, func(t *testing.T) {
+				err := do(t.Context(), newStore(t, endpoint))
+				checkError(t, op, err, store.ErrUnavailable)
+				if !strings.Contains(err.Error(), "nothing was sent") || !strings.Contains(err.Error(), endpoint) {
+					t.Errorf("it says %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A tokens is a credential that gives what it is told to.
+type tokens struct {
+	err error
+	n   int
+}
+
+func (f *tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	f.n++
+	return azcore.AccessToken{}, f.err
+}
+
+// Azure's credentials make requests of their own. What they are answered says nothing about
+// the object, least of all that it is absent, and where there is no token nothing was sent.
+func TestNoToken(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"no credentials", errors.New("DefaultAzureCredential: failed to acquire a token.\nAttempted credentials:\n\tEnvironmentCredential: missing\n--------\n"), store.ErrDenied},
+		{"404 of the identity service", &azcore.ResponseError{StatusCode: 404, ErrorCode: "BlobNotFound"}, store.ErrDenied},
+		{"503 of the identity service", &azcore.ResponseError{StatusCode: 503}, store.ErrUnavailable},
+		{"no way to the identity service", &netError{}, store.ErrUnavailable},
+		{"a time-out", context.DeadlineExceeded, store.ErrUnavailable},
+	} {
+		for op, do := range operations {
+			t.Run(c.name+"/"+op, func(t *testing.T) {
+				server := newFaulty(t, wiretest.Raw(200, "", ""), wiretest.Hang)
+				source := &tokens{err: c.err}
+				err := do(t.Context(), newStore(t, "https://"+server.Addr, func(o *azstore.Options) { o.Token = source }))
+				checkError(t, op, err, c.want)
+				if !errors.Is(err, c.err) || source.n != 1 {
+					t.Errorf("after %d requests for a token: %v", source.n, err)
+				}
+				if n := len(server.Seen()); n != 0 {
+					t.Errorf("%d requests reached the server, want none", n)
+				}
+			})
+		}
+	}
+}
+
+type netError struct{}
+
+func (*netError) Error() string   { return "no route to host" }
+func (*netError) Timeout() bool   { return false }
+func (*netError) Temporary() bool { return false }
+
+func TestContextEndsInFlight(t *testing.T) {
+	for name, answer := range map[string]string{
+		"no answer":   "",
+		"cut headers": wiretest.CutHeaders(wiretest.Raw(200, "ETag: \"v2\"\r\n", "")),
+	} {
+		for op, do := range operations {
+			t.Run(name+"/"+op, func(t *testing.T) {
+				t.Parallel()
+				server := newFaulty(t, answer, wiretest.Hang)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				go func() {
+					<-server.Arrived
+					cancel(errOwnCause)
+				}()
+				err := do(ctx, server.store(t))
+				want := store.ErrUnavailable
+				if slices.Contains(writes, op) {
+					want = store.ErrUnknownOutcome
+				}
+				checkError(t, op, err, want)
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%v does not match context.Canceled", err)
+				}
+				if n := len(server.Seen()); n != 1 {
+					t.Errorf("%d requests reached the server, want 1", n)
+				}
+			})
+		}
+	}
+}
+
+var errOwnCause = errors.New("a cause of its own")
+
+// cancelling is an HTTP client that ends a context once it has an answer.
+type cancelling struct{ cancel context.CancelCauseFunc }
+
+func (c cancelling) Do(req *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultClient.Do(req)
+	c.cancel(errOwnCause)
+	return answer, err
+}
+
+// The answer came first: the context has not ended the call, whatever the SDK says.
+func TestContextEndsAfterTheAnswer(t *testing.T) {
+	server := newFaulty(t, coded(412, "ConditionNotMet"), wiretest.Hang)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := operations["update"](ctx, server.store(t, func(o *azstore.Options) { o.Transport = cancelling{cancel} }))
+	checkError(t, "update", err, store.ErrPrecondition)
+	if errors.Is(err, context.Canceled) {
+		t.Errorf("%v matches context.Canceled", err)
+	}
+}
+
+func TestContextEndedBefore(t *testing.T) {
+	for op, do := range operations {
+		server := newFaulty(t, wiretest.Raw(200, "", ""), wiretest.Hang)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := do(ctx, server.store(t))
+		checkError(t, op, err, store.ErrUnavailable)
+		if !errors.Is(err, context.Canceled) || len(server.Seen()) != 0 {
+			t.Errorf("%s: %d requests, and then %v", op, len(server.Seen()), err)
+		}
+	}
+}

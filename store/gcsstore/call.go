@@ -1,0 +1,239 @@
+package gcsstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"github.com/leasehold/leasehold/store/internal/exchange"
+)
+
+// A call is one call of a store, and watches its requests pass through the HTTP client.
+type call struct {
+	op, key      string
+	bucket, name string // of the object, as the server knows it
+	part         bool   // a put that by itself shows no reader anything
+
+	exchange.Exchange
+	refusal *refusal // what the answer says, if it is one of 300 and above
+	noToken bool     // no token was to be had, so nothing was sent
+}
+
+// errRefused stands for an answer of 300 and above; what it says is in the refusal.
+var errRefused = errors.New("the server refused")
+
+// request makes a request about the object of that name, or about the bucket if name is "". The
+// path is "/storage/v1/b/" or, for uploads, "/upload/storage/v1/b/".
+func (s *Store) request(method, path, name string, query url.Values, body []byte) *http.Request {
+	if s.project != "" {
+		query.Set("userProject", s.project)
+	}
+	u := *s.endpoint
+	u.Path = path + s.bucket + "/o"
+	u.RawPath = path + url.PathEscape(s.bucket) + "/o"
+	if name != "" {
+		u.Path += "/" + name
+		u.RawPath += "/" + url.PathEscape(name) // a slash in a name is no slash of the path
+	}
+	u.RawQuery = query.Encode()
+	return newRequest(method, &u, body)
+}
+
+func newRequest(method string, u *url.URL, body []byte) *http.Request {
+	req := &http.Request{
+		Method: method, URL: u, Host: u.Host, Header: http.Header{},
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	switch {
+	case len(body) > 0:
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	case method != http.MethodGet:
+		// Thus net/http says "Content-Length: 0", which servers want.
+		req.Body, req.TransferEncoding = http.NoBody, []string{"identity"}
+	}
+	return req
+}
+
+// do sends the request of the call with a token. The answer is a success; the error of another
+// is errRefused.
+func (s *Store) do(ctx context.Context, c *call, req *http.Request) (*http.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err // net/http would not say that it sent nothing
+	}
+	if s.token != nil {
+		token, err := s.token(ctx)
+		if err != nil {
+			c.noToken = !c.Handed() // else what became of the request before decides
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.send(ctx, c, req)
+}
+
+// send sends the request as it is.
+func (s *Store) send(ctx context.Context, c *call, req *http.Request) (*http.Response, error) {
+	c.refusal = nil
+	answer, err := c.Send(s.client, req.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode >= 300 {
+		c.refusal = refuse(answer)
+		return nil, errRefused
+	}
+	return answer, nil
+}
+
+// maxJSON bounds what is read of a success. The longest is a page of a listing: of 1000 names of
+// 1 KiB, every character of them escaped, and what is said of each.
+const maxJSON = 16 << 20
+
+// read reads JSON to its end, so that the connection it comes on can be used again.
+func read(r io.Reader, into any) error {
+	body, err := io.ReadAll(io.LimitReader(r, maxJSON))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("the answer is not what Google Cloud Storage says but %q: does the endpoint lead there?", exchange.Words(body))
+	}
+	return nil
+}
+
+// A metadata is what is said of an object when it is written.
+type metadata struct {
+	CacheControl string `json:"cacheControl"`
+	ContentType  string `json:"contentType"`
+}
+
+// stored: no cache keeps the object, not even one that everybody may read, and nothing on the
+// way changes it.
+var stored = metadata{CacheControl: "no-store, no-transform", ContentType: "application/octet-stream"}
+
+var errNoGeneration = errors.New("the answer has no generation: is this Google Cloud Storage?")
+
+// insert writes an object by one request of two parts, what is said of it and the body
+// (https://cloud.google.com/storage/docs/uploading-objects#uploading-an-object).
+func (s *Store) insert(ctx context.Context, c *call, body []byte, query url.Values) (*resource, error) {
+	about, err := json.Marshal(stored)
+	if err != nil {
+		return nil, err
+	}
+	var parts bytes.Buffer
+	w := multipart.NewWriter(&parts) // with a boundary that no body has, at random
+	for _, part := range []struct {
+		kind string
+		text []byte
+	}{{"application/json; charset=UTF-8", about}, {stored.ContentType, body}} {
+		to, failed := w.CreatePart(textproto.MIMEHeader{"Content-Type": {part.kind}})
+		if failed == nil {
+			_, failed = to.Write(part.text)
+		}
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	if err = w.Close(); err != nil {
+		return nil, err
+	}
+	query.Set("uploadType", "multipart")
+	query.Set("name", c.name)
+	query.Set("fields", "generation,timeCreated")
+	req := s.request(http.MethodPost, "/upload/storage/v1/b/", "", query, parts.Bytes())
+	req.Header.Set("Content-Type", "multipart/related; boundary="+w.Boundary())
+	answer, err := s.do(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return written(answer.Body)
+}
+
+// written reads the answer to a write that landed.
+func written(answer io.Reader) (*resource, error) {
+	r := &resource{}
+	if err := read(answer, r); err != nil {
+		return nil, err
+	}
+	if !isGeneration(r.Generation) {
+		return nil, errNoGeneration
+	}
+	return r, nil
+}
+
+// A refusal is what an answer of 300 and above says: in JSON, or in a line of text where the
+// body of an object was asked for (https://cloud.google.com/storage/docs/json_api/v1/status-codes).
+type refusal struct {
+	reason string // "notFound", in JSON only
+	said   string // the message
+	text   string // what begins a body in any other form
+	empty  bool   // there was no body
+	google bool   // a server of Google Cloud Storage gave the answer
+}
+
+// requestIDHeader is on every answer of Google Cloud Storage.
+const requestIDHeader = "X-Guploader-Uploadid"
+
+// refuse reads the body of an answer.
+func refuse(answer *http.Response) *refusal {
+	body, empty := exchange.Refusal(answer)
+	r := &refusal{empty: empty, google: answer.Header.Get(requestIDHeader) != ""}
+	var said struct {
+		Error struct {
+			Message string
+			Errors  []struct{ Reason string }
+		}
+	}
+	switch {
+	case json.Unmarshal(body, &said) == nil && (said.Error.Message != "" || len(said.Error.Errors) > 0):
+		if r.said = line(said.Error.Message); len(said.Error.Errors) > 0 {
+			r.reason = said.Error.Errors[0].Reason
+		}
+	case r.google && len(body) < 2<<10 && !bytes.ContainsAny(body, "<{"):
+		r.said = line(string(body))
+	default:
+		r.text = exchange.Words(body)
+	}
+	return r
+}
+
+// maxSaid bounds what is shown of a message. Those of Google Cloud Storage are shorter, but for
+// the names in them.
+const maxSaid = 500
+
+// line is a text on one line.
+func line(text string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+}
+
+func (r *refusal) words(status int) string {
+	text := fmt.Sprintf("%d %s", status, http.StatusText(status))
+	if r.reason != "" {
+		text = fmt.Sprintf("%d %s", status, r.reason)
+	}
+	switch {
+	case r.said != "":
+		said := strings.TrimSuffix(r.said, ".")
+		if runes := []rune(said); len(runes) > maxSaid {
+			said = string(runes[:maxSaid]) + "…"
+		}
+		return text + ": " + said
+	case r.text != "":
+		return fmt.Sprintf("%s: %q", text, r.text)
+	case r.empty:
+		return text + ", without a body"
+	}
+	return text
+}
+
+// requestID gives the server's name for the request.
+func (c *call) requestID() string { return c.Header().Get(requestIDHeader) }

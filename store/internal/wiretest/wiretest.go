@@ -1,0 +1,154 @@
+// Package wiretest is for the tests of stores that speak HTTP: servers that send whatever bytes a
+// test wants, which no HTTP library would let a server send, and what an error of a store must match.
+package wiretest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// A Server reads whole requests and answers each with the same bytes.
+type Server struct {
+	Addr    string
+	Arrived chan struct{} // has one element for each request
+
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+// An Ending is what becomes of the connection after the answer.
+type Ending int
+
+// The endings.
+const (
+	FIN  Ending = iota // closed
+	RST                // reset
+	Hang               // left open until the client closes it or the test ends
+)
+
+// New starts a server that gives this answer, until the test ends.
+func New(t testing.TB, answer string, end Ending) *Server {
+	t.Helper()
+	ln := Listen(t)
+	s := &Server{Addr: ln.Addr().String(), Arrived: make(chan struct{}, 100)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := ln.AcceptTCP()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				// The client keeps a connection that hangs for its next
+				// request, so it is for the server to close it.
+				stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+				defer stop()
+				s.serve(conn, answer, end)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		cancel()
+		running.Wait()
+	})
+	return s
+}
+
+// Listen listens on a free port.
+func Listen(t testing.TB) *net.TCPListener {
+	t.Helper()
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+func (s *Server) serve(conn *net.TCPConn, answer string, end Ending) {
+	defer func() { _ = conn.Close() }()
+	r := bufio.NewReader(conn)
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		return
+	}
+	if _, err := io.Copy(io.Discard, req.Body); err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	s.mu.Unlock()
+	s.Arrived <- struct{}{}
+	_, _ = io.WriteString(conn, answer)
+	switch end {
+	case RST:
+		_ = conn.SetLinger(0)
+	case Hang:
+		_, _ = io.Copy(io.Discard, r)
+	}
+}
+
+// Seen gives the requests that have arrived. Their bodies have been read.
+func (s *Server) Seen() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
+
+// Raw writes an answer out as a server would send it. Each line of the header ends with "\r\n".
+func Raw(status int, header, body string) string {
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Length: %d\r\nDate: Fri, 20 Nov 2026 10:30:45 GMT\r\n%s\r\n%s",
+		status, http.StatusText(status), len(body), header, body)
+}
+
+// Cut takes the last n bytes off.
+func Cut(answer string, n int) string { return answer[:len(answer)-n] }
+
+// CutHeaders ends in the middle of the headers.
+func CutHeaders(answer string) string {
+	head, _, _ := strings.Cut(answer, "\r\n\r\n")
+	return head[:len(head)-5]
+}
+
+// kinds are all sentinels of package store.
+var kinds = []error{
+	store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict,
+	store.ErrThrottled, store.ErrDenied, store.ErrUnknownOutcome, store.ErrTooLarge,
+	store.ErrInvalid, store.ErrNoBucket, store.ErrRefused, store.ErrUnavailable,
+}
+
+// CheckError checks that err is a *store.Error of the key "k" which matches the wanted kinds
+// and no other, the first of them being its Kind.
+func CheckError(t testing.TB, op string, err error, want ...error) {
+	t.Helper()
+	e, ok := errors.AsType[*store.Error](err)
+	if !ok {
+		t.Fatalf("%s: %v is no *store.Error", op, err)
+	}
+	if op == "create" || op == "update" {
+		op = "put"
+	}
+	if e.Op != op || e.Key != "k" {
+		t.Errorf("the error is of %s %q, want %s %q", e.Op, e.Key, op, "k")
+	}
+	if e.Kind != want[0] { //nolint:errorlint // Kind is one of the sentinels itself
+		t.Errorf("%s: the kind is %q, want %q (%v)", op, e.Kind, want[0], err)
+	}
+	for _, kind := range kinds {
+		if got := errors.Is(err, kind); got != slices.Contains(want, kind) {
+			t.Errorf("%s: matches %q: %v, want %v (%v)", op, kind, got, !got, err)
+		}
+	}
+}
