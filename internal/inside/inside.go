@@ -1,4 +1,4 @@
-// Package inside shows package admin what it needs of the root package and what users do
+// Package inside shows package admin what it needs of the root package, and of package semaphore, and what users do
 // not: how a given lock lies in its store, and what the root says of a record and of an error.
 // In the root's API these would be methods that no user should call; and a second
 // implementation in admin would one day say something else of the same lock.
@@ -10,8 +10,10 @@ package inside
 import (
 	"context"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -49,7 +51,36 @@ func Seen[Lock, Info any]() View[Lock, Info] {
 	return v
 }
 
+// A TableView is what package semaphore shows: what is public of a table under a key.
+type TableView[Info any] func(key string, t record.Table) Info
+
+var tableView any
+
+// ShowTable is for package semaphore.
+func ShowTable[Info any](v TableView[Info]) { tableView = v }
+
+// SeenTable is what package semaphore has shown.
+func SeenTable[Info any]() TableView[Info] {
+	v, _ := tableView.(TableView[Info])
+	return v
+}
+
 // DefaultLayout is the layout of a lock whose options name none. It is a variable so that the
 // tests of both packages can be run over another one: go test -ldflags
 // "-X github.com/leasehold/leasehold/internal/inside.DefaultLayout=epochs".
 var DefaultLayout = "object"
+
+// A SessionView is what the root package shows of its Session to those that put more than locks under
+// one: its engine, and the name of the store that it lies in.
+type SessionView[Session any] func(Session) (s *engine.Session, in string)
+
+var sessionView any
+
+// ShowSession is for the root package.
+func ShowSession[Session any](v SessionView[Session]) { sessionView = v }
+
+// SeenSession is what the root package has shown of its Session.
+func SeenSession[Session any]() SessionView[Session] {
+	v, _ := sessionView.(SessionView[Session])
+	return v
+}

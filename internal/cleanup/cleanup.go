@@ -1,0 +1,40 @@
+// Package cleanup has contexts for what is done last, when the context of the work may have ended.
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// timeout is how long a release may keep its caller waiting that cannot wait
+// by a context of its own.
+const timeout = 5 * time.Second
+
+// errTimeout says so where no context of the caller's has ended.
+var errTimeout = fmt.Errorf("it was waited for for %v", timeout)
+
+// Context gives a context that has ended some time after all.
+func Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+}
+
+// Last is for a release that its caller has given no time: the work's context says
+// nothing about it, whether or not it has ended.
+// An end that came from a shutdown would leave the lock held by nobody for a TTL, for want of
+// one write.
+func Last(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errTimeout)
+}
+
+// Why is why such a context has ended.
+func Why(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return errTimeout
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,245 @@
+package localhttp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/localhttp"
+)
+
+// serve serves with h until the end of the test, and returns the server's address.
+func serve(t *testing.T, address string, token localhttp.Token, h http.HandlerFunc) *localhttp.Server {
+	t.Helper()
+	s := listen(t, address, token)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(h, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+		defer cancel()
+		if err := errors.Join(s.Stop(ctx), <-done); err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	return s
+}
+
+func listen(t *testing.T, address string, token localhttp.Token) *localhttp.Server {
+	t.Helper()
+	s, err := localhttp.Listen(t.Context(), parsed(t, address), token)
+	if err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+	return s
+}
+
+func parsed(t *testing.T, address string) localhttp.Address {
+	t.Helper()
+	a, err := localhttp.ParseAddress(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func secret(t *testing.T) localhttp.Token {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token, err := localhttp.ReadToken(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// ask makes a request with a connection of its own.
+func ask(t *testing.T, s *localhttp.Server, change func(*http.Request)) answer {
+	t.Helper()
+	network, address, found := strings.Cut(s.Address(), ":")
+	if network != "unix" || !found {
+		network, address = "tcp", s.Address()
+	}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}}
+	host := address
+	if network == "unix" {
+		host = "leasehold"
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(r)
+	}
+	w, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{w.StatusCode, w.Header, string(body)}
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+// With a token, nothing is answered to those that do not bear it, on whatever path.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
+		s := serve(t, address, secret(t), hello)
+		for _, tc := range []struct {
+			header    string
+			status    int
+			challenge string
+		}{
+			{"", 401, "Bearer"},
+			{"Basic secret", 401, "Bearer"},
+			{"Bearer", 401, `Bearer error="invalid_token"`},
+			{"Bearer secre", 401, `Bearer error="invalid_token"`},
+			{"Bearer secret2", 401, `Bearer error="invalid_token"`},
+			{"Bearer secret", 200, ""},
+			{"bearer  secret", 200, ""},
+		} {
+			got := ask(t, s, func(r *http.Request) { r.Header.Set("Authorization", tc.header); r.URL.Path = "/any" })
+			if got.code != tc.status || got.header.Get("WWW-Authenticate") != tc.challenge || got.header.Get("Cache-Control") != "no-store" || (got.body == "hello") != (tc.status == 200) {
+				t.Errorf("%s, %q: %+v", address, tc.header, got)
+			}
+		}
+	}
+}
+
+// Without a token nothing listens where others can reach it.
+func TestTokenNeeded(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "host.example:0"} {
+		if s, err := localhttp.Listen(t.Context(), parsed(t, address), localhttp.Token{}); !errors.Is(err, localhttp.ErrTokenNeeded) {
+			t.Errorf("%s: %v, %v", address, s, err)
+		}
+	}
+}
+
+// A page whose own name leads to a loopback address gets no answer there.
+func TestRebinding(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "127.0.0.1:0", localhttp.Token{}, hello)
+	u := serve(t, "unix:"+filepath.Join(t.TempDir(), "s"), localhttp.Token{}, hello)
+	for host, want := range map[string]int{
+		"evil.example": 421, "evil.example:4040": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "a:b:c": 421,
+		"localhost": 200, "localhost:1": 200, "127.0.0.1": 200, "127.0.0.1:1": 200, "[::1]:1": 200, "[::1]": 200,
+	} {
+		if got := ask(t, s, func(r *http.Request) { r.Host = host }); got.code != want || (got.body == "hello") != (want == 200) {
+			t.Errorf("%s: %+v", host, got)
+		}
+		if got := ask(t, u, func(r *http.Request) { r.Host = host }); got.code != 200 {
+			t.Errorf("%s by a socket: %+v", host, got)
+		}
+	}
+}
+
+// One client does not keep the others out for long, and takes no more than there is.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "127.0.0.1:0", localhttp.Token{}, hello)
+	ended := make(chan int, 200)
+	for i := range 200 { // and say nothing
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		go func() {
+			_, _ = io.Copy(io.Discard, c)
+			ended <- i
+		}()
+	}
+	for range 200 - 64 { // at once, while those before them have time for a request
+		if i := <-ended; i < 64 {
+			t.Fatalf("connection %d ended before those that are too many", i)
+		}
+	}
+	for range 64 { // when they have taken too long
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatal("a connection without a request stays")
+		}
+	}
+	if got := ask(t, s, nil); got.code != 200 {
+		t.Errorf("after all that: %+v", got)
+	}
+	if got := ask(t, s, func(r *http.Request) { r.Header.Set("X", strings.Repeat("x", 32<<10)) }); got.code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("32 KiB of headers: %+v", got)
+	}
+}
+
+// Stop lets the request under way be answered, and nothing listens afterwards.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	begun, finish := make(chan bool), make(chan bool)
+	s := listen(t, "127.0.0.1:0", localhttp.Token{})
+	served := make(chan error, 1)
+	go func() {
+		served <- s.Serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(begun)
+			<-finish
+			_, _ = io.WriteString(w, "hello")
+		}), slog.New(slog.DiscardHandler))
+	}()
+	answered := make(chan string, 1)
+	go func() { answered <- ask(t, s, nil).body }()
+	<-begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(t.Context()) }()
+	if err := <-served; err != nil { // which ends before the request
+		t.Error(err)
+	}
+	close(finish)
+	if body := <-answered; body != "hello" {
+		t.Errorf("the request under way was answered with %q", body)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Address()); err == nil {
+		_ = c.Close()
+		t.Error("it still listens")
+	}
+}
+
+// A server that never served can be stopped.
+func TestStopUnserved(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	s := listen(t, "unix:"+path, localhttp.Token{})
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket: %v", err)
+	}
+}
