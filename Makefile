@@ -1,13 +1,14 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 # Modules of their own that have tests. The comparison is not tidied: a module that only a
 # test of one of its dependencies needs cannot be had everywhere.
-TESTED  := adapter/grpc internal/sqltest
+TESTED  := adapter/grpc internal/promtest internal/sqltest
 CHECKED := $(TESTED) bench
-MODULES := . tools internal/servers/pinned $(TESTED)
+PINNED  := internal/servers/pinned internal/servers/pinned/gcs
+MODULES := . tools $(PINNED) $(TESTED)
 # What is compiled and vetted, with its tests, wherever this is run.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test race lint vet format tidy fmt fuzz lockorder mutate prove bench servers
+.PHONY: check test race lint vet format tidy fmt fuzz lockorder mutate prove bench man servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -45,10 +46,10 @@ FUZZTIME := 60s
 fuzz: # each target for a minute, two at a time
 	@set -e; for pkg in $$(go list ./...); do \
 		for word in $$(go test -list '^Fuzz' $$pkg); do case $$word in Fuzz*) echo "$$pkg $$word";; esac; done; \
-	done | tee /dev/stderr | xargs -P 2 -L 1 sh -c 'go test -run "^$$" -fuzz "^$$1$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 "$$0"'
+	done | tee /dev/stderr | xargs -P 2 -L 1 tools/fuzz $(FUZZTIME)
 	@echo "figures: $$(grep -rl '^func Fuzz' --include=*_test.go . | xargs grep -h '^func Fuzz' | wc -l) targets, $(FUZZTIME) each"
 
-ORDERED := . ./peer
+ORDERED := . ./peer ./semaphore
 
 lockorder: # the tests, with mutexes that panic when they are locked out of turn
 	go test -tags lockorder -short -count 1 -timeout 30m ./internal/lockorder $(ORDERED)
@@ -63,5 +64,10 @@ mutate: # take out each rule in turn: the tests must notice
 bench: # run it beside what else there is, for 35 minutes, and write docs/benchmarks.md
 	go -C bench run .
 
+MANDIR := man
+
+man: # write the manual pages
+	go run ./cmd/leasehold man $(MANDIR)
+
 servers: # build the test servers and print where they are
-	@cd internal/servers/pinned && for tool in $$(go list tool); do go tool -n $$tool; done
+	@set -e; for dir in $(PINNED); do (cd $$dir && for tool in $$(go list tool); do go tool -n $$tool; done); done

@@ -1,62 +1,15 @@
 package leasehold
 
-import (
-	"time"
+import "github.com/leasehold/leasehold/internal/callback"
 
-	"github.com/leasehold/leasehold/internal/lockorder"
-)
-
-// callbacks runs functions of the user one after the other, each in the order in
-// which it was added, on a goroutine that ends when there are none left.
-//
-// They do not run where their reason arises: that is under the engine's mutex, so a callback
-// that releases its own lease would wait for itself, and one that hangs would keep a renewal
-// from being sent. One goroutine for each call would not do either: a user who is told of a
-// loss before the lease that was lost cannot make sense of it.
-type callbacks struct {
-	patience time.Duration     // how long one may take before it is reported
-	hangs    func(name string) // reports it
-
-	mu      lockorder.Mutex
-	pending []callback
-	running bool
-}
-
-type callback struct {
-	name string
-	call func()
-}
-
-// add queues a call and returns at once. It runs nothing itself, so it may be called under the
-// engine's mutex, as the driver does.
-func (c *callbacks) add(name string, call func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending = append(c.pending, callback{name, call})
-	if !c.running {
-		c.running = true
-		go c.run()
+// call runs a function of the user, after those before it.
+func (d *driver) call(name string, f func()) {
+	if d.calls == nil {
+		d.calls = &callback.Queue{Patience: d.opts.TTL, Hangs: d.hangs}
 	}
+	d.calls.Add(name, f)
 }
 
-// run ends when the queue is empty, so a lock that reports nothing keeps no goroutine. It decides
-// that under the mutex that add takes too: a callback that is added at that very moment is either
-// seen by this goroutine or finds that there is none and starts the next.
-func (c *callbacks) run() {
-	for {
-		c.mu.Lock()
-		if len(c.pending) == 0 {
-			c.running = false
-			c.mu.Unlock()
-			return
-		}
-		next := c.pending[0]
-		c.pending = c.pending[1:]
-		c.mu.Unlock()
-		// It cannot be ended, but it can be named: otherwise its lock just seems to have
-		// stopped telling anything.
-		late := time.AfterFunc(c.patience, func() { c.hangs(next.name) })
-		next.call()
-		late.Stop()
-	}
+func (d *driver) hangs(name string) {
+	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
 }

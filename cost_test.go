@@ -146,8 +146,9 @@ func TestElectionIsDocumented(t *testing.T) {
 			"acquire, nothing known":                    {number(b.unknown.get), number(b.unknown.put)},
 			"hold":                                      {"0", each(b.renew.put)},
 			"release":                                   {number(b.release.get), number(b.release.put)},
-			"find it held (TryAcquire, status)":         {number(b.inspect.get), number(b.inspect.put)},
-			"wait for a holder that keeps it: the first renewal interval":  {fmt.Sprintf("about %d", plan.LooksOfWaiter), "0"},
+			"find it held (TryAcquire, status --layout)":                   {number(b.inspect.get), number(b.inspect.put)},
+			"wait for a holder that keeps it: the first ten minutes":       {fmt.Sprintf("about %d", waits(10*time.Minute, 0)), "0"},
+			"wait for a holder that keeps it: the first hour":              {fmt.Sprintf("about %d", waits(time.Hour, 0)), "0"},
 			"wait for a holder that keeps it: from then on":                {each(b.look.get), "0"},
 			"take over from a holder that is gone, at the end of the wait": {number(b.takeover.get), number(b.takeover.put)},
 		},
@@ -171,6 +172,45 @@ func TestElectionIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/cost.md")
 	if says := fmt.Sprintf("may make %d GETs, where %d is one\nfor each renewal", hourly+hourly/20, hourly); err != nil || !strings.Contains(string(text), says) {
 		t.Errorf("the document does not say %q, %v", says, err)
+	}
+}
+
+// waits is how often a waiter looks in so much time.
+func waits(wait, interval time.Duration) int {
+	return plan.LooksOfWaiter(wait, leasehold.DefaultTTL, interval)
+}
+
+// TestWaitingIsDocumented: docs/cost.md says what waiting costs, in looks, which TestWaitingBacksOff
+// counts, and in dollars on S3.
+func TestWaitingIsDocumented(t *testing.T) {
+	s3, err := plan.ListPrices().Store("s3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns, rows := documented(t, "docs/cost.md", "## Waiting for a lock")
+	want := map[string]func(wait time.Duration) int{
+		"by default, TTL 15 s": func(wait time.Duration) int { return waits(wait, 0) },
+		"by default, TTL 3 s":  func(wait time.Duration) int { return plan.LooksOfWaiter(wait, 3*time.Second, 0) },
+		"by default, TTL 24 h": func(wait time.Duration) int { return plan.LooksOfWaiter(wait, leasehold.MaxTTL, 0) },
+		"PollInterval 100 ms":  func(wait time.Duration) int { return waits(wait, 100*time.Millisecond) },
+		"PollInterval 1 s":     func(wait time.Duration) int { return waits(wait, time.Second) },
+		"PollInterval 10 s":    func(wait time.Duration) int { return waits(wait, 10*time.Second) },
+	}
+	spans := []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+	if len(rows) != len(want) || !slices.Equal(columns, []string{"a minute", "10 minutes", "an hour", "a day", "$, a day", "$, a month"}) {
+		t.Errorf("%d rows of %d, with the columns %q", len(rows), len(want), columns)
+	}
+	for name, looks := range want {
+		var cells []string
+		for _, span := range spans {
+			cells = append(cells, strconv.Itoa(looks(span)))
+		}
+		for _, span := range []time.Duration{24 * time.Hour, plan.Month} {
+			cells = append(cells, strconv.FormatFloat(s3.Of(plan.Requests{Get: float64(looks(span))}), 'f', 4, 64))
+		}
+		if !slices.Equal(rows[name], cells) {
+			t.Errorf("%s: the document says %q, computed is\n| %s | %s |", name, rows[name], name, strings.Join(cells, " | "))
+		}
 	}
 }
 

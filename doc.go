@@ -29,9 +29,14 @@
 //		return backup(ctx, lease.Token()) // ctx ends before anybody else can hold the lock
 //	})
 //
+// [Locks] are for keys that are known only when they are needed, one for each user or file.
 // [Election.Run] does the same again and again, for services of which one instance leads and
 // the others follow at next to no cost. A process that holds many locks puts them under one
 // [Session]: one heartbeat, however many leases.
+//
+// A lease that is to outlive its process, for the steps of a pipeline, is taken out of it by
+// [Lease.Detach] and used elsewhere by [Lock.Attach], [Lock.RenewDetached] or
+// [Lock.ReleaseDetached].
 //
 // The duties of the user: stop working when the lease's context ends; pass the token on to
 // whatever can check it; call [Lease.Release] for every lease, also for one that was lost,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/callback"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -28,9 +29,9 @@ type driver struct {
 	at    layout.Layout
 	queue queue
 	opts  *LockOptions
-	lease *Lease     // from its grant until its release is settled
-	calls *callbacks // of the user; made when the first is called
-	now   *present   // nil while the engine rests
+	lease *Lease          // from its grant until its release is settled
+	calls *callback.Queue // of the user; made when the first is called
+	now   *present        // nil while the engine rests
 }
 
 // present is what a driver has while its engine has something to do. A process may hold ten
@@ -46,10 +47,14 @@ type present struct {
 	exists   bool
 	last     time.Time // when the store last answered
 	failures int       // of requests, in a row
+	failing  time.Time // since when tries fail; zero if the last did not
 	requests Requests
 
 	changed func(Change) // is told of every change that is seen
 	forgot  *time.Timer  // reports a lost lease that is not released
+
+	metaCalls metaCalls
+	known     time.Duration // the successor that was named knows of it, by the clock
 
 	// peers are asked instead of the store, if there are any; longestWaiting is whom a
 	// release names that names nobody.
@@ -61,8 +66,12 @@ type present struct {
 
 // result is the end of an acquisition.
 type result struct {
-	lease *Lease
-	err   error
+	lease  *Lease
+	err    error
+	record *record.Record // of a lease that is detached
+	// With err: why the store failed last, and an incarnation of which a write may have landed.
+	trouble error
+	open    string
 }
 
 // Place is where the lock lies.
@@ -99,21 +108,18 @@ func (d *driver) Rest(on bool) {
 	}
 }
 
-// call runs a function of the user, after those before it.
-func (d *driver) call(name string, f func()) {
-	if d.calls == nil {
-		d.calls = &callbacks{patience: d.opts.TTL, hangs: d.hangs}
-	}
-	d.calls.add(name, f)
-}
-
-func (d *driver) hangs(name string) {
-	d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "lock", d.at.String(), "callback", name)
-}
-
 // acquire makes an acquisition, and cancels it if ctx ends first.
-func (d *driver) acquire(ctx context.Context, wait bool, t *term) result {
-	done := d.begin(ctx, wait, t)
+func (d *driver) acquire(ctx context.Context, wait bool, terms protocol.Terms, t *term) result {
+	return d.await(ctx, d.begin(ctx, wait, terms, t))
+}
+
+// await waits for an answer, and cancels what was asked if ctx ends first.
+func (d *driver) await(ctx context.Context, done <-chan result) result {
+	select {
+	case r := <-done: // even if ctx has ended: it need not have taken a request
+		return r
+	default:
+	}
 	select {
 	case r := <-done:
 		return r
@@ -126,17 +132,22 @@ func (d *driver) acquire(ctx context.Context, wait bool, t *term) result {
 }
 
 // begin begins an acquisition. Its one result comes on the channel.
-func (d *driver) begin(ctx context.Context, wait bool, t *term) <-chan result {
+func (d *driver) begin(ctx context.Context, wait bool, terms protocol.Terms, t *term) <-chan result {
 	waiter := make(chan result, 1)
 	d.Enter()
 	defer d.Leave()
-	n := d.now
-	// The requests outlive the caller: somebody has to find out whether a claim landed (rule A6).
-	n.ctx, n.began, n.waiter, n.seen, n.term = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, t
-	if err := d.AcquireEntered(wait, d.opts.Session.engineOf()); err != nil {
+	d.asks(ctx, waiter, t)
+	if err := d.AcquireEntered(wait, d.opts.Session.engineOf(), terms); err != nil {
 		d.answer(result{err: err})
 	}
 	return waiter
+}
+
+// asks takes note of what is asked now, and where its answer is to go.
+func (d *driver) asks(ctx context.Context, waiter chan result, t *term) {
+	n := d.now
+	// The requests outlive the caller: somebody has to find out whether a claim landed (rule A6).
+	n.ctx, n.began, n.waiter, n.seen, n.term = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, t
 }
 
 // release ends the lease and sends the release, which may name a successor.
@@ -150,6 +161,15 @@ func (d *driver) release(l *Lease, successor string) {
 		pass := d.now.changed == nil && d.queue.waits()
 		return protocol.Release{Successor: d.encodable(successor), Pass: pass}
 	})
+}
+
+// nameSuccessor gives notice to a follower that it is next, and says at which reading of the clock
+// that knows of it.
+func (d *driver) nameSuccessor(successor string) (known time.Duration) {
+	d.Enter()
+	defer d.Leave()
+	d.Step(protocol.NameSuccessor{Successor: d.encodable(successor)})
+	return d.now.known
 }
 
 // giveUp ends a lease whose work has not stopped; it must still be released.
@@ -186,8 +206,12 @@ func (d *driver) Taken(ev protocol.Event) {
 	}
 }
 
-// Stepped wakes the followers that wait, if there is news for them.
-func (d *driver) Stepped(protocol.Event) { d.announce() }
+// Stepped notes whether the store works, and wakes the followers that wait, if there is news for
+// them.
+func (d *driver) Stepped(ev protocol.Event) {
+	d.noteTrouble(ev)
+	d.announce()
+}
 
 // closeAfter closes a channel when another is closed, if there is one.
 func closeAfter(c chan struct{}, other <-chan struct{}) {
@@ -206,19 +230,25 @@ func closeAfter(c chan struct{}, other <-chan struct{}) {
 func (d *driver) Report(action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Granted:
-		d.lease = newLease(d.now.ctx, d, d.Candidate().Lease())
+		d.lease = newLease(d.now.ctx, d, d.Candidate())
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
 		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
+	case protocol.MetaSet:
+		d.metaSet(a.Number)
+	case protocol.NoticeGiven:
+		d.now.known = a.Known
 	case protocol.Troubled:
 		d.troubled(a.Err)
 	case protocol.Refused:
 		d.refused(a)
 	case protocol.Failed:
 		d.now.seen = d.seenNow()
-		d.answer(result{err: a.Err})
+		d.answer(result{err: a.Err, open: a.Open, trouble: d.Trouble()})
+	case protocol.Detached:
+		d.detached(a)
 	case protocol.Waiting:
 		d.waiting(a.Record)
 	case protocol.Seen:
@@ -247,6 +277,7 @@ func (d *driver) Report(action protocol.Action) {
 
 func (d *driver) refused(a protocol.Refused) {
 	held := d.describe(a.Record)
+	held.Rest = a.Rest // by what the candidate itself knows of it
 	if d.ownSession(a.Record) {
 		d.answer(result{err: &HeldError{Info: held, advice: sameSession}})
 		return
@@ -280,7 +311,7 @@ func (d *driver) describe(r record.Record) Info { return describe(d.key, d.Shown
 // seenNow is the holder that the acquisition waits for, as he was last seen.
 func (d *driver) seenNow() Info {
 	r, _, _ := d.Candidate().Observed()
-	if !d.now.seen.Exists || !r.Held {
+	if !d.now.seen.Exists || !r.Held && r.Resting() == 0 {
 		return d.now.seen
 	}
 	seen := d.describe(r)
@@ -296,10 +327,11 @@ func (d *driver) seenNew() {
 	before, existed := d.now.record, d.now.exists
 	var version protocol.Version
 	d.now.record, version, d.now.exists = d.Candidate().Observed()
-	if existed == d.now.exists && before.WriteID == d.now.record.WriteID {
+	held := existed && before.Held
+	// A takeover among epochs is two writes by one write ID: the old one is over, then there is the next.
+	if existed == d.now.exists && before.WriteID == d.now.record.WriteID && before.Held == d.now.record.Held {
 		return // it has told of this (rule A2)
 	}
-	held := existed && before.Held
 	c := Change{Info: describe(d.key, layout.Snapshot{Record: d.now.record, Version: version})}
 	switch {
 	case !d.now.exists:
@@ -329,27 +361,6 @@ func (d *driver) emit(c Change) {
 	}
 }
 
-// answered takes note of an answer, or of its absence.
-func (d *driver) answered(err error) {
-	if err != nil {
-		d.now.failures++
-		return
-	}
-	d.now.failures, d.now.last = 0, time.Now()
-}
-
-// troubled tells the user that the store fails, and goes on to.
-func (d *driver) troubled(err error) {
-	if errors.Is(err, layout.ErrNotExpired) {
-		return // the store works: a marker is waited for, until it may be swept
-	}
-	if d.opts.OnTrouble != nil {
-		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
-		return
-	}
-	d.opts.Logger.Warn("the store fails, and is tried again", "lock", d.at.String(), "error", err)
-}
-
 func (d *driver) renewed() {
 	if d.opts.OnRenew != nil {
 		lease := d.lease
@@ -362,7 +373,7 @@ func (d *driver) lost(cause error) {
 	lease.end(cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
 	// Nobody gets in before Release. A TTL is enough for work that heeds its context.
-	d.now.forgot = time.AfterFunc(d.opts.TTL, d.warnOwn)
+	d.now.forgot = time.AfterFunc(lease.ttl(), d.warnOwn)
 	if d.opts.OnLost != nil {
 		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
@@ -370,16 +381,17 @@ func (d *driver) lost(cause error) {
 
 // released stores the outcome before the channel is closed, because free reads it after that.
 func (d *driver) released(err error) {
+	lease, past := d.lease, d.Past()
 	if err == nil {
 		err = d.left()
 	}
 	if err != nil { // nil says that the lock is certainly not this lease's any more, so it is not said lightly
-		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, d.opts.TTL, err)
+		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, lease.ttl(), err)
 	}
 	if d.now.forgot != nil {
 		d.now.forgot.Stop()
 	}
-	lease, past := d.lease, d.Past()
+	d.seenNew() // the end of the lease, and that the lock is free, become known together too
 	lease.outcome = err
 	lease.settled.Store(true)
 	d.lease = nil

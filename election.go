@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/retry"
@@ -16,8 +18,8 @@ import (
 // ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
 // the defaults.
 type ElectionOptions struct {
-	// LockOptions are those of the lock that the election lies in: all of them apply. OnWait is
-	// called for each campaign that has to wait.
+	// LockOptions are those of the lock that the election lies in: all of them apply but PollInterval,
+	// which is refused. OnWait is called for each campaign that has to wait.
 	LockOptions
 
 	// Frequent is how often a follower looks while the leader is new or late, and
@@ -133,6 +135,8 @@ func (o *ElectionOptions) check() error {
 		return fmt.Errorf("an interval is negative: Frequent %v, Infrequent %v", o.Frequent, o.Infrequent)
 	case o.Infrequent > 0 && o.Frequent > o.Infrequent:
 		return fmt.Errorf("the interval Frequent %v is longer than Infrequent %v", o.Frequent, o.Infrequent)
+	case o.PollInterval != 0:
+		return fmt.Errorf("the option PollInterval %v is for locks: the followers of an election have Frequent and Infrequent", o.PollInterval)
 	case o.Grace < 0:
 		return fmt.Errorf("the grace %v is negative", o.Grace)
 	}
@@ -152,7 +156,25 @@ func (o *ElectionOptions) check() error {
 // Call Campaign for one term at a time. A call that comes while this candidate leads, by Run or
 // by an earlier Campaign, waits until that lease is released.
 func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
-	lease, err := e.lock.Acquire(ctx)
+	return e.won(e.lock.Acquire(ctx))
+}
+
+// TryCampaign is Campaign that does not wait: if another leads, this process included, it returns
+// a [*HeldError] that says who. It is one attempt, as by [Lock.TryAcquire], with the same errors,
+// and what it has seen [Election.Leader] and [Election.Status] say afterwards.
+//
+// A leader that is gone it does not wait out. It takes over from one only when this candidate has
+// seen the record unchanged for its TTL and margin, by earlier calls or because it observes: see
+// [Lock.TryAcquire]. A leader that has resigned in favour of another counts as one that leads, until
+// that one has had the time to come first: see [Election.ResignTo]. While Run campaigns or leads,
+// TryCampaign finds the lock held.
+func (e *Election) TryCampaign(ctx context.Context) (*Lease, error) {
+	return e.won(e.lock.TryAcquire(ctx))
+}
+
+// won is what a campaign returns. Other goroutines may resign as soon as there is a
+// lease, which is before the campaign has returned it.
+func (e *Election) won(lease *Lease, err error) (*Lease, error) {
 	if err == nil && errors.Is(lease.Err(), ErrReleased) {
 		return nil, fmt.Errorf("the campaign for %v was won, and then %w", e.lock.d.at, ErrResigned)
 	}
@@ -187,7 +209,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 	failures := 0        // of campaigns, in a row
 	for {
 		t := newTerm(ctx, e.opts.Grace)
-		lease, err := e.lock.acquireFor(ctx, t)
+		lease, err := e.lock.acquireFor(ctx, protocol.Terms{}, t)
 		if t.lease != nil {
 			unreleased = e.serve(ctx, t, err == nil, lead)
 		}
@@ -270,7 +292,7 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
-	last, done := lastContext(ctx)
+	last, done := cleanup.Last(ctx)
 	defer done()
 	err := t.lease.free(last, successor)
 	if err != nil {
@@ -294,6 +316,11 @@ func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, ""
 // go first for a third of the TTL and the margin; if it does not come, they do.
 // That is a courtesy: no promise rests on it.
 //
+// Under Run the work goes on until the successor has seen, in the record of the next renewal, that it
+// is next; then it takes over within about a second of the release. That takes at most 11/24 of the
+// TTL. The work is stopped at once if it would take longer than 15 s, if the successor asks this
+// candidate as a peer, and when ctx ends or somebody calls [Election.Resign] meanwhile.
+//
 // The successor is a [LockOptions.Holder], and nobody checks that there is such a candidate. Raft
 // calls the same idea leadership transfer; there it is part of the protocol, and here a hint in
 // the record. Errors are as for [Election.Resign].
@@ -304,6 +331,7 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	e.mu.Unlock()
 	switch {
 	case t != nil:
+		e.giveNotice(ctx, t, successor)
 		t.stop(ErrResigned)
 		select {
 		case <-t.over:
@@ -315,6 +343,21 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 		return ErrNotLeading
 	}
 	return lease.releaseTo(ctx, successor)
+}
+
+// giveNotice lets the work of a term go on until the successor knows that it is next. One that asks
+// this candidate itself hears of the release at once.
+func (e *Election) giveNotice(ctx context.Context, t *term, successor string) {
+	if successor == "" || e.waiters.has(successor) {
+		return
+	}
+	known := time.NewTimer(e.lock.d.nameSuccessor(successor) - clock.Now())
+	defer known.Stop()
+	select {
+	case <-known.C:
+	case <-t.work.Done(): // it was stopped, or has returned
+	case <-ctx.Done():
+	}
 }
 
 // Settle is [Lock.Settle], for campaigns that were given up.

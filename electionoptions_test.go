@@ -37,6 +37,7 @@ func TestElectionOptionsThatCannotBe(t *testing.T) {
 		"grace -1ns":                {{Grace: -1}},
 		"retry comes after -1ns":    {{Retries: []time.Duration{-1}}, {Retries: []time.Duration{s, -1}}},
 		"TTL":                       {{LockOptions: leasehold.LockOptions{TTL: time.Millisecond}}},
+		"PollInterval 1s is for":    {{LockOptions: leasehold.LockOptions{PollInterval: s}}},
 		"the option Sweep is for":   {{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject, Sweep: true}}},
 		"there is no layout \"pile": {{LockOptions: leasehold.LockOptions{Layout: "pile"}}},
 	} {

@@ -304,3 +304,45 @@ func TestElectionKeepsItsEyesOpen(t *testing.T) {
 		a.end()
 	})
 }
+
+// Resign returned, and Leader said for a moment that this candidate led: its release was told before
+// the election had seen it.
+func TestResignReturnsWhenItHasSeenThat(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "it holds up one write: the same in every layout")
+	bubble(t, func(t *testing.T) {
+		open := make(chan struct{})
+		st := &gate{memstore.New(), func(_ string, body []byte) {
+			if strings.Contains(string(body), `"state":"free"`) {
+				<-open
+			}
+		}}
+		e, err := leasehold.NewElection(st, "leader", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = e.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		resigned := make(chan error, 1)
+		go func() { resigned <- e.Resign(t.Context()) }()
+		synctest.Wait() // its release waits at the gate
+		see := leasehold.Blind(e)
+		close(open)
+		for range 10_000 {
+			runtime.Gosched()
+		}
+		select {
+		case err := <-resigned:
+			t.Errorf("it has resigned (%v), and has not seen that", err)
+			resigned <- err
+		default:
+		}
+		see()
+		if err := <-resigned; err != nil {
+			t.Error(err)
+		}
+		if leader, ok := e.Leader(); ok {
+			t.Errorf("it has resigned, and the leader is %+v", leader)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package leasehold
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -24,13 +25,21 @@ var (
 	// ErrBroken goes with ErrLost: somebody broke the lock by hand, or the session that the
 	// lease was under. Nobody else has taken it.
 	ErrBroken = protocol.ErrBroken
+	// ErrTimeUp goes with ErrLost: the lease has lasted for as long as its own acquisition has
+	// allowed, by [WithMaxHold] or [WithoutRenewal].
+	ErrTimeUp = protocol.ErrTimeUp
 	// ErrReleased: the lease was released.
 	// It is the cause that the lease's context ends with, and no failure.
 	ErrReleased = errors.New("the lease was released")
+	// ErrDetached: the lease was detached, by [Lease.Detach].
+	// It is the cause that the lease's context ends with, and no failure.
+	ErrDetached = errors.New("the lease was detached")
 	// ErrSessionOver: the session that the lease was under, or was to be under, is over. The
 	// cause that goes with it says why.
 	// A Lock keeps its session for good: begin another session, and make Locks under that.
 	ErrSessionOver = engine.ErrSessionOver
+	// ErrClosed: the [Locks] were closed. It goes with ErrSessionOver too, for a session that was.
+	ErrClosed = engine.ErrClosed
 	// ErrNotLeading: this candidate of an election is not the leader.
 	// [Election.Resign] returns it when there is nothing to resign from, or no more.
 	ErrNotLeading = errors.New("not the leader")
@@ -65,6 +74,13 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	text := fmt.Sprintf("the lock %s is held by %s (token %v)", e.Info.Key, e.Info.Holder, e.Info.Token)
+	if e.Info.Rest > 0 {
+		text = fmt.Sprintf("the lock %s rests for %v more, until %s, as %s has asked (token %v)", e.Info.Key,
+			e.Info.Rest.Round(time.Second), time.Now().Add(e.Info.Rest).Format(time.DateTime), e.Info.Holder, e.Info.Token)
+		if e.Info.Age < 0 {
+			text += "; the store does not tell how old that is, so it counts from now"
+		}
+	}
 	if e.Info.Abandoned {
 		text += fmt.Sprintf("; it looks abandoned, and a wait of a little over %v can take it over", e.Info.TTL)
 	}

@@ -58,6 +58,32 @@ func ExampleLock_TryAcquire() {
 	// held by web-1
 }
 
+// A service that works on one order at a time, on whichever machine a request for it arrives.
+func ExampleLocks() {
+	ctx := context.Background()
+	orders, err := leasehold.NewLocks(memstore.New(), &leasehold.LockOptions{Holder: "web-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, order := range []string{"orders/17", "orders/4", "orders/17"} {
+		err = orders.Do(ctx, order, func(_ context.Context, lease *leasehold.Lease) error {
+			_, busy := orders.TryAcquire(ctx, order)
+			fmt.Println("working on", lease.Key(), "and others find it held:", errors.Is(busy, leasehold.ErrHeld))
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err = orders.Close(ctx); err != nil { // when the service shuts down
+		log.Fatal(err)
+	}
+	// Output:
+	// working on orders/17 and others find it held: true
+	// working on orders/4 and others find it held: true
+	// working on orders/17 and others find it held: true
+}
+
 // Tokens grow with every acquisition, by any holder, so that a late write of a
 // former holder can be told from the current one's. Markers have none.
 func ExampleLease_Token() {

@@ -47,12 +47,12 @@ func hints(t *testing.T, st store.Store, key string, under *process) map[string]
 		t.Error(err)
 	}
 	say("Inspect", info)
-	for info, err := range admin.List(t.Context(), st, key) {
+	for e, err := range admin.List(t.Context(), st, key) {
 		if err != nil {
 			t.Error(err)
 		}
-		if info.Key == key {
-			say("List", info)
+		if e.Key == key {
+			say("List", e.Info)
 		}
 	}
 	limited, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -47,11 +47,13 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"},
+		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/inside", may: []string{"std", "store", "internal/layout", "internal/protocol"}},
-	{pkg: "internal/cost", may: []string{"std", ".", "store", "internal/protocol"}},
+	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
+	{pkg: "internal/callback", may: []string{"std", "internal/lockorder"}},
+	{pkg: "internal/cleanup", may: []string{"std"}},
+	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "internal/protocol", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
@@ -64,9 +66,20 @@ var rules = []rule{
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record"}},
 	{pkg: "internal/longtest", may: []string{"std"}},
+	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
+	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
+	{
+		// Events in, lines out: the device is another package's.
+		pkg: "internal/watchview",
+		may: []string{"std", ".", "semaphore", "github.com/clipperhouse/displaywidth"},
+		not: []string{"context", "net/...", "os/...", "sync/...", "syscall/...", "testing/..."},
+	},
+	{pkg: "internal/manpage", may: []string{"std", "github.com/spf13/..."}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/tty", may: []string{"std", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/longtest", "internal/servers"}},
 
 	{pkg: "internal/proof", may: []string{"std", "internal/longtest"}},
@@ -94,19 +107,24 @@ var rules = []rule{
 	{pkg: "store/storetest", may: []string{"std", "store", "store/internal/together"}},
 	{pkg: "store/probe", may: []string{"std", "store", "store/internal/together"}, not: []string{"testing/..."}},
 	{pkg: "store/internal/together", may: []string{"std"}},
+	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
+	{pkg: "store/internal/wiretest", may: []string{"std", "store"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
-	{pkg: "store/s3store", may: []string{"std", "store", "github.com/aws/..."}},
+	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},
+	{pkg: "store/s3store", may: []string{"std", "store", "store/internal/exchange", "github.com/aws/..."}},
+	{pkg: "store/gcsstore", may: []string{"std", "store", "store/internal/exchange"}},
 	{pkg: "store/storeurl", may: []string{"std", "store", "store/memstore", "store/filestore", "store/s3store", "github.com/aws/..."}},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
+	{pkg: ".", may: []string{"std", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
-	{pkg: "peer", may: []string{"std", ".", "store"}},
+	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"}},
+	{pkg: "peer", may: []string{"std", ".", "semaphore", "store"}},
 	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/retry"}},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
 
@@ -115,7 +133,7 @@ var rules = []rule{
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "admin", "fence/...", "peer", "shard", "store/...", "internal/...",
+			"std", ".", "admin", "fence/...", "peer", "semaphore", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
@@ -125,7 +143,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {
@@ -323,6 +341,8 @@ func TestImportsAreRefused(t *testing.T) {
 		{"/store/s3store", module, false},
 		{"/store/s3store", module + "/store/memstore", false},
 		{"/store/memstore", "github.com/aws/aws-sdk-go-v2/service/s3", false},
+		{"/store/gcsstore", "net/http", true},
+		{"/store/gcsstore", "github.com/aws/aws-sdk-go-v2/service/s3", false},
 		{"/store/storeurl", module + "/store/s3store", true},
 		{"/store/storeurl", module, false},
 		{"", module + "/internal/protocol", true},

@@ -3,6 +3,7 @@ package leasehold
 import (
 	"context"
 
+	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -24,4 +25,5 @@ func init() {
 			return defaults.watching()
 		},
 	})
+	inside.ShowSession[*Session](func(s *Session) (*engine.Session, string) { return s.inner, s.heartbeat.d.st.String() })
 }

@@ -24,11 +24,14 @@ var essential = []func(*testing.T){
 	TestAcquireThatWasGivenUpIsUndone, TestLostAnswersAreNotRivals, TestStoreComesBackInTime,
 	TestReleaseWhileTheStoreIsAway, TestExistingNeverCreates,
 	TestFirstTokens, TestForeignObjectsAreLeftAlone, TestAnotherToolsMarkerIsWaitedFor, TestOtherLayoutsAreForeign,
-	TestElectionBudget, TestLeaderCrashes, TestLeaderIsCutOff, TestResign, TestResignToASuccessor,
+	TestElectionBudget, TestLeaderCrashes, TestLeaderIsCutOff, TestTryCampaign, TestResign, TestResignToASuccessor,
 	TestWorkThatDoesNotStop, TestObserve,
 	TestPeersBudget, TestPeersHandOver, TestAttend,
 	TestTroubleIsBounded, TestFinalRefusals, TestTroubleIsTold, TestTryAcquireEnds, TestBackInSeconds,
-	TestOwnLostLease, TestNewLocksTakeOver, TestInspectIsALook,
+	TestOwnLostLease, TestNewLocksTakeOver, TestInspectIsALook, TestLocksTakeOver, TestLocksCost, TestEverydayIsDocumented, TestObserversAreDocumented, TestRestInADirectory, TestLocksClose,
+	TestDetachedIsDocumented, TestDetach, TestDetachedAlone, TestDetachedOnce, TestRenewDetachedCutShort, TestDetachRefused, TestDetachLost,
+	TestSetMeta, TestSetMetaMerged, TestSetMetaUnderASession, TestSetMetaLostAnswer, TestSetMetaLastsNoLonger, TestSetMetaOfALeaseThatEnds, TestSetMetaPassedOn,
+	TestSetMetaGivenUp, TestSetMetaRefused, TestSetMetaDetached, TestSetMetaOfALeader,
 }
 
 // renews reports whether leases are renewed.
@@ -39,6 +42,7 @@ const (
 	withoutRenewals  = "the layout marker does not renew leases, so none lasts"
 	withoutSuccessor = "a marker that is released is gone, and can name no successor"
 	withoutSessions  = "a marker has no record that can name a session"
+	withoutProof     = "a marker has no token to prove a lease by"
 	withoutMarkers   = "only markers are shared with other tools"
 	withoutSafety    = "candidates that sweep markers may delete each other's"
 )

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/record"
 )
 
 // A Lease is the right to work under a lock until it is released or lost. It is
@@ -25,20 +25,22 @@ import (
 type Lease struct {
 	d      *driver
 	token  Token
+	terms  *leaseTerms // nil: those of the Lock
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	deadline atomic.Int64 // a reading of clock.Now; 0 once the lease has ended
 	release  sync.Once
+	settled  atomic.Bool   // the release is
 	released chan struct{} // made when the release begins, closed when it is settled
 	outcome  error         // of the release; set before released is closed
-	settled  atomic.Bool   // the release is
 }
 
 // newLease keeps the values of the acquisition's context and not its end: a time-out that was meant
 // for the waiting must not end the work.
-func newLease(ctx context.Context, d *driver, record record.Record) *Lease {
-	l := &Lease{d: d, token: Token(record.Token)}
+func newLease(ctx context.Context, d *driver, c *protocol.Candidate) *Lease {
+	r := c.Lease()
+	l := &Lease{d: d, token: Token(r.Token), terms: termsOf(c)}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l
 }
@@ -64,7 +66,20 @@ func (l *Lease) Key() string { return l.d.key }
 func (l *Lease) Token() Token { return l.token }
 
 // Holder is the name that the lease is held under.
-func (l *Lease) Holder() string { return l.d.opts.Holder }
+func (l *Lease) Holder() string {
+	if l.terms != nil && l.terms.Holder != "" {
+		return l.terms.Holder
+	}
+	return l.d.opts.Holder
+}
+
+// ttl is that of its records.
+func (l *Lease) ttl() time.Duration {
+	if l.terms != nil && l.terms.TTL > 0 {
+		return l.terms.TTL
+	}
+	return l.d.opts.TTL
+}
 
 // Valid looks at the clock and reports whether the lease is valid now: the time
 // since its last renewal was sent is less than TTL − margin, where the margin is
@@ -100,8 +115,23 @@ func (l *Lease) Deadline() time.Time {
 	return now.Add(deadline - clock.Now())
 }
 
-// Err is nil while the lease is held, [ErrReleased] after Release was called, and
-// matches [ErrLost] if the lease was lost before that.
+// End is when the lease ends even if it is renewed, by [WithMaxHold] or [WithoutRenewal], as
+// Deadline tells it; the zero time if it does not, or has.
+func (l *Lease) End() time.Time {
+	now := time.Now() // as in Deadline
+	switch deadline := l.Deadline(); {
+	case l.terms == nil || deadline.IsZero():
+		return time.Time{}
+	case l.terms.NoRenewal:
+		return deadline
+	case l.terms.MaxHold == 0:
+		return time.Time{}
+	}
+	return now.Add(l.terms.end - clock.Now())
+}
+
+// Err is nil while the lease is held, [ErrReleased] after Release was called, [ErrDetached] after Detach
+// was, and matches [ErrLost] if the lease was lost before that.
 //
 // It looks at the clock as Valid does. So after the machine was suspended it may match ErrLost a
 // moment before Done is closed.
@@ -115,7 +145,11 @@ func (l *Lease) Err() error {
 	if s := l.d.opts.Session; s != nil && s.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrLost, s.Err())
 	}
-	return fmt.Errorf("%w: %w", ErrLost, protocol.ErrExpired)
+	expired := protocol.ErrExpired
+	if t := l.terms; t != nil {
+		expired = t.Expiry(clock.Now(), t.end, l.ttl())
+	}
+	return fmt.Errorf("%w: %w", ErrLost, expired)
 }
 
 // end ends the lease's validity first and then its context. The driver calls it.
@@ -146,13 +180,6 @@ func (l *Lease) beginRelease(successor string) {
 	})
 }
 
-// releaseTimeout is how long a release may keep its caller waiting that cannot wait
-// by a context of its own.
-const releaseTimeout = 5 * time.Second
-
-// errReleaseTimeout says so where no context of the caller's has ended.
-var errReleaseTimeout = fmt.Errorf("it was waited for for %v", releaseTimeout)
-
 // Release ends the lease and frees the lock, by one write. All work under the
 // lease must have stopped before. Release must be called for a lease that was
 // lost too: it lets in the next goroutine that waits for this Lock, and what is
@@ -170,24 +197,8 @@ var errReleaseTimeout = fmt.Errorf("it was waited for for %v", releaseTimeout)
 // would change nothing: others may take the lock for held for a little over its TTL.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
-// cleanupContext gives a context that has ended some time after all.
-func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-}
-
-// lastContext is for a release that its caller has given no time: the work's context says
-// nothing about it, whether or not it has ended.
-// An end that came from a shutdown would leave the lock held by nobody for a TTL, for want of
-// one write.
-func lastContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTimeout, errReleaseTimeout)
-}
-
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
-	ctx, cancel := cleanupContext(ctx)
+	ctx, cancel := cleanup.Context(ctx)
 	defer cancel()
 	return l.ended(l.free(ctx, successor))
 }
@@ -199,11 +210,7 @@ func (l *Lease) free(ctx context.Context, successor string) error {
 	case <-l.released:
 		return l.outcome
 	case <-ctx.Done():
-		why := ctx.Err()
-		if errors.Is(context.Cause(ctx), errReleaseTimeout) {
-			why = errReleaseTimeout
-		}
-		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, why)
+		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, cleanup.Why(ctx))
 	}
 }
 

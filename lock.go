@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -91,22 +92,31 @@ func (l *Lock) Key() string { return l.d.key }
 // Under a session ([LockOptions.Session]) Acquire also fails, with an error that matches
 // [ErrSessionOver], if that is over. A holder under a session is waited for by a look at that
 // session once for each of its heartbeats.
-func (l *Lock) Acquire(ctx context.Context) (*Lease, error) { return l.acquireFor(ctx, nil) }
+//
+// The options are for this one lease: see [AcquireOption].
+func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	terms, err := l.d.terms(opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.acquireFor(ctx, terms, nil)
+}
 
 // acquireFor is Acquire, and has the term begin with the lease, if there is one.
-func (l *Lock) acquireFor(ctx context.Context, t *term) (*Lease, error) {
+func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
 	}
 	l.d.warnOwn()
 	if err := l.d.queue.enter(ctx); err != nil {
-		if errors.Is(err, errCrossed) {
-			l.leave()
-			err = ctx.Err()
+		if !errors.Is(err, errCrossed) {
+			return nil, l.d.heldError(err)
 		}
-		return nil, l.d.heldError(err)
+		err = l.d.heldError(ctx.Err())
+		l.leave()
+		return nil, err
 	}
-	return l.acquire(ctx, true, t)
+	return l.acquire(ctx, true, terms, t)
 }
 
 // TryAcquire is Acquire that does not wait: if another holds the lock, this
@@ -120,25 +130,30 @@ func (l *Lock) acquireFor(ctx context.Context, t *term) (*Lease, error) {
 // is free, TryAcquire fails with the last reason.
 //
 // A [*HeldError] is an answer and no failure: do something else and try again, or call Acquire,
-// which waits. The end of ctx is as for Acquire.
-func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
-	if err := l.underSession(); err != nil {
+// which waits. The end of ctx is as for Acquire, and so are the options. A lock that is at rest
+// ([WithHoldAtLeast]) counts as held: [Info.Rest] says for how much longer.
+func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
+	terms, err := l.d.terms(opts)
+	if err == nil {
+		err = l.underSession()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if !l.d.queue.tryEnter() {
 		return nil, l.d.heldError(nil)
 	}
-	return l.acquire(ctx, false, nil)
+	return l.acquire(ctx, false, terms, nil)
 }
 
 // acquire is for the goroutine whose turn it is. It ends in one of two ways: with a lease, whose
 // release passes the turn on, or without one, and then it passes the turn on itself.
-func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) {
+func (l *Lock) acquire(ctx context.Context, wait bool, terms protocol.Terms, t *term) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		l.leave()
 		return nil, err
 	}
-	r := l.d.acquire(ctx, wait, t)
+	r := l.d.acquire(ctx, wait, terms, t)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.
@@ -151,11 +166,13 @@ func (l *Lock) acquire(ctx context.Context, wait bool, t *term) (*Lease, error) 
 	case r.lease != nil:
 		return r.lease, nil
 	}
-	l.leave()
+	// Before the next one begins, which forgets whom this one has waited for.
+	err := l.d.explain(r.err)
 	if errors.Is(r.err, protocol.ErrCancelled) {
-		return nil, l.d.heldError(ctx.Err())
+		err = l.d.heldError(ctx.Err())
 	}
-	return nil, l.d.explain(r.err)
+	l.leave()
+	return nil, err
 }
 
 // Settle waits until nothing is under way of acquisitions that were given up: a claim
@@ -207,27 +224,37 @@ func (d *driver) explain(err error) error {
 // Do never returns before f has, however ctx ends, because the lock must not be freed while f
 // works. The release afterwards takes 5 s at most. That it was not confirmed is logged and not
 // returned: f has done its work, and a caller that saw an error would do it again.
-func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
-	lease, err := l.Acquire(ctx)
+//
+// The options are those of Acquire.
+func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
+	lease, err := l.Acquire(ctx, opts...)
 	if err != nil {
 		return err
 	}
+	return lease.do(ctx, f)
+}
+
+// do is Do, of a lease that was acquired.
+func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
 	work, cancel := context.WithCancelCause(ctx)
-	context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
+	context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	defer func() {
 		cancel(nil)
-		// Asked before the release, after which every lease has ended.
-		lost := lease.Err()
-		last, done := lastContext(ctx)
+		// Asked before the release, after which every lease has ended. One that f has detached is its own.
+		lost := l.Err()
+		if errors.Is(lost, ErrDetached) {
+			lost = nil
+		}
+		last, done := cleanup.Last(ctx)
 		defer done()
-		if e := lease.Release(last); e != nil && lost == nil {
+		if e := l.Release(last); e != nil && lost == nil {
 			l.d.opts.Logger.Warn("lock not released", "lock", l.d.key, "error", e)
 		}
 		if lost != nil {
 			err = errors.Join(err, lost)
 		}
 	}()
-	return f(work, lease)
+	return f(work, l)
 }
 
 // Inspect reads the lock without taking it, by one read. A lock that does not

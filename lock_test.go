@@ -140,10 +140,9 @@ func TestWaitingBacksOff(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(time.Hour + time.Second)
-		// 14 quick looks, then one for each of the holder's renewals, and by chance one or two more
-		// for a renewal that seems late: some 50 in the hour, and in one hour of a thousand 90.
+		// 1471 looks, give or take some by chance, of which nearly 720 show a renewal.
 		b, got := budgets[here()], since(st, before)
-		least, most := b.news.times(600), b.news.times(720).plus(b.look.times(120)).plus(b.inspect)
+		least, most := b.news.times(600).plus(b.look.times(800)), b.news.times(720).plus(b.look.times(800)).plus(b.inspect)
 		if renews() {
 			most = most.plus(b.renew.times(720)).plus(b.hour)
 			least = least.plus(b.renew.times(720))

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 
+	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
 )
 
@@ -112,67 +112,10 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 		}
 	}
 	return freeAll(leases, func(l *Lease) error {
-		last, cancel := cleanupContext(ctx)
+		last, cancel := cleanup.Context(ctx)
 		defer cancel()
 		return l.free(last, "")
 	})
-}
-
-// AcquireAny acquires one of the locks, whichever it can have first: it tries them one
-// after the other, from one that is drawn by lot, so that many callers do not all want the
-// same one; and when all are held, it waits for all of them. Errors and the end of ctx are
-// as for [Lock.Acquire]; it fails only if no lock can be waited for. While it waits, each
-// lock that is not under a session costs what one waiter costs.
-//
-// While it waits, it may win two at the same moment. It returns one, and the other is released in
-// the background: its token is used up, which harms nobody.
-func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
-	if len(locks) == 0 {
-		return nil, errors.New("there is no lock to acquire any of")
-	}
-	// One after the other, and not all at once: the losers of a race would each have written
-	// an acquisition and a release for nothing.
-	first := rand.N(len(locks))
-	for i := range locks {
-		lease, err := locks[(first+i)%len(locks)].TryAcquire(ctx)
-		if err == nil || ctx.Err() != nil {
-			return lease, err
-		}
-	}
-	ctx, found := context.WithCancel(ctx)
-	defer found()
-	var mu sync.Mutex
-	var winner *Lease
-	errs := make([]error, len(locks))
-	var all sync.WaitGroup
-	for i, lock := range locks {
-		all.Go(func() {
-			lease, err := lock.Acquire(ctx)
-			mu.Lock()
-			first := winner == nil && err == nil
-			if first {
-				winner = lease
-			}
-			mu.Unlock()
-			// Two may have been won at the same moment. The second is not waited for: its release
-			// goes on in the background, as the caller has what it asked for.
-			if errs[i] = err; err == nil && !first {
-				lease.beginRelease("")
-			}
-			if first {
-				found()
-			}
-		})
-	}
-	all.Wait()
-	if winner == nil {
-		return nil, errors.Join(errs...)
-	}
-	if err := winner.Err(); err != nil { // it was lost before the others had given up
-		winner.beginRelease("")
-		return nil, winner.d.explain(err)
-	}
-	return winner, nil
 }
 
 // ReleaseAll releases leases, many at a time; those that are nil it skips. All work under

@@ -48,8 +48,8 @@ type LockOptions struct {
 	// here connects to it but [ElectionOptions.Peers]. Default: none.
 	Address string
 
-	// Meta is kept in the record, for whoever reads it. NewLock fails if it makes the
-	// record too large.
+	// Meta is kept in the record, for whoever reads it; [WithMeta] and [Lease.SetMeta] are for
+	// that of one lease. NewLock fails if it makes the record too large.
 	Meta map[string]string
 
 	// Existing makes the candidate never create the lock's object, and fail
@@ -66,10 +66,21 @@ type LockOptions struct {
 	// If two processes sweep at the same moment, one may delete the other's marker.
 	Sweep bool
 
+	// PollInterval is how long an acquisition that waits pauses between two looks at the lock, give
+	// or take a quarter; the first pauses after a change of holder are shorter, and grow from 20 ms by
+	// half. The shorter it is, the less time a lock stands idle that was released, and the more requests a
+	// waiter sends. No pause outlasts the holder's TTL and margin, when the lock could be taken over.
+	// From 20 ms to 24 h. Default 0.6 s and a 600th of the time that it has waited for this
+	// holder, which is one look a second in the first ten minutes; at most TTL/3, or 1.5 s if that
+	// is longer, and at most 10 s. It says nothing about a lock that is held under a session, whose
+	// waiters look at the session, and it is refused for an election, which has
+	// [ElectionOptions.Frequent] and Infrequent.
+	PollInterval time.Duration
+
 	// Session puts the lock's leases under a session, which must be in the same store: a lease
 	// is valid as long as both are, and is not renewed by itself. The lock's record is written
-	// when it changes hands only, so its holder does not notice when somebody breaks the lock by
-	// hand or deletes its object. Layouts without tokens cannot be under a session.
+	// when it changes hands and for [Lease.SetMeta] only, so its holder does not notice when
+	// somebody breaks the lock by hand or deletes its object. Layouts without tokens cannot be under a session.
 	//
 	// Should an acquisition be given up, or a lease released, and the store not say for a TTL
 	// what became of the write, the session is ended, because nobody would ever free that lock
@@ -159,6 +170,9 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 	if opts.Sweep && opts.Layout != LayoutMarker {
 		return opts, fmt.Errorf("the option Sweep is for the layout %s, and this is %s", LayoutMarker, opts.Layout)
 	}
+	if p := opts.PollInterval; p != 0 && (p < protocol.MinPollInterval || p > MaxTTL) {
+		return opts, fmt.Errorf("the option PollInterval %v is not between %v and %v", p, protocol.MinPollInterval, MaxTTL)
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -170,7 +184,7 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 	cfg := protocol.Config{
 		Incarnation: incarnation,
 		TTL:         o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Existing: o.Existing,
-		FastStart: o.FastStart,
+		FastStart: o.FastStart, PollInterval: o.PollInterval,
 	}
 	o.Layout.configure(&cfg, o.Sweep)
 	return cfg
@@ -187,8 +201,8 @@ func (o *LockOptions) watching() protocol.Config {
 }
 
 // roomForOurs is more than what a record needs for all that the options do not say: the name of
-// a session, or what its heartbeat tells of the last releases, and less than 500 bytes.
-const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + 500
+// a session, or what its heartbeat tells of the last releases, the history, and less than 500 bytes.
+const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + record.MaxHistory + 500
 
 // encodable finds out now whether records with these options can be written.
 // Found out at the first claim, it would look like a store that refuses writes.
@@ -229,6 +243,11 @@ type Info struct {
 	Token   Token
 	TTL     time.Duration
 
+	// Term is the number of the lease among those of its lock, from 1: a small number beside a
+	// token that need not be. It is for people, and nothing may be decided by it. 0 if it was not
+	// counted: by a marker, or by a version that does not count.
+	Term int64
+
 	// For people, by the holder's wall clock.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
@@ -243,6 +262,11 @@ type Info struct {
 	// Change that was seen, it is false. No decision of the protocol rests on it. A
 	// waiting Acquire finds out by watching, in a little over one TTL.
 	Abandoned bool
+
+	// Rest is for how much longer a lock that is free is to be left alone, since its last holder has
+	// asked for that ([WithHoldAtLeast]); 0: it can be acquired at once. It is by the store's clock,
+	// or, where that does not tell, by the wall clocks, and then it is a hint.
+	Rest time.Duration
 
 	Version store.Version
 }
@@ -260,7 +284,7 @@ func describe(key string, s layout.Snapshot) Info {
 	r := s.Record
 	i := Info{
 		Key: key, Layout: layoutOf(r), Exists: true, Held: r.Held, Holder: r.Holder, Address: r.Address, Session: r.Session,
-		Meta: r.Meta, Token: Token(r.Token), TTL: r.TTL,
+		Meta: r.Meta, Token: Token(r.Token), TTL: r.TTL, Term: r.CountedTerm(),
 		AcquiredAt: r.AcquiredAt, RenewedAt: r.RenewedAt, ExpiresAt: r.ExpiresAt,
 		Age: -1, Version: store.Version(s.Version),
 	}
@@ -271,5 +295,6 @@ func describe(key string, s layout.Snapshot) Info {
 		i.TTL = 0 // nothing is known of it
 	}
 	i.Abandoned = s.Abandoned(time.Now()) // under a session: see judged
+	i.Rest = s.Rest(time.Now())
 	return i
 }

@@ -60,6 +60,40 @@ func TestWhatIsAcceptedFitsTheRecord(t *testing.T) {
 	}
 }
 
+// TestWhatIsAcceptedHasAHistory: there is room for the leases of others, whatever they call themselves,
+// in the longest record that is accepted.
+func TestWhatIsAcceptedHasAHistory(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "the same in every layout")
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		for n := range 20 {
+			name := fmt.Sprint(n) + strings.Repeat("\x01", 100)
+			release(t, acquire(t, newLock(t, st, &leasehold.LockOptions{Holder: name})))
+		}
+		look := func() record.Record {
+			o, err := st.Get(t.Context(), "jobs/backup", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := record.Decode(o.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		least := len(look().Past())
+		text := room(func(text string) bool {
+			_, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{Address: text})
+			return err != nil
+		})
+		lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Address: text}))
+		if r := look(); len(r.Past()) < least || least < 4 || r.CountedTerm() != 21 {
+			t.Errorf("it remembers %d leases where there were %d, and is the %d.", len(r.Past()), least, r.Term)
+		}
+		release(t, lease)
+	})
+}
+
 func TestWhatIsAcceptedFitsTheHeartbeat(t *testing.T) {
 	needs(t, here().Tokens(), withoutSessions)
 	bubble(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package leasehold
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -145,6 +146,18 @@ func (a *waiters) enter(q *Question) (leave func()) {
 	}
 }
 
+// has reports that a holder of that name is among them.
+func (a *waiters) has(holder string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for q := range a.open {
+		if q.Holder == holder {
+			return true
+		}
+	}
+	return false
+}
+
 // longest is the holder that has wanted to lead for longest, or empty.
 // It is fair among those that ask, and among nobody else: the record still goes to the first
 // write that lands.
@@ -170,7 +183,7 @@ func (d *driver) encodable(successor string) string {
 	}
 	r := d.Candidate().Lease()
 	r.Successor = successor
-	if _, err := r.Encode(); err != nil {
+	if body, err := r.Encode(); err != nil || !bytes.Contains(body, r.History) { // that gives way only to what must be there
 		return ""
 	}
 	return successor

@@ -559,24 +559,45 @@ func TestSuccessorHearsFirst(t *testing.T) {
 }
 
 // TestSuccessorThatDoesNotFit: a name that the record has no room for is left out,
-// since a release must not fail for a courtesy.
+// since a release must not fail for a courtesy. Nor does the history make room for it.
 func TestSuccessorThatDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		room := map[string]string{"k": strings.Repeat("x", record.MaxSize-5000)}
-		e, err := leasehold.NewElection(memstore.New(), "leaders/scheduler", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Meta: room}})
+		st := memstore.New()
+		room := map[string]string{"k": strings.Repeat("x", record.MaxSize-9000)}
+		e, err := leasehold.NewElection(st, "leaders/scheduler", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Meta: room}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"b", strings.Repeat("b", 5000), "\xff"} {
+		size := func() (most int) {
+			for o, err := range st.List(t.Context(), "leaders/", "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				most = max(most, int(o.Size))
+			}
+			return most
+		}
+		const would = -1 // a name that would fit if the history, of one entry, gave way
+		for _, n := range []int{1, 9000, would, 1} {
 			if _, err := e.Campaign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := e.ResignTo(t.Context(), name); err != nil {
-				t.Errorf("a successor with a name of %d bytes: %v", len(name), err)
+			long := n == 9000 || n == would && here().Tokens()
+			if n == would {
+				n = record.MaxSize - size() - len(`,"successor":""`) + 50
 			}
-			if said := attend(t, e, ""); !said.Free || said.Successor != "" && said.Successor != "b" {
-				t.Errorf("it says %+v", said.Successor)
+			if err := e.ResignTo(t.Context(), strings.Repeat("b", n)); err != nil {
+				t.Errorf("a successor with a name of %d bytes: %v", n, err)
 			}
+			if said := attend(t, e, ""); !said.Free || long && said.Successor != "" {
+				t.Errorf("a name of %d bytes: it names one of %d", n, len(said.Successor))
+			}
+		}
+		if _, err := e.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.ResignTo(t.Context(), "\xff"); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -60,6 +60,13 @@ func (q *queue) enter(ctx context.Context) error {
 // errCrossed: the turn came as the caller gave up, and has to be passed on.
 var errCrossed = errors.New("the turn and the end crossed")
 
+// isTaken reports that somebody is inside.
+func (q *queue) isTaken() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.taken
+}
+
 // waits reports that somebody waits for the turn.
 func (q *queue) waits() bool {
 	q.mu.Lock()

@@ -108,7 +108,7 @@ func TestNobodyQueuesForASessionThatIsOver(t *testing.T) {
 		lease := a.acquire("shards/1")
 		go func() { _ = a.session.Close(context.Background()) }()
 		<-lease.Done()
-		for name, acquire := range map[string]func(context.Context) (*leasehold.Lease, error){"Acquire": a.lock("shards/1").Acquire, "TryAcquire": a.lock("shards/1").TryAcquire} {
+		for name, acquire := range map[string]func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error){"Acquire": a.lock("shards/1").Acquire, "TryAcquire": a.lock("shards/1").TryAcquire} {
 			began := time.Now()
 			if _, err := acquire(t.Context()); !errors.Is(err, leasehold.ErrSessionOver) || time.Since(began) > 0 {
 				t.Errorf("%s after %v: %v", name, time.Since(began), err)

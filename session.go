@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -28,6 +29,10 @@ type SessionOptions struct {
 	Proof     Proof
 	OnTrouble func(error)
 	Logger    *slog.Logger
+
+	// OnRenew is called after each heartbeat, when the deadlines of the leases have moved. It is
+	// called as the callbacks of a lock are, and a call that hangs delays no heartbeat.
+	OnRenew func()
 
 	// Prefix is where the session's object lies: PREFIX/ and 128 random bits. Default
 	// "sessions".
@@ -77,6 +82,9 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	lo := &LockOptions{
 		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof,
 		OnTrouble: so.OnTrouble, Logger: so.Logger, Layout: LayoutObject,
+	}
+	if so.OnRenew != nil {
+		lo.OnRenew = func(*Lease) { so.OnRenew() }
 	}
 	s := &Session{unused: make(chan struct{})}
 	o, err := lo.withDefaults()
@@ -194,7 +202,7 @@ func (s *Session) Leases() []*Lease {
 // that, so do not call it from such work. After Close every acquisition under the session fails
 // with [ErrSessionOver].
 func (s *Session) Close(ctx context.Context) error {
-	ctx, cancel := cleanupContext(ctx)
+	ctx, cancel := cleanup.Context(ctx)
 	defer cancel()
 	s.inner.End(engine.ErrClosed)
 	select {

@@ -14,9 +14,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -437,7 +439,9 @@ func TestCrashOfAHolder(t *testing.T) {
 			t.Errorf("all locks had new holders %v after the first", took)
 		}
 		t.Logf("first after %v, all %v later, %v", first.Sub(crashed), last.Sub(first), spent)
-		if here() == leasehold.LayoutObject && (spent.put > n*5/4 || spent.get > 3*n*5/4) {
+		// Where two processes come to one part of the locks at a time, some claims are refused: a few percent, and a
+		// third at worst in a hundred runs.
+		if here() == leasehold.LayoutObject && (spent.put > 2*n || spent.get > 3*n*5/4) {
 			t.Errorf("%v for %d locks", spent, n)
 		}
 		gone.st.Partition(false)
@@ -1089,14 +1093,21 @@ func TestTwoCandidatesOfASession(t *testing.T) {
 	})
 }
 
-// devNull takes every write for a success and keeps nothing of it.
-type devNull struct{ writes atomic.Int64 }
+// devNull takes every write for a success and keeps nothing of it. Each shard in it has this record,
+// if there is one.
+type devNull struct {
+	writes atomic.Int64
+	record []byte
+}
 
 func (d *devNull) Put(context.Context, string, []byte, store.Condition) (*store.Object, error) {
 	return &store.Object{Version: store.Version(fmt.Sprintf("%034d", d.writes.Add(1)))}, nil
 }
 
 func (d *devNull) Get(_ context.Context, key string, _ store.Version) (*store.Object, error) {
+	if d.record != nil && strings.HasPrefix(key, "shards/") {
+		return &store.Object{Body: d.record, Version: "0"}, nil
+	}
 	return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
 }
 
@@ -1109,10 +1120,17 @@ func (d *devNull) List(context.Context, string, string) iter.Seq2[store.Entry, e
 func (d *devNull) String() string { return "null://" }
 
 // TestMemoryOfALease: what a lease under a session takes, its lock and the channel that its
-// user waits at included, is under 1 KB.
+// user waits at included, is under 1 KB; and half as much again if the lock remembers the last
+// sixteen leases.
 func TestMemoryOfALease(t *testing.T) {
+	t.Run("young", func(t *testing.T) { testMemory(t, &devNull{}, 1024) })
+	t.Run("old", func(t *testing.T) { testMemory(t, &devNull{record: oldRecord(t)}, 1536) })
+}
+
+func testMemory(t *testing.T, st *devNull, most int64) {
+	t.Helper()
+	most += 2 * int64(unsafe.Sizeof(lockorder.Mutex{})-unsafe.Sizeof(sync.Mutex{})) // where its mutexes are checked
 	const n = 10_000
-	st := &devNull{}
 	s, err := leasehold.NewSession(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -1138,7 +1156,7 @@ func TestMemoryOfALease(t *testing.T) {
 	}
 	size := (heap() - before) / n
 	t.Logf("%d bytes for a lease", size)
-	if size > 1024 {
+	if size > most {
 		t.Errorf("%d bytes for a lease", size)
 	}
 	if more := runtime.NumGoroutine() - goroutines; more > 10 {

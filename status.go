@@ -65,7 +65,10 @@ type Status struct {
 	LastSeen time.Time // when the store last answered
 	NextLook time.Time // when the next request is due; zero if none is planned
 	Failures int       // of requests, in a row
-	Requests Requests  // sent since the candidate was made
+	// FailingSince is when what the candidate tries began to fail, and zero if the last try did
+	// not. Looks that are answered do not end it while writes fail.
+	FailingSince time.Time
+	Requests     Requests // sent since the candidate was made
 
 	// Of the leader itself, with ElectionOptions.Peers: when it last answered, and
 	// how many questions it was asked.
@@ -81,7 +84,7 @@ func (e *Election) Status() Status {
 	n := d.now
 	s := Status{
 		Key: e.lock.d.key, Holder: d.opts.Holder,
-		LastSeen: n.last, Failures: n.failures, Requests: n.requests,
+		LastSeen: n.last, Failures: n.failures, FailingSince: n.failing, Requests: n.requests,
 		LastHeard: n.pollState.heard, Questions: n.pollState.asked,
 	}
 	if wake, ok := d.Candidate().Wake(); ok {

@@ -68,10 +68,14 @@ func TestStatus(t *testing.T) {
 		st.Partition(true)
 		time.Sleep(protocol.Renewal(leasehold.DefaultTTL))
 		synctest.Wait()
-		if s := e.Status(); s.Failures < 1 || !s.LastSeen.Equal(began) || !s.Leading {
+		failing := time.Now()
+		if s := e.Status(); s.Failures < 1 || !s.LastSeen.Equal(began) || !s.Leading || !s.FailingSince.Equal(failing) {
 			t.Errorf("without its store: %+v", s)
 		}
 		<-lease.Done()
+		if s := e.Status(); s.Failures < 2 || !s.FailingSince.Equal(failing) {
+			t.Errorf("still without its store: %+v, want it to fail since %v", s, failing)
+		}
 		led, stop = context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := e.WaitForLeadership(led); !errors.Is(err, context.DeadlineExceeded) || e.Status().Leading {
@@ -79,6 +83,38 @@ func TestStatus(t *testing.T) {
 		}
 		st.Partition(false)
 		_ = lease.Release(t.Context())
+		if s := e.Status(); s.Failures != 0 || !s.FailingSince.IsZero() {
+			t.Errorf("with its store again: %+v", s)
+		}
+	})
+}
+
+// TestFailingSince: a store that answers reads and fails to write is one that fails. The reads in
+// between used to make it look well: no two failures came in a row.
+func TestFailingSince(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := &refusing{Store: memstore.New(), ops: "put"}
+		st.set(store.ErrUnavailable)
+		e := newElection(t, st, leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject}})
+		began := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() {
+			lease, err := e.Campaign(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = lease.Release(t.Context())
+		})
+		time.Sleep(time.Minute)
+		if s := e.Status(); s.FailingSince.Sub(began) > time.Second || s.FailingSince.IsZero() || time.Since(s.LastSeen) > 10*time.Second {
+			t.Errorf("after a minute since %v: %+v", began, s)
+		}
+		st.mend()
+		all.Wait()
+		if s := e.Status(); !s.FailingSince.IsZero() {
+			t.Errorf("when it can write: %+v", s)
+		}
 	})
 }
 

@@ -157,7 +157,7 @@ func tryOnce(ctx context.Context, st store.Store, ttl time.Duration) error {
 	return useLock(ctx, st, ttl, (*leasehold.Lock).TryAcquire)
 }
 
-func useLock(ctx context.Context, st store.Store, ttl time.Duration, acquire func(*leasehold.Lock, context.Context) (*leasehold.Lease, error)) error {
+func useLock(ctx context.Context, st store.Store, ttl time.Duration, acquire func(*leasehold.Lock, context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) error {
 	lock, err := leasehold.NewLock(st, "jobs/backup", &leasehold.LockOptions{TTL: ttl})
 	if err != nil {
 		return err

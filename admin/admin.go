@@ -1,12 +1,12 @@
 // Package admin is what tools do to locks that others hold: list them, make one beforehand,
 // break one whose holder is out of reach, look at its past, and delete what is left of that.
-// A program that only holds locks needs none of it.
+// A program that only holds locks needs none of it. Semaphores are listed, looked at and broken too.
 //
 // A function for one lock takes a [leasehold.Lock], which has checked the key, the layout and
 // the options; the others take a store, as the locks in it are opened, and a prefix.
 //
 // Nothing here weakens the guarantee for tokens, nor for valid leases but where a
-// function says so: [Break] and [BreakSession] free what its holder may still be working
+// function says so: [Break], [BreakSeat] and [BreakSession] free what its holder may still be working
 // under, until he notices, and [Collect] deletes markers, which have no tokens.
 package admin
 
@@ -17,11 +17,40 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/inside"
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
 )
 
-// root is what the root package shows.
-var root = inside.Seen[*leasehold.Lock, leasehold.Info]()
+// root is what the root package shows, and describeTable what package semaphore does.
+var (
+	root          = inside.Seen[*leasehold.Lock, leasehold.Info]()
+	describeTable = inside.SeenTable[semaphore.Info]()
+)
+
+// LayoutTable is what [Entry] has as the layout of a semaphore. No lock has it.
+const LayoutTable leasehold.Layout = record.LayoutTable
+
+// An Entry is what lies under a name: a lock, or a semaphore.
+type Entry struct {
+	// Info is the lock. Of a semaphore there are Key, Layout, Exists, Age and Version; Held if a seat is
+	// taken; Token of the last grant; and Abandoned if all its holders look to be gone.
+	leasehold.Info
+	Semaphore *semaphore.Info // nil: it is a lock
+}
+
+// entryOf is what a look has shown that asked for no layout.
+func entryOf(key string, s layout.Snapshot) Entry {
+	e := Entry{Info: root.Describe(key, s)}
+	if s.Table != nil {
+		seats := describeTable(key, *s.Table)
+		seats.Version = store.Version(s.Version)
+		e.Semaphore = &seats
+	}
+	return e
+}
 
 // newWriteID marks what one call writes, as an attempt of its own (rule A2).
 func newWriteID() string { return engine.Process{}.Incarnation() }

@@ -52,8 +52,8 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 	past := layout.Collection{Keep: o.Keep, Age: max(o.Age, layout.DefaultCollection.Age), Limit: -1, Dry: o.DryRun}
 	return func(yield func(Collected, error) bool) {
 		var silent []string // sessions
-		for info, err := range listAll(ctx, st, prefix, asListed) {
-			more := true
+		for e, err := range listAll(ctx, st, prefix, asListed) {
+			info, more := e.Info, true
 			switch {
 			case errors.Is(err, leasehold.ErrForeignObject):
 			case err != nil:

@@ -32,7 +32,7 @@ var (
 func TestEveryLayout(t *testing.T) {
 	leasetest.EveryLayout(t, []func(*testing.T){
 		TestInitWhoseAnswerIsLost, TestBreak, TestBreakOfAnother, TestBreakIsOvertaken, TestBreakLooksAtTheToken, TestBreakUnderASession,
-		TestList, TestListUnderSessions, TestHistory, TestCollect, TestCollectSessions,
+		TestInspect, TestInspectUnderASession, TestHistoryIsDocumented, TestWatchIsDocumented, TestList, TestListUnderSessions, TestHistory, TestLongHistory, TestHistoryOfOneProcess, TestHistoryUnderASession, TestCollect, TestCollectSessions,
 	})
 }
 

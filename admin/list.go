@@ -1,33 +1,35 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
-// List yields the locks under a prefix of a store, in all layouts, in byte order of
+// List yields the locks and semaphores under a prefix of a store, in all layouts, in byte order of
 // their objects' keys, for one listing and one read each; a lock with epochs costs a listing
-// more, and each session that a lock is under one read. Up to 32 locks are read at a time,
+// more, and each session that is named by any one read. Up to 32 locks are read at a time,
 // and no more of them ahead of the one that is yielded. An object that is not a lock is
 // yielded as an error that matches [leasehold.ErrForeignObject], with its key in the Info, and
 // the next one follows; any other error is the last. When the iteration ends, whether or not
 // it was at its end, no request is under way any more.
-func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[leasehold.Info, error] {
-	return func(yield func(leasehold.Info, error) bool) {
-		known := verdicts{st: st, of: map[string]func() (bool, error){}}
-		for info, err := range listAll(ctx, st, prefix, known.judged) {
-			if info.Layout == layoutSession {
+func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for e, err := range listAll(ctx, st, prefix, newVerdicts(st).judged) {
+			if e.Layout == layoutSession {
 				continue
 			}
-			if !yield(info, err) {
+			if !yield(e, err) {
 				return
 			}
 		}
@@ -39,56 +41,83 @@ const layoutSession leasehold.Layout = record.LayoutSession
 
 // verdicts are what is known of sessions, by one read of each.
 type verdicts struct {
-	st store.Store
-	mu sync.Mutex
-	of map[string]func() (gone bool, err error)
+	st   store.Store
+	gate chan struct{} // bounds the reads of those that one semaphore names
+	mu   sync.Mutex
+	of   map[string]func() (gone bool, err error)
 }
 
-// judged completes what is known of a lock by whether the session of its holder goes on, which
-// may be that of other locks too.
-func (v *verdicts) judged(ctx context.Context, i leasehold.Info) (leasehold.Info, error) {
-	if !i.Held || i.Session == "" {
-		return i, nil
-	}
+func newVerdicts(st store.Store) *verdicts {
+	return &verdicts{st: st, gate: make(chan struct{}, engine.Process{}.Parallel()), of: map[string]func() (bool, error){}}
+}
+
+// gone is a hint that a session is over, or silent, which may be that of other locks too.
+func (v *verdicts) gone(ctx context.Context, session, key string) (bool, error) {
 	v.mu.Lock()
-	look := v.of[i.Session]
+	look := v.of[session]
 	if look == nil {
 		look = sync.OnceValues(func() (bool, error) {
-			return layout.Heartbeat{Store: v.st, Key: i.Session}.Gone(ctx, i.Key)
+			return layout.Heartbeat{Store: v.st, Key: session}.Gone(ctx, key)
 		})
-		v.of[i.Session] = look
+		v.of[session] = look
 	}
 	v.mu.Unlock()
-	var err error
-	i.Abandoned, err = look()
-	return i, err
+	return look()
+}
+
+// judged completes what is known of a lock by whether the session of its holder goes on, and of a
+// semaphore by that for each seat.
+func (v *verdicts) judged(ctx context.Context, e Entry) (_ Entry, err error) {
+	switch {
+	case e.Semaphore != nil:
+		err = cmp.Or(v.judgeSeats(ctx, e.Key, e.Semaphore.Holders), v.judgeSeats(ctx, e.Key, e.Semaphore.Waiters))
+		e.Abandoned = e.Held && !slices.ContainsFunc(e.Semaphore.Holders, func(s semaphore.Seat) bool { return !s.Abandoned })
+	case e.Held && e.Session != "":
+		e.Abandoned, err = v.gone(ctx, e.Session, e.Key)
+	}
+	return e, err
+}
+
+// judgeSeats reads the sessions of seats, many at a time.
+func (v *verdicts) judgeSeats(ctx context.Context, key string, seats []semaphore.Seat) error {
+	errs := make([]error, len(seats))
+	var all sync.WaitGroup
+	for i := range seats {
+		v.gate <- struct{}{}
+		all.Go(func() {
+			seats[i].Abandoned, errs[i] = v.gone(ctx, seats[i].Session, key)
+			<-v.gate
+		})
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }
 
 // listAll yields sessions too. Each lock is judged where it is read, many at a time.
-func listAll(ctx context.Context, st store.Store, prefix string, judge func(context.Context, leasehold.Info) (leasehold.Info, error)) iter.Seq2[leasehold.Info, error] {
+func listAll(ctx context.Context, st store.Store, prefix string, judge func(context.Context, Entry) (Entry, error)) iter.Seq2[Entry, error] {
 	type seen struct {
-		info   leasehold.Info
+		entry  Entry
 		exists bool
 		err    error
 	}
-	return func(yield func(leasehold.Info, error) bool) {
+	return func(yield func(Entry, error) bool) {
 		reading, cancel := context.WithCancel(ctx)
 		read := func(found layout.Found) seen {
 			s, err := found.Look(reading)
 			if err != nil {
-				return seen{leasehold.Info{Key: found.Key, Age: -1}, true, err}
+				return seen{Entry{Info: leasehold.Info{Key: found.Key, Age: -1}}, true, err}
 			}
 			if !s.Exists { // any more, since it was listed
 				return seen{}
 			}
-			info, err := judge(reading, root.Describe(found.Key, s))
-			return seen{info, true, err}
+			e, err := judge(reading, entryOf(found.Key, s))
+			return seen{e, true, err}
 		}
 		for s, err := range ordered(layout.Find(reading, st, prefix), cancel, read) {
 			switch {
 			case err != nil:
-				yield(leasehold.Info{}, err) // the last one
-			case s.exists && (!yield(s.info, s.err) || s.err != nil && !errors.Is(s.err, leasehold.ErrForeignObject)):
+				yield(Entry{}, err) // the last one
+			case s.exists && (!yield(s.entry, s.err) || s.err != nil && !errors.Is(s.err, leasehold.ErrForeignObject)):
 				return
 			}
 		}
@@ -96,7 +125,7 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 }
 
 // asListed judges nothing.
-func asListed(_ context.Context, i leasehold.Info) (leasehold.Info, error) { return i, nil }
+func asListed(_ context.Context, e Entry) (Entry, error) { return e, nil }
 
 // ordered yields what do makes of each element, in their order, while it is made of as many
 // elements at once as requests may be under way. An error of the sequence is the last. In the

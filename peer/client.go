@@ -181,15 +181,35 @@ func (c *Client) Close() error {
 // lock, the connections of no question are closed, that to the former leader among
 // them; another election's question may have to make a new one for it.
 func (c *Client) enter(lock, address string) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before, asked := c.leaders[lock]; asked && before != address {
+		c.transport.CloseIdleConnections()
+	}
+	c.leaders[lock] = address
+	return nil
+}
+
+// open is a context that ends with the client too, or when end is called.
+func (c *Client) open(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// begin begins a request, which Close waits for.
+func (c *Client) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return ErrClosed
 	}
-	if before, asked := c.leaders[lock]; asked && before != address {
-		c.transport.CloseIdleConnections()
-	}
-	c.leaders[lock] = address
 	c.asking.Add(1)
 	return nil
 }
@@ -220,9 +240,8 @@ func (c *Client) ask(ctx context.Context, address string, q leasehold.Question) 
 		return leasehold.Leadership{}, err
 	}
 	defer c.asking.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })() //nolint:contextcheck // two contexts may end it
+	ctx, end := c.open(ctx)
+	defer end()
 	if q.Known == "" {
 		q.Wait = 0
 	}
@@ -269,52 +288,68 @@ func query(q leasehold.Question) string {
 // once sends one request and reads its answer. It reports whether the leader closes
 // the connection after it, as a server does that stops.
 func (c *Client) once(ctx context.Context, place *url.URL, q leasehold.Question) (said leasehold.Leadership, closes bool, err error) {
-	limit := q.Wait + c.opts.Timeout
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %v: is the leader overloaded, or another service there?", limit))
-	defer cancel()
 	u := *place
 	u.RawQuery = query(q)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	a, err := c.send(ctx, http.MethodGet, &u, q.Wait+c.opts.Timeout)
 	if err != nil {
 		return said, false, err
 	}
+	said, err = read(a)
+	return said, a.Close, err
+}
+
+// An answered is an answer whose body was read.
+type answered struct {
+	*http.Response
+	body []byte
+}
+
+// send sends one request that has no body and reads the answer, within a limit.
+func (c *Client) send(ctx context.Context, method string, to *url.URL, limit time.Duration) (a answered, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %v: is the leader overloaded, or another service there?", limit))
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
+	if err != nil {
+		return a, err
+	}
 	r.Header.Set("Accept", "application/json")
+	// Not sent: it has a request sent again that met a connection which had just been closed.
+	r.Header["Idempotency-Key"] = nil
 	if c.opts.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.opts.Token)
 	}
 	answer, err := c.transport.RoundTrip(r)
 	if err != nil {
-		return said, false, explain(ctx, err)
+		return a, explain(ctx, err)
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, c.opts.MaxAnswer+1))
 	if err != nil {
-		return said, false, fmt.Errorf("the answer broke off: %w", explain(ctx, err))
+		return a, fmt.Errorf("the answer broke off: %w", explain(ctx, err))
 	}
 	if int64(len(body)) > c.opts.MaxAnswer {
-		return said, false, fmt.Errorf("the answer has more than %d bytes: is another service there?", c.opts.MaxAnswer)
+		return a, fmt.Errorf("the answer has more than %d bytes: is another service there?", c.opts.MaxAnswer)
 	}
-	said, err = read(answer, body)
-	return said, answer.Close, err
+	return answered{answer, body}, nil
 }
 
 // read tells an answer from all that another service could say.
-func read(answer *http.Response, body []byte) (leasehold.Leadership, error) {
+func read(answer answered) (leasehold.Leadership, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	isJSON := kind == "application/json"
 	switch status := answer.StatusCode; {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return leasehold.Leadership{}, fmt.Errorf("it refuses the bearer token (%s): set the same Token on both sides", answer.Status)
+		return leasehold.Leadership{}, errToken(answer)
 	case status >= 300 && status < 400:
 		return leasehold.Leadership{}, fmt.Errorf("it redirects (%s), which is not followed: is another service there?", answer.Status)
 	case status == http.StatusNotFound && !isJSON:
 		return leasehold.Leadership{}, fmt.Errorf("it knows nothing of the lock, or of the path %s (%s)", answer.Request.URL.Path, answer.Status)
 	case status != http.StatusOK && status != http.StatusNotFound:
-		return leasehold.Leadership{}, fmt.Errorf("it answers %s: %.200q", answer.Status, body)
+		return leasehold.Leadership{}, fmt.Errorf("it answers %s: %.200q", answer.Status, answer.body)
 	case !isJSON:
 		return leasehold.Leadership{}, fmt.Errorf("the answer is %q and not JSON: is another service there?", kind)
 	}
-	said, err := decode(body)
+	said, err := decode(answer.body)
 	if err != nil {
 		return leasehold.Leadership{}, fmt.Errorf("the answer is not a leader's: %w: is another service there?", err)
 	}
@@ -322,6 +357,10 @@ func read(answer *http.Response, body []byte) (leasehold.Leadership, error) {
 		return leasehold.Leadership{}, fmt.Errorf("the answer contradicts its status %s: is a proxy in between?", answer.Status)
 	}
 	return said, nil
+}
+
+func errToken(answer answered) error {
+	return fmt.Errorf("it refuses the bearer token (%s): set the same Token on both sides", answer.Status)
 }
 
 // explain says what to do about an error of a connection.

@@ -18,6 +18,9 @@
 // A follower keeps one question open. The leader answers it when its leadership
 // changes, and after half a TTL at the latest.
 //
+// For a semaphore, fair lock or reader/writer lock it is the other way round: a process that leaves tells those
+// that it has given seats, by [Client.Promoted], and their handlers have them as [HandlerOptions.Queues].
+//
 // An answer makes a follower look at the store later, or sooner. It never extends a
 // lease and never ends one: conditional writes to the store alone decide who leads.
 // So a fault here costs requests and time, and the guarantee of package leasehold

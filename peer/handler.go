@@ -40,6 +40,10 @@ type HandlerOptions struct {
 	// more is answered with 503, and its follower asks the store. Default 20,000.
 	MaxWaiting int
 
+	// Queues are told when other processes have given them seats: those semaphores of this process whose
+	// [semaphore.Options] have Peers and an Address at which this handler is. Default: none.
+	Queues []Queue
+
 	// Render makes what is sent, as JSON, instead of [AnswerOf]. It must not block.
 	// A [Client] understands it if it has at least the fields of [Answer].
 	Render func(leasehold.Leadership) any
@@ -90,19 +94,23 @@ func checkToken(token string) error {
 // the candidate leads and 404 while it does not, both with an [Answer]; 404 without
 // one if it knows nothing of the lock; 400, 401, 405 and 503 with a line of text.
 //
+// With Queues it takes POST too, with the parameters lock and version: a word that this version of the semaphore
+// has given this process seats. It answers 204, and 404 if it knows nothing of the semaphore.
+//
 // The status and the answer are looked up when they are written. While a question
 // waits, its server's limit for writing is put off.
 type Handler struct {
 	opts      HandlerOptions
 	token     [sha256.Size]byte
 	elections map[string]*leasehold.Election
+	queues    map[string][]Queue // by their keys
 	waiting   atomic.Int64
 	stopped   context.Context
 	stop      context.CancelFunc
 }
 
-// NewHandler makes a handler for elections of this process. It panics if there is
-// none, or there are two with the same key, which a question could not tell apart,
+// NewHandler makes a handler for elections of this process, and for the Queues of the options. It panics if there is
+// neither, or there are two with the same key, which a question could not tell apart,
 // or an option cannot be used.
 func NewHandler(opts *HandlerOptions, elections ...*leasehold.Election) *Handler {
 	h, err := newHandler(opts, elections)
@@ -117,8 +125,8 @@ func newHandler(opts *HandlerOptions, elections []*leasehold.Election) (*Handler
 	if err != nil {
 		return nil, err
 	}
-	if len(elections) == 0 {
-		return nil, errors.New("there is no election to answer for")
+	if len(elections)+len(o.Queues) == 0 {
+		return nil, errors.New("there is no election to answer for, and no semaphore to hear for")
 	}
 	h := &Handler{opts: o, token: sha256.Sum256([]byte(o.Token)), elections: map[string]*leasehold.Election{}}
 	for _, e := range elections {
@@ -127,6 +135,10 @@ func newHandler(opts *HandlerOptions, elections []*leasehold.Election) (*Handler
 			return nil, fmt.Errorf("two elections have the key %q, and a question names no more than that: give each a handler and a path of its own", key)
 		}
 		h.elections[key] = e
+	}
+	h.queues = map[string][]Queue{}
+	for _, q := range o.Queues {
+		h.queues[q.Key()] = append(h.queues[q.Key()], q)
 	}
 	h.stopped, h.stop = context.WithCancel(context.Background())
 	return h, nil
@@ -149,6 +161,16 @@ type refusal struct {
 
 // ServeHTTP answers one question.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	no := h.serve(w, r)
+	if no != nil {
+		h.refuse(w, r, no)
+	}
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
+	if r.Method == http.MethodPost && len(h.queues) > 0 {
+		return h.hear(w, r)
+	}
 	q, no := h.admit(r)
 	if no == nil {
 		no = h.wait(w, r, q)
@@ -156,9 +178,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no == nil {
 		no = h.answer(w, r, q.Lock)
 	}
-	if no != nil {
-		h.refuse(w, r, no)
-	}
+	return no
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
@@ -188,8 +208,8 @@ func (h *Handler) admit(r *http.Request) (leasehold.Question, *refusal) {
 	switch {
 	case q.Lock != "" && h.elections[q.Lock] == nil:
 		return q, &refusal{status: http.StatusNotFound, why: fmt.Sprintf("there is no election %q here", q.Lock)}
-	case q.Lock == "" && len(h.elections) > 1:
-		return q, &refusal{status: http.StatusBadRequest, why: "there are several elections here: say which, with lock=KEY"}
+	case q.Lock == "" && len(h.elections) != 1:
+		return q, &refusal{status: http.StatusBadRequest, why: fmt.Sprintf("there are %d elections here: say which, with lock=KEY", len(h.elections))}
 	case q.Lock == "":
 		for q.Lock = range h.elections {
 		}

@@ -117,7 +117,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	if opts.MaxConns < 0 {
 		return opts, fmt.Errorf("MaxConns is negative: %d", opts.MaxConns)
 	}
-	if given := opts.HandlerOptions; opts.Handler != nil && (given.Token != "" || given.MaxWait != 0 || given.MaxWaiting != 0 || given.Render != nil) {
+	if given := opts.HandlerOptions; opts.Handler != nil && (given.Token != "" || given.MaxWait != 0 || given.MaxWaiting != 0 || given.Render != nil || given.Queues != nil) {
 		return opts, errors.New("there are HandlerOptions and a Handler: give them to the Handler")
 	}
 	if opts.Logger == nil {

@@ -223,6 +223,23 @@ func TestStopFromAHookOfAnother(t *testing.T) {
 			t.Errorf("Stop returned after %v", took)
 		}
 	})
+	// Nor where a hook of that elector is under way, and this is one of another.
+	bubble(t, func(t *testing.T) {
+		a := begin(t, memstore.New(), "a", func(c *s3lect.ElectorConfig) {
+			c.OnLoseLeadership = func(context.Context) error { time.Sleep(2 * time.Second); return nil }
+		})
+		a.lead(t)
+		go func() { _ = a.Stop() }()
+		time.Sleep(500 * time.Millisecond)
+		began := time.Now()
+		b := begin(t, memstore.New(), "b", func(c *s3lect.ElectorConfig) {
+			c.OnAcquireLeadership = func(context.Context) error { return a.Stop() }
+		})
+		b.lead(t)
+		if took := time.Since(began); took != 1500*time.Millisecond {
+			t.Errorf("Stop returned after %v", took)
+		}
+	})
 }
 
 // The time for which a leader of the original package is waited for is this instance's

@@ -64,7 +64,7 @@ func (e *S3Elector) leading() bool {
 // WaitForLeadership waits until this instance is the leader and OnAcquireLeadership has
 // returned, or ctx ends, and then returns its error. Within the hook it does not wait.
 func (e *S3Elector) WaitForLeadership(ctx context.Context) error {
-	if e.IsLeader() {
+	if e.hooks.calling() && e.IsLeader() {
 		return nil
 	}
 	return e.await(ctx, func() bool { return e.ready && e.leading() })

@@ -3,7 +3,6 @@ package s3lect
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"runtime"
 	"sync/atomic"
 
@@ -41,37 +40,30 @@ func (e *S3Elector) lead(ctx context.Context, lease *leasehold.Lease) error {
 }
 
 // hooks calls the hooks of one elector, one at a time.
-type hooks struct{ under atomic.Bool }
+type hooks struct{ by atomic.Uint64 } // the goroutine of the one that is under way; 0: none
 
 func (h *hooks) call(ctx context.Context, name string, hook func(context.Context) error) error {
 	if hook == nil {
 		return nil
 	}
-	h.under.Store(true)
-	defer h.under.Store(false)
+	h.by.Store(goroutine())
+	defer h.by.Store(0)
 	if err := hook(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-var callFunction = runtime.FuncForPC(reflect.ValueOf((*hooks).call).Pointer()).Name()
-
-// calling reports that a hook is under way and this is its goroutine. Only the stack
-// tells that: the hook has a context that could, but a caller of Stop has none.
+// calling reports that a hook is under way and this is its goroutine. Only the number of the goroutine tells
+// that: the hook has a context that could, but a caller of Stop has none.
 func (h *hooks) calling() bool {
-	if !h.under.Load() {
-		return false
-	}
-	var stack [256]uintptr
-	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
-	for {
-		frame, more := frames.Next()
-		if frame.Function == callFunction {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
+	by := h.by.Load()
+	return by != 0 && by == goroutine()
+}
+
+// goroutine is the number of this goroutine, as a stack trace begins with it: "goroutine 42 [running]:".
+func goroutine() (number uint64) {
+	var trace [64]byte
+	_, _ = fmt.Sscanf(string(trace[:runtime.Stack(trace[:], false)]), "goroutine %d ", &number)
+	return number
 }

@@ -332,15 +332,20 @@ func sent(n *node) map[string]int {
 	return all
 }
 
-// put writes an object whatever is there.
+// put writes a body over whatever is there, once more if somebody else was faster.
 func put(t *testing.T, st store.Store, key, body string) {
 	t.Helper()
-	only := store.IfAbsent()
-	if obj, err := st.Get(t.Context(), key, ""); err == nil {
-		only = store.IfMatch(obj.Version)
-	}
-	if _, err := st.Put(t.Context(), key, []byte(body), only); err != nil {
-		t.Fatal(err)
+	for {
+		only := store.IfAbsent()
+		if obj, err := st.Get(t.Context(), key, ""); err == nil {
+			only = store.IfMatch(obj.Version)
+		}
+		switch _, err := st.Put(t.Context(), key, []byte(body), only); {
+		case err == nil:
+			return
+		case !errors.Is(err, store.ErrPrecondition):
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -113,12 +113,15 @@ func (r *members) read(ctx context.Context, entries []store.Entry) error {
 	for i, e := range entries {
 		slots <- struct{}{}
 		all.Go(func() {
-			for info, err := range admin.List(ctx, listed{r.planStore, r.st, e}, "") {
+			for found, err := range admin.List(ctx, listed{r.planStore, r.st, e}, "") {
 				if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 					errs[i] = err
 					break
 				}
-				r.enter(ctx, info, err)
+				if found.Semaphore != nil {
+					err = leasehold.ErrForeignObject
+				}
+				r.enter(ctx, found.Info, err)
 			}
 			<-slots
 		})

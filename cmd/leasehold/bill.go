@@ -61,7 +61,7 @@ func (c *costCmd) bill() *bill {
 			c.plan.TTL.Milliseconds(), c.plan.Candidates, c.plan.Locks, c.plan.Mode, c.plan.Layout,
 			c.plan.Infrequent.Milliseconds(), c.plan.Changes,
 		},
-		Price:        priced{c.price.Name, c.price.Title, c.prices.Date, c.prices.Currency},
+		Price:        priced{c.price.Name, c.price.Title, c.prices.DateOf(c.price), c.prices.Currency},
 		Hours:        cost.Month.Hours(),
 		Total:        c.item(cost.Part{Who: "total", Requests: cost.Total(parts)}),
 		Alternatives: c.plan.Alternatives(c.price, c.prices.DynamoDB),
@@ -90,7 +90,7 @@ func (b *bill) text() string {
 	p := b.Plan
 	fmt.Fprintf(&out, "%s held for a month, %s each.\nTTL %v, layout %s, mode %s", plural(p.Locks, "lock"), plural(p.Candidates, "candidate"), time.Duration(p.TTL)*time.Millisecond, p.Layout, p.Mode)
 	if p.Infrequent > 0 {
-		fmt.Fprintf(&out, ", followers look every %v", time.Duration(p.Infrequent)*time.Millisecond)
+		fmt.Fprintf(&out, ", %s look every %v", b.Parts[1].Who, time.Duration(p.Infrequent)*time.Millisecond)
 	}
 	fmt.Fprintf(&out, ".\nList prices of %s, as of %s.\n\n", b.Price.Title, b.Price.Date)
 	out.WriteString(lines("WHO", append(b.Parts, b.Total)))

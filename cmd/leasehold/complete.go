@@ -42,6 +42,18 @@ func (a *app) completions(cmd *cobra.Command) {
 	}
 }
 
+// shellScripts adds the command that prints the shells' scripts. Left to itself, cobra adds one
+// that prints its help, with 0, for a shell that it does not know; and a shell's profile would
+// run that.
+func shellScripts(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = cobra.ArbitraryArgs, subcommand
+		}
+	}
+}
+
 // completeLock gives the locks whose names or URLs begin with the written word. After a
 // failure it gives the locks that it has found so far, and no error.
 func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {

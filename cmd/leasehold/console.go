@@ -23,6 +23,7 @@ type console struct {
 	mu    sync.Mutex
 	w     io.Writer
 	json  bool
+	lock  string     // the URL of the one that it is all about, if there is one
 	least slog.Level // what is less is not said
 	line  bool       // a line without an end is shown
 	last  time.Time  // when a line was last said
@@ -60,12 +61,35 @@ func (t *console) warn(format string, args ...any) {
 	t.say(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-func (t *console) fail(message string) { t.say(slog.LevelError, message) }
-
 func (t *console) say(level slog.Level, message string) {
+	t.event(level, event{Event: eventMessage, Message: message})
+}
+
+// remark is for people, where events tell a program the same.
+func (t *console) remark(format string, args ...any) {
+	if !t.json {
+		t.tell(format, args...)
+	}
+}
+
+// about names the lock that the events from now on are about.
+func (t *console) about(lock string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if level < t.least {
+	t.lock = lock
+}
+
+// event tells people an event's message, if its level is high enough, or a program all of it. A
+// program needs to know what happened whatever people want to read, so -v makes no
+// difference to it but for messages.
+func (t *console) event(level slog.Level, e event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := level
+	if t.json && e.Event != eventMessage {
+		counts = max(level, levelNotice)
+	}
+	if counts < t.least {
 		return
 	}
 	t.last = time.Now()
@@ -74,13 +98,17 @@ func (t *console) say(level slog.Level, message string) {
 		t.line = false
 	}
 	if !t.json {
-		fmt.Fprintf(t.w, "leasehold: %s\n", message)
+		fmt.Fprintf(t.w, "leasehold: %s\n", e.Message)
 		return
 	}
-	text, _ := json.Marshal(struct { // strings always can be
-		Level   string `json:"level"`
-		Message string `json:"message"`
-	}{levelName(level), message})
+	if e.Time.IsZero() {
+		e.Time = t.last
+	}
+	if e.Lock == "" {
+		e.Lock = t.lock
+	}
+	e.Time, e.Level = e.Time.UTC().Truncate(time.Millisecond), levelName(level)
+	text, _ := json.Marshal(e) // it has nothing that cannot be
 	fmt.Fprintf(t.w, "%s\n", text)
 }
 

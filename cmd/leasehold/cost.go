@@ -52,6 +52,8 @@ Modes, for --mode:
   wait   a lock that the others wait for, as in leasehold run
   session  the same in programs: each candidate is a process with one session for all
          locks, which are spread over the processes
+  fair   a fair lock, as in leasehold run --fair: the others wait in line, each a process
+         with a session; shorter turns than four minutes are in docs/cost.md
 
 With --measure the plan is run as well, for --for and a little over two TTLs before,
 by candidates in this process, and its requests are counted. They go to STORE, such as
@@ -78,9 +80,9 @@ each time.
 	f.DurationVar(&c.plan.TTL, "ttl", leasehold.DefaultTTL, "TTL of the locks; a holder renews every third of it")
 	f.IntVar(&c.plan.Candidates, "candidates", 3, "candidates for each lock, its holder included")
 	f.IntVar(&c.plan.Locks, "locks", 1, "how many locks there are")
-	f.StringVar(&mode, "mode", mode, "`mode` of those that do not hold it: store, peer, wait or session")
+	f.StringVar(&mode, "mode", mode, "`mode` of those that do not hold it: store, peer, wait, session or fair")
 	layoutFlag(f, &c.plan.Layout)
-	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal)")
+	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal),\nor, with --mode wait, of a waiter (default TTL/3, but 1.5 s to 10 s)")
 	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder, of each lock in a day")
 	f.StringVar(&c.name, "price", "s3", "`store` whose prices count: "+strings.Join(cost.ListPrices().Names(), ", "))
 	f.StringVar(&c.file, "prices", "", "`file` with prices to use instead of those that leasehold has")

@@ -41,8 +41,8 @@ something was just deleted; whether reads and listings show the last write, and 
 it; whether raced objects are still the same seconds later; how far the times in answers
 can be trusted; how fast the store is; the rights of these credentials; and the settings
 of the bucket. The verdict says for each layout, for --fast-start and for fences whether
-they are safe here, and if not, why. Locks under a session are safe where the layout
-object is.
+they are safe here, and if not, why. Locks under a session, and semaphores, are safe where
+the layout object is.
 
 A finding that rules out --use is marked BAD; one that rules out another use only is
 marked "no", and says which.

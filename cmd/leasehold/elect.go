@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ type electCmd struct {
 	job
 	once     bool
 	peering  peering
+	monitor  monitor
 	election *leasehold.Election
 	pause    time.Duration // before the last campaign; 0 if there was none
 }
@@ -50,6 +52,11 @@ With --peer-listen the candidates ask the leader itself over HTTPS, instead of t
 store, which then costs them next to nothing; and when a leader resigns the next one
 begins at once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
 
+With --http, GET /leader tells who leads, /healthz and /readyz are for probes, and
+/metrics is for Prometheus. Under systemd with Type=notify, systemd is told when the
+campaign begins, how it stands and when it ends, and its watchdog is answered while
+/healthz would be 200; the command does not get NOTIFY_SOCKET and WATCHDOG_*.
+
 Exit codes:
   0      a signal was passed on to the command, which then ended with 0
   128+n  signal n ended it all: the command ended otherwise, or was not running
@@ -60,6 +67,7 @@ Exit codes:
   64, 65, 66, 69, 70, 77, 78: no campaign is possible; see leasehold run --help`,
 		Example: `  leasehold elect leaders/scheduler -- ./scheduler
   leasehold elect --address 10.0.1.42:8443 s3://bucket/leaders/web -- ./primary.sh
+  leasehold elect --http 127.0.0.1:4040 leaders/scheduler -- ./scheduler
   leasehold elect --peer-listen :8443 --peer-cert me.pem --peer-key me.key \
       --peer-ca ca.pem s3://bucket/leaders/web -- ./primary.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), cmd, args) },
@@ -69,11 +77,15 @@ Exit codes:
 	f.BoolVar(&c.once, "once", false, "end with the command, with its exit code")
 	f.BoolVar(&c.opts.FastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right: see leasehold doctor")
 	c.peering.flags(f)
+	c.monitor.flags(f)
 	return cmd
 }
 
 func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) error {
 	if err := c.check(cmd, args); err != nil {
+		return err
+	}
+	if err := c.monitor.check(); err != nil {
 		return err
 	}
 	var err error
@@ -89,13 +101,16 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	if err = c.peering.open(ctx, &c.opts); err != nil {
 		return err
 	}
-	c.opts.Logger = c.console.logger()
+	if err = c.monitor.open(ctx, &c.job); err != nil {
+		return err
+	}
+	c.opts.Logger, c.final = c.console.logger(), c.once
 	c.election, err = leasehold.NewElection(c.target.store, c.target.key, &leasehold.ElectionOptions{
 		LockOptions: c.opts,
 		Peers:       c.peering.peers(),
 		OnLeader: func(i leasehold.Info) {
 			if i.Holder != c.election.Status().Holder {
-				c.waitsFor(i)
+				c.waitsFor(blockerOf(i, time.Now()))
 			}
 		},
 	})
@@ -108,6 +123,7 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	}
 	defer stop()
 	c.candidate = c.election
+	defer c.monitor.begin(ctx, c.election)()
 	listen(c.signals)
 	return c.campaign(ctx)
 }
@@ -115,14 +131,15 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 // campaign returns when it is all over. A fault from the beginning is an error;
 // once there was a lease, an outage of the store is waited out.
 func (c *electCmd) campaign(ctx context.Context) error {
+	c.notifier.begins()
 	for led := false; ; {
-		lease, err := c.await(ctx, c.election.Campaign)
+		lease, err := c.await(ctx, leased(c.election.Campaign))
 		switch {
 		case err == nil:
 			led = true
 			err = c.lead(ctx, lease)
 		case led && passing(err):
-			c.console.warn("campaigning for %s failed, and goes on in %v: %s", c.target.name, c.opts.TTL/3, c.message(err))
+			c.again(slog.LevelWarn, c.opts.TTL/3, c.message(err), "campaigning for %s failed, and goes on in %v: %s", c.target.name, c.opts.TTL/3, c.message(err))
 			err = c.sleep(ctx, c.opts.TTL/3)
 		}
 		if err != nil {
@@ -139,10 +156,11 @@ func passing(err error) bool {
 }
 
 // lead runs the command, and rests before the next campaign unless it is all over.
-func (c *electCmd) lead(ctx context.Context, lease *leasehold.Lease) error {
-	c.console.tell("leading %s as %s%s", c.target.name, lease.Holder(), withToken(lease.Token()))
-	began := time.Now()
+func (c *electCmd) lead(ctx context.Context, lease held) error {
+	c.happened(levelNotice, lease, event{Event: eventAcquired}, "leading %s as %s%s", c.target.name, lease.Holder(), withToken(lease.Token()))
+	began, ended := time.Now(), c.monitor.leads(lease)
 	r := c.hold(ctx, lease)
+	ended(r.lost != nil)
 	if end := c.end(r); end != nil {
 		return end
 	}
@@ -158,7 +176,7 @@ func (c *electCmd) end(r run) error {
 	case r.err != nil && r.lost == nil: // it can be run no better next time
 		return c.verdict(r)
 	case stop != 0 && !c.once:
-		c.console.tell("no longer leading %s: the command ended with code %d after signal %d (%v)", c.target.name, r.Code, stop, stop)
+		c.console.remark("no longer leading %s: the command ended with code %d after signal %d (%v)", c.target.name, r.Code, stop, stop)
 		if r.Code == 0 { // it was told to end, and has ended well
 			return &exit{}
 		}
@@ -166,7 +184,7 @@ func (c *electCmd) end(r run) error {
 	case !c.once:
 		return nil
 	case r.lost == nil:
-		c.console.tell("no longer leading %s: the command ended with code %d", c.target.name, r.Code)
+		c.console.remark("no longer leading %s: the command ended with code %d", c.target.name, r.Code)
 	}
 	if verdict := c.verdict(r); verdict != nil {
 		return verdict
@@ -191,15 +209,16 @@ func (c *electCmd) meant(r run) (stop syscall.Signal) {
 // rest lets another lead first, unless the next campaign has to wait anyway.
 func (c *electCmd) rest(ctx context.Context, r run, ran time.Duration) error {
 	if r.lost != nil {
-		c.console.tell("no longer leading %s: the lease was lost, and the command was ended: %v; campaigning again", c.target.name, r.lost)
+		c.again(levelNotice, 0, "", "no longer leading %s: the lease was lost, and the command was ended: %v; campaigning again", c.target.name, r.lost)
 		return nil
 	}
 	c.pause = backoff(c.pause, c.opts.TTL/2, ran)
-	why := fmt.Sprintf("the command ended with code %d", r.Code)
+	why, cause := fmt.Sprintf("the command ended with code %d", r.Code), ""
 	if r.idle {
-		why = c.message(r.err)
+		cause = c.message(r.err)
+		why = cause
 	}
-	c.console.tell("no longer leading %s: %s; campaigning again in %v", c.target.name, why, c.pause.Round(time.Millisecond))
+	c.again(levelNotice, c.pause, cause, "no longer leading %s: %s; campaigning again in %v", c.target.name, why, c.pause.Round(time.Millisecond))
 	return c.sleep(ctx, c.pause)
 }
 

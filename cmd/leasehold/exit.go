@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/storeurl"
@@ -38,7 +39,8 @@ const exitHelp = `Exit codes:
   0-255  the command's own
   128+n  signal n ended the command, or the wait for the lock
   64     usage: a flag, a variable, a URL or a name is wrong
-  65     the lock's object is not one that this version understands; it was left as it is
+  65     the lock's object is not one that this version understands, or has another layout, or
+         is a semaphore of another size; it was left as it is
    66     with --existing: the lock does not exist; else: the directory of a file:// URL
           does not (see --mkdir)
    69     the store refused for good; with --wait: it could not be reached, or answer,
@@ -97,9 +99,11 @@ func codeOf(err error) int {
 		return exitUnsafe
 	case is(fence.ErrFenced):
 		return exitFenced
+	case is(leasehold.ErrLost):
+		return exitLost
 	case is(storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken):
 		return exitUsage
-	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, fence.ErrForeign):
+	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, leasehold.ErrForeignLease, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous):
 		return exitForeign
 	case is(leasehold.ErrHeld, admin.ErrTokenChanged):
 		return exitHeld
@@ -107,7 +111,7 @@ func codeOf(err error) int {
 		return exitDenied
 	case is(store.ErrNotExist), is(store.ErrNoBucket) && is(fs.ErrNotExist): // no directory
 		return exitAbsent
-	case is(store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
+	case is(semaphore.ErrFull, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
 		return exitUnavailable
 	}
 	return exitInternal

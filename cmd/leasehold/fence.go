@@ -255,7 +255,7 @@ func (c *claims) open(ctx context.Context, lock target) error {
 }
 
 // claim seals them with the lease's token.
-func (c *claims) claim(ctx context.Context, lease *leasehold.Lease) error {
+func (c *claims) claim(ctx context.Context, lease held) error {
 	for i, o := range c.objects {
 		if _, err := o.Claim(ctx, lease); err != nil {
 			return fmt.Errorf("cannot claim %s: %w", c.names[i], err)

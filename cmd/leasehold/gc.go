@@ -35,6 +35,9 @@ by the store's own clock and the reason:
                   is watched for its TTL and margin, and ended; the next collection
                   after --age deletes it.
 
+Semaphores stay, whose sessions are of the last kind: let gc run once a day where
+leasehold run --slots is used.
+
 Nothing is deleted from a store that does not tell its time. An error with one lock
 does not keep the others from being collected; the exit code is that of the first
 error.`,

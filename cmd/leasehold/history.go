@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,17 +23,21 @@ func (a *app) history() *cobra.Command {
 		Short: "Show who has held a lock",
 		Long: `Show who has held a lock, the present holder first.
 
-Only the layouts with epochs keep a history: --layout epochs or epochs+if-match. It
-goes back for the last hundred leases, and a day at least: see leasehold gc. Each
-has its token, its holder, when it began and ended, by the clocks of the holders, and
-why it ended:
+It goes back for sixteen leases before the present one, and costs one read. With epochs
+it goes back for a hundred more, and a day at least, for one read each: see leasehold gc.
+A marker keeps no history, nor does a semaphore. Each lease has its number, its token, its holder, when it
+began and ended, by the clocks of the holders, and why it ended:
 
-  released    its holder released it
-  taken over  its holder was gone
-  broken      it was freed by hand
+  released        its holder released it
+  taken over      its holder was gone
+  broken          it was freed by hand
+  deleted         the lock's object was deleted
+  acquired again  by the same candidate, at once
 
-It costs one look, and one read for each. The exit code is 66 if there is no such
-lock.`,
+Leases that a candidate acquires again at once are one line, with the tokens from the
+first to the last. The exit code is 66 if there is no such lock.
+
+` + foundOut,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -43,12 +48,18 @@ lock.`,
 				return err
 			}
 			p.store = a.withTimeout(p.store)
-			err = a.terms(cmd.Context(), p, &opts, limit)
-			if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen(cmd) {
-				opts.Layout, p.layout = has.layout, has.layout
-				err = a.terms(cmd.Context(), p, &opts, limit)
+			if !chosen(cmd) {
+				e, err := a.look(cmd.Context(), &p, &opts)
+				switch {
+				case err != nil:
+					return failed(err)
+				case !e.Exists:
+					return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
+				case e.Semaphore != nil:
+					return usage("%s is a semaphore, which keeps no history: leasehold status shows who holds its seats", p.name)
+				}
 			}
-			return err
+			return a.terms(cmd.Context(), p, &opts, limit)
 		},
 	}
 	f := cmd.Flags()
@@ -63,14 +74,14 @@ func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, 
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
-	rows, n := [][]string{{"TOKEN", "HOLDER", "BEGAN", "ENDED", "WHY"}}, 0
+	rows, n := [][]string{{"TERM", "TOKEN", "HOLDER", "BEGAN", "ENDED", "WHY"}}, 0
 	var failure error
 	for t, err := range admin.History(ctx, lock) {
 		if err != nil {
 			failure = err
 			break
 		}
-		rows = append(rows, []string{t.Token.String(), printable(t.Holder), moment(t.AcquiredAt), moment(t.Ended), orDash(t.Why)})
+		rows = append(rows, lease(t))
 		if a.output == "json" {
 			if err := a.term(p, t); err != nil {
 				return err
@@ -81,29 +92,50 @@ func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, 
 		}
 	}
 	if a.output != "json" {
-		if err := a.table(rows); err != nil {
+		if err = a.table(rows); err != nil {
 			return err
 		}
 	}
 	if n > 0 {
 		return explain(ctx, p, failure)
 	}
-	if l, found := elsewhere(ctx, p); found {
-		return misplaced(p, l)
+	if other := elsewhere(ctx, p); other != nil {
+		return other
 	}
 	switch {
 	case errors.Is(failure, admin.ErrNoHistory):
-		return usage("--layout %s keeps no history: only epochs and epochs+if-match do", p.layout)
-	case failure == nil:
+		return usage("--layout %s keeps no history: a release deletes the object", p.layout)
+	case failure != nil:
+		return failed(failure)
+	}
+	info, err := inspect(ctx, p, lock)
+	switch {
+	case err != nil:
+		return err
+	case !info.Exists:
 		return &exit{exitAbsent, fmt.Errorf("there is no lock %s", p.name)}
 	}
-	return failed(failure)
+	a.console.warn("nobody has held the lock %s yet", p.name)
+	return nil
+}
+
+// lease is one lease in the table, or several in a row.
+func lease(t admin.Term) []string {
+	number, token := "-", t.Token.String()
+	if t.Term > 0 {
+		number = strconv.FormatInt(t.Term, 10)
+	}
+	if t.Leases > 1 {
+		token = t.First.String() + "-" + token
+	}
+	return []string{number, token, orDash(printable(t.Holder)), moment(t.AcquiredAt), moment(t.Ended), orDash(printable(t.Why))}
 }
 
 // term writes one lease as JSON.
 func (a *app) term(p target, t admin.Term) error {
 	return a.writeLine(struct {
 		Lock    string            `json:"lock"`
+		Term    int64             `json:"term,omitempty"` // not there if it was not counted
 		Token   leasehold.Token   `json:"token"`
 		Holder  string            `json:"holder"`
 		Address string            `json:"address,omitempty"`
@@ -111,7 +143,9 @@ func (a *app) term(p target, t admin.Term) error {
 		Began   *time.Time        `json:"began,omitempty"`
 		Ended   *time.Time        `json:"ended,omitempty"` // not there if it goes on
 		Why     string            `json:"why,omitempty"`
-	}{p.url, t.Token, t.Holder, t.Address, t.Meta, known(t.AcquiredAt), known(t.Ended), t.Why})
+		Leases  int64             `json:"leases"`      // in a row, of which token is the last one's
+		First   leasehold.Token   `json:"first_token"` // the first one's
+	}{p.url, t.Term, t.Token, t.Holder, t.Address, t.Meta, known(t.AcquiredAt), known(t.Ended), t.Why, t.Leases, t.First})
 }
 
 // moment is a time for people, if it is known.

@@ -3,13 +3,12 @@ package main
 import (
 	"time"
 
-	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/guardian"
 )
 
 // supervise runs the command for as long as the lease lasts.
-func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
+func (j *job) supervise(lease held) (guardian.Status, error) {
 	p, err := guardian.Start(guardian.Options{
 		Argv: j.argv, Env: j.environment(lease),
 		Deadline: reading(lease), Grace: j.grace,
@@ -17,8 +16,9 @@ func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 	if err != nil {
 		return guardian.Status{}, err
 	}
-	j.console.note("the command of %s is %s", j.target.name, p.Means())
+	j.started(lease, p)
 	j.passedOn = nil
+	j.notifier.begins()
 	lost := lease.Done()
 	for {
 		select {
@@ -32,13 +32,14 @@ func (j *job) supervise(lease *leasehold.Lease) (guardian.Status, error) {
 		case sig := <-j.signals:
 			j.passedOn = append(j.passedOn, number(sig))
 			_ = p.Signal(sig) // it has ended, which shows at once
+			j.signalled(lease, sig)
 		}
 	}
 }
 
 // reading is the lease's deadline as the guardian counts it. The clock is read
 // first: whatever pauses this process in between makes the deadline early.
-func reading(lease *leasehold.Lease) time.Duration {
+func reading(lease held) time.Duration {
 	now := clock.Now()
 	return now + time.Until(lease.Deadline())
 }

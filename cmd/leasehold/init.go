@@ -41,9 +41,9 @@ when it was deleted by mistake: without it, tokens might begin anew.`,
 				return failed(err)
 			}
 			r := describe(p, info)
-			text := fmt.Sprintf("%s was there already: %s, token %d\n", r.Lock, r.State, r.Token)
+			text := fmt.Sprintf("%s was there already: %s, token %d\n", r.Lock, r.State, info.Token)
 			if made {
-				text = fmt.Sprintf("%s made: %s, token %d\n", r.Lock, r.State, r.Token)
+				text = fmt.Sprintf("%s made: %s, token %d\n", r.Lock, r.State, info.Token)
 			}
 			return a.print(text, struct {
 				Made bool `json:"made"`

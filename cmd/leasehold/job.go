@@ -46,10 +46,12 @@ type job struct {
 	}
 	target   target
 	signals  chan os.Signal
-	holders  chan leasehold.Info // whom the wait is for
+	blockers chan *blocker // whom the wait is for
 	renewed  chan struct{}
 	passedOn []syscall.Signal // to the command that runs now, or ran last
 	minutely bool             // a wait that goes on says so
+	notifier *notifier        // of the service manager
+	final    bool             // all ends with the command
 	// announced is set where it was said already for whom the wait is.
 	announced bool
 }
@@ -57,16 +59,26 @@ type job struct {
 func (a *app) newJob() job {
 	renewed := make(chan struct{}, 1)
 	return job{
-		app: a, signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), renewed: renewed,
+		app: a, signals: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), renewed: renewed,
 		opts: leasehold.LockOptions{
 			OnRenew:   func(*leasehold.Lease) { poke(renewed) },
-			OnTrouble: func(err error) { a.console.warn("the store fails, and is tried again: %s", a.message(err)) },
+			OnTrouble: a.troubled,
 		},
 	}
 }
 
 func (j *job) flags(f *pflag.FlagSet) {
+	j.lockFlags(f)
 	f.DurationVar(&j.opts.TTL, "ttl", leasehold.DefaultTTL, "how long the lock outlives a holder that is gone")
+	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
+	j.claims.flag(f)
+	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
+	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
+	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
+}
+
+// lockFlags are those of a lock that is acquired, whatever is done under it.
+func (j *job) lockFlags(f *pflag.FlagSet) {
 	f.StringVar(&j.opts.Holder, "holder", "", "`name` of this holder, for people (default HOST/PID)")
 	f.StringVar(&j.opts.Address, "address", "", "where this holder can be reached, for whoever reads it")
 	f.StringToStringVar(&j.opts.Meta, "meta", nil, "`key=value` to keep in the record; may be repeated")
@@ -74,12 +86,7 @@ func (j *job) flags(f *pflag.FlagSet) {
 	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
 	f.BoolVar(&j.mkdir, mkdirFlag, false, mkdirHelp)
 	layoutFlag(f, &j.opts.Layout)
-	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
 	f.StringVar(&j.proof, "proof", "", "`file` with a report of \"leasehold doctor --output json\": refuse a store that was\nnot found safe")
-	j.claims.flag(f)
-	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
-	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
-	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
 }
 
 // prove reads the report that says what the store is worth, if there is to be one.
@@ -109,12 +116,12 @@ func unusable(err error) error {
 }
 
 // waitsFor shows whom the wait is for, unless it was shown already.
-func (j *job) waitsFor(i leasehold.Info) {
+func (j *job) waitsFor(b *blocker) {
 	select {
-	case <-j.holders: // nobody has looked at it yet
+	case <-j.blockers: // nobody has looked at it yet
 	default:
 	}
-	j.holders <- i
+	j.blockers <- b
 }
 
 func poke(c chan struct{}) {
@@ -198,35 +205,48 @@ type run struct {
 	err  error // why there was no start
 	idle bool  // because of what was to be claimed
 	lost error // why the command was ended before its time
+	over bool  // because its time was up
 }
 
 // hold claims what is to be claimed, runs the command for as long as the lease lasts,
 // and releases it.
-func (j *job) hold(ctx context.Context, lease *leasehold.Lease) run {
+func (j *job) hold(ctx context.Context, lease held) run {
 	var status guardian.Status
 	err := j.claim(lease) //nolint:contextcheck // it ends with the lease
 	idle := err != nil
 	if !idle {
 		status, err = j.supervise(lease)
 	}
+	if j.final {
+		j.notifier.stops()
+	}
 	r := run{Status: status, err: err, idle: idle}
-	lost := lease.Err()
-	j.release(ctx, lease, 0)
+	lost, at := lease.Err(), time.Now()
+	// The command is ended --grace before the lease is. Where no renewal could have made that later,
+	// nothing was lost but time.
+	end := endOf(lease)
+	final := !end.IsZero() && !lease.Deadline().Before(end.Add(-time.Millisecond))
+	r.over = status.Expired && final || errors.Is(lost, leasehold.ErrTimeUp)
+	tell := j.release(ctx, lease, 0)
 	switch {
 	case errors.Is(err, fence.ErrFenced): // which ended the lease
+	case r.over:
+		r.lost = leasehold.ErrTimeUp
 	case errors.Is(lost, leasehold.ErrLost):
 		r.lost = errors.New(strings.TrimPrefix(oneLine(lost), leasehold.ErrLost.Error()+": "))
 	case errors.Is(err, guardian.ErrTooLate) || status.Expired:
 		r.lost = errors.New("no renewal came through in time")
 	}
-	if r.lost != nil && j.opts.Layout == leasehold.LayoutMarker {
+	if r.lost != nil && !r.over && j.opts.Layout == leasehold.LayoutMarker {
 		r.lost = fmt.Errorf("its TTL of %v was over, and a marker is not renewed", j.opts.TTL)
 	}
+	j.ended(lease, r, at)
+	tell()
 	return r
 }
 
 // claim seals the resources with the lease's token, unless a signal comes first.
-func (j *job) claim(lease *leasehold.Lease) error {
+func (j *job) claim(lease held) error {
 	if len(j.claims.objects) == 0 {
 		return nil
 	}
@@ -261,18 +281,9 @@ func (j *job) verdict(r run) error {
 }
 
 // release lets the next holder start at once. It is bounded by the lease's deadline, at
-// which the lease ends anyway.
-func (j *job) release(ctx context.Context, lease *leasehold.Lease, signals int) {
+// which the lease ends anyway. The function that it returns says what became of it.
+func (j *job) release(ctx context.Context, lease held, signals int) (tell func()) {
 	ends := lease.Deadline()
 	err := j.last(ctx, signals, "releasing "+j.target.name, lease.Release)
-	switch {
-	case err == nil:
-		j.console.note("released %s", j.target.name)
-	case !errors.Is(err, leasehold.ErrLost):
-		wait := fmt.Sprintf("up to %v longer", max(time.Until(ends), 0).Round(time.Second))
-		if j.opts.Layout == leasehold.LayoutMarker {
-			wait = "until its marker is deleted: see --sweep and leasehold gc"
-		}
-		j.console.warn("could not release %s: %s: others may have to wait %s", j.target.name, j.message(err), wait)
-	}
+	return func() { j.released(lease, ends, err) }
 }

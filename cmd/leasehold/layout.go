@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -81,8 +82,8 @@ func withToken(t leasehold.Token) string {
 func inspect(ctx context.Context, p target, lock *leasehold.Lock) (leasehold.Info, error) {
 	info, err := lock.Inspect(ctx)
 	if err == nil && info.RenewedAt.IsZero() { // nobody whom we know has written it
-		if l, found := elsewhere(ctx, p); found {
-			return info, misplaced(p, l)
+		if other := elsewhere(ctx, p); other != nil {
+			return info, other
 		}
 	}
 	return info, explain(ctx, p, err)
@@ -94,17 +95,22 @@ func explain(ctx context.Context, p target, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, leasehold.ErrForeignObject) || errors.Is(err, store.ErrInvalid) { // a directory has no object where there are some below
-		if l, found := elsewhere(ctx, p); found {
-			return misplaced(p, l)
+	switch {
+	case errors.Is(err, semaphore.ErrSize):
+		if other := asSemaphore(ctx, p); other != nil {
+			return other
+		}
+	case errors.Is(err, leasehold.ErrForeignObject) || errors.Is(err, store.ErrInvalid): // a directory has no object where there are some below
+		if other := elsewhere(ctx, p); other != nil {
+			return other
 		}
 	}
 	return failed(err)
 }
 
-// elsewhere looks for a lock of this name in the layouts that were not asked for. It
-// costs one look in each.
-func elsewhere(ctx context.Context, p target) (leasehold.Layout, bool) {
+// elsewhere looks for a lock of this name in the layouts that were not asked for, or for a semaphore, and
+// says which there is; nil: none. It costs one look in each.
+func elsewhere(ctx context.Context, p target) error {
 	for _, l := range leasehold.Layouts {
 		if l == p.layout || !l.Tokens() && !p.layout.Tokens() { // records do not tell which marker
 			continue
@@ -114,10 +120,26 @@ func elsewhere(ctx context.Context, p target) (leasehold.Layout, bool) {
 			continue
 		}
 		if info, err := lock.Inspect(ctx); err == nil && !info.RenewedAt.IsZero() {
-			return l, true
+			return misplaced(p, l)
 		}
 	}
-	return "", false
+	if p.layout == layoutTable {
+		return nil
+	}
+	return asSemaphore(ctx, p)
+}
+
+// asSemaphore says how to take the semaphore of this name; nil: there is none. It costs one look.
+func asSemaphore(ctx context.Context, p target) error {
+	sem, err := semaphore.New(p.store, p.key, 1, nil) // which only looks, so its size is of no matter
+	if err != nil {
+		return nil //nolint:nilerr // what is wrong was said
+	}
+	info, err := sem.Inspect(ctx)
+	if err != nil || !info.Exists {
+		return nil //nolint:nilerr // see above
+	}
+	return &exit{exitForeign, fmt.Errorf("%s is %s", p.name, howToTake(info.Size))}
 }
 
 func misplaced(p target, l leasehold.Layout) error {
@@ -125,13 +147,8 @@ func misplaced(p target, l leasehold.Layout) error {
 	if !l.Tokens() {
 		give = "--layout marker or marker+if-match, as its holders do"
 	}
-	return &exit{exitForeign, &otherLayout{l, fmt.Sprintf("%s has the layout %s, not %s: give %s", p.name, l, p.layout, give)}}
+	if p.layout == layoutTable {
+		return &exit{exitForeign, fmt.Errorf("%s is a lock with the layout %s: leasehold run takes it without --slots, --fair, --shared and --exclusive", p.name, l)}
+	}
+	return &exit{exitForeign, fmt.Errorf("%s has the layout %s, not %s: give %s", p.name, l, p.layout, give)}
 }
-
-// otherLayout says that a lock has another layout than the one that it was looked for in.
-type otherLayout struct {
-	layout leasehold.Layout
-	text   string
-}
-
-func (o *otherLayout) Error() string { return o.text }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/watchview"
 )
 
 // notLock is the state of an object that lies among the locks and is none.
@@ -28,7 +29,8 @@ beginning of bare names, such as jobs/; without it, all bare names are shown. Th
 of a lock with epochs is the beginning of names too. It costs one listing for every
 thousand objects, and one read for each; epochs of one lock are one, for a listing
 more. AGE is the time since the last write, with a ~ if the store does not tell and it
-is by wall clocks. There is a column LAYOUT if any lock has another one than object.
+is by wall clocks. There is a column LAYOUT if any lock has another one than object; that
+of a semaphore is table.
 
 "abandoned" is a lock whose holder looks to be gone. Objects that are no locks are
 shown as such; so it is better to keep locks apart from others.`,
@@ -46,12 +48,12 @@ shown as such; so it is better to keep locks apart from others.`,
 // listAll shows as much as it learns, also when it then fails.
 func (a *app) listAll(ctx context.Context, p target) error {
 	if a.output == "json" {
-		return a.eachLock(ctx, p, func(i leasehold.Info, foreign error) error { return a.listLine(p, i, foreign) })
+		return a.eachLock(ctx, p, func(e admin.Entry, foreign error) error { return a.listLine(p, e, foreign) })
 	}
 	rows, special := [][]string{{"NAME", "STATE", "HOLDER", "TOKEN", "AGE", "LAYOUT"}}, false
-	err := a.eachLock(ctx, p, func(i leasehold.Info, foreign error) error {
-		rows = append(rows, row(i, foreign))
-		special = special || foreign == nil && i.Layout != leasehold.LayoutObject
+	err := a.eachLock(ctx, p, func(e admin.Entry, foreign error) error {
+		rows = append(rows, row(e, foreign))
+		special = special || foreign == nil && e.Layout != leasehold.LayoutObject
 		return nil
 	})
 	if !special {
@@ -77,13 +79,13 @@ func (a *app) table(rows [][]string) error {
 	return written(w.Flush())
 }
 
-// eachLock calls show for each object, with an error if it is not a lock.
-func (a *app) eachLock(ctx context.Context, p target, show func(i leasehold.Info, foreign error) error) error {
-	for info, err := range admin.List(ctx, a.withTimeout(p.store), p.key) {
+// eachLock calls show for each object, with an error if it is neither a lock nor a semaphore.
+func (a *app) eachLock(ctx context.Context, p target, show func(e admin.Entry, foreign error) error) error {
+	for e, err := range admin.List(ctx, a.withTimeout(p.store), p.key) {
 		if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
 			return failed(err)
 		}
-		if err = show(info, err); err != nil {
+		if err = show(e, err); err != nil {
 			return err
 		}
 	}
@@ -91,14 +93,14 @@ func (a *app) eachLock(ctx context.Context, p target, show func(i leasehold.Info
 }
 
 // listLine writes one object as JSON.
-func (a *app) listLine(p target, i leasehold.Info, foreign error) (err error) {
-	if p.url, err = urlOf(p.storeURL, i.Key); err != nil {
+func (a *app) listLine(p target, e admin.Entry, foreign error) (err error) {
+	if p.url, err = urlOf(p.storeURL, e.Key); err != nil {
 		return failed(err)
 	}
 	line := struct {
 		report
 		Error string `json:"error,omitempty"`
-	}{report: describe(p, i)}
+	}{report: describeEntry(p, e)}
 	if foreign != nil {
 		line.State, line.Error = notLock, oneLine(foreign)
 	}
@@ -106,7 +108,8 @@ func (a *app) listLine(p target, i leasehold.Info, foreign error) (err error) {
 }
 
 // row is one object in the table.
-func row(i leasehold.Info, foreign error) []string {
+func row(e admin.Entry, foreign error) []string {
+	i := e.Info
 	state, holder, token, old, lies := "free", "-", "-", "-", "-"
 	switch {
 	case foreign != nil:
@@ -115,9 +118,14 @@ func row(i leasehold.Info, foreign error) []string {
 		state = "abandoned"
 	case i.Held:
 		state = "held"
+	case i.Rest > 0:
+		state = "at rest"
 	}
 	if i.Held && i.Holder != "" {
 		holder = printable(i.Holder)
+	}
+	if e.Semaphore != nil && i.Held {
+		holder = watchview.HoldersOf(e.Semaphore)
 	}
 	if foreign == nil {
 		lies = string(i.Layout)

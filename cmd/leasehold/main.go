@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 		end = &exit{exitUsage, fmt.Errorf("%w: %s", err, seeHelp(root))}
 	}
 	if end.err != nil {
-		a.console.fail(a.message(end.err))
+		a.console.event(slog.LevelError, failure(end, a.message(end.err)))
 	}
 	return end.code
 }
@@ -121,8 +122,10 @@ counts if both are given.`,
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
 	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")
-	root.AddCommand(a.run(), a.elect(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version())
+	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version(), a.man(), a.events())
 	a.completions(root)
+	root.SetOut(a.stdout)
+	shellScripts(root)
 	return root
 }
 

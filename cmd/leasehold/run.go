@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -18,13 +20,18 @@ type runCmd struct {
 	job
 	wait     wait
 	heldCode int
-	lock     *leasehold.Lock
+	maxHold  time.Duration // 0: for as long as the command takes
+	atLeast  time.Duration
+	seats    seats
+	kind     string // of semaphore, as the flag that says so; "": it is a lock
+	holding  holding
+	contest  contest
 	trying   atomic.Bool // without waiting
 }
 
 func (a *app) run() *cobra.Command {
 	h := &runCmd{job: a.newJob(), wait: wait{forever: true}}
-	h.minutely = true
+	h.minutely, h.final = true, true
 	cmd := &cobra.Command{
 		Use:   "run [flags] LOCK -- CMD [ARG…]",
 		Short: "Hold a lock while a command runs",
@@ -43,6 +50,13 @@ A run that waits says for whom, at once and then once a minute, and why a store 
 fails is tried again. -q silences that; with --wait 0 it silences a conflict too, which
 is then the exit code alone.
 
+With --slots N the command runs in one of N seats, so that N such commands run at a
+time; --weight W takes W of them. --fair is a lock, and --shared and --exclusive are a
+reader/writer lock, in which whoever waits has its turn in the order in which all came:
+a waiting run says how many are before it. All that share one must say the same. They
+lie in one object, under a session, and go to the next by one write. --claim is for
+--fair and --exclusive only, because else several work at a time.
+
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. Its environment
 has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is
 greater with each acquisition: whatever the command writes to can refuse a smaller
@@ -50,17 +64,24 @@ one. LEASEHOLD_JOB_STORE is the URL of the lock's store, LEASEHOLD_JOB_LAYOUT it
 layout. None of these is a default of anything: a leasehold within the command has
 those that you have set yourself, as outside of it.
 
+Under systemd with Type=notify, systemd is told when the command has been started, and
+how the wait for the lock stands; the command does not get NOTIFY_SOCKET and WATCHDOG_*.
+
 ` + layoutHelp + `
 
 ` + exitHelp,
 		Example: `  leasehold run backup -- restic backup /srv
   leasehold run --wait 0 s3://bucket/locks/nightly -- ./nightly.sh
+  leasehold run --slots 3 licences/solver -- ./solve.sh
   leasehold run --shell jobs/report -- 'psql -f report.sql | mail -s report ops'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return h.run(cmd.Context(), cmd, args) },
 	}
 	f := cmd.Flags()
 	h.flags(f)
 	f.Var(&h.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
+	f.DurationVar(&h.maxHold, "max-hold", 0, "end the command when the lock has been held for so long, as if the lease was\nlost: SIGTERM --grace before (default as long as the command takes)")
+	f.DurationVar(&h.atLeast, "hold-at-least", 0, "keep the lock from others for so long, also when the command is done sooner:\nlonger than clocks differ, shorter than the time between two runs; 24h at most")
+	h.seats.flags(f)
 	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
 	return cmd
 }
@@ -103,66 +124,142 @@ func (h *runCmd) run(ctx context.Context, cmd *cobra.Command, args []string) err
 	if err := checkCode("conflict", h.heldCode); err != nil {
 		return err
 	}
+	if err := h.checkTerms(cmd); err != nil {
+		return err
+	}
+	var err error
+	if h.kind, err = h.seats.check(cmd, h); err != nil {
+		return err
+	}
+	if err = h.prepare(ctx, args[0]); err != nil {
+		return err
+	}
+	if err = h.claims.open(ctx, h.target); err != nil {
+		return err
+	}
+	listen(h.signals)
+	h.notifier = notify(ctx, &h.console,
+		func() string { return h.holding.standing(h.target.name) },
+		func() bool { return h.holding.fit(h.opts.TTL, time.Now()) })
+	defer h.notifier.end()
+	lease, err := h.obtain(ctx)
+	if err != nil {
+		return err
+	}
+	h.holding.lease.Store(&lease)
+	h.happened(slog.LevelInfo, lease, event{Event: eventAcquired}, "holding %s as %s%s", h.target.name, lease.Holder(), withToken(lease.Token()))
+	r := h.hold(ctx, lease)
+	if r.over {
+		r.lost = fmt.Errorf("--max-hold %v is over", h.maxHold)
+	}
+	return h.verdict(r)
+}
+
+// prepare makes the candidate.
+func (h *runCmd) prepare(ctx context.Context, name string) (err error) {
 	h.opts.Logger = h.console.logger()
-	h.opts.OnWait = h.waitsFor
+	h.opts.OnWait = func(i leasehold.Info) { h.blocked(blockerOf(i, time.Now())) }
 	told := h.opts.OnTrouble
 	h.opts.OnTrouble = func(err error) {
 		if !h.trying.Load() {
 			told(err)
 		}
 	}
-	var err error
-	if h.target, err = h.locate(ctx, args[0], h.opts.Layout); err != nil {
+	if h.target, err = h.locate(ctx, name, h.opts.Layout); err != nil {
 		return err
 	}
 	if err = h.prove(); err != nil {
 		return err
 	}
-	if h.lock, err = leasehold.NewLock(h.target.store, h.target.key, &h.opts); err != nil {
+	if h.contest, err = h.enroll(); err != nil {
 		return unusable(err)
 	}
-	if err = h.claims.open(ctx, h.target); err != nil {
-		return err
-	}
-	h.candidate = h.lock
-	listen(h.signals)
-	lease, err := h.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	h.console.note("holding %s as %s%s", h.target.name, lease.Holder(), withToken(lease.Token()))
-	return h.verdict(h.hold(ctx, lease))
+	h.candidate = h.contest
+	return nil
 }
 
-// acquire waits for the lock as --wait says.
-func (h *runCmd) acquire(ctx context.Context) (*leasehold.Lease, error) {
+// enroll makes what the lease is to come from.
+func (h *runCmd) enroll() (contest, error) {
+	if h.kind != "" {
+		h.target.layout = layoutTable
+		return h.seats.enroll(h.kind, h.target, h.semaphoreOptions())
+	}
+	lock, err := leasehold.NewLock(h.target.store, h.target.key, &h.opts)
+	if err != nil {
+		return nil, err
+	}
+	return &lockContest{lock, h.terms(), h.opts.Layout == leasehold.LayoutMarker && !h.opts.Sweep}, nil
+}
+
+// blocked takes in whom the wait is for.
+func (h *runCmd) blocked(b *blocker) {
+	h.holding.waitsFor.Store(b)
+	h.notifier.changed()
+	h.waitsFor(b)
+}
+
+// checkTerms makes sure of what the flags ask of the lease, before the store is asked.
+func (h *runCmd) checkTerms(cmd *cobra.Command) error {
+	const day = 24 * time.Hour
+	switch {
+	case cmd.Flags().Changed("max-hold") && h.maxHold < time.Second:
+		return usage("--max-hold %v is less than 1s", h.maxHold)
+	case h.maxHold > 0 && h.maxHold <= h.grace:
+		return usage("--max-hold %v leaves the command no time before --grace %v begins: use a longer one", h.maxHold, h.grace)
+	case h.atLeast < 0 || h.atLeast > day:
+		return usage("--hold-at-least %v is not between 0 and 24h", h.atLeast)
+	case h.maxHold > 0 && h.atLeast > h.maxHold:
+		return usage("--hold-at-least %v is more than --max-hold %v", h.atLeast, h.maxHold)
+	case h.atLeast > 0 && !h.opts.Layout.Tokens():
+		return usage("--hold-at-least and --layout %s exclude each other: a lock that is free has no marker that could say so", h.opts.Layout)
+	}
+	return nil
+}
+
+// terms are what the flags ask of the lease.
+func (h *runCmd) terms() (opts []leasehold.AcquireOption) {
+	if h.maxHold > 0 {
+		opts = append(opts, leasehold.WithMaxHold(h.maxHold))
+	}
+	if h.atLeast > 0 {
+		opts = append(opts, leasehold.WithHoldAtLeast(h.atLeast))
+	}
+	return opts
+}
+
+// obtain waits for the lock as --wait says.
+func (h *runCmd) obtain(ctx context.Context) (held, error) {
 	switch {
 	case h.wait.forever:
-		return h.enter(ctx, h.lock.Acquire)
+		return h.enter(ctx, h.contest.acquire)
 	case h.wait.limit > 0:
 		limited, cancel := context.WithTimeout(ctx, h.wait.limit)
 		defer cancel()
-		return h.enter(limited, h.lock.Acquire)
+		return h.enter(limited, h.contest.acquire)
 	}
 	h.trying.Store(true) // it ends with the third failure, and says why
-	lease, err := h.enter(ctx, h.lock.TryAcquire)
-	held, ok := errors.AsType[*leasehold.HeldError](err)
+	lease, err := h.await(ctx, h.contest.try)
 	if err == nil {
 		h.trying.Store(false) // what goes wrong from now on goes on
+		return lease, nil
 	}
-	if !ok || !held.Info.Abandoned || h.opts.Layout == leasehold.LayoutMarker && !h.opts.Sweep {
-		return lease, err
+	gone := h.contest.gone(ctx, err)
+	if gone == nil {
+		return nil, h.refused(ctx, err)
 	}
 	// Not to wait for a live holder must not mean to be locked out for ever by
 	// a dead one: with --wait 0 in every candidate, nobody would ever watch it
 	// for long enough to take over.
-	limit := takeover(held.Info.TTL)
+	limit := takeover(gone.ttl)
 	h.announced = true
 	h.trying.Store(false)
-	h.console.warn("%s looks to be gone: watching for up to %v to take %s over", held.Info.Holder, limit.Round(time.Second), h.target.name)
+	h.console.event(slog.LevelWarn, event{
+		Event: eventWaiting, party: gone.party,
+		Message: fmt.Sprintf("%s looks to be gone: watching for up to %v to take %s over", gone.holder, limit.Round(time.Second), h.target.name),
+	})
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return h.enter(limited, h.lock.Acquire)
+	return h.enter(limited, h.contest.acquire)
 }
 
 // takeover is how long it takes at most to take a lock over from a holder that
@@ -172,21 +269,20 @@ func takeover(ttl time.Duration) time.Duration {
 }
 
 // enter awaits one attempt, and says what its end means to the user.
-func (h *runCmd) enter(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (h *runCmd) enter(ctx context.Context, acquire func(context.Context) (held, error)) (held, error) {
 	lease, err := h.await(ctx, acquire)
 	return lease, h.refused(ctx, err)
 }
 
 // refused says what the end of an acquisition means to the user.
 func (h *runCmd) refused(ctx context.Context, err error) error {
-	held, ok := errors.AsType[*leasehold.HeldError](err)
 	switch {
 	case err == nil:
 		return nil
-	case ok && h.quiet && h.wait == wait{}:
+	case errors.Is(err, leasehold.ErrHeld) && h.quiet && h.wait == wait{}:
 		return &exit{h.heldCode, nil} // it is what was asked for, and cron would send it by mail
-	case ok:
-		return &exit{h.heldCode, heldBy{h.target, h.wait, held}}
+	case errors.Is(err, leasehold.ErrHeld):
+		return &exit{h.heldCode, h.conflict(err)}
 	case errors.Is(err, context.DeadlineExceeded) && codeOf(err) == exitUnavailable:
 		why := fmt.Sprintf("the store of %s did not answer", h.target.name)
 		if failure, ok := errors.AsType[*store.Error](err); ok {
@@ -195,6 +291,25 @@ func (h *runCmd) refused(ctx context.Context, err error) error {
 		return &exit{exitUnavailable, fmt.Errorf("%s; --wait %s ran out", why, h.wait.String())}
 	}
 	return explain(ctx, h.target, err)
+}
+
+// conflict is an error that matches ErrHeld as the command says it.
+func (h *runCmd) conflict(err error) error {
+	if held, ok := errors.AsType[*leasehold.HeldError](err); ok {
+		return heldBy{h.target, h.wait, held}
+	}
+	if held, ok := errors.AsType[*semaphore.HeldError](err); ok {
+		return seatsTaken{h.target, h.wait, held}
+	}
+	return err
+}
+
+// ranOut is how a message goes on where it was waited for so long.
+func (w *wait) ranOut() string {
+	if w.limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and --wait %s ran out", w.String())
 }
 
 // A heldBy is a HeldError as the command says it.
@@ -206,11 +321,15 @@ type heldBy struct {
 
 func (h heldBy) Error() string {
 	text := fmt.Sprintf("%s is held by %s", h.target.name, h.Info.Holder)
+	if h.Info.Rest > 0 {
+		text = fmt.Sprintf("%s %s", h.target.name, rests(h.Info, time.Now()))
+	}
 	if h.Info.Token != leasehold.NoToken {
 		text += fmt.Sprintf(" (token %v)", h.Info.Token)
 	}
-	if h.wait.limit > 0 {
-		text += fmt.Sprintf(", and --wait %s ran out", h.wait.String())
+	text += h.wait.ranOut()
+	if h.Info.Rest > 0 && h.Info.Age < 0 {
+		text += "; the store does not tell for how long it has rested, so each run counts from its own start: a longer --wait or leasehold break gets past it"
 	}
 	if h.Info.Abandoned && h.target.layout == leasehold.LayoutMarker {
 		text += "; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc"

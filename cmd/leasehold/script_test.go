@@ -98,7 +98,8 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
 			"ask": ask, "silent": silent, "plant": plant, "objects": objects, "usurp": usurp, "dies": dies,
-			"stub": stubStore, "requests": requests,
+			"stub": stubStore, "requests": requests, "events": eventLines,
+			"fetch": fetch, "addressfrom": addressFrom,
 		},
 		Condition: condition,
 	})

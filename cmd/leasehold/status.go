@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,48 +19,104 @@ const patience = 30 * time.Second
 
 // A report is what is known of a lock. The names are for scripts: they stay.
 type report struct {
-	Lock       string            `json:"lock"`
-	State      string            `json:"state"`            // absent, free, held
-	Holder     string            `json:"holder,omitempty"` // of a free lock: the last
-	Address    string            `json:"address,omitempty"`
-	Token      leasehold.Token   `json:"token,omitempty"`
+	Lock  string `json:"lock"`
+	State string `json:"state"` // absent, free, held
+	party
+	details
+}
+
+// A party is the holder of a lock that is held, and the last one of a lock that is free: by
+// another name, so that a script does not take a holder of the past for one of the present.
+type party struct {
+	Holder      string          `json:"holder,omitempty"`
+	LastHolder  string          `json:"last_holder,omitempty"`
+	Address     string          `json:"address,omitempty"`
+	LastAddress string          `json:"last_address,omitempty"`
+	Token       leasehold.Token `json:"token,omitempty"`
+	LastToken   leasehold.Token `json:"last_token,omitempty"`
+}
+
+// partyOf is who holds a lock, or held it last.
+func partyOf(i leasehold.Info) party {
+	if i.Held {
+		return party{Holder: i.Holder, Address: i.Address, Token: i.Token}
+	}
+	return party{LastHolder: i.Holder, LastAddress: i.Address, LastToken: i.Token}
+}
+
+// details are the rest of a record.
+type details struct {
 	Layout     leasehold.Layout  `json:"layout,omitempty"` // unless it is object
 	TTL        int64             `json:"ttl_ms,omitempty"`
 	Age        *int64            `json:"age_ms,omitempty"` // not there if the store does not tell
 	Abandoned  bool              `json:"abandoned"`
+	Term       int64             `json:"term,omitempty"` // not there if it was not counted
 	AcquiredAt *time.Time        `json:"acquired_at,omitempty"`
 	RenewedAt  *time.Time        `json:"renewed_at,omitempty"`
 	ExpiresAt  *time.Time        `json:"expires_at,omitempty"`
+	Rest       int64             `json:"rest_ms,omitempty"` // of a free lock: others leave it alone for so much longer
 	Session    string            `json:"session,omitempty"`
 	Meta       map[string]string `json:"meta,omitempty"`
 	Version    string            `json:"version,omitempty"`
+	Semaphore  *seatsReport      `json:"semaphore,omitempty"` // of a semaphore only
 }
 
+// The exit codes of status --exit-code. A lock that is held has 0.
+const (
+	exitFree    = 1
+	exitMissing = 2
+)
+
 func (a *app) status() *cobra.Command {
-	var opts leasehold.LockOptions
+	var (
+		opts   leasehold.LockOptions
+		toCode bool
+	)
 	cmd := &cobra.Command{
 		Use:   "status LOCK",
 		Short: "Tell who holds a lock",
 		Long: `Tell who holds a lock, without touching it.
 
 The exit code is 0 whether the lock is held, free or absent; --output json has it
-in "state". Without --layout it is that of the lock, except for markers. A lock whose
-holder is gone is shown as held until another takes it; "abandoned" says that it looks
-to be so.`,
+in "state". With --exit-code it is 0 if the lock is held, 1 if it is free, and 2 if
+there is none; errors keep the codes that "leasehold run --help" lists, from 64 on. A
+lock whose holder is gone is held until another takes it; "abandoned" says that it
+looks to be so. Of a lock that is free the last holder and token are shown, as
+"last_holder" and "last_token".
+
+Of a semaphore the holders are shown and, in order, those that wait; it is held if any
+seat is taken, and "token" is the last that was granted.
+
+` + foundOut,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			p, info, err := a.see(ctx, args[0], &opts, chosen(cmd))
+			p, e, err := a.see(ctx, args[0], &opts, chosen(cmd))
 			if err != nil {
 				return err
 			}
-			r := describe(p, info)
-			return a.print(r.text(info), r)
+			r := describeEntry(p, e)
+			if err := a.print(r.text(e.Info), r); err != nil || !toCode {
+				return err
+			}
+			return stateCode(e.Info)
 		},
 	}
 	layoutFlag(cmd.Flags(), &opts.Layout)
+	cmd.Flags().BoolVar(&toCode, "exit-code", false, "exit with 0 if the lock is held, 1 if it is free, 2 if it is absent")
 	return cmd
+}
+
+// stateCode is the exit that says whether a lock is held.
+func stateCode(i leasehold.Info) error {
+	switch {
+	case i.Held:
+		return nil
+	case i.Exists:
+		return &exit{exitFree, nil}
+	}
+	return &exit{exitMissing, nil}
 }
 
 // open finds a lock and makes a candidate for it.
@@ -78,29 +133,17 @@ func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions
 	return p, lock, nil
 }
 
-// see reads a lock. If no layout was chosen, it is the one that the lock has.
-func (a *app) see(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) (target, leasehold.Info, error) {
-	p, lock, err := a.open(ctx, name, opts)
-	if err != nil {
-		return target{}, leasehold.Info{}, err
-	}
-	info, err := inspect(ctx, p, lock)
-	if has, other := errors.AsType[*otherLayout](err); other && has.layout.Tokens() && !chosen {
-		opts.Layout = has.layout
-		return a.see(ctx, name, opts, true)
-	}
-	return p, info, err
-}
-
 func describe(p target, i leasehold.Info) report {
 	if p.layout == "" {
 		p.layout = i.Layout
 	}
 	r := report{
-		Lock: p.url, State: "absent", Holder: i.Holder, Address: i.Address, Token: i.Token,
-		TTL: i.TTL.Milliseconds(), Abandoned: i.Abandoned,
-		AcquiredAt: known(i.AcquiredAt), RenewedAt: known(i.RenewedAt), ExpiresAt: known(i.ExpiresAt),
-		Session: i.Session, Meta: i.Meta, Version: string(i.Version),
+		Lock: p.url, State: "absent", party: partyOf(i),
+		details: details{
+			TTL: i.TTL.Milliseconds(), Abandoned: i.Abandoned,
+			AcquiredAt: known(i.AcquiredAt), RenewedAt: known(i.RenewedAt), ExpiresAt: known(i.ExpiresAt),
+			Session: i.Session, Meta: i.Meta, Version: string(i.Version), Rest: i.Rest.Milliseconds(), Term: i.Term,
+		},
 	}
 	if p.layout != leasehold.LayoutObject {
 		r.Layout = p.layout
@@ -143,12 +186,17 @@ func (r report) text(i leasehold.Info) string {
 	if !i.Exists {
 		return b.String()
 	}
-	switch {
-	case r.Holder == "":
-	case i.Held:
+	if r.Semaphore != nil {
+		r.Semaphore.text(line)
+	}
+	if last := r.last(); last != "" {
+		line("last", "%s", last)
+	}
+	if r.Holder != "" {
 		line("holder", "%s", printable(r.Holder))
-	default:
-		line("last", "%s", printable(r.Holder))
+	}
+	if r.Rest > 0 {
+		line("rest", "%v more, as its last holder has asked", i.Rest.Round(time.Second))
 	}
 	if r.Address != "" {
 		line("address", "%s", printable(r.Address))
@@ -156,7 +204,10 @@ func (r report) text(i leasehold.Info) string {
 	if r.Token != leasehold.NoToken {
 		line("token", "%v", r.Token)
 	}
-	if r.Layout != "" {
+	if r.Term != 0 {
+		line("term", "%d", r.Term)
+	}
+	if r.Layout != "" && r.Semaphore == nil {
 		line("layout", "%s", r.Layout)
 	}
 	if r.TTL != 0 {
@@ -172,6 +223,21 @@ func (r report) text(i leasehold.Info) string {
 		line("meta", "%s", printable(key+"="+r.Meta[key]))
 	}
 	return b.String()
+}
+
+// last says who held a lock that is free, if anybody did.
+func (p party) last() string {
+	var parts []string
+	if p.LastHolder != "" {
+		parts = append(parts, printable(p.LastHolder))
+	}
+	if p.LastToken != leasehold.NoToken {
+		parts = append(parts, fmt.Sprintf("token %v", p.LastToken))
+	}
+	if p.LastAddress != "" {
+		parts = append(parts, printable(p.LastAddress))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func toJSON(data any) string {

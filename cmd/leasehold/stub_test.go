@@ -22,7 +22,8 @@ type stub struct {
 }
 
 // stubStore VAR METHOD=STATUS[:CODE]… starts one, and sets a variable to the URL of a lock
-// in it. A status of 0 is no answer. GET is 404:NoSuchKey and PUT 503:SlowDown unless given.
+// in it. A status of 0 is no answer, and @FILE for a CODE answers with a file, by way of a proxy
+// that hides the store's clock. GET is 404:NoSuchKey and PUT 503:SlowDown unless given.
 func stubStore(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: stub VAR METHOD=STATUS[:CODE]…")
@@ -31,6 +32,12 @@ func stubStore(ts *testscript.TestScript, neg bool, args []string) {
 	for _, arg := range args[1:] {
 		method, answer, _ := strings.Cut(arg, "=")
 		answers[method] = answer
+	}
+	files := map[string][]byte{}
+	for _, answer := range answers {
+		if _, name, found := strings.Cut(answer, "@"); found {
+			files[name] = []byte(ts.ReadFile(name))
+		}
 	}
 	s := &stub{gone: make(chan struct{})}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +54,16 @@ func stubStore(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 		w.Header().Set("X-Amz-Request-Id", "REQUEST-1")
+		name, body := strings.CutPrefix(code, "@")
+		if body {
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Via", "1.1 proxy.example")
+		}
 		w.WriteHeader(status)
-		if code != "" {
+		switch {
+		case body:
+			_, _ = w.Write(files[name])
+		case code != "":
 			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>the words of the server</Message><RequestId>REQUEST-1</RequestId></Error>", code)
 		}
 	}))

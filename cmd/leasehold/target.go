@@ -32,6 +32,7 @@ type target struct {
 func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (target, error) {
 	p, err := locate(ctx, name, as, a.mkdir, a.home)
 	a.at, a.lock = p.store, p.key
+	a.console.about(p.url)
 	return p, err
 }
 

@@ -59,7 +59,7 @@ func leaseholdCommand(t *testing.T, store string, args ...string) *osexec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := osexec.CommandContext(context.WithoutCancel(t.Context()), link, args...)
-	// What is for tests it does not read, and would say so.
+	// The command does not read variables for tests, and would say so.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LEASEHOLD_TEST_") })
 	cmd.Env = append(cmd.Env, "LEASEHOLD_STORE="+store)
 	if underTest == leasehold.LayoutMarker {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/sdnotify"
 )
 
 // variablePrefix begins the name of every variable of ours.
@@ -27,9 +28,14 @@ const (
 	ownHolder = variablePrefix + "HOLDER"
 	ownStore  = variablePrefix + "JOB_STORE"
 	ownLayout = variablePrefix + "JOB_LAYOUT"
+
+	ownExpires = variablePrefix + "EXPIRES" // of leasehold acquire --exec, which tells the first three too
 )
 
-var told = []string{ownLock, ownToken, ownHolder, ownStore, ownLayout}
+var told = []string{ownLock, ownToken, ownHolder, ownStore, ownLayout, ownExpires}
+
+// leaseVariable has a lease that was detached, for leasehold renew and release. A job keeps it.
+const leaseVariable = variablePrefix + "LEASE"
 
 // variableOf is the name of the variable that a flag can be given by, or "" if there is
 // none.
@@ -64,8 +70,9 @@ func fromEnvironment(all *pflag.FlagSet) (err error) {
 
 // environment is the command's: the variables that find the lock and open it again,
 // and its holder and token. They replace those of a lock around this one.
-func (j *job) environment(lease *leasehold.Lease) []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+func (j *job) environment(lease held) []string {
+	// The service manager is told by this process, and the command is not what it watches.
+	env := slices.DeleteFunc(sdnotify.Without(os.Environ()), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains(told, name)
 	})
@@ -84,7 +91,7 @@ var ofKubernetes = regexp.MustCompile(`^LEASEHOLD_([A-Z0-9_]+_)?(SERVICE_HOST|SE
 // variables are the names of all that are read, in no order.
 func variables(root *cobra.Command) []string {
 	names := append([]string{
-		storeVariable,
+		storeVariable, leaseVariable,
 		variablePrefix + "VERSION", variablePrefix + "HELP", // of flags, which do not read them
 		variablePrefix + "ACTIVE_HELP", variablePrefix + "COMPLETION_DESCRIPTIONS", // read by cobra
 	}, told...)

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
-
-	"github.com/leasehold/leasehold"
 )
 
 const (
@@ -17,32 +16,38 @@ const (
 )
 
 type acquisition struct {
-	lease *leasehold.Lease
+	lease held
 	err   error
 }
 
 // A waiting is the state of a wait for a lock, for people.
 type waiting struct {
-	began  time.Time
-	holder leasehold.Info
+	began time.Time
+	on    *blocker // nil: nobody is known
 }
 
 // line says whom the wait is for, and for how long it has lasted.
 func (w *waiting) line(lock string, now time.Time) string {
-	text := "waiting for " + lock
-	if w.holder.Holder != "" {
-		text += ", held by " + printable(w.holder.Holder)
-	}
+	text := w.on.waitingFor(lock)
 	if waited := now.Sub(w.began).Round(time.Second); waited > 0 {
 		text += fmt.Sprintf(": %v", waited)
 	}
 	return text
 }
 
+// event is the wait as a program is told of it.
+func (w *waiting) event(message string, now time.Time) event {
+	e := event{Event: eventWaiting, Waited: milliseconds(now.Sub(w.began)), Message: message}
+	if w.on != nil {
+		e.party, e.Ahead = w.on.party, w.on.ahead
+	}
+	return e
+}
+
 // await lets a signal end the acquisition. Meanwhile it says who is waited for, and what
 // is wrong with the store: on a terminal in a line that goes on, else at once and, if it
 // is to, once a minute.
-func (j *job) await(ctx context.Context, acquire func(context.Context) (*leasehold.Lease, error)) (*leasehold.Lease, error) {
+func (j *job) await(ctx context.Context, acquire func(context.Context) (held, error)) (held, error) {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan acquisition, 1)
@@ -64,18 +69,18 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (*leaseho
 		case sig := <-j.signals:
 			cancel()
 			return nil, j.interrupted(ctx, <-done, sig)
-		case i := <-j.holders:
-			first := w.holder.Holder == "" && !j.announced
-			w.holder = i
+		case b := <-j.blockers:
+			first := !w.on.known() && !j.announced
+			w.on = b
 			j.waitsNow(&w, first)
 		case <-second.C:
 			// Trouble with the store is told once a minute too, by itself.
 			now := time.Now()
 			if silent := min(j.console.silence(now), now.Sub(w.began)); j.minutely && silent >= minutely+time.Second && !j.console.interactive() {
-				j.console.tell("%s", w.line(j.target.name, now))
+				j.console.event(levelNotice, w.event(w.line(j.target.name, now), now))
 			}
 		}
-		if w.holder.Holder != "" && j.console.interactive() {
+		if w.on.known() && j.console.interactive() {
 			j.console.show("leasehold: " + w.line(j.target.name, time.Now()))
 		}
 	}
@@ -83,12 +88,11 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (*leaseho
 
 // waitsNow says whom the wait is for from now on.
 func (j *job) waitsNow(w *waiting, first bool) {
-	text := fmt.Sprintf("waiting for %s, held by %s%s", j.target.name, printable(w.holder.Holder), withToken(w.holder.Token))
+	level := slog.LevelInfo
 	if first && !j.console.interactive() {
-		j.console.tell("%s", text)
-		return
+		level = levelNotice
 	}
-	j.console.note("%s", text)
+	j.console.event(level, w.event(w.on.inFull(j.target.name), time.Now()))
 }
 
 // settle lets a claim that was given up come to its end, so that the lock is not left
@@ -144,8 +148,9 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 }
 
 func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal) error {
+	j.notifier.stops()
 	if a.lease != nil {
-		j.release(ctx, a.lease, 1)
+		j.release(ctx, a.lease, 1)()
 	} else {
 		j.settle(ctx, 1)
 	}

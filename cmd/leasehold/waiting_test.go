@@ -25,7 +25,7 @@ func newWaiter(least slog.Level) (*job, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 	return &job{
 		app: &app{console: console{w: said, least: least}}, target: target{name: "l"}, candidate: settled{}, minutely: true,
-		signals: make(chan os.Signal, 8), holders: make(chan leasehold.Info, 1), opts: leasehold.LockOptions{TTL: 15 * time.Second},
+		signals: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), opts: leasehold.LockOptions{TTL: 15 * time.Second},
 	}, said
 }
 
@@ -47,7 +47,7 @@ func TestWaitsAloud(t *testing.T) {
 		"run":    {func(*job) {}, minutes},
 		"elect":  {func(j *job) { j.minutely = false }, first},
 		"quiet":  {func(j *job) { j.console.least = slog.LevelError }, ""},
-		"nobody": {func(j *job) { <-j.holders }, strings.ReplaceAll(strings.TrimPrefix(minutes, first), ", held by first", "")},
+		"nobody": {func(j *job) { <-j.blockers }, strings.ReplaceAll(strings.TrimPrefix(minutes, first), ", held by first", "")},
 		"trouble": {func(j *job) {
 			go func() {
 				for range 3 {
@@ -59,9 +59,9 @@ func TestWaitsAloud(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			j, said := newWaiter(levelNotice)
-			j.holders <- leasehold.Info{Holder: "first", Token: 5}
+			j.blockers <- blockerOf(leasehold.Info{Holder: "first", Token: 5}, time.Now())
 			tt.set(j)
-			_, err := j.await(t.Context(), func(context.Context) (*leasehold.Lease, error) {
+			_, err := j.await(t.Context(), func(context.Context) (held, error) {
 				time.Sleep(3*time.Minute + 30*time.Second)
 				return nil, nil //nolint:nilnil // nobody looks at the lease
 			})

@@ -4,18 +4,21 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
 )
 
 func (a *app) watch() *cobra.Command {
-	var opts leasehold.LockOptions
+	var (
+		opts   leasehold.LockOptions
+		prefix *prefixWatch
+	)
 	cmd := &cobra.Command{
-		Use:   "watch LOCK",
+		Use:   "watch LOCK|PREFIX/",
 		Short: "Show every change of a lock, as it happens",
 		Long: `Show every change of a lock, as it happens, until a signal comes.
 
@@ -26,43 +29,68 @@ A line has the time of day at which the change was seen, and:
   expired     it has not renewed its lease in time: another may take over
   taken over  there is another holder, and no release was seen
   renewed     with -v only
+  changed     of a semaphore: others hold its seats, or wait for some
   vanished    the lock's object was deleted
   unreadable  the store did not answer, or the object is not a lock
 
 with the holder, its token, its address and the age of the record, as far as they
 are known. Nothing is written to the store: watching costs one read for each third
-of the TTL. Without --layout it is that of the lock, except for markers. --output json
-gives one object a line, with "change" as above ("taken_over") and otherwise the names
-of leasehold status.`,
+of the TTL, and of a semaphore one each 5 s. --output json gives one object a line, with "event" as above ("taken_over")
+and otherwise the names of leasehold status: see leasehold help events.
+
+` + foundOut + ` While there is
+none, it is looked for every 5 seconds.
+
+` + prefixHelp,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := prefix.refuse(cmd, args[0]); err != nil {
+				return err
+			}
+			if isPrefix(args[0]) {
+				return prefix.watch(cmd.Context(), args[0])
+			}
 			return a.observe(cmd.Context(), args[0], &opts, chosen(cmd))
 		},
 	}
 	layoutFlag(cmd.Flags(), &opts.Layout)
+	prefix = a.prefixFlags(cmd)
 	return cmd
 }
 
 func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOptions, chosen bool) error {
 	// A fault from the beginning is an error, and not a change.
 	look, done := context.WithTimeout(ctx, patience)
-	p, info, err := a.see(look, name, opts, chosen)
+	p, e, err := a.see(look, name, opts, chosen)
 	done()
 	if err != nil {
 		return err
 	}
-	if !info.Held {
-		a.console.tell("%s is %s: waiting for a holder", name, describe(p, info).State)
+	if e.Semaphore == nil && a.live() {
+		if e, err = a.liveLock(ctx, p, e.Info, opts, chosen); err != nil || e.Semaphore == nil {
+			return err
+		}
 	}
-	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: a.verbose})
-	if err != nil {
-		return &exit{exitUsage, err}
+	if !e.Held {
+		a.console.event(levelNotice, event{Event: eventWaiting, Message: fmt.Sprintf("%s is %s: waiting for a holder", name, describe(p, e.Info).State)})
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
 	listen(signals)
 	go func() { cancel(stopped(<-signals, nil)) }() // or until the program ends
+	if !e.Exists && !chosen {
+		if e, err = a.appears(ctx, &p, opts, func(c leasehold.Change) error { return a.change(p, c) }); err != nil {
+			return err
+		}
+	}
+	if e.Semaphore != nil {
+		return a.watchSeats(ctx, p, e)
+	}
+	el, err := leasehold.NewElection(p.store, p.key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Layout: opts.Layout, Logger: a.console.logger()}, Renewals: a.verbose})
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
 	for c := range el.Observe(ctx) {
 		if err := a.change(p, c); err != nil {
 			return err
@@ -71,40 +99,34 @@ func (a *app) observe(ctx context.Context, name string, opts *leasehold.LockOpti
 	return context.Cause(ctx)
 }
 
-// change writes one line.
-func (a *app) change(p target, c leasehold.Change) error {
-	r := describe(p, c.Info)
-	if a.output == "json" {
-		line := struct {
-			Time   time.Time `json:"time"`
-			Change string    `json:"change"`
-			report
-			Error string `json:"error,omitempty"`
-		}{Time: c.Time.UTC(), Change: strings.ReplaceAll(c.Kind.String(), " ", "_"), report: r}
-		if c.Err != nil {
-			line.Error = oneLine(c.Err)
+// appearance is how often watch looks for a lock that there is none of yet: as often as the
+// holder of one writes it, by default.
+const appearance = leasehold.DefaultTTL / 3
+
+// appears waits until there is a lock, or a semaphore, and notes its layout, which nothing tells before. A failure
+// meanwhile is told as it is while a lock is watched, once for each reason.
+func (a *app) appears(ctx context.Context, p *target, opts *leasehold.LockOptions, tell func(leasehold.Change) error) (admin.Entry, error) {
+	next := time.NewTicker(appearance)
+	defer next.Stop()
+	for said := ""; ; {
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return admin.Entry{}, context.Cause(ctx)
 		}
-		return a.writeLine(line)
+		e, err := a.look(ctx, p, opts)
+		switch {
+		case ctx.Err() != nil:
+			return admin.Entry{}, context.Cause(ctx)
+		case err == nil && e.Exists:
+			return e, nil
+		case err == nil:
+			said = ""
+		case said != err.Error():
+			said = err.Error()
+			if lost := tell(leasehold.Change{Kind: leasehold.Unreadable, Time: time.Now(), Err: err, Info: leasehold.Info{Age: -1}}); lost != nil {
+				return admin.Entry{}, lost
+			}
+		}
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %-10s", c.Time.Local().Format(time.DateTime), c.Kind)
-	if c.Err != nil {
-		fmt.Fprintf(&b, "  %s", printable(oneLine(c.Err)))
-	}
-	if r.Holder != "" {
-		fmt.Fprintf(&b, "  %s", printable(r.Holder))
-	}
-	if r.Token != leasehold.NoToken {
-		fmt.Fprintf(&b, "  token %v", r.Token)
-	}
-	if r.Address != "" {
-		fmt.Fprintf(&b, "  %s", printable(r.Address))
-	}
-	if text := age(c.Info); text != "" {
-		fmt.Fprintf(&b, "  age %s", text)
-	}
-	if r.Layout != "" {
-		fmt.Fprintf(&b, "  layout %s", r.Layout)
-	}
-	return a.write(b.String() + "\n")
 }

@@ -43,10 +43,11 @@ const (
 	Peer    Mode = "peer"    // of an election: they ask the leader
 	Wait    Mode = "wait"    // of a lock: they wait in Acquire
 	Session Mode = "session" // the same, under sessions: each of them is a process that wants all locks
+	Fair    Mode = "fair"    // of a fair lock: they wait in line, each a process with a session
 )
 
 // Modes are all that there are.
-var Modes = []Mode{Store, Peer, Wait, Session}
+var Modes = []Mode{Store, Peer, Wait, Session, Fair}
 
 // A Plan is locks that are held all the time, and their candidates.
 type Plan struct {
@@ -56,7 +57,8 @@ type Plan struct {
 	Mode       Mode
 	Layout     leasehold.Layout
 
-	// Infrequent is ElectionOptions.Infrequent, with the mode Store; 0: none.
+	// Infrequent is ElectionOptions.Infrequent, with the mode Store, or LockOptions.PollInterval,
+	// with the mode Wait; 0: none.
 	Infrequent time.Duration
 
 	// Changes is how often the holder of each lock changes in a day: it releases the
@@ -74,15 +76,17 @@ func (p Plan) Check() error {
 	case p.Locks < 1:
 		return fmt.Errorf("%d locks: there must be one", p.Locks)
 	case !slices.Contains(Modes, p.Mode):
-		return fmt.Errorf("there is no mode %q: use store, peer, wait or session", p.Mode)
+		return fmt.Errorf("there is no mode %q: use store, peer, wait, session or fair", p.Mode)
 	case p.Mode == Session && !p.Layout.Tokens():
 		return fmt.Errorf("the layout %s with the mode %s: a marker cannot be under a session", p.Layout, p.Mode)
+	case p.Mode == Fair && p.Layout != leasehold.LayoutObject:
+		return fmt.Errorf("the layout %s with the mode %s: a fair lock is one object of its own kind", p.Layout, p.Mode)
 	case p.Layout == leasehold.LayoutMarker:
 		return fmt.Errorf("the layout %s does not renew leases, so nothing is held for a month: each acquisition costs a PUT and its release a DELETE", p.Layout)
 	case budgets[p.Layout].renew == Requests{}:
 		return fmt.Errorf("there is no layout %q", p.Layout)
-	case p.Infrequent < 0 || p.Infrequent > 0 && p.Mode != Store:
-		return fmt.Errorf("an infrequent interval of %v with the mode %s: it is for followers that look at the store", p.Infrequent, p.Mode)
+	case p.Infrequent < 0 || p.Infrequent > 0 && p.Mode != Store && p.Mode != Wait:
+		return fmt.Errorf("an infrequent interval of %v with the mode %s: it is for followers that look at the store, and for waiters", p.Infrequent, p.Mode)
 	case p.Changes < 0 || p.Changes > p.most() || math.IsNaN(p.Changes):
 		return fmt.Errorf("%v changes of holder a day: with a TTL of %v a lock can be followed through 0 to %v", p.Changes, p.TTL, p.most())
 	}
@@ -100,7 +104,11 @@ func (p Plan) CheckAt(at *Price) error {
 // most is how many changes in a day the formulas are good for: with more, followers are
 // still finding out about one when the next one comes.
 func (p Plan) most() float64 {
-	return max(1, float64(24*time.Hour/(4*max(p.TTL, p.Infrequent))))
+	least := 4 * max(p.TTL, p.Infrequent)
+	if p.Mode == Fair {
+		least = max(least, 2*protocol.LineLook) // with shorter turns those in the middle look more often
+	}
+	return max(1, float64(24*time.Hour/least))
 }
 
 // A Part is what some of the candidates do in a month.
@@ -124,8 +132,15 @@ func (p Plan) Parts() []Part {
 		holders = Part{"sessions", p.Candidates, put.Times(p.renewals() * float64(p.Candidates))}
 		others = Part{"watches of sessions", min(p.Locks, p.Candidates) * (p.Candidates - 1), Requests{}}
 		renewals = 0
+	case Fair:
+		holders = Part{"sessions", p.Locks * p.Candidates, put.Times(p.renewals() * locks * float64(p.Candidates))}
+		others.Who, renewals = "waiters", 0
 	}
 	others.Requests = p.follows().Times(float64(others.Number))
+	if p.Mode == Fair && p.Candidates > 1 { // one of each line is the first
+		first := float64(Month)/float64(protocol.LateLook) - float64(Month)/float64(protocol.LineLook)
+		others.Requests = others.Plus(get.Times(first * locks))
+	}
 	parts := []Part{holders, others, {"changes of holder", int(changes + 0.5), p.change().Times(changes)}}
 	if epochs := b.epochs(renewals, changes/locks) * locks; epochs > 0 {
 		collections := epochs / collectEvery

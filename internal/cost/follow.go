@@ -1,29 +1,43 @@
 package cost
 
-import "github.com/leasehold/leasehold/internal/protocol"
+import (
+	"iter"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
 
 // follows is what one follower or waiter asks in a month of a holder that stays.
 func (p Plan) follows() Requests {
-	b, renewal := budgets[p.Layout], protocol.Renewal(p.TTL)
-	several := b.news
-	if b.renewals > 0 { // then each was an object of its own
-		several = b.jump
-	}
+	b, every := budgets[p.Layout], p.Infrequent
 	switch {
 	case p.Mode == Peer: // the leader answers, and its word alone counts for so long
-		return several.Times(float64(Month) / float64(protocol.Trusted*p.TTL))
+		return b.several().Times(float64(Month) / float64(protocol.Trusted*p.TTL))
 	case p.Mode == Session:
 		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
-	case p.Mode == Store && p.Infrequent == 0:
+	case p.Mode == Fair: // it watches the session of the one before it, and looks at the line now and then
+		return get.Times(p.renewals() + float64(Month)/float64(protocol.LineLook))
+	case p.Mode == Wait:
+		every = p.poll()
+	case p.Infrequent == 0:
 		return b.news.Times(p.renewals()) // one look soon after each
 	}
-	every := renewal
-	if p.Infrequent > 0 {
-		every = p.Infrequent
+	return p.look(every).Times(float64(Month) / float64(every))
+}
+
+// look is what a look costs, on average, which comes so long after the one before.
+func (p Plan) look(after time.Duration) Requests {
+	b := budgets[p.Layout]
+	none, one, more := shares(float64(after) / float64(protocol.Renewal(p.TTL)))
+	return b.look.Times(none).Plus(b.news.Times(one)).Plus(b.several().Times(more))
+}
+
+// several is what a look costs that shows more than one renewal.
+func (b budget) several() Requests {
+	if b.renewals > 0 { // each was an object of its own
+		return b.jump
 	}
-	none, one, more := shares(float64(every) / float64(renewal))
-	each := b.look.Times(none).Plus(b.news.Times(one)).Plus(several.Times(more))
-	return each.Times(float64(Month) / float64(every))
+	return b.news
 }
 
 // shares is how often a look shows no renewal since the one before, one, or more. Looks
@@ -46,17 +60,73 @@ func shares(x float64) (none, one, more float64) {
 }
 
 // How often a candidate looks, at most, when the holder has changed: until it knows when
-// the new leader renews, or until it has backed off.
+// the new leader, or the new holder's session, renews.
 const (
 	LooksOfFollower = 8
-	LooksOfWaiter   = 13
+	looksOfWatcher  = 13
 )
+
+// interval is what the pauses of a waiter grow to.
+func (p Plan) interval() time.Duration {
+	if p.Infrequent > 0 {
+		return p.Infrequent
+	}
+	return protocol.PollInterval(Month, p.TTL)
+}
+
+// poll is the pause, on average, between the looks of one that has waited for long: evenly spread
+// around the interval, but none goes beyond the time when the holder's lease has certainly ended.
+func (p Plan) poll() time.Duration {
+	shortest, longest, end := p.interval()*3/4, p.interval()*5/4, protocol.Patience(p.TTL)+p.TTL*2/25
+	if end <= shortest {
+		return end
+	}
+	end = min(end, longest)
+	early := float64(end-shortest) / float64(longest-shortest)
+	return time.Duration(early*float64(shortest+end)/2 + (1-early)*float64(end))
+}
+
+// pauses are those before the looks of a waiter, in so much time from when it first saw the holder.
+// An interval of 0 is the default.
+func pauses(wait, ttl, interval time.Duration) iter.Seq[time.Duration] {
+	return func(yield func(time.Duration) bool) {
+		pause := protocol.MinPollInterval
+		for at := pause; at <= wait && yield(pause); at += pause {
+			longest := interval
+			if interval == 0 {
+				longest = protocol.PollInterval(at, ttl)
+			}
+			pause = min(pause*3/2, longest)
+		}
+	}
+}
+
+// LooksOfWaiter is how many there are of these.
+func LooksOfWaiter(wait, ttl, interval time.Duration) (n int) {
+	for range pauses(wait, ttl, interval) {
+		n++
+	}
+	return n
+}
+
+// haste is how much more a waiter asks of a holder that comes and goes than of one that stays. After
+// two hours its pauses do not grow any more.
+func (p Plan) haste() (all Requests) {
+	lasts := time.Duration(float64(24*time.Hour) / max(p.Changes, 12))
+	for pause := range pauses(lasts, p.TTL, p.Infrequent) {
+		all = all.Plus(p.look(pause))
+	}
+	return all.Plus(p.follows().Times(-float64(lasts) / float64(Month)))
+}
 
 // change is what one change of holder costs all candidates of a lock, at most: a
 // release, the next claim, one claim in vain of the former holder (it last saw the lock
 // free), and the looks of the others.
 func (p Plan) change() Requests {
 	b := budgets[p.Layout]
+	if p.Mode == Fair {
+		return p.turn()
+	}
 	if p.Candidates == 1 { // it comes back itself
 		return b.release.Plus(b.acquire)
 	}
@@ -68,10 +138,28 @@ func (p Plan) change() Requests {
 	case Store:
 		other = b.freed.Plus(b.jump).Plus(b.look.Times(LooksOfFollower - 2))
 	case Wait:
-		other = b.freed.Plus(b.jump).Plus(b.look.Times(LooksOfWaiter - 2))
+		other = b.freed.Plus(b.jump).Plus(p.haste())
 	case Session: // it hears of the release, and looks; and looks at the heartbeats of both for a while
-		other = b.freed.Plus(b.jump).Plus(get.Times(LooksOfWaiter))
+		other = b.freed.Plus(b.jump).Plus(get.Times(looksOfWatcher))
 	case Peer: // it hears of the change, and looks once
 	}
 	return b.release.Plus(b.freed).Plus(b.acquire).Plus(b.refused).Plus(other.Times(float64(p.Candidates - 1)))
+}
+
+// How often those in line look, at most, besides: the first, more than once in ten seconds when its turn is near;
+// and each of the others, more than once in two minutes after the line has moved.
+const (
+	looksOfFirst = 8
+	looksOfNext  = 20
+)
+
+// turn is what one turn of a fair lock costs, at most, besides: whoever leaves and comes back, each time perhaps
+// to a line that has changed, the looks of those in line, and those that find out when the session renews behind
+// which the other stands now.
+func (p Plan) turn() Requests {
+	leaves, joins := put, get.Plus(put)
+	if p.Candidates == 1 {
+		return leaves.Plus(joins)
+	}
+	return leaves.Plus(get).Plus(put).Plus(joins).Plus(get.Times(looksOfFirst + looksOfWatcher + looksOfNext*float64(p.Candidates-2)))
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -33,10 +35,13 @@ func (m *Measured) Parts(p Plan) []Part {
 // Measure runs so many locks of a plan in st, under prefix, which nobody else may use,
 // and counts the requests of d, rounded up to whole renewal intervals. Nobody resigns
 // meanwhile. It counts from two TTLs after the locks are held, when followers know when
-// their leaders renew. Peers are asked within this process: their questions are no
+// their leaders renew. Waiters look as those do that have waited for hours. Peers are asked within this process: their questions are no
 // requests to the store. In the end, also if ctx ends first, it releases all locks and
 // deletes what lies under prefix.
 func Measure(ctx context.Context, st store.Store, prefix string, p Plan, locks int, d time.Duration) (*Measured, error) {
+	if p.Mode == Wait {
+		p.Infrequent = p.interval()
+	}
 	t, err := newTrial(st, prefix, p, locks)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ type trial struct {
 	prefix    string
 	plan      Plan
 	locks     [][]*candidate
-	processes []*process // with the mode Session
+	processes []*process // with the modes Session and Fair
 	stopped   chan error // why a candidate stopped before it was told to
 }
 
@@ -88,7 +93,7 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 		}
 	}
 	for i := range locks {
-		key := fmt.Sprintf("%s/%04d", prefix, i)
+		key := t.key(i)
 		friends := &friends{elections: map[string]*leasehold.Election{}}
 		var all []*candidate
 		for n := range p.Candidates {
@@ -97,6 +102,9 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 			switch p.Mode {
 			case Wait:
 				join = c.lock
+			case Fair:
+				c.process = &process{requests: c.requests}
+				t.processes, join = append(t.processes, c.process), c.fair
 			case Session: // the locks are spread over the processes
 				c.process = t.processes[(i+n)%p.Candidates]
 				c.requests, join = c.process.requests, c.lock
@@ -110,6 +118,9 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 	}
 	return t, nil
 }
+
+// key is that of a lock.
+func (t *trial) key(i int) string { return fmt.Sprintf("%s/%04d", t.prefix, i) }
 
 // elect makes it a candidate of an election.
 func (c *candidate) elect(key string, p Plan, name string, friends *friends) error {
@@ -136,43 +147,71 @@ func (c *candidate) elect(key string, p Plan, name string, friends *friends) err
 
 // lock makes it a candidate of a lock.
 func (c *candidate) lock(key string, p Plan, name string, _ *friends) error {
-	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout}
+	opts := &leasehold.LockOptions{TTL: p.TTL, Holder: name, Layout: p.Layout, PollInterval: p.Infrequent}
 	if _, err := leasehold.NewLock(c.requests, key, opts); err != nil {
 		return err
 	}
-	lock := sync.OnceValues(func() (*leasehold.Lock, error) {
+	c.holdOn(func() (wanted, error) {
 		if c.process != nil { // it has a session by now
 			opts.Session = c.process.session
 		}
-		return leasehold.NewLock(c.requests, key, opts)
+		l, err := leasehold.NewLock(c.requests, key, opts)
+		return wanted{func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, l.Settle}, err
 	})
-	var now atomic.Pointer[leasehold.Lease]
+	return nil
+}
+
+// fair makes it a candidate of a fair lock.
+func (c *candidate) fair(key string, p Plan, name string, _ *friends) error {
+	c.holdOn(func() (wanted, error) { // its process has a session by now
+		l, err := semaphore.NewLock(c.requests, key, &semaphore.Options{TTL: p.TTL, Holder: name, Session: c.process.session})
+		return wanted{func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }, l.Close}, err
+	})
+	return nil
+}
+
+// A wanted is a lock of either kind: how it is acquired, and how what is left of a try is settled.
+type wanted struct {
+	acquire func(context.Context) (lease, error)
+	settle  func(context.Context) error
+}
+
+// A lease is one of either kind of lock.
+type lease interface {
+	Valid() bool
+	Done() <-chan struct{}
+	Release(ctx context.Context) error
+}
+
+// holdOn has the candidate open its lock, when it is started, acquire it, and hold it for as long as it can.
+func (c *candidate) holdOn(open func() (wanted, error)) {
+	opened := sync.OnceValues(open)
+	var now atomic.Pointer[lease]
 	first := sync.OnceFunc(func() { close(c.held) })
-	c.holds = func() bool { lease := now.Load(); return lease != nil && lease.Valid() }
+	c.holds = func() bool { l := now.Load(); return l != nil && (*l).Valid() }
 	c.run = func(ctx context.Context) error {
-		l, err := lock()
+		lock, err := opened()
 		if err != nil {
 			return err
 		}
 		for {
-			lease, err := l.Acquire(ctx)
+			l, err := lock.acquire(ctx)
 			if err != nil {
 				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 				defer cancel()
-				return errors.Join(err, l.Settle(last))
+				return errors.Join(err, lock.settle(last))
 			}
-			now.Store(lease)
+			now.Store(&l)
 			first()
 			select {
-			case <-lease.Done(): // another may have it
+			case <-l.Done(): // another may have it
 			case <-ctx.Done():
 			}
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			_ = lease.Release(last) // what is left is deleted in the end
+			_ = l.Release(last) // what is left is deleted in the end
 			cancel()
 		}
 	}
-	return nil
 }
 
 // patience is how long it may take to clean up.
@@ -214,6 +253,11 @@ func (t *trial) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	if t.plan.Mode == Fair {
+		if err := t.known(ctx); err != nil {
+			return err
+		}
+	}
 	for _, all := range t.locks {
 		t.start(ctx, all[0])
 	}
@@ -236,6 +280,18 @@ func (t *trial) begin(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// known writes into each fair lock for how long its turns are, as it stands there when it has been used for a
+// day: those who wait look by that.
+func (t *trial) known(ctx context.Context) error {
+	body, err := record.Table{Size: 1, WriteID: "planned", Turn: time.Duration(float64(24*time.Hour) / max(t.plan.Changes, 1))}.Encode()
+	for i := range t.locks {
+		if err == nil {
+			_, err = t.st.Put(ctx, t.key(i), body, store.IfAbsent())
+		}
+	}
+	return err
 }
 
 // start runs a candidate until end stops it.

@@ -27,15 +27,18 @@ func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 	var all []Alternative
 	for _, mode := range Modes {
 		other := p
-		if other.Mode = mode; mode != Store {
+		if other.Mode = mode; mode != p.Mode {
 			other.Infrequent = 0
 		}
 		if other.Check() != nil {
 			continue // a marker cannot be under a session
 		}
 		a := Alternative{Name: fmt.Sprintf("leasehold --mode %s", mode), Requests: Total(other.Parts())}
-		if mode == p.Mode {
+		switch mode {
+		case p.Mode:
 			a.Assumed = "this plan"
+		case Fair:
+			a.Assumed = "a session for each candidate"
 		}
 		a.USD = at.Of(a.Requests)
 		all = append(all, a)
@@ -169,8 +172,10 @@ func (p Plan) failover() time.Duration {
 	switch {
 	case p.Mode == Peer:
 		look = p.TTL // who has not looked counts from its first look
-	case p.Mode == Wait, p.Mode == Session:
+	case p.Mode == Session:
 		look = protocol.Renewal(p.TTL) * 5 / 4
+	case p.Mode == Wait:
+		look = min(p.interval()*5/4, wait)
 	case p.Infrequent > 0: // it may be seen late, and looked at again late
 		look = p.Infrequent * 5 / 4
 		wait = max(wait, look)

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ type Price struct {
 	Name   string   `json:"name"` // to choose it by
 	Title  string   `json:"title"`
 	Source string   `json:"source"`
+	Date   string   `json:"date,omitempty"` // of the day on which these were looked up, if another than [Prices.Date]
 	Per    float64  `json:"per"`
 	Get    *float64 `json:"get"`
 	Put    *float64 `json:"put"`
@@ -75,8 +77,8 @@ func ReadPrices(r io.Reader) (*Prices, error) {
 }
 
 func (p *Prices) check() error {
-	if _, err := time.Parse(time.DateOnly, p.Date); err != nil {
-		return fmt.Errorf("date %q: write the day on which the prices were looked up, such as 2026-11-20", p.Date)
+	if err := dated(p.Date); err != nil {
+		return err
 	}
 	if p.Currency != "USD" {
 		return fmt.Errorf("currency %q: only USD is known", p.Currency)
@@ -96,11 +98,24 @@ func (p *Prices) check() error {
 		if err := complete(s.Title, s.Source, s.Per, map[string]*float64{"get": s.Get, "put": s.Put, "list": s.List, "delete": s.Delete}); err != nil {
 			return fmt.Errorf("stores[%d], %s: %w", i, s.Name, err)
 		}
+		if s.Date == "" {
+			continue
+		}
+		if err := dated(s.Date); err != nil {
+			return fmt.Errorf("stores[%d], %s: %w", i, s.Name, err)
+		}
 	}
 	if d := p.DynamoDB; d != nil {
 		if err := complete(d.Title, d.Source, d.Per, map[string]*float64{"read": d.Read, "write": d.Write}); err != nil {
 			return fmt.Errorf("dynamodb: %w", err)
 		}
+	}
+	return nil
+}
+
+func dated(date string) error {
+	if _, err := time.Parse(time.DateOnly, date); err != nil {
+		return fmt.Errorf("date %q: write the day on which the prices were looked up, such as 2026-11-20", date)
 	}
 	return nil
 }
@@ -143,6 +158,9 @@ func (p *Prices) Store(name string) (*Price, error) {
 	}
 	return nil, fmt.Errorf("there are no prices of %q: use %s", name, strings.Join(p.Names(), ", "))
 }
+
+// DateOf is the day on which the prices of a store were looked up.
+func (p *Prices) DateOf(s *Price) string { return cmp.Or(s.Date, p.Date) }
 
 // Of is what requests cost, in dollars.
 func (p *Price) Of(r Requests) float64 {

@@ -13,11 +13,12 @@ import (
 // stands; a DELETE costs nothing and a LIST as much as a PUT.
 func TestListPrices(t *testing.T) {
 	prices := cost.ListPrices()
-	day, err := time.Parse(time.DateOnly, prices.Date)
-	if err != nil || day.Before(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Errorf("the prices are of %q", prices.Date)
-	}
 	for _, p := range prices.Stores {
+		date := prices.DateOf(&p)
+		day, err := time.Parse(time.DateOnly, date)
+		if err != nil || day.Before(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)) {
+			t.Errorf("the prices of %s are of %q", p.Name, date)
+		}
 		if *p.Delete != 0 || *p.List != *p.Put || *p.Get >= *p.Put || !strings.Contains(p.Source, "pric") {
 			t.Errorf("%+v", p)
 		}
@@ -28,6 +29,16 @@ func TestListPrices(t *testing.T) {
 	}
 	if prices.DynamoDB == nil {
 		t.Error("there are no prices of DynamoDB")
+	}
+}
+
+// TestDateOf: a store's own date counts, and without one that of all.
+func TestDateOf(t *testing.T) {
+	prices := cost.Prices{Date: "2026-11-20"}
+	for own, want := range map[string]string{"": "2026-11-20", "2026-04-30": "2026-04-30"} {
+		if got := prices.DateOf(&cost.Price{Date: own}); got != want {
+			t.Errorf("with the date %q it is of %q, want %q", own, got, want)
+		}
 	}
 }
 
@@ -58,6 +69,7 @@ func TestReadPrices(t *testing.T) {
 		{edit(`"name": "s3-express"`, `"name": "s3"`), `stores[1]: there is another "s3"`},
 		{edit(`"name": "s3"`, `"name": ""`), `stores[0]: the name ""`},
 		{edit(`"title": "S3 Standard, us-east-1"`, `"title": ""`), "stores[0], s3: title is missing"},
+		{edit(`"date": "2026-04-30"`, `"date": "spring"`), `stores[4], azure: date "spring"`},
 		{edit(`"currency": "USD"`, `"currency": "EUR"`), `currency "EUR"`},
 		{edit(`"write": 0.625`, `"write": null`), "dynamodb: write is missing"},
 		{`{"date": "yesterday", "currency": "USD", "stores": []}`, `date "yesterday"`},

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/layout"
@@ -105,6 +106,9 @@ func (e *Engine) Locked(f func()) {
 // Resting reports that the engine rests.
 func (e *Engine) Resting() bool { return e.active == nil }
 
+// host is what the engine works for, as members of a session say it.
+func (e *Engine) host() Host { return e.owner }
+
 // Owner is what the engine works for.
 func (e *Engine) Owner() Owner { return e.owner }
 
@@ -158,9 +162,11 @@ func (e *Engine) Step(ev protocol.Event) {
 
 // before takes in what has become so by a step: the owner may step on when it is told.
 func (e *Engine) before(action protocol.Action) {
-	switch action.(type) {
+	switch a := action.(type) {
 	case protocol.Granted:
 		e.active.leased = true
+	case protocol.Detached:
+		e.active.leased = errors.Is(a.Err, protocol.ErrLost) // and must still be released
 	case protocol.Released:
 		e.active.leased = false
 	}
@@ -262,17 +268,29 @@ func (e *Engine) Settled() <-chan struct{} {
 	return settled
 }
 
+// Forgettable reports that the engine may be dropped: nothing is under way, and what its candidate
+// knows is worth nothing any more.
+func (e *Engine) Forgettable() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active == nil || e.active.past != nil {
+		return false // it holds a lease, or collects the past
+	}
+	ok, _ := e.active.candidate.Forgettable(e.runtime().Now().Clock)
+	return ok
+}
+
 // Past is closed when the collection of the past has ended that is under way in an engine
 // that was entered, and nil if none is.
 func (e *Engine) Past() <-chan struct{} { return e.active.past }
 
-// whenIdle calls f apart when no request is under way.
+// whenIdle calls f apart when no request is under way. An engine that rests is not woken for that.
 func (e *Engine) whenIdle(f func()) {
-	e.Enter()
-	defer e.Leave()
-	if e.active.candidate.Busy() {
-		e.active.idle = append(e.active.idle, f)
-	} else {
-		e.runtime().Apart(f)
-	}
+	e.Locked(func() {
+		if e.active != nil && e.active.candidate.Busy() {
+			e.active.idle = append(e.active.idle, f)
+		} else {
+			e.runtime().Apart(f)
+		}
+	})
 }

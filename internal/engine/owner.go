@@ -15,10 +15,18 @@ import (
 // the same, and is told what happens, while the engine is locked: it must not enter that
 // engine or one above it (see Engine), and must not block.
 type Owner interface {
-	// Place is where the candidate competes.
-	Place() Place
+	Host
 	// Config makes the candidate anew that has rested, but for its incarnation.
 	Config() protocol.Config
+	// Rest: the engine rests from now on, or has been woken. One that rests holds a lease
+	// under a session and remembers next to nothing, and neither should its owner.
+	Rest(on bool)
+}
+
+// A Host is what an engine of any kind works for: an [Owner] for that of a lock.
+type Host interface {
+	// Place is where the candidate competes.
+	Place() Place
 	// Session is the session of this process that has that name.
 	Session(name string) *Session
 	// Context gives requests their values.
@@ -27,9 +35,6 @@ type Owner interface {
 	// of this one: it says what that engine has to know, and sees what happens.
 	Watcher(session string, of *Engine) Owner
 
-	// Rest: the engine rests from now on, or has been woken. One that rests holds a lease
-	// under a session and remembers next to nothing, and neither should its owner.
-	Rest(on bool)
 	// Taken: the candidate has taken in an event, and nothing of what follows from it has
 	// been done yet. Above all nothing has been sent.
 	Taken(ev protocol.Event)
@@ -48,8 +53,16 @@ type Place struct {
 	Runtime Runtime
 	Store   store.Store // of the lock and of sessions
 	Key     string
-	Layout  layout.Layout
+	Layout  layout.Layout // nil: the object is a table
 	Logger  *slog.Logger
+}
+
+// String names the object, for messages.
+func (p Place) String() string {
+	if p.Layout == nil {
+		return layout.Table{Store: p.Store, Key: p.Key}.String()
+	}
+	return p.Layout.String()
 }
 
 // A Runtime is what an engine lives in.
@@ -68,9 +81,10 @@ type Runtime interface {
 	// Ask begins a request, when nothing is locked. The caller may give the request up at any
 	// time, and more than once.
 	Ask(r Request) (giveUp func())
-	// Shuffle brings n elements into random order.
-	Shuffle(n int, swap func(i, j int))
-	// Parallel is how many requests at a time are sent for something that concerns many.
+	// Draw gives a number below n, or 0.
+	Draw(n int) int
+	// Parallel is how many requests at a time are sent for something that concerns many, until it is
+	// known how many the store takes.
 	Parallel() int
 	// Incarnation makes the mark of one candidate and one start (rule A9).
 	Incarnation() string

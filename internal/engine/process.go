@@ -69,14 +69,14 @@ func growStack(timeout time.Duration) {
 
 var touched byte // so that the room is there
 
-// Shuffle draws the order.
-func (Process) Shuffle(n int, swap func(i, j int)) { mathrand.Shuffle(n, swap) }
+// Draw draws evenly.
+func (Process) Draw(n int) int { return mathrand.IntN(max(n, 1)) }
 
 // Parallel is 32.
 func (Process) Parallel() int { return maxParallel }
 
 // maxParallel keeps a crowd of requests from waiting for each other in the client of a store, where
-// their time-outs run already.
+// their time-outs run already. A crowd of engines finds out whether there may be more: see some.
 const maxParallel = 32
 
 // Incarnation makes 128 random bits.

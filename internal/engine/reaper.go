@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -33,11 +34,11 @@ func newReapers() *reapers { return &reapers{of: map[string]*reaper{}} }
 type reaper struct {
 	Owner
 	all      *reapers
-	engine   Engine                         // of the session's object
-	ctx      context.Context                // gives requests their values
-	failures int                            // of waits, in a row; guarded by the engine's mutex
-	stopped  bool                           // guarded by all.mu
-	waiters  protocol.SessionWatch[*Engine] // guarded by all.mu
+	engine   Engine                        // of the session's object
+	ctx      context.Context               // gives requests their values
+	failures int                           // of waits, in a row; guarded by the engine's mutex
+	stopped  bool                          // guarded by all.mu
+	waiters  protocol.SessionWatch[member] // guarded by all.mu
 }
 
 // A watch is a candidate's part in a reaper.
@@ -63,36 +64,36 @@ func (e *Engine) watchSession() {
 	if s := a.session; s != nil {
 		all, by = s.reapers, s.owner
 	}
-	a.watch = watch{session, all.join(session, e, by)}
+	a.watch = watch{session, all.join(session, e, a.looked, by)}
 }
 
 // join adds a candidate to those that wait for the end of a session.
-func (all *reapers) join(session string, e *Engine, by Owner) *reaper {
+func (all *reapers) join(session string, m member, looked time.Duration, by Host) *reaper {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	r := all.of[session]
 	if r == nil {
-		r = &reaper{all: all, ctx: e.owner.Context()}
+		r = &reaper{all: all, ctx: m.host().Context()}
 		r.Owner = by.Watcher(session, &r.engine)
 		r.engine.initReaper(r)
 		all.of[session] = r
-		e.runtime().Apart(r.begin)
+		r.runtime().Apart(r.begin)
 	}
-	if r.waiters.Join(e, e.active.looked) {
-		e.runtime().Apart(func() { e.Tell(protocol.Recheck{}) })
+	if r.waiters.Join(m, looked) {
+		r.runtime().Apart(func() { m.Tell(protocol.Recheck{}) })
 	}
 	return r
 }
 
 // leave takes a candidate out that does not wait any more, and the last one stops the reaper: a
 // session that nobody waits for is not watched, and not ended either.
-func (r *reaper) leave(e *Engine) {
+func (r *reaper) leave(m member) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
-	if r.waiters.Leave(e) {
+	if r.waiters.Leave(m) {
 		r.remove()
 		r.stopped = true
-		e.runtime().Apart(r.engine.Cancel)
+		r.runtime().Apart(r.engine.Cancel)
 	}
 }
 
@@ -113,7 +114,7 @@ func (r *reaper) begin() {
 	var stopped bool
 	r.locked(func() { stopped = r.stopped })
 	if !stopped {
-		_ = r.engine.AcquireEntered(true, nil) // no session can be over
+		_ = r.engine.AcquireEntered(true, nil, protocol.Terms{}) // no session can be over
 	}
 }
 
@@ -146,22 +147,29 @@ func (r *reaper) locked(f func()) {
 // then. To miss one costs time only: the end of the session makes them all look.
 func (r *reaper) beat() {
 	record, _, _ := r.engine.Candidate().Observed()
-	var named []*Engine
+	var all, named []member
 	r.locked(func() {
-		named = r.waiters.Beat(record, r.runtime().Now().Clock, func(e *Engine) string { return e.owner.Place().Key })
+		all = r.waiters.Waiters()
+		named = r.waiters.Beat(record, r.runtime().Now().Clock, func(m member) string { return m.host().Place().Key })
 	})
-	each(r.runtime(), named, func(e *Engine, _ bool) { e.Tell(protocol.Recheck{}) })
+	each(r.runtime(), named, func(m member, _ bool) { m.Tell(protocol.Recheck{}) })
+	for _, m := range all {
+		if t, is := m.(*Table); is && record.Held {
+			beat := protocol.SessionBeat{Session: r.Place().Key, TTL: record.TTL}
+			r.runtime().Apart(func() { t.Tell(beat) })
+		}
+	}
 }
 
 // troubled takes in that the store does not say whether the session goes on. Those that wait
 // for its end send nothing themselves, so it is theirs to hear.
 func (r *reaper) troubled(err error) {
-	var all []*Engine
+	var all []member
 	r.locked(func() {
 		r.waiters.Troubled(err)
 		all = r.waiters.Waiters()
 	})
-	each(r.runtime(), all, func(e *Engine, _ bool) { e.Tell(protocol.SessionTroubled{Err: err}) })
+	each(r.runtime(), all, func(m member, _ bool) { m.Tell(protocol.SessionTroubled{Err: err}) })
 }
 
 // trouble is why it is not known whether the session goes on, or nil.
@@ -173,23 +181,23 @@ func (r *reaper) trouble() (err error) {
 // over tells the waiters that the session is over.
 // Those that come late in the queue look first, since another process may have been told earlier.
 func (r *reaper) over() {
-	var all []*Engine
+	var all []member
 	r.locked(func() {
 		r.remove()
 		all = r.waiters.Waiters()
 	})
 	session := r.Place().Key
-	each(r.runtime(), all, func(e *Engine, late bool) { e.Tell(protocol.SessionExpired{Session: session, Look: late}) })
+	each(r.runtime(), all, func(m member, late bool) { m.Tell(protocol.SessionExpired{Session: session, Look: late}) })
 }
 
 // failed lets the session be waited for again, after a pause, if anybody still waits; and if
 // that is hopeless, nobody does any more.
 func (r *reaper) failed(err error) {
 	if Final(err) {
-		var all []*Engine
+		var all []member
 		r.locked(func() { all = r.waiters.Waiters() })
 		err = fmt.Errorf("the session of the holder: %w", err) // they explain it
-		each(r.runtime(), all, func(e *Engine, _ bool) { e.Tell(protocol.Cancel{Err: err}) })
+		each(r.runtime(), all, func(m member, _ bool) { m.Tell(protocol.Cancel{Err: err}) })
 	}
 	r.failures++
 	r.runtime().After(retry.Pause(r.failures, nil), r.begin)
@@ -199,7 +207,7 @@ func (r *reaper) failed(err error) {
 // is another session. Here a lock that does not exist is one that must.
 // It errs on the side of going on: an error that is not known to be final may pass.
 func Final(err error) bool {
-	for _, final := range []error{store.ErrNotExist, record.ErrForeign, protocol.ErrTooLarge, ErrSessionOver} {
+	for _, final := range []error{store.ErrNotExist, record.ErrForeign, protocol.ErrTooLarge, ErrSessionOver, ErrClosed} {
 		if errors.Is(err, final) {
 			return true
 		}

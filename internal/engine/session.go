@@ -35,7 +35,7 @@ type Session struct {
 	ended     atomic.Bool  // nothing under it is valid any more
 
 	mu    lockorder.Mutex
-	under protocol.Membership[*Engine]
+	under protocol.Membership[member]
 }
 
 // Init makes a session with an engine for its heartbeat, which must never have existed (rule
@@ -45,6 +45,15 @@ func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Confi
 	s.reapers = newReapers()
 	cfg.Fresh = true
 	heartbeat.Init(&beats{owner, s}, cfg)
+}
+
+// A member is what takes part in sessions: the engine of a lock or of a table.
+type member interface {
+	Tell(ev protocol.Event)
+	Locked(f func())
+	host() Host
+	whenIdle(f func())
+	outcome() outcome // of the last request of one that is idle
 }
 
 // beats stands between the engine of a heartbeat and its owner.
@@ -99,14 +108,14 @@ func (s *Session) Over() error {
 	return s.under.Over()
 }
 
-// Members are the owners of the engines that something of is under the session, or may yet be.
-func (s *Session) Members() (owners []Owner) {
+// Members are the hosts of the engines that something of is under the session, or may yet be.
+func (s *Session) Members() (hosts []Host) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.under.Members() {
-		owners = append(owners, e.owner)
+	for _, m := range s.under.Members() {
+		hosts = append(hosts, m.host())
 	}
-	return owners
+	return hosts
 }
 
 // End ends all leases, their validity before anything is sent (rule D7), and then tells their
@@ -124,8 +133,8 @@ func (s *Session) End(why error) {
 	if !first {
 		return
 	}
-	for _, e := range members {
-		e.Locked(func() { e.owner.EndLease(why) })
+	for _, m := range members {
+		m.Locked(func() { m.host().EndLease(why) })
 	}
 	s.owner.Over(why)
 	tell(s.runtime(), members, protocol.SessionOver{Session: s.key, Err: why})
@@ -135,7 +144,7 @@ func (s *Session) End(why error) {
 }
 
 // enter adds an engine whose lease is to be under the session.
-func (s *Session) enter(e *Engine) error {
+func (s *Session) enter(m member) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The heartbeat has run out and no alarm has gone off since. A lease that began now would never
@@ -143,14 +152,14 @@ func (s *Session) enter(e *Engine) error {
 	if s.under.Over() == nil && !s.Valid() {
 		return fmt.Errorf("%w: %w", ErrSessionOver, protocol.ErrExpired)
 	}
-	return s.under.Enter(e)
+	return s.under.Enter(m)
 }
 
 // leave takes it out again, when nothing of it can be under the session any more.
-func (s *Session) leave(e *Engine) {
+func (s *Session) leave(m member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.under.Leave(e)
+	s.under.Leave(m)
 	s.freeIfUnused()
 }
 
@@ -194,5 +203,5 @@ func (s *Session) renewed() {
 // It is harsh, because all other leases of the session end with it. But nobody can free that lock
 // as long as the session goes on, and nobody would find out why it is held.
 func (s *Session) orphaned(p Place) {
-	s.runtime().Apart(func() { s.End(fmt.Errorf("the store does not say whether the lock %v names it", p.Layout)) })
+	s.runtime().Apart(func() { s.End(fmt.Errorf("the store does not say whether the lock %v names it", p)) })
 }

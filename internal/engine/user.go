@@ -2,17 +2,17 @@ package engine
 
 import "github.com/leasehold/leasehold/internal/protocol"
 
-// Acquire begins an acquisition, under a session if there is one, whose one answer the owner
-// is told. It fails if the session is over, and then begins nothing.
-func (e *Engine) Acquire(wait bool, s *Session) error {
+// Acquire begins an acquisition on these terms, under a session if there is one, whose one answer
+// the owner is told. It fails if the session is over, and then begins nothing.
+func (e *Engine) Acquire(wait bool, s *Session, terms protocol.Terms) error {
 	e.Enter()
 	defer e.Leave()
-	return e.AcquireEntered(wait, s)
+	return e.AcquireEntered(wait, s, terms)
 }
 
 // AcquireEntered is Acquire for an engine that was entered.
-func (e *Engine) AcquireEntered(wait bool, s *Session) error {
-	ev := protocol.Acquire{Wait: wait}
+func (e *Engine) AcquireEntered(wait bool, s *Session, terms protocol.Terms) error {
+	ev := protocol.Acquire{Wait: wait, Terms: terms}
 	if s != nil {
 		if err := s.enter(e); err != nil {
 			return err
@@ -22,6 +22,20 @@ func (e *Engine) AcquireEntered(wait bool, s *Session) error {
 	e.active.session, e.active.failing = s, nil
 	e.Step(ev)
 	return nil
+}
+
+// Attach uses a lease that was detached, under no session. Nothing of the candidate may be
+// outstanding: see Settled.
+func (e *Engine) Attach(ev protocol.Attach) {
+	e.Enter()
+	defer e.Leave()
+	e.AttachEntered(ev)
+}
+
+// AttachEntered is Attach for an engine that was entered.
+func (e *Engine) AttachEntered(ev protocol.Attach) {
+	e.active.session, e.active.failing = nil, nil
+	e.Step(ev)
 }
 
 // Cancel ends the acquisition, unless its answer crosses.
@@ -69,6 +83,18 @@ func (e *Engine) Release(how func() protocol.Release) {
 		if why := s.Over(); why != nil {
 			e.Step(protocol.SessionOver{Session: s.Key(), Err: why}) // it is on its way to tell us so
 		}
+	}
+	e.Step(how())
+}
+
+// Detach ends the lease and leaves its record as it stands. When the owner has been told of all that
+// had ended before, how is called: there the owner ends the lease's validity, and says what is to
+// become of it.
+func (e *Engine) Detach(how func() protocol.Event) {
+	e.Enter()
+	defer e.Leave()
+	if e.runtime().Now().Clock >= e.active.candidate.Deadline() {
+		e.Step(protocol.Tick{}) // as for a release
 	}
 	e.Step(how())
 }

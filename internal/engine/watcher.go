@@ -67,7 +67,7 @@ type lone struct {
 func Reap(ctx context.Context, at Place, session string, cfg protocol.Config, done func()) (giveUp func()) {
 	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
 	l.engine.initReaper(l)
-	_ = l.engine.Acquire(true, nil) // no session can be over
+	_ = l.engine.Acquire(true, nil, protocol.Terms{}) // no session can be over
 	return l.engine.Cancel
 }
 

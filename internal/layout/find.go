@@ -3,7 +3,6 @@ package layout
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 
@@ -50,7 +49,29 @@ func isSignpost(key string) bool {
 	return i > 0 && Epochs{Key: key[:i]}.signpost(key) > 0
 }
 
-// Look reads the lock. It costs one Get, and one List before it if there are epochs,
+// getAny reads a record of any layout, or a table.
+func getAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
+	obj, failure := st.Get(ctx, key, "")
+	s, err := decoded(st, key, record.AnyLayout, obj, failure)
+	if failure != nil || err == nil {
+		return s, err
+	}
+	t, no := record.DecodeTable(obj.Body)
+	if no != nil {
+		return s, err
+	}
+	t = mapSessions(t, func(way string) string { return follow(way, key) })
+	s = snapshot(RecordOf(t), obj)
+	s.Table = &t
+	return s, nil
+}
+
+// RecordOf is what a table has in common with the record of a lock.
+func RecordOf(t record.Table) record.Record {
+	return record.Record{Layout: record.LayoutTable, Held: len(t.Holders) > 0, Token: t.Token}
+}
+
+// Look reads the lock, or the semaphore. It costs one Get, and one List before it if there are epochs,
 // two if there are very many.
 func (f Found) Look(ctx context.Context) (Snapshot, error) {
 	key, n := f.Key, int64(0)
@@ -62,12 +83,12 @@ func (f Found) Look(ctx context.Context) (Snapshot, error) {
 		}
 		key, n = top.Key, e.number(top.Key)
 	}
-	s, err := get(ctx, f.store, key, record.AnyLayout, "")
+	s, err := getAny(ctx, f.store, key)
 	if errors.Is(err, store.ErrNotExist) {
 		return Snapshot{Date: store.DateOf(err)}, nil
 	}
 	if name := s.Record.Layout; err == nil && f.epochs != (name == EpochsName || name == EpochsIfMatchName) {
-		return Snapshot{}, fmt.Errorf("the object %v is %w: it is a record, and its key is not one of its layout", Object{f.store, key}, record.ErrForeign)
+		return Snapshot{}, misplaced(f.store, key)
 	}
 	s.Record.Epoch = n
 	return s, err

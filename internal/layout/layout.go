@@ -39,6 +39,10 @@ type Snapshot struct {
 	Version      protocol.Version
 	LastModified time.Time // by the store's clock; zero if unknown
 	Date         time.Time // by the store's clock, when it answered; zero if unknown
+
+	// Table is there if it is no lock, but a semaphore. Only a look that asks for no layout shows one;
+	// of the Record there are then Layout, Held and Token.
+	Table *record.Table
 }
 
 // Object keeps a lock in one object that holds its record and is written over.
@@ -55,9 +59,11 @@ func (o Object) String() string {
 	return place + "/" + o.Key + query
 }
 
-// Look costs one Get.
+// Look costs one Get, and one more for a lock at rest in a store that does not tell its time with
+// the first.
 func (o Object) Look(ctx context.Context, unless protocol.Version) (Snapshot, error) {
-	return look(ctx, o.Store, o.Key, "", unless)
+	s, err := look(ctx, o.Store, o.Key, "", unless)
+	return restDated(ctx, o.Store, o.Key+".clock", s, err)
 }
 
 // Write costs one Put.
@@ -88,6 +94,11 @@ func expected(v protocol.Version) store.Condition {
 // get reads a record that belongs to a layout.
 func get(ctx context.Context, st store.Store, key, layout string, unless store.Version) (Snapshot, error) {
 	obj, err := st.Get(ctx, key, unless)
+	return decoded(st, key, layout, obj, err)
+}
+
+// decoded makes of the answer to a Get what it shows of a record that belongs to a layout.
+func decoded(st store.Store, key, layout string, obj *store.Object, err error) (Snapshot, error) {
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return Snapshot{}, fmt.Errorf("the object %v is %w: %w", Object{st, key}, record.ErrForeign, err)
@@ -133,7 +144,7 @@ func (s Snapshot) Age() (time.Duration, bool) {
 
 // Abandoned is a hint that the holder is gone: its record is older than its TTL and margin by
 // the store's clock, or, where that does not tell, by the wall clocks. Nobody renews a record
-// under a session, so the age of that says nothing.
+// under a session, nor a table, so the age of that says nothing.
 func (s Snapshot) Abandoned(wall time.Time) bool {
 	r := s.Record
 	age, told := s.Age()
@@ -143,7 +154,7 @@ func (s Snapshot) Abandoned(wall time.Time) bool {
 	// A store shows both its times in whole seconds, and some let one lag. Of a record that is
 	// not understood nothing is known.
 	const resolution = 3 * time.Second
-	return !r.Opaque && r.Held && r.Session == "" && age > protocol.Patience(r.TTL)+resolution
+	return s.Table == nil && !r.Opaque && r.Held && r.Session == "" && age > protocol.Patience(r.TTL)+resolution
 }
 
 // dated adds the store's time to a Snapshot. A store in a directory tells it only of a
@@ -159,6 +170,29 @@ func dated(ctx context.Context, st store.Store, absent string, s *Snapshot) erro
 	return err
 }
 
+// restDated is what a Look showed, with the store's time where there is a rest to count by it. Without
+// it a candidate that has just come would wait the whole of it out from now, and so would the next one.
+func restDated(ctx context.Context, st store.Store, absent string, s Snapshot, err error) (Snapshot, error) {
+	if err == nil && s.Record.Resting() > 0 {
+		_ = dated(ctx, st, absent, &s) // if it fails its age is not known, and that is safe
+	}
+	return s, err
+}
+
+// Rest is for how much longer the lock is at rest, by the store's clock, or, where that does not
+// tell, by the wall clocks. It is for people.
+func (s Snapshot) Rest(wall time.Time) time.Duration {
+	rest := s.Record.Resting()
+	age, told := s.Age()
+	switch {
+	case told:
+		age = protocol.Rested(age)
+	case !s.Record.RenewedAt.IsZero():
+		age = max(wall.Sub(s.Record.RenewedAt), 0)
+	}
+	return max(rest-age, 0)
+}
+
 // ReadDone makes of the answer of a Look what the candidate wants to know.
 func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	switch {
@@ -171,8 +205,8 @@ func ReadDone(s Snapshot, err error) protocol.ReadDone {
 	case !s.Exists:
 		return protocol.ReadDone{Shown: protocol.Absent, Date: s.Date}
 	}
-	age, _ := s.Age()
-	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age}
+	age, told := s.Age()
+	return protocol.ReadDone{Shown: protocol.Found, Version: s.Version, Record: s.Record, Age: age, Aged: told}
 }
 
 // Checked makes of the answer of a Look at a session's heartbeat what the candidate wants to

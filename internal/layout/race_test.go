@@ -83,13 +83,39 @@ func TestHalfTakeover(t *testing.T) {
 				}
 			}
 		}
-		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: newRecord(true), Over: s.Record, Expect: s.Version}); err == nil {
+		next := newRecord(true)
+		next.WriteID, next.RenewedAt = "rival.1", s.Record.RenewedAt.Add(time.Hour)
+		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
 			t.Fatal("it took over")
 		}
 		for term, err := range e.Terms(t.Context()) {
 			if err != nil || term.Why != record.EndedByTakeover || term.Ended.Sub(s.Record.ExpiresAt).Abs() > time.Millisecond {
 				t.Errorf("%+v, %v", term, err)
 			}
+		}
+		// And where it was the holder itself, which wanted another lease.
+		st.before = nil
+		ctx, cancel = context.WithCancel(t.Context())
+		s = write(t, e, protocol.Claim, look(t, e, ""))
+		puts = 0
+		st.before = func(op, _ string) {
+			if op == "put" {
+				if puts++; puts == 2 {
+					cancel()
+				}
+			}
+		}
+		next = newRecord(true)
+		next.RenewedAt = s.Record.RenewedAt.Add(time.Hour)
+		if _, err := e.Write(ctx, protocol.Write{Op: protocol.Claim, Record: next, Over: s.Record, Expect: s.Version}); err == nil {
+			t.Fatal("it has another lease")
+		}
+		st.before = nil
+		for term, err := range e.Terms(t.Context()) {
+			if err != nil || term.Why != record.EndedByRelease || !term.Ended.Equal(next.RenewedAt) {
+				t.Errorf("%+v, %v", term, err)
+			}
+			break
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 // TestOrder: mutexes are locked from the largest rank to the smallest, and nothing else.
 func TestOrder(t *testing.T) {
-	ranks := []lockorder.Rank{lockorder.Leaf, lockorder.Election, lockorder.Heartbeat, lockorder.Engine, lockorder.Watching}
+	ranks := []lockorder.Rank{lockorder.Leaf, lockorder.Election, lockorder.Heartbeat, lockorder.Engine, lockorder.Watching, lockorder.Keys}
 	for _, first := range ranks {
 		for _, second := range ranks {
 			var a, b lockorder.Mutex

@@ -18,4 +18,5 @@ const (
 	Heartbeat             // the engine of a heartbeat, and that of a reaper
 	Engine                // the engine of a lock
 	Watching              // who wants an Election to look
+	Keys                  // the locks of the keys that a process uses
 )

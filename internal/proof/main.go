@@ -36,11 +36,11 @@ type part struct {
 var parts = []part{
 	{
 		name:  "mutations",
-		short: words("go run ./internal/proof/mutate -share 1/8"),
+		short: words("go run ./internal/proof/mutate -share 1/24"),
 		long:  words("go run ./internal/proof/mutate"),
 	},
 	general("./internal/protocol", "1/10"),
-	general("./internal/engine", "1/60", ".", "./admin", "./internal/proof/sim"),
+	general("./internal/engine", "1/60", ".", "./admin", "./semaphore", "./internal/proof/sim"),
 	general("./internal/record", "1/4"),
 	general("./fence", "1/60"),
 	general("./fence/fencelog", "1/60"),
@@ -48,13 +48,14 @@ var parts = []part{
 	general("./fence/fencehttp", "1/20"),
 	general("./fence/fencesql", "1/30", "./internal/sqltest"),
 	general("./shard", "1/100"),
+	survey("./semaphore", "1/24"), // a sixth of them has been looked through so far
 	general("./admin", "1/20"),
 	general("./store/filestore", "1/60"),
 	inProcessesOfItsOwn(survey("./internal/guardian", "1/100")),
 	general(".", "1/100"),
 	{
 		name:  "simulation",
-		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 30000"),
+		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 36000"),
 		long:  words("go test ./internal/proof/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{
@@ -65,7 +66,7 @@ var parts = []part{
 	{
 		name:  "lock order",
 		short: words("make lockorder"),
-		long:  []string{"make", "lockorder", "ORDERED=. ./admin ./shard ./s3lect ./peer"},
+		long:  []string{"make", "lockorder", "ORDERED=. ./admin ./shard ./s3lect ./peer ./semaphore"},
 	},
 	{
 		name:  "histories of fences",
@@ -85,7 +86,7 @@ var parts = []part{
 	{
 		name:  "chaos",
 		short: nil, // until each kind of fault was reached, it is one of the tests
-		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestChaos -long 5m"),
+		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestChaos|TestSeats -long 5m"),
 	},
 	{
 		name:  "soak",
@@ -106,7 +107,8 @@ func general(pkg, share string, others ...string) part {
 	return generally("go run ./internal/proof/mutate -general "+pkg, pkg, share, others)
 }
 
-// survey is the same where a busy machine may decide: survivors are counted, and are no finding.
+// survey is the same where a busy machine may decide, or where not all have been looked through: survivors are
+// counted, and are no finding.
 func survey(pkg, share string, others ...string) part {
 	return generally("go run ./internal/proof/mutate -survey -general "+pkg, pkg, share, others)
 }

@@ -27,10 +27,11 @@ type acquisition struct {
 // A second Acquire before the answer to the first is a fault of the driver, and one while a lease
 // is held would make two leases of one candidate. So both panic: to go on would be worse.
 func (c *Candidate) acquire(ev Acquire, now Now) {
-	if c.acq.want != nothing || c.phase == held || c.phase == lost {
+	if c.acq.want != nothing || c.phase != clear && c.phase != freeing {
 		panic("protocol: Acquire while " + c.phase.String())
 	}
 	c.acq.want = atOnce
+	c.agree(ev.Terms)
 	c.sessions.enter(ev.Session)
 	if ev.Wait {
 		c.acq.want = eventually
@@ -39,6 +40,9 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	// so a lock that nobody else uses costs one request. Knowledge of a holder may
 	// be old too, so the lock is read again before the caller is told.
 	c.obs.fresh = c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) && !c.obs.record.Held
+	if c.obs.rests(now.Clock) {
+		c.obs.fresh = false // somebody may have ended that since, and the caller is told of it
+	}
 	if c.obs.spent(&c.cfg) {
 		c.obs.fresh = false // no write would tell that it has been put right
 	}
@@ -54,7 +58,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	// pause that grows, begins anew.
 	c.acq.reported, c.due, c.pace.poll, c.handoff.passed, c.pace.again = record.Record{}, 0, 0, false, false
 	h := &c.handoff
-	if rest := h.rest(c.cfg.TTL); ev.Wait && h.on && h.over(rest) {
+	if rest := c.rest(); ev.Wait && h.on && h.over(rest) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
 		c.obs.fresh, c.due = false, h.ended+rest
 		h.on, h.rested = false, true
@@ -76,8 +80,13 @@ func (c *Candidate) cancel(err error, now Now, out *actions) {
 	if err == nil {
 		err = ErrCancelled
 	}
-	if c.acq.want != nothing { // else the answer and the cancellation crossed
+	switch { // else the answer and the cancellation crossed
+	case c.acq.want != nothing:
 		c.fail(err, now, out)
+	case c.phase == detaching:
+		c.notDetached(err, now, out)
+	case c.phase == attaching:
+		c.notAttached(err, now, out)
 	}
 }
 
@@ -110,7 +119,9 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
-	case now.Clock >= c.obs.claimableAt && !c.obs.stuck(&c.cfg):
+	// Followers claim a lock that became free one after the other, by lot. A user who does not wait
+	// is none of them: to tell him that it is held would be wrong.
+	case (now.Clock >= c.obs.claimableAt || c.acq.want == atOnce && c.obs.vacant(&c.cfg, now.Clock)) && !c.obs.stuck(&c.cfg):
 		c.obs.expire(&c.cfg, now, out)
 		if !c.resting(now) {
 			c.claim(now, out)
@@ -124,7 +135,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
 	case c.acq.want == atOnce:
 		c.acq.want = nothing
-		out.add(Refused{Record: c.obs.record})
+		out.add(Refused{Record: c.obs.record, Rest: c.obs.rest(now.Clock)})
 	default:
 		c.obs.expire(&c.cfg, now, out)
 		c.wait(now, out)
@@ -144,6 +155,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 	r := c.writes.record(&c.cfg, now)
 	r.Session = c.sessions.current
 	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.obs.next(&c.cfg), now.Wall, c.obs.record.Unknown, c.obs.record.Epoch
+	c.remember(&r, now)
 	// An answer that takes longer than half a TTL is no use: see claimed.
 	c.write(claiming, Write{Op: Claim, Record: r, Timeout: min(MaxRequest, c.cfg.TTL/2)}, now, out)
 }
@@ -151,18 +163,25 @@ func (c *Candidate) claim(now Now, out *actions) {
 // claimed takes in that a claim has landed: it is a lease, unless that came too late.
 func (c *Candidate) claimed(a attempt, now Now, out *actions) {
 	c.release.freed = freed{}
-	c.lease, c.due = leased(a)
+	c.lease = lease{end: c.terms.end(a.t0), granted: now.Clock}
+	c.due = c.lease.take(a)
 	// Under a session no lease is too old to begin work, but it may be under an earlier session.
 	late := a.record.Session == "" && now.Clock > a.t0+a.record.TTL/2 || a.record.Session != c.sessions.current
+	// A hold that is to be short must not be over, or nearly, when it begins.
+	late = late || c.terms.MaxHold > 0 && now.Clock > a.t0+c.terms.MaxHold/2
 	switch {
 	case c.acq.want == nothing:
 		c.undo(now)
 	case late && c.trouble.slow >= enoughTries:
-		c.fail(ErrSlowStore, now, out) // and nobody wants what has landed: see stray
+		c.fail(c.terms.tooSlow(), now, out) // and nobody wants what has landed: see stray
 	case late:
 		// Too little is left of it to begin work. It was never handed out, so
 		// it may be replaced at once, by an acquisition of its own (rule A3).
 		c.trouble.slow++
+		c.due = now.Clock
+	case !c.agreed(a.record):
+		// It is the claim of an earlier acquisition, which had other terms. To renew it with these
+		// would not do: it would be somebody else's lease until then (rule A3 as above).
 		c.due = now.Clock
 	default:
 		c.phase, c.acq.want = held, nothing
@@ -189,7 +208,7 @@ func (c *Candidate) denied(err error, now Now, out *actions) {
 // first, the heartbeat is refused. Without it both could believe themselves right (rule D3).
 func (c *Candidate) reap(now Now, out *actions) {
 	r := c.obs.record
-	r.Held, r.WriteID, r.Ended = false, c.writes.name(&c.cfg), "its holder was waited out by "+c.cfg.Holder
+	r.Held, r.Rest, r.WriteID, r.Ended = false, nil, c.writes.name(&c.cfg), "its holder was waited out by "+c.cfg.Holder
 	c.write(reaping, Write{Op: Free, Record: r, Timeout: min(MaxRequest, r.TTL/2)}, now, out)
 }
 
@@ -199,7 +218,7 @@ func (c *Candidate) fail(err error, now Now, out *actions) {
 	c.acq.want = nothing
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
-	out.add(Failed{err})
+	out.add(Failed{Err: err})
 }
 
 // tooLong ends an acquisition that does not wait and has had no answer for a TTL.
@@ -208,15 +227,11 @@ func (c *Candidate) tooLong(now Now, out *actions) {
 	if c.acq.want != atOnce || now.Clock < c.until {
 		return
 	}
-	err := ErrNoAnswer
-	if c.trouble.err != nil {
-		err = fmt.Errorf("%w: %w", ErrNoAnswer, c.trouble.err)
-	}
-	c.fail(err, now, out)
+	c.fail(c.trouble.noAnswer(), now, out)
 }
 
 // tired reports that an acquisition that does not wait has failed often enough.
 // Once is too few: stores refuse a single request for reasons that are gone a moment later.
 func (c *Candidate) tired() bool {
-	return c.acq.want == atOnce && max(c.trouble.reads, c.trouble.writes) >= enoughTries
+	return c.acq.want == atOnce && c.failedOften()
 }

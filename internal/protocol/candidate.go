@@ -10,13 +10,17 @@ import (
 type phase int
 
 const (
-	clear   phase = iota // it does not hold it
-	held                 // it holds a lease, as long as Valid says so
-	lost                 // its lease ended, and the user has not stopped the work yet
-	freeing              // the user has stopped the work, and the release is on its way
+	clear     phase = iota // it does not hold it
+	held                   // it holds a lease, as long as Valid says so
+	lost                   // its lease ended, and the user has not stopped the work yet
+	freeing                // the user has stopped the work, and the release is on its way
+	detaching              // the user has stopped the work, and the lease is to stand as it is
+	attaching              // a lease that was detached is to be used
 )
 
-func (p phase) String() string { return [...]string{"clear", "held", "lost", "freeing"}[p] }
+func (p phase) String() string {
+	return [...]string{"clear", "held", "lost", "freeing", "detaching", "attaching"}[p]
+}
 
 // inflight is the one request that is under way (one writer).
 // One at a time is what makes the rest simple: an answer can be about one thing only. A request
@@ -31,6 +35,7 @@ const (
 	renewing
 	releasing
 	reaping
+	attachWriting
 )
 
 // done takes note that the request under way, one of these kinds, was answered, and says which.
@@ -51,30 +56,37 @@ func (i *inflight) done(kinds ...inflight) (kind inflight) {
 // Each part of it has a file, with what needs that part alone as methods. What a Candidate
 // does itself needs several of them, or changes the phase.
 type Candidate struct {
-	cfg Config
+	cfg   Config // with what the present terms change in it
+	terms Terms  // of the acquisition or the lease
+	usual Terms  // what holds without them: Holder, Meta and TTL
+	// The incarnation with which the candidate began, and how many it has had since: see anew.
+	base       string
+	generation int
 
 	phase phase
 	busy  inflight
 	due   time.Duration // the next step, if no request is under way
 	until time.Duration // when to give up: an acquisition at once, a release, or open writes that nobody waits for
 
-	obs      observation // of the object
-	writes   writes      // its own, that may land
-	trouble  trouble     // with the store
-	acq      acquisition // what the user wants
-	pace     pace        // of looking at what another holds
-	lease    lease
-	release  release
-	handoff  handoff   // among its own users
-	sessions sessions  // of its process and of others
-	peer     pollState // what the leader itself says
-	rng      random
+	obs        observation // of the object
+	writes     writes      // its own, that may land
+	trouble    trouble     // with the store
+	acq        acquisition // what the user wants
+	pace       pace        // of looking at what another holds
+	lease      lease
+	release    release
+	attachment attachment // of a lease that was detached
+	handoff    handoff    // among its own users
+	sessions   sessions   // of its process and of others
+	peer       pollState  // what the leader itself says
+	rng        random
 }
 
 // New makes a candidate that knows nothing of the lock.
 // It believes nothing from before its start, so a restart never continues a lease (rule A9).
 func New(cfg Config) *Candidate {
-	return &Candidate{cfg: cfg, rng: seeded(cfg.Incarnation)}
+	usual := Terms{Holder: cfg.Holder, Meta: cfg.Meta, TTL: cfg.TTL}
+	return &Candidate{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: seeded(cfg.Incarnation)}
 }
 
 // Step takes an event at a time and returns what to do, in order. It panics on
@@ -85,9 +97,10 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	if c.phase == held && now.Clock >= c.lease.deadline {
 		// Before anything else, even a renewal's good answer: who has been
 		// told "no longer" must not be told "again".
-		c.lose(ErrExpired, &out)
+		c.lose(c.terms.Expiry(now.Clock, c.lease.end, c.lease.record.TTL), &out)
 	}
 	c.tooLong(now, &out)
+	c.expire(now, &out)
 	switch ev := ev.(type) {
 	case Acquire:
 		c.acquire(ev, now)
@@ -95,6 +108,12 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.cancel(ev.Err, now, &out)
 	case Release:
 		c.resign(ev, now, &out)
+	case NameSuccessor:
+		c.nameSuccessor(ev, now, &out)
+	case Detach:
+		c.detach(now, &out)
+	case Attach:
+		c.attach(ev, now)
 	case Drop:
 		c.drop(now)
 	case Watch:
@@ -105,7 +124,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.busy.done(reading)
 		c.readDone(ev, now, &out)
 	case WriteDone:
-		c.writeDone(c.busy.done(claiming, renewing, releasing, reaping), ev, now, &out)
+		c.writeDone(c.busy.done(claiming, renewing, releasing, reaping, attachWriting), ev, now, &out)
 	case Checked:
 		c.busy.done(checking)
 		c.checked(ev, now, &out)
@@ -121,8 +140,10 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.recheck(now)
 	case RenewSoon:
 		c.renewSoon(now)
+	case SetMeta:
+		c.setMeta(ev, now, &out)
 	case Retune:
-		c.cfg.TTL, c.cfg.Frequent, c.cfg.Infrequent = ev.TTL, ev.Frequent, ev.Infrequent
+		c.retune(ev)
 	case Sighted:
 		c.sighted(ev, now)
 	case PeerAnswer:
@@ -140,6 +161,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		out.add(Seen{})
 	}
 	c.memberships(&out)
+	c.forgetTerms()
 	return out
 }
 
@@ -162,6 +184,10 @@ func (c *Candidate) advance(now Now, out *actions) {
 		c.keep(now, out)
 	case c.phase == freeing:
 		c.free(now, out)
+	case c.phase == detaching:
+		c.letStand(now, out)
+	case c.phase == attaching:
+		c.takeUp(now, out)
 	case c.wanting():
 		c.seek(now, out)
 	}
@@ -171,18 +197,18 @@ func (c *Candidate) advance(now Now, out *actions) {
 // false if nothing but an event can change anything.
 func (c *Candidate) Wake() (time.Duration, bool) {
 	wake := time.Duration(math.MaxInt64)
-	if c.busy == none && (c.phase == held || c.phase == freeing || c.wanting()) {
+	if c.busy == none && (c.phase != clear && c.phase != lost || c.wanting()) {
 		wake = c.due
 	}
 	if c.peer.open && !c.peer.asking && c.follows() {
 		wake = min(wake, c.peer.due)
 	}
-	if c.phase == held {
+	if c.phase == held || c.phase == detaching {
 		// Even while a request is under way: the lease ends on time, whether or not the store answers
 		// (rule A10).
 		wake = min(wake, c.lease.deadline)
 	}
-	if c.acq.want == atOnce || c.settling() {
+	if c.acq.want == atOnce || c.phase == attaching || c.settling() {
 		wake = min(wake, c.until)
 	}
 	return wake, wake != math.MaxInt64

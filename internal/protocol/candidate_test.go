@@ -360,12 +360,16 @@ func TestWhatIsWritten(t *testing.T) {
 		}
 	}
 	found := freed
+	found.Record.Holder, found.Record.Ended = "db-2", record.EndedByHand
+	found.Record.AcquiredAt, found.Record.RenewedAt = wall.Add(-time.Minute), wall.Add(-30*time.Second)
+	found.Record.Term, found.Record.TermToken, found.Record.History = 6, 41, json.RawMessage(`[{"kept":"as it is"}]`)
 	found.Record.Epoch, found.Record.Unknown = 41, map[string]json.RawMessage{"zone": json.RawMessage(`"a"`)}
 	p.step(0, protocol.Acquire{})
 	p.step(time.Second, found)
 	want := record.Record{
 		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs",
-		TTL: 15 * time.Second, WriteID: "me.1", Previous: 41, Unknown: found.Record.Unknown,
+		TTL: 15 * time.Second, WriteID: "me.1", Previous: 41, Term: 7, TermToken: 42, Unknown: found.Record.Unknown,
+		History:    json.RawMessage(`[{"token":41,"term":6,"holder":"db-2","from":"2026-11-20T10:29:00.000Z","to":"2026-11-20T10:29:30.000Z","how":"broken"},{"kept":"as it is"}]`),
 		AcquiredAt: wall.Add(time.Second), RenewedAt: wall.Add(time.Second), ExpiresAt: wall.Add(16 * time.Second),
 	}
 	check(want)
@@ -379,6 +383,41 @@ func TestWhatIsWritten(t *testing.T) {
 	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.3", wall.Add(9*time.Second), wall.Add(9*time.Second)
 	want.Held, want.Successor, want.Epoch = false, "db-3", 42
 	check(want)
+}
+
+// TestRowEndsAtADeletion: a candidate whose released lease's object was deleted makes an entry of its own
+// of that lease, even if its wall clock says that no time has passed: another may have had the lock
+// meanwhile, and it would say that all tokens in between were its own.
+func TestRowEndsAtADeletion(t *testing.T) {
+	t.Parallel()
+	c := protocol.New(protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"})
+	var last protocol.Write
+	step := func(at time.Duration, ev protocol.Event) {
+		for _, a := range c.Step(ev, protocol.Now{Clock: at, Wall: wall}) {
+			if w, ok := a.(protocol.Write); ok {
+				last = w
+			}
+		}
+	}
+	step(0, protocol.Acquire{})
+	step(0, freed)
+	step(0, protocol.WriteDone{Version: "v2"})
+	step(0, protocol.Release{})
+	step(0, protocol.WriteDone{Version: "v3"})
+	step(time.Second, protocol.Acquire{Wait: true})
+	step(time.Second, protocol.WriteDone{Err: protocol.ErrTaken})
+	for at := time.Second; last.Expect != ""; at += time.Second {
+		if at > time.Minute {
+			t.Fatal("it does not claim")
+		}
+		step(at, protocol.Tick{})
+		if c.Busy() {
+			step(at, protocol.ReadDone{Shown: protocol.Absent})
+		}
+	}
+	if past := last.Record.Past(); len(past) == 0 || past[0].Token != freed.Record.Token+1 || past[0].How != record.EndedByRelease {
+		t.Errorf("it remembers %+v", past)
+	}
 }
 
 // TestRetune: the new TTL is that of the next write, and the new intervals those of the next

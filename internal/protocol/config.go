@@ -50,6 +50,9 @@ type Config struct {
 	// FastStart lets the candidate take over without waiting when the store's
 	// own clock says that the record is old enough.
 	FastStart bool
+	// PollInterval is what the pauses of an acquisition that waits grow to. Zero: see the function of
+	// that name. A follower has others.
+	PollInterval time.Duration
 	// Follow paces the waiting as for an election, which is long: see follow.
 	Follow bool
 	// Frequent and Infrequent are the intervals of a follower, in transition and

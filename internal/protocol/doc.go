@@ -41,16 +41,18 @@
 //     when a candidate that waits looks again;
 //   - lease.go: the lease that is held, its renewals and how it is lost;
 //   - release.go: freeing it, and freeing what nobody wants;
+//   - attach.go: leaving a lease as it stands for another candidate, and going on with such a one;
 //   - handoff.go: passing it on to another user of the same candidate.
 //
 // The two kinds of request are looks (look.go, with what they show in observation.go) and
 // conditional writes (writes.go, with those that may yet land); trouble.go counts their failures.
+// window.go bounds how many requests there are at a time for something that concerns many candidates.
 // session.go, saved.go, membership.go and peer.go are for sessions and peers. What decides alone,
 // without memory, is in timing.go and config.go; random.go is the chance, which replays.
 //
 // # The rules
 //
-// The names A1 to A11 are those of docs/protocol.md. Each stands at the line
+// The names A1 to A12 are those of docs/protocol.md. Each stands at the line
 // that keeps it, and each has a scenario in testdata whose header names it. A11,
 // that the resource checks the token, is kept outside, by package fence and by
 // the user.

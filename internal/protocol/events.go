@@ -22,6 +22,8 @@ type (
 		// Session is the name of the session that the lease is to be under: it is valid,
 		// and has been confirmed to exist (rule D2). Empty: the lease is renewed by itself.
 		Session string
+		// Terms are what is asked for the lease. Check says whether they can be.
+		Terms Terms
 	}
 	// Cancel: the user no longer waits for an acquisition, or it makes no sense any
 	// more, because of Err.
@@ -33,6 +35,19 @@ type (
 		// Pass: another user of this candidate waits, and will Acquire next.
 		Pass bool
 	}
+	// Detach: the user has stopped the work under the lease, which is to stay as it stands, for
+	// another candidate to Attach. The candidate answers with one Detached. A Cancel ends it, and
+	// frees the lock.
+	Detach struct{}
+	// Attach: the user wants to use a lease that was detached. Nothing of the candidate may be
+	// outstanding (Settled). It answers with one Granted, if it is ToHold, or Detached, or Failed.
+	Attach struct {
+		Proof Proof
+		Use   Use
+	}
+	// NameSuccessor: the user is about to end the lease in favour of that holder. The candidate
+	// answers with one NoticeGiven.
+	NameSuccessor struct{ Successor string }
 	// Drop: nobody is there after all to take what a Release has passed on.
 	Drop struct{}
 	// Watch: look at the lock even while nobody wants it, or no longer.
@@ -47,6 +62,7 @@ type (
 		Record  record.Record // Found
 		Date    time.Time     // Absent: the store's own time, if it said
 		Age     time.Duration // Found: since the record was written, by the store's own clock; 0 if it does not say
+		Aged    bool          // it does
 		Err     error         // Foreign, Unread
 		Fatal   bool          // Unread: to try again is pointless (access denied)
 	}
@@ -80,6 +96,12 @@ type (
 		Session string
 		Look    bool
 	}
+	// SessionBeat: a session of others, whose end is waited for, goes on: its heartbeat has just been
+	// seen. It is for a Table.
+	SessionBeat struct {
+		Session string
+		TTL     time.Duration
+	}
 	// SessionTroubled: the store does not say whether the session goes on whose end is waited
 	// for. Nothing was asked for this candidate, but it is its user who waits.
 	SessionTroubled struct{ Err error }
@@ -87,6 +109,12 @@ type (
 	Recheck struct{}
 	// RenewSoon: the next renewal has something to tell, and is to come soon.
 	RenewSoon struct{}
+	// SetMeta: the record of the lease that is held is to carry this, until the lease ends. Number is
+	// larger than those before it. The candidate answers with a MetaSet, unless the lease ends first.
+	SetMeta struct {
+		Number int
+		Meta   map[string]string // not nil
+	}
 	// Retune: from the next write and the next pause on, these are the TTL and
 	// the intervals.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
@@ -111,6 +139,9 @@ type (
 func (Acquire) event()         {}
 func (Cancel) event()          {}
 func (Release) event()         {}
+func (NameSuccessor) event()   {}
+func (Detach) event()          {}
+func (Attach) event()          {}
 func (Drop) event()            {}
 func (Watch) event()           {}
 func (GiveUp) event()          {}
@@ -119,9 +150,11 @@ func (WriteDone) event()       {}
 func (Checked) event()         {}
 func (SessionOver) event()     {}
 func (SessionExpired) event()  {}
+func (SessionBeat) event()     {}
 func (SessionTroubled) event() {}
 func (Recheck) event()         {}
 func (RenewSoon) event()       {}
+func (SetMeta) event()         {}
 func (Retune) event()          {}
 func (Sighted) event()         {}
 func (PeerAnswer) event()      {}
@@ -170,22 +203,40 @@ type (
 	Granted struct{}
 	// Renewed: the lease's deadline has moved.
 	Renewed struct{}
+	// MetaSet: a record has landed that carries the change of that Number. With it all before it are
+	// answered, whether or not each was in a record of its own.
+	MetaSet struct{ Number int }
 	// Troubled: the store has failed for the third time in a row, or has gone on to
 	// fail for a minute since that was told. A Reaper says so at each further failure.
 	Troubled struct{ Err error }
 	// Refused: the lock is another's, and the user did not want to wait. Abandoned is what
-	// Checked has said.
+	// Checked has said. Rest is for how much longer the lock is to be left alone, if it is free.
 	Refused struct {
 		Record    record.Record
 		Abandoned bool
+		Rest      time.Duration
 	}
-	// Failed: the acquisition ended without the lock.
-	Failed struct{ Err error }
+	// Failed: the acquisition, or the Attach, ended without the lock. Open is the incarnation whose
+	// renewal of the lease may have landed, or may yet: one more of the Proof's Marks. Empty: none.
+	Failed struct {
+		Err  error
+		Open string
+	}
+	// Detached: nothing of this candidate is under the lease any more, and nothing that it has sent
+	// may yet land. Record is the one that stands: held, or after a ToRelease free. With Err there is
+	// no record to go on with: the lease was lost, or is being freed.
+	Detached struct {
+		Record record.Record
+		Err    error
+	}
 	// Waiting: the acquisition waits for this holder. Once for each holder.
 	Waiting struct{ Record record.Record }
 	// Seen: the object is in a state that was not seen before, which Observed
 	// tells.
 	Seen struct{}
+	// NoticeGiven: from then on, by the clock, the successor that was named knows of it. If that is
+	// not later than now, it will not.
+	NoticeGiven struct{ Known time.Duration }
 	// Expired: this record has not been renewed in time, so the lock may be
 	// taken. Once for each version.
 	Expired struct{ Record record.Record }
@@ -224,6 +275,8 @@ func (Write) action()         {}
 func (Check) action()         {}
 func (Granted) action()       {}
 func (Renewed) action()       {}
+func (MetaSet) action()       {}
+func (NoticeGiven) action()   {}
 func (Troubled) action()      {}
 func (Refused) action()       {}
 func (Failed) action()        {}
@@ -233,6 +286,7 @@ func (Seen) action()          {}
 func (Expired) action()       {}
 func (Unreadable) action()    {}
 func (Lost) action()          {}
+func (Detached) action()      {}
 func (Released) action()      {}
 func (Reaped) action()        {}
 func (SessionOrphan) action() {}
@@ -272,4 +326,6 @@ var (
 	ErrUnsettled = errors.New("no answer from the store said that the release landed")
 	ErrNoAnswer  = errors.New("the store did not say within the TTL whether the lock is free")
 	ErrTooLarge  = errors.New("the lock's token is too large to be followed by another")
+	ErrCopied    = errors.New("another copy of the detached lease was used since")
+	ErrLost      = errors.New("the lease had ended before")
 )

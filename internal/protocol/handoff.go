@@ -33,9 +33,14 @@ func (h *handoff) begin(t0 time.Duration) {
 
 // rest is how long the lock must be free so that waiters elsewhere see it. Their
 // pauses grow by half, so the last one is at most half the time since a new lease.
-func (h *handoff) rest(ttl time.Duration) time.Duration {
-	pause := firstPoll + (h.ended-h.leased)/2
-	return min(pause, max(Renewal(ttl), firstPoll)) * 5 / 4
+// Those who wait for the end of a session hear of the release from its heartbeat.
+func (c *Candidate) rest() time.Duration {
+	lasted := c.handoff.ended - c.handoff.leased
+	longest := PollInterval(lasted, c.cfg.TTL)
+	if c.sessions.current != "" {
+		longest = Renewal(c.cfg.TTL)
+	}
+	return min(firstPoll+lasted/2, longest) * 5 / 4
 }
 
 // over reports that the handoff has lasted long enough: so many times longer than the
@@ -51,7 +56,7 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 	idle := c.phase == held && c.busy == none && c.obs.fresh
 	// Under a session the record would stand for as long as that lasts, should the next
 	// user not come (rule D6).
-	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.handoff.rest(c.cfg.TTL)) {
+	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.rest()) {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).

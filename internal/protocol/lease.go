@@ -11,16 +11,36 @@ import (
 type lease struct {
 	record   record.Record // as it was written
 	deadline time.Duration // it is valid before this
+	promised time.Duration // by the record: nobody else holds the lock before this
+	end      time.Duration // no renewal makes it valid for longer, by its terms; never: any does
+	granted  time.Duration
+	sent     time.Duration // the last write of it that has landed
+	meta     metaChange
+	// successor is whom the user is about to end it in favour of; renewals name it.
+	successor string
 }
 
-// leased is the lease that the attempt a has brought, and when it is to be renewed. It counts from
-// that attempt's own t0, however long ago that was (rule A4). Under a session its own times do not
-// matter: the session's clock says how long it is valid (rule D4).
-func leased(a attempt) (l lease, renewal time.Duration) {
+// take takes in that the attempt a has landed, which began the lease or renewed it, and says when
+// it is to be renewed. It counts from that attempt's own t0, however long ago that was (rule A4).
+// Under a session its own times do not matter: the session's clock says how long it is valid
+// (rule D4). Its terms do.
+func (l *lease) take(a attempt) (renewal time.Duration) {
+	l.record, l.sent, l.deadline, l.promised = a.record, a.t0, l.end, l.end
 	if a.record.Session != "" {
-		return lease{a.record, never}, never
+		return l.deadline
 	}
-	return lease{a.record, a.t0 + Validity(a.record.TTL)}, a.t0 + Renewal(a.record.TTL)
+	// Others count by the record, which promises what is believed here or more, and never less.
+	l.promised = a.t0 + Validity(a.record.TTL)
+	l.deadline = min(l.promised, l.end)
+	return a.t0 + Renewal(a.record.TTL)
+}
+
+// final reports that nothing can or need make the lease valid for longer: no renewal follows. A
+// write that carries other meta data may.
+func (c *Candidate) final() bool {
+	// Under a session the heartbeat is renewed in its place. A marker that cannot be written over
+	// just ends, and so does a lease that lasts as long as its terms allow.
+	return c.cfg.WriteOnce || c.sessions.current != "" || c.terms.NoRenewal || c.lease.deadline >= c.lease.end
 }
 
 // Valid reports whether the candidate holds a lease that is valid at the given
@@ -35,6 +55,11 @@ func (c *Candidate) Valid(clock time.Duration) bool {
 // Deadline is the reading of the clock from which on the lease is no longer
 // valid. It is meaningful while a lease is held.
 func (c *Candidate) Deadline() time.Duration { return c.lease.deadline }
+
+// Promised is the reading of the clock before which nobody else holds the lock, by the record of
+// the lease that is held, or was held last. It is later than Deadline where the terms of the lease
+// end it earlier.
+func (c *Candidate) Promised() time.Duration { return c.lease.promised }
 
 // Lease is the record of the lease that is held, or was held last.
 func (c *Candidate) Lease() record.Record { return c.lease.record }
@@ -53,34 +78,44 @@ func (c *Candidate) Lease() record.Record { return c.lease.record }
 //
 // Meanwhile the lease is valid until its deadline, and there Step ends it before it does anything else.
 func (c *Candidate) keep(now Now, out *actions) {
-	left := c.lease.deadline - now.Clock
-	// There is nothing to renew. Under a session the heartbeat is renewed in its place; a marker
-	// that cannot be written over just ends.
-	if c.cfg.WriteOnce || c.sessions.current != "" {
+	if c.final() && !c.lease.meta.pending() {
 		c.due = c.lease.deadline
 		return
 	}
 	if !c.obs.fresh {
-		c.read(min(MaxRequest, c.cfg.TTL/6, left), now, out)
+		c.read(min(MaxRequest, c.cfg.TTL/6, c.lease.deadline-now.Clock), now, out)
 		return
 	}
 	if c.resting(now) {
 		return
 	}
-	r := c.writes.record(&c.cfg, now)
-	r.Token, r.AcquiredAt, r.Unknown, r.Previous = c.lease.record.Token, c.lease.record.AcquiredAt, c.lease.record.Unknown, c.lease.record.Previous
+	c.renew(now, out)
+}
+
+// renew sends a renewal.
+func (c *Candidate) renew(now Now, out *actions) {
+	r := c.writes.again(&c.cfg, c.lease.record, now)
+	r.Successor = c.lease.successor
 	// The write may land at once and its answer never come, and from then on the
-	// others count by it. If it promises less, believe it from now on (rule A7).
-	c.lease.deadline = min(c.lease.deadline, now.Clock+Validity(r.TTL))
-	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(MaxRequest, Renewal(r.TTL), left)}, now, out)
+	// others count by it. If it promises less, believe it from now on (rule A7). Under a session it
+	// promises nothing: they wait for the end of that.
+	if r.Session == "" {
+		c.lease.promised = min(c.lease.promised, now.Clock+Validity(r.TTL))
+		c.lease.deadline = min(c.lease.deadline, c.lease.promised)
+	}
+	c.write(renewing, Write{Op: Renew, Record: r, Timeout: min(MaxRequest, Renewal(r.TTL), c.lease.deadline-now.Clock)}, now, out)
 }
 
 // renewed takes in that a renewal has landed, whether its answer said so or a look.
 // It counts from the sending of that very attempt. Counted from the answer, a renewal that was
 // answered after a TTL would look fresh, while others have taken the lock by then (rule A4).
-func (c *Candidate) renewed(a attempt, out *actions) {
-	c.lease, c.due = leased(a)
-	out.add(Renewed{})
+func (c *Candidate) renewed(a attempt, now Now, out *actions) {
+	final := c.final()
+	if c.due = c.lease.take(a); !final {
+		out.add(Renewed{})
+	}
+	c.metaLanded(a.meta, out)
+	c.carrySoon(now) // a change may have come meanwhile
 }
 
 // renewSoon brings the next renewal forward, to a second after the last one at the earliest.

@@ -27,6 +27,9 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 		// would find that out, but under a session none is sent before it is over.
 		unless = ""
 	}
+	if c.phase == attaching {
+		unless = "" // only an answer with the record tells its age
+	}
 	out.add(Read{Unless: unless, Timeout: timeout})
 }
 
@@ -40,6 +43,10 @@ func (c *Candidate) recheck(now Now) {
 
 // readDone takes in the answer to a look. What it means is for the phase to say.
 func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
+	if c.phase == attaching && c.attachment.looked(ev, now) {
+		c.due = now.Clock // it shows what stood before the lease was detached, perhaps
+		return
+	}
 	if ev.Shown == Unread {
 		c.unread(ev, now, out)
 		return
@@ -77,6 +84,9 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 	c.lookFailed(ev.Err, now, out)
 	if c.phase == clear && c.acq.want != nothing && (ev.Fatal || c.tired()) {
 		c.fail(ev.Err, now, out)
+	}
+	if c.phase == attaching && (ev.Fatal || c.failedOften()) {
+		c.notAttached(ev.Err, now, out)
 	}
 	if c.phase == freeing && ev.Fatal {
 		c.unreleased(ev.Err, out)
@@ -119,12 +129,18 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 	if c.phase == clear || c.phase == freeing {
 		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
 	}
-	c.writes.open = nil // what they were conditional on is gone
+	if c.phase != attaching { // which says what may have landed before: it may be brought back
+		c.writes.open = nil // what they were conditional on is gone
+	}
 	c.release.left = c.obs.version
 	c.obs.fresh = false // but known: the holder that was seen may be valid yet, if the object is gone next
 	switch {
 	case c.phase == held:
 		c.lose(err, out)
+	case c.phase == detaching:
+		c.notDetached(err, now, out)
+	case c.phase == attaching:
+		c.notAttached(err, now, out)
 	case c.phase == freeing:
 		c.released(err, out)
 	case c.acq.want != nothing:
@@ -140,7 +156,9 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 // other rule trusts: so it is an option, and it is never used for a session (rule D3).
 func (c *Candidate) sight(ev ReadDone, now Now) {
 	c.observe(ev.Record, ev.Version, now.Clock)
-	if c.cfg.FastStart && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
+	rest := ev.Record.Resting()
+	c.obs.claimableAt -= min(rest, Rested(ev.Age))
+	if c.cfg.FastStart && rest == 0 && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
 		c.obs.claimableAt = now.Clock // it rests on the store's clock, and weakens P2 only
 	}
 }
@@ -152,7 +170,7 @@ func (c *Candidate) sight(ev ReadDone, now Now) {
 func (c *Candidate) sighted(ev Sighted, now Now) {
 	since := ev.Sent > max(c.obs.first, c.pace.looked) || !c.obs.known
 	idle := c.phase == clear && c.busy == none && c.acq.want == nothing && !c.handoff.passed && !c.unsettled()
-	if seen := ev.Answer; idle && since && seen.Shown == Found && seen.Version != c.obs.version && !c.cfg.mine(seen.Record) {
+	if seen := ev.Answer; idle && since && seen.Shown == Found && (seen.Version != c.obs.version || !c.obs.known) && !c.cfg.mine(seen.Record) {
 		c.sight(seen, now)
 	}
 }
@@ -179,6 +197,9 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 // followers may have waited for it to be free.
 // It is never earlier than safe, and mostly later, so that not all waiters try at once.
 func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) time.Duration {
+	// Of its own one too: the next user of this candidate is to leave the lock alone like any other,
+	// and so is a successor.
+	now += r.Resting()
 	switch {
 	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
@@ -198,7 +219,9 @@ func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) ti
 		// Only a courtesy: the conditional write decides.
 		return now + Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
 	case c.cfg.Follow && wakes && r.Successor == "":
-		return now + c.rng.spread(c.cfg.frequent(r.TTL)) // they all look at about this time
+		// They all look at about this time, and one of them is to claim it before the others do. However
+		// many there are, and however long the TTL, a second is enough for that.
+		return now + c.rng.spread(min(c.cfg.frequent(r.TTL), time.Second))
 	}
 	return now
 }

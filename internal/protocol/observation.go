@@ -59,8 +59,25 @@ func (o *observation) expire(cfg *Config, now Now, out *actions) {
 	}
 }
 
+// rest is how long the lock is to be left alone yet, if it is free.
+func (o *observation) rest(now time.Duration) time.Duration {
+	if o.version == "" || o.record.Resting() == 0 {
+		return 0
+	}
+	return max(o.claimableAt-now, 0)
+}
+
+// rests reports that it is to be left alone.
+func (o *observation) rests(now time.Duration) bool { return o.rest(now) > 0 }
+
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
+
+// vacant reports that the object says of no holder, of no successor that is to go first, and of no
+// rest.
+func (o *observation) vacant(cfg *Config, now time.Duration) bool {
+	return (o.version != "" || cfg.Tokenless) && !o.record.Held && o.record.Successor == "" && !o.rests(now)
+}
 
 // stuck reports that there is a record which a candidate with that configuration cannot take over, however
 // old it is.
@@ -105,6 +122,13 @@ func base(date, wall time.Time) int64 {
 		date = wall
 	}
 	return max(date.UnixMilli(), 1)
+}
+
+// Claimable reports that an acquisition that does not wait would claim the lock now, as far as is
+// known. That may be old: the store decides.
+func (c *Candidate) Claimable(clock time.Duration) bool {
+	return c.phase == clear && c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) &&
+		(c.obs.vacant(&c.cfg, clock) || clock >= c.obs.claimableAt) && !c.obs.stuck(&c.cfg)
 }
 
 // Observed is what the candidate last saw: the record, its version, and whether

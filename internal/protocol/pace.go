@@ -13,20 +13,53 @@ type pace struct {
 	looked  time.Duration // when the last look was answered
 	before  time.Duration // when the one before was
 	poll    time.Duration // the pause that grows; 0: begin anew
+	begun   time.Duration // when it began to
 	steady  bool          // this holder has been seen to renew
+	isNext  bool          // it has named this candidate as its successor
+	named   time.Duration // when that was seen
 	located bool          // edge is known
 	again   bool          // what the look under way shows is too old
 	edge    time.Duration // a renewal had landed by then, and not much earlier
 }
 
-// firstPoll is how soon a waiter looks again at a lock that just got a new holder.
-const firstPoll = 20 * time.Millisecond
+// A waiter pays for its looks, and the others pay for the time in which a lock that was released
+// stands idle. Neither depends on the TTL, so its pauses do not: at one of a day a third of that
+// would leave the lock idle for hours.
+const (
+	// firstPoll is how soon a waiter looks again at a lock that just got a new holder.
+	firstPoll = 20 * time.Millisecond
+	// shortPoll is the pause that those after it grow to. A lock stands idle for half of that after a
+	// release if one waits for it, and for a third if two do.
+	shortPoll = 600 * time.Millisecond
+	// pollShare is by which part of the time waited so far pauses are longer than that. With shortPoll
+	// it makes one look a second, on average, in the first ten minutes.
+	pollShare = 600
+	// No pause is longer than the interval of the holder's renewals, since the wait for a holder that
+	// is gone begins with the look that shows its last one. Where they come more often than
+	// seldomPoll that would be more than one look a second, so there it is that.
+	seldomPoll = 1500 * time.Millisecond
+	// longestPoll is the longest pause.
+	longestPoll = 10 * time.Second
+
+	// MinPollInterval is the shortest one that may be asked for.
+	MinPollInterval = firstPoll
+)
+
+// PollInterval is the pause before the next look of a waiter that has waited for so long for a
+// holder with that TTL.
+func PollInterval(waited, ttl time.Duration) time.Duration {
+	return min(shortPoll+waited/pollShare, max(Renewal(ttl), seldomPoll), longestPoll)
+}
+
+// restLook is how often one who waits looks at a lock that rests, since somebody may end that by
+// hand. For the rest it is known when the lock may be taken.
+const restLook = time.Minute
 
 // renewed takes in that record became another. Only a renewal says that the holder
 // is steady.
 func (p *pace) renewed(before, after record.Record) {
 	if p.steady = after.Held && before.Held && after.SameLease(before); !p.steady {
-		p.located, p.poll = false, 0
+		p.located, p.isNext, p.poll = false, false, 0
 	}
 }
 
@@ -40,12 +73,25 @@ func (p *pace) grow(first, limit time.Duration) time.Duration {
 	return pause
 }
 
+// waiter gives the pauses of one that waits for a lock and does not follow.
+func (p *pace) waiter(cfg *Config, ttl, now time.Duration) time.Duration {
+	if p.poll == 0 {
+		p.begun = now
+	}
+	limit := cfg.PollInterval
+	if limit == 0 {
+		limit = PollInterval(now-p.begun, ttl)
+	}
+	return p.grow(firstPoll, limit)
+}
+
 // wait plans the next look at a lock that another holds. When the lock may be taken
 // there is always one more look first: a look costs a twelfth of a write, and shows
 // most waiters that another was faster.
 func (c *Candidate) wait(now Now, out *actions) {
 	r := c.obs.record
-	if !c.acq.reported.SameLease(r) {
+	// That its lock rests is another thing to wait for than a holder.
+	if !c.acq.reported.SameLease(r) || c.acq.reported.Held && r.Resting() > 0 {
 		c.acq.reported = r
 		if c.acq.want != nothing {
 			out.add(Waiting{r})
@@ -55,6 +101,13 @@ func (c *Candidate) wait(now Now, out *actions) {
 	switch {
 	case c.pace.again:
 		c.pace.again, c.due = false, now.Clock
+	case c.obs.rests(now.Clock):
+		c.due = c.obs.claimableAt + c.rng.spread(r.TTL/10)
+		if look := now.Clock + restLook; c.due > look {
+			c.due = look + c.rng.jitter(restLook/10)
+		}
+		c.obs.fresh = false
+		return
 	case r.Held && r.Session != "" && now.Clock < c.obs.claimableAt:
 		// Its session tells when it is worth a look.
 		c.due = c.obs.claimableAt
@@ -63,7 +116,9 @@ func (c *Candidate) wait(now Now, out *actions) {
 		c.due, c.obs.fresh = quiet, false
 		return // however soon the lock may be taken
 	case !c.cfg.Follow && c.acq.want != nothing:
-		c.due = now.Clock + c.rng.vary(c.pace.grow(firstPoll, max(Renewal(r.TTL), firstPoll)))
+		c.due = now.Clock + c.rng.vary(c.pace.waiter(&c.cfg, r.TTL, now.Clock))
+	case c.pace.next(&c.cfg, r, now.Clock):
+		c.due = now.Clock + c.rng.vary(min(c.cfg.frequent(r.TTL), time.Second))
 	case c.pace.relaxed(&c.cfg, &c.obs, now.Clock):
 		c.pace.poll = 0
 		c.due = now.Clock + c.rng.vary(c.cfg.Infrequent)
@@ -77,6 +132,22 @@ func (c *Candidate) wait(now Now, out *actions) {
 	}
 	c.obs.fresh = false
 }
+
+// next reports that the leader is about to end its lease in favour of this candidate. Its work may take
+// a third of the TTL to stop, by default. If it takes longer its successor is in no hurry any more.
+func (p *pace) next(cfg *Config, r record.Record, now time.Duration) bool {
+	if r.Successor != cfg.Holder { // a free record that names it is claimed, and not waited for
+		return false
+	}
+	if !p.isNext {
+		p.isNext, p.named = true, now
+	}
+	return now-p.named < min(noticed(r.TTL)+r.TTL/3, time.Minute)
+}
+
+// noticed is how long it takes at most until a follower that knows when its leader renews has
+// looked at a renewal: see locate and follow.
+func noticed(ttl time.Duration) time.Duration { return Renewal(ttl) / 8 * 3 }
 
 // relaxed reports that the follower has an interval of its own for a steady leader,
 // and the leader is steady.

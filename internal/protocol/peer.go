@@ -155,8 +155,11 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 }
 
 // lookAfter ends the conversation with this leader. The store must tell, after the pause, or
-// sooner where a look was due anyway: after one that failed, for example.
+// sooner where a look was due anyway, or would be but for that leader's word: after one that failed.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
+	if c.trouble.reads > 0 {
+		pause = 0 // read has it wait for as long as a failure asks for
+	}
 	c.peer.open, c.peer.stale, c.peer.quiet = false, true, 0
 	c.pace.again = c.busy == reading
 	c.pace.poll = 0

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"time"
+
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 )
@@ -15,6 +17,13 @@ type release struct {
 	deleting  bool    // its object may be on its way to be deleted
 	left      Version // a record of our own that could not be freed
 	freed     freed   // if it was confirmed, by the release of the last lease
+}
+
+// asFree is the record of a lock that is freed, whose record was r.
+func asFree(r record.Record, writeID string, now Now) record.Record {
+	r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", writeID, now.Wall, now.Wall
+	r.Successor, r.Rest = "", nil
+	return r
 }
 
 // freed is the record that the release of the last lease has left in the store.
@@ -40,6 +49,8 @@ func (l *release) confirm(of *lease, r record.Record, v Version) {
 // if the release landed earlier, the work would go on under another's lease (rule A10).
 func (c *Candidate) resign(ev Release, now Now, out *actions) {
 	c.release.successor = ev.Successor
+	// Those who wait in this process are to leave the lock alone as all others are.
+	ev.Pass = ev.Pass && c.terms.rest(c.lease.granted, now.Clock, "") == nil
 	if ev.Pass && c.pass(now, out) {
 		return
 	}
@@ -52,6 +63,27 @@ func (c *Candidate) resign(ev Release, now Now, out *actions) {
 	// change of phase. A lease that was lost because time ran out may still stand
 	// in the record, and to free it spares the next holder the wait.
 	c.beginRelease(false, now)
+}
+
+// longestNotice bounds for how long a lease goes on that its user wants to end.
+const longestNotice = 15 * time.Second
+
+// nameSuccessor gives notice to a follower that it is next, by the renewals that follow, of which
+// the first is sent anyway. It looks at that when it would look anyway, and then often (see isNext),
+// so that the release is noticed soon.
+func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *actions) {
+	known := now.Clock
+	if c.phase == held && !c.final() && !c.cfg.Tokenless && ev.Successor != "" {
+		c.lease.successor = ev.Successor
+		next := c.due
+		if c.busy != none { // a renewal that is under way does not name it yet
+			next = now.Clock + Renewal(c.cfg.TTL)
+		}
+		if at := next + noticed(c.cfg.TTL); at <= now.Clock+longestNotice {
+			known = at
+		}
+	}
+	out.add(NoticeGiven{known})
 }
 
 // undo frees a lease whose user had gone when it came.
@@ -86,7 +118,7 @@ func (c *Candidate) Outstanding() bool {
 	if c.phase == held || c.phase == lost {
 		return false // it is the user who has to
 	}
-	return c.phase == freeing || c.unsettled() || c.busy != none && c.busy != reading && c.busy != checking
+	return c.phase != clear || c.unsettled() || c.busy != none && c.busy != reading && c.busy != checking
 }
 
 // beginRelease frees the record that stands. It is an orphan's where no user waits for that.
@@ -118,7 +150,7 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.released(nil, out) // it is free, or it has passed to another
 	case c.sessions.gone(c.obs.record.Session):
 		c.released(nil, out) // what it names ends without that
-	case c.cfg.Tokenless && (c.release.deleting || c.lease.deadline-now.Clock < c.cfg.TTL/enoughLeft):
+	case c.cfg.Tokenless && (c.release.deleting || c.lease.promised-now.Clock < c.cfg.TTL/enoughLeft):
 		// The record is deleted, and no condition would keep a delete that comes
 		// late from removing the next holder's. So none is sent when too little is
 		// left, no second one while the first may still be on its way, and till then
@@ -126,12 +158,14 @@ func (c *Candidate) free(now Now, out *actions) {
 		c.released(ErrTooLate, out)
 	case c.resting(now):
 	default:
-		r := c.obs.record
-		r.Held, r.Session, r.WriteID, r.RenewedAt, r.ExpiresAt = false, "", c.writes.name(&c.cfg), now.Wall, now.Wall
-		r.Successor = c.release.successor
+		r := asFree(c.obs.record, c.writes.name(&c.cfg), now)
+		if !c.release.orphan { // of which nobody has had the lease
+			r.Successor = c.release.successor
+			r.Rest = c.terms.rest(c.lease.granted, now.Clock, r.WriteID)
+		}
 		timeout := min(MaxRequest, Renewal(r.TTL))
 		if c.cfg.Tokenless {
-			timeout, c.release.deleting = min(timeout, (c.lease.deadline-now.Clock)/2), true
+			timeout, c.release.deleting = min(timeout, (c.lease.promised-now.Clock)/2), true
 		}
 		c.write(releasing, Write{Op: Free, Record: r, Timeout: timeout}, now, out)
 	}
@@ -146,7 +180,7 @@ func (c *Candidate) released(err error, out *actions) {
 	if err != nil && c.release.deleting {
 		// A delete that is on its way lands within the lease that it was sent under or never. It
 		// would remove the next holder's marker, so till then not even we take the lock anew.
-		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.deadline)
+		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised)
 	}
 	if !c.release.orphan {
 		if err == nil {

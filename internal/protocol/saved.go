@@ -3,6 +3,8 @@ package protocol
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
 )
 
 // A Saved is all that a candidate needs to know of a lease under a session, to which nothing
@@ -12,16 +14,32 @@ import (
 // It has nothing that can be made anew from the configuration, and nothing of a wait: a candidate
 // that holds a lease waits for nothing.
 type Saved struct {
-	incarnation     string
-	rng             random
-	seq, wrote      uint64 // wrote: the number in the lease's write ID
-	version         Version
-	session         string
-	acquired        time.Duration // since the epoch of Unix
-	token           int64
+	incarnation string
+	rng         random
+	seq, wrote  uint64 // wrote: the number in the lease's write ID
+	version     Version
+	session     string
+	acquired    time.Duration // since the epoch of Unix
+	token, term int64
+	handoff     handoff
+	more        *savedMore // nil: none of it
+}
+
+// savedMore is what many a lease does not have: no lock has a past at first, and few have objects
+// with numbers.
+type savedMore struct {
 	epoch, previous int64
+	history         string // see record.Pack
 	unknown         map[string]json.RawMessage
-	handoff         handoff
+	renewed         time.Duration // since the epoch of Unix, if the record was written once more
+	sent            time.Duration // then: by the clock
+	agreed          *agreed       // nil: no terms
+}
+
+// agreed are the terms of a lease, and what they count from.
+type agreed struct {
+	terms   Terms
+	granted time.Duration
 }
 
 // Session is the one that the lease is under.
@@ -31,16 +49,28 @@ func (s *Saved) Session() string { return s.session }
 // false if it does anything else. What Restore makes of it does what the candidate would have
 // done.
 func (c *Candidate) Save() (*Saved, bool) {
-	if c.sessions.current == "" || c.phase != held || c.acq.watching {
+	// A lease that its terms end needs its alarm, and one whose record is to be written a candidate.
+	if c.sessions.current == "" || c.phase != held || c.acq.watching || c.lease.end != never || c.lease.meta.pending() {
 		return nil, false
 	}
 	r := c.lease.record
 	wrote, _ := c.cfg.number(r)
-	return &Saved{
+	s := &Saved{
 		incarnation: c.cfg.Incarnation, rng: c.rng, seq: c.writes.seq, wrote: wrote,
 		version: c.obs.version, session: c.sessions.current, acquired: time.Duration(r.AcquiredAt.UnixNano()),
-		token: r.Token, epoch: r.Epoch, previous: r.Previous, unknown: r.Unknown, handoff: c.handoff,
-	}, true
+		token: r.Token, term: r.Term, handoff: c.handoff,
+	}
+	var terms *agreed
+	if !c.terms.None() {
+		terms = &agreed{c.terms, c.lease.granted}
+	}
+	if terms != nil || r.Epoch != 0 || r.Previous != 0 || len(r.History) > 0 || len(r.Unknown) > 0 {
+		s.more = &savedMore{epoch: r.Epoch, previous: r.Previous, history: record.Pack(r.History), unknown: r.Unknown, agreed: terms}
+		if r.RenewedAt != r.AcquiredAt { // by a change of the meta data, so there are terms
+			s.more.renewed, s.more.sent = time.Duration(r.RenewedAt.UnixNano()), c.lease.sent
+		}
+	}
+	return s, true
 }
 
 // Restore makes a candidate that goes on where the one rested whose configuration cfg was,
@@ -48,10 +78,26 @@ func (c *Candidate) Save() (*Saved, bool) {
 func Restore(cfg Config, rest *Saved) *Candidate {
 	cfg.Incarnation = rest.incarnation
 	c := New(cfg)
+	var more savedMore
+	if rest.more != nil {
+		more = *rest.more
+	}
+	var terms agreed
+	if more.agreed != nil {
+		terms = *more.agreed
+		c.agree(terms.terms)
+	}
 	r := c.writes.record(&c.cfg, Now{Wall: time.Unix(0, int64(rest.acquired)).UTC()})
 	r.WriteID, r.AcquiredAt = cfg.writeID(rest.wrote), r.RenewedAt
-	r.Session, r.Token, r.Epoch, r.Previous, r.Unknown = rest.session, rest.token, rest.epoch, rest.previous, rest.unknown
-	c.rng, c.writes.seq, c.phase, c.lease, c.due = rest.rng, rest.seq, held, lease{r, never}, never
+	r.Session, r.Token, r.Term, r.TermToken = rest.session, rest.token, rest.term, rest.token
+	r.Epoch, r.Previous, r.History, r.Unknown = more.epoch, more.previous, record.Unpack(more.history), more.unknown
+	sent := rest.handoff.leased
+	if more.renewed != 0 {
+		sent, r.RenewedAt = more.sent, time.Unix(0, int64(more.renewed)).UTC()
+		r.ExpiresAt = r.RenewedAt.Add(r.TTL)
+	}
+	c.rng, c.writes.seq, c.phase, c.due = rest.rng, rest.seq, held, never
+	c.lease = lease{record: r, deadline: never, promised: never, end: never, granted: terms.granted, sent: sent}
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
 	c.handoff, c.sessions = rest.handoff, sessions{current: rest.session, entered: []string{rest.session}}

@@ -78,6 +78,8 @@ func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 	c := protocol.New(cfg)
 	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: record.Record{
 		Held: true, Token: 29, Epoch: 30, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
+		Holder: "web-2", AcquiredAt: wall.Add(-time.Hour), RenewedAt: wall.Add(-time.Minute), Term: 7, TermToken: 29,
+		History: json.RawMessage(`[{"token":28,"holder":"web-3","from":"2026-11-20T08:00:00.000Z","to":"2026-11-20T09:00:00.000Z","how":"released"}]`),
 	}}
 	c.Step(protocol.Acquire{}, at(0))
 	c.Step(seen, at(0)) // refused, and random numbers were drawn

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/retry"
@@ -67,6 +68,14 @@ func (t *trouble) report(err error, cfg *Config, now Now, out *actions) {
 		t.reported = now.Clock + reminder
 		out.add(Troubled{err})
 	}
+}
+
+// noAnswer is why a user hears nothing of the lock, with the last failure if there was one.
+func (t *trouble) noAnswer() error {
+	if t.err == nil {
+		return ErrNoAnswer
+	}
+	return fmt.Errorf("%w: %w", ErrNoAnswer, t.err)
 }
 
 // resting reports that no write may be sent yet, and plans the next step for then.

@@ -14,6 +14,7 @@ type attempt struct {
 	first, last uint64 // the numbers in their write IDs
 	expect      Version
 	record      record.Record // the first one's
+	meta        int           // the change of the meta data that the first one carries
 	t0          time.Duration // the clock before its first byte (rule A4)
 }
 
@@ -50,6 +51,16 @@ func (w *writes) record(cfg *Config, now Now) record.Record {
 		Held: true, Holder: cfg.Holder, Address: cfg.Address, TTL: cfg.TTL, Meta: cfg.Meta,
 		Layout: cfg.Layout, WriteID: w.name(cfg), RenewedAt: now.Wall, ExpiresAt: now.Wall.Add(cfg.TTL),
 	}
+}
+
+// again is the record of a lease that goes on: it has what the last one had, but for what a renewal
+// is for.
+func (w *writes) again(cfg *Config, last record.Record, now Now) record.Record {
+	r := w.record(cfg, now)
+	r.Session = last.Session
+	r.Token, r.AcquiredAt, r.Unknown, r.Previous = last.Token, last.AcquiredAt, last.Unknown, last.Previous
+	r.Term, r.TermToken, r.History = last.Term, last.TermToken, last.History
+	return r
 }
 
 // First is the record of a lock that is made free, to be acquired later. The write
@@ -121,8 +132,8 @@ func (w *writes) settle(cfg *Config, current Version, r record.Record) {
 func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
-	c.writes.sent = attempt{first: c.writes.seq, last: c.writes.seq, expect: w.Expect, record: w.Record, t0: now.Clock}
-	if kind != releasing && kind != reaping { // a free record needs no owner
+	c.writes.sent = attempt{first: c.writes.seq, last: c.writes.seq, expect: w.Expect, record: w.Record, meta: c.lease.meta.asked, t0: now.Clock}
+	if w.Op != Free { // a free record needs no owner
 		c.writes.remember(c.writes.sent, out)
 	}
 	c.busy = kind
@@ -131,7 +142,11 @@ func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 
 // writeDone takes in the answer to a write.
 func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions) {
-	if ev.Err != nil {
+	switch {
+	case kind == attachWriting:
+		c.attachWritten(ev, now, out)
+		return
+	case ev.Err != nil:
 		c.writeFailed(ev, now, out)
 		return
 	}
@@ -163,7 +178,7 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 		c.denied(ev.Err, now, out)
 	case freeing:
 		c.unreleased(ev.Err, out)
-	case held, lost:
+	case held, lost, detaching, attaching:
 		// No short cut: the reason of the refusal may pass, and until the deadline
 		// the lease is valid whatever the store says.
 	}
@@ -182,7 +197,12 @@ func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
 	case clear:
 		c.claimed(a, now, out)
 	case held:
-		c.renewed(a, out)
+		c.renewed(a, now, out)
+	case detaching:
+		c.lease.take(a)
+		c.due = now.Clock
+	case attaching:
+		c.attached(a, now, out)
 	case lost, freeing: // the record is ours, to be freed; the lease is over
 	}
 }

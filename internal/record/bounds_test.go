@@ -88,3 +88,41 @@ func TestOtherLayouts(t *testing.T) {
 		}
 	}
 }
+
+// TestResting: a rest counts in the free record that asked for it, and in no other, for a day at
+// most.
+func TestResting(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		title string
+		r     record.Record
+		want  time.Duration
+	}{
+		{"none", record.Record{WriteID: "x"}, 0},
+		{"a minute", record.Record{WriteID: "x", Rest: &record.Rest{Milliseconds: 60_000, WriteID: "x"}}, time.Minute},
+		{"held", record.Record{Held: true, WriteID: "x", Rest: &record.Rest{Milliseconds: 60_000, WriteID: "x"}}, 0},
+		{"of another write", record.Record{WriteID: "y", Rest: &record.Rest{Milliseconds: 60_000, WriteID: "x"}}, 0},
+		{"nothing", record.Record{WriteID: "x", Rest: &record.Rest{WriteID: "x"}}, 0},
+		{"negative", record.Record{WriteID: "x", Rest: &record.Rest{Milliseconds: -1, WriteID: "x"}}, 0},
+		{"a day", record.Record{WriteID: "x", Rest: &record.Rest{Milliseconds: 86_400_000, WriteID: "x"}}, 24 * time.Hour},
+		{"longer", record.Record{WriteID: "x", Rest: &record.Rest{Milliseconds: math.MaxInt64, WriteID: "x"}}, 24 * time.Hour},
+	} {
+		if got := c.r.Resting(); got != c.want {
+			t.Errorf("%s: it rests for %v, want %v", c.title, got, c.want)
+		}
+	}
+}
+
+// TestRestInTheStore: a record says how long it rests, and of which write that is.
+func TestRestInTheStore(t *testing.T) {
+	t.Parallel()
+	r := record.Record{Token: 1, TTL: time.Second, WriteID: "me.3", Rest: &record.Rest{Milliseconds: 1500, WriteID: "me.3"}}
+	body, err := r.Encode()
+	if err != nil || !strings.Contains(string(body), `"rest":{"ms":1500,"write_id":"me.3"}`) {
+		t.Errorf("%s, %v", body, err)
+	}
+	again, err := record.Decode(body)
+	if err != nil || again.Resting() != 1500*time.Millisecond {
+		t.Errorf("%v, %v", again.Resting(), err)
+	}
+}

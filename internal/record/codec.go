@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -30,9 +28,12 @@ type wire struct {
 	Previous   int64             `json:"previous,omitempty"`
 	Ended      string            `json:"ended,omitempty"`
 	Freed      *Freed            `json:"freed,omitempty"`
+	Rest       *Rest             `json:"rest,omitempty"`
 	AcquiredAt string            `json:"acquired_at,omitempty"`
 	RenewedAt  string            `json:"renewed_at,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"`
+	Term       int64             `json:"term,omitempty"`
+	TermToken  int64             `json:"term_token,omitempty"`
 }
 
 const (
@@ -51,29 +52,33 @@ func (r Record) Encode() ([]byte, error) {
 	w := wire{
 		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
 		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
-		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended, Freed: r.Freed,
+		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended, Freed: r.Freed, Rest: r.Rest,
 		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
+		Term: r.Term, TermToken: r.TermToken,
 	}
 	if r.Held {
 		w.State = stateHeld
 	}
 	var b bytes.Buffer
-	b.Grow(512) // most records fit
+	b.Grow(512 + len(r.History)) // most records fit
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(w); err != nil {
 		return nil, err
 	}
-	if len(r.Unknown) > 0 {
+	if r.Unknown != nil || r.History != nil {
 		b.Truncate(b.Len() - len("}\n"))
-		for _, name := range slices.Sorted(maps.Keys(r.Unknown)) {
-			quoted, err := json.Marshal(name)
-			if err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(&b, ",%s:%s", quoted, r.Unknown[name])
+		if r.History != nil {
+			b.WriteString(`,"history":`) // as it is: each renewal writes it
+			b.Write(r.History)
 		}
+		appendUnknown(&b, r.Unknown)
 		b.WriteString("}\n")
+	}
+	if b.Len() > MaxSize && r.History != nil {
+		// It gives way to what others have put into the record, and to whatever else a lock needs.
+		r.History = nil
+		return r.Encode()
 	}
 	if b.Len() > MaxSize {
 		return nil, fmt.Errorf("the record has %d bytes, more than %d: shorten the holder, the address or the meta data", b.Len(), MaxSize)
@@ -83,6 +88,9 @@ func (r Record) Encode() ([]byte, error) {
 
 func (r Record) texts() []string {
 	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID, r.Ended, r.Layout}
+	if r.Rest != nil {
+		texts = append(texts, r.Rest.WriteID)
+	}
 	for k, v := range r.Meta {
 		texts = append(texts, k, v)
 	}
@@ -112,14 +120,8 @@ func decode(layout string, body []byte) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	format, err := f.integer("format")
-	switch {
-	case err != nil:
+	if err = f.format(); err != nil {
 		return Record{}, err
-	case format > Format:
-		return Record{}, fmt.Errorf("it has format %d, and this version knows formats up to %d: upgrade leasehold", format, Format)
-	case format != Format:
-		return Record{}, fmt.Errorf("it has format %d, which does not exist", format)
 	}
 	var r Record
 	if err = f.take("layout", &r.Layout); err != nil {
@@ -145,8 +147,24 @@ func decode(layout string, body []byte) (Record, error) {
 	if err := f.texts(&r); err != nil {
 		return Record{}, err
 	}
+	r.Term, r.TermToken, r.History = f.count("term"), f.count("term_token"), f["history"]
+	delete(f, "history")
 	r.Unknown = f.rest()
 	return r, nil
+}
+
+// format moves the format out of f, which must be one that this version knows.
+func (f fields) format() error {
+	format, err := f.integer("format")
+	switch {
+	case err != nil:
+		return err
+	case format > Format:
+		return fmt.Errorf("it has format %d, and this version knows formats up to %d: upgrade leasehold", format, Format)
+	case format != Format:
+		return fmt.Errorf("it has format %d, which does not exist", format)
+	}
+	return nil
 }
 
 // named is the name of a layout, for people.
@@ -205,6 +223,9 @@ func (f fields) texts(r *Record) error {
 	if err := f.take("freed", &r.Freed); err != nil {
 		return err
 	}
+	if err := f.take("rest", &r.Rest); err != nil {
+		return err
+	}
 	switch state {
 	case stateHeld:
 		r.Held = true
@@ -258,6 +279,9 @@ func splitObject(body []byte) (fields, error) {
 	return f, nil
 }
 
+// Members are those of a JSON object, read as strictly as those of a record.
+func Members(body []byte) (map[string]json.RawMessage, error) { return splitObject(body) }
+
 // integer moves the member name out of f. The number must be written as an
 // integer: 1e3 and 1000.0 were not written by us.
 func (f fields) integer(name string) (int64, error) {
@@ -286,6 +310,16 @@ func (f fields) take(name string, v any) error {
 	return nil
 }
 
+// count moves the member name out of f: a number from 1 on that is for people alone. Like a time,
+// it must not make a lock unreadable, so one that cannot be is none.
+func (f fields) count(name string) int64 {
+	n, _ := f.integer(name) // with an error it is 0
+	if n < 1 || n > LastToken {
+		return 0
+	}
+	return n
+}
+
 func (f fields) rest() map[string]json.RawMessage {
 	if len(f) == 0 {
 		return nil
@@ -294,14 +328,20 @@ func (f fields) rest() map[string]json.RawMessage {
 }
 
 func formatTime(t time.Time) string {
+	return string(appendTime(make([]byte, 0, len(wireTime)), t))
+}
+
+// wireTime is the form of a time in a record.
+const wireTime = "2006-01-02T15:04:05.000Z"
+
+func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
-		return ""
+		return b
 	}
-	// What "2006-01-02T15:04:05.000Z" gives, in less time: package time has a way of its own for
-	// RFC3339.
-	b := t.UTC().AppendFormat(make([]byte, 0, len("2006-01-02T15:04:05.000Z")), time.RFC3339)
+	// What wireTime gives, in less time: package time has a way of its own for RFC3339.
+	b = t.UTC().AppendFormat(b, time.RFC3339)
 	ms := t.Nanosecond() / 1e6
-	return string(append(b[:len(b)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z'))
+	return append(b[:len(b)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z')
 }
 
 // parseTime is lenient, because the times are for people alone: a time that

@@ -25,6 +25,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","session":"sessions/1"}`))
 	f.Add([]byte(`{"format":1,"token":9223372036854775807,"state":"free","ttl_ms":1,"write_id":"x"}`))
 	f.Add([]byte(`{"format":1,"token":9223372036854775808,"state":"free","ttl_ms":1,"write_id":"x"}`))
+	f.Add([]byte(`{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x","rest":{"ms":60000,"write_id":"x"}}`))
+	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","rest":{"ms":-1,"write_id":"y"}}`))
+	f.Add([]byte(`{"format":1,"token":3,"state":"held","ttl_ms":1,"write_id":"x","term":2,"term_token":3,"history":[{"token":2,"term":1,"holder":"a","from":"","to":"","how":"released"}]}`))
+	f.Add([]byte(`{"format":1,"token":3,"state":"held","ttl_ms":1,"write_id":"x","term":-1,"term_token":"3","history":{"a":null}}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := record.DecodeIn(record.AnyLayout, body)
@@ -61,7 +65,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // members are those of a record, each as compact JSON: of fields that we know what they
-// mean, of others what is written. Left out are times, which need not be readable, and
+// mean, of others what is written. Left out are times and terms, which need not be readable, and
 // what means the same as if it was not there.
 func members(t *testing.T, body []byte) map[string]string {
 	t.Helper()
@@ -78,7 +82,7 @@ func members(t *testing.T, body []byte) map[string]string {
 		texts[name] = compact.String()
 		known, ok := map[string]any{
 			"state": "", "holder": "", "address": "", "write_id": "", "session": "", "successor": "", "layout": "", "ended": "",
-			"previous": int64(0), "meta": map[string]string(nil), "freed": (*record.Freed)(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil,
+			"previous": int64(0), "meta": map[string]string(nil), "freed": (*record.Freed)(nil), "rest": (*record.Rest)(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil, "term": nil, "term_token": nil,
 		}[name]
 		if !ok {
 			continue

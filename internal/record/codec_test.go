@@ -83,6 +83,7 @@ func TestForeignObjects(t *testing.T) {
 		"previous a text":  {replace(`"session":""`, `"session":"","previous":"7"`), "previous"},
 		"ended a number":   {replace(`"session":""`, `"session":"","ended":7`), "ended"},
 		"freed a number":   {replace(`"session":""`, `"session":"","freed":7`), "freed"},
+		"rest a number":    {replace(`"session":""`, `"session":"","rest":7`), "rest"},
 		"layout a number":  {replace(`"session":""`, `"session":"","layout":7`), "layout"},
 		"ttl overflows":    {replace(`:15000`, `:9223372036854775807`), "ttl_ms"},
 		"other state":      {replace(`"held"`, `"busy"`), `"busy"`},
@@ -113,6 +114,7 @@ func TestEncodeRefuses(t *testing.T) {
 		"broken text":     {Token: 1, Holder: "web\xff"},
 		"broken name":     {Token: 1, Meta: map[string]string{"k\xff": "v"}},
 		"broken value":    {Token: 1, Meta: map[string]string{"k": "v\xff"}},
+		"broken rest":     {Token: 1, Rest: &record.Rest{WriteID: "w\xff"}},
 	} {
 		if body, err := r.Encode(); err == nil {
 			t.Errorf("%s: encoded %d bytes", name, len(body))
@@ -136,9 +138,13 @@ type form struct {
 	Previous   int64             `json:"previous,omitempty"`
 	Ended      string            `json:"ended,omitempty"`
 	Freed      *record.Freed     `json:"freed,omitempty"`
+	Rest       *record.Rest      `json:"rest,omitempty"`
 	AcquiredAt string            `json:"acquired_at,omitempty"`
 	RenewedAt  string            `json:"renewed_at,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"`
+	Term       int64             `json:"term,omitempty"`
+	TermToken  int64             `json:"term_token,omitempty"`
+	History    json.RawMessage   `json:"history,omitempty"`
 }
 
 // TestEncodeAsJSON: a record is written in its form byte for byte, with each of its fields and
@@ -149,7 +155,7 @@ func TestEncodeAsJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600))
 	texts := []string{"", " ", "~", "x", "web-1:8443", `"`, `\`, "a\x1fb", "\x7f", "<a&b>", "\n", "é", "\u2028", "日本", strings.Repeat("long ", 300)}
 	for i, s := range texts {
-		for bits := range 1 << 8 {
+		for bits := range 1 << 9 {
 			has := func(bit int) bool { return bits>>bit&1 == 1 }
 			r := record.Record{Held: has(0), Holder: s, TTL: time.Duration(i+1) * time.Second, WriteID: "w" + s, Session: s}
 			f := form{Format: 1, State: "free", Holder: s, TTL: int64(i+1) * 1000, WriteID: "w" + s, Session: s}
@@ -176,11 +182,16 @@ func TestEncodeAsJSON(t *testing.T) {
 			}
 			if has(6) {
 				r.Freed = &record.Freed{Count: 4, Last: []string{s}}
-				f.Freed = r.Freed
+				r.Rest = &record.Rest{Milliseconds: 5, WriteID: s}
+				f.Freed, f.Rest = r.Freed, r.Rest
 			}
 			if has(7) {
 				r.AcquiredAt, r.RenewedAt, r.ExpiresAt = at, at.Add(time.Millisecond), at.Add(time.Second)
 				f.AcquiredAt, f.RenewedAt, f.ExpiresAt = r.AcquiredAt.UTC().Format(layout), r.RenewedAt.UTC().Format(layout), r.ExpiresAt.UTC().Format(layout)
+			}
+			if has(8) {
+				r.Term, r.TermToken, r.History = 5, 7, json.RawMessage(`[{"token":6,"holder":"<&>"}]`)
+				f.Term, f.TermToken, f.History = r.Term, r.TermToken, r.History
 			}
 			var want bytes.Buffer
 			enc := json.NewEncoder(&want)

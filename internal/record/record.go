@@ -43,7 +43,8 @@ type Record struct {
 	Session string
 	Meta    map[string]string
 	// Successor names the holder that a release would like to come next; the
-	// others let it go first for a moment.
+	// others let it go first for a moment. A renewal says whom the release that is soon to follow
+	// will name.
 	Successor string
 
 	// Layout names the layout that the record belongs to. Empty: one object, the
@@ -57,11 +58,20 @@ type Record struct {
 	Ended string
 	// Freed, of a session, are the locks that were released under it.
 	Freed *Freed
+	// Rest, of a record that is free, asks the others to leave the lock alone for a while: see
+	// Resting.
+	Rest *Rest
 	// Opaque: something else than a record says that the lock is held.
 	Opaque bool
 
-	// For people, by the writer's wall clock. The protocol never reads them.
+	// For people, by the writer's wall clock. The protocol decides nothing by them.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
+
+	// For people too: Term is the number of a lease among those of its lock, from 1, and TermToken
+	// the token of that lease: see CountedTerm. History tells of the leases before this one, as it
+	// is written in the store: see Past. A claim makes it, and all other writes keep it.
+	Term, TermToken int64
+	History         json.RawMessage
 
 	// Unknown holds the fields that this version does not know, by name. They
 	// are written back as they were.
@@ -73,6 +83,27 @@ type Record struct {
 type Freed struct {
 	Count int64    `json:"count"`          // so far
 	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
+}
+
+// A Rest is what the release of a lease says that was to keep the lock for longer.
+type Rest struct {
+	Milliseconds int64 `json:"ms"` // from the write on
+	// WriteID is that of the record which it was written into. Versions that do not know the field
+	// keep it as it is when they acquire and release the lock; then it belongs to another write, and
+	// does not count.
+	WriteID string `json:"write_id"`
+}
+
+// MaxRest is the longest rest. A record that asks for more gets this.
+const MaxRest = 24 * time.Hour
+
+// Resting is for how long after it was written a record asks the others to leave the lock alone:
+// if it is free, and it is itself what asked for it.
+func (r Record) Resting() time.Duration {
+	if r.Held || r.Rest == nil || r.Rest.WriteID != r.WriteID {
+		return 0
+	}
+	return time.Duration(max(0, min(r.Rest.Milliseconds, MaxRest.Milliseconds()))) * time.Millisecond
 }
 
 // What Record.Ended says of a lease that was broken by hand, and of one whose holder was gone

@@ -50,6 +50,11 @@ func openFile(t *testing.T, path string, patience int) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	// One connection alone turns the journal of a new file, which is not waited for: of several that
+	// try at once all but one are told that the file is busy, whatever their patience.
+	if err = db.PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return db
 }
 

@@ -1,5 +1,6 @@
 // Command stores writes docs/stores.md: what is known of each store for which a report
-// of "leasehold doctor" is kept in docs/stores.
+// of "leasehold doctor" is kept in docs/stores, and what others write of stores, by
+// docs/stores/documented.json.
 //
 //	go run ./internal/stores
 package main
@@ -31,7 +32,11 @@ func write(root string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(root, "docs", "stores.md"), page(rows), 0o644)
+	stores, err := readDocumented(root, rows)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "docs", "stores.md"), page(rows, stores), 0o644)
 }
 
 // A row is one store: its entry in docs/stores/index.json and the report in
@@ -64,7 +69,7 @@ func read(root string) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := []string{"index.json"}
+	known := []string{"index.json", documentation}
 	for i := range rows {
 		r := &rows[i]
 		known = append(known, r.Name+".json")

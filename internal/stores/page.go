@@ -18,7 +18,7 @@ import (
 var text string
 
 // page is the whole of docs/stores.md.
-func page(rows []row) []byte {
+func page(rows []row, stores []documented) []byte {
 	var b bytes.Buffer
 	err := template.Must(template.New("").Parse(text)).Execute(&b, map[string]string{
 		"Verdicts": verdicts(rows),
@@ -27,6 +27,8 @@ func page(rows []row) []byte {
 		"Requests": requests(rows),
 		"Notes":    notes(rows),
 		"Details":  details(rows),
+		"Answers":  answers(stores, rows),
+		"Sources":  sources(stores),
 	})
 	if err != nil {
 		panic(err) // the template names something else

@@ -31,6 +31,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,7 +50,7 @@ var (
 
 // modules are those of their own that have tests, which "./..." does not see, but for the
 // comparison: it takes minutes to compile, and nobody depends on it.
-var modules = []string{"adapter/grpc", "internal/sqltest"}
+var modules = []string{"adapter/grpc", "internal/promtest", "internal/sqltest"}
 
 // without is the environment variable by which servers are left out.
 const without = "LEASEHOLD_TEST_WITHOUT"
@@ -128,7 +129,7 @@ type outcome struct {
 // build is a failure; the tests then run without it, so that the rest is known.
 func buildServers(ctx context.Context, t *tally) outcome {
 	var o outcome
-	for _, name := range servers.Names {
+	for _, name := range append(slices.Clone(servers.Names), servers.GCS) {
 		if servers.LeftOut(name) {
 			o.leftOut = append(o.leftOut, name)
 			continue

@@ -25,11 +25,35 @@ import (
 // come tenants. They want it too, and more locks, under a session each.
 const workers, tenants = 6, 3
 
+// A contest is what workers fight for.
+type contest struct {
+	seats int // how many may hold it at a time
+	fleet int // how many want it: workers, and tenants after them
+	argv  func(n int, url string) []string
+}
+
+// For one lock, or for seats of a semaphore.
+var (
+	forLock  = contest{1, workers + tenants, underAttack}
+	forSeats = contest{2, workers, func(n int, url string) []string { return seated(2, n, url) }}
+)
+
 // TestChaos attacks workers that want one lock, and what is between them and the store.
 // Nobody may work under the lock beside its holder, unless all that could have stopped
 // him is itself stopped, and then the checker refuses his token; and when it is over,
 // somebody works again soon.
 func TestChaos(t *testing.T) {
+	everywhere(t, forLock)
+}
+
+// TestSeats does the same to workers that want one of two seats. No three may work at a time, unless all that
+// could have stopped one is itself stopped; and when it is over, both seats are taken again soon.
+func TestSeats(t *testing.T) {
+	everywhere(t, forSeats)
+}
+
+func everywhere(t *testing.T, c contest) {
+	t.Helper()
 	t.Parallel()
 	longtest.Only(t)
 	if testing.Short() {
@@ -39,12 +63,12 @@ func TestChaos(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ahead(t, name)
-			inArena(t, func(t *testing.T) { onServer(t, name) })
+			inArena(t, func(t *testing.T) { onServer(t, name, c) })
 		})
 	}
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
-		inArena(t, onDisk)
+		inArena(t, func(t *testing.T) { onDisk(t, c) })
 	})
 }
 
@@ -59,11 +83,11 @@ func ahead(t *testing.T, name string) {
 	}
 }
 
-func onServer(t *testing.T, name string) {
+func onServer(t *testing.T, name string, c contest) {
 	t.Helper()
 	s := &site{t: t, server: servers.Start(t, name)}
 	s.proxy = servers.StartProxy(t, s.server.Endpoint, &servers.ProxyOptions{Fault: s.fault})
-	for n := range workers + tenants {
+	for n := range c.fleet {
 		s.links = append(s.links, newLink(t, n))
 	}
 	target, err := url.Parse(s.proxy.Endpoint)
@@ -71,8 +95,8 @@ func onServer(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	port, bucket := relay(t, target.Host), s.server.Bucket(t)
-	s.fleet = launch(t, s.links, s.server.Env(), func(n int) []string {
-		return underAttack(n, s.server.URLAt("http://"+net.JoinHostPort(s.links[n].near, port), bucket+"/lock"))
+	s.fleet = launch(t, c.seats, s.links, s.server.Env(), func(n int) []string {
+		return c.argv(n, s.server.URLAt("http://"+net.JoinHostPort(s.links[n].near, port), bucket+"/lock"))
 	})
 	attack(t, s.fleet, s.network())
 }
@@ -80,7 +104,7 @@ func onServer(t *testing.T, name string) {
 // diskSize is that of the disk that the store in a directory has to itself.
 const diskSize = 1 << 20
 
-func onDisk(t *testing.T) {
+func onDisk(t *testing.T, c contest) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("disk", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
@@ -90,8 +114,8 @@ func onDisk(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := launch(t, make([]*link, workers+tenants), nil, func(n int) []string {
-		return underAttack(n, "file://"+filepath.Join(dir, "locks", "lock"))
+	f := launch(t, c.seats, make([]*link, c.fleet), nil, func(n int) []string {
+		return c.argv(n, "file://"+filepath.Join(dir, "locks", "lock"))
 	})
 	attack(t, f, []*fault{fullDisk(t, dir)})
 }
@@ -105,6 +129,14 @@ func underAttack(n int, url string) []string {
 	return []string{
 		os.Getenv(arenaVariable), subcommand, "--ttl", ttl.String(), "--grace", grace.String(),
 		"--holder", fmt.Sprint(subcommand, n), url, "--",
+	}
+}
+
+// seated is the command with so many seats, up to the job.
+func seated(seats, n int, url string) []string {
+	return []string{
+		os.Getenv(arenaVariable), "run", "--slots", fmt.Sprint(seats), "--ttl", ttl.String(), "--grace", grace.String(),
+		"--holder", fmt.Sprint("seat", n), url, "--",
 	}
 }
 
@@ -168,35 +200,48 @@ func (f *fleet) report(t *testing.T, table *strings.Builder, recovery time.Durat
 		switch {
 		case term.tenant():
 			tenant++
-		case term.Worker%2 == 0:
+		case term.Worker%2 == 0 || f.seats > 1:
 			run++
 		default:
 			elect++
 		}
 	}
-	if tenant == 0 {
+	if len(f.workers) > workers && tenant == 0 {
 		t.Error("no tenant has ever held a lock")
 	}
 	fmt.Fprintf(table, "%6d  terms, %d of run, %d of elect and %d of tenants, of %d locks\n%6d  words refused by token\n%6d  violations\n",
 		len(f.terms), run, elect, tenant, len(f.newest), f.refused, len(f.violations))
-	fmt.Fprintf(table, "longest without a holder %v, last recovery %v\n", idle.Round(time.Millisecond), recovery.Round(time.Millisecond))
+	fmt.Fprintf(table, "longest with a seat free %v, last recovery %v\n", idle.Round(time.Millisecond), recovery.Round(time.Millisecond))
 	for _, v := range f.violations {
 		fmt.Fprintln(table, v)
 		t.Fail()
 	}
 }
 
-// TestNoLock is the control: the same jobs without leasehold must be found out.
+// TestNoLock is the control: the same jobs without leasehold must be found out, and with it where there is one
+// seat more than the checker knows of.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
-	inArena(t, func(t *testing.T) {
-		f := launch(t, make([]*link, workers), nil, func(int) []string { return nil })
-		if !await(time.Minute, func() bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return len(f.violations) > 0
-		}) {
-			t.Error("jobs without a lock ran, and the checker saw nothing wrong")
-		}
-	})
+	for name, c := range map[string]contest{
+		"lock":  {1, workers, func(int, string) []string { return nil }},
+		"seats": {2, workers, func(n int, url string) []string { return seated(3, n, url) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inArena(t, func(t *testing.T) {
+				url := "file://" + filepath.Join(t.TempDir(), "lock")
+				f := launch(t, c.seats, make([]*link, c.fleet), nil, func(n int) []string { return c.argv(n, url) })
+				if !await(time.Minute, func() bool {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					return len(f.violations) > 0
+				}) {
+					t.Error("too many jobs ran at a time, and the checker saw nothing wrong")
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				t.Logf("noticed, as it must be: %v", f.violations)
+			})
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,6 +34,11 @@ type term struct {
 	denied bool // it was told that its token is too old
 }
 
+// late reports that it worked on after another one of its lock had begun, and that nothing excuses it.
+func (t term) late(other *term) bool {
+	return t.Lock == other.Lock && t.Token < other.Token && t.At > other.begun && !t.frozen
+}
+
 // tenant reports that it is no job's: its process holds the lease itself.
 func (t term) tenant() bool { return t.PID == t.Guardian }
 
@@ -41,7 +47,13 @@ func (t term) tenant() bool { return t.PID == t.Guardian }
 // token after a job with a greater one of the same lock has begun, and no two jobs have
 // one token. As tokens grow with each holder, that is mutual exclusion, and it is judged
 // by when things were done, not by when they were heard of.
+//
+// Where there are several seats, a job that works after one with a greater token has begun has had its seat
+// since before that, even if it began later. So fewer of these may be than there are seats. A token fences
+// nothing there, so none is refused.
 type checker struct {
+	seats int // of theLock; all others have one
+
 	mu         sync.Mutex
 	terms      []*term
 	newest     map[string]int64 // the greatest token of each lock so far
@@ -62,31 +74,41 @@ func (c *checker) hear(t *term, w word) bool {
 	}
 	for _, o := range c.terms {
 		switch {
-		case o == t || o.Lock != t.Lock:
-		case o.Token == t.Token && first:
+		case o != t && o.Lock == t.Lock && o.Token == t.Token && first:
 			c.violate("workers %d and %d both have token %d of %s", o.Worker, t.Worker, t.Token, t.Lock)
-		case o.Token < t.Token && first:
-			c.judge(o, t)
-		case o.Token > t.Token:
-			c.judge(t, o)
+		case o == t && first, t.late(o):
+			c.judge(o)
 		}
 	}
 	if c.newest == nil {
 		c.newest = map[string]int64{}
 	}
 	c.newest[t.Lock] = max(c.newest[t.Lock], t.Token)
-	if t.Token < c.newest[t.Lock] {
+	if t.Token < c.newest[t.Lock] && c.room(t.Lock) == 1 {
 		c.refused++
 		t.denied = true
 	}
 	return !t.denied
 }
 
-// judge compares what the older of two terms did last with the beginning of the newer.
-func (c *checker) judge(older, newer *term) {
-	if late := older.At - newer.begun; late > 0 && !older.frozen {
-		c.violate("worker %d worked under token %d of %s, %v after worker %d had begun under token %d",
-			older.Worker, older.Token, older.Lock, late, newer.Worker, newer.Token)
+// room is how many may hold a lock at a time.
+func (c *checker) room(lock string) int {
+	if lock == theLock {
+		return c.seats
+	}
+	return 1
+}
+
+// judge compares what older terms did last with the beginning of a newer one.
+func (c *checker) judge(newer *term) {
+	var late []string
+	for _, o := range c.terms {
+		if o.late(newer) {
+			late = append(late, fmt.Sprintf("worker %d worked under token %d, %v", o.Worker, o.Token, o.At-newer.begun))
+		}
+	}
+	if len(late) >= c.room(newer.Lock) {
+		c.violate("%s after worker %d had begun under token %d of %s", strings.Join(late, ", "), newer.Worker, newer.Token, newer.Lock)
 	}
 }
 
@@ -99,14 +121,14 @@ func (c *checker) holders() (holders []term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.terms {
-		if t.Token == c.newest[t.Lock] && !t.ended {
+		if (t.Token == c.newest[t.Lock] || c.room(t.Lock) > 1 && !t.frozen) && !t.ended {
 			holders = append(holders, *t)
 		}
 	}
 	return holders
 }
 
-// holder gives the term of who holds the lock.
+// holder gives the term of who holds the lock, or of one of those who do.
 func (c *checker) holder(lock string) (term, bool) {
 	holders := c.holders()
 	i := slices.IndexFunc(holders, func(t term) bool { return t.Lock == lock })
@@ -133,32 +155,61 @@ func (c *checker) freeze(t term) {
 	}
 }
 
-// waiting are the locks under which nobody has begun after the instant.
+// replaced reports that others than the term's work, and have since the instant, in as many seats as there are: so
+// it has none.
+func (c *checker) replaced(t term, since time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	others := 0
+	for _, o := range c.terms {
+		if o.Lock == t.Lock && o.Token != t.Token && o.At > since && !o.ended && !o.frozen && !o.denied {
+			others++
+		}
+	}
+	return others >= c.room(t.Lock)
+}
+
+// waiting are the locks under which fewer have begun after the instant than can hold them.
 func (c *checker) waiting(at time.Duration) (locks []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for lock := range c.newest {
-		if !slices.ContainsFunc(c.terms, func(t *term) bool { return t.Lock == lock && t.begun > at }) {
+		begun := 0
+		for _, t := range c.terms {
+			if t.Lock == lock && t.begun > at {
+				begun++
+			}
+		}
+		if begun < c.room(lock) {
 			locks = append(locks, lock)
 		}
 	}
 	return locks
 }
 
-// idle is the longest time in which nobody worked under the lock.
+// idle is the longest time in which a seat of the lock was free, and nobody worked in it.
 func (c *checker) idle(lock string) (longest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	terms := slices.SortedFunc(slices.Values(c.terms), func(a, b *term) int { return cmp.Compare(a.begun, b.begun) })
-	last := time.Duration(0)
-	for _, t := range terms {
-		if t.Lock != lock {
-			continue
+	type change struct {
+		at    time.Duration
+		seats int
+	}
+	var changes []change
+	for _, t := range c.terms {
+		if t.Lock == lock {
+			changes = append(changes, change{t.begun, 1}, change{t.At, -1})
 		}
-		if last > 0 {
-			longest = max(longest, t.begun-last)
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.seats, a.seats)) })
+	taken, last := 0, time.Duration(0) // last: since when one has been free
+	for _, ch := range changes {
+		if taken += ch.seats; taken == c.room(lock) && ch.seats > 0 && last > 0 {
+			longest = max(longest, ch.at-last)
 		}
-		last = max(last, t.At)
+		if taken == c.room(lock)-1 && ch.seats < 0 {
+			last = ch.at
+		}
 	}
 	return longest
 }

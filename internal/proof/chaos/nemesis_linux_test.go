@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -129,8 +130,8 @@ func (f *fleet) upon(whom func(term) bool, strike func(v victim, r *rand.Rand) b
 }
 
 func (f *fleet) follower(r *rand.Rand) bool {
-	n := r.IntN(len(f.workers))
-	if t, ok := f.holder(theLock); ok && t.Worker == n {
+	n, holders := r.IntN(len(f.workers)), f.holders()
+	for slices.ContainsFunc(holders, func(t term) bool { return t.Lock == theLock && t.Worker == n }) {
 		n = (n + 1) % len(f.workers)
 	}
 	return f.workers[n].signal(syscall.SIGKILL)
@@ -156,10 +157,11 @@ func (v victim) both(sig syscall.Signal) bool {
 // gone reports that the job has ended.
 func (v victim) gone() bool { return v.fleet.now(v.term).ended }
 
-// succeeded reports that another began after the victim, which takes a TTL and a margin
+// succeeded reports that another has what the victim had, which takes a TTL and a margin
 // if there is a store to be reached.
 func (v victim) succeeded() bool {
-	return !v.gone() && await(4*ttl, func() bool { h, ok := v.fleet.holder(v.Lock); return ok && h.Token > v.Token })
+	since := clock.Now()
+	return !v.gone() && await(4*ttl, func() bool { return v.fleet.replaced(v.term, since) })
 }
 
 // found waits until the job is gone, or its next word has told on it.
@@ -202,6 +204,10 @@ func (v victim) sleep(*rand.Rand) bool {
 		return false
 	}
 	v.job(syscall.SIGCONT)
+	if v.fleet.room(v.Lock) > 1 { // no token is refused: it works until the others wake up
+		woken := clock.Now()
+		return await(ttl, func() bool { t := v.fleet.now(v.term); return t.ended || t.At > woken })
+	}
 	return v.found()
 }
 

@@ -23,6 +23,7 @@ type Command struct {
 	Op     string
 	Key    string `json:",omitempty"`
 	Token  int64  `json:",omitempty"`
+	Weight int64  `json:",omitempty"`
 	Expect string `json:",omitempty"`
 	Value  string `json:",omitempty"`
 }
@@ -63,6 +64,9 @@ func (c Command) String() string {
 		if part != "" {
 			text += fmt.Sprintf(" %q", part)
 		}
+	}
+	if c.Weight != 0 {
+		text += fmt.Sprintf(" of weight %d", c.Weight)
 	}
 	if c.Token != 0 {
 		text += fmt.Sprintf(" with token %d", c.Token)

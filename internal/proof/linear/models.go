@@ -2,6 +2,8 @@ package linear
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -116,6 +118,68 @@ var Lock = byKey(model(func(s lease, c Command, o Outcome) (bool, lease) {
 // user of that candidate comes before it has freed the lock, he gets it with this token.
 func (s lease) replaced(by int64) (bool, lease) {
 	return s.Holder == 0 && by > s.Last, lease{Last: by, Spare: true}
+}
+
+// seating is the state of a semaphore.
+type seating struct {
+	Held string // the holders, as " TOKEN*WEIGHT" each, in the order of their tokens
+	Free int64
+	Last int64 // the largest token so far
+}
+
+// Seats is a semaphore of that size under each key. A history needs [Leases] first.
+//
+//	acquire KEY WEIGHT  gives the token of the lease
+//	valid KEY TOKEN     the holder looked whether the lease is valid, and it was
+//	release KEY TOKEN   ends the lease
+//	inspect KEY         gives the last token in the store, and those of all holders, a space after each
+//
+// A caller that gets no lease has done nothing that others can see, though the store may show its entry. Whoever is
+// shown as a holder has asked before that, so tokens up to the last one are nobody's later.
+func Seats(size int64) porcupine.Model {
+	m := byKey(model(func(s seating, c Command, o Outcome) (bool, seating) {
+		entry := func(token int64) (text string, weight int64) {
+			for held := range strings.FieldsSeq(s.Held) {
+				var t, w int64
+				if _, err := fmt.Sscanf(held, "%d*%d", &t, &w); err == nil && t == token {
+					return " " + held, w
+				}
+			}
+			return "", 0
+		}
+		switch c.Op {
+		case "acquire": // unknown: nobody got a lease
+			if o.Is == Unknown {
+				return true, s
+			}
+			fits := c.Weight <= s.Free && o.Token > s.Last
+			return fits, seating{fmt.Sprintf("%s %d*%d", s.Held, o.Token, c.Weight), s.Free - c.Weight, o.Token}
+		case "valid":
+			_, weight := entry(c.Token)
+			return o.Is == Unknown || weight > 0, s
+		case "release":
+			text, weight := entry(c.Token)
+			if weight == 0 {
+				return o.Is == Unknown, s
+			}
+			return true, seating{strings.Replace(s.Held, text, "", 1), s.Free + weight, s.Last}
+		case "inspect":
+			if o.Is == Unknown {
+				return true, s
+			}
+			shown := strings.Fields(o.Value)
+			for held := range strings.FieldsSeq(s.Held) {
+				token, _, _ := strings.Cut(held, "*")
+				if !slices.Contains(shown, token) {
+					return false, s
+				}
+			}
+			return o.Token >= s.Last, seating{s.Held, s.Free, o.Token}
+		}
+		return false, s
+	}))
+	m.Init = func() any { return seating{Free: size} }
+	return m
 }
 
 // Leases completes the history of locks. A lease that was not released is as good as one

@@ -27,6 +27,8 @@ func about(op, key string, token int64) linear.Command {
 	return linear.Command{Op: op, Key: key, Token: token}
 }
 
+func weighing(weight int64) linear.Command { return linear.Command{Op: "acquire", Weight: weight} }
+
 func gave(token int64) linear.Outcome { return linear.Outcome{Is: linear.Done, Token: token} }
 
 func showed(value string) linear.Outcome { return linear.Outcome{Is: linear.Done, Value: value} }
@@ -81,6 +83,38 @@ func TestModels(t *testing.T) {
 			at(1, 2, about("acquire", "k", 0), gave(5)), at(1, 2, about("acquire", "l", 0), gave(5)), at(3, 4, about("release", "l", 5), done),
 			at(5, 6, about("acquire", "k", 0), gave(6)), at(7, 8, about("valid", "k", 6), done),
 		}, true},
+
+		{"as many as there are seats", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(1), gave(5)), at(1, 2, weighing(2), gave(6)), at(3, 4, with("valid", 5), done), at(3, 4, with("valid", 6), done),
+		}, true},
+		{"one more than there are seats", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(2), gave(5)), at(1, 2, weighing(2), gave(6)), at(3, 4, with("valid", 5), done), at(3, 4, with("valid", 6), done),
+		}, false},
+		{"one after the other has left", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(2), gave(5)), at(3, 6, with("release", 5), done), at(4, 5, weighing(3), gave(6)), at(7, 8, with("valid", 6), done),
+		}, true},
+		{"one that left believes in its seat", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(2), gave(5)), at(3, 4, with("release", 5), done), at(5, 6, with("valid", 5), done),
+		}, false},
+		{"a token of seats twice", linear.Seats(3), []linear.Op{at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(5))}, false},
+		{"a token of seats goes back", linear.Seats(3), []linear.Op{at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(4))}, false},
+		{"tokens of two that came at once", linear.Seats(3), []linear.Op{at(1, 4, weighing(1), gave(5)), at(2, 3, weighing(1), gave(4))}, true},
+		{"a caller that may have got seats", linear.Seats(3), []linear.Op{at(1, 0, weighing(3), linear.Outcome{}), at(3, 4, weighing(3), gave(6))}, true},
+		{"a holder of seats that was killed", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(3), gave(5)), at(3, 4, with("valid", 5), done), at(5, 6, weighing(1), gave(6)), at(7, 8, with("valid", 6), done),
+		}, true},
+		{"seats of a holder whose lease is valid", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(3), gave(5)), at(3, 4, weighing(1), gave(6)), at(5, 6, with("valid", 5), done),
+		}, false},
+		{"a holder that is not shown", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(1), gave(5)), at(3, 4, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 6, Value: "6 "}), at(5, 6, with("valid", 5), done),
+		}, false},
+		{"one that gave up is shown", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(1), gave(5)), at(3, 4, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 6, Value: "5 6 "}), at(5, 6, with("valid", 5), done),
+		}, true},
+		{"a look at seats of the past", linear.Seats(3), []linear.Op{
+			at(1, 2, weighing(1), gave(5)), at(3, 4, weighing(1), gave(6)), at(5, 6, with("inspect", 0), linear.Outcome{Is: linear.Done, Token: 5, Value: "5 "}),
+		}, false},
 
 		{"a fenced write is refused", linear.Object, []linear.Op{at(1, 2, linear.Command{Op: "put", Token: 2, Value: "b"}, done), at(3, 4, linear.Command{Op: "put", Token: 1, Value: "a"}, refused), at(5, 6, get, showed("b"))}, true},
 		{"a fenced write goes through", linear.Object, []linear.Op{at(1, 2, linear.Command{Op: "put", Token: 2, Value: "b"}, done), at(3, 4, linear.Command{Op: "put", Token: 1, Value: "a"}, done)}, false},

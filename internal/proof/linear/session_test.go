@@ -36,7 +36,7 @@ func session(ctx context.Context, c *client) error {
 			return err
 		}
 		leases := h.take(ctx)
-		c.use(leases...)
+		use(c, leases...)
 		switch c.rand.IntN(4) {
 		case 0:
 			h.end(ctx, leases)

@@ -36,6 +36,7 @@ func init() {
 		"lock":     {linear.Lock, lock, "acquire", 2 * ttl},
 		"election": {linear.Lock, election, "acquire", 2 * ttl},
 		"session":  {linear.Lock, session, "acquire", 2 * ttl},
+		"seats":    {linear.Seats(seatCount), seats, "acquire", 2 * ttl},
 		"object":   {linear.Object, object, "put", 300 * time.Millisecond},
 		"log":      {linear.Log, appends, "append", 300 * time.Millisecond},
 	}
@@ -128,7 +129,9 @@ func election(ctx context.Context, c *client) error {
 	}()
 	for range 5 {
 		c.pause(50 * time.Millisecond)
-		c.hold(ctx, l, e.Campaign)
+		c.hold(ctx, l, func(ctx context.Context, _ ...leasehold.AcquireOption) (*leasehold.Lease, error) {
+			return e.Campaign(ctx)
+		})
 	}
 	stop()
 	return <-followed
@@ -136,7 +139,7 @@ func election(ctx context.Context, c *client) error {
 
 // hold gets a lease, uses it for a while, and releases it. Sometimes it looks at the
 // lock first.
-func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(context.Context) (*leasehold.Lease, error)) {
+func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(context.Context, ...leasehold.AcquireOption) (*leasehold.Lease, error)) {
 	if c.rand.IntN(2) == 0 {
 		c.inspect(ctx, l)
 	}
@@ -149,7 +152,7 @@ func (c *client) hold(ctx context.Context, l *leasehold.Lock, acquire func(conte
 	if lease == nil {
 		return
 	}
-	c.use(lease)
+	use(c, lease)
 	c.do(of("release", lease), func() linear.Outcome { return released(lease.Release(ctx)) })
 }
 
@@ -166,8 +169,15 @@ func (c *client) inspect(ctx context.Context, l *leasehold.Lock) {
 	})
 }
 
+// held is a lease of a lock, or of seats.
+type held interface {
+	Key() string
+	Token() leasehold.Token
+	Valid() bool
+}
+
 // use looks at leases for a while, as long as all are valid.
-func (c *client) use(leases ...*leasehold.Lease) {
+func use[L held](c *client, leases ...L) {
 	looks := 2 + c.rand.IntN(4)
 	if c.rand.IntN(4) == 0 {
 		looks = 40 // until they have been renewed
@@ -189,7 +199,7 @@ func (c *client) use(leases ...*leasehold.Lease) {
 }
 
 // of is a command about a lease.
-func of(op string, lease *leasehold.Lease) linear.Command {
+func of(op string, lease held) linear.Command {
 	return linear.Command{Op: op, Key: lease.Key(), Token: int64(lease.Token())}
 }
 

@@ -388,7 +388,7 @@ func TestExplained(t *testing.T) {
 	const root = "../../.."
 	packages := []string{
 		".", "./fence", "./fence/fencelog", "./fence/internal/request", "./fence/fencehttp", "./fence/fencesql", "./shard", "./admin", "./store/filestore",
-		"./internal/engine", "./internal/guardian", "./internal/protocol", "./internal/record",
+		"./internal/engine", "./internal/guardian", "./internal/protocol", "./internal/record", "./semaphore",
 	}
 	files, err := filepath.Glob(explained(root, "*"))
 	if err != nil || len(files) == 0 {

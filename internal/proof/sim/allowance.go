@@ -34,6 +34,8 @@ func (a *allowance) spend(now, cost, most time.Duration) bool {
 	return a.left >= 0
 }
 
+func (a *allowance) fill(now, most time.Duration) { a.left, a.at = max(a.left, most), now }
+
 // allowances are those of one candidate.
 type allowances struct {
 	failing, looks, writes, questions allowance
@@ -43,7 +45,7 @@ type allowances struct {
 
 func (m *allowances) fill(now, most time.Duration) {
 	for _, a := range []*allowance{&m.failing, &m.looks, &m.writes, &m.questions} {
-		a.left, a.at = max(a.left, most), now
+		a.fill(now, most)
 	}
 }
 
@@ -89,10 +91,10 @@ func (l *lasting) perTry() time.Duration {
 // count counts a request against the allowance of its sender.
 func (l *lasting) count(r *request) {
 	m := r.from.from
-	if l.arm != Lasting || m == nil {
+	if l.arm != Lasting {
 		return
 	}
-	if r.hit = l.hits(r); !l.on || r.page > 1 {
+	if r.hit = l.hits(r); m == nil || !l.on || r.page > 1 {
 		return
 	}
 	one := time.Second / l.perTry()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -16,8 +17,11 @@ import (
 type call struct {
 	by          *process        // nil: somebody collects
 	on          *machine        // of that
-	from        *member         // nil: a collection
-	write       *protocol.Write // nil: a look, or a collection
+	from        *member         // nil: a collection, or a part of the semaphore
+	part        *part           // nil: none
+	to          *flights        // to the object; nil: a collection
+	write       *protocol.Write // nil: a look, or none of a candidate's
+	change      *record.Table   // a part writes it; nil: none
 	done        func()          // what is done about the end of it
 	begun       bool
 	finished    bool
@@ -25,6 +29,7 @@ type call struct {
 	acquisition int           // in which it was made
 	struck      bool          // its last request was hit by the failure that lasts
 	absent      time.Duration // as its sender's was
+	vanished    []record.Seat // as its sender's were
 	next        func() (*request, bool)
 	stop        func()
 	yield       func(*request) bool
@@ -70,7 +75,8 @@ func (a answer) error() error {
 func (r *request) writes() bool { return r.op == "put" || r.op == "delete" }
 
 func (r *request) claims() bool {
-	return r.op == "put" && r.from.write != nil && r.from.write.Op == protocol.Claim
+	c := r.from
+	return r.op == "put" && (c.change != nil || c.write != nil && c.write.Op == protocol.Claim)
 }
 
 func (r *request) fails(kind error) *store.Error {
@@ -95,6 +101,9 @@ var errLost = errors.New("no answer")
 // begin makes a call. Its first request is what resume sends.
 func begin(by *process, from *member, run func(context.Context)) *call {
 	c := &call{by: by, from: from}
+	if from != nil {
+		c.to = &from.on.flights
+	}
 	if by != nil {
 		c.on = by.machine
 		by.calls = append(slices.DeleteFunc(by.calls, func(c *call) bool { return c.finished }), c)
@@ -108,6 +117,14 @@ func begin(by *process, from *member, run func(context.Context)) *call {
 
 // calling is where the context of a call has it.
 type calling struct{}
+
+// String names whoever makes it.
+func (c *call) String() string {
+	if c.part != nil {
+		return c.part.String()
+	}
+	return c.from.String()
+}
 
 // end leaves nothing of the call behind. Its requests stay on their way.
 func (c *call) end() {

@@ -37,8 +37,8 @@ func (cs *candidates) start(m *member) {
 	}
 	cfg.Existing = cs.existing
 	cfg.Follow, cfg.Peers, cfg.FastStart = cs.choose(2) == 1, cs.choose(2) == 1, !cs.skewed && cs.choose(4) == 3
-	if cfg.Follow && cs.choose(4) == 3 {
-		cfg.Frequent, cfg.Infrequent = time.Second, infrequent
+	if cs.choose(4) == 3 {
+		cfg.Frequent, cfg.Infrequent, cfg.PollInterval = time.Second, infrequent, infrequent
 	}
 	cs.longest = max(cs.longest, m.ttl)
 	lay := func(st store.Store) layout.Layout { return cs.lay(st, m.on.key, m.ttl) }
@@ -52,7 +52,7 @@ func (cs *candidates) start(m *member) {
 // init gives a member its candidate, which is another one than all before it.
 func (cs *candidates) init(m *member, cfg protocol.Config) {
 	m.cfg = cfg
-	m.cfg.Incarnation = cs.incarnation(m)
+	m.cfg.Incarnation = cs.incarnation(m.process)
 	cs.add(m)
 	if s := m.beats; s != nil {
 		s.Init(heartbeat{owner{cs, m}}, m.e, m.cfg, 1) // so that those who wait miss some
@@ -61,14 +61,14 @@ func (cs *candidates) init(m *member, cfg protocol.Config) {
 	}
 }
 
-func (cs *candidates) incarnation(m *member) string {
+func (cs *candidates) incarnation(p *process) string {
 	cs.made++
-	return fmt.Sprintf("i%d-%d-%d", m.number, m.life, cs.made)
+	return fmt.Sprintf("i%d-%d-%d", p.number, p.life, cs.made)
 }
 
 // add takes note of a candidate of this life of its process.
 func (cs *candidates) add(m *member) {
-	m.all = append(m.all, m)
+	m.wakers = append(m.wakers, &m.alarm)
 	m.renew()
 }
 
@@ -81,7 +81,7 @@ type owner struct {
 func (o owner) watches() *member { return o.m }
 
 func (o owner) Place() engine.Place {
-	return engine.Place{Runtime: runtime{o}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}
+	return engine.Place{Runtime: memberRuntime{runtime{o.candidates, o.m.process, &o.m.alarm}, o.m}, Store: remote{}, Key: o.m.on.key, Layout: o.m.lay(remote{}), Logger: silent}
 }
 
 var silent = slog.New(slog.DiscardHandler)
@@ -91,14 +91,18 @@ func (o owner) Session(name string) *engine.Session { return o.find(name).engine
 func (o owner) Context() context.Context            { return context.Background() }
 func (o owner) EndLease(error)                      { o.m.stopped = true }
 
-// Watcher adds a candidate that waits for the end of a session.
 func (o owner) Watcher(session string, of *engine.Engine) engine.Owner {
-	r := &member{process: o.m.process, on: o.find(session).heartbeat.on, e: of, ttl: o.m.ttl, reaps: true}
+	return o.watcher(o.m.process, o.m.ttl, session, of)
+}
+
+// watcher adds a candidate that waits for the end of a session.
+func (cs *candidates) watcher(p *process, ttl time.Duration, session string, of *engine.Engine) engine.Owner {
+	r := &member{process: p, on: cs.find(session).heartbeat.on, e: of, ttl: ttl, reaps: true}
 	r.lay = func(st store.Store) layout.Layout { return layout.Heartbeat{Store: st, Key: session} }
 	r.cfg = protocol.Config{TTL: r.ttl, Holder: r.process.String(), Layout: record.LayoutSession}
 	r.on.reapers = append(r.on.reapers, r)
-	o.add(r)
-	return owner{o.candidates, r}
+	cs.add(r)
+	return owner{cs, r}
 }
 
 func (o owner) Rest(on bool) {
@@ -111,8 +115,13 @@ func (o owner) Rest(on bool) {
 func (o owner) Taken(ev protocol.Event) {
 	m := o.m
 	o.logf("%v  %s", m, brief{ev})
+	if asked, is := ev.(protocol.Acquire); is {
+		m.terms = agreed{Terms: asked.Terms}
+	}
 	o.returns.called(m, ev)
 	switch ev := ev.(type) {
+	case protocol.SetMeta:
+		m.metaAsked(ev)
 	case protocol.Acquire:
 		m.wants = true
 	case protocol.Cancel:
@@ -154,9 +163,14 @@ func (o owner) Stepped(ev protocol.Event) {
 
 // do is what is done about what a candidate says.
 func (cs *candidates) do(m *member, action protocol.Action) {
+	cs.ledger.keeps(m, action)
 	switch a := action.(type) {
 	case protocol.Read:
 		m.blind = 0
+	case protocol.NoticeGiven:
+		if a.Known > m.clock() {
+			cs.met(Noticed, m)
+		}
 	case protocol.Write:
 		if a.Op == protocol.Free && m.told != nil && a.Over.Session == m.told.String() {
 			cs.violated(Budget, "%v frees a lock that it has left under the session %v, which is over", m, m.told)
@@ -166,8 +180,15 @@ func (cs *candidates) do(m *member, action protocol.Action) {
 		m.busy = cs.now + cs.pick(40*time.Second, 8*time.Second, time.Second, 0)
 		cs.ledger.grant(m)
 		cs.lasting.startAt(granted)
-	case protocol.Refused, protocol.Failed, protocol.Reaped:
+	case protocol.Failed:
 		m.wants = false
+		if m.attaches != nil {
+			cs.users.notAttached(m, a)
+		}
+	case protocol.Refused, protocol.Reaped:
+		m.wants = false
+	case protocol.Detached:
+		cs.users.detached(m, a)
 	case protocol.Lost:
 		m.ended = m.claim
 	case protocol.Released:
@@ -214,6 +235,13 @@ func (h heartbeat) Over(why error) {
 			h.violated(D7, "the session %v is over, and the lease of %v is not", s, m)
 		}
 	}
+	if s.of.part != nil {
+		for _, c := range s.of.part.who(holds) {
+			if c.under == s && !c.ended {
+				h.violated(D7, "the session %v is over, and the seats of %v are not", s, c)
+			}
+		}
+	}
 	if s.of.open == s {
 		s.of.open = nil
 	}
@@ -228,61 +256,65 @@ func (h heartbeat) Unused() {
 	h.m.e.Release(func() protocol.Release { return protocol.Release{} })
 }
 
-// A runtime is what an engine lives in: the process of its member, and the world's queue of
-// events.
-type runtime struct{ owner }
+// A runtime is what an engine lives in: its process, and the world's queue of events.
+type runtime struct {
+	*candidates
+	of    *process
+	alarm *waker
+}
 
 func (rt runtime) Now() protocol.Now {
-	return protocol.Now{Clock: rt.m.clock(), Wall: epoch.Add(rt.now + rt.m.wall)}
+	return protocol.Now{Clock: rt.of.clock(), Wall: epoch.Add(rt.now + rt.of.wall)}
 }
 
 // After is a timer that stands still while its process is suspended.
-func (rt runtime) After(d time.Duration, f func()) { rt.m.timeout(d, f) }
+func (rt runtime) After(d time.Duration, f func()) { rt.of.timeout(d, f) }
 
-func (rt runtime) Apart(f func()) { rt.soon(rt.m.machine, f) }
+func (rt runtime) Apart(f func()) { rt.soon(rt.of.machine, f) }
 
-func (rt runtime) Shuffle(n int, swap func(i, j int)) {
-	for i := n - 1; i > 0; i-- {
-		swap(i, rt.choose(min(i+1, 256)))
-	}
-}
+func (rt runtime) Draw(n int) int { return rt.choose(min(max(n, 1), 256)) }
 
 // Parallel is so small that some have to wait.
 func (rt runtime) Parallel() int { return 1 }
 
-func (rt runtime) Incarnation() string {
-	rt.m.cfg.Incarnation = rt.incarnation(rt.m)
-	return rt.m.cfg.Incarnation
-}
-
 func (rt runtime) Alarm(f func()) engine.Alarm {
-	rt.m.alarm = waker{ring: f}
+	*rt.alarm = waker{of: rt.of, ring: f}
 	return rt
 }
 
 func (rt runtime) Set(at time.Duration) {
-	rt.m.alarm.at = max(at, 1)
-	rt.plan(rt.m)
+	rt.alarm.at = max(at, 1)
+	rt.plan(rt.alarm)
 }
 
 func (rt runtime) Stop() {
-	rt.m.alarm.at = 0
-	rt.plan(rt.m)
+	rt.alarm.at = 0
+	rt.plan(rt.alarm)
+}
+
+// send puts a call on its way, and gives it up when the time for it is over.
+func (rt runtime) send(c *call, timeout time.Duration) (giveUp func()) {
+	rt.after(0, rt.of.machine, func() {
+		if !c.begun { // nor given up
+			rt.network.resume(c)
+		}
+	})
+	rt.of.timeout(timeout, func() { rt.network.giveUp(c) })
+	return func() { rt.soon(rt.of.machine, func() { rt.network.giveUp(c) }) }
 }
 
 // plan lets the alarm go off when the clock of its process shows that.
-func (cs *candidates) plan(m *member) {
-	a := &m.alarm
+func (cs *candidates) plan(a *waker) {
 	if a.at == 0 {
 		a.tick = 0
 		return
 	}
-	at := cs.now + max(m.real(a.at-m.clock()), 0)
+	at := cs.now + max(a.of.real(a.at-a.of.clock()), 0)
 	if a.tick == at && at > cs.now {
 		return
 	}
 	a.tick = at
-	cs.push(event{at: at, to: m.machine, life: m.life, by: tick, do: func() {
+	cs.push(event{at: at, to: a.of.machine, life: a.of.life, by: tick, do: func() {
 		if a.tick != at { // another was planned since; of a deadline far away there are many
 			cs.atOnce--
 			return
@@ -305,13 +337,24 @@ func (cs *candidates) rerate(p *process) {
 			cs.met(Drift)
 		}
 	}
-	for _, m := range p.all {
-		cs.plan(m)
+	for _, a := range p.wakers {
+		cs.plan(a)
 	}
 }
 
-// Ask begins a call of a layout, and gives it up when the time for it is over.
-func (rt runtime) Ask(r engine.Request) (giveUp func()) {
+// A memberRuntime is that of the engine of a member.
+type memberRuntime struct {
+	runtime
+	m *member
+}
+
+func (rt memberRuntime) Incarnation() string {
+	rt.m.cfg.Incarnation = rt.incarnation(rt.m.process)
+	return rt.m.cfg.Incarnation
+}
+
+// Ask begins a call of a layout.
+func (rt memberRuntime) Ask(r engine.Request) (giveUp func()) {
 	m := rt.m
 	c := begin(m.process, m, r.Do)
 	switch a := r.For.(type) {
@@ -319,7 +362,7 @@ func (rt runtime) Ask(r engine.Request) (giveUp func()) {
 		c.from, c.done = nil, r.Done
 	case protocol.Write:
 		c.write = &a
-		rt.injector.duringWrite(c)
+		rt.injector.duringWrite(c, m, func() { rt.users.abandon(m) }, rt.injector.rival)
 		if a.Op == protocol.Claim {
 			m.claims++
 			c.number = m.claims
@@ -335,11 +378,5 @@ func (rt runtime) Ask(r engine.Request) (giveUp func()) {
 			rt.returns.answered(c, before)
 		}
 	}
-	rt.after(0, m.machine, func() {
-		if !c.begun { // nor given up
-			rt.network.resume(c)
-		}
-	})
-	m.timeout(r.Timeout, func() { rt.network.giveUp(c) })
-	return func() { rt.soon(m.machine, func() { rt.network.giveUp(c) }) }
+	return rt.send(c, r.Timeout)
 }

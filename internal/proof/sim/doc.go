@@ -48,6 +48,22 @@
 // heartbeat names only the last lock that was released, so that it is soon too few, and only one
 // of those that wait for a session is told at a time.
 //
+// # A semaphore
+//
+// In half of the histories with sessions the processes that have some share a semaphore too (table.go):
+// one object, a protocol.Table and an engine.Table for each life of a process, and up to three callers
+// under its session, which wait or do not, hold their seats for a while, leave or give up. It is a fair
+// lock, has two or three seats, or is a reader/writer lock whose writers take all. Now and then a
+// process expects another size. All troubles come to its requests too, and to its object: something
+// that is no table in its place, or nothing.
+//
+// # Detached leases
+//
+// Where there are tokens and no session, a user may detach its lease (paper.go). The proof is a
+// paper: some time later a process uses it, to hold, renew or release the lease, and perhaps
+// another one uses a copy at the same moment. Crashes, lost answers and delays happen to them as to
+// all others.
+//
 // # What is checked
 //
 // At every step: at most one lease is valid (P2). At every claim that lands: its token is
@@ -56,6 +72,11 @@
 // is judged by the order in which claims landed, not by the tokens that it looks at itself. A
 // lease that has ended stays ended, and a foreign object is left alone. When all is healed: liveness
 // and the budget of requests.
+//
+// At every write that lands (past.go): the record tells of the leases before its own, those whose
+// claims have landed, in order, each once, and of none else; there is no gap, and the oldest are
+// missing only where there are sixteen entries. Its number is that of claims that landed. No write
+// but a claim changes that.
 //
 // At every return (returns.go): each acquisition and each release returns once. A caller that
 // gives up is answered at once, a refusal for good ends an acquisition at once, and TryAcquire,
@@ -73,9 +94,29 @@
 // when a session ends, so do all leases under it, before anything is sent (D7).
 // Sessions that are over are deleted as soon as no request to them is on its way.
 //
+// A change of meta data of which a user is told that it has landed stands in the record, and in
+// each later one of that lease, as the store has it (meta.go); when all is healed, every change lands.
+//
+// Of the semaphore (seats.go): the seats that are used, by callers whose session is valid, are not more than
+// there are (V). At every change that lands: each grant has a token larger than those of all before (T);
+// nobody gets a seat before one who came first and still waits (F); no seat is left free that the head of the
+// line could have; only its owner takes an entry out, unless its session is over (L), and not while it is
+// used; the size stays. Nothing of a session that goes on is in the object that its table does not know or settle
+// (O). Each acquisition has one answer, each Leave one, within a TTL, and when a caller is told that
+// nothing of it is left, nothing is, and nothing may land. Whoever does not wait is refused only if there was no
+// room at some moment since it came. When all is healed, all who wait have their turn. A part sends
+// no more than its pauses allow (pacing.go), nothing while all of its callers hold seats, and those who
+// wait are told of a store that fails.
+//
+// While the owner of a paper may rely on the lease, by the clock of its machine, no later lease is
+// valid. A lease that is attached is the one that was detached. The only owner of a lease is not told
+// that it was lost while a record of it stands.
+//
 // An [Arm] says which of these are promised. Clocks beyond the bound may break P2 only. What
 // a deletion by hand may break, and what not, stands in promise.go; of a lock that is under a
-// session it may break D6 too, and liveness, for as long as that session lasts. Markers promise
+// session it may break D6 too, and liveness, for as long as that session lasts. Of a semaphore it may break V,
+// O and liveness; but whoever has seen the object vanish does not make it anew while those hold seats
+// whom it saw there. Markers promise
 // less: no P1, and P2 only if a delete arrives within the lease that it is sent under or never.
 // A run without the fence shows that its check can fail.
 //
@@ -85,7 +126,8 @@
 // fleet is who there is, with what each has. Each part knows these and the few others that it needs
 // (newWorld puts them together): the server is what lies in the store, the network brings the calls
 // of candidates there, and the failure that lasts counts them (allowance.go). The ledger checks what
-// is promised of locks and sessions (promise.go), and returns.go what callers are promised. The
+// is promised of locks and sessions (promise.go), and returns.go what callers are promised; seats.go
+// does both for the semaphore. The
 // candidates are the real ones, peers lets them ask each other, users want something of them, and
 // the injector makes the faults. sim.go begins a history, and liveness.go ends it.
 package sim

@@ -55,6 +55,24 @@ const (
 	PeerForged                 // a word in the leader's name
 	ManyOpen                   // more than eight claims of an acquisition may land yet
 	OldestLands                // a claim lands that eight others have followed
+	TimeUp                     // a lease is over by its terms
+	Rests                      // a lock is released and rests
+	Detached                   // a lease is detached
+	Copied                     // and two have what proves it
+	Attached                   // one uses that
+	MetaChanged                // a record carries other meta data, and its holder is told
+	MetaUnder                  // under a session
+	Noticed                    // a holder gives notice to a successor
+	OutOfLine                  // who waits for a seat gives up
+	SeatLost                   // a seat is lost with its session, or because of what a person does to the object
+	HandedOver                 // who leaves gives seats to one of another process
+	LateJoin                   // an entry lands whose caller has left
+	DeadEntry                  // one of a session that is over is taken out by another
+	TableOrphan                // one that cannot be settled ends its session
+	TablePoisoned              // something that is no table is in its place
+	TableDeleted               // somebody deletes it by hand
+	OtherSize                  // a process expects another size
+	NoRoom                     // one that wants a seat is refused since the table is full
 	Faults                     // how many there are
 )
 
@@ -69,6 +87,13 @@ var faultNames = [Faults]string{
 	"session killed while its holder lives", "session closed with leases", "heartbeat names too few",
 	"orphan settled", "orphan ends its session", "rest and resume", "session judged", "session's object deleted",
 	"user looks", "failure that lasts", "peer's word forged", "nine claims may land", "claim lands after eight more",
+	"lease at its longest hold", "lock at rest",
+	"lease detached", "detached lease copied", "detached lease used",
+	"meta data changed", "meta data changed under a session",
+	"successor has notice",
+	"waiter for a seat gives up", "seat lost", "seat handed over to another process", "entry lands whose caller has left",
+	"entry of a dead session taken out", "entry that cannot be settled ends its session",
+	"poison in a table's place", "table deleted by hand", "table of another size", "no room in a table",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -41,7 +41,8 @@ type process struct {
 	sent                  traffic
 
 	locks    []*member // one for each lock that it wants at times
-	all      []*member // all candidates of this life
+	part     *part     // in the semaphore; nil: none
+	wakers   []*waker  // all of this life
 	calls    []*call   // of this life
 	sessions bool      // its leases are under sessions, mostly
 	open     *session  // the present one; nil: none
@@ -66,8 +67,9 @@ type member struct {
 	cfg   protocol.Config
 	lay   func(st store.Store) layout.Layout
 	ttl   time.Duration
-	claim int // of its lease: which claim began it, in the order in which they landed; 0: none has
-	ended int // the claim of the last lease that was seen to be over
+	terms agreed // of its acquisition, or its lease
+	claim int    // of its lease: which claim began it, in the order in which they landed; 0: none has
+	ended int    // the claim of the last lease that was seen to be over
 	alarm waker
 
 	asked    *call         // that the candidate waits for
@@ -85,13 +87,15 @@ type member struct {
 	parked []question           // of peers
 	said   *protocol.PeerAnswer // the first answer of its life
 
-	beats   *session // it is the heartbeat of this session
-	reaps   bool     // it waits for the end of one
-	heard   int64    // then: Freed.Count of the last heartbeat
-	session *session // of the acquisition; nil: none
-	under   *session // of the lease
-	told    *session // the last one of whose end it was told
-	stopped bool     // its user was told that the lease is over, because its session is
+	beats    *session     // it is the heartbeat of this session
+	reaps    bool         // it waits for the end of one
+	heard    int64        // then: Freed.Count of the last heartbeat
+	session  *session     // of the acquisition; nil: none
+	under    *session     // of the lease
+	told     *session     // the last one of whose end it was told
+	stopped  bool         // its user was told that the lease is over, because its session is
+	attaches *paper       // it uses this; nil: none
+	using    protocol.Use // for that
 	owed
 	may        allowances
 	blind      time.Duration // since when peers alone have kept it from looking; 0: they have not
@@ -102,10 +106,12 @@ type member struct {
 type owed struct {
 	owes         bool // an answer to the last acquisition
 	patient      bool // which waits for as long as it takes
+	owesDetach   bool // the return of a Detach
 	owesRelease  bool // the return of the last release
 	passing      bool // which may pass the lease on
 	acquisitions int
 	releases     int
+	detaches     int
 	failures     int // acquisitions that ended without a lease
 	settled      int // of these, so many had been settled when everything last was
 
@@ -180,8 +186,9 @@ type question struct {
 	spent  bool
 }
 
-// A waker wakes a candidate, by its clock.
+// A waker wakes a candidate, or a table, by the clock of its process.
 type waker struct {
+	of   *process
 	ring func()
 	at   time.Duration // by the clock of its process; 0: it is not set
 	tick time.Duration // the event that is the next one
@@ -190,20 +197,24 @@ type waker struct {
 // A lock is what is remembered of one, to tell whether the promises are kept; and of the
 // heartbeat of a session.
 type lock struct {
-	key      string
-	members  []*member  // that want it at times
-	reapers  []*member  // that wait for the end of this session
-	inFlight []*request // on their way to it
-	granted  int        // leases
-	claims   []claim
-	top      int64         // the largest token of a claim that landed
-	last     int64         // the largest token of a lease that was granted
-	claimed  time.Duration // when the last claim landed
-	deleted  bool          // somebody has deleted the object
-	restored bool          // somebody has brought an earlier record back
-	excused  bool          // and then P1 was broken in the one way in which it may be
-	names    *session      // that its record names, if that is held
-	writer   string        // the incarnation of that record
+	key     string
+	members []*member // that want it at times
+	reapers []*member // that wait for the end of this session
+	flights
+	granted int // leases
+	// restsUntil is until when the lock is to be left alone, if the one who counts has a clock
+	// as fast as the bound allows.
+	restsUntil time.Duration
+	claims     []claim
+	top        int64         // the largest token of a claim that landed
+	last       int64         // the largest token of a lease that was granted
+	claimed    time.Duration // when the last claim landed
+	deleted    bool          // somebody has deleted the object
+	restored   bool          // somebody has brought an earlier record back
+	papers     []*paper      // of leases that are detached
+	excused    bool          // and then P1 was broken in the one way in which it may be
+	names      *session      // that its record names, if that is held
+	writer     string        // the incarnation of that record
 
 	// What its leases protect has taken a write with this token, of the lease of that claim.
 	resourceToken int64
@@ -216,12 +227,19 @@ type lock struct {
 	reused  bool     // somebody wants to begin another session of its name
 }
 
+// flights are requests to an object.
+type flights struct {
+	inFlight []*request // on their way to it
+}
+
 // A claim landed where it counts, and so began a lease.
 type claim struct {
 	incarnation string
 	token       int64
 	created     bool // the object
 	granted     bool
+	wrote       record.Record // as it landed
+	remembers   []byte        // the end of it, with all that it remembers
 }
 
 // all are the candidates for a lock, or for the heartbeat of a session: who keeps it and those
@@ -266,7 +284,7 @@ type session struct {
 // knows reports that something of a candidate is under the session, or may yet be, as far as it
 // knows itself.
 func (s *session) knows(m *member) bool {
-	return slices.ContainsFunc(s.Members(), func(o engine.Owner) bool {
+	return slices.ContainsFunc(s.Members(), func(o engine.Host) bool {
 		member, is := o.(owner)
 		return is && member.m == m
 	})

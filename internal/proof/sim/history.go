@@ -69,7 +69,8 @@ func Layouts() (names []string) {
 // ttls are far apart, so that a candidate that counts by the wrong one is wrong by far.
 var ttls = [...]time.Duration{3 * time.Second, 9 * time.Second, 30 * time.Second}
 
-// infrequent is the interval of some followers of a steady leader.
+// infrequent is the interval of some followers of a steady leader, and of some waiters. It is as
+// long as any waiter's pause becomes.
 const infrequent = 10 * time.Second
 
 // epoch is when the world began, by its own clock and by the store's.
@@ -86,6 +87,8 @@ type history struct {
 	fenced   bool
 	ttls     [3]time.Duration
 	longest  time.Duration // of all TTLs
+	// longestRest is that of all that were asked for.
+	longestRest time.Duration
 
 	queue
 	choose func(n int) int // from 0 to n-1, for n up to 256
@@ -179,6 +182,20 @@ func (b brief) String() string {
 		return "Overdue is " + showRecord(x.Record)
 	case protocol.Vanished:
 		return "Vanished is " + showRecord(x.Record)
+	case protocol.WriteTable:
+		return fmt.Sprintf("WriteTable %s over %q within %v", showTable(x.Table), x.Expect, x.Timeout)
+	case protocol.TableRead:
+		shown := [...]string{"Unread", "Found", "Same", "Absent", "Foreign"}[x.Shown]
+		if x.Shown == protocol.Found {
+			shown += fmt.Sprintf(" %s as %q", showTable(x.Table), x.Version)
+		}
+		return fmt.Sprintf("TableRead %s, error %v, final %t", shown, x.Err, x.Fatal)
+	case protocol.InLine:
+		return fmt.Sprintf("InLine {%d} behind %d", x.Caller, x.Ahead)
+	case protocol.Full:
+		return fmt.Sprintf("Full {%d}", x.Caller)
+	case protocol.TableVanished:
+		return "TableVanished " + showTable(x.Table)
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T%+v", b.it, b.it), "protocol.")
 }
@@ -191,5 +208,21 @@ func showRecord(r record.Record) string {
 	if r.Session != "" {
 		state += " under " + r.Session
 	}
+	if rest := r.Resting(); rest > 0 {
+		state += fmt.Sprintf(" at rest for %v", rest)
+	}
 	return fmt.Sprintf("%s, token %d, TTL %v, by %s", state, r.Token, r.TTL, r.WriteID)
+}
+
+func showTable(t record.Table) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, token %d, size %d:", t.WriteID, t.Token, t.Size)
+	for _, s := range t.Holders {
+		fmt.Fprintf(&b, " %s (%d, %s) = %d", s.Holder, s.Weight, s.Session, s.Token)
+	}
+	b.WriteString(" |")
+	for _, s := range t.Waiters {
+		fmt.Fprintf(&b, " %s (%d, %s)", s.Holder, s.Weight, s.Session)
+	}
+	return b.String()
 }

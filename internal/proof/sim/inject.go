@@ -9,6 +9,7 @@ type injector struct {
 	network    *network
 	candidates *candidates
 	users      *users
+	tables     *tables
 }
 
 // tick makes some trouble, and comes again.
@@ -47,13 +48,13 @@ func (in *injector) processFault(m *member) {
 	}
 }
 
-// duringWrite lets things happen at the worst moment: while a write is on its way.
-func (in *injector) duringWrite(c *call) {
+// duringWrite lets things happen at the worst moment: while a write of a member's process is on its
+// way.
+func (in *injector) duringWrite(c *call, m *member, abandon, rival func()) {
 	f := processFaults[in.choose(7)]
 	if in.healed || in.users.paused || in.choose(4) != 3 {
 		return
 	}
-	m := c.from
 	c.lateRequest, c.lateAnswer = in.choose(8) == 7, in.choose(8) == 7
 	soon := in.pick(0, 5*time.Millisecond, 30*time.Millisecond, 2*time.Second)
 	in.after(soon, nil, func() {
@@ -62,11 +63,16 @@ func (in *injector) duringWrite(c *call) {
 		}
 	})
 	if in.choose(2) == 1 {
-		in.after(soon, m.machine, func() { in.users.abandon(m) })
+		in.after(soon, m.machine, abandon)
 		return
 	}
-	rival := in.members[in.choose(len(in.members))]
-	in.after(soon+5*time.Millisecond, rival.machine, func() { in.users.arrive(rival) })
+	in.after(soon+5*time.Millisecond, nil, rival)
+}
+
+// rival is somebody who comes now.
+func (in *injector) rival() {
+	m := in.members[in.choose(len(in.members))]
+	in.soon(m.machine, func() { in.users.arrive(m) })
 }
 
 // inject lets a member have trouble.
@@ -148,9 +154,13 @@ func (in *injector) storeFault() {
 	case in.skewed && in.hit(StoreJump):
 		in.server.skew = in.pick(-time.Hour, -10*time.Second, time.Minute, 48*time.Hour)
 	case in.server.poisoned != "":
-		in.server.unpoison()
+		if !in.tables.poisoned() || in.choose(4) == 0 { // to meet some who come and go
+			in.server.unpoison()
+		}
 	case in.meets(Poison):
 		in.server.poison()
+	case in.arm == Deleted && in.tables.on != nil && in.choose(8) == 7:
+		in.tables.remove()
 	case in.arm == Deleted && in.choose(20) == 19:
 		l := in.locks[in.choose(len(in.locks))]
 		if _, exists := in.server.objects[l.key]; exists {

@@ -17,22 +17,31 @@ func (w *world) liveness() {
 		_, exists := w.server.objects[l.key]
 		return w.existing && !exists || l.deleted && len(w.sessions) > 0 || len(l.members) == 0
 	})
-	if w.arm == Far || len(locks) == 0 {
+	if w.arm == Far {
 		return
 	}
 	for _, l := range locks {
 		l.members[w.choose(len(l.members))].contends = true
 	}
 	w.convergeAll()
+	turns := w.now + w.tables.patience()
 	w.await(locks, "is never taken, though nobody holds it", w.takeover(true))
-	if w.arm == Lasting || w.choose(4) != 3 || w.cfg.WriteOnce || slices.ContainsFunc(w.locks, func(l *lock) bool { return l.deleted }) {
+	if w.awaitTurns(turns); len(locks) == 0 || w.arm == Lasting || w.choose(4) != 3 || w.cfg.WriteOnce || slices.ContainsFunc(w.locks, func(l *lock) bool { return l.deleted }) {
 		return
 	}
 	for _, m := range w.members {
 		m.contends = true
 	}
 	w.convergeAll()
+	for _, l := range locks {
+		if m := l.holder(); m != nil && w.choose(2) == 1 {
+			w.users.setMeta(m)
+		}
+	}
 	w.pass(3 * w.longest)
+	for _, m := range w.members {
+		w.ledger.metaSettled(m)
+	}
 	if !w.await(locks, "is never taken, though nobody holds it", w.takeover(true)) {
 		return
 	}
@@ -61,6 +70,9 @@ func (w *world) liveness() {
 func (w *world) heal() {
 	w.logf("all is healed")
 	w.healed, w.users.paused = true, false
+	for _, p := range w.tables.parts() {
+		p.turns = 0
+	}
 	w.server.throttled, w.server.slow = 0, 0
 	if w.server.poisoned != "" {
 		w.server.unpoison()
@@ -93,6 +105,7 @@ func (w *world) housekeep() {
 func (w *world) convergeAll() {
 	for _, p := range w.processes {
 		w.users.ensureSession(p)
+		w.tables.converge(p)
 		for _, m := range p.locks {
 			w.users.converge(m)
 		}
@@ -100,23 +113,27 @@ func (w *world) convergeAll() {
 }
 
 // takeover is how long, in real time, a lock may stay without a holder while somebody
-// waits for it. Somebody may be kept from looking by a peer's word for as long as a lease
-// is valid, and then looks at its interval. A holder that is gone is waited out in full
-// and, where nothing can be written over, until its marker is swept.
+// waits for it. A waiter looks after ten seconds, whatever the TTL. A follower, and whoever asks peers,
+// may be kept from looking by a peer's word for as long as a lease is valid, and then looks at its interval. A
+// holder that is gone is waited out in full and, where nothing can be written over, until its
+// marker is swept.
 //
 // Under sessions that is no longer: a waiter has looked at the lock, and then waits out the
 // session, or hears from it that the lock was released.
 func (w *world) takeover(gone bool) time.Duration {
 	ttl := w.longest
-	look := max(protocol.Renewal(ttl), infrequent)
-	d := protocol.Validity(ttl) + look*5/4
+	look, kept := infrequent, time.Duration(0)
+	if len(w.sessions) > 0 || slices.ContainsFunc(w.members, func(m *member) bool { return m.cfg.Follow || m.cfg.Peers }) {
+		look, kept = max(protocol.Renewal(ttl), infrequent), protocol.Validity(ttl)
+	}
+	d := kept + look*5/4
 	if gone {
 		d += protocol.Patience(ttl) + ttl/10 + look*5/4
 	}
 	if w.cfg.WriteOnce {
 		d += protocol.Stale(ttl) + w.server.sweepInterval()
 	}
-	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
+	return (d+w.longestRest+time.Second)*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }
 
 // await lets time pass until contenders hold the locks, and reports that they do; a
@@ -133,6 +150,21 @@ func (w *world) await(locks []*lock, otherwise string, patience time.Duration) b
 		}
 	}
 	return false
+}
+
+// awaitTurns lets time pass until all who wait for seats have had them and have left. Of an object that
+// was deleted by hand nothing is promised: those who held seats in it need not know, and who has seen
+// that waits for the end of their sessions.
+func (w *world) awaitTurns(end time.Duration) {
+	for t := w.tables.on; t != nil && !t.deleted && w.broken == ""; w.next() {
+		p := w.tables.waits()
+		if p == nil {
+			return
+		}
+		if w.quietUntil(end) {
+			w.violated(Liveness, "%v has not had its turn, and the object has %s", p, showTable(t.now))
+		}
+	}
 }
 
 func (w *world) pass(d time.Duration) {
@@ -201,6 +233,9 @@ func (w *world) looks(p *process, holder *member, window time.Duration) int {
 	return n + 8
 }
 
+// settled is the shortest pause, on average, between the looks of a waiter that has looked ten times.
+const settled = 600 * time.Millisecond
+
 // plain is what a lock costs that is held under no session: for the holder a write for
 // each renewal, for a waiter its looks.
 func (w *world) plain(m, holder *member, window time.Duration) traffic {
@@ -213,6 +248,9 @@ func (w *world) plain(m, holder *member, window time.Duration) traffic {
 		return traffic{writes: n}
 	}
 	may := traffic{reads: w.looks(m.process, holder, window)}
+	if !m.cfg.Follow {
+		may.reads = int(window*(protocol.Drift+1)/protocol.Drift*21/20/settled) + 12
+	}
 	if listed {
 		may.reads += n
 	}
@@ -268,12 +306,19 @@ func (w *world) checkPrompt() {
 			locks, granted[l] = append(locks, l), l.granted
 		}
 	}
+	table := w.seats.stuck()
 	for w.broken == "" {
 		locks = slices.DeleteFunc(locks, func(l *lock) bool { return l.granted > granted[l] || l.stuck() == nil })
-		if len(locks) == 0 {
+		late := w.quietUntil(end)
+		switch still := table(); {
+		case still != nil && late:
+			w.violated(Prompt, "%v ago the failure (%v to %s) ended, all seats are free, and %v, whose TTL is %v, still waits",
+				most, w.lasting.answer, w.lasting.ops, still, still.cfg.TTL)
+			return
+		case still == nil && len(locks) == 0:
 			return
 		}
-		if w.quietUntil(end) {
+		if late {
 			w.violated(Prompt, "%v ago the failure (%v to %s) ended, %s is free, and %v, whose TTL is %v, still waits",
 				most, w.lasting.answer, w.lasting.ops, locks[0].key, locks[0].stuck(), locks[0].stuck().ttl)
 			return
@@ -293,7 +338,7 @@ func (w *world) isFree(l *lock) bool {
 	case !there:
 		return !w.existing
 	case !r.Held:
-		return r.Successor == ""
+		return r.Successor == "" && r.Resting() == 0
 	case r.Session == "":
 		return false
 	}

@@ -16,6 +16,7 @@ type network struct {
 	server    *server
 	lasting   *lasting
 	ledger    *ledger
+	seats     *seats
 	collector *call
 }
 
@@ -46,14 +47,17 @@ func (n *network) send(r *request) {
 	m, p := r.from.from, r.from.by
 	marker := r.op == "delete" && n.cfg.Tokenless
 	if marker {
-		r.expires = n.now + m.real(m.c().Deadline()-p.clock())
+		r.expires = n.now + m.real(m.c().Promised()-p.clock())
 	}
 	if m != nil {
 		p.sent.add(r)
 	}
-	n.logf("%v  %s %q %v", m, r.op, r.key, r.only)
+	n.logf("%v  %s %q %v", r.from, r.op, r.key, r.only)
 	n.lasting.startWith(r)
 	n.lasting.count(r)
+	if r.from.part != nil {
+		n.seats.sent(r)
+	}
 	if r.hit && n.lasting.answer.Status == 0 {
 		n.strike(r, func() { n.fly(r, 5*time.Millisecond) })
 		return
@@ -88,7 +92,7 @@ func (n *network) strike(r *request, land func()) {
 	if l.lands && r.writes() {
 		land()
 	}
-	if l.straggler == 0 || !r.claims() || r.from.from.on.session != nil {
+	if m := r.from.from; l.straggler == 0 || !r.claims() || m != nil && m.on.session != nil {
 		return
 	}
 	if l.straggler--; l.straggler == 0 {
@@ -101,13 +105,14 @@ func (n *network) strike(r *request, land func()) {
 
 // fly brings a request to the store.
 func (n *network) fly(r *request, delay time.Duration) {
-	if m := r.from.from; m != nil {
-		m.on.inFlight = append(m.on.inFlight, r)
+	to := r.from.to
+	if to != nil {
+		to.inFlight = append(to.inFlight, r)
 	}
 	n.after(delay, nil, func() {
-		if m := r.from.from; m != nil {
-			i := slices.Index(m.on.inFlight, r)
-			m.on.inFlight = slices.Delete(m.on.inFlight, i, i+1)
+		if to != nil {
+			i := slices.Index(to.inFlight, r)
+			to.inFlight = slices.Delete(to.inFlight, i, i+1)
 		}
 		n.arrive(r)
 	})
@@ -152,8 +157,11 @@ func (n *network) deliver(r *request, a answer) {
 	case c.over:
 		n.met(LateAnswer)
 	case c.waits == r: // and not the answer to its double
-		if c.from != nil && errors.Is(a.error(), store.ErrNotExist) {
+		switch absent := errors.Is(a.error(), store.ErrNotExist); {
+		case absent && c.from != nil:
 			c.from.absent = a.at
+		case absent && c.part != nil:
+			c.part.absent = a.at
 		}
 		c.waits, c.answer = nil, a
 		n.resume(c)
@@ -219,6 +227,10 @@ func (n *network) land(r *request) answer {
 	if r.op == "put" && existed && r.key == n.server.poisoned && before.version == n.server.poisonIs {
 		n.violated(Foreign, "%q was written over", r.key)
 	}
+	if r.from.part != nil {
+		n.seats.landed(r, before, existed)
+		return a
+	}
 	if r.op == "put" && r.from.from != nil {
 		n.ledger.written(r, number-top)
 	}
@@ -233,6 +245,11 @@ func (n *network) land(r *request) answer {
 	case !r.claims(), numbered && number <= top: // that one says that a lease is over
 	default:
 		n.ledger.claimed(r, number)
+		n.ledger.remembered(r, true)
+		return a
+	}
+	if r.op == "put" && r.from.from != nil && (!numbered || number >= top) {
+		n.ledger.remembered(r, false)
 	}
 	return a
 }

@@ -24,6 +24,7 @@ const (
 	Absence  = "existing" // who may not create the object does not
 	Ended    = "ended"    // who was told that its lease is over is not told otherwise
 	Foreign  = "foreign"  // what is no record of ours is left alone
+	Lease    = "lease"    // the only owner of a detached lease can go on with it
 	Highest  = "highest"  // the highest epoch is never deleted
 	Liveness = "liveness" // who waits gets the lock in time
 	Budget   = "budget"   // of requests
@@ -31,12 +32,25 @@ const (
 	Prompt   = "prompt"   // then a free lock is taken within seconds
 	Looks    = "looks"    // peers do not keep a follower from looking at the store
 	Returns  = "returns"  // each call returns once, in time, and says what is so
+	Remember = "remember" // a record tells of the leases before it, and of none else
 	Sense    = "sense"    // the state machine does not panic
+	Terms    = "terms"    // what an acquisition asks for holds for its lease, and for no other
+	Meta     = "meta"     // a record carries the changes of which its holder is told that they have landed
+	Rest     = "rest"     // a lock that rests is left alone
+	Seats    = "V"        // the seats of a semaphore that are used are not more than there are
+	Tokens   = "T"        // the tokens of its grants grow, and each is one grant's
+	Fair     = "F"        // nobody is granted a seat before one who came first and waits
+	Live     = "L"        // an entry of a session that goes on is taken out by its owner only
+	Orphaned = "O"        // nothing of such a session is there that nobody settles
+	Entries  = "entries"  // each entry is what its owner asked for, and it gives nothing away that it uses
+	Idle     = "idle"     // no seat is free while somebody waits for it
+	Size     = "size"     // a semaphore keeps its size
 )
 
 // A ledger checks what is promised of locks and sessions, by what has landed and been granted.
 type ledger struct {
 	*fleet
+	returns     *returns
 	sessionOver func(*member) // is called for somebody, when a record says that its session is over
 }
 
@@ -50,6 +64,7 @@ func (led *ledger) oneLease() {
 				m.ended = m.claim
 				continue
 			}
+			led.overtime(m)
 			if m.ended == m.claim {
 				led.violated(Ended, "the lease of %v is valid once more", m)
 			}
@@ -58,6 +73,7 @@ func (led *ledger) oneLease() {
 			}
 			holder = m
 		}
+		led.oneOwner(l)
 	}
 }
 
@@ -104,10 +120,16 @@ func (led *ledger) orphans() {
 // written checks what sessions promise of the record that a candidate has written, in the epoch
 // that is above the highest by so many. A claim in the highest one says that its lease is over.
 func (led *ledger) written(r *request, above int64) {
+	m, record := r.from.from, r.from.write.Record
+	if m.on.session == nil && r.from.write.Op == protocol.Free && above >= 0 {
+		led.rests(m.on, record)
+	}
+	if m.on.session == nil && r.from.write.Op != protocol.Claim && above >= 0 {
+		led.metaWritten(m, record)
+	}
 	if len(led.sessions) == 0 {
 		return
 	}
-	m, record := r.from.from, r.from.write.Record
 	if m.on.session != nil {
 		led.sessionWritten(m, r, record)
 		return
@@ -169,6 +191,7 @@ func (led *ledger) claimed(r *request, number int64) {
 	l.claims = append(l.claims, claim{incarnation: mark, token: record.Token, created: r.only.Absent()})
 	late := l.deleted && !led.existing && r.only.Absent() && r.from.absent/time.Second <= l.claimed/time.Second
 	l.claimed = led.now
+	led.taken(l, r.from.from, r.only.Absent() && number == 0)
 	switch {
 	case led.cfg.Tokenless:
 	case number > 0 && record.Token != number:
@@ -190,6 +213,10 @@ func (led *ledger) claimed(r *request, number int64) {
 // when its session is over already is never valid, and may come late.
 func (led *ledger) grant(m *member) {
 	r, l := m.c().Lease(), m.on
+	if p := m.attaches; p != nil {
+		led.attached(m, p)
+		return
+	}
 	m.claim = 0
 	for i := len(l.claims) - 1; i > 0 && m.claim == 0; i-- {
 		if l.claims[i].incarnation == r.Incarnation() && l.claims[i].token == r.Token && !l.claims[i].granted {
@@ -210,6 +237,15 @@ func (led *ledger) grant(m *member) {
 	if l.session == nil {
 		led.granted++
 	}
+}
+
+// attached checks of a lease that was detached and goes on here that it is the same one.
+func (led *ledger) attached(m *member, p *paper) {
+	m.attaches, m.claim, m.ended = nil, p.claim, 0
+	if r := m.c().Lease(); r.Token != p.proof.Token || r.Token != m.on.claims[p.claim].token {
+		led.violated(P1, "%v goes on with a lease of token %d as one of token %d", m, p.proof.Token, r.Token)
+	}
+	m.on.drop(p)
 }
 
 // work lets a holder write to the resource, if its lease is valid now. The write may

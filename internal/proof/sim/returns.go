@@ -24,6 +24,20 @@ func (ret *returns) called(m *member, ev protocol.Event) {
 			n := m.acquisitions
 			ret.within(m, 1, "TryAcquire has not returned", func() bool { return m.owes && m.acquisitions == n })
 		}
+	case protocol.Attach:
+		m.owes, m.patient = true, false
+		m.finals, m.attempts, m.silent, m.lookFailed, m.writeFailed = 0, 0, 0, false, false
+		m.acquisitions++
+		n := m.acquisitions
+		ret.within(m, 1, "an attachment has not returned", func() bool { return m.owes && m.acquisitions == n })
+	case protocol.Detach:
+		m.detaches++
+		n := m.detaches
+		// It has until the end of the lease, whose TTL may be longer than that of the next one.
+		due := m.clock() + max(m.ttl, m.c().Lease().TTL) + maxPause + protocol.MaxRequest + time.Second
+		ret.until(m.process, due, func() bool { return m.owesDetach && m.detaches == n }, func() {
+			ret.violated(Returns, "%v: a detachment has not returned by the end of its lease", m)
+		})
 	case protocol.Release:
 		m.owesRelease, m.passing = true, ev.Pass
 		m.releases++
@@ -42,6 +56,11 @@ func (ret *returns) returned(m *member, action protocol.Action) {
 			m.mayFree() // what has landed may be freed as quickly as a lease is renewed
 			ret.mustSettle(m)
 		}
+	case protocol.Detached:
+		if m.owes == m.owesDetach {
+			ret.violated(Returns, "%v returns twice: %s", m, brief{a})
+		}
+		m.owes = false
 	case protocol.Troubled:
 		if least := reminder * (protocol.Drift - 1) / protocol.Drift; m.reminded > 0 && ret.now-m.reminded < least && ret.arm != Far && !m.reaps {
 			ret.violated(Returns, "%v is told of trouble again after %v", m, ret.now-m.reminded)
@@ -79,18 +98,27 @@ func (ret *returns) stepped(m *member, ev protocol.Event) {
 // within checks in so many times a TTL, a pause and a request that something is not so any more,
 // unless the process stood still meanwhile.
 func (ret *returns) within(m *member, ttls time.Duration, what string, still func() bool) {
-	p, life, e, ttl, stops := m.process, m.life, m.e, m.ttl, m.stops
-	due := p.clock() + ttls*(ttl+maxPause+protocol.MaxRequest) + time.Second
+	e, ttl := m.e, m.ttl
+	due := m.clock() + ttls*(max(ttl, m.ttlNow())+maxPause+protocol.MaxRequest) + time.Second
+	ret.until(m.process, due, func() bool { return m.e == e && m.ttl == ttl && still() }, func() {
+		ret.violated(Returns, "%v: %s in %d times a TTL of %v, a pause and a request", m, what, ttls, ttl)
+	})
+}
+
+// until calls otherwise if something is still so when the clock of a process shows that, unless the process
+// stood still meanwhile.
+func (ret *returns) until(p *process, due time.Duration, still func() bool, otherwise func()) {
+	life, stops := p.life, p.stops
 	var look func()
 	look = func() {
 		left := due - p.clock()
 		switch {
 		case ret.arm == Far: // the time of a request is by a clock that has changed since
-		case p.life != life || m.e != e || m.ttl != ttl || p.stops != stops || !still():
+		case p.life != life || p.stops != stops || !still():
 		case left > 0: // at first, and when its clock has become slower
-			ret.push(event{at: ret.now + m.real(left), by: check, do: look})
+			ret.push(event{at: ret.now + p.real(left), by: check, do: look})
 		default:
-			ret.violated(Returns, "%v: %s in %d times a TTL of %v, a pause and a request", m, what, ttls, ttl)
+			otherwise()
 		}
 	}
 	look()
@@ -111,7 +139,8 @@ func (ret *returns) checkReported(m *member, bad bool) {
 	case m.silent == 0:
 		m.silentSince = ret.now
 	}
-	most := reminder*(protocol.Drift+1)/protocol.Drift + maxPause + protocol.MaxRequest
+	// A clock that is slow by the bound counts all three of them too slowly.
+	most := (reminder + maxPause + protocol.MaxRequest) * protocol.Drift / (protocol.Drift - 1)
 	if m.silent++; m.silent > 3 && ret.now-max(m.silentSince, m.reminded) > most {
 		ret.violated(Returns, "%v has failed %d times since %v, and its caller was not told", m, m.silent, m.silentSince)
 	}
@@ -132,7 +161,7 @@ func (ret *returns) mustSettle(m *member) {
 // the lease that was released, unless its session is over.
 func (ret *returns) checkFreed(m *member) {
 	r, there := ret.server.current(m.on)
-	if !there || !r.Held || r.Incarnation() != m.cfg.Incarnation || m.on.deleted || m.on.restored || ret.cfg.Tokenless {
+	if !there || !r.Held || r.Incarnation() != m.c().Incarnation() || m.on.deleted || m.on.restored || ret.cfg.Tokenless {
 		return // a marker that was deleted may be created once more by a write that arrives twice
 	}
 	if r.Session != "" {
@@ -181,7 +210,7 @@ func (ret *returns) answered(c *call, before owed) {
 	} else if m.writeFailed = bad; !bad {
 		m.renew()
 	}
-	if r, _, exists := m.c().Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.cfg.Incarnation {
+	if r, _, exists := m.c().Observed(); c.write == nil && !bad && exists && r.Held && r.Incarnation() != m.c().Incarnation() {
 		m.writeFailed = false // from now on it waits for a holder
 	}
 	ret.checkReported(m, bad)

@@ -20,6 +20,7 @@ import (
 // A server is the store: what lies there, and what it is like at present, for everybody.
 type server struct {
 	*fleet
+	tables          *tables
 	objects         bucket
 	throttled, slow time.Duration // until then
 	skew            time.Duration // of the store's clock
@@ -82,6 +83,10 @@ func (st *server) poison() {
 	if n := len(st.sessions); n > 0 && st.choose(3) == 2 {
 		key = st.sessions[n-1].String()
 	}
+	t := st.tables.on
+	if t != nil && st.choose(2) == 1 {
+		key = t.key
+	}
 	before, exists := st.objects[key]
 	if exists && st.cfg.Tokenless || !exists && key[0] == 's' {
 		return
@@ -91,7 +96,9 @@ func (st *server) poison() {
 		st.instead = &before
 	}
 	st.poisonIs = st.objects.put(key, st.foreignBody(l, key[0] == 's'), st.date()).version
-	st.met(Poison, key)
+	if st.met(Poison, key); st.tables.poisoned() {
+		st.met(TablePoisoned, key)
+	}
 }
 
 // foreignBody is something that is no record of ours, though it may look much like one.

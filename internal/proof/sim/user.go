@@ -22,18 +22,21 @@ type users struct {
 	lasting    *lasting
 	ledger     *ledger
 	candidates *candidates
+	tables     *tables
 	paused     bool // they do nothing, for the moment
+	changes    int  // of meta data, so far
 }
 
 // start begins the life of a process.
 func (u *users) start(p *process) {
 	p.life++
 	p.end()
-	p.all, p.open, p.paused = nil, nil, 0
+	p.wakers, p.open, p.paused = nil, nil, 0
 	for _, m := range p.locks {
 		u.candidates.start(m)
 		u.after(u.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), m.machine, func() { u.act(m) })
 	}
+	u.tables.start(p)
 	if p.sessions {
 		p.acts = 60
 		u.soon(p.machine, func() { u.actOnSession(p) })
@@ -72,6 +75,9 @@ func (u *users) actLittle(m *member) {
 	m.may.acts--
 	switch {
 	case m.releasing:
+	case m.leased && u.choose(8) == 7 && u.detach(m):
+	case m.leased && u.choose(4) == 3:
+		u.setMeta(m)
 	case m.leased:
 		if u.choose(3) > 0 || !m.valid() {
 			u.release(m)
@@ -117,6 +123,15 @@ func (u *users) holding(m *member) {
 	if u.hit(GivenUp) { // its work goes on
 		m.e.Tell(protocol.GiveUp{})
 		return
+	}
+	if u.choose(6) == 5 && u.detach(m) {
+		return
+	}
+	if u.choose(6) == 5 {
+		u.setMeta(m)
+	}
+	if u.choose(6) == 5 {
+		m.e.Tell(protocol.NameSuccessor{Successor: u.anybody()})
 	}
 	u.ledger.work(m)
 	if m.valid() && u.now < m.busy {
@@ -211,7 +226,7 @@ func (u *users) retune(m *member) {
 func (u *users) acquire(m *member, wait bool, s *session) {
 	m.session = s
 	m.renew()
-	_ = m.e.Acquire(wait, s.engine())
+	_ = m.e.Acquire(wait, s.engine(), u.drawTerms(s))
 }
 
 func (u *users) cancel(m *member) {
@@ -224,7 +239,7 @@ func (u *users) release(m *member) {
 	ev := protocol.Release{}
 	switch u.choose(4) {
 	case 1:
-		ev.Successor = u.processes[u.choose(len(u.processes))].String()
+		ev.Successor = u.anybody()
 	case 2, 3:
 		ev.Pass = true
 	}
@@ -242,12 +257,15 @@ func (u *users) release(m *member) {
 	}
 }
 
+// anybody is the name of a process.
+func (u *users) anybody() string { return u.processes[u.choose(len(u.processes))].String() }
+
 // converge is what the user of a lock does when all is healed: contenders want it and keep it, the
 // others release it. A member of a process with sessions waits for one.
 func (u *users) converge(m *member) {
 	switch {
 	case !u.healed || m.releasing || m.beats != nil || m.reaps:
-	case m.leased && (!m.contends || !m.valid()):
+	case m.leased && (!m.contends || !m.valid() || !m.lasts()):
 		m.releasing = true
 		m.e.Release(func() protocol.Release { return protocol.Release{} })
 	case m.wants && !m.contends:
@@ -296,7 +314,7 @@ func (u *users) beginSession(p *process) {
 	u.sessions = append(u.sessions, s)
 	u.longest = max(u.longest, m.ttl)
 	u.candidates.init(m, protocol.Config{TTL: m.ttl, Holder: p.String(), Layout: record.LayoutSession})
-	_ = m.e.Acquire(true, nil) // no session can be over
+	_ = m.e.Acquire(true, nil, protocol.Terms{}) // no session can be over
 }
 
 // used is the object of an earlier session, whose name somebody has drawn again, or nil. Who
@@ -339,6 +357,7 @@ func (u *users) heartbeat(s *session, action protocol.Action) {
 		for _, m := range p.locks {
 			u.soon(p.machine, func() { u.converge(m) })
 		}
+		u.soon(p.machine, func() { u.tables.converge(p) })
 	case protocol.Failed:
 		if p.open = nil; u.healed || errors.Is(a.Err, protocol.ErrUsed) {
 			u.soon(p.machine, func() { u.ensureSession(p) })

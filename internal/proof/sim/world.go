@@ -18,6 +18,8 @@ type world struct {
 	candidates *candidates
 	users      *users
 	injector   *injector
+	tables     *tables
+	seats      *seats
 }
 
 // newWorld puts the parts together. Each knows some of those before it.
@@ -28,12 +30,16 @@ func newWorld(h *history) *world {
 	w.lasting = &lasting{fleet: f}
 	w.ledger = &ledger{fleet: f}
 	w.returns = &returns{fleet: f, server: w.server, lasting: w.lasting}
+	w.ledger.returns = w.returns
 	w.network = &network{fleet: f, server: w.server, lasting: w.lasting, ledger: w.ledger}
 	w.peers = &peers{fleet: f, network: w.network, lasting: w.lasting}
 	w.candidates = &candidates{fleet: f, network: w.network, lasting: w.lasting, ledger: w.ledger, returns: w.returns, peers: w.peers}
 	w.users = &users{fleet: f, server: w.server, network: w.network, lasting: w.lasting, ledger: w.ledger, candidates: w.candidates}
 	w.injector = &injector{fleet: f, server: w.server, network: w.network, candidates: w.candidates, users: w.users}
-
+	w.tables = &tables{fleet: f, server: w.server, network: w.network, lasting: w.lasting, candidates: w.candidates, injector: w.injector}
+	w.seats = &seats{fleet: f, server: w.server, lasting: w.lasting, returns: w.returns, tables: w.tables}
+	w.tables.seats, w.network.seats, w.users.tables = w.seats, w.seats, w.tables
+	w.injector.tables, w.server.tables = w.tables, w.tables
 	w.ledger.sessionOver = w.users.tryOnce
 	w.candidates.users, w.candidates.injector = w.users, w.injector
 	return w
@@ -97,6 +103,9 @@ func (w *world) populate() {
 		one := w.choose(locks)
 		w.join(i, w.locks[one:one+1], false)
 	}
+	if sessions {
+		w.tables.begin()
+	}
 }
 
 // join adds a process that wants these locks.
@@ -131,6 +140,9 @@ func (w *world) run() {
 	if w.processes[0].sessions {
 		events *= 2 // of more candidates
 	}
+	if w.tables.on != nil {
+		events += events / 2
+	}
 	for range events {
 		if w.next(); w.broken != "" {
 			return
@@ -164,6 +176,7 @@ func (w *world) next() {
 	w.mix(uint64(w.now), e.seq)
 	w.ledger.oneLease()
 	w.ledger.orphans()
+	w.seats.check()
 }
 
 // end leaves nothing of the coroutines behind.

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+// changeEvents are the events of the changes that watch sees.
+var changeEvents = map[leasehold.ChangeKind]eventName{
+	leasehold.Elected: eventElected, leasehold.Renewed: eventRenewed, leasehold.Resigned: eventResigned, leasehold.Expired: eventExpired,
+	leasehold.TakenOver: eventTakenOver, leasehold.Vanished: eventVanished, leasehold.Unreadable: eventUnreadable,
+}
+
+// change writes one line.
+func (a *app) change(p target, c leasehold.Change) error {
+	if a.output == "json" {
+		return a.writeLine(seenEvent(p, c))
+	}
+	return a.write(seenText(p, c) + "\n")
+}
+
+// seenEvent is a change for programs.
+func seenEvent(p target, c leasehold.Change) event {
+	r := describe(p, c.Info)
+	switch c.Kind {
+	case leasehold.Vanished:
+		r.State = "absent"
+	case leasehold.Unreadable:
+		r.State = "unknown"
+	case leasehold.Elected, leasehold.Renewed, leasehold.Resigned, leasehold.Expired, leasehold.TakenOver:
+	}
+	return r.event(changeEvents[c.Kind], c.Time, c.Err)
+}
+
+// event is that a lock was seen like that, for programs.
+func (r report) event(name eventName, at time.Time, cause error) event {
+	e := event{
+		Time: at.UTC().Truncate(time.Millisecond), Event: name, Lock: r.Lock, State: r.State,
+		party: r.party, details: &r.details,
+	}
+	if cause != nil {
+		e.Cause = oneLine(cause)
+	}
+	return e
+}
+
+// seenText is a change for people.
+func seenText(p target, c leasehold.Change) string {
+	r := describe(p, c.Info)
+	return seenLine(c.Time, c.Kind.String(), c.Err) + r.seen(c.Info)
+}
+
+// seenChange writes one line of what was found by comparing two looks, with the name if it may be that of
+// several.
+func (a *app) seenChange(now time.Time, kind, name string, r report, i leasehold.Info, cause error) error {
+	switch kind {
+	case leasehold.Vanished.String():
+		r.State, r.Abandoned = "absent", false
+	case leasehold.Unreadable.String():
+		if r.State != notLock {
+			r.State = "unknown"
+		}
+	}
+	if a.output == "json" {
+		return a.writeLine(r.event(eventName(strings.ReplaceAll(kind, " ", "_")), now, cause))
+	}
+	if name != "" {
+		kind = fmt.Sprintf("%-10s  %s", kind, printable(name))
+	}
+	return a.write(seenLine(now, kind, cause) + r.seen(i) + "\n")
+}
+
+// seenLine begins a line of watch.
+func seenLine(at time.Time, kind string, cause error) string {
+	line := fmt.Sprintf("%s  %-10s", at.Local().Format(time.DateTime), kind)
+	if cause != nil {
+		line += "  " + printable(oneLine(cause))
+	}
+	return line
+}
+
+// seen is what such a line says of the lock.
+func (r report) seen(i leasehold.Info) string {
+	var b strings.Builder
+	part := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format, args...) }
+	if s := r.Semaphore; s != nil {
+		part("%s", s.seen())
+	}
+	if last := r.last(); last != "" {
+		part("last %s", last)
+	}
+	if r.Holder != "" {
+		part("%s", printable(r.Holder))
+	}
+	if r.Token != leasehold.NoToken {
+		part("token %v", r.Token)
+	}
+	if r.Address != "" {
+		part("%s", printable(r.Address))
+	}
+	if text := age(i); text != "" {
+		part("age %s", text)
+	}
+	if r.Layout != "" && r.Semaphore == nil {
+		part("layout %s", r.Layout)
+	}
+	return b.String()
+}

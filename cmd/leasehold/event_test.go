@@ -1,0 +1,291 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/semaphore"
+)
+
+// kindOf is what is documented of an event.
+func kindOf(name eventName) (eventKind, bool) {
+	i := slices.IndexFunc(eventKinds, func(k eventKind) bool { return k.name == name })
+	if i < 0 {
+		return eventKind{}, false
+	}
+	return eventKinds[i], true
+}
+
+// conforms checks that a line is an event as it is documented.
+func conforms(line []byte) (name eventName, has map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(line, &has); err != nil {
+		return "", nil, fmt.Errorf("%s is not an object: %w", line, err)
+	}
+	var common struct {
+		Time  string    `json:"time"`
+		Event eventName `json:"event"`
+	}
+	if err := json.Unmarshal(line, &common); err != nil {
+		return "", nil, err
+	}
+	if _, err := time.Parse(time.RFC3339, common.Time); err != nil || !strings.HasSuffix(common.Time, "Z") {
+		return "", nil, fmt.Errorf("%s: the time is not in UTC: %w", line, err)
+	}
+	k, ok := kindOf(common.Event)
+	if !ok {
+		return "", nil, fmt.Errorf("%s: there is no event %q", line, common.Event)
+	}
+	for _, f := range fields(k.always) {
+		if has[f] == nil {
+			return "", nil, fmt.Errorf("%s: there is no field %q", line, f)
+		}
+	}
+	for f := range has {
+		if !slices.Contains(fields(k.always+" "+k.sometimes), f) {
+			return "", nil, fmt.Errorf("%s: the field %q is not one of that event", line, f)
+		}
+	}
+	return common.Event, has, nil
+}
+
+// events FILE NAME[+FIELD…]… checks that all lines of a file are events as they are documented, and
+// that among them, in this order, there are those, with these fields.
+func eventLines(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: events FILE NAME[+FIELD…]…")
+	}
+	text, due := ts.ReadFile(args[0]), args[1:]
+	for line := range strings.Lines(text) {
+		name, has, err := conforms([]byte(line))
+		ts.Check(err)
+		if len(due) == 0 {
+			continue
+		}
+		want := strings.Split(due[0], "+")
+		if string(name) == want[0] && !slices.ContainsFunc(want[1:], func(f string) bool { return has[f] == nil }) {
+			due = due[1:]
+		}
+	}
+	if len(due) > 0 {
+		ts.Fatalf("there is no event %s, or not in this order, in:\n%s", due[0], text)
+	}
+}
+
+// tags are the names of all fields of a type that is written as JSON.
+func tags(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name != "":
+			names = append(names, name)
+		case f.Type.Kind() == reflect.Pointer:
+			names = append(names, tags(f.Type.Elem())...)
+		default:
+			names = append(names, tags(f.Type)...)
+		}
+	}
+	return names
+}
+
+// TestEventsStay: programs go by the names of events and of their fields. One that is renamed or removed
+// breaks them, so it needs a line in CHANGELOG.md, and a change of testdata/events.txt by hand.
+func TestEventsStay(t *testing.T) {
+	t.Parallel()
+	golden, err := os.ReadFile("testdata/events.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	used := map[string]bool{}
+	for _, k := range eventKinds {
+		line := fmt.Sprintf("%s: %s | %s", k.name, k.always, k.sometimes)
+		b.WriteString(strings.Join(fields(line), " ") + "\n")
+		for _, f := range fields(k.always + " " + k.sometimes) {
+			used[f] = true
+		}
+	}
+	if got := b.String(); got != string(golden) {
+		t.Errorf("the events are\n%s\nand testdata/events.txt has\n%s", got, golden)
+	}
+	// And what is documented is what is written.
+	if got, want := slices.Sorted(slices.Values(tags(reflect.TypeFor[event]()))), slices.Sorted(maps.Keys(used)); !slices.Equal(got, want) {
+		t.Errorf("an event has the fields %q, and the documented ones are %q", got, want)
+	}
+}
+
+// TestEventsArePlayed: the scripts have the real command show each event, and each field that it says
+// on stderr.
+func TestEventsArePlayed(t *testing.T) {
+	t.Parallel()
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	played := map[string]bool{}
+	for _, path := range scripts {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^events \S+ (.+)$`).FindAllStringSubmatch(string(text), -1) {
+			for _, word := range strings.FieldsFunc(m[1], func(r rune) bool { return r == ' ' || r == '+' }) {
+				played[word] = true
+			}
+		}
+	}
+	for _, k := range eventKinds {
+		if !played[string(k.name)] {
+			t.Errorf("no script has the command show %q", k.name)
+		}
+		if k.of == "watch" {
+			continue // see TestChangesAsEvents
+		}
+		for _, f := range fields(k.always + " " + k.sometimes) {
+			if !played[f] && !slices.Contains(fields(said), f) {
+				t.Errorf("no script has the command show the field %q", f)
+			}
+		}
+	}
+}
+
+// TestChangesAsEvents: each change is an event, and has all that is known of the lock.
+func TestChangesAsEvents(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	full := leasehold.Info{
+		Exists: true, Held: true, Holder: "h", Address: "a", Session: "s", Meta: map[string]string{"k": "v"}, Token: 7, TTL: time.Second,
+		AcquiredAt: now, RenewedAt: now, ExpiresAt: now, Age: time.Second, Abandoned: true, Version: "1", Layout: leasehold.LayoutEpochs,
+		Term: 3, Rest: time.Second,
+	}
+	var names, has []string
+	for kind := leasehold.Elected; kind <= leasehold.Unreadable; kind++ {
+		c := leasehold.Change{Kind: kind, Info: full, Time: now}
+		c.Info.Held = kind != leasehold.Resigned
+		if kind == leasehold.Unreadable {
+			c.Err = errors.New("it\nfails")
+		}
+		text, err := json.Marshal(seenEvent(target{url: "file:///l"}, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, found, err := conforms(text)
+		if err != nil {
+			t.Error(err)
+		}
+		names, has = append(names, string(name)), append(has, slices.Collect(maps.Keys(found))...)
+	}
+	if want := []string{"elected", "renewed", "resigned", "expired", "taken_over", "vanished", "unreadable"}; !slices.Equal(names, want) {
+		t.Errorf("the events are %q, want %q", names, want)
+	}
+	slices.Sort(has)
+	want := slices.DeleteFunc(fields(seen+" cause "+seenToo), func(f string) bool { return f == "semaphore" })
+	slices.Sort(want)
+	if has = slices.Compact(has); !slices.Equal(has, want) {
+		t.Errorf("they have %q, want %q", has, want)
+	}
+}
+
+// TestSemaphoresAsEvents: what a semaphore has, in status, list and watch, are the fields that
+// docs/operations.md lists, and they stay.
+func TestSemaphoresAsEvents(t *testing.T) {
+	t.Parallel()
+	seat := semaphore.Seat{Holder: "h", Session: "s", Weight: 2, Token: 7, Since: time.Now()}
+	e := admin.Entry{
+		Info:      leasehold.Info{Key: "l", Layout: admin.LayoutTable, Exists: true, Held: true, Token: 7, Age: -1},
+		Semaphore: &semaphore.Info{Key: "l", Exists: true, Size: 3, Token: 7, Holders: []semaphore.Seat{seat}, Waiters: []semaphore.Seat{seat}},
+	}
+	text, err := json.Marshal(describeEntry(target{url: "file:///l"}, e).event(eventChanged, time.Now(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, has, err := conforms(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of struct {
+		Holders, Waiters []map[string]any
+	}
+	var all map[string]any
+	if err = errors.Join(json.Unmarshal(has["semaphore"], &of), json.Unmarshal(has["semaphore"], &all)); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Sorted(maps.Keys(all))
+	if len(of.Holders) == 1 && len(of.Waiters) == 1 {
+		got = append(got, slices.Sorted(maps.Keys(of.Holders[0]))...)
+	}
+	if want := fields("holders size taken waiters abandoned holder session since token weight"); !slices.Equal(got, want) {
+		t.Errorf("a semaphore has %q, want %q", got, want)
+	}
+	doc, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "\n### Looking at a semaphore\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, f := range got {
+		if !strings.Contains(section, "`"+f+"`") {
+			t.Errorf("docs/operations.md does not say what %q is", f)
+		}
+	}
+}
+
+// TestEventsAreDocumented: docs/operations.md has the table of the code.
+func TestEventsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Events\n")
+	if !found {
+		t.Fatal("there is no section Events")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var got, want []string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| `") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	for _, k := range eventKinds {
+		want = append(want, documented(k))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table is\n%s\nand should be\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// documented is the row of an event: of the fields those that only some have.
+func documented(k eventKind) string {
+	always := strings.TrimPrefix(strings.TrimPrefix(k.always, said), seen)
+	quoted := func(list string) string {
+		var names []string
+		for _, f := range fields(list) {
+			names = append(names, "`"+f+"`")
+		}
+		return strings.Join(names, ", ")
+	}
+	sometimes := quoted(k.sometimes)
+	if k.of == "watch" {
+		sometimes = "" // those of status
+	}
+	row := "|"
+	for _, cell := range []string{"`" + string(k.name) + "`", k.of, k.means, quoted(always), sometimes} {
+		row += strings.TrimSuffix(" "+cell, " ") + " |"
+	}
+	return row
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/promtext"
+)
+
+// The rule of /healthz, /readyz and the watchdog, case by case.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const ttl = 15 * time.Second
+	other, me := leasehold.Info{Holder: "b", Token: 7}, leasehold.Info{Holder: "me", Token: 8}
+	for _, tc := range []struct {
+		what   string
+		status leasehold.Status
+		unfit  bool
+		leader string
+		says   string
+	}{
+		{"at first", leasehold.Status{}, false, "", "candidate for l, no leader is known"},
+		{"it leads", leasehold.Status{Leading: true, HasLeader: true, Leader: me}, false, "me", "leading l as me, token 8"},
+		{"it follows", leasehold.Status{HasLeader: true, Leader: other}, false, "b", "following in l, led by b, token 7"},
+		{"the leader has resigned", leasehold.Status{Leader: other}, false, "", "candidate for l, no leader is known"},
+		{"its lease is lost, and nobody else was seen", leasehold.Status{HasLeader: true, Leader: me}, false, "", "candidate for l, no leader is known"},
+		{
+			"a hiccup",
+			leasehold.Status{HasLeader: true, Leader: other, Failures: 2, FailingSince: now.Add(-time.Second)},
+			false, "b", "following in l, led by b, token 7",
+		},
+		{
+			"trouble for a TTL",
+			leasehold.Status{Leading: true, HasLeader: true, Leader: me, Failures: 3, FailingSince: now.Add(-ttl)},
+			false, "me", "leading l as me, token 8; the store has failed since 03:03:50",
+		},
+		{
+			"trouble for longer than a TTL",
+			leasehold.Status{HasLeader: true, Leader: other, Failures: 30, FailingSince: now.Add(-ttl - 1)},
+			true, "", "candidate for l, no leader is known; the store has failed since 03:03:49",
+		},
+		{
+			"it can read and not write",
+			leasehold.Status{FailingSince: now.Add(-2 * ttl), LastSeen: now},
+			true, "", "candidate for l, no leader is known; the store has failed since 03:03:35",
+		},
+		{
+			"a long time without a request, and one failure now",
+			leasehold.Status{HasLeader: true, Leader: other, LastSeen: now.Add(-4 * ttl), Failures: 1, FailingSince: now},
+			false, "b", "following in l, led by b, token 7",
+		},
+	} {
+		tc.status.Holder = "me"
+		if why := unfit(tc.status, ttl, now); (why != "") != tc.unfit {
+			t.Errorf("%s: unfit because %q", tc.what, why)
+		}
+		if leader, ok := leaderOf(tc.status, ttl, now); leader.Holder != tc.leader || ok != (tc.leader != "") {
+			t.Errorf("%s: the leader is %q, %v", tc.what, leader.Holder, ok)
+		}
+		if got := standing(tc.status, "l", ttl, now); got != tc.says {
+			t.Errorf("%s: %q, want %q", tc.what, got, tc.says)
+		}
+	}
+}
+
+// A metric whose value is not known is left out, instead of a number that looks like an answer.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	var t0 terms
+	text := string(metrics(leasehold.Status{}, "l", time.Minute, 0, &t0, build{Version: "v1"}, now))
+	for _, absent := range []string{"leasehold_leader_info", "leasehold_token", "leasehold_store_last_answer_timestamp_seconds"} {
+		if strings.Contains(text, absent) {
+			t.Errorf("at first there is %s:\n%s", absent, text)
+		}
+	}
+	t0.acquired.Add(3)
+	t0.lost.Add(2)
+	text = string(metrics(leasehold.Status{
+		Holder: "me", HasLeader: true, Leader: leasehold.Info{Holder: "a\"\n\xff", Token: 1763625000123},
+		LastSeen: now.Add(-1500 * time.Millisecond), Failures: 3, FailingSince: now.Add(-time.Second),
+		Requests: leasehold.Requests{Reads: 5, Writes: 4},
+	}, `s3://b/l?a="b"`, time.Minute, 2500*time.Millisecond, &t0, build{Version: "v1", Revision: "r", Go: "go1"}, now))
+	for _, want := range []string{
+		`leasehold_leader{lock="s3://b/l?a=\"b\""} 0`,
+		`leasehold_leader_info{lock="s3://b/l?a=\"b\"",holder="a\"\n` + "\uFFFD" + `"} 1`,
+		`leasehold_token{lock="s3://b/l?a=\"b\""} 1763625000123`,
+		`leasehold_lease_remaining_seconds{lock="s3://b/l?a=\"b\""} 2.5`,
+		`leasehold_acquisitions_total{lock="s3://b/l?a=\"b\""} 3`,
+		`leasehold_losses_total{lock="s3://b/l?a=\"b\""} 2`,
+		`leasehold_healthy{lock="s3://b/l?a=\"b\""} 1`,
+		`leasehold_store_trouble{lock="s3://b/l?a=\"b\""} 1`,
+		`leasehold_store_last_answer_timestamp_seconds{lock="s3://b/l?a=\"b\""} 1.7999999985e+09`,
+		`leasehold_store_requests_total{lock="s3://b/l?a=\"b\"",op="read"} 5`,
+		`leasehold_store_requests_total{lock="s3://b/l?a=\"b\"",op="write"} 4`,
+		`leasehold_build_info{version="v1",revision="r",goversion="go1"} 1`,
+	} {
+		if !strings.Contains("\n"+text, "\n"+want+"\n") {
+			t.Errorf("there is no line\n%s\nin\n%s", want, text)
+		}
+	}
+	if promtext.ContentType != "text/plain; version=0.0.4; charset=utf-8" {
+		t.Error(promtext.ContentType)
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+)
+
+// A leaseFile is the path of a file with a lease in it.
+type leaseFile string
+
+// maxLease is far more than a lease can have: its names have a kilobyte each at most, and a holder
+// what fits into a record.
+const maxLease = 256 << 10
+
+// readLimited reads what may be anything.
+func readLimited(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxLease+1))
+	if err == nil && len(text) > maxLease {
+		err = fmt.Errorf("it has more than %d bytes, so it is no lease", maxLease)
+	}
+	return text, err
+}
+
+// read reads the lease.
+func (f leaseFile) read() (leasehold.Detached, error) {
+	file, err := os.Open(string(f))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return leasehold.Detached{}, &exit{exitAbsent, fmt.Errorf("there is no lease: %w", err)}
+	case err != nil:
+		return leasehold.Detached{}, &exit{exitUsage, err}
+	}
+	defer func() { _ = file.Close() }()
+	text, err := readLimited(file)
+	if err != nil {
+		return leasehold.Detached{}, &exit{exitForeign, fmt.Errorf("%s: %w", f, err)}
+	}
+	d, err := leasehold.ParseDetached(text)
+	if err != nil {
+		return d, failed(fmt.Errorf("%s is %w", f, err))
+	}
+	return d, nil
+}
+
+// vacant reports that a lease may be written there: what lies there is of no use any more.
+func (f leaseFile) vacant(now time.Time) error {
+	if info, err := os.Stat(filepath.Dir(string(f))); err != nil || !info.IsDir() {
+		return usage("--file %s: there is no directory for it", f)
+	}
+	_, err := os.Lstat(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.writable()
+	}
+	d, err := f.read()
+	switch {
+	case err != nil:
+		return usage("--file %s: there is something else, which is left as it is: %w", f, errors.Unwrap(err))
+	case !d.Released && now.Before(d.ExpiresAt):
+		return usage("--file %s: it has a lease of %s%s, which lasts until %s: release that, or name another file", f, d.Key, withToken(d.Token), d.ExpiresAt.Local().Format(time.RFC3339))
+	}
+	return f.writable()
+}
+
+// writable finds out now whether the lease can be written. Found out once the lock is held, it would
+// have to be freed.
+func (f leaseFile) writable() error {
+	temp, err := os.CreateTemp(filepath.Dir(string(f)), ".leasehold-*")
+	if err != nil {
+		return usage("--file %s: it cannot be written: %w", f, err)
+	}
+	_ = temp.Close()
+	_ = os.Remove(temp.Name())
+	return nil
+}
+
+// write replaces the file as a whole, by one that only its owner can read. When it returns, the
+// lease outlasts a loss of power.
+func (f leaseFile) write(d leasehold.Detached) (err error) {
+	path := string(f)
+	if real, e := filepath.EvalSymlinks(path); e == nil {
+		path = real // the link stays
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".leasehold-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = temp.Close()
+			_ = os.Remove(temp.Name())
+		}
+	}()
+	if _, err = temp.WriteString(toJSON(d)); err != nil {
+		return err
+	}
+	if err = temp.Sync(); err != nil {
+		return err
+	}
+	if err = temp.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(temp.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// lock keeps other processes from using the file until unlock is called, where the system can. Two
+// that renewed one file would each leave the record that the other does not name.
+func (f leaseFile) lock(ctx context.Context) (unlock func(), err error) {
+	dir := filepath.Dir(string(f))
+	for {
+		unlock, taken := lockDir(dir)
+		if !taken {
+			return unlock, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, &exit{exitUnavailable, fmt.Errorf("another leasehold uses a lease in %s", dir)}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// atMostOne is for commands with one argument that may be left out.
+func atMostOne(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usage("%q is one argument too many: one lease is used at a time", args[1])
+	}
+	return nil
+}

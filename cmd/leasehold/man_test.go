@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// request matches the lines of a page that are roff's and that it may have.
+var request = regexp.MustCompile(`^\.(\\"|TH |SH "|PP$|TP$|BR "|nf$|fi$|nh$|ad l$)`)
+
+// unescaped undoes what a page escapes.
+var unescaped = strings.NewReplacer(`\-`, "-", `\(aq`, "'", `\(ga`, "`", `\(ha`, "^", `\(ti`, "~", `\[u2026]`, "…", `\&`, "", `\fB`, "", `\fI`, "", `\fR`, "", `\e`, `\`)
+
+// Every command has a manual page with its whole help, and the pages are roff: by the tools
+// that are on this machine, and by what they look like on all.
+func TestManualPages(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man", "man1")
+	var out, err bytes.Buffer
+	if code := exec(t.Context(), []string{"man", dir}, &out, &err); code != 0 || out.Len() > 0 {
+		t.Fatalf("exit code %d, %s%s", code, &out, &err)
+	}
+	written, failure := filepath.Glob(filepath.Join(dir, "*"))
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	eachCommand(newRoot(), func(cmd *cobra.Command) {
+		path := filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1")
+		i := slices.Index(written, path)
+		if cmd.Hidden || cmd.IsAdditionalHelpTopicCommand() {
+			if i >= 0 {
+				t.Errorf("%s is hidden, or no command, and has a page", cmd.CommandPath())
+			}
+			return
+		}
+		if i < 0 {
+			t.Errorf("%s has no page", cmd.CommandPath())
+			return
+		}
+		written = slices.Delete(written, i, i+1)
+		wholeHelp(t, path, cmd)
+	})
+	if len(written) > 0 {
+		t.Errorf("%q are the pages of no command", written)
+	}
+	pages, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(pages) < 20 {
+		t.Errorf("%d pages: are all commands there?", len(pages))
+	}
+	linted(t, pages)
+}
+
+// wholeHelp checks that a page is well formed, and has all lines of the help and all flags.
+func wholeHelp(t *testing.T, path string, cmd *cobra.Command) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roff := string(text)
+	for line := range strings.Lines(roff) {
+		if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !request.MatchString(strings.TrimSpace(line)) {
+			t.Errorf("%s: roff would take this for a request: %q", path, line)
+		}
+	}
+	for _, section := range []string{".TH ", ".SH \"NAME\"\n", ".SH \"SYNOPSIS\"\n", ".SH \"DESCRIPTION\"\n", ".SH \"OPTIONS\"\n"} {
+		if strings.Count(roff, section) != 1 {
+			t.Errorf("%s: there is not one %q", path, section)
+		}
+	}
+	if strings.Count(roff, "\n.nf\n") != strings.Count(roff, "\n.fi\n") {
+		t.Errorf("%s: a table does not end", path)
+	}
+	plain := unescaped.Replace(roff)
+	for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
+		if line = strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    "); !strings.Contains(plain, line) {
+			t.Errorf("%s: no %q", path, line)
+		}
+	}
+	check := func(f *pflag.Flag) {
+		if !strings.Contains(plain, "--"+f.Name) || !strings.Contains(plain, "Variable: "+variableOf(f.Name)+"\n") && variableOf(f.Name) != "" {
+			t.Errorf("%s: no --%s with its variable", path, f.Name)
+		}
+	}
+	cmd.Flags().VisitAll(check)
+	cmd.InheritedFlags().VisitAll(check)
+}
+
+// linted runs what is on this machine that finds mistakes in pages.
+func linted(t *testing.T, pages []string) {
+	t.Helper()
+	tools := 0
+	for _, tool := range [][]string{{"groff", "-man", "-Tutf8", "-ww", "-z"}, {"mandoc", "-Tlint", "-Wwarning"}} {
+		if _, err := osexec.LookPath(tool[0]); err != nil {
+			continue
+		}
+		tools++
+		for _, page := range pages {
+			out, err := osexec.CommandContext(t.Context(), tool[0], append(tool[1:], page)...).CombinedOutput()
+			if said := remarks(string(out)); said != "" {
+				t.Errorf("%s on %s: %v %s", tool[0], page, err, said)
+			}
+		}
+	}
+	t.Logf("%d pages, %d tools", len(pages), tools)
+}
+
+// remarks are what a tool says, but for what is not known where there is no revision: the date.
+func remarks(out string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
+		return line == "" || strings.Contains(line, "missing date")
+	}), "\n")
+}
+
+// The same source gives the same pages: their date is not that of the day.
+func TestSourceDate(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ epoch, revision, want string }{
+		{"", "", ""},
+		{"", "2026-11-23T07:00:00Z", "2026-11-23"},
+		{"1763000000", "2026-11-23T07:00:00Z", "2025-11-13"},
+	} {
+		if got, err := sourceDate(tc.epoch, tc.revision); got != tc.want || err != nil {
+			t.Errorf("%q and %q give %q, %v, want %q", tc.epoch, tc.revision, got, err, tc.want)
+		}
+	}
+	if _, err := sourceDate("soon", ""); err == nil {
+		t.Error("a date that is no number is taken")
+	}
+}

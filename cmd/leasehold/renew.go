@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+)
+
+func (a *app) renew() *cobra.Command {
+	var (
+		ttl      time.Duration
+		storeURL string
+		export   bool
+	)
+	cmd := &cobra.Command{
+		Use:   "renew [flags] [FILE|-]",
+		Short: "Renew a lease of leasehold acquire",
+		Long: `Renew a lease of leasehold acquire once, for another TTL. The lease is in FILE, on stdin with -,
+or without either in the variable LEASEHOLD_LEASE. FILE is replaced; otherwise the renewed
+lease is written to stdout, and replaces the one that was read, which is of no more use.
+
+FILE can be renewed again whenever leasehold ends, killed too. The lease from stdin or from the
+variable is lost if leasehold ends after the store has taken the renewal and before it has
+written the lease.
+
+` + detachedHelp + `
+
+Exit codes:
+  0      the lease was renewed, and was written
+  64     usage; 66: there is no such FILE
+  65     FILE is not a lease that this version understands, or of another store than --store-url
+  69     the store failed three times in a row, or refused for good: FILE, or what was written
+         to stdout, can be tried again until the lease is over
+  76     the lease is lost: it is over, even if nobody has the lock; another has it; it was
+         released or broken; or another copy of it was used
+  77     the store denied access`,
+		Example: `  leasehold renew lease.json
+  leasehold renew --ttl 1h lease.json
+  lines=$(leasehold renew --exec) && eval "$lines"`,
+		Args: atMostOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := leaseFrom(args)
+			if err != nil {
+				return err
+			}
+			if export && in.file != "" {
+				return usage("--exec is for a lease in %s: the one in %s is replaced there", leaseVariable, string(in.file))
+			}
+			if cmd.Flags().Changed("ttl") && ttl < leasehold.MinTTL {
+				return usage("--ttl %v is not between %v and %v", ttl, leasehold.MinTTL, leasehold.MaxTTL)
+			}
+			return untilSignal(cmd.Context(), func(ctx context.Context) error { return a.renewLease(ctx, in, storeURL, ttl, export) })
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&ttl, "ttl", 0, "how long the lease lasts from now on (default as before)")
+	f.StringVar(&storeURL, "store-url", "", "`URL` of the store, and not the one in the lease: for other credentials")
+	f.BoolVar(&export, "exec", false, "write lines that a POSIX shell can eval, and not JSON")
+	return cmd
+}
+
+// untilSignal does something that a signal ends, whose exit code is that of the signal then.
+func untilSignal(ctx context.Context, do func(context.Context) error) error {
+	signals := make(chan os.Signal, 8)
+	listen(signals)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case sig := <-signals:
+		cancel()
+		if err := <-done; err != nil {
+			return stopped(sig, fmt.Errorf("%v: %w", sig, err))
+		}
+		return nil // it was done by then
+	}
+}
+
+func (a *app) renewLease(ctx context.Context, in keptLease, storeURL string, ttl time.Duration, export bool) error {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	d, lock, unlock, err := a.useKept(ctx, in, storeURL, ttl)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var keep func(leasehold.Detached) error
+	if in.file != "" {
+		keep = in.file.write
+	}
+	next, err := lock.RenewDetached(ctx, d, keep)
+	if unsettled, ok := errors.AsType[*leasehold.UnsettledError](err); ok && in.file == "" {
+		_ = a.writeLease(unsettled.Detached, export) // the error is reported all the same
+	}
+	switch {
+	case err != nil:
+		return lostLease(&d, err)
+	case in.file != "":
+		err = in.file.write(next)
+	default:
+		err = a.writeLease(next, export)
+	}
+	if err != nil {
+		return failed(fmt.Errorf("the lease was renewed, and could not be written: %w", err))
+	}
+	a.console.note("renewed %s%s until %s", d.Key, withToken(d.Token), next.ExpiresAt.Local().Format(time.RFC3339))
+	return nil
+}
+
+// writeLease writes a lease to stdout.
+func (a *app) writeLease(d leasehold.Detached, export bool) error {
+	if export {
+		return a.write(exports(d))
+	}
+	return a.write(toJSON(d))
+}
+
+// A keptLease is where a lease was kept: in a file, or as text that is not replaced.
+type keptLease struct {
+	file leaseFile
+	text []byte
+	name string // for people
+}
+
+// leaseFrom is the lease that a command is to use.
+func leaseFrom(args []string) (keptLease, error) {
+	switch {
+	case len(args) == 0:
+		text := os.Getenv(leaseVariable)
+		if text == "" {
+			return keptLease{}, usage("no lease given: name the file that leasehold acquire has written, or set %s", leaseVariable)
+		}
+		return keptLease{text: []byte(text), name: "the variable " + leaseVariable}, nil
+	case args[0] == "-":
+		text, err := readLimited(os.Stdin)
+		if err != nil {
+			return keptLease{}, &exit{exitInternal, fmt.Errorf("stdin: %w", err)}
+		}
+		return keptLease{text: bytes.TrimSpace(text), name: "stdin"}, nil
+	case args[0] == "":
+		return keptLease{}, usage("the name of the lease's file is empty")
+	}
+	return keptLease{file: leaseFile(args[0])}, nil
+}
+
+// lock keeps others from using the file meanwhile.
+func (k *keptLease) lock(ctx context.Context) (unlock func(), err error) {
+	if k.file == "" {
+		return func() {}, nil
+	}
+	return k.file.lock(ctx)
+}
+
+func (k *keptLease) read() (leasehold.Detached, error) {
+	if k.file != "" {
+		return k.file.read()
+	}
+	d, err := leasehold.ParseDetached(k.text)
+	if err != nil {
+		return d, failed(fmt.Errorf("%s is %w", k.name, err))
+	}
+	return d, nil
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/internal/watchview"
+	"github.com/leasehold/leasehold/semaphore"
+)
+
+// layoutTable is how a semaphore lies in its store, which is no layout of a lock.
+const layoutTable leasehold.Layout = record.LayoutTable
+
+// seats are the flags of run that take seats in a semaphore instead of a lock.
+type seats struct {
+	slots, weight           int
+	fair, shared, exclusive bool
+}
+
+// seatFlags are those that say what kind it is.
+var seatFlags = []string{"slots", "fair", "shared", "exclusive"}
+
+func (s *seats) flags(f *pflag.FlagSet) {
+	f.IntVar(&s.slots, "slots", 0, "take a seat of a semaphore with `N` seats: as many hold one at a time, in the order in\nwhich they came")
+	f.IntVar(&s.weight, "weight", 1, "with --slots: take so many `seats`, all at once")
+	f.BoolVar(&s.fair, "fair", false, "take a lock that goes to whoever came first")
+	f.BoolVar(&s.shared, "shared", false, "take a reader/writer lock for reading, with others that do")
+	f.BoolVar(&s.exclusive, "exclusive", false, "take a reader/writer lock for writing, alone")
+}
+
+// kind is the flag that says which kind it is; "": none, it is a lock.
+func (s *seats) kind(cmd *cobra.Command) (kind string, err error) {
+	given := map[string]bool{"slots": cmd.Flags().Changed("slots"), "fair": s.fair, "shared": s.shared, "exclusive": s.exclusive}
+	for _, flag := range seatFlags {
+		switch {
+		case !given[flag]:
+		case kind != "":
+			return "", usage("--%s and --%s exclude each other", kind, flag)
+		default:
+			kind = flag
+		}
+	}
+	return kind, nil
+}
+
+// check makes sure of the flags, and of those that have no meaning beside them.
+func (s *seats) check(cmd *cobra.Command, h *runCmd) (kind string, err error) {
+	kind, err = s.kind(cmd)
+	if err == nil {
+		err = s.suits(kind, cmd.Flags().Changed, h)
+	}
+	return kind, err
+}
+
+// suits says what cannot be together with a kind.
+func (s *seats) suits(kind string, changed func(flag string) bool, h *runCmd) error {
+	switch {
+	case changed("weight") && kind != "slots":
+		return usage("--weight is for --slots, and there is none")
+	case kind == "":
+		return nil
+	case kind == "slots" && (s.slots < 1 || s.slots > semaphore.MaxSize):
+		return usage("--slots %d is not between 1 and %d", s.slots, semaphore.MaxSize)
+	case kind == "slots" && (s.weight < 1 || s.weight > s.slots):
+		return usage("--weight %d is not between 1 and --slots %d", s.weight, s.slots)
+	case h.opts.Layout != leasehold.LayoutObject:
+		return usage("--%s and --layout %s exclude each other: a semaphore is one object", kind, h.opts.Layout)
+	case h.atLeast > 0:
+		return usage("--%s and --hold-at-least exclude each other: whoever waits gets a seat as soon as it is free", kind)
+	case changed("max-hold"):
+		return usage("--%s and --max-hold exclude each other: a seat is held for as long as the command takes; end the command with timeout(1)", kind)
+	case len(h.claims.names) > 0 && (kind == "slots" || kind == "shared"):
+		return usage("--%s and --claim exclude each other: several work at one time, so the newest token must not keep the others out", kind)
+	}
+	return nil
+}
+
+// A seatContest is for a semaphore, a fair lock or a reader/writer lock.
+type seatContest struct {
+	at            target
+	take, tryTake func(context.Context) (*semaphore.Lease, error)
+	close         func(context.Context) error
+}
+
+// enroll makes one, of the kind that a flag says.
+func (s *seats) enroll(kind string, p target, opts *semaphore.Options) (contest, error) {
+	switch kind {
+	case "slots":
+		sem, err := semaphore.New(p.store, p.key, s.slots, opts)
+		if err != nil {
+			return nil, err
+		}
+		weighted := func(take func(context.Context, int) (*semaphore.Lease, error)) func(context.Context) (*semaphore.Lease, error) {
+			return func(ctx context.Context) (*semaphore.Lease, error) { return take(ctx, s.weight) }
+		}
+		return &seatContest{p, weighted(sem.Acquire), weighted(sem.TryAcquire), sem.Close}, nil
+	case "fair":
+		lock, err := semaphore.NewLock(p.store, p.key, opts)
+		if err != nil {
+			return nil, err
+		}
+		return &seatContest{p, lock.Acquire, lock.TryAcquire, lock.Close}, nil
+	}
+	lock, err := semaphore.NewRWLock(p.store, p.key, opts)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "shared":
+		return &seatContest{p, lock.RLock, lock.TryRLock, lock.Close}, nil
+	}
+	return &seatContest{p, lock.Lock, lock.TryLock, lock.Close}, nil
+}
+
+// semaphoreOptions are those of the lock that it is taken instead of.
+func (h *runCmd) semaphoreOptions() *semaphore.Options {
+	o := &h.opts
+	return &semaphore.Options{
+		TTL: o.TTL, Holder: o.Holder, Address: o.Address, Meta: o.Meta, Proof: o.Proof, Existing: o.Existing,
+		OnWait:    func(p semaphore.Place) { h.blocked(seatBlocker(p)) },
+		OnRenew:   func() { poke(h.renewed) },
+		OnTrouble: o.OnTrouble, Logger: o.Logger,
+	}
+}
+
+func (c *seatContest) acquire(ctx context.Context) (held, error) { return c.taken(ctx, c.take) }
+
+func (c *seatContest) try(ctx context.Context) (held, error) { return c.taken(ctx, c.tryTake) }
+
+func (c *seatContest) taken(ctx context.Context, take func(context.Context) (*semaphore.Lease, error)) (held, error) {
+	return leased(func(ctx context.Context) (*seated, error) {
+		lease, err := take(ctx)
+		return &seated{lease, c.close}, err
+	})(ctx)
+}
+
+// mostAsked bounds how many sessions are looked at to find one that is over.
+const mostAsked = 32
+
+// gone looks at the sessions of those who hold seats or wait, from one that is drawn by lot, until one
+// looks to be over. That they cannot be read says nothing.
+func (c *seatContest) gone(ctx context.Context, err error) *gone {
+	held, ok := errors.AsType[*semaphore.HeldError](err)
+	if !ok {
+		return nil
+	}
+	seats := slices.Concat(held.Info.Holders, held.Info.Waiters)
+	for i := range min(len(seats), mostAsked) {
+		if i == 0 {
+			n := rand.N(len(seats))
+			seats = slices.Concat(seats[n:], seats[:n])
+		}
+		seat := seats[i]
+		s, err := layout.Heartbeat{Store: c.at.store, Key: seat.Session}.Look(ctx, "")
+		if err == nil && (!s.Record.Held || s.Abandoned(time.Now())) {
+			return &gone{party{Holder: seat.Holder, Token: seat.Token}, seat.Holder, s.Record.TTL}
+		}
+	}
+	return nil
+}
+
+// Settle ends the session too, which nothing is under then.
+func (c *seatContest) Settle(ctx context.Context) error { return c.close(ctx) }
+
+// A seated is a lease of seats whose session ends with it.
+type seated struct {
+	*semaphore.Lease
+	close func(context.Context) error
+}
+
+// Release gives the seats back, and ends the session. The end of the session frees them too.
+func (s *seated) Release(ctx context.Context) error {
+	err := s.Lease.Release(ctx)
+	if ctx.Err() != nil || s.close(ctx) != nil || errors.Is(err, leasehold.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// seatBlocker is whom an acquisition waits for, and behind how many.
+func seatBlocker(p semaphore.Place) *blocker {
+	b := &blocker{ahead: &p.Ahead}
+	if len(p.Info.Holders) == 0 {
+		return b
+	}
+	first := p.Info.Holders[0]
+	b.party = party{Holder: first.Holder, Token: first.Token}
+	b.who = "which " + taken(p.Info)
+	if by, is := strings.CutPrefix(b.who, "which is "); is {
+		b.who = by
+	}
+	b.token = alone(p.Info)
+	b.place = ", next in line"
+	if p.Ahead > 0 {
+		b.place = fmt.Sprintf(", %d before it", p.Ahead)
+	}
+	return b
+}
+
+// taken says of a semaphore that has holders who they are.
+func taken(i semaphore.Info) string {
+	by := watchview.HoldersOf(&i)
+	switch {
+	case i.Size == 1:
+		return "is held by " + by
+	case i.Size == semaphore.RWSize && i.Taken() == semaphore.RWSize:
+		return "is held for writing by " + by
+	case i.Size == semaphore.RWSize:
+		return "is held for reading by " + by
+	}
+	return fmt.Sprintf("has %d of %d seats taken, by %s", i.Taken(), i.Size, by)
+}
+
+// alone is the token of a holder beside whom nobody can work: others name a lease, and fence nothing.
+func alone(i semaphore.Info) leasehold.Token {
+	if len(i.Holders) == 1 && i.Taken() == i.Size {
+		return i.Holders[0].Token
+	}
+	return leasehold.NoToken
+}
+
+// howToTake says what a semaphore of a size is, and by which flag run takes it.
+func howToTake(size int) string {
+	switch size {
+	case 1:
+		return "a fair lock: leasehold run takes it with --fair"
+	case semaphore.RWSize:
+		return "a reader/writer lock: leasehold run takes it with --shared or --exclusive"
+	}
+	return fmt.Sprintf("a semaphore with %s: leasehold run takes them with --slots %d", plural(size, "seat"), size)
+}
+
+// seatsTaken is a semaphore.HeldError as the command says it.
+type seatsTaken struct {
+	target target
+	wait   wait
+	*semaphore.HeldError
+}
+
+func (h seatsTaken) Error() string {
+	text := h.target.name + " is taken"
+	if len(h.Info.Holders) > 0 {
+		text = h.target.name + " " + taken(h.Info)
+	}
+	if token := alone(h.Info); token != leasehold.NoToken {
+		text += fmt.Sprintf(" (token %v)", token)
+	}
+	if n := len(h.Info.Waiters); n > 0 && h.wait.limit == 0 { // else this process was one of them
+		text += fmt.Sprintf(", and %d in line", n)
+	}
+	return text + h.wait.ranOut()
+}
+
+func (h seatsTaken) Unwrap() error { return h.HeldError }

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// A Table gives a [protocol.Table] its clock, its alarm and its requests, as an [Engine] does for a
+// candidate. One serves all callers of a process that share a semaphore.
+type Table struct {
+	mu    lockorder.Mutex // of the rank of an Engine's
+	owner Host
+	at    layout.Table
+	table *protocol.Table
+
+	alarm    Alarm
+	looked   time.Duration // when the last read was sent
+	watches  []watch       // for the sessions that the table awaits
+	reapers  *reapers      // of the session of the callers
+	settling []chan struct{}
+	idle     []func() // called when no request is under way
+}
+
+// Init makes an engine of a new table.
+func (t *Table) Init(owner Host, cfg protocol.TableConfig) {
+	p := owner.Place()
+	t.owner, t.at, t.table = owner, layout.Table{Store: p.Store, Key: p.Key}, protocol.NewTable(cfg)
+	t.mu.Rank(lockorder.Engine)
+}
+
+// Locked calls f while the engine is locked.
+func (t *Table) Locked(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f()
+}
+
+// Machine is the table of an engine that is locked, to look at.
+func (t *Table) Machine() *protocol.Table { return t.table }
+
+func (t *Table) host() Host { return t.owner }
+
+func (t *Table) runtime() Runtime { return t.owner.Place().Runtime }
+
+// Tell passes an event to the table.
+func (t *Table) Tell(ev protocol.Event) { t.Locked(func() { t.step(ev) }) }
+
+// Join begins an acquisition under a session, whose one answer the owner is told; before is called
+// first, while the engine is locked. It fails if the session is over, and then begins nothing.
+func (t *Table) Join(s *Session, ev protocol.Join, before func()) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := s.enter(t); err != nil {
+		return err
+	}
+	t.reapers = s.reapers
+	ev.Session = s.Key()
+	before()
+	t.step(ev)
+	return nil
+}
+
+// Leave ends a caller's acquisition, or vacates its seat: before is called first, while the engine is
+// locked, and there the owner ends the validity of the lease (rule T4). It does nothing unless before
+// says that there is a caller to leave.
+func (t *Table) Leave(ev protocol.Leave, before func() bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before() {
+		t.step(ev)
+	}
+}
+
+// step passes an event to the table, and carries out what it answers, in the order that Engine.Step
+// keeps: the owner hears of each action before it is carried out.
+func (t *Table) step(ev protocol.Event) {
+	actions := t.table.Step(ev, t.runtime().Now())
+	t.owner.Taken(ev)
+	for _, action := range actions {
+		t.owner.Report(action)
+		t.do(action)
+	}
+	t.owner.Stepped(ev)
+	t.watchSessions()
+	if t.table.Idle() && len(t.settling) > 0 {
+		for _, c := range t.settling {
+			close(c)
+		}
+		t.settling = nil
+	}
+	if !t.table.Busy() {
+		for _, f := range t.idle {
+			t.runtime().Apart(f)
+		}
+		t.idle = nil
+	}
+	t.arm()
+}
+
+// do carries out what is not the owner's.
+func (t *Table) do(action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.ReadTable:
+		t.read(a)
+	case protocol.WriteTable:
+		t.write(a)
+	case protocol.SessionOrphan:
+		t.owner.Session(a.Session).orphaned(t.owner.Place())
+	case protocol.Left:
+		t.owner.Session(a.Session).leave(t)
+	}
+}
+
+func (t *Table) read(a protocol.ReadTable) {
+	var s layout.TableSnapshot
+	var err error
+	t.looked = t.runtime().Now().Clock
+	t.runtime().Ask(Request{
+		For: a, Context: t.owner.Context(), Timeout: a.Timeout,
+		Do:   func(ctx context.Context) { s, err = t.at.Look(ctx, a.Unless) },
+		Done: func() { t.Tell(layout.TableRead(s, err)) },
+	})
+}
+
+func (t *Table) write(a protocol.WriteTable) {
+	var v protocol.Version
+	var err error
+	t.runtime().Ask(Request{
+		For: a, Context: t.owner.Context(), Timeout: a.Timeout,
+		Do:   func(ctx context.Context) { v, err = t.at.Write(ctx, a) },
+		Done: func() { t.Tell(layout.TableWritten(v, err)) },
+	})
+}
+
+// watchSessions has the sessions watched that the table awaits, by the reapers that all share who are
+// under the session of its callers.
+func (t *Table) watchSessions() {
+	awaits := t.table.Awaits()
+	t.watches = slices.DeleteFunc(t.watches, func(w watch) bool {
+		gone := !slices.Contains(awaits, w.session)
+		if gone {
+			w.reaper.leave(t)
+		}
+		return gone
+	})
+	for _, session := range awaits {
+		if !slices.ContainsFunc(t.watches, func(w watch) bool { return w.session == session }) {
+			t.watches = append(t.watches, watch{session, t.reapers.join(session, t, t.looked, t.owner)})
+		}
+	}
+}
+
+// arm sets the alarm for the table's next step.
+func (t *Table) arm() {
+	wake, ok := t.table.Wake()
+	switch {
+	case ok && t.alarm == nil:
+		t.alarm = t.runtime().Alarm(func() { t.Tell(protocol.Tick{}) })
+		fallthrough
+	case ok:
+		t.alarm.Set(wake)
+	case t.alarm != nil:
+		t.alarm.Stop()
+	}
+}
+
+// Settled is closed when nobody waits or leaves, and no request is under way. A process waits
+// for it before it exits.
+func (t *Table) Settled() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	settled := make(chan struct{})
+	if t.table.Idle() {
+		close(settled)
+	} else {
+		t.settling = append(t.settling, settled)
+	}
+	return settled
+}
+
+// outcome is what came of the last request of an engine that is idle.
+func (t *Table) outcome() (o outcome) {
+	t.Locked(func() { o.failed = t.table.Trouble() != nil })
+	return o
+}
+
+// whenIdle calls f apart when no request is under way.
+func (t *Table) whenIdle(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.table.Busy() {
+		t.idle = append(t.idle, f)
+	} else {
+		t.runtime().Apart(f)
+	}
+}

@@ -1,0 +1,88 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Table keeps a table in one object, as Object keeps a lock. Its record says that it is no lock.
+type Table struct {
+	Store store.Store
+	Key   string
+}
+
+// A TableSnapshot is what a look at a table showed.
+type TableSnapshot struct {
+	Table   record.Table
+	Version protocol.Version
+}
+
+func (t Table) String() string { return Object(t).String() }
+
+// Look costs one Get.
+func (t Table) Look(ctx context.Context, unless protocol.Version) (TableSnapshot, error) {
+	obj, err := t.Store.Get(ctx, t.Key, store.Version(unless))
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return TableSnapshot{}, fmt.Errorf("the object %v is %w: %w", t, record.ErrForeign, err)
+	case err != nil:
+		return TableSnapshot{}, err
+	}
+	table, err := record.DecodeTable(obj.Body)
+	if err != nil {
+		return TableSnapshot{}, fmt.Errorf("the object %v is %w", t, err)
+	}
+	return TableSnapshot{mapSessions(table, func(way string) string { return follow(way, t.Key) }), protocol.Version(obj.Version)}, nil
+}
+
+// Write costs one Put, and returns the version that it wrote.
+func (t Table) Write(ctx context.Context, w protocol.WriteTable) (protocol.Version, error) {
+	body, err := mapSessions(w.Table, func(session string) string { return wayTo(session, t.Key) }).Encode()
+	if err != nil {
+		return "", &store.Error{Op: "put", Key: t.Key, Kind: store.ErrInvalid, Cause: err}
+	}
+	obj, err := t.Store.Put(ctx, t.Key, body, expected(w.Expect))
+	if err != nil {
+		return "", err
+	}
+	return protocol.Version(obj.Version), nil
+}
+
+// mapSessions gives a table whose sessions have other names: in the object they are ways, so that a
+// process finds them that opens the store from another root.
+func mapSessions(t record.Table, name func(string) string) record.Table {
+	for _, list := range []*[]record.Seat{&t.Holders, &t.Waiters} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			(*list)[i].Session = name((*list)[i].Session)
+		}
+	}
+	return t
+}
+
+// TableRead makes of the answer of a Look what a Table wants to know.
+func TableRead(s TableSnapshot, err error) protocol.TableRead {
+	switch {
+	case errors.Is(err, store.ErrNotModified):
+		return protocol.TableRead{Shown: protocol.Same}
+	case errors.Is(err, store.ErrNotExist):
+		return protocol.TableRead{Shown: protocol.Absent, Date: store.DateOf(err)}
+	case errors.Is(err, record.ErrForeign):
+		return protocol.TableRead{Shown: protocol.Foreign, Err: err}
+	case err != nil:
+		return protocol.TableRead{Err: err, Fatal: store.Final(err)}
+	}
+	return protocol.TableRead{Shown: protocol.Found, Version: s.Version, Table: s.Table}
+}
+
+// TableWritten makes of the answer of a Write what a Table wants to know.
+func TableWritten(v protocol.Version, err error) protocol.TableWritten {
+	refused := errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConflict)
+	return protocol.TableWritten{Version: v, Err: err, Refused: refused, Fatal: store.Final(err)}
+}

@@ -1,0 +1,113 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A Term is one lease of the past, or the present one; or so many in a row of one candidate, of
+// which it tells the last.
+type Term struct {
+	Record record.Record // as it was written last, or as much of it as is remembered
+	Last   int64         // the number of the object that it lies in; 0: none
+	// Ended is when the next one began or the release was sent, by the wall clock
+	// of the one that did; when the lease expired if nobody did; zero: it goes on.
+	Ended time.Time
+	Why   string // "released", "taken over", or what the record says
+
+	First  int64 // the token of the first lease
+	Leases int64 // at least 1
+}
+
+// Terms yields the present lease of a lock, and what its record remembers of those before. It costs
+// one Look.
+func (o Object) Terms(ctx context.Context) iter.Seq2[Term, error] {
+	return func(yield func(Term, error) bool) {
+		s, err := o.Look(ctx, "")
+		switch {
+		case err != nil:
+			yield(Term{}, err)
+		case s.Exists && told(s.Record, record.Record{}, yield):
+			remembered(s.Record, yield)
+		}
+	}
+}
+
+// Terms yields the leases of a lock, the present one first: those whose objects are kept, and then
+// what the oldest of these remembers of those before. It costs one Look, and one Get for each
+// that has an object.
+func (e Epochs) Terms(ctx context.Context) iter.Seq2[Term, error] {
+	return func(yield func(Term, error) bool) {
+		s, err := e.Look(ctx, "")
+		if err != nil {
+			yield(Term{}, err)
+			return
+		}
+		oldest := record.Record{}
+		for t, err := range e.terms(ctx, s) {
+			if !yield(t, err) || err != nil {
+				return
+			}
+			oldest = t.Record
+		}
+		remembered(oldest, yield)
+	}
+}
+
+// terms yields the lease of a record and those before it, as long as their objects are there.
+func (e Epochs) terms(ctx context.Context, s Snapshot) iter.Seq2[Term, error] {
+	return func(yield func(Term, error) bool) {
+		for next := (record.Record{}); s.Exists; {
+			r := s.Record
+			if !told(r, next, yield) {
+				return
+			}
+			// A number that is not below this one was used by a life of the lock
+			// that somebody deleted: there would be no end of going round.
+			if r.Previous <= 0 || r.Previous >= r.Epoch {
+				return
+			}
+			next = r
+			var err error
+			s, err = e.read(ctx, r.Previous, "")
+			switch {
+			case errors.Is(err, store.ErrNotExist):
+				return // it was collected
+			case err != nil:
+				yield(Term{}, err)
+				return
+			}
+		}
+	}
+}
+
+// told yields the lease of a record, if it is of one, and reports whether to go on. next is a record
+// of the next lease, if there is one.
+func told(r, next record.Record, yield func(Term, error) bool) bool {
+	if r.AcquiredAt.IsZero() {
+		return true // it was made by hand, free
+	}
+	t := Term{Record: r, Last: r.Epoch, First: r.Token, Leases: 1}
+	t.Ended, t.Why = r.End(next.AcquiredAt)
+	if past := next.Past(); len(past) > 0 && past[0].Token == r.Token {
+		t.Ended, t.Why = past[0].To, past[0].How // it may know more, of a lease of its own
+	}
+	return yield(t, nil)
+}
+
+// remembered yields what a record remembers of the leases before its own.
+func remembered(r record.Record, yield func(Term, error) bool) {
+	for _, p := range r.Past() {
+		before := record.Record{
+			Token: p.Token, Term: p.Term, TermToken: p.Token, Holder: p.Holder, Layout: r.Layout, AcquiredAt: p.From,
+		}
+		if !yield(Term{Record: before, Ended: p.To, Why: p.How, First: p.First, Leases: p.Leases}, nil) {
+			return
+		}
+	}
+}

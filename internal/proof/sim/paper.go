@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+)
+
+// A paper is a lease that was detached, as its owner has it: on a machine whose clock says until
+// when the owner works under it. Papers of one lease are copies.
+type paper struct {
+	on       *lock
+	claim    int // that began the lease
+	proof    protocol.Proof
+	owner    *process
+	deadline time.Duration // the owner relies on it before this, on the owner's clock
+	tries    int
+	lineage  *lineage
+}
+
+// A lineage is what the papers of one lease have in common.
+type lineage struct {
+	copied bool // there is more than one owner
+	ended  bool // one has begun to hold or to free the lease, and none relies on its paper any more
+	freed  bool // one has begun to free it
+}
+
+// relies reports that the owner may work under the lease now.
+func (p *paper) relies() bool { return !p.lineage.ended && p.owner.clock() < p.deadline }
+
+// mark adds a mark. Copies that were made before do not have it.
+func (p *paper) mark(incarnation string) {
+	p.proof.Marks = append(slices.Clone(p.proof.Marks), incarnation)
+}
+
+// drop forgets a paper.
+func (l *lock) drop(p *paper) {
+	l.papers = slices.DeleteFunc(l.papers, func(other *paper) bool { return other == p })
+}
+
+// detach is a user that leaves its lease to others, if it can.
+func (u *users) detach(m *member) bool {
+	if u.cfg.Tokenless || m.under != nil || m.beats != nil || !m.leased {
+		return false
+	}
+	m.releasing, m.owesDetach = true, true
+	m.renew()
+	m.e.Tell(protocol.Detach{})
+	return true
+}
+
+// detached takes in what is left of a lease: of one that a member has detached, or has renewed.
+func (u *users) detached(m *member, a protocol.Detached) {
+	p := &paper{on: m.on, claim: m.claim, owner: m.process, lineage: &lineage{}}
+	if from := m.attaches; from != nil {
+		m.attaches, m.wants = nil, false
+		if from.lineage.freed {
+			return
+		}
+		p.claim, p.lineage = from.claim, from.lineage
+		from.on.drop(from)
+	} else {
+		m.owesDetach, m.releasing = false, false
+		if errors.Is(a.Err, protocol.ErrLost) {
+			return // it must still be released
+		}
+		m.ended, m.leased = m.claim, false
+		if a.Err != nil {
+			return
+		}
+		u.met(Detached, m)
+	}
+	// The owner goes by the clock of the machine that has written last.
+	p.deadline = m.c().Deadline()
+	p.proof = protocol.Proof{Token: a.Record.Token, WriteID: a.Record.WriteID, Expires: a.Record.ExpiresAt}
+	u.papers(p)
+}
+
+// papers lets the owner of a paper use it some time, and perhaps a second one with a copy, at
+// the same moment.
+func (u *users) papers(p *paper) {
+	p.on.papers = append(p.on.papers, p)
+	pause := u.pick(time.Second, 50*time.Millisecond, 5*time.Second, 20*time.Second)
+	u.attachIn(pause, p)
+	if !u.healed && u.choose(2) == 1 {
+		u.met(Copied, p.on.key)
+		p.lineage.copied = true
+		other := *p
+		p.on.papers = append(p.on.papers, &other)
+		u.attachIn(pause+u.pick(0, 0, 10*time.Millisecond, time.Second), &other)
+	}
+}
+
+// attachIn lets some process use a paper in a while.
+func (u *users) attachIn(pause time.Duration, p *paper) {
+	m := p.on.members[u.choose(len(p.on.members))]
+	u.after(pause, nil, func() {
+		if u.healed || p.tries > 6 {
+			return
+		}
+		p.tries++
+		if u.now < m.paused || m.leased || m.wants || m.releasing || !m.c().Settled() {
+			u.attachIn(u.pick(time.Second, 100*time.Millisecond), p)
+			return
+		}
+		u.attach(m, p, protocol.Use(u.choose(3)))
+	})
+}
+
+// attach uses a paper. Before a renewal is sent its owner keeps the mark of that renewal, so that
+// a crash does not lose the lease.
+func (u *users) attach(m *member, p *paper, use protocol.Use) {
+	proof := p.proof
+	switch use {
+	case protocol.ToRenew:
+		p.mark(m.c().NextIncarnation())
+		for _, other := range p.on.papers { // who promises less relies on no more (A7)
+			if other.claim == p.claim {
+				other.deadline = min(other.deadline, other.owner.clock()+protocol.Validity(m.ttl))
+			}
+		}
+	case protocol.ToRelease:
+		p.lineage.ended, p.lineage.freed = true, true
+	case protocol.ToHold:
+		p.lineage.ended = true
+	}
+	u.met(Attached, m, use)
+	m.session, m.attaches, m.using, m.wants = nil, p, use, true
+	m.renew()
+	m.e.Attach(protocol.Attach{Proof: proof, Use: use})
+}
+
+// notAttached is the end of an attachment that failed.
+func (u *users) notAttached(m *member, a protocol.Failed) {
+	p := m.attaches
+	m.attaches = nil
+	if a.Open != "" && m.using == protocol.ToHold { // a renewal's mark is kept before it is sent
+		p.mark(a.Open)
+	}
+	for _, lost := range []error{protocol.ErrCopied, protocol.ErrTaken, protocol.ErrFreed, protocol.ErrVanished} {
+		if errors.Is(a.Err, lost) {
+			u.ledger.lostPaper(m, p, a.Err)
+			p.on.drop(p)
+			return
+		}
+	}
+	if errors.Is(a.Err, protocol.ErrExpired) {
+		p.on.drop(p)
+		return
+	}
+	u.attachIn(u.pick(time.Second, 100*time.Millisecond, 5*time.Second), p)
+}
+
+// lostPaper checks A12: the only owner of a lease is told that it was lost when it was, and not
+// because of what this process, or the one before, has sent itself.
+func (led *ledger) lostPaper(m *member, p *paper, err error) {
+	r, there := led.returns.server.current(m.on)
+	l := p.lineage
+	if l.copied || l.freed || m.on.deleted || m.on.restored || !there {
+		return
+	}
+	if r.Token == p.proof.Token && r.Ended == "" && r.Session == "" {
+		led.violated(Lease, "%v was told %q of the only proof of the lease with token %d, and its record stands, held %t, by %s: proof %+v",
+			m, err, r.Token, r.Held, r.WriteID, p.proof)
+	}
+}
+
+// oneOwner checks P2 for leases that are detached: while an owner may work under one, no later lease
+// is valid.
+func (led *ledger) oneOwner(l *lock) {
+	if led.arm == Far || l.deleted {
+		return
+	}
+	for _, p := range l.papers {
+		if !p.relies() {
+			continue
+		}
+		for _, m := range l.members {
+			if m.valid() && m.claim != p.claim {
+				led.violated(P2, "%v holds a valid lease, and so does the owner of one with token %d that is detached", m, p.proof.Token)
+			}
+		}
+	}
+}

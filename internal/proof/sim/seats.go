@@ -1,0 +1,311 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// A seats checks what is promised of the semaphore.
+type seats struct {
+	*fleet
+	server  *server
+	lasting *lasting
+	returns *returns
+	tables  *tables
+}
+
+// check is what must be so at every instant: V and O of the model.
+func (st *seats) check() {
+	t := st.tables.on
+	if t == nil {
+		return
+	}
+	sum := int64(0)
+	for _, p := range st.processes {
+		if p.part == nil {
+			continue
+		}
+		for _, c := range p.part.callers {
+			if c.valid() {
+				sum += c.weight
+			}
+		}
+	}
+	created := !st.existing && t.deleted // see landed
+	if sum > t.now.Size && !created && st.arm != Far {
+		st.violated(Seats, "seats of the weight %d are used, of %d", sum, t.now.Size)
+	}
+	if !t.there || t.deleted {
+		return
+	}
+	for _, s := range t.now.Seats() {
+		c := st.named(s)
+		if c == nil || !c.under.goesOn() {
+			continue
+		}
+		if !c.under.seats(c.part) {
+			st.violated(Orphaned, "the entry of %v is under the session %v, which goes on, and its table has left that", c, c.under)
+		}
+		if c.stands == gone && c.ended {
+			st.violated(Orphaned, "the entry of %v is there, and it was told that it is not", c)
+		}
+	}
+}
+
+// seats reports that a part is a member of the session.
+func (s *session) seats(p *part) bool {
+	for _, m := range s.Members() {
+		if h, is := m.(host); is && h.p == p {
+			return true
+		}
+	}
+	return false
+}
+
+// named is the caller that an entry is of.
+func (st *seats) named(s record.Seat) *caller {
+	for _, c := range slices.Backward(st.tables.on.callers) {
+		if c.name == s.Holder {
+			return c
+		}
+	}
+	return nil
+}
+
+// landed checks a change that has landed: V, T, F and L of the model.
+func (st *seats) landed(r *request, before object, existed bool) {
+	p := r.from.part
+	t := p.on
+	after, err := record.DecodeTable(r.body)
+	if err != nil {
+		st.violated(Sense, "%v writes what cannot be read: %v", p, err)
+		return
+	}
+	var was record.Table
+	if existed {
+		if was, err = record.DecodeTable(before.body); err != nil {
+			return // that is said elsewhere
+		}
+		if was.Size != after.Size {
+			st.violated(Size, "%v has changed the size from %d to %d", p, was.Size, after.Size)
+		}
+	} else {
+		st.created(r)
+	}
+	st.entered(p, was, after)
+	st.removed(p, was, after)
+	st.grants(r, was, after)
+	if len(after.Waiters) > 0 && after.Taken()+after.Waiters[0].Weight <= after.Size {
+		st.violated(Idle, "%v leaves seats free, and %s waits for some", p, after.Waiters[0].Holder)
+	}
+	t.now, t.there, t.born = after, true, true
+	st.rooms()
+	st.changed(after.Token != was.Token)
+}
+
+// created checks whoever makes the object. Where it was deleted by hand, some may hold seats and not know
+// that: a Table that saw them there waits for the end of their sessions, and one that did not cannot.
+func (st *seats) created(r *request) {
+	t := r.from.part.on
+	if t.order = nil; !t.born {
+		return
+	}
+	if st.existing {
+		st.violated(Absence, "the object was created by %v", r.from.part)
+	}
+	for _, s := range r.from.vanished {
+		if c := st.named(s); c != nil && c.valid() && c.token == s.Token {
+			st.violated(Seats, "%v has created the object, and saw it vanish while %v held a seat, which does so still", r.from.part, c)
+		}
+	}
+}
+
+// entered checks the entries that are new: the callers are those of the part that writes, and their sessions
+// exist (rule D2).
+func (st *seats) entered(p *part, was, after record.Table) {
+	t := p.on
+	for _, s := range after.Seats() {
+		if has(was.Seats(), s) {
+			continue
+		}
+		// An entry that was taken out, since its session is over, may come back by a late write: behind all others.
+		t.order = append(slices.DeleteFunc(t.order, func(id string) bool { return id == s.ID }), s.ID)
+		if t.room > 0 {
+			p.looks.fill(st.now, lookBurst*oneLook)
+		}
+		c := st.named(s)
+		switch {
+		case c == nil || c.part.cfg.Incarnation != p.cfg.Incarnation:
+			st.violated(Entries, "%v has written an entry for %s", p, s.Holder)
+		case !c.under.heartbeat.on.born:
+			st.violated(D2, "%v has written an entry under the session %s, which does not exist yet", p, s.Session)
+		case s.Weight != c.weight || s.Session != c.under.String():
+			st.violated(Entries, "%v has written that %v is under %s with the weight %d", p, c, s.Session, s.Weight)
+		case c.stands == leaves || c.stands == gone:
+			st.met(LateJoin, c)
+		}
+	}
+}
+
+func has(seats []record.Seat, s record.Seat) bool {
+	return slices.ContainsFunc(seats, func(o record.Seat) bool { return o.ID == s.ID })
+}
+
+// removed checks L: an entry is taken out by its owner, and only if it does not use the seat any more (rule
+// T4), or when its session is over for good (rule T3).
+func (st *seats) removed(p *part, was, after record.Table) {
+	for _, s := range was.Seats() {
+		if has(after.Seats(), s) {
+			continue
+		}
+		c := st.named(s)
+		switch {
+		case c == nil:
+		case c.part == p:
+			if c.valid() {
+				st.violated(Entries, "%v has given the seats of %v away, which it uses", p, c)
+			}
+		case c.under.heartbeat.on.over:
+			st.met(DeadEntry, c)
+		default:
+			st.violated(Live, "%v has taken out %v, whose session %v is not over", p, c, c.under)
+		}
+	}
+}
+
+// grants checks T and F: each grant has a token that is larger than those of all before, and nobody
+// gets a seat before one who came first and waits still.
+func (st *seats) grants(r *request, was, after record.Table) {
+	p := r.from.part
+	t := p.on
+	for _, s := range after.Holders {
+		if i := slices.IndexFunc(was.Holders, func(o record.Seat) bool { return o.ID == s.ID }); i >= 0 {
+			if was.Holders[i].Token != s.Token {
+				st.violated(Tokens, "%v has changed the token of %s", p, s.Holder)
+			}
+			continue
+		}
+		// As for locks: whoever saw that there is no object in the second of the last grant cannot
+		// know where its tokens were.
+		late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
+		if late {
+			t.excused = true
+		}
+		if (s.Token <= t.top || s.Token <= was.Token || t.tokens[s.Token] != "") && !t.excused {
+			st.violated(Tokens, "%s is granted the token %d after %d", s.Holder, s.Token, max(t.top, was.Token))
+		}
+		t.tokens[s.Token] = s.Holder
+		t.top = max(t.top, s.Token)
+		for _, w := range after.Waiters {
+			if slices.Index(t.order, w.ID) < slices.Index(t.order, s.ID) {
+				st.violated(Fair, "%s gets a seat before %s, which came first", s.Holder, w.Holder)
+			}
+		}
+		if has(was.Waiters, s) {
+			if c := st.named(s); c != nil && c.part != p {
+				st.met(HandedOver, c)
+			}
+		}
+	}
+	if after.Token < max(was.Token, t.top) && !t.excused {
+		st.violated(Tokens, "the last token is %d, and then %d", max(was.Token, t.top), after.Token)
+	}
+	if len(after.Holders) > 0 {
+		t.granted = st.now
+	}
+}
+
+// granted checks a caller that is told of its seat.
+func (st *seats) granted(c *caller) {
+	t := c.part.on
+	if t.tokens[c.token] != c.name {
+		st.violated(Tokens, "%v gets the token %d, which was granted to %q", c, c.token, t.tokens[c.token])
+	}
+	if c.part.cfg.Size != t.now.Size && !t.deleted { // another one may have been made since
+		st.violated(Size, "%v gets a seat of %d, and expects %d", c, t.now.Size, c.part.cfg.Size)
+	}
+}
+
+// reported checks each word of a table: an acquisition is answered once, and so is a Leave.
+func (st *seats) reported(p *part, action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.Seated:
+		st.answers(p.find(a.Caller), action)
+	case protocol.Full:
+		c := p.find(a.Caller)
+		if st.answers(c, action); c.wait || c.room {
+			st.violated(Returns, "%v is refused, and waits or has always had room", c)
+		}
+	case protocol.Unseated:
+		c := p.find(a.Caller)
+		if !a.Held {
+			st.answers(c, action)
+		} else if c.stands != holds {
+			st.violated(Returns, "%v loses a seat that it does not hold", c)
+		}
+	case protocol.Vacated:
+		if c := p.find(a.Caller); c.stands != leaves {
+			st.violated(Returns, "%v is told that it has left", c)
+		}
+	case protocol.WriteTable:
+		st.keeps(p, a.Table)
+	}
+}
+
+func (st *seats) answers(c *caller, action protocol.Action) {
+	if c.stands != asks {
+		st.violated(Returns, "%v has two answers, the second is %s", c, brief{action})
+	}
+}
+
+// keeps checks that a part gives nothing away that it uses, before it is sent.
+func (st *seats) keeps(p *part, to record.Table) {
+	for _, c := range p.who(holds) {
+		if c.valid() && !slices.ContainsFunc(to.Holders, func(s record.Seat) bool { return s.Holder == c.name && s.Token == c.token }) {
+			st.violated(Entries, "%v is about to give the seats of %v away, which it uses", p, c)
+		}
+	}
+}
+
+// vacated checks, when a caller is told that nothing of it is left, that this is so (rule T6).
+func (st *seats) vacated(c *caller, err error) {
+	if err == nil && st.remains(c) {
+		st.violated(Orphaned, "%v is told that nothing of it is left, and its entry is there, or may land yet", c)
+	}
+}
+
+// remains reports that the entry of a caller is there, or may land yet, and that its session goes on.
+func (st *seats) remains(c *caller) bool {
+	t := c.part.on
+	if !c.under.goesOn() || t.deleted || st.tables.poisoned() {
+		return false
+	}
+	return slices.ContainsFunc(t.now.Seats(), func(s record.Seat) bool { return s.Holder == c.name }) ||
+		slices.ContainsFunc(t.inFlight, func(r *request) bool {
+			return r.op == "put" && st.server.wouldLand(r) && strings.Contains(string(r.body), `"`+c.name+`"`)
+		})
+}
+
+// rooms takes note for whom there is no room now. Those of a process come in order.
+func (st *seats) rooms() {
+	t := st.tables.on
+	for _, p := range st.tables.parts() {
+		alone := len(p.who(asks)) == 1
+		for _, c := range p.who(asks) {
+			c.room = c.room && alone && len(t.now.Waiters) == 0 && t.now.Taken()+c.weight <= t.now.Size
+		}
+	}
+}
+
+// within checks in a TTL and a request that something is not so any more, unless the process stood
+// still meanwhile.
+func (st *seats) within(p *part, what string, still func() bool) {
+	due := p.clock() + p.cfg.TTL + time.Second
+	st.returns.until(p.process, due, still, func() {
+		st.violated(Returns, "%v: %s in a TTL of %v", p, what, p.cfg.TTL)
+	})
+}

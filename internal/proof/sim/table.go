@@ -1,0 +1,462 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// A tables is the semaphore that processes with sessions share in some histories, and what they do
+// with it.
+type tables struct {
+	*fleet
+	server     *server
+	network    *network
+	lasting    *lasting
+	candidates *candidates
+	injector   *injector
+	seats      *seats
+	on         *table // nil: there is none
+}
+
+// A table is what is remembered of the semaphore, to tell whether the promises are kept.
+type table struct {
+	key   string
+	size  int64
+	heavy []int64 // weights that callers ask for
+	peers bool    // who gives seats away tells those that have them
+	room  int     // for entries, in bytes; 0: as much as there is
+	flights
+	callers []*caller // all that there have been
+
+	now     record.Table // the object, as it lies there or did
+	there   bool
+	born    bool
+	order   []string // the entries that have landed, in order
+	tokens  map[int64]string
+	top     int64         // the largest token of a grant
+	granted time.Duration // when the last grant landed
+	deleted bool          // somebody has deleted the object
+	excused bool          // and then a token was granted again in the one way in which it may be
+}
+
+// A part is that of one process, in one life: what an engine works for, and its callers.
+type part struct {
+	*process
+	on    *table
+	e     *engine.Table
+	alarm waker
+	cfg   protocol.TableConfig
+
+	callers  []*caller // that have not been forgotten
+	last     protocol.Caller
+	acts     int // that its user has left, in a history with a lasting failure
+	turns    int // since all is healed
+	absent   time.Duration
+	vanished []record.Seat // the holders in objects that it saw vanish, since it last saw one
+	pacing
+}
+
+func (p *part) String() string { return fmt.Sprintf("%v/%s", p.process, p.on.key) }
+
+// A caller is one acquisition, and what its user has come to.
+type caller struct {
+	protocol.Caller
+	part   *part
+	name   string // nobody else has it, and the entries carry it as that of their holder
+	under  *session
+	weight int64
+	wait   bool
+	stands standing
+	ended  bool // it holds a seat no more, as its user was told or has told
+	room   bool // there has been room for it, and nobody waited, ever since it came
+	token  int64
+}
+
+// A standing is what the user of a caller knows of it.
+type standing int
+
+const (
+	asks   standing = iota // for a seat
+	holds                  // one, or has lost it and must still leave
+	leaves                 // and is to be told that nothing of it is left
+	gone                   // it was told, or got no seat
+)
+
+// valid reports that a caller may work in its seats now (rule T2).
+func (c *caller) valid() bool { return c.stands == holds && !c.ended && c.under.alive() }
+
+func (c *caller) String() string { return c.name }
+
+// goesOn reports that the session is not over for its process, nor about to be.
+func (s *session) goesOn() bool { return s.life == s.of.life && !s.mustEnd && s.Over() == nil }
+
+// begin makes a semaphore in some of the histories with sessions.
+func (ts *tables) begin() {
+	if ts.choose(2) == 0 {
+		return
+	}
+	t := &table{key: "t0", tokens: map[int64]string{}}
+	switch ts.choose(4) {
+	case 0: // a fair lock
+		t.size, t.heavy = 1, []int64{1}
+	case 1:
+		t.size, t.heavy = 2, []int64{1, 1, 2}
+	case 2:
+		t.size, t.heavy = 3, []int64{1, 2, 3}
+	default: // a reader/writer lock
+		t.size, t.heavy = 1<<20, []int64{1, 1, 1 << 20}
+	}
+	if ts.choose(4) == 3 {
+		t.room = 400 // for three or four
+	}
+	t.peers = ts.choose(2) == 1
+	ts.on = t
+	if ts.existing {
+		body, err := record.Table{Size: t.size, WriteID: "init"}.Encode()
+		if err != nil {
+			panic(err)
+		}
+		ts.server.objects.put(t.key, body, ts.server.date())
+		t.now, t.there, t.born = record.Table{Size: t.size}, true, true
+	}
+	for _, p := range ts.processes {
+		ts.start(p)
+	}
+}
+
+// start begins the part of a process, in a new life of it.
+func (ts *tables) start(p *process) {
+	p.part = nil
+	if ts.on == nil || !p.sessions {
+		return
+	}
+	part := &part{process: p, on: ts.on, e: new(engine.Table), acts: 3 + ts.choose(16)}
+	part.cfg = protocol.TableConfig{
+		Incarnation: ts.candidates.incarnation(p), Size: ts.on.size, TTL: ts.pick(ts.ttls[:]...), Existing: ts.existing, Room: ts.on.room,
+	}
+	if ts.choose(16) == 15 {
+		part.cfg.Size++ // somebody was told otherwise (rule T8)
+	}
+	if ts.on.peers {
+		part.cfg.Address = p.String()
+	}
+	ts.longest = max(ts.longest, part.cfg.TTL)
+	if part.cfg.Size != ts.on.size {
+		ts.met(OtherSize, part)
+	}
+	part.e.Init(host{ts, part}, part.cfg)
+	p.part, p.wakers = part, append(p.wakers, &part.alarm)
+	ts.logf("%v starts as %s, TTL %v, size %d", part, part.cfg.Incarnation, part.cfg.TTL, part.cfg.Size)
+	ts.after(ts.pick(0, 100*time.Millisecond, time.Second, 10*time.Second), p.machine, func() { ts.act(part) })
+}
+
+// parts are those of the processes that live.
+func (ts *tables) parts() (all []*part) {
+	for _, p := range ts.processes {
+		if p.part != nil {
+			all = append(all, p.part)
+		}
+	}
+	return all
+}
+
+// act is what the users of a part do next, until all is healed.
+func (ts *tables) act(p *part) {
+	if ts.healed {
+		return
+	}
+	pause := ts.pick(time.Second, 3*time.Second, 300*time.Millisecond, 50*time.Millisecond)
+	if ts.arm == Lasting {
+		if p.acts--; p.acts < 0 {
+			return
+		}
+		ttl := ts.lasting.ttl
+		pause = ts.pick(4*time.Second, time.Second, 300*time.Millisecond, 20*time.Second, min(ttl/3, time.Minute), ttl, 3*ttl)
+	}
+	switch ts.choose(5) {
+	case 4:
+		ts.giveUp(p)
+	default:
+		for range 1 + ts.choose(3)/2 {
+			ts.join(p)
+		}
+	}
+	ts.after(pause, p.machine, func() { ts.act(p) })
+}
+
+// mostCallers is how many a part has at a time, that are not on their way out.
+const mostCallers = 3
+
+// join lets somebody want a seat.
+func (ts *tables) join(p *part) {
+	s := p.open
+	if s == nil || !s.alive() || len(p.who(asks, holds)) == mostCallers {
+		return
+	}
+	p.last++
+	c := &caller{Caller: p.last, part: p, under: s, weight: ts.on.heavy[ts.choose(len(ts.on.heavy))], wait: ts.healed || ts.choose(4) > 0}
+	c.name = fmt.Sprintf("%v-%d-%d", p.process, p.life, c.Caller)
+	if p.acted(); len(p.who(asks)) == 0 {
+		p.silent = 0
+	}
+	// It is over if its end has come and no alarm has gone off since.
+	_ = p.e.Join(&s.Session, protocol.Join{Caller: c.Caller, Weight: c.weight, Holder: c.name, Wait: c.wait}, func() {
+		p.callers, ts.on.callers = append(p.callers, c), append(ts.on.callers, c)
+		c.room = true
+		ts.seats.rooms()
+	})
+	if !c.wait {
+		ts.seats.within(p, "who does not wait has no answer", func() bool { return c.stands == asks })
+	}
+}
+
+// giveUp lets somebody go who waits.
+func (ts *tables) giveUp(p *part) {
+	for _, c := range p.who(asks) {
+		ts.lasting.startAt(givesUp)
+		ts.met(OutOfLine, c)
+		ts.leave(c, protocol.ErrCancelled)
+		return
+	}
+}
+
+// leave ends what a caller has or waits for: its validity first, and then the rest.
+func (ts *tables) leave(c *caller, why error) {
+	if c.stands == leaves || c.stands == gone {
+		return
+	}
+	c.part.acted()
+	asked := c.stands == asks
+	c.part.e.Leave(protocol.Leave{Caller: c.Caller, Err: why}, func() bool {
+		c.ended = true
+		if !asked {
+			c.stands = leaves
+		}
+		return true
+	})
+	if c.stands == asks {
+		ts.violated(Returns, "%v goes on after it has given up", c)
+	}
+	ts.seats.within(c.part, "it is not settled what became of "+c.name, func() bool { return c.stands == leaves })
+}
+
+// who are the callers of a part that stand so.
+func (p *part) who(stands ...standing) (some []*caller) {
+	for _, c := range p.callers {
+		if slices.Contains(stands, c.stands) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// find is the caller of a part that has not been forgotten; another one cannot be meant.
+func (p *part) find(n protocol.Caller) *caller {
+	for _, c := range p.callers {
+		if c.Caller == n {
+			return c
+		}
+	}
+	panic(fmt.Sprintf("sim: %v says something of the caller %d, which is gone", p, n))
+}
+
+// forget ends a caller.
+func (ts *tables) forget(c *caller) {
+	p := c.part
+	c.stands = gone
+	p.callers = slices.DeleteFunc(p.callers, func(other *caller) bool { return other == c })
+	if ts.healed {
+		ts.after(time.Second, p.machine, func() { ts.converge(p.process) })
+	}
+}
+
+// dismiss ends a caller that got no seat. What has been sent of it is settled, though nobody waits for
+// that.
+func (ts *tables) dismiss(c *caller) {
+	p := c.part
+	p.settles = p.clock() + p.cfg.TTL + time.Second
+	ts.seats.within(p, "something is left of "+c.name, func() bool { return ts.seats.remains(c) })
+	ts.forget(c)
+}
+
+// A host is what the engine of a part works for: an engine.Host.
+type host struct {
+	*tables
+	p *part
+}
+
+func (h host) Place() engine.Place {
+	return engine.Place{Runtime: partRuntime{runtime{h.candidates, h.p.process, &h.p.alarm}, h}, Store: remote{}, Key: h.p.on.key, Logger: silent}
+}
+
+func (h host) Session(name string) *engine.Session { return h.find(name).engine() }
+func (h host) Context() context.Context            { return context.Background() }
+
+func (h host) Watcher(session string, of *engine.Engine) engine.Owner {
+	return h.candidates.watcher(h.p.process, h.p.cfg.TTL, session, of)
+}
+
+// EndLease ends the validity of what was held under a session that is over.
+func (h host) EndLease(error) {
+	for _, c := range h.p.who(holds) {
+		c.ended = c.ended || c.under.Over() != nil
+	}
+}
+
+func (h host) Taken(ev protocol.Event) {
+	h.logf("%v  %s", h.p, brief{ev})
+	h.seats.taken(h.p, ev)
+}
+
+func (h host) Stepped(protocol.Event) { h.seats.stepped(h.p) }
+
+func (h host) Report(action protocol.Action) {
+	h.logf("%v    -> %s", h.p, brief{action})
+	h.seats.reported(h.p, action)
+	switch a := action.(type) {
+	case protocol.Seated:
+		c := h.p.find(a.Caller)
+		c.stands, c.token = holds, a.Token
+		h.p.turns++
+		h.lasting.startAt(granted)
+		h.seats.granted(c)
+		busy := h.pick(300*time.Millisecond, 3*time.Second, 20*time.Millisecond, 10*time.Second)
+		if h.healed {
+			busy = min(busy, holdCalm)
+		}
+		h.after(busy, h.p.machine, func() { h.leave(c, nil) })
+	case protocol.Full:
+		h.dismiss(h.p.find(a.Caller))
+	case protocol.Unseated:
+		h.unseated(h.p.find(a.Caller), a)
+	case protocol.Vacated:
+		c := h.p.find(a.Caller)
+		h.seats.vacated(c, a.Err)
+		h.p.settles = max(h.p.settles, h.p.clock()) // with it, it may take out what is left of others
+		h.forget(c)
+	case protocol.Troubled:
+		h.seats.told(h.p)
+	case protocol.Promoted:
+		h.tell(a)
+	case protocol.InLine:
+		h.lasting.startAt(waits)
+	case protocol.SessionOrphan:
+		h.find(a.Session).mustEnd = true
+		h.met(TableOrphan, a.Session)
+	case protocol.TableVanished:
+		h.p.vanished = append(h.p.vanished, a.Table.Holders...)
+	case protocol.Seen:
+		h.p.vanished = nil
+	}
+}
+
+func (h host) unseated(c *caller, a protocol.Unseated) {
+	switch {
+	case a.Held:
+		c.ended = true
+		h.met(SeatLost, c, a.Err)
+		h.after(h.pick(10*time.Millisecond, time.Second, 5*time.Second), h.p.machine, func() { h.leave(c, nil) })
+	case c.ended: // it has given up, and is told when that is settled
+		c.stands = leaves
+	default:
+		if is(a.Err, record.ErrTableFull) {
+			h.met(NoRoom, c)
+		}
+		h.dismiss(c)
+	}
+}
+
+// A partRuntime is that of the engine of a part.
+type partRuntime struct {
+	runtime
+	h host
+}
+
+func (rt partRuntime) Incarnation() string { return rt.incarnation(rt.of) }
+
+// Ask begins a call of the layout.
+func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
+	p := rt.h.p
+	rt.h.seats.wanted(p, r.For)
+	c := begin(p.process, nil, r.Do)
+	c.part, c.to, c.absent = p, &p.on.flights, p.absent
+	c.done = func() {
+		p.answered = c
+		r.Done()
+		p.answered = nil
+	}
+	if a, is := r.For.(protocol.WriteTable); is {
+		c.change = &a.Table
+		if len(p.who(leaves)) > 0 {
+			rt.lasting.startAt(releases)
+		} else {
+			rt.lasting.startAt(claims)
+		}
+		c.vanished = slices.Clone(p.vanished)
+		rt.h.during(c)
+	}
+	return rt.send(c, r.Timeout)
+}
+
+// during lets things happen while a change is on its way.
+func (ts *tables) during(c *call) {
+	p := c.part
+	m := p.locks[0]
+	if p.open != nil {
+		m = p.open.heartbeat
+	}
+	ts.injector.duringWrite(c, m, func() {
+		for _, c := range p.who(asks, holds) {
+			ts.leave(c, protocol.ErrCancelled)
+			break
+		}
+	}, func() {
+		others := ts.parts()
+		other := others[ts.choose(len(others))]
+		ts.soon(other.machine, func() { ts.join(other) })
+	})
+}
+
+// tell brings the word of a promotion to the process that hears of it at that address, where it does arrive. A liar
+// speaks to anybody.
+func (ts *tables) tell(a protocol.Promoted) {
+	lie := ts.hit(PeerLie)
+	for _, p := range ts.processes {
+		if p.String() != a.Address && !lie || ts.hit(PeerLost) {
+			continue
+		}
+		n := 1
+		if lie {
+			n = 4
+		}
+		for range n {
+			if lie {
+				a.Version = protocol.Version(fmt.Sprintf("lie%d", ts.choose(1000)))
+			}
+			ts.after(ts.network.delay(PeerLate, ts.hit(PeerStale)), p.machine, func() {
+				if p.part != nil {
+					p.part.e.Tell(protocol.Told{Version: a.Version})
+				}
+			})
+		}
+	}
+}
+
+// remove deletes the object by hand.
+func (ts *tables) remove() {
+	t := ts.on
+	if _, exists := ts.server.objects[t.key]; exists {
+		ts.met(TableDeleted)
+		t.deleted, t.there = true, false
+		delete(ts.server.objects, t.key)
+	}
+}
+
+// poisoned reports that something else is in the object's place.
+func (ts *tables) poisoned() bool { return ts.on != nil && ts.server.poisoned == ts.on.key }

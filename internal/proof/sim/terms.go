@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// agreed is what is remembered of the terms of an acquisition, to tell whether they are kept.
+type agreed struct {
+	protocol.Terms
+	claims  map[string]time.Duration // when each was sent, by the clock of its process
+	began   time.Duration            // the lease was claimed then, by that clock
+	granted time.Duration            // and granted then
+	ends    time.Duration            // and is to end then, if it is not renewed
+	metas   metas
+}
+
+// drawTerms are what every sixth acquisition asks for its lease.
+func (u *users) drawTerms(s *session) (t protocol.Terms) {
+	if u.healed || u.choose(6) != 5 {
+		return t
+	}
+	if t.MaxHold = u.pick(0, 4*time.Second, time.Second, 20*time.Second); !u.cfg.Tokenless {
+		t.HoldAtLeast = u.pick(0, 10*time.Second, 2*time.Second, 30*time.Second)
+	}
+	if t.MaxHold > 0 {
+		t.HoldAtLeast = min(t.HoldAtLeast, t.MaxHold)
+	}
+	if u.choose(2) == 1 {
+		t.Holder, t.Meta = "job", map[string]string{"job": "1"}
+	}
+	if s == nil {
+		t.NoRenewal = u.choose(4) == 3
+		t.TTL = u.pick(0, 0, u.ttls[0], u.ttls[1], u.ttls[2])
+	}
+	u.longest, u.longestRest = max(u.longest, t.TTL), max(u.longestRest, t.HoldAtLeast)
+	return t
+}
+
+// ttlNow is the TTL of what a member writes.
+func (m *member) ttlNow() time.Duration {
+	if m.terms.TTL > 0 {
+		return m.terms.TTL
+	}
+	return m.ttl
+}
+
+// carries reports that a record is on the terms of its member, and on nobody else's.
+func (m *member) carries(r record.Record) bool {
+	holder := m.cfg.Holder
+	if m.terms.Holder != "" {
+		holder = m.terms.Holder
+	}
+	return r.Holder == holder && maps.Equal(r.Meta, m.terms.Meta) && r.TTL == m.ttlNow()
+}
+
+// keeps checks what an action has to do with the terms of its member.
+func (led *ledger) keeps(m *member, action protocol.Action) {
+	if m.beats != nil || m.reaps {
+		return
+	}
+	t := &m.terms
+	switch a := action.(type) {
+	case protocol.Write:
+		led.sent(m, a)
+	case protocol.Granted:
+		t.granted = m.clock()
+		began, sent := t.claims[m.c().Lease().WriteID]
+		if t.began = began; !sent { // it is a claim of an earlier acquisition, or of a range
+			t.began = t.granted
+		}
+		t.ends = m.c().Deadline()
+		if !m.carries(m.c().Lease()) {
+			led.violated(Terms, "%v is granted a lease on other terms than its own: %s", m, showRecord(m.c().Lease()))
+		}
+	case protocol.MetaSet:
+		led.metaLanded(m, a.Number)
+	case protocol.Lost:
+		if errors.Is(a.Err, protocol.ErrTimeUp) {
+			if led.met(TimeUp, m); t.MaxHold == 0 && !t.NoRenewal {
+				led.violated(Terms, "the time of %v is up, and it has all the time", m)
+			}
+		}
+	case protocol.Detached:
+		if !errors.Is(a.Err, protocol.ErrLost) { // else it is released yet
+			m.terms = agreed{}
+		}
+	case protocol.Refused, protocol.Failed, protocol.Released:
+		m.terms = agreed{}
+	}
+}
+
+// sent checks a write against the terms of its sender.
+func (led *ledger) sent(m *member, a protocol.Write) {
+	t, now := &m.terms, m.clock()
+	switch a.Op {
+	case protocol.Claim:
+		if m.wants {
+			if t.claims == nil {
+				t.claims = map[string]time.Duration{}
+			}
+			t.claims[a.Record.WriteID] = now
+		}
+	case protocol.Renew:
+		switch change := t.metas.asked != t.metas.landed; {
+		case change: // it has something to tell
+		case m.under != nil:
+			led.violated(Terms, "%v renews a lease that is under the session %v", m, m.under)
+		case t.NoRenewal || t.MaxHold > 0 && (now >= t.began+t.MaxHold || m.c().Deadline() >= t.began+t.MaxHold):
+			led.violated(Terms, "%v renews a lease that its terms let end", m)
+		}
+	case protocol.Free:
+		left := t.granted + t.HoldAtLeast - now
+		if !m.leased || t.HoldAtLeast == 0 {
+			left = 0
+		}
+		if rest := a.Record.Resting(); max(left, 0) > rest || rest > max(left, 0)+time.Millisecond {
+			led.violated(Terms, "%v leaves a rest of %v, and is to leave %v", m, rest, left)
+		}
+	}
+	// A lease that is renewed for its owner keeps that one's name and meta data.
+	if r := a.Record; r.Held && (r.Resting() > 0 || r.Rest != nil || (m.wants || m.leased) && (m.attaches == nil || m.using == protocol.ToHold) && !m.carries(r)) {
+		led.violated(Terms, "%v writes on other terms than its own: %s", m, showRecord(r))
+	}
+}
+
+// overtime checks that no lease is valid when its terms have ended it.
+func (led *ledger) overtime(m *member) {
+	if t := &m.terms; t.MaxHold > 0 && m.clock() >= t.began+t.MaxHold {
+		led.violated(Terms, "the lease of %v is valid for longer than %v", m, t.MaxHold)
+	} else if t.NoRenewal && m.clock() >= t.ends {
+		led.violated(Terms, "the lease of %v is valid for longer than its claim", m)
+	}
+}
+
+// lasts reports that the lease of a member lasts for as long as it likes, as one of its candidate does.
+func (m *member) lasts() bool {
+	t := m.terms.Terms
+	if m.terms.metas.asked > 0 {
+		t.Meta = nil
+	}
+	return t.None()
+}
+
+// rests takes in that a release has landed, after which the lock rests or not. A clock that is fast
+// counts a rest too quickly, by the bound.
+func (led *ledger) rests(l *lock, r record.Record) {
+	l.restsUntil = 0
+	if rest := r.Resting(); rest > 0 {
+		led.met(Rests, l.key)
+		l.restsUntil = led.now + rest*protocol.Drift/(protocol.Drift+1)
+	}
+}
+
+// taken checks that nobody takes a lock that rests. Where somebody has deleted the record, nobody
+// can know of it.
+func (led *ledger) taken(l *lock, m *member, creates bool) {
+	trusted := led.arm != Far && !led.skewed && !creates
+	if led.now < l.restsUntil && trusted {
+		led.violated(Rest, "%v takes a lock that rests for %v more", m, l.restsUntil-led.now)
+	}
+	l.restsUntil = 0
+}

@@ -1,0 +1,346 @@
+package protocol
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// A Table is the part of one process in a semaphore: one object that lists who holds seats and who
+// waits for some, in order. It decides all that the process does about it, for all its callers, as a
+// Candidate does for a lock: [Table.Step] takes an event and the time, and returns what to do.
+//
+// Every change is one conditional write of the whole object (rule T1), and there is at most one
+// request under way. So what many callers want at one moment is one write: it takes out who leaves, adds
+// who comes, and gives the seats that are free to those at the head of the line.
+//
+// The seats are under sessions, whose clock says whether they are valid (rule T2). A Table has no timer
+// for them, and one whose callers all hold a seat sends nothing.
+//
+// It is not safe for concurrent use. Its driver's duties are those of a Candidate's.
+type Table struct {
+	cfg  TableConfig
+	busy inflight
+	due  time.Duration // the next step, if no request is under way
+
+	fresh   bool          // what was shown last may be acted on
+	version Version       // empty: there is no object, as far as is known
+	table   record.Table  // what was shown last; without an object, where one that is made begins
+	begun   time.Duration // when the last request was sent
+	seen    time.Duration // when that was sent which has shown the table
+	open    bool          // a write on the condition of this version was not answered, and may yet land
+	sent    record.Table  // by the write under way
+	refused error         // why the last write was, until a look tells what it met; nil: it was not
+
+	callers  []*caller // in the order in which they came
+	callerNo uint64
+	seq      uint64           // of write IDs
+	dead     map[string]bool  // sessions of others, or former ones of ours, that are over for good (rule D3)
+	ghosts   []string         // sessions that held seats when the object vanished
+	alive    map[string]signs // of sessions of others that are watched
+	awaits   []string         // those that are to be watched
+	entered  []string         // sessions of ours that something here is under, or may yet be
+	trouble  trouble
+	refusals int // of writes in a row, because others were faster
+	told     told
+	pace     tablePace
+	rng      random
+}
+
+// TableConfig is what makes a Table. The Incarnation must be new for each Table and each start: it
+// makes the IDs of entries and writes unique.
+type TableConfig struct {
+	Incarnation string
+	Size        int64         // the object must have this size (rule T8)
+	TTL         time.Duration // of its sessions: for how long a caller who left is settled
+	Existing    bool          // never create the object
+	Address     string        // where this process hears of a Promoted; empty: nowhere
+	Room        int           // for entries, in bytes, of those who join; 0: record.MaxJoined
+}
+
+// The events of a Table, besides SessionOver, SessionExpired, SessionBeat,
+// SessionTroubled, Recheck, Cancel and Tick.
+type (
+	// Join: a caller wants a seat of that weight, under a session of this process that is valid and
+	// was confirmed to exist (rule T2). It must be from 1 to the size. The Table answers with one Seated,
+	// Full or Unseated.
+	Join struct {
+		Caller  Caller
+		Weight  int64
+		Session string
+		Holder  string
+		Wait    bool
+	}
+	// Leave: the caller has stopped all work in the seat, or does not wait any more. Err is why it does
+	// not wait. The Table answers with one Vacated, and one that waited gets an Unseated before.
+	Leave struct {
+		Caller Caller
+		Err    error
+	}
+	// TableRead is the answer to a ReadTable.
+	TableRead struct {
+		Shown   Shown
+		Version Version      // Found
+		Table   record.Table // Found
+		Date    time.Time    // Absent: the store's own time, if it said
+		Err     error        // Foreign, Unread
+		Fatal   bool         // Unread: to try again is pointless
+	}
+	// Told: another process says that it has written this version, and given a caller of this one its seat.
+	Told struct{ Version Version }
+	// TableWritten is the answer to a WriteTable. Only a clean success has no Err (rule A6).
+	TableWritten struct {
+		Version Version
+		Err     error
+		Refused bool // another write was faster, as far as the store says
+		Fatal   bool // nothing of it has landed or will, and to try again is pointless
+	}
+)
+
+func (Join) event()         {}
+func (Leave) event()        {}
+func (TableRead) event()    {}
+func (Told) event()         {}
+func (TableWritten) event() {}
+
+// The actions of a Table, besides Troubled, SessionOrphan, Left and Seen.
+type (
+	// ReadTable asks for the object, unless its version is still Unless.
+	ReadTable struct {
+		Unless  Version
+		Timeout time.Duration
+	}
+	// WriteTable asks for a conditional write over exactly the version Expect; where that is
+	// empty, only if there is no object (rule T1).
+	WriteTable struct {
+		Table   record.Table
+		Expect  Version
+		Timeout time.Duration
+	}
+	// Seated: the caller has its seat, as long as its session is valid.
+	Seated struct {
+		Caller Caller
+		Token  int64
+	}
+	// Full: the caller did not want to wait, and there is no seat for it.
+	Full struct {
+		Caller Caller
+		Table  record.Table
+	}
+	// InLine: the caller waits behind so many. It is told when it begins to wait, and when that changed.
+	InLine struct {
+		Caller Caller
+		Ahead  int
+		Table  record.Table
+	}
+	// Unseated: the caller gets no seat, or has lost the one that it held (Held). Then the work must stop
+	// now, and a Leave must still come.
+	Unseated struct {
+		Caller Caller
+		Held   bool
+		Err    error
+	}
+	// Promoted: a write that this process is sure of has given seats to callers of the one that hears of it at
+	// that address. It is told so as a courtesy.
+	Promoted struct {
+		Address string
+		Version Version
+	}
+	// Vacated: nothing of the caller is in the object any more, or Err says why it may be.
+	Vacated struct {
+		Caller Caller
+		Err    error
+	}
+	// TableVanished: somebody deleted the object, which looked like this.
+	TableVanished struct{ Table record.Table }
+)
+
+func (ReadTable) action()     {}
+func (WriteTable) action()    {}
+func (Seated) action()        {}
+func (Full) action()          {}
+func (InLine) action()        {}
+func (Unseated) action()      {}
+func (Promoted) action()      {}
+func (Vacated) action()       {}
+func (TableVanished) action() {}
+
+// The errors of a Table.
+var (
+	ErrSize     = errors.New("the semaphore has another size")
+	ErrUnlisted = errors.New("somebody took its entry out by hand")
+)
+
+// NewTable makes a Table that knows nothing of the object.
+func NewTable(cfg TableConfig) *Table {
+	cfg.Room = cmp.Or(cfg.Room, record.MaxJoined)
+	return &Table{
+		cfg: cfg, rng: seeded(cfg.Incarnation), table: record.Table{Size: cfg.Size},
+		dead: map[string]bool{}, alive: map[string]signs{},
+	}
+}
+
+// Step passes in an event at a time, and returns what to do, in order.
+func (t *Table) Step(ev Event, now Now) []Action {
+	var out actions
+	switch ev := ev.(type) {
+	case Join:
+		t.join(ev, now)
+	case Leave:
+		t.leave(ev, now, &out)
+	case TableRead:
+		t.busy.done(reading)
+		t.readDone(ev, now, &out)
+		t.heard()
+	case TableWritten:
+		t.busy.done(claiming)
+		t.written(ev, now, &out)
+	case SessionOver:
+		t.sessionOver(ev, &out)
+	case SessionExpired:
+		t.dead[ev.Session] = true
+		t.soon(now)
+	case SessionBeat:
+		t.alive[ev.Session] = t.alive[ev.Session].beat(now.Clock + ev.TTL*2/3)
+		if t.crowded() && t.lives(t.last().Session) {
+			t.soon(now) // it is refused
+		}
+	case SessionTroubled:
+		t.trouble.report(ev.Err, &Config{}, now, &out)
+	case Told:
+		t.hear(ev, now)
+	case Recheck:
+		t.soon(now)
+	case Cancel:
+		t.cancel(ev.Err, now, &out)
+	case Tick:
+	}
+	// As in a Candidate, every event ends with what is due by now.
+	t.giveUp(now, &out)
+	t.advance(now, &out)
+	t.memberships(&out)
+	t.watch(now)
+	return out
+}
+
+// Wake is the reading of the clock at which the driver must pass in a Tick, and false if nothing but an
+// event can change anything.
+func (t *Table) Wake() (time.Duration, bool) {
+	wake := never
+	if t.busy == none && t.wanting() {
+		wake = t.due
+	}
+	for _, c := range t.callers {
+		if c.limited() {
+			wake = min(wake, c.until)
+		}
+	}
+	for _, session := range t.awaits {
+		wake = min(wake, t.alive[session].until)
+	}
+	return wake, wake != never
+}
+
+// Idle reports that nothing is wanted or under way. Callers that hold seats need nothing.
+func (t *Table) Idle() bool { return t.busy == none && !t.wanting() }
+
+// Settled reports that nothing is held, wanted or outstanding.
+func (t *Table) Settled() bool { return t.busy == none && len(t.callers) == 0 }
+
+// Busy reports that a request is under way.
+func (t *Table) Busy() bool { return t.busy != none }
+
+// Trouble is why the last try failed, and nil if none has failed since the last success.
+func (t *Table) Trouble() error { return t.trouble.err }
+
+// Shown is the table as it was last seen, and whether there is one.
+func (t *Table) Shown() (record.Table, bool) { return t.table, t.version != "" }
+
+// Awaits are the sessions whose end would let a caller of this process come nearer to its seat
+// (rule T7).
+func (t *Table) Awaits() []string { return t.awaits }
+
+// soon has the next step done now.
+func (t *Table) soon(now Now) { t.due = min(t.due, now.Clock) }
+
+// advance does what is due, if no request is under way.
+func (t *Table) advance(now Now, out *actions) {
+	if t.busy != none || now.Clock < t.due || !t.wanting() {
+		return
+	}
+	if !t.fresh {
+		t.read(now, out)
+		return
+	}
+	t.settle(out)
+	if t.refuseMisfits(now, out); !t.fresh {
+		t.read(now, out)
+		return
+	}
+	next, want := t.next(now, out)
+	switch {
+	case !want && !t.wanting():
+	case !want && !t.fresh:
+		t.read(now, out)
+	case !want:
+		t.wait(now, out)
+	case now.Clock < t.trouble.tryAt:
+		t.due = t.trouble.tryAt
+	default:
+		t.write(next, now, out)
+	}
+}
+
+// read looks at the object, unless the last look has failed a moment ago.
+func (t *Table) read(now Now, out *actions) {
+	if t.due = t.trouble.lookAt; now.Clock < t.due {
+		return
+	}
+	t.busy, t.begun = reading, now.Clock
+	out.add(ReadTable{Unless: t.version, Timeout: t.timeout()})
+}
+
+func (t *Table) timeout() time.Duration { return min(t.cfg.TTL/2, MaxRequest) }
+
+// write sends a table over the version that was seen (rule T1).
+func (t *Table) write(n record.Table, now Now, out *actions) {
+	t.seq++
+	n.WriteID = t.cfg.Incarnation + ".w" + strconv.FormatUint(t.seq, 10) // rule A2
+	for _, s := range n.Seats() {
+		if c := t.callerOf(s); c != nil {
+			c.sent = true
+		}
+	}
+	t.busy, t.begun, t.sent = claiming, now.Clock, n
+	out.add(WriteTable{Table: n, Expect: t.version, Timeout: t.timeout()})
+}
+
+// wait plans the next look, and tells those who wait where they stand.
+func (t *Table) wait(now Now, out *actions) {
+	t.fresh = false
+	first := len(t.table.Waiters)
+	if t.crowded() {
+		first = max(first, 1) // it is not to have the next seat: what is watched tells
+	}
+	for i, w := range t.table.Waiters {
+		c := t.callerOf(w)
+		if c == nil || c.state != waiting {
+			continue
+		}
+		first = min(first, i)
+		if c.place != i+1 {
+			c.place = i + 1
+			out.add(InLine{c.Caller, i, t.table})
+		}
+	}
+	for _, c := range t.callers {
+		if ahead := len(t.table.Waiters); c.state == coming && c.crowded != "" && c.place != ahead+1 {
+			c.place = ahead + 1
+			out.add(InLine{c.Caller, ahead, t.table})
+		}
+	}
+	t.due = now.Clock + t.rng.vary(t.pace.next(t.table, first, t.cfg.TTL, now.Clock))
+}

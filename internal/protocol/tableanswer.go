@@ -1,0 +1,205 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/internal/retry"
+)
+
+// readDone takes in the answer to a look.
+func (t *Table) readDone(ev TableRead, now Now, out *actions) {
+	switch ev.Shown {
+	case Unread:
+		t.unread(ev, now, out)
+		return
+	case Foreign:
+		t.foreign(ev.Err, out)
+	case Absent:
+		t.absent(ev, now, out)
+	case Same:
+		t.same(now, out)
+	case Found:
+		if ev.Version == t.version {
+			t.same(now, out) // the store need not know conditional reads
+			break
+		}
+		t.trouble.progress()
+		t.take(ev.Table, ev.Version, now, out)
+	}
+	t.trouble.looked()
+}
+
+// same: the object is unchanged. A write that was to replace it may yet land, and only another one on the
+// same condition can settle it (rule A6). A write that was refused although nothing was faster has failed.
+func (t *Table) same(now Now, out *actions) {
+	t.fresh, t.seen = true, t.begun
+	if err := t.refused; err != nil {
+		t.refused = nil
+		t.tryFailed(err, false, now, out)
+	}
+}
+
+// unread: the store did not answer. That says nothing of the table, and ends nobody's seat.
+func (t *Table) unread(ev TableRead, now Now, out *actions) {
+	t.trouble.reads++
+	t.trouble.lookAt = now.Clock + t.pause(t.trouble.reads)
+	t.failed(t.trouble.reads, ev.Err, ev.Fatal, now, out)
+}
+
+// failed takes in that a request has failed, the n-th in a row. Where that is for good nobody is let wait for
+// a seat, and those who do not wait are told of the third failure.
+func (t *Table) failed(n int, err error, fatal bool, now Now, out *actions) {
+	t.trouble.failed(n, err, &Config{}, now, out)
+	for _, c := range slices.Clone(t.callers) {
+		hopeless := fatal || c.atOnce && n >= enoughTries
+		if hopeless && (c.state == coming || c.state == waiting) {
+			t.refuse(c, err, now, out)
+		}
+	}
+}
+
+// foreign: there is something that we do not understand. It is left alone, and nothing can be
+// known of the seats in it.
+func (t *Table) foreign(err error, out *actions) {
+	for _, c := range slices.Clone(t.callers) {
+		switch c.state {
+		case seated:
+			c.state = ousted
+			out.add(Unseated{c.Caller, true, err})
+		case coming, waiting:
+			out.add(Unseated{c.Caller, false, err})
+			t.orphan(c, out)
+			t.forget(c)
+		case leaving:
+			t.orphan(c, out)
+			t.vacated(c, err, out)
+		case ousted:
+		}
+	}
+	t.gone()
+}
+
+// gone takes in that the table that was shown last is not there any more. Those who held seats in it may not
+// know, so nobody gets one before their sessions are over.
+func (t *Table) gone() {
+	for _, h := range t.table.Holders {
+		if !t.mine(h) {
+			t.ghosts = append(t.ghosts, h.Session)
+		}
+	}
+	t.version, t.table, t.open, t.refused = "", record.Table{Size: t.cfg.Size, Token: t.table.Token}, false, nil
+}
+
+// orphan ends the session of a caller whose entry somebody may bring back by hand: nobody would
+// take it out then.
+func (t *Table) orphan(c *caller, out *actions) {
+	if c.sent {
+		out.add(SessionOrphan{c.seat.Session})
+	}
+}
+
+// absent: there is no object. The tokens of one that is made begin at the store's time.
+func (t *Table) absent(ev TableRead, now Now, out *actions) {
+	if t.version != "" {
+		out.add(TableVanished{t.table})
+		t.gone()
+		t.compare(ErrVanished, now, out)
+	}
+	t.same(now, out)
+	t.table.Token = max(t.table.Token, base(ev.Date, now.Wall))
+}
+
+// take takes in a version that was not known. What was sent on the condition of another one cannot land
+// any more.
+func (t *Table) take(table record.Table, v Version, now Now, out *actions) {
+	t.pace.saw(t.table, table, now.Clock)
+	t.fresh, t.version, t.table, t.seen = true, v, table, t.begun
+	t.told.enough = false
+	t.open, t.refused, t.ghosts = false, nil, nil
+	t.compare(ErrUnlisted, now, out)
+	for session := range t.dead { // of those that nothing names any more nothing need be known
+		if !slices.ContainsFunc(table.Seats(), func(s record.Seat) bool { return s.Session == session }) {
+			delete(t.dead, session)
+		}
+	}
+	out.add(Seen{})
+}
+
+// compare says what the present table means for each caller. why is how one lost its entry that
+// it had.
+func (t *Table) compare(why error, now Now, out *actions) {
+	for _, c := range slices.Clone(t.callers) {
+		held := slices.IndexFunc(t.table.Holders, func(s record.Seat) bool { return s.ID == c.seat.ID })
+		line := slices.IndexFunc(t.table.Waiters, func(s record.Seat) bool { return s.ID == c.seat.ID })
+		c.sent = held >= 0 || line >= 0 // until it is seen to be gone
+		switch {
+		case c.state == seated && (held < 0 || t.table.Holders[held].Token != c.seat.Token):
+			c.state = ousted
+			out.add(Unseated{c.Caller, true, why})
+		case c.state != coming && c.state != waiting:
+		case held >= 0:
+			c.state, c.seat.Token, c.began = seated, t.table.Holders[held].Token, now.Clock
+			out.add(Seated{c.Caller, c.seat.Token})
+		case line >= 0:
+			c.state = waiting
+		default:
+			c.state = coming // it joins again, behind all others
+		}
+	}
+}
+
+// written takes in the answer to a write.
+func (t *Table) written(ev TableWritten, now Now, out *actions) {
+	if ev.Err == nil {
+		t.trouble.progress()
+		t.refusals, t.pace.trip = 0, now.Clock-t.begun
+		before := t.table
+		t.take(t.sent, ev.Version, now, out)
+		t.announce(before, out)
+		return
+	}
+	// Whatever the store said, it may have landed, and a look must tell (rule A6). Only one that will never
+	// let it land is believed.
+	t.fresh = false
+	t.open = t.open || !ev.Fatal
+	t.due = now.Clock
+	if ev.Refused {
+		t.refused = ev.Err
+		t.refusals++
+		t.due += t.contention()
+		return
+	}
+	t.tryFailed(ev.Err, ev.Fatal, now, out)
+}
+
+// tryFailed takes in that a write has failed, and not because another one was faster.
+func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
+	t.trouble.writes++
+	t.trouble.tryAt = now.Clock + t.pause(t.trouble.writes)
+	t.failed(t.trouble.writes, err, fatal, now, out)
+}
+
+// contention is the pause after a write that another one has overtaken. Where many come at one moment they
+// spread, or each would make all others try again; those who leave give somebody else a seat, so
+// they go first.
+func (t *Table) contention() time.Duration {
+	spread, most := firstPoll, 6 // up to 1.3 s
+	if t.any(leaving) {
+		spread, most = spread/4, 2
+	}
+	spread <<= min(t.refusals-1, most)
+	return spread/8 + t.rng.jitter(spread)
+}
+
+// pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
+// need not be quicker than a Candidate that waits.
+func (t *Table) pause(n int) time.Duration {
+	most := max(Renewal(t.cfg.TTL), time.Second)
+	if t.any(leaving) {
+		most = max(t.cfg.TTL/6, retry.Min)
+	}
+	pause := min(retry.Pause(n, nil), most)
+	return pause + t.rng.jitter(pause/4)
+}

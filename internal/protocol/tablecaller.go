@@ -1,0 +1,234 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// A Caller names one acquisition: a number that the driver draws, and never twice.
+type Caller uint64
+
+// caller is the memory of one acquisition.
+type caller struct {
+	Caller
+	seat   record.Seat // what is written for it
+	state  callerState
+	atOnce bool          // it does not wait
+	quiet  bool          // the driver has had the answer: nobody waits for what is done about the rest
+	asked  time.Duration // when it came
+	began  time.Duration // when it got its seat
+	sent   bool          // a write that adds its entry may have landed, or may yet
+	over   bool          // its session is
+	until  time.Duration
+	place  int // in the line, when that was told; 0: it was not told
+
+	crowded Version // that had no room for it, while those who take it up may all be dead; empty: there was room
+}
+
+// callerState is where a caller stands.
+type callerState int
+
+const (
+	coming  callerState = iota // its entry is not known to be there
+	waiting                    // it is among the waiters
+	seated                     // it holds a seat, as last confirmed
+	ousted                     // it has lost the seat, and the work has not stopped yet
+	leaving                    // its entry is to go
+)
+
+// any reports that a caller is in one of these states.
+func (t *Table) any(states ...callerState) bool {
+	return slices.ContainsFunc(t.callers, func(c *caller) bool { return slices.Contains(states, c.state) })
+}
+
+// wanting reports that there is something to do, or to look for.
+func (t *Table) wanting() bool { return t.any(coming, waiting, leaving) }
+
+func (c *caller) limited() bool {
+	return c.state == leaving || c.state == coming && c.atOnce
+}
+
+// callerOf is the caller that an entry is of; nil: none of this Table's, or one that is forgotten.
+func (t *Table) callerOf(s record.Seat) *caller {
+	for _, c := range t.callers {
+		if c.seat.ID == s.ID {
+			return c
+		}
+	}
+	return nil
+}
+
+// mine reports that this Table wrote the entry.
+func (t *Table) mine(s record.Seat) bool {
+	return strings.HasPrefix(s.ID, t.cfg.Incarnation+".")
+}
+
+func (t *Table) find(n Caller) *caller {
+	for _, c := range t.callers {
+		if c.Caller == n {
+			return c
+		}
+	}
+	return nil
+}
+
+func (t *Table) forget(c *caller) {
+	t.callers = slices.DeleteFunc(t.callers, func(other *caller) bool { return other == c })
+}
+
+// join takes in a new caller. Its entry gets a name that nobody has had, and keeps it however often it is
+// written: so it can be there only once.
+func (t *Table) join(ev Join, now Now) {
+	t.callerNo++
+	id := t.cfg.Incarnation + "." + strconv.FormatUint(t.callerNo, 10)
+	t.callers = append(t.callers, &caller{
+		Caller: ev.Caller, atOnce: !ev.Wait, asked: now.Clock, until: now.Clock + t.cfg.TTL,
+		seat: record.Seat{ID: id, Session: ev.Session, Weight: ev.Weight, Holder: ev.Holder, Address: t.cfg.Address, Since: now.Wall},
+	})
+	if !slices.Contains(t.entered, ev.Session) {
+		t.entered = append(t.entered, ev.Session)
+	}
+	if now.Clock > t.seen+recentTable {
+		t.fresh = false // others have written since, most likely, and a look costs a twelfth of a write
+	}
+	t.soon(now)
+}
+
+// recentTable is for how long what was seen is believed for a first write.
+const recentTable = 2 * time.Second
+
+// leave takes in that a caller wants no seat any more. Its validity has ended by now (rule T4), so
+// what is left is to take its entry out, and to know that it is out (rule T6).
+func (t *Table) leave(ev Leave, now Now, out *actions) {
+	c := t.find(ev.Caller)
+	if c == nil {
+		panic("protocol: a Leave of a caller who is not there")
+	}
+	if c.state == coming || c.state == waiting {
+		out.add(Unseated{Caller: c.Caller, Err: ev.Err})
+	}
+	t.vacate(c, now, out)
+	t.soon(now)
+}
+
+// cancel ends the waiting of all callers, since it makes no sense any more.
+func (t *Table) cancel(err error, now Now, out *actions) {
+	for _, c := range slices.Clone(t.callers) {
+		if c.state == coming || c.state == waiting {
+			t.refuse(c, err, now, out)
+		}
+	}
+	t.soon(now)
+}
+
+// refuse answers a caller that gets no seat, and takes out what may be there of it.
+func (t *Table) refuse(c *caller, err error, now Now, out *actions) {
+	out.add(Unseated{Caller: c.Caller, Err: err})
+	t.dismiss(c, now, out)
+}
+
+// dismiss lets a caller go that was answered. No Leave will come.
+func (t *Table) dismiss(c *caller, now Now, out *actions) {
+	c.quiet = true
+	t.vacate(c, now, out)
+}
+
+// vacate has the entry of a caller taken out. It ends the caller at once if there is none, or if others take it
+// out because its session is over. A seat that was lost otherwise may still be there, or be brought back by hand.
+func (t *Table) vacate(c *caller, now Now, out *actions) {
+	if c.over || c.state == coming && !c.sent {
+		t.vacated(c, nil, out)
+	} else {
+		c.state, c.until = leaving, now.Clock+t.cfg.TTL
+	}
+}
+
+// vacated ends a caller.
+func (t *Table) vacated(c *caller, err error, out *actions) {
+	t.forget(c)
+	if !c.quiet {
+		out.add(Vacated{c.Caller, err})
+	}
+}
+
+// giveUp ends what lasts for too long: a caller that does not wait, and one that cannot be settled. The entry
+// of the latter may be there for as long as its session goes on, so that has to end (rule T6).
+func (t *Table) giveUp(now Now, out *actions) {
+	for _, c := range slices.Clone(t.callers) {
+		switch {
+		case !c.limited() || now.Clock < c.until:
+		case c.state == coming:
+			t.refuse(c, t.trouble.noAnswer(), now, out)
+		default:
+			out.add(SessionOrphan{c.seat.Session})
+			t.vacated(c, ErrUnsettled, out)
+		}
+	}
+}
+
+// sessionOver ends what is under a session of ours (rules T2 and D7). The entries stay: others take
+// them out when the session is over for them too.
+func (t *Table) sessionOver(ev SessionOver, out *actions) {
+	for _, c := range slices.Clone(t.callers) {
+		switch {
+		case c.seat.Session != ev.Session:
+		case c.state == seated:
+			c.state, c.over = ousted, true
+			out.add(Unseated{c.Caller, true, ev.Err})
+		case c.state == ousted:
+			c.over = true
+		case c.state == coming, c.state == waiting:
+			out.add(Unseated{c.Caller, false, ev.Err})
+			t.forget(c)
+		case c.state == leaving:
+			t.vacated(c, nil, out)
+		}
+	}
+}
+
+// memberships tells of the sessions of ours under which there is nothing any more.
+func (t *Table) memberships(out *actions) {
+	t.entered = slices.DeleteFunc(t.entered, func(session string) bool {
+		used := slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session })
+		if !used {
+			out.add(Left{session})
+		}
+		return !used
+	})
+}
+
+// settle ends the callers who leave and of whom nothing is there, or may yet come.
+func (t *Table) settle(out *actions) {
+	for _, c := range slices.Clone(t.callers) {
+		if c.state == leaving && !t.open && !seatOf(t.table.Seats(), c.seat.ID) {
+			t.vacated(c, nil, out)
+		}
+	}
+}
+
+// refuseMisfits answers the callers for whom there can be no seat in what was seen.
+func (t *Table) refuseMisfits(now Now, out *actions) {
+	var err error
+	switch {
+	case t.version == "" && t.cfg.Existing:
+		err = ErrAbsent
+	case t.table.Size != t.cfg.Size:
+		err = fmt.Errorf("%w: %d, and not %d", ErrSize, t.table.Size, t.cfg.Size) // rule T8
+	case t.table.Token > record.LastToken:
+		err = ErrTooLarge
+	}
+	for _, c := range slices.Clone(t.callers) {
+		switch {
+		case err == nil || c.state != coming && c.state != waiting:
+		case t.seen < c.asked: // it is to be told what is so, and not what was
+			t.fresh = false
+		default:
+			t.refuse(c, err, now, out)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// TestLeaveOfNobody: a driver that mixes callers up is told at once.
+func TestLeaveOfNobody(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if text, _ := recover().(string); !strings.Contains(text, "a Leave of a caller who is not there") {
+			t.Errorf("it says %q", text)
+		}
+	}()
+	protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: 1e9}).Step(protocol.Leave{Caller: 7}, protocol.Now{})
+}
+
+// TestFits: one that comes now has its seat at once where there is room beside those who hold some and nobody
+// waits whose session is not known to be over.
+func TestFits(t *testing.T) {
+	t.Parallel()
+	seat := func(session string, weight int64) record.Seat {
+		return record.Seat{ID: session + ".1", Session: session, Weight: weight}
+	}
+	for _, c := range []struct {
+		title        string
+		holds, waits []record.Seat
+		weight       int64
+		over         string
+		fits         bool
+	}{
+		{title: "empty", weight: 3, fits: true},
+		{title: "room", holds: []record.Seat{seat("a", 2)}, weight: 1, fits: true},
+		{title: "no room", holds: []record.Seat{seat("a", 2)}, weight: 2},
+		{title: "one that holds is gone", holds: []record.Seat{seat("a", 2)}, weight: 2, over: "a", fits: true},
+		{title: "one waits", holds: []record.Seat{seat("a", 2)}, waits: []record.Seat{seat("b", 2)}, weight: 1},
+		{title: "one that waits is gone", holds: []record.Seat{seat("a", 2)}, waits: []record.Seat{seat("b", 2)}, weight: 1, over: "b", fits: true},
+		{title: "one that waits takes the place of one that is gone", holds: []record.Seat{seat("a", 2)}, waits: []record.Seat{seat("b", 2)}, weight: 1, over: "a", fits: true},
+		{title: "and leaves none", holds: []record.Seat{seat("a", 2)}, waits: []record.Seat{seat("b", 2)}, weight: 2, over: "a"},
+	} {
+		table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 3, TTL: 1e9})
+		if c.over != "" {
+			table.Step(protocol.SessionExpired{Session: c.over}, protocol.Now{})
+		}
+		shown := record.Table{Size: 3, Token: 1, Holders: c.holds, Waiters: c.waits}
+		if got := table.Fits(shown, c.weight); got != c.fits || len(shown.Holders) != len(c.holds) || len(shown.Waiters) != len(c.waits) {
+			t.Errorf("%s: it fits: %t", c.title, got)
+		}
+	}
+}
+
+// TestNoRoom: whoever finds no room in the line is refused (rule T8), and the last one that fits has its
+// place, be it that others before it did not fit.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	full := record.Table{Size: 1, Token: 1, WriteID: "x", Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 1}}}
+	table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: 1e9})
+	step := func(ev protocol.Event) []protocol.Action { return table.Step(ev, protocol.Now{Wall: wall}) }
+	var mine []record.Seat
+	for n, holder := range []string{"long", "", "long", "", ""} {
+		step(protocol.Join{Caller: protocol.Caller(n), Weight: 1, Session: "s", Holder: holder, Wait: true})
+		mine = append(mine, record.Seat{ID: "me." + string(rune('1'+n)), Session: "s", Weight: 1, Holder: holder, Since: wall})
+	}
+	// There is room for the first and the second, and then for one that is as short as the second.
+	other := record.Seat{ID: "x.2", Session: "x", Weight: 1}
+	other.ID += strings.Repeat("x", full.Room(record.MaxJoined)-mine[0].Len()-mine[1].Len()-mine[3].Len()-other.Len())
+	full.Waiters = append(full.Waiters, other)
+	var refused []protocol.Caller
+	var wrote record.Table
+	for _, a := range step(protocol.TableRead{Shown: protocol.Found, Version: "v1", Table: full}) {
+		switch a := a.(type) {
+		case protocol.Unseated:
+			if !errors.Is(a.Err, record.ErrTableFull) {
+				t.Errorf("refused: %v", a.Err)
+			}
+			refused = append(refused, a.Caller)
+		case protocol.WriteTable:
+			wrote = a.Table
+		}
+	}
+	if len(refused) != 2 || refused[0] != 2 || refused[1] != 4 || len(wrote.Waiters) != 4 || wrote.Room(record.MaxJoined) != 0 {
+		t.Errorf("refused: %v; it has room for %d bytes", refused, wrote.Room(record.MaxJoined))
+	}
+}
+
+// TestLongTurn: a turn that takes much longer than those before it costs those who wait a look every few
+// seconds. They used to look as if each moment was its end: a line behind holders of a few milliseconds,
+// three hundred times a second for as long as the next one worked.
+func TestLongTurn(t *testing.T) {
+	t.Parallel()
+	for waiters := 1; waiters <= 4; waiters++ {
+		shown := record.Table{Size: 1, Token: 9, WriteID: "x", Turn: time.Millisecond, Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 9}}}
+		for n := range waiters {
+			shown.Waiters = append(shown.Waiters, record.Seat{ID: fmt.Sprintf("y.%d", n), Session: "y", Weight: 1})
+		}
+		table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: time.Second})
+		now, looks := time.Duration(0), 0
+		step := func(ev protocol.Event) (next protocol.Event) {
+			for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: wall.Add(now)}) {
+				switch a := a.(type) {
+				case protocol.ReadTable:
+					looks++
+					next = protocol.TableRead{Shown: protocol.Same}
+					if a.Unless == "" {
+						next = protocol.TableRead{Shown: protocol.Found, Version: "v1", Table: shown}
+					}
+				case protocol.WriteTable:
+					next = protocol.TableWritten{Version: "v2"}
+				}
+			}
+			return next
+		}
+		for next := step(protocol.Join{Caller: 1, Weight: 1, Session: "s", Wait: true}); now < time.Hour; {
+			if next == nil {
+				wake, _ := table.Wake()
+				now, next = max(now, wake), protocol.Tick{}
+			}
+			next = step(next)
+		}
+		if most := 3600/(5*waiters) + 30; looks > most {
+			t.Errorf("one with %d before it has looked %d times in an hour, more than %d", waiters, looks, most)
+		}
+	}
+}
+
+// TestDiedTogether: those that died at one moment are waited out together, however many they are. Each used to
+// be found late only when the one behind it had been, for two thirds of a TTL each.
+func TestDiedTogether(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second
+	shown := record.Table{Size: 1, Token: 9, WriteID: "x", Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 9}}}
+	for n := range 10 {
+		name := fmt.Sprint("dead", n)
+		shown.Waiters = append(shown.Waiters, record.Seat{ID: name + ".1", Session: name, Weight: 1})
+	}
+	table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: ttl})
+	now, version := time.Duration(0), 1
+	watched := map[string]time.Duration{}
+	seated := false
+	var step func(ev protocol.Event)
+	step = func(ev protocol.Event) {
+		for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: wall.Add(now)}) {
+			switch a := a.(type) {
+			case protocol.ReadTable:
+				step(protocol.TableRead{Shown: protocol.Found, Version: protocol.Version(fmt.Sprint(version)), Table: shown})
+			case protocol.WriteTable:
+				version++
+				shown = a.Table
+				step(protocol.TableWritten{Version: protocol.Version(fmt.Sprint(version))})
+			case protocol.Seated:
+				seated = true
+			}
+		}
+		for _, session := range table.Awaits() {
+			if _, is := watched[session]; !is {
+				watched[session] = now
+				step(protocol.SessionBeat{Session: session, TTL: ttl}) // the last one that there was
+			}
+		}
+		for session := range watched {
+			if !slices.Contains(table.Awaits(), session) {
+				delete(watched, session)
+			}
+		}
+	}
+	step(protocol.Join{Caller: 1, Weight: 1, Session: "s", Wait: true})
+	for ; !seated && now < 20*ttl; now += 100 * time.Millisecond {
+		for _, session := range slices.Sorted(maps.Keys(watched)) {
+			if since, is := watched[session]; is && now >= since+protocol.Patience(ttl) {
+				step(protocol.SessionExpired{Session: session})
+			}
+		}
+		step(protocol.Tick{})
+	}
+	if most := ttl*2/3 + protocol.Patience(ttl) + time.Second; !seated || now > most {
+		t.Errorf("seated %t, after %v; all are over after %v", seated, now, most)
+	}
+}

@@ -1,0 +1,131 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/record"
+)
+
+// watch finds out which those are. One that waits watches the one before it, and the head all who hold: so each
+// dead entry is noticed, and a line of a hundred does not watch a hundred sessions. It begins to when its turn
+// may come within the time that it takes to find out. If the one before it
+// is late, it watches all that are before that too: several machines may have failed at one moment,
+// and to wait each of them out in turn would take a TTL for each.
+func (t *Table) watch(now Now) {
+	t.awaits = t.awaits[:0]
+	for _, ghost := range t.ghosts {
+		if t.any(coming) {
+			t.await(ghost, false, now)
+		}
+	}
+	for i, w := range t.table.Waiters {
+		if c := t.callerOf(w); c == nil || c.state != waiting || !t.pace.near(t.table, i, t.cfg.TTL, t.seen) {
+			continue
+		}
+		late, doubt := true, false
+		for before := i - 1; late && before >= 0; before-- {
+			late = !t.await(t.table.Waiters[before].Session, doubt, now)
+			doubt = true
+		}
+		// Where several hold seats, those who get theirs with the head watch one holder each: when two holders have
+		// died, the first one's end makes the next waiter the head, which would begin to wait for the other's then.
+		if !late && i < len(t.table.Holders) && together(t.table, i) {
+			late = !t.await(t.table.Holders[i].Session, false, now)
+			doubt = true
+		}
+		for _, h := range t.table.Holders {
+			if late {
+				t.await(h.Session, doubt, now)
+			}
+		}
+	}
+	if t.crowded() { // it watches as if it had joined: a table that is full of the dead would stay full
+		all, late := t.table.Seats(), true
+		for before := len(all) - 1; late && before >= 0; before-- {
+			session := all[before].Session
+			t.await(session, true, now)
+			late = t.dead[session] || t.alive[session].until == never
+		}
+	}
+	for session := range t.alive {
+		if !slices.Contains(t.awaits, session) {
+			delete(t.alive, session)
+		}
+	}
+}
+
+// signs are what is known of a session that is watched.
+type signs struct {
+	until   time.Duration // it is on time until then; never: it is late, which was noticed
+	seen    bool          // it was, as it stands in the store
+	doubted bool          // it may have failed with another one
+}
+
+// beat takes in a heartbeat. The first one that is seen may be the last one that there was.
+func (s signs) beat(until time.Duration) signs {
+	return signs{until: until, seen: true, doubted: s.doubted && !s.seen}
+}
+
+// await has a session watched, unless that is of no use, and reports that it is on time, as far as is known. One
+// that is doubted from the first is not, until it has had a heartbeat since.
+func (t *Table) await(session string, doubt bool, now Now) bool {
+	switch {
+	case t.dead[session]:
+		return false
+	case t.ours(session):
+		return true // it tells of its end itself
+	}
+	if !slices.Contains(t.awaits, session) {
+		t.awaits = append(t.awaits, session)
+	}
+	s, watched := t.alive[session]
+	switch {
+	case !watched:
+		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // its heartbeat is to be seen within this time
+	case now.Clock >= s.until:
+		s.until = never // which is noticed once
+	}
+	t.alive[session] = s
+	return s.until != never && !s.doubted
+}
+
+// lives reports that a session was seen to go on, since it is watched.
+func (t *Table) lives(session string) bool {
+	s := t.alive[session]
+	return t.ours(session) || s.seen && !s.doubted && s.until != never
+}
+
+// last is the last entry whose session may go on.
+func (t *Table) last() (last record.Seat) {
+	for _, s := range t.table.Seats() {
+		if !t.dead[s.Session] {
+			last = s
+		}
+	}
+	return last
+}
+
+// ours reports that a session is one of this process which goes on: it tells of its end itself.
+func (t *Table) ours(session string) bool {
+	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session && !c.over })
+}
+
+// watchful reports that what n changes is for a caller of this process to write although it wants
+// nothing else: it would come nearer to its seat. Only the one next to a dead entry writes, so that a line
+// of a hundred does not send a hundred writes.
+func (t *Table) watchful(n record.Table) bool {
+	for i, w := range t.table.Waiters {
+		if c := t.callerOf(w); c == nil || c.state != waiting {
+			continue
+		}
+		switch {
+		case i > 0 && t.dead[t.table.Waiters[i-1].Session]:
+			return true
+		case i > 0:
+		case seatOf(n.Holders, w.ID), slices.ContainsFunc(t.table.Holders, func(s record.Seat) bool { return t.dead[s.Session] }):
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,295 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// LayoutTable is the layout of a [Table], which is no lock.
+const LayoutTable = "table"
+
+const (
+	// MaxTable is the size of the largest table in bytes. Those who join leave half of it free: see MaxJoined.
+	MaxTable = 512 << 10
+	// MaxSeats is the largest size of a table: more than any use needs, and small enough that no sum of
+	// weights overflows.
+	MaxSeats = 1 << 30
+)
+
+// A Table is what a semaphore looks like in the store: who holds seats of it, and who waits for
+// some, in order. Like a Record it is never changed once it is made, so copies may share its slices.
+type Table struct {
+	Size    int64  // the weights of all holders together are at most this
+	Token   int64  // the last one that was granted
+	WriteID string // unique to the attempt that wrote this (rule A2)
+	Holders []Seat
+	Waiters []Seat // the one that came first is the first
+
+	// Turn is for how long seats were held lately, on average, as those who left them say. It tells
+	// those who wait when to look again, and nothing is decided by it. 0: nobody has left one.
+	Turn time.Duration
+
+	// Unknown holds the fields that this version does not know, by name. They
+	// are written back as they were.
+	Unknown map[string]json.RawMessage
+}
+
+// A Seat is the entry of one caller in a table.
+type Seat struct {
+	ID      string // of one caller and one acquisition; nobody else ever has it
+	Session string // the entry counts as long as this goes on (rule T2)
+	Weight  int64
+	Token   int64  // of a holder: of the grant; 0: it waits
+	Holder  string // for people; names nobody in the protocol
+	Address string // where its process hears that it was given the seat; empty: nowhere
+	// For people too, by the clock of whoever wrote it: when the seat was granted, or, of one that
+	// waits, when it was asked for.
+	Since time.Time
+
+	Unknown map[string]json.RawMessage // as that of a Table
+}
+
+// seat is the form of an entry.
+type seat struct {
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	Weight  int64  `json:"weight"`
+	Token   int64  `json:"token,omitempty"`
+	Holder  string `json:"holder"`
+	Address string `json:"address,omitempty"`
+	Since   string `json:"since,omitempty"`
+}
+
+// Taken is the weight of all holders together.
+func (t Table) Taken() (sum int64) {
+	for _, s := range t.Holders {
+		sum += s.Weight
+	}
+	return sum
+}
+
+// Seats are all entries, the holders' first.
+func (t Table) Seats() []Seat { return slices.Concat(t.Holders, t.Waiters) }
+
+// Encode gives the table's bytes, one line for each entry. It fails with ErrTableFull if they would be
+// more than MaxTable.
+func (t Table) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	open(&b, struct {
+		Format  int    `json:"format"`
+		Layout  string `json:"layout"`
+		Size    int64  `json:"size"`
+		Token   int64  `json:"token"`
+		WriteID string `json:"write_id"`
+		Turn    int64  `json:"turn_ms,omitempty"`
+	}{Format, LayoutTable, t.Size, t.Token, t.WriteID, t.Turn.Milliseconds()})
+	for _, list := range []struct {
+		name  string
+		seats []Seat
+	}{{"holders", t.Holders}, {"waiters", t.Waiters}} {
+		fmt.Fprintf(&b, ",\n%q:[", list.name)
+		for i, s := range list.seats {
+			for _, text := range []string{s.ID, s.Session, s.Holder, s.Address} {
+				if !utf8.ValidString(text) {
+					return nil, fmt.Errorf("the text %q is not valid UTF-8", text)
+				}
+			}
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString("\n ")
+			s.append(&b)
+		}
+		b.WriteByte(']')
+	}
+	appendUnknown(&b, t.Unknown)
+	b.WriteString("}\n")
+	if b.Len() > MaxTable {
+		return nil, fmt.Errorf("%w: it would have %d bytes, more than %d", ErrTableFull, b.Len(), MaxTable)
+	}
+	return b.Bytes(), nil
+}
+
+// maxTurn bounds a turn, which only says when to look.
+const maxTurn = 24 * time.Hour
+
+// MaxJoined is how many bytes of entries a table may have for somebody to join: half of MaxTable, which is some
+// thousand entries. The other half is for what is there to grow, so that whoever leaves can always
+// write it: each entry that is given a seat gets a token, and in an object that lies deep in a store the names
+// of sessions are longer ways.
+const MaxJoined = MaxTable / 2
+
+// Room is how many bytes of entries may be added to the table, where there may be so many.
+func (t Table) Room(most int) int {
+	room := most
+	for _, s := range t.Seats() {
+		room -= s.Len()
+	}
+	return room
+}
+
+// Len is how many bytes the entry has in a table.
+func (s Seat) Len() int {
+	var b bytes.Buffer
+	s.append(&b)
+	return b.Len() + len(",\n ")
+}
+
+// append writes the entry.
+func (s Seat) append(b *bytes.Buffer) {
+	open(b, seat{s.ID, s.Session, s.Weight, s.Token, short(s.Holder), s.Address, formatTime(s.Since)})
+	appendUnknown(b, s.Unknown)
+	b.WriteByte('}')
+}
+
+// ErrTableFull: no more entries fit in a table.
+var ErrTableFull = errors.New("the table is full")
+
+// open writes a JSON object of texts and numbers up to its end.
+func open(b *bytes.Buffer, object any) {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(object) // it fails for none of these
+	b.Truncate(b.Len() - len("}\n"))
+}
+
+// appendUnknown writes the fields that this version does not know, in an order that depends on
+// nothing else.
+func appendUnknown(b *bytes.Buffer, unknown map[string]json.RawMessage) {
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		fmt.Fprintf(b, ",%s:%s", appendText(nil, name), unknown[name])
+	}
+}
+
+// DecodeTable reads a table. Every error matches ErrForeign.
+//
+// It refuses what would break a promise if it was believed: holders with more weight than there
+// is, one token or one entry twice, an entry that names no session.
+func DecodeTable(body []byte) (Table, error) {
+	t, err := decodeTable(body)
+	if err != nil {
+		return Table{}, fmt.Errorf("%w: %w", ErrForeign, err)
+	}
+	return t, nil
+}
+
+func decodeTable(body []byte) (t Table, err error) {
+	if len(body) > MaxTable {
+		return t, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxTable)
+	}
+	f, err := splitObject(body)
+	if err != nil {
+		return t, err
+	}
+	if err = f.format(); err != nil {
+		return t, err
+	}
+	var layout string
+	if err = f.take("layout", &layout); err != nil {
+		return t, err
+	}
+	if layout != LayoutTable {
+		return t, fmt.Errorf("it belongs to the layout %q, not %q", named(layout), LayoutTable)
+	}
+	if t.Size, err = f.integer("size"); err != nil {
+		return t, err
+	}
+	if t.Size < 1 || t.Size > MaxSeats {
+		return t, fmt.Errorf("its size %d is not between 1 and %d", t.Size, MaxSeats)
+	}
+	if t.Token, err = f.integer("token"); err != nil {
+		return t, err
+	}
+	if t.Token < 0 {
+		return t, fmt.Errorf("its token %d is negative", t.Token)
+	}
+	if err = f.take("write_id", &t.WriteID); err != nil {
+		return t, err
+	}
+	if t.WriteID == "" {
+		return t, errors.New("it has no write_id")
+	}
+	if t.Holders, err = f.seats("holders"); err != nil {
+		return t, err
+	}
+	if t.Waiters, err = f.seats("waiters"); err != nil {
+		return t, err
+	}
+	t.Turn = time.Duration(min(f.count("turn_ms"), maxTurn.Milliseconds())) * time.Millisecond
+	t.Unknown = f.rest()
+	return t, t.check()
+}
+
+// seats moves a list of entries out of f.
+func (f fields) seats(name string) (all []Seat, err error) {
+	var raw []json.RawMessage
+	if err := f.take(name, &raw); err != nil {
+		return nil, err
+	}
+	for i, r := range raw {
+		s, err := decodeSeat(r)
+		if err != nil {
+			return nil, fmt.Errorf("of its %s number %d: %w", name, i+1, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func decodeSeat(raw []byte) (s Seat, err error) {
+	f, err := splitObject(raw)
+	if err != nil {
+		return s, err
+	}
+	var since string
+	for _, t := range []struct {
+		name string
+		to   *string
+	}{{"id", &s.ID}, {"session", &s.Session}, {"holder", &s.Holder}, {"address", &s.Address}, {"since", &since}} {
+		if err = f.take(t.name, t.to); err != nil {
+			return s, err
+		}
+	}
+	if s.ID == "" || s.Session == "" {
+		return s, errors.New("it has no id, or no session")
+	}
+	if s.Weight, err = f.integer("weight"); err != nil {
+		return s, err
+	}
+	if _, found := f["token"]; found {
+		if s.Token, err = f.integer("token"); err != nil {
+			return s, err
+		}
+	}
+	s.Since = parseTime(since)
+	s.Unknown = f.rest()
+	return s, nil
+}
+
+// check says what in a table cannot be.
+func (t Table) check() error {
+	ids, tokens := map[string]bool{}, map[int64]bool{}
+	for i, s := range t.Seats() {
+		switch holds := i < len(t.Holders); {
+		case s.Weight < 1 || s.Weight > t.Size:
+			return fmt.Errorf("the weight %d of %s is not between 1 and its size %d", s.Weight, s.ID, t.Size)
+		case ids[s.ID]:
+			return fmt.Errorf("the entry %s is there twice", s.ID)
+		case holds && (s.Token < 1 || s.Token > t.Token || tokens[s.Token]):
+			return fmt.Errorf("the token %d of %s is another's too, or was never granted", s.Token, s.ID)
+		case !holds && s.Token != 0:
+			return fmt.Errorf("%s waits, and has a token", s.ID)
+		}
+		ids[s.ID], tokens[s.Token] = true, true
+	}
+	if taken := t.Taken(); taken > t.Size {
+		return fmt.Errorf("its holders have the weight %d, and its size is %d", taken, t.Size)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A Queue is what hears that it was given seats: a [semaphore.Semaphore], a [semaphore.Lock] or a
+// [semaphore.RWLock] of this process.
+type Queue interface {
+	Key() string
+	Promoted(version store.Version)
+}
+
+var (
+	_ Queue           = (*semaphore.Semaphore)(nil)
+	_ Queue           = (*semaphore.Lock)(nil)
+	_ Queue           = (*semaphore.RWLock)(nil)
+	_ semaphore.Peers = (*Client)(nil)
+)
+
+// hear takes in the word of another process that it has given seats away here.
+func (h *Handler) hear(w http.ResponseWriter, r *http.Request) *refusal {
+	if no := h.authorize(r); no != nil {
+		return no
+	}
+	if r.ContentLength != 0 {
+		return &refusal{http.StatusBadRequest, "a word of a promotion has no body", [2]string{"Connection", "close"}}
+	}
+	q, err := question(r.URL.RawQuery)
+	if err != nil {
+		return &refusal{status: http.StatusBadRequest, why: err.Error()}
+	}
+	queues := h.queues[q.Lock]
+	if len(queues) == 0 {
+		return &refusal{status: http.StatusNotFound, why: fmt.Sprintf("there is no semaphore %q here", q.Lock)}
+	}
+	for _, queue := range queues {
+		queue.Promoted(store.Version(q.Known))
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Promoted tells the process at an address, as it is for [Client.Ask], that the version of the semaphore in the
+// key gives it seats. It takes at most [ClientOptions.Timeout], and returns when ctx ends. Errors
+// name the address and say what was wrong there; nothing rests on the word, so they can be left alone.
+func (c *Client) Promoted(ctx context.Context, address, key string, version store.Version) error {
+	if err := c.promoted(ctx, address, url.Values{"lock": {key}, "version": {string(version)}}); err != nil {
+		return fmt.Errorf("telling %s: %w", address, err)
+	}
+	return nil
+}
+
+func (c *Client) promoted(ctx context.Context, address string, word url.Values) error {
+	place, err := c.place(address)
+	if err != nil {
+		return err
+	}
+	if err = c.begin(); err != nil {
+		return err
+	}
+	defer c.asking.Done()
+	ctx, end := c.open(ctx)
+	defer end()
+	place.RawQuery = word.Encode()
+	answer, err := c.send(ctx, http.MethodPost, place, c.opts.Timeout)
+	if err != nil {
+		return err
+	}
+	switch answer.StatusCode {
+	case http.StatusNoContent:
+		return nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return errToken(answer)
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return fmt.Errorf("it knows nothing of the semaphore, or of the path %s (%s): give its handler the Queues", place.Path, answer.Status)
+	}
+	return fmt.Errorf("it answers %s: %.200q", answer.Status, answer.body)
+}

@@ -1,0 +1,515 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/callback"
+	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A driver is what the engine of a semaphore works for: an engine.Host. It makes leases, errors and
+// callbacks of what the engine reports, and decides nothing.
+type driver struct {
+	st    store.Store
+	key   string
+	size  int64
+	opts  Options
+	calls callback.Queue
+
+	quiet atomic.Int64 // the reading of the clock before which no trouble is told of
+
+	engine.Table
+
+	// Guarded by the engine's mutex.
+	last     protocol.Caller
+	callers  map[protocol.Caller]*caller
+	sessions map[string]*engine.Session // by their names, all that something here may be under
+
+	own  own
+	said said
+}
+
+// own is the session that a semaphore has begun by itself.
+type own struct {
+	turn    chan struct{} // has one element while nobody begins or ends the session
+	session *leasehold.Session
+	users   int             // acquisitions and leases
+	unused  []chan struct{} // closed when there are none
+	idle    *time.Timer     // closes it when nobody has used it for a while
+}
+
+// under is a session, as its callers see it.
+type under struct {
+	inner *engine.Session
+	outer *leasehold.Session
+}
+
+// caller is one acquisition, and then its lease.
+type caller struct {
+	ctx    context.Context
+	waiter chan result // nil: it was answered
+	lease  *Lease
+	under  under
+	weight int64
+}
+
+type result struct {
+	lease *Lease
+	err   error
+}
+
+// start checks the options, and makes the engine.
+func (d *driver) start() error {
+	if d.opts.Holder == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "unknown"
+		}
+		d.opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if d.opts.TTL == 0 {
+		d.opts.TTL = leasehold.DefaultTTL
+	}
+	if s := d.opts.Session; s != nil {
+		if _, in := sessionView()(s); in != d.st.String() {
+			return fmt.Errorf("its session is in another store: %s", in)
+		}
+	}
+	// What the options of a session can be is said by a lock's.
+	if _, err := leasehold.NewLock(d.st, d.key, &leasehold.LockOptions{
+		TTL: d.opts.TTL, Holder: d.opts.Holder, Address: d.opts.Address, Meta: d.opts.Meta,
+		Proof: d.opts.Proof, Layout: leasehold.LayoutObject,
+	}); err != nil {
+		return err
+	}
+	d.calls.Patience, d.calls.Hangs = d.opts.TTL, func(name string) {
+		d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "semaphore", d.at().String(), "callback", name)
+	}
+	d.own.turn = make(chan struct{}, 1)
+	d.own.turn <- struct{}{}
+	cfg := protocol.TableConfig{
+		Incarnation: engine.Process{}.Incarnation(), Size: d.size, TTL: d.opts.TTL, Existing: d.opts.Existing,
+	}
+	if d.opts.Peers != nil {
+		cfg.Address = d.opts.Address
+	}
+	if len(cfg.Address) > maxAddress {
+		return fmt.Errorf("with Peers its Address is written for each that waits: it has %d bytes, more than %d", len(cfg.Address), maxAddress)
+	}
+	d.Init(d, cfg)
+	return nil
+}
+
+// Place is that of the object.
+func (d *driver) Place() engine.Place {
+	return engine.Place{Runtime: engine.Process{}, Store: d.st, Key: d.key, Logger: d.opts.Logger}
+}
+
+// Session is the session that callers are under by that name.
+func (d *driver) Session(name string) *engine.Session { return d.sessions[name] }
+
+// Context gives requests no values: they are of all callers.
+func (*driver) Context() context.Context { return context.Background() }
+
+// Watcher is what watches a session of others.
+func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
+	cfg := lockView().Watching()
+	cfg.TTL, cfg.Holder = d.opts.TTL, d.opts.Holder
+	return engine.Watcher(d.Place(), session, cfg)
+}
+
+// EndLease ends the leases whose session is over. It sends nothing.
+func (d *driver) EndLease(why error) {
+	for _, c := range d.callers {
+		if c.lease != nil && c.under.inner.Over() != nil {
+			c.lease.lose(why)
+		}
+	}
+}
+
+func (*driver) Taken(protocol.Event)   {}
+func (*driver) Stepped(protocol.Event) {}
+
+// Report makes of what the table says what the user is told.
+func (d *driver) Report(action protocol.Action) {
+	switch a := action.(type) {
+	case protocol.Seated:
+		c := d.callers[a.Caller]
+		c.lease = newLease(d, a.Caller, c, leasehold.Token(a.Token))
+		c.answer(result{lease: c.lease})
+	case protocol.Full:
+		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
+		d.forget(a.Caller)
+	case protocol.Unseated:
+		d.unseated(a)
+	case protocol.Vacated:
+		d.vacated(a)
+	case protocol.InLine:
+		if d.opts.OnWait != nil {
+			place := Place{Ahead: a.Ahead, Info: infoOf(d.key, a.Table)}
+			d.calls.Add("OnWait", func() { d.opts.OnWait(place) })
+		}
+	case protocol.Promoted:
+		d.tell(a)
+	case protocol.Troubled:
+		d.troubled(a.Err)
+	case protocol.TableVanished:
+		d.opts.Logger.Warn("the semaphore's object was deleted: its leases are lost, and its tokens grow only if the store's clock is right",
+			"semaphore", d.at().String(), "token", a.Table.Token)
+	case protocol.SessionOrphan:
+		d.opts.Logger.Warn("the store does not say what became of a write, so the session ends", "semaphore", d.at().String(), "session", a.Session)
+	}
+}
+
+func (d *driver) unseated(a protocol.Unseated) {
+	c := d.callers[a.Caller]
+	if !a.Held {
+		c.answer(result{err: a.Err})
+		if !errors.Is(a.Err, protocol.ErrCancelled) { // else a Vacated follows
+			d.forget(a.Caller)
+		}
+		return
+	}
+	c.lease.lose(a.Err)
+}
+
+// lost tells of a lease that has ended before it was released.
+func (d *driver) lost(l *Lease, cause error) {
+	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.token), "error", cause)
+	if d.opts.OnLost != nil {
+		d.calls.Add("OnLost", func() { d.opts.OnLost(l, cause) })
+	}
+}
+
+func (d *driver) vacated(a protocol.Vacated) {
+	c := d.callers[a.Caller]
+	if c.lease != nil {
+		if a.Err != nil {
+			c.lease.outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session: %w", d.at(), a.Err)
+		}
+		close(c.lease.released)
+	}
+	d.forget(a.Caller)
+}
+
+// forget ends a caller.
+func (d *driver) forget(n protocol.Caller) {
+	delete(d.callers, n)
+	if d.opts.Session == nil {
+		go d.drop() // it may have to wait for somebody who begins a session
+	}
+}
+
+func (c *caller) answer(r result) {
+	c.waiter <- r
+	c.waiter = nil
+}
+
+// acquire makes an acquisition, and gives it up if ctx ends first.
+func (d *driver) acquire(ctx context.Context, weight int64, wait bool) (*Lease, error) {
+	if weight < 1 || weight > d.size {
+		return nil, fmt.Errorf("the semaphore %v: the weight %d is not between 1 and its size %d", d.at(), weight, d.size)
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		lease, err := d.attempt(ctx, weight, wait)
+		// A store that fails for a while ends the session, and not the wait.
+		if err == nil || !wait || d.opts.Session != nil || !errors.Is(err, leasehold.ErrSessionOver) {
+			return lease, err
+		}
+		d.opts.Logger.Warn("the session ended while an acquisition waited, which begins again at the end of the line", "semaphore", d.at().String(), "error", err)
+	}
+}
+
+// attempt makes an acquisition under one session.
+func (d *driver) attempt(ctx context.Context, weight int64, wait bool) (*Lease, error) {
+	in, err := d.join(ctx, weight, wait)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{ctx: context.WithoutCancel(ctx), waiter: make(chan result, 1), under: in, weight: weight}
+	done := c.waiter
+	var n protocol.Caller
+	d.Locked(func() {
+		d.last++
+		n = d.last
+	})
+	err = d.Join(in.inner, protocol.Join{Caller: n, Weight: weight, Holder: d.opts.Holder, Wait: wait}, func() {
+		d.callers[n] = c
+		d.enter(in.inner)
+	})
+	if err != nil {
+		if d.opts.Session == nil {
+			d.drop()
+		}
+		return nil, d.explain(err)
+	}
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		// The answer may cross, and then it counts.
+		d.Leave(protocol.Leave{Caller: n, Err: protocol.ErrCancelled}, func() bool { return c.waiter != nil })
+		r = <-done
+	}
+	switch {
+	case r.lease != nil && ctx.Err() != nil:
+		r.lease.beginRelease() // it came as the caller gave up
+		return nil, ctx.Err()
+	case r.lease != nil && r.lease.Err() != nil:
+		err := r.lease.Err() // the session had run out before
+		r.lease.beginRelease()
+		return nil, d.explain(err)
+	case r.lease != nil:
+		return r.lease, nil
+	case errors.Is(r.err, protocol.ErrCancelled):
+		return nil, d.heldError(ctx.Err())
+	}
+	if held, is := errors.AsType[*HeldError](r.err); is {
+		return nil, held
+	}
+	return nil, d.explain(r.err)
+}
+
+// heldError says why an acquisition ended, and who holds the seats, if that is known.
+func (d *driver) heldError(cause error) error {
+	var held error
+	d.Locked(func() {
+		if t, exists := d.Machine().Shown(); exists && len(t.Holders) > 0 {
+			held = &HeldError{infoOf(d.key, t)}
+		}
+		if trouble := d.Machine().Trouble(); trouble != nil {
+			cause = fmt.Errorf("%w; the semaphore %v was not acquired, since the store fails: %w", cause, d.at(), trouble)
+		}
+	})
+	return errors.Join(cause, held)
+}
+
+// explain adds to an error what the user can do.
+func (d *driver) explain(err error) error {
+	switch {
+	case errors.Is(err, protocol.ErrAbsent):
+		return fmt.Errorf("the semaphore %v is to exist already, and does not: %w", d.at(), store.ErrNotExist)
+	case errors.Is(err, ErrSize):
+		return fmt.Errorf("the semaphore %v: %w: all that share it must say the same size", d.at(), err)
+	case errors.Is(err, leasehold.ErrForeignObject):
+		return fmt.Errorf("%w; it was left as it is: look at it, and move it away or give the semaphore another name", err)
+	}
+	return fmt.Errorf("the semaphore %v: %w", d.at(), err)
+}
+
+// enter takes note of a session. Those that are over, and that nothing here is under any more, are
+// forgotten.
+func (d *driver) enter(s *engine.Session) {
+	for name, other := range d.sessions {
+		if other.Over() != nil && !slices.Contains(other.Members(), engine.Host(d)) {
+			delete(d.sessions, name)
+		}
+	}
+	d.sessions[s.Key()] = s
+}
+
+// join gives an acquisition its session, and begins one if there is none. One that was begun here lasts
+// until drop.
+func (d *driver) join(ctx context.Context, weight int64, wait bool) (under, error) {
+	s := d.opts.Session
+	if s == nil {
+		var err error
+		if s, err = d.begin(ctx, weight, wait); err != nil {
+			return under{}, err
+		}
+	}
+	inner, _ := sessionView()(s)
+	return under{inner, s}, nil
+}
+
+// begin is a session of the semaphore's own.
+func (d *driver) begin(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
+	o := &d.own
+	select {
+	case <-o.turn:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { o.turn <- struct{}{} }()
+	if o.session != nil && o.session.Err() != nil {
+		d.end(o.session) //nolint:contextcheck // its leases are lost, and are released by their users
+		o.session = nil
+	}
+	if o.session == nil {
+		begun, err := d.newSession(ctx, weight, wait)
+		if err != nil {
+			return nil, err
+		}
+		o.session = begun
+	}
+	if o.idle != nil {
+		o.idle.Stop()
+	}
+	o.users++
+	return o.session, nil
+}
+
+// newSession begins a session. For a caller that does not wait it looks first whether one is of use, and
+// gives a store that fails up as the table does.
+func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
+	opts := &leasehold.SessionOptions{
+		TTL: d.opts.TTL, Holder: d.opts.Holder, Address: d.opts.Address, Meta: d.opts.Meta,
+		Proof: d.opts.Proof, OnRenew: d.opts.OnRenew, OnTrouble: d.troubled, Logger: d.opts.Logger,
+	}
+	if wait {
+		s, err := leasehold.NewSession(ctx, d.st, opts)
+		if err != nil {
+			return nil, d.explain(err)
+		}
+		return s, nil
+	}
+	trying, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	trying, cancel := context.WithTimeout(trying, d.opts.TTL)
+	defer cancel()
+	if err := d.full(trying, weight); err != nil {
+		return nil, err
+	}
+	opts.OnTrouble = func(err error) {
+		giveUp(err)
+		d.troubled(err)
+	}
+	s, err := leasehold.NewSession(trying, d.st, opts)
+	if err == nil {
+		return s, nil
+	}
+	switch why := context.Cause(trying); {
+	case ctx.Err() != nil || why == nil:
+	case errors.Is(why, context.DeadlineExceeded):
+		err = fmt.Errorf("%w: %w", protocol.ErrNoAnswer, err)
+	default:
+		err = why
+	}
+	return nil, d.explain(err)
+}
+
+// full says who holds the seats, if one look shows that there are none of that weight. Where it shows
+// nothing, the acquisition says why.
+func (d *driver) full(ctx context.Context, weight int64) error {
+	ctx, cancel := context.WithTimeout(ctx, min(d.opts.TTL/2, protocol.MaxRequest))
+	defer cancel()
+	shown, err := d.at().Look(ctx, "")
+	if err != nil || shown.Table.Size != d.size {
+		return nil //nolint:nilerr // see above
+	}
+	fits := false
+	d.Locked(func() { fits = d.Machine().Fits(shown.Table, weight) })
+	if fits {
+		return nil
+	}
+	return &HeldError{infoOf(d.key, shown.Table)}
+}
+
+// troubled tells that the store fails: once a minute, though the table and each session tell of it.
+func (d *driver) troubled(err error) {
+	now, quiet := int64(engine.Process{}.Now().Clock), d.quiet.Load()
+	if now < quiet || !d.quiet.CompareAndSwap(quiet, now+int64(time.Minute)) {
+		return
+	}
+	if d.opts.OnTrouble != nil {
+		d.calls.Add("OnTrouble", func() { d.opts.OnTrouble(err) })
+		return
+	}
+	d.opts.Logger.Warn("the store fails, and is tried again", "semaphore", d.at().String(), "error", err)
+}
+
+// drop ends one use of the session that was begun here.
+func (d *driver) drop() {
+	o := &d.own
+	<-o.turn
+	defer func() { o.turn <- struct{}{} }()
+	if o.users--; o.users > 0 {
+		return
+	}
+	for _, c := range o.unused {
+		close(c)
+	}
+	if o.unused = nil; o.session != nil {
+		o.idle = time.AfterFunc(d.opts.TTL, d.rest)
+	}
+}
+
+// rest closes the session that nobody has used for a while.
+func (d *driver) rest() {
+	o := &d.own
+	<-o.turn
+	defer func() { o.turn <- struct{}{} }()
+	if o.users == 0 && o.session != nil {
+		d.end(o.session)
+		o.session = nil
+	}
+}
+
+// end closes a session in the background: its leases may not have been released yet.
+func (d *driver) end(s *leasehold.Session) {
+	go func() {
+		if err := s.Close(context.Background()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+			d.opts.Logger.Warn("the session of a semaphore was not closed", "semaphore", d.at().String(), "error", err)
+		}
+	}()
+}
+
+func (d *driver) close(ctx context.Context) error {
+	ctx, cancel := cleanup.Context(ctx)
+	defer cancel()
+	select {
+	case <-d.Settled():
+	case <-ctx.Done():
+		return fmt.Errorf("what is under way in the semaphore %v is not settled: %w", d.at(), ctx.Err())
+	}
+	for {
+		s, unused, err := d.take(ctx)
+		if s != nil && unused == nil {
+			err = s.Close(ctx)
+		}
+		switch {
+		case err != nil:
+			return err
+		case unused == nil: // what is left is a courtesy
+			return d.said.done(ctx)
+		}
+		select {
+		case <-unused:
+		case <-ctx.Done():
+			return fmt.Errorf("leases of the semaphore %v have not been released: %w", d.at(), ctx.Err())
+		}
+	}
+}
+
+// take is the session to close, or one that is in use and what is closed when it is not.
+func (d *driver) take(ctx context.Context) (s *leasehold.Session, unused chan struct{}, err error) {
+	o := &d.own
+	select {
+	case <-o.turn:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	defer func() { o.turn <- struct{}{} }()
+	if s = o.session; s != nil && o.users > 0 {
+		unused = make(chan struct{})
+		o.unused = append(o.unused, unused)
+		return s, unused, nil
+	}
+	if o.session = nil; o.idle != nil {
+		o.idle.Stop()
+	}
+	return s, nil, nil
+}

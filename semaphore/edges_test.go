@@ -1,0 +1,985 @@
+package semaphore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+func acquired(t *testing.T, s *semaphore.Semaphore, weight int) *semaphore.Lease {
+	t.Helper()
+	l, err := s.Acquire(t.Context(), weight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !l.Valid() || l.Err() != nil || l.Context().Err() != nil {
+		t.Fatalf("the lease is not valid: %v", l.Err())
+	}
+	return l
+}
+
+// says checks that an error has all these texts.
+func says(t *testing.T, what string, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v; it does not say %q", what, err, text)
+		}
+	}
+}
+
+// unproven is a proof of nothing.
+type unproven struct{}
+
+func (unproven) Proves(storeName, use string) error {
+	return errors.New(storeName + " was not tested for " + use)
+}
+
+// TestOptions: what cannot be used is refused before anything is sent, with what it is.
+func TestOptions(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		elsewhere, err := leasehold.NewSession(t.Context(), faultstore.Wrap(memstore.New(), &faultstore.Options{Seed: 7}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct {
+			st   store.Store
+			key  string
+			size int
+			opts *semaphore.Options
+			says []string
+		}{
+			"no store":          {nil, "seats", 1, nil, []string{"the store of a semaphore is nil"}},
+			"no key":            {st, "", 1, nil, []string{"semaphore", `""`}},
+			"a key that is not": {st, "a\x00", 1, nil, []string{"semaphore", `"a\x00"`}},
+			"size zero":         {st, "seats", 0, nil, []string{`semaphore "seats"`, "the size 0 is not between 1 and 1073741824"}},
+			"size too large":    {st, "seats", semaphore.MaxSize + 1, nil, []string{"the size 1073741825 is not between 1 and 1073741824"}},
+			"TTL too short":     {st, "seats", 1, &semaphore.Options{TTL: time.Millisecond}, []string{`semaphore "seats"`, "TTL 1ms"}},
+			"TTL too long":      {st, "seats", 1, &semaphore.Options{TTL: 25 * time.Hour}, []string{"TTL 25h"}},
+			"holder":            {st, "seats", 1, &semaphore.Options{Holder: "a\xff"}, []string{`"a\xff" is not valid UTF-8`}},
+			"address":           {st, "seats", 1, &semaphore.Options{Address: "a\xff"}, []string{`"a\xff" is not valid UTF-8`}},
+			"meta data":         {st, "seats", 1, &semaphore.Options{Meta: map[string]string{"k": strings.Repeat("v", 1<<20)}}, []string{"bytes, more than"}},
+			"proof":             {st, "seats", 1, &semaphore.Options{Proof: unproven{}}, []string{"was not tested for object"}},
+			"session":           {st, "seats", 1, &semaphore.Options{Session: elsewhere}, []string{"its session is in another store", "seed 7"}},
+		} {
+			s, err := semaphore.New(c.st, c.key, c.size, c.opts)
+			if s != nil {
+				t.Errorf("%s: there is a semaphore", what)
+			}
+			says(t, what, err, c.says...)
+		}
+		s := newSemaphore(t, st, 2, nil)
+		for _, weight := range []int{0, -1, 3} {
+			l, err := s.Acquire(t.Context(), weight)
+			if l != nil {
+				t.Errorf("weight %d: there is a lease", weight)
+			}
+			says(t, "weight", err, "the semaphore mem://", "/seats: the weight", "is not between 1 and its size 2")
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Acquire(ended, 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+		if n := len(st.Log()); n != 0 || s.Key() != "seats" || s.Size() != 2 {
+			t.Errorf("%d requests; %s of %d", n, s.Key(), s.Size())
+		}
+		closed(t, s, elsewhere)
+	})
+}
+
+// TestCounts: acquire and release are a write each where the seat is free and known; the first of a process
+// begins a session, by a look and a write, and looks besides.
+func TestCounts(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 1, nil)
+		released(t, acquired(t, s, 1))
+		if c := st.Counts(); c != (faultstore.Counts{Get: 2, Put: 3}) {
+			t.Errorf("the first time it takes %+v", c)
+		}
+		released(t, acquired(t, s, 1))
+		if c := st.Counts(); c != (faultstore.Counts{Get: 2, Put: 5}) {
+			t.Errorf("and after the second time %+v", c)
+		}
+		if n := leasetest.RequestsFor(st, "seats"); n != 5 {
+			t.Errorf("%d of them are for the seats", n)
+		}
+		closed(t, s)
+	})
+}
+
+// TestLooksInAnHour: a seat that is held for an hour costs those who wait a bounded number of requests, be
+// it after turns of a few milliseconds.
+func TestLooksInAnHour(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		a := newSemaphore(t, st, 1, nil)
+		for range 20 {
+			l := acquired(t, a, 1)
+			time.Sleep(5 * time.Millisecond)
+			released(t, l)
+		}
+		held := acquired(t, a, 1)
+		var waiters []closer
+		var all sync.WaitGroup
+		for range 5 {
+			s := newSemaphore(t, st, 1, nil)
+			waiters = append(waiters, s)
+			all.Go(func() { released(t, acquired(t, s, 1)) })
+			time.Sleep(time.Second)
+		}
+		before := leasetest.RequestsFor(st, "seats")
+		time.Sleep(time.Hour)
+		if n := leasetest.RequestsFor(st, "seats") - before; n > 2500 {
+			t.Errorf("five that wait look %d times in an hour", n)
+		}
+		released(t, held)
+		all.Wait()
+		closed(t, append(waiters, a)...)
+	})
+}
+
+// TestSession: leases under a session that is given are its members, share its end, and cost no session of
+// their own; and it goes on when the semaphore is closed.
+func TestSession(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		session, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{Prefix: "my/sessions"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost []error
+		opts := &semaphore.Options{Session: session, Holder: "me", OnLost: func(_ *semaphore.Lease, err error) { lost = append(lost, err) }}
+		a, b := newSemaphore(t, st, 2, opts), newSemaphore(t, st, 2, opts)
+		first, second := acquired(t, a, 1), acquired(t, b, 1)
+		info, err := a.Inspect(t.Context())
+		if err != nil || len(info.Holders) != 2 || info.Holders[0].Session != session.Key() || info.Holders[1].Session != session.Key() || info.Holders[0].Holder != "me" {
+			t.Errorf("it looks like %+v, %v", info, err)
+		}
+		if n := len(leasetest.Objects(t, st)); n != 2 {
+			t.Errorf("there are %d objects", n)
+		}
+		released(t, first)
+		closed(t, a)
+		if !second.Valid() || session.Err() != nil {
+			t.Errorf("the session ended with a semaphore: %v", session.Err())
+		}
+		done := make(chan error, 1)
+		go func() { done <- session.Close(t.Context()) }()
+		<-second.Done()
+		if !errors.Is(second.Err(), leasehold.ErrLost) || !errors.Is(second.Err(), leasehold.ErrSessionOver) || second.Valid() {
+			t.Errorf("the session is closed, and the lease: %v", second.Err())
+		}
+		if err := second.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("released: %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("closed: %v", err)
+		}
+		synctest.Wait()
+		if len(lost) != 1 || !errors.Is(lost[0], leasehold.ErrSessionOver) {
+			t.Errorf("OnLost: %v", lost)
+		}
+		for range 2 {
+			if _, err := b.Acquire(t.Context(), 1); !errors.Is(err, leasehold.ErrSessionOver) {
+				t.Errorf("under a session that is over: %v", err)
+			}
+		}
+		if after, err := b.Inspect(t.Context()); err != nil || after.Token != info.Token {
+			t.Errorf("seats were granted under it: %+v, %v", after, err)
+		}
+		closed(t, b)
+	})
+}
+
+// TestSessionLost: work whose session is lost is told at once, by its context, its lease and OnLost, which
+// is called once for each lease; and acquisitions go on under another session.
+func TestSessionLost(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		var lost []*semaphore.Lease
+		var after bool // the context had ended
+		s := newSemaphore(t, st, 3, &semaphore.Options{OnLost: func(l *semaphore.Lease, err error) {
+			lost, after = append(lost, l), l.Context().Err() != nil && errors.Is(err, leasehold.ErrLost)
+		}})
+		first, second := acquired(t, s, 1), acquired(t, s, 1)
+		st.Partition(true)
+		began := time.Now()
+		err := second.Context().Err()
+		<-second.Done()
+		if took := time.Since(began); err != nil || took > leasehold.DefaultTTL || took < leasehold.DefaultTTL/2 {
+			t.Errorf("it ended after %v, %v", took, err)
+		}
+		synctest.Wait()
+		for _, l := range []*semaphore.Lease{first, second} {
+			if l.Valid() || !errors.Is(l.Err(), leasehold.ErrLost) || !errors.Is(context.Cause(l.Context()), leasehold.ErrLost) || !l.Deadline().IsZero() {
+				t.Errorf("it goes on: %v until %v", l.Err(), l.Deadline())
+			}
+		}
+		if len(lost) != 2 || !slices.Contains(lost, first) || !slices.Contains(lost, second) || !after {
+			t.Errorf("OnLost: %d times", len(lost))
+		}
+		st.Partition(false)
+		third := acquired(t, s, 1) // though the first two have not been released
+		for _, l := range []*semaphore.Lease{first, second, second} {
+			if err := l.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+				t.Errorf("released: %v", err)
+			}
+		}
+		synctest.Wait()
+		if len(lost) != 2 || !third.Valid() {
+			t.Errorf("OnLost: %d times; the third: %v", len(lost), third.Err())
+		}
+		released(t, third)
+		closed(t, s)
+	})
+}
+
+// TestClose: it waits until the leases have been released, and lets their work go on till then.
+func TestClose(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 2, nil)
+		first, second := acquired(t, s, 1), acquired(t, s, 1)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := s.Close(short); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		began = time.Now()
+		if err := s.Close(short); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 5*time.Second {
+			t.Errorf("with a context that has ended, after %v: %v", time.Since(began), err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Close(t.Context()) }()
+		time.Sleep(time.Minute)
+		if !first.Valid() || !second.Valid() {
+			t.Errorf("the leases ended: %v, %v", first.Err(), second.Err())
+		}
+		released(t, first)
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait for the second: %v", err)
+		default:
+		}
+		released(t, second)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if info, err := s.Inspect(t.Context()); err != nil || len(info.Holders) != 0 {
+			t.Errorf("it looks like %+v, %v", info, err)
+		}
+		sent := len(st.Log())
+		time.Sleep(time.Hour)
+		if n := len(st.Log()) - sent; n != 0 {
+			t.Errorf("%d requests after it was closed", n)
+		}
+		released(t, acquired(t, s, 2)) // it can be used again
+		closed(t, s, s)
+		closed(t, newSemaphore(t, st, 2, nil)) // one that was never used
+	})
+}
+
+// TestCloseAfterGivingUp: it waits until an acquisition that was given up has left nothing.
+func TestCloseAfterGivingUp(t *testing.T) {
+	for _, title := range []string{"a session of its own", "one that is given"} {
+		t.Run(title, func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) {
+				st := faultstore.Wrap(memstore.New(), nil)
+				var opts semaphore.Options
+				if title == "one that is given" {
+					session, err := leasehold.NewSession(t.Context(), st, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					opts.Session = session
+					defer closed(t, session)
+				}
+				a, b := newSemaphore(t, st, 1, nil), newSemaphore(t, st, 1, &opts)
+				held := acquired(t, a, 1)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "seats", Nth: 2, Delay: 2 * time.Second})
+				if _, err := b.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, leasehold.ErrHeld) {
+					t.Errorf("gave up: %v", err)
+				}
+				began := time.Now()
+				closed(t, b)
+				if took := time.Since(began); took < 2*time.Second {
+					t.Errorf("closed after %v", took)
+				}
+				if info, err := a.Inspect(t.Context()); err != nil || len(info.Waiters) != 0 {
+					t.Errorf("it looks like %+v, %v", info, err)
+				}
+				released(t, held)
+				closed(t, a)
+			})
+		})
+	}
+}
+
+// endsLate is a context that ends without waking anybody: as if the answer had come first.
+type endsLate struct {
+	context.Context
+	ended *atomic.Bool
+}
+
+func (c endsLate) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestGivesUpAsItComes: seats that came as their caller gave up are given back.
+func TestGivesUpAsItComes(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		session, err := leasehold.NewSession(t.Context(), st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSemaphore(t, st, 1, &semaphore.Options{Session: session})
+		ctx := endsLate{t.Context(), new(atomic.Bool)}
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
+			ctx.ended.Store(true)
+			return false
+		}})
+		if l, err := s.Acquire(ctx, 1); l != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("acquired: %v, %v", l, err)
+		}
+		closed(t, s)
+		if info, err := s.Inspect(t.Context()); err != nil || info.Token == 0 || len(info.Holders) != 0 {
+			t.Errorf("it looks like %+v, %v", info, err)
+		}
+		closed(t, session)
+	})
+}
+
+// TestGivesUpEarly: one that gives up while the session is being begun leaves none, and the next one does not
+// wait for it.
+func TestGivesUpEarly(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.DelayBefore, Op: "put", Key: "sessions/*", Nth: 1, Delay: 8 * time.Second},
+		}})
+		s := newSemaphore(t, st, 1, nil)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		shorter, cancelToo := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancelToo()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := s.Acquire(short, 1); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the first: %v", err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			began := time.Now()
+			if _, err := s.Acquire(shorter, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second/2 {
+				t.Errorf("the second, after %v: %v", time.Since(began), err)
+			}
+		})
+		began := time.Now()
+		l := acquired(t, s, 1)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the third had its seat after %v", took)
+		}
+		all.Wait()
+		released(t, l)
+		closed(t, s)
+		time.Sleep(time.Minute) // what was sent late is settled by now
+		if held := heldIn(t, st, "sessions/"); held != 0 {
+			t.Errorf("%d sessions go on", held)
+		}
+	})
+}
+
+// heldIn counts the locks that are held with these keys.
+func heldIn(t *testing.T, st store.Store, prefix string) (n int) {
+	t.Helper()
+	for _, key := range leasetest.Objects(t, st) {
+		if strings.HasPrefix(key, prefix) && leasetest.RecordIn(t, st, key).Held {
+			n++
+		}
+	}
+	return n
+}
+
+// TestForeign: what lies in the place of a semaphore and is none is left as it is, and named.
+func TestForeign(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		for what, c := range map[string]struct{ body, says string }{
+			"something":         {"hello", "it is not a JSON object"},
+			"a lock":            {`{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`, `it belongs to the layout "object", not "table"`},
+			"a newer semaphore": {`{"format":2}`, "upgrade leasehold"},
+		} {
+			st := memstore.New()
+			obj, err := st.Put(t.Context(), "seats", []byte(c.body), store.IfAbsent())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newSemaphore(t, st, 1, nil)
+			_, acquire := s.Acquire(t.Context(), 1)
+			_, try := s.TryAcquire(t.Context(), 1)
+			_, inspect := s.Inspect(t.Context())
+			for _, err := range []error{acquire, try, inspect} {
+				if !errors.Is(err, leasehold.ErrForeignObject) {
+					t.Errorf("%s: %v", what, err)
+				}
+				says(t, what, err, "mem:///seats", c.says, "it was left as it is")
+			}
+			if now, err := st.Get(t.Context(), "seats", ""); err != nil || now.Version != obj.Version || string(now.Body) != c.body {
+				t.Errorf("%s: it is %+v, %v", what, now, err)
+			}
+			closed(t, s)
+		}
+	})
+}
+
+// TestDeleted: when somebody deletes the object nobody gets a seat before the sessions of those are over who
+// held some. Those who notice lose their leases, and it is logged.
+func TestDeleted(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var log bytes.Buffer
+		a := newSemaphore(t, st, 2, nil)
+		b := newSemaphore(t, st, 2, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		unaware, aware := acquired(t, a, 1), acquired(t, b, 1)
+		got := make(chan *semaphore.Lease, 1)
+		go func() { got <- acquired(t, b, 1) }()
+		time.Sleep(time.Minute)
+		if err := st.Delete(t.Context(), "seats"); err != nil {
+			t.Fatal(err)
+		}
+		<-aware.Done()
+		says(t, "the one that noticed", aware.Err(), "the lease was lost", "was deleted")
+		time.Sleep(time.Hour)
+		if !unaware.Valid() || len(got) != 0 {
+			t.Fatalf("the one that did not: %v; others have seats: %d", unaware.Err(), len(got))
+		}
+		if err := aware.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("released: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if !unaware.Valid() || len(got) != 0 {
+			t.Fatalf("the one that did not: %v; others have seats: %d", unaware.Err(), len(got))
+		}
+		released(t, unaware)
+		closed(t, a) // its session is over
+		began := time.Now()
+		l := <-got
+		if took := time.Since(began); took > 20*time.Second || l.Token() <= aware.Token() {
+			t.Errorf("after %v: the token %d after %d", took, l.Token(), aware.Token())
+		}
+		synctest.Wait()
+		if text := log.String(); strings.Count(text, "the semaphore's object was deleted") != 1 || !strings.Contains(text, "semaphore=mem:///seats") {
+			t.Errorf("the log: %s", text)
+		}
+		released(t, l)
+		closed(t, b)
+	})
+}
+
+// TestExisting: an object that must exist is never made.
+func TestExisting(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := newSemaphore(t, st, 1, &semaphore.Options{Existing: true})
+		_, acquire := s.Acquire(t.Context(), 1)
+		_, try := s.TryAcquire(t.Context(), 1)
+		for _, err := range []error{acquire, try} {
+			if !errors.Is(err, store.ErrNotExist) {
+				t.Errorf("%v", err)
+			}
+			says(t, "absent", err, "the semaphore mem:///seats is to exist already, and does not")
+		}
+		if info, err := s.Inspect(t.Context()); err != nil || info.Exists || info.Key != "seats" {
+			t.Errorf("it looks like %+v, %v", info, err)
+		}
+		time.Sleep(time.Millisecond)
+		maker := newSemaphore(t, st, 1, nil)
+		released(t, acquired(t, maker, 1))
+		released(t, acquired(t, s, 1))
+		closed(t, s, maker)
+	})
+}
+
+// TestRefusedForGood: where trying again is pointless an acquisition fails at once, whatever is refused.
+func TestRefusedForGood(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		for what, f := range map[string]faultstore.Fault{
+			"all":           {Kind: faultstore.Denied},
+			"writes":        {Kind: faultstore.Denied, Op: "put"},
+			"the table":     {Kind: faultstore.Denied, Key: "seats"},
+			"to read it":    {Kind: faultstore.Denied, Key: "seats", Op: "get"},
+			"to write it":   {Kind: faultstore.Denied, Key: "seats", Op: "put"},
+			"the session's": {Kind: faultstore.Denied, Key: "sessions/*"},
+		} {
+			st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{f}})
+			s := newSemaphore(t, st, 1, nil)
+			began := time.Now()
+			_, acquire := s.Acquire(t.Context(), 1)
+			_, try := s.TryAcquire(t.Context(), 1)
+			for _, err := range []error{acquire, try} {
+				if !errors.Is(err, store.ErrDenied) {
+					t.Errorf("%s: %v", what, err)
+				}
+				says(t, what, err, "the semaphore mem://", "/seats: ")
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%s: it took %v", what, took)
+			}
+			st.Clear()
+			closed(t, s)
+			if info, err := s.Inspect(t.Context()); err != nil || len(info.Holders)+len(info.Waiters) != 0 || heldIn(t, st, "sessions/") != 0 {
+				t.Errorf("%s: it left %+v, %v", what, info, err)
+			}
+		}
+	})
+}
+
+// TestFailsForNow: a store that fails for a while keeps those who want seats waiting, and says so once a minute.
+func TestFailsForNow(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var troubles []error
+		s := newSemaphore(t, st, 2, &semaphore.Options{OnTrouble: func(err error) { troubles = append(troubles, err) }})
+		var kept *semaphore.Lease
+		for _, c := range []struct{ what, op, key string }{
+			{"no session yet", "", ""},
+			{"a session", "", "seats"},
+			{"reads", "get", ""},
+		} {
+			what := c.what
+			time.Sleep(time.Minute)
+			troubles = nil
+			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: c.op, Key: c.key})
+			got := make(chan *semaphore.Lease, 1)
+			before := len(st.Log())
+			go func() { got <- acquired(t, s, 1) }()
+			time.Sleep(50 * time.Second)
+			synctest.Wait()
+			if len(troubles) != 1 || !errors.Is(troubles[0], store.ErrUnavailable) {
+				t.Errorf("%s: told of %v", what, troubles)
+			}
+			if n := len(st.Log()) - before; n > 60 {
+				t.Errorf("%s: %d requests in 50 s", what, n)
+			}
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := s.Acquire(short, 1)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if what != "no session yet" && !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: it does not say why: %v", what, err)
+			}
+			st.Clear()
+			began := time.Now()
+			released(t, <-got)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("%s: it took %v when the store was back", what, took)
+			}
+			if kept == nil {
+				kept = acquired(t, s, 1) // and with it the session
+			}
+		}
+		released(t, kept)
+		closed(t, s)
+	})
+}
+
+// TestOnWait: one that waits is told of its place, when it begins to and when that changes.
+func TestOnWait(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var places []semaphore.Place
+		a, b, c := newSemaphore(t, st, 1, &semaphore.Options{Holder: "a"}), newSemaphore(t, st, 1, &semaphore.Options{Holder: "b"}),
+			newSemaphore(t, st, 1, &semaphore.Options{OnWait: func(p semaphore.Place) { places = append(places, p) }})
+		held := acquired(t, a, 1)
+		second, third := make(chan *semaphore.Lease, 1), make(chan *semaphore.Lease, 1)
+		go func() { second <- acquired(t, b, 1) }()
+		time.Sleep(time.Second)
+		go func() { third <- acquired(t, c, 1) }()
+		time.Sleep(time.Minute)
+		released(t, held)
+		l := <-second
+		time.Sleep(time.Minute)
+		released(t, l)
+		released(t, <-third)
+		synctest.Wait()
+		if len(places) != 2 || places[0].Ahead != 1 || places[1].Ahead != 0 ||
+			places[0].Info.Holders[0].Holder != "a" || places[1].Info.Holders[0].Holder != "b" || len(places[0].Info.Waiters) != 2 {
+			t.Errorf("the places were %+v", places)
+		}
+		closed(t, a, b, c)
+	})
+}
+
+// TestDo: what f returns is what Do returns, and that the lease was lost; and the lease is released
+// whatever f does.
+func TestDo(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 1, nil)
+		free := func(what string) {
+			t.Helper()
+			if info, err := s.Inspect(t.Context()); err != nil || len(info.Holders)+len(info.Waiters) != 0 {
+				t.Errorf("%s: it looks like %+v, %v", what, info, err)
+			}
+		}
+		broken := errors.New("broken")
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, 7)
+		err := s.Do(ctx, 1, func(ctx context.Context, l *semaphore.Lease) error {
+			if ctx.Value(key{}) != 7 || l.Context().Value(key{}) != 7 || !l.Valid() || l.Weight() != 1 || l.Key() != "seats" {
+				t.Errorf("the lease is %+v", l)
+			}
+			return broken
+		})
+		if !errors.Is(err, broken) || errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("it failed: %v", err)
+		}
+		free("failed")
+
+		func() {
+			defer func() {
+				if r := recover(); r != "oh" {
+					t.Errorf("it panicked with %v", r)
+				}
+			}()
+			_ = s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error { panic("oh") })
+		}()
+		free("panicked")
+
+		cancelled, cancel := context.WithCancel(t.Context())
+		if err := s.Do(cancelled, 1, func(ctx context.Context, l *semaphore.Lease) error {
+			cancel()
+			<-ctx.Done()
+			if !l.Valid() {
+				t.Error("the lease ended with the context of the caller")
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("cancelled: %v", err)
+		}
+		free("cancelled")
+
+		if err := s.Do(cancelled, 1, func(context.Context, *semaphore.Lease) error {
+			t.Error("it was called")
+			return nil
+		}); !errors.Is(err, context.Canceled) {
+			t.Errorf("called with a context that has ended: %v", err)
+		}
+
+		if err := s.Do(t.Context(), 1, func(ctx context.Context, l *semaphore.Lease) error {
+			st.Partition(true)
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), leasehold.ErrLost) || l.Valid() {
+				t.Errorf("the context ended by %v", context.Cause(ctx))
+			}
+			st.Partition(false)
+			return broken
+		}); !errors.Is(err, broken) || !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("lost: %v", err)
+		}
+		if err := s.Close(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// TestDeadline: it moves with each heartbeat of the session, is never later than the lease is valid, and is
+// zero when that has ended.
+func TestDeadline(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{TTL: 30 * time.Second})
+		l := acquired(t, s, 1)
+		until := time.Until(l.Deadline())
+		if until > 30*time.Second-30*time.Second/12 || until < 25*time.Second {
+			t.Errorf("it is valid for %v", until)
+		}
+		time.Sleep(time.Minute)
+		if again := time.Until(l.Deadline()); again < 15*time.Second || again > 30*time.Second {
+			t.Errorf("a minute later it is valid for %v", again)
+		}
+		released(t, l)
+		if !l.Deadline().IsZero() {
+			t.Errorf("it is released, and ends in %v", time.Until(l.Deadline()))
+		}
+		closed(t, s)
+	})
+}
+
+// TestSuspended: after the machine was suspended for longer than the TTL a lease is not valid, before any
+// timer has gone off.
+func TestSuspended(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), 1, nil)
+		l := acquired(t, s, 1)
+		leasetest.Slept.Store(int64(time.Hour))
+		if l.Valid() || !errors.Is(l.Err(), leasehold.ErrLost) || !l.Deadline().Before(time.Now()) {
+			t.Errorf("it is valid: %v until %v", l.Err(), l.Deadline())
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) { // it used to be nil if nothing had noticed yet
+			t.Errorf("released: %v", err)
+		}
+		if err := s.Close(t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// TestSuspendedWhileAcquiring: a seat that is granted while the machine sleeps for longer than the session
+// lasts is no lease.
+func TestSuspendedWhileAcquiring(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		session, err := leasehold.NewSession(t.Context(), st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSemaphore(t, st, 1, &semaphore.Options{Session: session})
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
+			leasetest.Slept.Store(int64(time.Hour))
+			return false
+		}})
+		if l, err := s.Acquire(t.Context(), 1); l != nil || !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("acquired: %v, %v", l, err)
+		}
+		_ = session.Close(t.Context()) // it was lost
+	})
+}
+
+// TestAbandon: a lease that is abandoned ends at once, and keeps its seats until it is released.
+func TestAbandon(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		why := errors.New("refused")
+		var lost []error
+		s := newSemaphore(t, st, 2, &semaphore.Options{OnLost: func(_ *semaphore.Lease, err error) { lost = append(lost, err) }})
+		for _, cause := range []error{why, nil} {
+			lost = nil
+			l, other := acquired(t, s, 1), acquired(t, s, 1)
+			l.Abandon(cause)
+			l.Abandon(cause)
+			l.Abandon(errors.New("again"))
+			synctest.Wait()
+			if l.Valid() || !errors.Is(l.Err(), leasehold.ErrLost) || !l.Deadline().IsZero() || cause != nil && !errors.Is(context.Cause(l.Context()), why) {
+				t.Errorf("abandoned: %v", l.Err())
+			}
+			if len(lost) != 1 || !errors.Is(lost[0], leasehold.ErrLost) || cause != nil && !errors.Is(lost[0], why) {
+				t.Errorf("OnLost: %v", lost)
+			}
+			if info, err := s.Inspect(t.Context()); err != nil || info.Taken() != 2 || !other.Valid() {
+				t.Errorf("it looks like %+v, %v; the other: %v", info, err, other.Err())
+			}
+			if err := l.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+				t.Errorf("released: %v", err)
+			}
+			released(t, other)
+			other.Abandon(why) // it has ended
+			if !errors.Is(other.Err(), leasehold.ErrReleased) || len(lost) != 1 {
+				t.Errorf("it was released: %v; OnLost: %v", other.Err(), lost)
+			}
+		}
+		if info, err := s.Inspect(t.Context()); err != nil || info.Taken() != 0 {
+			t.Errorf("it looks like %+v, %v", info, err)
+		}
+		closed(t, s)
+	})
+}
+
+// TestFence: a fair lock's tokens fence: what a newer holder has claimed an older one cannot write, and
+// its lease ends.
+func TestFence(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		net := faultstore.Wrap(inner, nil)
+		lock := func(st store.Store) *semaphore.Lock {
+			l, err := semaphore.NewLock(st, "line", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		guarded := func() *fence.Object {
+			o, err := fence.NewObject(inner, "data", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		a, b := lock(net), lock(inner)
+		old, err := a.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := guarded()
+		if err = before.Put(t.Context(), old, strings.NewReader("old")); err != nil {
+			t.Fatal(err)
+		}
+		token := fence.Token(old.Token())
+		net.Partition(true)
+		next, err := b.Acquire(t.Context())
+		if err != nil || next.Token() <= old.Token() {
+			t.Fatalf("%v, the token %d after %d", err, next.Token(), old.Token())
+		}
+		if err = guarded().Put(t.Context(), next, strings.NewReader("new")); err != nil {
+			t.Fatal(err)
+		}
+		if err = before.Put(t.Context(), old, strings.NewReader("late")); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("under a lease that was lost: %v", err)
+		}
+		if err = before.Put(t.Context(), token, strings.NewReader("late")); !errors.Is(err, fence.ErrFenced) {
+			t.Errorf("by the token alone: %v", err)
+		}
+		v, err := guarded().Get(t.Context())
+		if err != nil || v.Token != next.Token() {
+			t.Errorf("there is %+v, %v", v, err)
+		}
+		net.Partition(false)
+		_ = old.Release(t.Context())
+		released(t, next)
+		closed(t, b)
+		_ = a.Close(t.Context()) // its session was lost
+
+		// A newer token ends the lease that meets it.
+		mine, err := b.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = guarded().Claim(t.Context(), fence.Token(mine.Token()+1)); err != nil {
+			t.Fatal(err)
+		}
+		if err = guarded().Put(t.Context(), mine, strings.NewReader("mine")); !errors.Is(err, fence.ErrFenced) {
+			t.Errorf("with a token that is too old: %v", err)
+		}
+		if !errors.Is(mine.Err(), leasehold.ErrLost) || !errors.Is(mine.Err(), fence.ErrFenced) || mine.Valid() {
+			t.Errorf("its lease: %v", mine.Err())
+		}
+		_ = mine.Release(t.Context())
+		closed(t, b)
+	})
+}
+
+// TestReleaseUnanswered: where the store does not say for a TTL that a release has landed, it says so, and the
+// session ends, since nobody else could free the seat.
+func TestReleaseUnanswered(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var log bytes.Buffer
+		s := newSemaphore(t, st, 2, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l, other := acquired(t, s, 1), acquired(t, s, 1)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.Release(short)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("before its end: %v", err)
+		}
+		says(t, "before its end", err, "/seats is under way and not confirmed yet")
+		if l.Valid() || !errors.Is(l.Err(), leasehold.ErrReleased) {
+			t.Errorf("before its end it is valid: %v", l.Err())
+		}
+		began := time.Now()
+		err = l.Release(t.Context())
+		if took := time.Since(began); took > leasehold.DefaultTTL {
+			t.Errorf("it took %v", took)
+		}
+		says(t, "unanswered", err, "the seat in mem://", "/seats may still be taken for held, until the end of its session")
+		if errors.Is(err, leasehold.ErrLost) || !errors.Is(l.Err(), leasehold.ErrReleased) {
+			t.Errorf("released: %v; the lease: %v", err, l.Err())
+		}
+		<-other.Done()
+		if !errors.Is(other.Err(), leasehold.ErrSessionOver) {
+			t.Errorf("the other under that session: %v", other.Err())
+		}
+		synctest.Wait()
+		if !strings.Contains(log.String(), "so the session ends") {
+			t.Errorf("the log: %s", &log)
+		}
+		st.Clear()
+		_ = other.Release(t.Context())
+		again := acquired(t, s, 2)
+		released(t, again)
+		closed(t, s)
+	})
+}
+
+// TestOneCallbackAtATime: whatever tells of it, trouble is told of once a minute, and by one callback at a time.
+func TestOneCallbackAtATime(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var mu sync.Mutex
+		running, most := 0, 0
+		calls := map[string]int{}
+		callback := func(name string) {
+			mu.Lock()
+			running++
+			calls[name]++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(7 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			running--
+		}
+		a := newSemaphore(t, st, 1, &semaphore.Options{
+			TTL: time.Minute, OnTrouble: func(error) { callback("trouble") }, OnLost: func(*semaphore.Lease, error) { callback("lost") },
+		})
+		held := acquired(t, a, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Acquire(ctx, 1)
+			done <- err
+		}()
+		time.Sleep(time.Minute)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable}) // for the table and for the session
+		time.Sleep(50 * time.Second)
+		mu.Lock()
+		if calls["trouble"] != 1 || most != 1 {
+			t.Errorf("in 50 s there were %v, %d at a time", calls, most)
+		}
+		mu.Unlock()
+		<-held.Done()
+		time.Sleep(5 * time.Minute)
+		mu.Lock()
+		if calls["trouble"] < 5 || calls["trouble"] > 6 || calls["lost"] != 1 || most != 1 {
+			t.Errorf("in six minutes there were %v, %d at a time", calls, most)
+		}
+		mu.Unlock()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it waited until %v", err)
+		}
+		st.Clear()
+		_ = held.Release(t.Context())
+		_ = a.Close(t.Context()) // the session was lost
+		time.Sleep(time.Hour)
+	})
+}

@@ -1,0 +1,161 @@
+package semaphore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestShown: an entry says who holds it, by default host and process, since when, and which it is; and a semaphore
+// may be as large as MaxSize.
+func TestShown(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), semaphore.MaxSize, nil)
+		l := acquired(t, s, 7)
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "unknown"
+		}
+		info, err := s.Inspect(t.Context())
+		if err != nil || len(info.Holders) != 1 {
+			t.Fatalf("it looks like %+v, %v", info, err)
+		}
+		h := info.Holders[0]
+		if h.Holder != fmt.Sprintf("%s/%d", host, os.Getpid()) || h.ID == "" || h.Weight != 7 || h.Token != l.Token() || !h.Since.Equal(time.Now()) {
+			t.Errorf("its holder is %+v", h)
+		}
+		released(t, l)
+		closed(t, s)
+	})
+}
+
+// TestNoLock: what makes no semaphore makes no lock.
+func TestNoLock(t *testing.T) {
+	t.Parallel()
+	if l, err := semaphore.NewLock(nil, "seats", nil); l != nil || err == nil {
+		t.Errorf("there is a lock: %v", err)
+	}
+	if l, err := semaphore.NewRWLock(nil, "seats", nil); l != nil || err == nil {
+		t.Errorf("there is a reader/writer lock: %v", err)
+	}
+}
+
+// TestReader: a reader takes one seat of many, and one that waits looks when it is told that it has its own.
+func TestReader(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		l, err := semaphore.NewRWLock(st, "seats", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, acquire := range []func(context.Context) (*semaphore.Lease, error){l.RLock, l.TryRLock} {
+			r, failed := acquire(t.Context())
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			info, failed := l.Inspect(t.Context())
+			if failed != nil || info.Taken() != 1 {
+				t.Errorf("it looks like %+v, %v", info, failed)
+			}
+			released(t, r)
+		}
+		w, err := l.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *semaphore.Lease, 1)
+		go func() {
+			r, err := l.RLock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- r
+		}()
+		time.Sleep(time.Hour) // by now it looks every few seconds
+		before := leasetest.RequestsFor(st, "seats")
+		l.Promoted("a word")
+		synctest.Wait()
+		if n := leasetest.RequestsFor(st, "seats") - before; n != 1 {
+			t.Errorf("it looked %d times", n)
+		}
+		released(t, w)
+		released(t, <-got)
+		closed(t, l)
+	})
+}
+
+// TestSaysNothing: when all is well nothing is logged; and a release that fails at the end of Do is, as nobody else
+// would tell of it.
+func TestSaysNothing(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var log bytes.Buffer
+		s := newSemaphore(t, st, 1, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		do := func(f func()) {
+			if err := s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error { f(); return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		do(func() {})
+		time.Sleep(time.Hour) // its session has been closed
+		do(func() {})
+		if log.Len() != 0 {
+			t.Errorf("all was well, and it says %s", &log)
+		}
+		do(func() { st.Inject(faultstore.Fault{Kind: faultstore.Unavailable}) })
+		if !strings.Contains(log.String(), "seats were not released") {
+			t.Errorf("it says %s", &log)
+		}
+		st.Clear()
+		if err := s.Close(t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGivesUpOfNobody: one that gives up because the store fails is not told that somebody holds seats, if nobody
+// does.
+func TestGivesUpOfNobody(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 1, nil)
+		released(t, acquired(t, s, 1))
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "seats"})
+		short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := s.Acquire(short, 1); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("gave up: %v", err)
+		}
+		st.Clear()
+		closed(t, s)
+	})
+}
+
+// TestNoPeers: a process that has no way to tell others gives them seats all the same.
+func TestNoPeers(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		net := &words{}
+		a, b := newSemaphore(t, st, 1, nil), newSemaphore(t, st, 1, net.options(true, "b"))
+		held := acquired(t, a, 1)
+		got := make(chan *semaphore.Lease, 1)
+		go func() { got <- acquired(t, b, 1) }()
+		time.Sleep(time.Second)
+		released(t, held)
+		released(t, <-got)
+		closed(t, a, b)
+	})
+}

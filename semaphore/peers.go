@@ -1,0 +1,67 @@
+package semaphore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/store"
+)
+
+// maxAddress is the longest address that entries carry.
+const maxAddress = 512
+
+// said are the words of promotions that are on their way.
+type said struct {
+	mu         sync.Mutex
+	open       int
+	none       chan struct{} // closed when there are none; nil: nobody has asked
+	complained string        // the address last complained of
+}
+
+// tell brings a process the word that it was given seats, as a courtesy: it would find out by looking.
+func (d *driver) tell(a protocol.Promoted) {
+	if d.opts.Peers == nil {
+		return
+	}
+	s := &d.said
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), protocol.MaxRequest)
+		defer cancel()
+		err := d.opts.Peers.Promoted(ctx, a.Address, d.key, store.Version(a.Version))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open--; s.open == 0 && s.none != nil {
+			close(s.none)
+			s.none = nil
+		}
+		if err != nil && s.complained != a.Address {
+			s.complained = a.Address // once: it does no harm
+			d.opts.Logger.Warn("a process that was given a seat does not hear of it, and finds out by looking",
+				"semaphore", d.at().String(), "address", a.Address, "error", err)
+		}
+	}()
+}
+
+// done waits until all have heard.
+func (s *said) done(ctx context.Context) error {
+	s.mu.Lock()
+	if s.open == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.none == nil {
+		s.none = make(chan struct{})
+	}
+	none := s.none
+	s.mu.Unlock()
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,169 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A words is a network over which processes tell each other of promotions.
+type words struct {
+	mu   sync.Mutex
+	at   map[string]interface{ Promoted(store.Version) } // by address
+	said []string
+	take time.Duration // for how long each word is on its way
+	err  error         // what becomes of each
+}
+
+// options are those of a process, which hears at its name if there are peers.
+func (w *words) options(peers bool, name string) *semaphore.Options {
+	opts := &semaphore.Options{Holder: name}
+	if peers {
+		opts.Peers, opts.Address = w, name
+	}
+	return opts
+}
+
+func (w *words) join(name string, l interface{ Promoted(store.Version) }) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at == nil {
+		w.at = map[string]interface{ Promoted(store.Version) }{}
+	}
+	w.at[name] = l
+}
+
+func (w *words) Promoted(ctx context.Context, address, key string, version store.Version) error {
+	select {
+	case <-time.After(w.take):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	w.mu.Lock()
+	to := w.at[address]
+	w.said = append(w.said, address+" "+key)
+	w.mu.Unlock()
+	if to == nil || w.err != nil {
+		return errors.Join(errors.New("nobody hears"), w.err)
+	}
+	to.Promoted(version)
+	return nil
+}
+
+// Whoever leaves tells the process that has the seat now, and nobody else; that one looks at once. A word that
+// does not arrive costs time, and is complained of once.
+func TestPeers(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		net := &words{take: 5 * time.Millisecond}
+		var logged strings.Builder
+		locks := map[string]*semaphore.Lock{}
+		for _, name := range []string{"a", "b", "c"} {
+			opts := net.options(true, name)
+			opts.TTL, opts.Logger = time.Hour, slog.New(slog.NewTextHandler(&logged, nil))
+			l, err := semaphore.NewLock(st, "seats", opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks[name] = l
+			net.join(name, l)
+		}
+		next := func(name string) chan *semaphore.Lease {
+			got := make(chan *semaphore.Lease, 1)
+			go func() {
+				l, err := locks[name].Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				got <- l
+			}()
+			time.Sleep(time.Minute)
+			return got
+		}
+		held := <-next("a")
+		b, c := next("b"), next("c")
+		time.Sleep(9 * time.Hour) // by now the head looks every few seconds
+		began := time.Now()
+		released(t, held)
+		lease := <-b
+		if took := time.Since(began); took > 20*time.Millisecond {
+			t.Errorf("it heard after %v", took)
+		}
+		time.Sleep(net.take) // a look of its own may have come first
+		if fmt.Sprint(net.said) != "[b seats]" {
+			t.Errorf("said: %q", net.said)
+		}
+		// A liar is heeded once until the table changes.
+		before := st.Counts().Get
+		for range 1000 {
+			locks["c"].Promoted("a lie")
+		}
+		time.Sleep(time.Millisecond)
+		if looks := st.Counts().Get - before; looks > 2 {
+			t.Errorf("1000 lies made it look %d times", looks)
+		}
+		// Nobody hears any more.
+		net.err = errors.New("the network is down")
+		released(t, lease)
+		lease = <-c
+		a := next("a")
+		released(t, lease)
+		released(t, <-a)
+		closed(t, locks["a"], locks["b"], locks["c"])
+		if n := strings.Count(logged.String(), "finds out by looking"); n != 2 || !strings.Contains(logged.String(), "the network is down") {
+			t.Errorf("logged %d times: %s", n, logged.String())
+		}
+	})
+}
+
+// Close waits for the words that are on their way, or the process that has the seat would look for it.
+func TestCloseWaitsForWords(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		net := &words{take: 2 * time.Second}
+		a := newSemaphore(t, st, 1, net.options(true, "a"))
+		b := newSemaphore(t, st, 1, net.options(true, "b"))
+		net.join("b", b)
+		held := acquired(t, a, 1)
+		got := make(chan *semaphore.Lease)
+		go func() { got <- acquired(t, b, 1) }()
+		time.Sleep(time.Minute)
+		released(t, held)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("closed: %v", err)
+		}
+		closed(t, a)
+		if len(net.said) != 1 {
+			t.Errorf("said: %q", net.said)
+		}
+		released(t, <-got)
+		closed(t, b)
+	})
+}
+
+// An address that is not for a line of many is refused, and only where entries would carry it.
+func TestLongAddress(t *testing.T) {
+	t.Parallel()
+	opts := (&words{}).options(true, strings.Repeat("x", 513))
+	opts.Holder = "h"
+	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err == nil || !strings.Contains(err.Error(), "513 bytes, more than 512") {
+		t.Errorf("made: %v", err)
+	}
+	opts.Peers = nil
+	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package semaphore_test
+
+// many is how many wait in a test of a long line: with the race detector less than without.
+const many = 20
