@@ -21,6 +21,9 @@ import (
 // leadingVariable makes a child a leader that others ask.
 const leadingVariable = "LEASEHOLD_BENCH_LEADING"
 
+// questionFor is how long a candidate lets the leader keep its question.
+const questionFor = defaultTTL / 2
+
 // An audience is what a leader says at first.
 type audience struct {
 	Address     string `json:"address"`
@@ -59,18 +62,20 @@ func lead(ctx context.Context) error {
 // served measures what it takes of a leader to answer its followers.
 func served(ctx context.Context, b *bench) error {
 	s := b.section("Followers that one leader serves")
-	length := 20 * time.Second
+	length := 2 * questionFor
 	sizes := []int{1, 100, 1000, 4000}
 	if b.short {
-		length, sizes = 3*time.Second, []int{1, 20}
+		length, sizes = questionFor, []int{1, 20}
 	}
-	s.say("A leader's process, and so many followers that ask it over HTTPS on loopback and let it keep their questions, as candidates do at a TTL of %v, for %v. The followers make no request to the store meanwhile. Told: from the leader's resignation until all have heard of it.", defaultTTL, length)
+	s.say("A leader's process, and so many followers that ask it over HTTPS on loopback and let it keep their questions, as candidates do at a TTL of %v, for %v. The followers make no request to the store meanwhile. The leader keeps a question for %v, and the measurement lasts for a whole number of these, from a moment that is drawn evenly over one, so each follower asks equally often in it. Told: from the leader's resignation until all have heard of it.", defaultTTL, length, questionFor)
 	rows := [][]string{{"followers", "leader's RSS, MB", "kB for a follower", "CPU, s a minute", "all told after, s"}}
 	var base float64
 	for _, n := range sizes {
 		name := fmt.Sprintf("%d followers", n)
-		for round := range min(b.rounds, 2) {
-			if err := b.serve(ctx, name, n, round, length); err != nil {
+		rounds := min(b.rounds, 2)
+		begin := draw(b.chance("followers", name), rounds, questionFor)
+		for round := range rounds {
+			if err := b.serve(ctx, name, n, round, begin[round], length); err != nil {
 				return err
 			}
 		}
@@ -89,7 +94,7 @@ func served(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func (b *bench) serve(ctx context.Context, name string, n, round int, length time.Duration) error {
+func (b *bench) serve(ctx context.Context, name string, n, round int, begin, length time.Duration) error {
 	var a audience
 	leader, err := start(ctx, leadingVariable, "1", &a)
 	if err != nil {
@@ -119,6 +124,7 @@ func (b *bench) serve(ctx context.Context, name string, n, round int, length tim
 		})
 	}
 	asking.Wait()
+	time.Sleep(begin)
 	before, err := leader.ask()
 	if err != nil {
 		return err
@@ -159,6 +165,6 @@ func follow(ctx context.Context, client *peer.Client, address string, i int, rea
 			return nil
 		}
 		first()
-		q.Known, q.Wait = said.Version, defaultTTL/2
+		q.Known, q.Wait = said.Version, questionFor
 	}
 }

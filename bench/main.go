@@ -4,6 +4,7 @@
 //	go run .            everything; it takes 35 minutes, and writes ../docs/benchmarks.md
 //	go run . -short     every experiment for a moment, to see that all of it works
 //	go run . -only NAME
+//	go run . -seed N    draw the times of an earlier run again
 //
 // Servers are built and started as the tests do it, and etcd too; Redis, PostgreSQL and the
 // command etcdctl are Debian's. A subject that is not available is left out, and the
@@ -79,6 +80,7 @@ func run(ctx context.Context, args []string) (err error) {
 	short := flags.Bool("short", false, "run every experiment for a moment, and write the document to standard output")
 	only := flags.String("only", "", "run these experiments, separated by commas, and write the document to standard output")
 	rounds := flags.Int("rounds", 5, "how often each subject is measured; less often where it takes long")
+	seed := flags.Uint64("seed", 0, "of the times that are drawn; 0: another one for each run")
 	servers := flags.String("servers", "gofakes3,versitygw,minio", "the S3 servers to measure with")
 	if err = flags.Parse(args); err != nil {
 		return err
@@ -91,7 +93,10 @@ func run(ctx context.Context, args []string) (err error) {
 	if b.short {
 		b.rounds = 2
 	}
-	b.Rounds = b.rounds
+	if b.Rounds, b.Seed = b.rounds, *seed; b.Seed == 0 {
+		b.Seed = uint64(b.Began.Unix())
+	}
+	fmt.Fprintf(os.Stderr, "seed %d\n", b.Seed)
 	defer b.host.close()
 	if err = b.host.protect(func() { b.places = openPlaces(b.host, strings.Split(*servers, ",")) }); err != nil {
 		return err

@@ -118,10 +118,11 @@ func overhead(ctx context.Context, b *bench) error {
 	s.say("A renewal, likewise, over a week of virtual time at the default TTL. Under a session one renewal is that of all its leases.")
 	rows = [][]string{{"leases", "CPU for a renewal, µs", "allocations"}}
 	for _, n := range []int{1, 100, b.most(10_000)} {
-		v, err := b.play(ctx, "TestVirtualRenewals", "-leases", n)
+		told, err := b.play(ctx, "TestVirtualRenewals", "-leases", fmt.Sprint(n))
 		if err != nil {
 			return err
 		}
+		v := told[0]
 		name := thousands(n) + ", one session"
 		if n == 1 {
 			name = "1"

@@ -2,19 +2,23 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
 // openS3lect gives locks that are held by leading, by the loop of s3lect v1.0.2 without
 // peers: with its interval of 5 s for a time-out of 15 s, in which a leader reads the record
 // and writes it, and all others read it. The module itself is not to be had from the module
-// proxy, so this follows its documentation, and its code for the resignation.
+// proxy, so this follows its documentation, and its code for the resignation. Each process has
+// its own ticks, since some moment before it wants the lock: all candidates of an experiment would
+// look at the same moments for ever if they ticked from when they first want it.
 func openS3lect(_ context.Context, _ *bench, p *place, ttl time.Duration) (candidate, error) {
-	e := &s3lectElector{p.objects(), rand.Text(), ttl}
+	e := &s3lectElector{p.objects(), crand.Text(), ttl}
 	every := ttl / 3
-	return &poller{newKeeper(every), e.take, func() time.Duration { return every }}, nil
+	began := time.Now().Add(-rand.N(every))
+	return &poller{newKeeper(every), e.take, func() time.Duration { return every - time.Since(began)%every }}, nil
 }
 
 type s3lectElector struct {

@@ -28,6 +28,7 @@ type results struct {
 	Began    time.Time `json:"began"`
 	Machine  string    `json:"machine"`
 	Rounds   int       `json:"rounds"`
+	Seed     uint64    `json:"seed"` // of the times that were drawn
 	Samples  []sample  `json:"samples"`
 	Notes    []string  `json:"notes"` // what was left out
 	sections []*section
@@ -84,6 +85,14 @@ func spreadOf(values []float64) spread {
 	}
 	values = slices.Sorted(slices.Values(values))
 	return spread{quantile(values, 0.5), values[0], values[len(values)-1], len(values)}
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
 
 // of is the spread of one figure.
@@ -171,7 +180,7 @@ func (s *section) plot(name, alt, svg string) {
 func (r *results) print(w io.Writer) error {
 	var out strings.Builder
 	out.WriteString(preface)
-	fmt.Fprintf(&out, "Run of %s on %s, %d rounds, or fewer where one takes long. The raw figures of every round: [benchmarks.json](benchmarks/benchmarks.json).\n\n", r.Began.Format("2006-01-02"), r.Machine, r.Rounds)
+	fmt.Fprintf(&out, "Run of %s on %s, %d rounds, or fewer where one takes long; times that are drawn come from the seed %d. The raw figures of every round: [benchmarks.json](benchmarks/benchmarks.json).\n\n", r.Began.Format("2006-01-02"), r.Machine, r.Rounds, r.Seed)
 	for i := range r.sections {
 		fmt.Fprintf(&out, "## %s\n\n%s", r.sections[i].title, r.sections[i].text.String())
 	}

@@ -15,10 +15,10 @@ import (
 type virtual struct {
 	Followers int     `json:"followers,omitempty"`
 	Locks     int     `json:"locks,omitempty"`
-	PerSecond float64 `json:"per_second"` // reads before the crash
-	Seconds   float64 `json:"seconds"`    // from the crash until the lock, or the first lock, has a new holder
-	Spread    float64 `json:"spread"`     // from then until the last one has
-	Reads     int     `json:"reads"`      // since the crash, of all
+	Cut       float64 `json:"cut"`     // when in an interval of renewals the crash came
+	Seconds   float64 `json:"seconds"` // from the crash until the lock, or the first lock, has a new holder
+	Spread    float64 `json:"spread"`  // from then until the last one has
+	Reads     int     `json:"reads"`   // since the crash, of all
 	Writes    int     `json:"writes"`
 
 	Leases      int     `json:"leases,omitempty"`      // that are renewed
@@ -40,7 +40,7 @@ func scale(ctx context.Context, b *bench) error {
 		return err
 	}
 	s := b.section("Scale")
-	s.say("Requests and dollars are computed by the formulas of [cost.md](cost.md), which tests count, for S3's list prices of %s; the TTL is %v. Crashes are played in virtual time, with 30 to 70 ms for each request, up to 100,000; a million locks with all who wait for them do not fit into the memory of one machine. S3 serves %d PUT and %d GET a second of one prefix, and more after a while where keys spread.", prices.Date, defaultTTL, putsPerSecond, getsPerSecond)
+	s.say("Requests and dollars are computed by the formulas of [cost.md](cost.md), which tests count, for S3's list prices of %s; the TTL is %v. Crashes are played in virtual time, with 30 to 70 ms for each request, or 100 to 200 ms where many locks are taken over, of a store that serves no more than S3 does; up to %s followers and %s locks: more take more time or memory than one run has. How long a fail-over takes depends on when the crash comes after a renewal, so each crash comes at a moment that is drawn evenly over the interval of renewals; the figures are the median of %d crashes up to %[3]s, and of %[6]d above. S3 serves %d PUT and %d GET a second of one prefix, and more after a while where keys spread.", prices.Date, defaultTTL, thousands(mostFollowers), thousands(mostLocks), b.crashes(mostFollowers), b.crashes(mostLocks), putsPerSecond, getsPerSecond)
 	seconds := cost.Month.Seconds()
 	rows := [][]string{{"followers of one leader", "GET/s", "$ a month", "$ with `--infrequent 1m`", "$ with peers", "fail-over, s", "GET and PUT spent on it"}}
 	for n := 10; n <= 100_000; n *= 10 {
@@ -49,13 +49,12 @@ func scale(ctx context.Context, b *bench) error {
 		seldom.Infrequent, peers.Mode = 4*defaultTTL, cost.Peer
 		gets := cost.Total(p.Parts()).Get / seconds
 		over, spent := "–", "–"
-		if n <= b.most(100_000) {
-			v, err := b.play(ctx, "TestVirtualFailover", "-followers", n)
-			if err != nil {
+		if n <= b.most(mostFollowers) {
+			name := fmt.Sprintf("%d followers", n)
+			if err := b.crash(ctx, name, "TestVirtualFailover", "-followers", n); err != nil {
 				return err
 			}
-			b.add("scale", "virtual time", fmt.Sprintf("%d followers", n), "fail-over s", 0, v.Seconds)
-			over, spent = number(v.Seconds), fmt.Sprintf("%d, %d", v.Reads, v.Writes)
+			over, spent = b.of("scale", "virtual time", name, "fail-over s").String(), b.spent(name)
 		}
 		rows = append(rows, []string{thousands(n), bites(gets, getsPerSecond), dollars(at.Of(cost.Total(p.Parts()))), dollars(at.Of(cost.Total(seldom.Parts()))), dollars(at.Of(cost.Total(peers.Parts()))), over, spent})
 	}
@@ -68,14 +67,13 @@ func scale(ctx context.Context, b *bench) error {
 		session.Mode = cost.Session
 		alone, together := cost.Total(p.Parts()), cost.Total(session.Parts())
 		first, rest, spent := "–", "–", "–"
-		if n <= b.most(100_000) {
-			v, err := b.play(ctx, "TestVirtualSession", "-locks", n)
-			if err != nil {
+		if n <= b.most(mostLocks) {
+			name := fmt.Sprintf("%d locks", n)
+			if err := b.crash(ctx, name, "TestVirtualSession", "-locks", n); err != nil {
 				return err
 			}
-			b.add("scale", "virtual time", fmt.Sprintf("%d locks", n), "fail-over s", 0, v.Seconds)
-			b.add("scale", "virtual time", fmt.Sprintf("%d locks", n), "spread s", 0, v.Spread)
-			first, rest, spent = number(v.Seconds), number(v.Spread), fmt.Sprintf("%d, %d", v.Reads, v.Writes)
+			first, rest = b.of("scale", "virtual time", name, "fail-over s").String(), b.of("scale", "virtual time", name, "spread s").String()
+			spent = b.spent(name)
 		}
 		rows = append(rows, []string{
 			thousands(n), bites(alone.Put/seconds, putsPerSecond), dollars(at.Of(alone)), bites(together.Put/seconds, putsPerSecond), dollars(at.Of(together)), first, rest, spent,
@@ -94,19 +92,60 @@ func (b *bench) most(n int) int {
 	return n
 }
 
-// play runs a test in virtual time.
-func (b *bench) play(ctx context.Context, test, flag string, n int) (v virtual, err error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-v", "-count=1", "-timeout", "20m", "-run", "^"+test+"$", ".", flag, fmt.Sprint(n))
+// So many are played in virtual time. More followers take minutes for each crash.
+const (
+	mostFollowers = 10_000
+	mostLocks     = 100_000
+)
+
+// crashes is how many there are with so many followers or locks. With more locks each takes a minute, and
+// how long they are taken over from the first to the last does not depend on when it comes.
+func (b *bench) crashes(n int) int {
+	if b.short || n > mostFollowers {
+		return 2
+	}
+	return 12
+}
+
+// crash plays them, and adds what they take.
+func (b *bench) crash(ctx context.Context, name, test, flag string, n int) error {
+	played, err := b.play(ctx, test, flag, fmt.Sprint(n), "-cuts", fmt.Sprint(b.crashes(n)), "-seed", fmt.Sprint(b.Seed))
+	for i, v := range played {
+		for metric, value := range map[string]float64{
+			"cut at s": v.Cut, "fail-over s": v.Seconds, "spread s": v.Spread, "GET": float64(v.Reads), "PUT": float64(v.Writes),
+		} {
+			b.add("scale", "virtual time", name, metric, i, value)
+		}
+	}
+	return err
+}
+
+// spent is how many requests they took.
+func (b *bench) spent(name string) string {
+	of := func(metric string) float64 { return b.of("scale", "virtual time", name, metric).median }
+	return fmt.Sprintf("%.0f, %.0f", of("GET"), of("PUT"))
+}
+
+// play runs a test in virtual time, and returns what it tells.
+func (b *bench) play(ctx context.Context, test string, flags ...string) (told []virtual, err error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-v", "-count=1", "-timeout", "20m", "-run", "^" + test + "$", "."}, flags...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return v, fmt.Errorf("%s with %d: %w\n%s", test, n, err, out)
+		return nil, fmt.Errorf("%s %v: %w\n%s", test, flags, err, out)
 	}
-	_, text, found := strings.Cut(string(out), "\nVIRTUAL ")
-	if !found {
-		return v, fmt.Errorf("%s with %d says nothing:\n%s", test, n, out)
+	for line := range strings.Lines(string(out)) {
+		if text, is := strings.CutPrefix(line, "VIRTUAL "); is {
+			var v virtual
+			if err = json.Unmarshal([]byte(text), &v); err != nil {
+				return nil, err
+			}
+			told = append(told, v)
+		}
 	}
-	text, _, _ = strings.Cut(text, "\n")
-	return v, json.Unmarshal([]byte(text), &v)
+	if told == nil {
+		return nil, fmt.Errorf("%s %v says nothing:\n%s", test, flags, out)
+	}
+	return told, nil
 }
 
 // bites is a rate, in bold where it is more than is served.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/peer"
+	"github.com/leasehold/leasehold/semaphore"
 )
 
 // errHeld: another candidate holds the lock.
@@ -43,10 +45,20 @@ type subject struct {
 // errMissing: a program that the subject needs is not here.
 var errMissing = errors.New("it cannot be had here")
 
-// subjects are all that are compared as locks.
+// fairLock is what the fair lock of package semaphore is called.
+const (
+	fairLock      = "leasehold, fair lock"
+	fairWithPeers = "leasehold, fair lock with peers"
+	tasksOfOne    = "leasehold, tasks of one process"
+	fairOfOne     = "leasehold, fair lock, tasks of one process"
+)
+
+// subjects are all that are compared as locks. etcd's two are the recipe that ZooKeeper's users have:
+// each that waits has an entry of its own in order, and is told when the one before it goes.
 var subjects = []subject{
 	{name: "leasehold", open: openLeasehold("")},
 	{name: "leasehold, session", open: openLeasehold("session")},
+	{name: fairLock, open: openFair(false)},
 	{name: "litestream v0.5.18", open: openLitestream},
 	{name: "lock by If-Match, published 2025", open: openIfMatch},
 	{name: "election by epochs, published 2024", open: openEpochs},
@@ -143,7 +155,7 @@ func turns[T any](all []T, f func(T) error) error {
 	return nil
 }
 
-// openLeasehold gives locks of this library, each with a lease of its own or all under one
+// openLeasehold gives plain locks of this library, each with a lease of its own or all under one
 // session.
 func openLeasehold(how string) func(context.Context, *bench, *place, time.Duration) (candidate, error) {
 	return func(ctx context.Context, _ *bench, p *place, ttl time.Duration) (candidate, error) {
@@ -151,27 +163,81 @@ func openLeasehold(how string) func(context.Context, *bench, *place, time.Durati
 		if err != nil {
 			return nil, err
 		}
-		c := &ours{locks: map[string]*leasehold.Lock{}}
-		c.make = func(name string) (*leasehold.Lock, error) {
-			return leasehold.NewLock(st, "ours/"+how+name, &leasehold.LockOptions{TTL: ttl, Session: c.session})
-		}
+		c := &ours[*leasehold.Lease]{locks: map[string]locker[*leasehold.Lease]{}}
+		opts := &leasehold.LockOptions{TTL: ttl}
 		if how == "session" {
-			if c.session, err = leasehold.NewSession(ctx, st, &leasehold.SessionOptions{TTL: ttl}); err != nil {
+			if opts.Session, err = leasehold.NewSession(ctx, st, &leasehold.SessionOptions{TTL: ttl}); err != nil {
 				return nil, err
 			}
+			c.ends = append(c.ends, opts.Session.Close)
+		}
+		c.make = func(name string) (locker[*leasehold.Lease], error) {
+			l, err := leasehold.NewLock(st, "ours/"+how+name, opts)
+			return plainLock{l}, err
 		}
 		return c, nil
 	}
 }
 
-type ours struct {
-	session *leasehold.Session
-	mu      sync.Mutex
-	locks   map[string]*leasehold.Lock
-	make    func(name string) (*leasehold.Lock, error)
+// openFair gives fair locks, each of which begins a session by itself. With peers whoever leaves tells the
+// next one.
+func openFair(peers bool) func(context.Context, *bench, *place, time.Duration) (candidate, error) {
+	return func(_ context.Context, _ *bench, p *place, ttl time.Duration) (candidate, error) {
+		st, err := p.store()
+		if err != nil {
+			return nil, err
+		}
+		c := &ours[*semaphore.Lease]{locks: map[string]locker[*semaphore.Lease]{}}
+		c.make = func(name string) (locker[*semaphore.Lease], error) {
+			opts := &semaphore.Options{TTL: ttl}
+			var h *hearing
+			if peers {
+				var err error
+				if h, err = hear(); err != nil {
+					return nil, err
+				}
+				opts.Peers, opts.Address = h.client, h.address()
+			}
+			l, err := semaphore.NewLock(st, "fair/"+name, opts)
+			if err != nil {
+				return nil, err
+			}
+			c.ends = append(c.ends, l.Close)
+			if h != nil {
+				h.begin([]peer.Queue{l})
+				c.ends = append(c.ends, func(context.Context) error { h.close(); return nil })
+			}
+			return l, nil
+		}
+		return c, nil
+	}
 }
 
-func (o *ours) lock(name string) (l *leasehold.Lock, err error) {
+// A locker is a lock of this library, whose leases are L.
+type locker[L lease] interface {
+	Acquire(context.Context) (L, error)
+	TryAcquire(context.Context) (L, error)
+}
+
+// A plainLock is acquired without options.
+type plainLock struct{ *leasehold.Lock }
+
+func (l plainLock) Acquire(ctx context.Context) (*leasehold.Lease, error) { return l.Lock.Acquire(ctx) }
+
+func (l plainLock) TryAcquire(ctx context.Context) (*leasehold.Lease, error) {
+	return l.Lock.TryAcquire(ctx)
+}
+
+type lease interface{ Release(context.Context) error }
+
+type ours[L lease] struct {
+	mu    sync.Mutex
+	locks map[string]locker[L]
+	make  func(name string) (locker[L], error)
+	ends  []func(context.Context) error // of its sessions
+}
+
+func (o *ours[L]) lock(name string) (l locker[L], err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l = o.locks[name]; l == nil {
@@ -183,24 +249,20 @@ func (o *ours) lock(name string) (l *leasehold.Lock, err error) {
 	return l, nil
 }
 
-func (o *ours) acquire(ctx context.Context, name string) (func(context.Context) error, error) {
-	l, err := o.lock(name)
-	if err != nil {
-		return nil, err
-	}
-	lease, err := l.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return lease.Release, nil
+func (o *ours[L]) acquire(ctx context.Context, name string) (func(context.Context) error, error) {
+	return o.granted(name, func(l locker[L]) (L, error) { return l.Acquire(ctx) })
 }
 
-func (o *ours) try(ctx context.Context, name string) (func(context.Context) error, error) {
+func (o *ours[L]) try(ctx context.Context, name string) (func(context.Context) error, error) {
+	return o.granted(name, func(l locker[L]) (L, error) { return l.TryAcquire(ctx) })
+}
+
+func (o *ours[L]) granted(name string, by func(locker[L]) (L, error)) (func(context.Context) error, error) {
 	l, err := o.lock(name)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := l.TryAcquire(ctx)
+	lease, err := by(l)
 	if errors.Is(err, leasehold.ErrHeld) {
 		return nil, errHeld
 	}
@@ -210,10 +272,10 @@ func (o *ours) try(ctx context.Context, name string) (func(context.Context) erro
 	return lease.Release, nil
 }
 
-func (o *ours) close() {
-	if o.session != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = o.session.Close(ctx)
+func (o *ours[L]) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, end := range o.ends {
+		_ = end(ctx)
 	}
 }

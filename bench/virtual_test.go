@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -20,6 +24,8 @@ var (
 	followers = flag.Int("followers", 100, "how many follow the leader in TestVirtualFailover")
 	leases    = flag.Int("leases", 1, "how many are renewed in TestVirtualRenewals; more than one are under a session")
 	locks     = flag.Int("locks", 100, "how many locks a process holds in TestVirtualSession")
+	cuts      = flag.Int("cuts", 1, "how many crash, one after the other, in TestVirtualFailover and TestVirtualSession")
+	seed      = flag.Uint64("seed", 1, "of the moments of their crashes")
 )
 
 var bubble = leasetest.Bubble
@@ -33,66 +39,149 @@ func tell(v virtual) {
 // latency is that of each request: some 50 ms, as within a region.
 var latency = faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 30 * time.Millisecond, Jitter: 40 * time.Millisecond}
 
+// crashing plays one crash for each moment that is drawn evenly over the interval in which the
+// holder renews. After an equal time all crashes would come just before a renewal, or just after it.
+func crashing(t *testing.T, n int, ttl time.Duration, play func(t *testing.T, rng *rand.Rand, cut time.Duration)) {
+	rng := rand.New(rand.NewPCG(*seed, 0))
+	for _, cut := range draw(rng, n, ttl/3) {
+		bubble(t, func(t *testing.T) { play(t, rng, cut) })
+	}
+}
+
+// slow is a way to the store in which each request takes some time.
+func slow(st *memstore.Store, rng *rand.Rand) *faultstore.Store {
+	return faultstore.Wrap(st, &faultstore.Options{Seed: rng.Uint64(), Faults: []faultstore.Fault{latency}})
+}
+
 // TestVirtualFailover: a leader crashes that so many follow.
 func TestVirtualFailover(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
-		leader, rest := faultstore.Wrap(st, nil), faultstore.Wrap(st, nil)
-		leader.Inject(latency)
-		rest.Inject(latency)
-		candidate := func(at *faultstore.Store, name string) *leasehold.Election {
-			e, err := leasehold.NewElection(at, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: name}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return e
-		}
-		first, err := candidate(leader, "first").Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		next := make(chan *leasehold.Lease, *followers)
-		for i := range *followers {
-			e := candidate(rest, fmt.Sprint(i))
-			all.Go(func() {
-				time.Sleep(time.Duration(i) * 5 * time.Second / time.Duration(*followers))
-				if lease, err := e.Campaign(ctx); err == nil {
-					next <- lease
-				}
-			})
-		}
-		time.Sleep(time.Minute)
-		before := rest.Counts()
-		time.Sleep(time.Minute)
-		steady := rest.Counts()
-		leader.Partition(true)
-		crashed := time.Now()
-		lease := <-next
-		v := virtual{Followers: *followers, Seconds: time.Since(crashed).Seconds(), PerSecond: float64(steady.Get-before.Get) / 60}
-		after := rest.Counts()
-		v.Reads, v.Writes = after.Get-steady.Get, after.Put-steady.Put
-		if first.Valid() || lease.Token() <= first.Token() {
-			t.Error("two leaders")
-		}
-		cancel()
-		all.Wait()
-		leader.Partition(false)
-		_ = first.Release(t.Context())
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Minute) // until what was given up has come to its end
-		tell(v)
+	crashing(t, *cuts, defaultTTL, func(t *testing.T, rng *rand.Rand, cut time.Duration) {
+		tell(failover(t, rng, *followers, defaultTTL, cut))
 	})
 }
 
+// TestVirtualCuts: a leader has one follower and crashes at any moment. From a renewal on the
+// follower waits the TTL, the margin and four fifths of the spread, on average. The crash comes
+// half an interval after a renewal, on average, and the follower looks soon after each.
+func TestVirtualCuts(t *testing.T) {
+	const n, ttl = 200, 6 * time.Second
+	var took []float64
+	crashing(t, n, ttl, func(t *testing.T, rng *rand.Rand, cut time.Duration) {
+		took = append(took, failover(t, rng, 1, ttl, cut).Seconds)
+	})
+	slices.Sort(took)
+	average, ideal := mean(took), (ttl + ttl/12 + 10*time.Millisecond + ttl/10*4/5 - ttl/6).Seconds()
+	t.Logf("%d crashes: mean %.2f s, p95 %.2f, least %.2f, most %.2f; the ideal mean is %.2f", n, average, quantile(took, 0.95), took[0], took[n-1], ideal)
+	if late := (ttl / 3 / 4).Seconds(); average < ideal-late/4 || average > ideal+late+0.15 { // and two requests
+		t.Errorf("the mean is %.2f s, and the ideal is %.2f", average, ideal)
+	}
+	if most := (ttl + ttl/12 + ttl/10 + ttl/3/2).Seconds(); took[n-1] > most {
+		t.Errorf("one took %.2f s, more than %.2f", took[n-1], most)
+	}
+}
+
+// failover is what it takes when a leader crashes at that moment of an interval.
+func failover(t *testing.T, rng *rand.Rand, followers int, ttl, cut time.Duration) virtual {
+	t.Helper()
+	st := memstore.New()
+	leader, rest := slow(st, rng), slow(st, rng)
+	candidate := func(at *faultstore.Store, name string) *leasehold.Election {
+		e, err := leasehold.NewElection(at, "leader", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: name, TTL: ttl}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	first, err := candidate(leader, "first").Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	next := make(chan *leasehold.Lease, followers)
+	for i, later := range draw(rng, followers, ttl/3) {
+		e := candidate(rest, fmt.Sprint(i))
+		all.Go(func() {
+			time.Sleep(later)
+			if lease, err := e.Campaign(ctx); err == nil {
+				next <- lease
+			}
+		})
+	}
+	time.Sleep(2*ttl + cut)
+	v := virtual{Followers: followers, Cut: cut.Seconds()}
+	steady := rest.Counts()
+	leader.Partition(true)
+	crashed := time.Now()
+	lease := <-next
+	v.Seconds = time.Since(crashed).Seconds()
+	after := rest.Counts()
+	v.Reads, v.Writes = after.Get-steady.Get, after.Put-steady.Put
+	if first.Valid() || lease.Token() <= first.Token() {
+		t.Error("two leaders")
+	}
+	cancel()
+	all.Wait()
+	leader.Partition(false)
+	_ = first.Release(t.Context())
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(time.Minute) // until what was given up has come to its end
+	return v
+}
+
+// far is the latency where the network is slow: 100 to 200 ms.
+var far = faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 100 * time.Millisecond, Jitter: 100 * time.Millisecond}
+
+// limited is a store that serves no more than S3 does of one prefix, and asks for fewer requests
+// where there are more. A burst may be as large as what it serves in a tenth of a second.
+type limited struct {
+	store.Store
+	on         *atomic.Bool
+	gets, puts *bucket
+}
+
+type bucket struct {
+	mu     sync.Mutex
+	rate   float64
+	left   float64
+	at     time.Time
+	denied int
+}
+
+func (b *bucket) serves() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	b.left = min(b.left+now.Sub(b.at).Seconds()*b.rate, b.rate/10)
+	if b.at = now; b.left < 1 {
+		b.denied++
+		return false
+	}
+	b.left--
+	return true
+}
+
+func (l limited) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if l.on.Load() && !l.gets.serves() {
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrThrottled}
+	}
+	return l.Store.Get(ctx, key, unless)
+}
+
+func (l limited) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if l.on.Load() && !l.puts.serves() {
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrUnknownOutcome, Cause: store.ErrThrottled} // as of a 503
+	}
+	return l.Store.Put(ctx, key, body, only)
+}
+
 // TestVirtualSession: a process crashes that holds so many locks under one session, and
-// three want all of them.
+// three want all of them, of a store that serves as many requests as S3 does.
 func TestVirtualSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := memstore.New()
+	crashing(t, *cuts, defaultTTL, func(t *testing.T, rng *rand.Rand, cut time.Duration) {
+		st := limited{memstore.New(), new(atomic.Bool), &bucket{rate: getsPerSecond}, &bucket{rate: putsPerSecond}}
 		process := func() (*faultstore.Store, *leasehold.Session) {
 			at := faultstore.Wrap(st, nil)
 			s, err := leasehold.NewSession(t.Context(), at, nil)
@@ -108,6 +197,7 @@ func TestVirtualSession(t *testing.T) {
 			}
 			return l
 		}
+		began := time.Now() // of the session that crashes, and so of its renewals
 		gone, holder := process()
 		for i := range *locks {
 			if _, err := lock(gone, i, holder).Acquire(t.Context()); err != nil {
@@ -121,7 +211,8 @@ func TestVirtualSession(t *testing.T) {
 		var first, last time.Time
 		taken := 0
 		var all sync.WaitGroup
-		for range 3 {
+		for _, later := range draw(rng, 3, defaultTTL/3) {
+			time.Sleep(later)
 			at, s := process()
 			stores, sessions = append(stores, at), append(sessions, s)
 			for i := range *locks {
@@ -141,21 +232,15 @@ func TestVirtualSession(t *testing.T) {
 				})
 			}
 		}
-		time.Sleep(time.Minute)
-		before := 0
+		time.Sleep(time.Until(began.Add(time.Minute + cut)))
+		v := virtual{Locks: *locks, Cut: cut.Seconds()}
+		st.on.Store(true)
 		for _, at := range stores {
-			before += at.Counts().Get
-		}
-		time.Sleep(time.Minute)
-		v := virtual{Locks: *locks}
-		for _, at := range stores {
+			at.Inject(far)
 			c := at.Counts()
-			v.PerSecond += float64(c.Get)
 			v.Reads -= c.Get
 			v.Writes -= c.Put
-			at.Inject(latency)
 		}
-		v.PerSecond = (v.PerSecond - float64(before)) / 60
 		gone.Partition(true)
 		crashed := time.Now()
 		all.Wait()
@@ -164,6 +249,7 @@ func TestVirtualSession(t *testing.T) {
 			v.Reads += at.Counts().Get
 			v.Writes += at.Counts().Put
 		}
+		t.Logf("%d GETs and %d PUTs were too many", st.gets.denied, st.puts.denied)
 		if taken != *locks {
 			t.Errorf("%d locks have new holders, not %d", taken, *locks)
 		}
