@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -79,7 +80,7 @@ func TestLateRenewalIsToldAtOnce(t *testing.T) {
 func TestObserveTrouble(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "it plants one object: the same in every layout")
 	bubble(t, func(t *testing.T) {
-		var log lines
+		var log leasetest.Log
 		inner := memstore.New()
 		lock := newLock(t, inner, &leasehold.LockOptions{Holder: "a"})
 		lease := acquire(t, lock)

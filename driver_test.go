@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // debugLog is a log of all there is to tell.
-func debugLog(log *lines) *slog.Logger {
+func debugLog(log *leasetest.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
@@ -27,7 +28,7 @@ func debugLog(log *lines) *slog.Logger {
 // it went.
 func TestWritesAreLogged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var log lines
+		var log leasetest.Log
 		st := newStore()
 		lock := newLock(t, st, &leasehold.LockOptions{Logger: debugLog(&log)})
 		puts := cost(st, func() { release(t, acquire(t, lock)) })

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -104,7 +105,7 @@ func TestElectionTells(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		var log lines
+		var log leasetest.Log
 		told := make(chan string, 100)
 		e := newElection(t, st, leasehold.ElectionOptions{
 			LockOptions: leasehold.LockOptions{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -270,7 +271,7 @@ func TestLayoutInAnInfo(t *testing.T) {
 	for _, l := range leasehold.Layouts {
 		bubble(t, func(t *testing.T) {
 			st := newStore()
-			var log strings.Builder
+			var log leasetest.Log
 			lock := newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if warned := strings.Contains(log.String(), "has no tokens"); warned == l.Tokens() {
 				t.Errorf("%s: the log says %q", l, &log)

@@ -1,7 +1,6 @@
 package leasehold_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -723,7 +722,7 @@ func TestUnreachableStore(t *testing.T) {
 func TestHangingCallbackDelaysNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		var log bytes.Buffer
+		var log leasetest.Log
 		lease, _ := rivals(t, &leasehold.LockOptions{
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			OnRenew: func(*leasehold.Lease) { <-hang },
@@ -748,7 +747,7 @@ func TestHangingCallbackDelaysNothing(t *testing.T) {
 func TestSlowCallbackIsNotReported(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log leasetest.Log
 		lease := acquire(t, newLock(t, newStore(), &leasehold.LockOptions{
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			OnRenew: func(*leasehold.Lease) { time.Sleep(14 * time.Second) },

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -65,7 +66,7 @@ func TestDoTells(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			st := newStore()
-			var log lines
+			var log leasetest.Log
 			lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			var ended func() error
 			err := lock.Do(t.Context(), func(ctx context.Context, lease *leasehold.Lease) error {

@@ -1,7 +1,6 @@
 package leasehold_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -157,7 +157,7 @@ func TestSessionOptions(t *testing.T) {
 	defer setHere(leasehold.LayoutEpochs)()
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		var log bytes.Buffer
+		var log leasetest.Log
 		proof := &asks{}
 		var told []error
 		s, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{

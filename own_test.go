@@ -5,34 +5,16 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // TestOwnLostLease: a lease that was lost and is not released keeps its own Lock busy. The next
 // acquisition waited for that without a word, and was told that it is held by itself.
@@ -40,7 +22,7 @@ func TestOwnLostLease(t *testing.T) {
 	needs(t, renews(), withoutRenewals)
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		var log lines
+		var log leasetest.Log
 		lock := newLock(t, st, &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		lease := acquire(t, lock)
 		said := func() int { return strings.Count(log.String(), "call Release when its work has stopped") }
@@ -88,7 +70,7 @@ func TestOwnLostLease(t *testing.T) {
 // released, was lost before it.
 func TestOwnLostLeaseAfterAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var log lines
+		var log leasetest.Log
 		lock := newLock(t, memstore.New(), &leasehold.LockOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		first := acquire(t, lock)
 		first.Abandon(context.Canceled)
@@ -113,7 +95,7 @@ func TestOwnSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		s, lease := holdUnderSession(t, st)
-		var log lines
+		var log leasetest.Log
 		other := newLock(t, st, &leasehold.LockOptions{Session: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		const advice = "under the same session"
 		var held *leasehold.HeldError
@@ -244,7 +226,7 @@ func TestManyLostClaimsUnderASession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var log lines
+			var log leasetest.Log
 			lock := newLock(t, st, &leasehold.LockOptions{Session: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {

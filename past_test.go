@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -77,7 +78,7 @@ func TestPastIsRemoved(t *testing.T) {
 		for end, f := range ends {
 			t.Run(fmt.Sprintf("%s, %s", l, end), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					var log lines
+					var log leasetest.Log
 					st := aged(t, l, time.Second)
 					lock := newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: debugLog(&log)})
 					lease := acquire(t, lock)
@@ -117,7 +118,7 @@ func TestPastIsRemoved(t *testing.T) {
 // does not begin again, and the next time it does.
 func TestPastIsRemovedOnceAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var log lines
+		var log leasetest.Log
 		st := aged(t, leasehold.LayoutEpochs, 8*time.Second) // five times, and 34 s make a hundred renewals
 		lock := newLock(t, st, &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, TTL: time.Second, Logger: debugLog(&log)})
 		lease := acquire(t, lock)
@@ -133,7 +134,7 @@ func TestPastIsRemovedOnceAtATime(t *testing.T) {
 func TestPastThatCannotBeRemoved(t *testing.T) {
 	for _, l := range withEpochs {
 		bubble(t, func(t *testing.T) {
-			var log lines
+			var log leasetest.Log
 			st := newStoreOver(aged(t, l, 0))
 			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "delete"})
 			lease := acquire(t, newLock(t, st, &leasehold.LockOptions{Layout: l, Logger: debugLog(&log)}))
@@ -151,7 +152,7 @@ func TestPastThatCannotBeRemoved(t *testing.T) {
 func TestPastIsLeftWithoutALease(t *testing.T) {
 	for _, l := range withEpochs {
 		bubble(t, func(t *testing.T) {
-			var log lines
+			var log leasetest.Log
 			slow := aged(t, l, time.Second)
 			st := newStoreOver(slow)
 			st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Delay: time.Second})
@@ -171,7 +172,7 @@ func TestPastIsLeftWithoutALease(t *testing.T) {
 		})
 	}
 	bubble(t, func(t *testing.T) {
-		var log lines
+		var log leasetest.Log
 		slow := aged(t, leasehold.LayoutEpochs, time.Second)
 		if _, err := slow.Put(t.Context(), layoutKey(198), []byte(tokenRecord(leasehold.LayoutEpochs, 198, "free")), store.IfAbsent()); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -44,7 +45,7 @@ func TestQuestions(t *testing.T) {
 				t.Fatal(err)
 			}
 			peers := &asker{answer: leader.Attend}
-			var log lines
+			var log leasetest.Log
 			follower := newElection(t, st, leasehold.ElectionOptions{
 				LockOptions: leasehold.LockOptions{Holder: "me", Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 				Peers:       peers,
@@ -100,7 +101,7 @@ func TestComplaints(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			st := memstore.New()
-			var log lines
+			var log leasetest.Log
 			peers := &asker{}
 			follower := newElection(t, st, leasehold.ElectionOptions{
 				LockOptions: leasehold.LockOptions{Layout: leasehold.LayoutObject, Logger: slog.New(slog.NewTextHandler(&log, nil))},

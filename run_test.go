@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -172,7 +173,7 @@ func TestContextOfWorkEnds(t *testing.T) {
 // logged runs an election for some time, and returns what it has logged.
 func logged(t *testing.T, opts leasehold.ElectionOptions, st *faultstore.Store, d time.Duration, lead func(context.Context, *leasehold.Lease) error) string {
 	t.Helper()
-	var log lines
+	var log leasetest.Log
 	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	opts.Layout = leasehold.LayoutObject // markers have something to say of themselves
 	ctx, stop := context.WithTimeout(t.Context(), d)

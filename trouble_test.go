@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -204,7 +205,7 @@ func TestTroubleIsTold(t *testing.T) {
 		st.set(store.ErrThrottled)
 		var mu sync.Mutex
 		var told []time.Duration
-		var log lines
+		var log leasetest.Log
 		began := time.Now()
 		lock := newLock(t, st, &leasehold.LockOptions{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -267,7 +268,7 @@ func TestTroubleOfASession(t *testing.T) {
 		s, lease := holdUnderSession(t, inner)
 		st := &refusing{Store: inner, ops: "get"}
 		told := make(chan error, 10)
-		var log lines
+		var log leasetest.Log
 		lock := newLock(t, st, &leasehold.LockOptions{OnTrouble: func(err error) { told <- err }, Logger: debugLog(&log)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

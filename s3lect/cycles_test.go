@@ -1,7 +1,6 @@
 package s3lect_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/s3lect"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -134,7 +134,7 @@ func TestNoComplaintsWithoutPeerMode(t *testing.T) {
 		st := memstore.New()
 		a := begin(t, st, "a", nil)
 		a.lead(t)
-		var log bytes.Buffer
+		var log leasetest.Log
 		e, err := s3lect.NewS3Elector(s3lect.S3ElectorOptions{
 			Config:  &s3lect.ElectorConfig{LockfilePath: lockfile, ServerID: "b", ServerAddr: "b:8443"},
 			Storage: newStorage(st), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -149,7 +149,7 @@ func TestNoComplaintsWithoutPeerMode(t *testing.T) {
 		if err := e.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		if log.Len() > 0 {
+		if log.String() != "" {
 			t.Errorf("the log has\n%s", &log)
 		}
 	})
@@ -159,7 +159,7 @@ func TestNoComplaintsWithoutPeerMode(t *testing.T) {
 // the first and not in the second, and the log has the error.
 func TestTheHooksOfALeadershipThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log leasetest.Log
 		at := newStorage(memstore.New())
 		var e *s3lect.S3Elector
 		var led []bool

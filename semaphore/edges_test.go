@@ -1,7 +1,6 @@
 package semaphore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -464,7 +463,7 @@ func TestForeign(t *testing.T) {
 func TestDeleted(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		var log bytes.Buffer
+		var log leasetest.Log
 		a := newSemaphore(t, st, 2, nil)
 		b := newSemaphore(t, st, 2, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		unaware, aware := acquired(t, a, 1), acquired(t, b, 1)
@@ -891,7 +890,7 @@ func TestFence(t *testing.T) {
 func TestReleaseUnanswered(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
-		var log bytes.Buffer
+		var log leasetest.Log
 		s := newSemaphore(t, st, 2, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l, other := acquired(t, s, 1), acquired(t, s, 1)
 		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})

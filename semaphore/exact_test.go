@@ -1,7 +1,6 @@
 package semaphore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +101,7 @@ func TestReader(t *testing.T) {
 func TestSaysNothing(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
-		var log bytes.Buffer
+		var log leasetest.Log
 		s := newSemaphore(t, st, 1, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		do := func(f func()) {
 			if err := s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error { f(); return nil }); err != nil {
@@ -112,7 +111,7 @@ func TestSaysNothing(t *testing.T) {
 		do(func() {})
 		time.Sleep(time.Hour) // its session has been closed
 		do(func() {})
-		if log.Len() != 0 {
+		if log.String() != "" {
 			t.Errorf("all was well, and it says %s", &log)
 		}
 		do(func() { st.Inject(faultstore.Fault{Kind: faultstore.Unavailable}) })

@@ -67,7 +67,7 @@ func TestPeers(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		net := &words{take: 5 * time.Millisecond}
-		var logged strings.Builder
+		var logged leasetest.Log
 		locks := map[string]*semaphore.Lock{}
 		for _, name := range []string{"a", "b", "c"} {
 			opts := net.options(true, name)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,6 +37,25 @@ func Bubble(t *testing.T, f func(t *testing.T)) {
 		})()
 		f(t)
 	})
+}
+
+// Log is a log that may be read while it is written. What a timer logs is in no order with a
+// test that has read the log before: of a plain buffer that is a data race.
+type Log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // Here is the layout that a test runs over: see inside.DefaultLayout.
