@@ -213,7 +213,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	if err := s.check("get", key); err != nil {
 		return nil, err
 	}
-	c := &call{op: "get", key: key}
+	c := &call{Call: exchange.Call{Op: "get", Key: key}}
 	var in blob.DownloadStreamOptions
 	if unless != "" {
 		in.AccessConditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: etag(unless)}}
@@ -251,7 +251,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if err := s.check("put", key); err != nil {
 		return nil, err
 	}
-	c := &call{op: "put", key: key, create: only.Absent()}
+	c := &call{Call: exchange.Call{Op: "put", Key: key}, create: only.Absent()}
 	when := &blob.ModifiedAccessConditions{}
 	if only.Absent() {
 		when.IfNoneMatch = etag("*")
@@ -276,7 +276,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.check("delete", key); err != nil {
 		return err
 	}
-	c := &call{op: "delete", key: key}
+	c := &call{Call: exchange.Call{Op: "delete", Key: key}}
 	if _, err := s.blob(s.once, key).Delete(c.watch(ctx), nil); err != nil {
 		if err = c.fail(ctx, err); !errors.Is(err, store.ErrNotExist) {
 			return err

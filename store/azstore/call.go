@@ -1,13 +1,11 @@
 package azstore
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,12 +18,9 @@ import (
 
 // A call is one call of a store, and watches its requests pass through the HTTP client.
 type call struct {
-	op, key string
-	create  bool   // a put that needs no object
-	part    bool   // a put that by itself shows no reader anything
-	from    string // where a listing begins; empty: with the first
-
-	exchange.Exchange
+	exchange.Call
+	create  bool     // a put that needs no object
+	from    string   // where a listing begins; empty: with the first
 	refusal *refusal // what the answer says, if it is one of 300 and above
 }
 
@@ -69,12 +64,12 @@ func (w watched) Do(req *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	switch {
-	case c.refused():
+	case c.Refused():
 		c.refusal = refuse(answer)
-	case c.op == "list":
-		return answer, listing(answer)
-	case c.op != "get": // whose body is no business of the SDK's
-		answer.Body = limited(answer.Body)
+	case c.Op == "list":
+		return answer, exchange.CheckListing(answer, maxXML, isListing, "Azure", "Azure Blob Storage")
+	case c.Op != "get": // whose body is no business of the SDK's
+		exchange.Limit(answer, maxXML)
 	}
 	return answer, nil
 }
@@ -84,14 +79,17 @@ func (c *call) requestID() string {
 	return c.Header().Get("x-ms-request-id")
 }
 
-// code gives the service's word for what is wrong, or "". It is a header of every answer that
-// refuses, so it arrives even where the body breaks off:
+// codeHeader has the service's word for what is wrong, in every answer that refuses, so that it
+// arrives even where the body breaks off:
 // https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2
+const codeHeader = "X-Ms-Error-Code"
+
+// code gives that word, or "".
 func (c *call) code() string {
-	if !c.refused() {
+	if c.refusal == nil {
 		return ""
 	}
-	return c.Header().Get("x-ms-error-code")
+	return c.refusal.Code
 }
 
 // A credential marks the errors of another, none of whose requests go to the store.
@@ -113,18 +111,15 @@ func (e *tokenError) Unwrap() error { return e.err }
 
 // A refusal is what the body of an answer of 300 and above says.
 type refusal struct {
-	message string // of an error in the form of Azure
-	detail  string // more about credentials that are not good
-	header  string // which header is wrong
-
-	text  string // what begins a body in any other form
-	empty bool   // there was no body
+	exchange.Refusal
+	detail string // more about credentials that are not good
+	header string // which header is wrong
 }
 
 // refuse reads the body of an answer and leaves it to be read again.
 func refuse(answer *http.Response) *refusal {
-	body, empty := exchange.Refusal(answer)
-	r := &refusal{empty: empty}
+	body, empty := exchange.Refused(answer)
+	r := &refusal{Refusal: exchange.Refusal{Code: answer.Header.Get(codeHeader), Empty: empty}}
 	var said struct {
 		XMLName                   xml.Name `xml:"Error"`
 		Message                   string
@@ -133,11 +128,11 @@ func refuse(answer *http.Response) *refusal {
 	}
 	// What has been read before an error stands.
 	if err := xml.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &said); err != nil && said.Message == "" {
-		r.text = exchange.Words(body)
+		r.Text = exchange.Words(body)
 		return r
 	}
 	// The lines after the first repeat the request's ID and the time.
-	r.message, _, _ = strings.Cut(strings.TrimSpace(said.Message), "\n")
+	r.Message, _, _ = strings.Cut(strings.TrimSpace(said.Message), "\n")
 	r.detail, r.header = said.AuthenticationErrorDetail, said.HeaderName
 	return r
 }
@@ -146,57 +141,7 @@ func refuse(answer *http.Response) *refusal {
 // names of 1 KiB, every character of them written as "&quot;", and what is said of each.
 const maxXML = 64 << 20
 
-type closing struct {
-	io.Reader
-	io.Closer
-}
-
-func limited(body io.ReadCloser) io.ReadCloser {
-	return closing{io.LimitReader(body, maxXML), body}
-}
-
-// listing checks that an answer is one: the SDK takes no page at all for a listing without
-// objects.
-func listing(answer *http.Response) error {
-	const most = 4 << 10
-	body := bufio.NewReaderSize(limited(answer.Body), most)
-	begin, err := body.Peek(most)
-	d := xml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(begin, []byte("\ufeff"))))
-	d.Strict = false
-	for {
-		token, bad := d.Token()
-		start, ok := token.(xml.StartElement)
-		switch {
-		case ok && start.Name.Local == "EnumerationResults":
-			answer.Body = closing{body, answer.Body}
-			return nil
-		case bad == nil && !ok:
-			continue // <?xml version="1.0"?>
-		case err != nil && err != io.EOF:
-			return errors.Join(err, answer.Body.Close())
-		}
-		_ = answer.Body.Close()
-		return fmt.Errorf("the answer is no listing of Azure but %q: does the endpoint lead to Azure Blob Storage?", exchange.Words(begin))
-	}
-}
-
-// words says what the service answered.
-func (c *call) words() string {
-	r, text := c.refusal, fmt.Sprintf("%d %s", c.Status(), http.StatusText(c.Status()))
-	switch code := c.code(); {
-	case code != "" && r.message != "":
-		return fmt.Sprintf("%d %s: %s", c.Status(), code, strings.TrimSuffix(r.message, "."))
-	case code != "":
-		return fmt.Sprintf("%d %s", c.Status(), code)
-	case r.message != "":
-		return text + ": " + strings.TrimSuffix(r.message, ".")
-	case r.text != "":
-		return fmt.Sprintf("%s: %q", text, r.text)
-	case r.empty:
-		return text + ", without a body"
-	}
-	return text
-}
+func isListing(root string) bool { return root == "EnumerationResults" }
 
 // plain is an error in one line, without the rules that those of azidentity draw.
 func plain(err error) string {

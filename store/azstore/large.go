@@ -94,7 +94,7 @@ func (u *upload) body() io.ReadSeekCloser {
 
 // whole writes what was read as the object.
 func (u *upload) whole(ctx context.Context) error {
-	c := &call{op: "put", key: u.key, create: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, create: true}
 	out, err := u.s.blob(u.s.again, u.key).Upload(c.watch(ctx), u.body(), nil)
 	if err == nil && versionOf(out.ETag) == "" {
 		err = errNoETag
@@ -127,7 +127,7 @@ func (u *upload) send(ctx context.Context) error {
 		return u.failed(store.ErrTooLarge, fmt.Errorf("more than %d bytes", u.size-int64(u.block.Len())))
 	}
 	id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%05d", len(u.sent))) // all must have one length
-	c := &call{op: "put", key: u.key, part: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}}
 	if _, err := u.s.blob(u.s.again, u.key).StageBlock(c.watch(ctx), id, u.body(), nil); err != nil {
 		return c.fail(ctx, err)
 	}
@@ -137,7 +137,7 @@ func (u *upload) send(ctx context.Context) error {
 
 // commit makes an object of the blocks. Only this request shows readers anything.
 func (u *upload) commit(ctx context.Context) error {
-	c := &call{op: "put", key: u.key}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key}}
 	out, err := u.s.blob(u.s.again, u.key).CommitBlockList(c.watch(ctx), u.sent, nil)
 	if err == nil && versionOf(out.ETag) == "" {
 		err = errNoETag
@@ -154,7 +154,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	if err := s.check("get", key); err != nil {
 		return nil, 0, err
 	}
-	c := &call{op: "get", key: key}
+	c := &call{Call: exchange.Call{Op: "get", Key: key}}
 	out, err := s.blob(s.once, key).DownloadStream(c.watch(ctx), nil)
 	if err == nil && c.Status() == http.StatusNotModified {
 		err = errNotModified // nobody asked, and the SDK makes a success of it

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // List yields objects in byte order of their keys, a page of up to 5000 for each request: see
@@ -37,7 +38,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			// without order must not pass.
 			name := deref(item.Name)
 			if name <= last {
-				yield(store.Entry{}, (&call{op: "list", key: prefix}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", name, last, store.ErrUnordered)))
+				yield(store.Entry{}, (&call{Call: exchange.Call{Op: "list", Key: prefix}}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", name, last, store.ErrUnordered)))
 				return
 			}
 			last = name
@@ -61,7 +62,7 @@ func (s *Store) pages(ctx context.Context, prefix, after string) iter.Seq2[*cont
 			from = s.prefix + after // itself included
 		}
 		for pager := s.once.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &full}); pager.More(); {
-			c := &call{op: "list", key: prefix, from: from}
+			c := &call{Call: exchange.Call{Op: "list", Key: prefix}, from: from}
 			page, err := pager.NextPage(c.watch(ctx))
 			if err != nil {
 				yield(nil, c.fail(ctx, err))

@@ -18,13 +18,10 @@ import (
 
 // A call is one call of a store, and watches its requests pass through the HTTP client.
 type call struct {
-	op, key      string
-	bucket, name string // of the object, as the server knows it
-	part         bool   // a put that by itself shows no reader anything
-
-	exchange.Exchange
-	refusal *refusal // what the answer says, if it is one of 300 and above
-	noToken bool     // no token was to be had, so nothing was sent
+	exchange.Call
+	bucket, name string   // of the object, as the server knows it
+	refusal      *refusal // what the answer says, if it is one of 300 and above
+	noToken      bool     // no token was to be had, so nothing was sent
 }
 
 // errRefused stands for an answer of 300 and above; what it says is in the refusal.
@@ -173,11 +170,8 @@ func written(answer io.Reader) (*resource, error) {
 // A refusal is what an answer of 300 and above says: in JSON, or in a line of text where the
 // body of an object was asked for (https://cloud.google.com/storage/docs/json_api/v1/status-codes).
 type refusal struct {
-	reason string // "notFound", in JSON only
-	said   string // the message
-	text   string // what begins a body in any other form
-	empty  bool   // there was no body
-	google bool   // a server of Google Cloud Storage gave the answer
+	exchange.Refusal      // its code, such as "notFound", is in JSON only
+	google           bool // a server of Google Cloud Storage gave the answer
 }
 
 // requestIDHeader is on every answer of Google Cloud Storage.
@@ -185,8 +179,8 @@ const requestIDHeader = "X-Guploader-Uploadid"
 
 // refuse reads the body of an answer.
 func refuse(answer *http.Response) *refusal {
-	body, empty := exchange.Refusal(answer)
-	r := &refusal{empty: empty, google: answer.Header.Get(requestIDHeader) != ""}
+	body, empty := exchange.Refused(answer)
+	r := &refusal{Refusal: exchange.Refusal{Empty: empty}, google: answer.Header.Get(requestIDHeader) != ""}
 	var said struct {
 		Error struct {
 			Message string
@@ -195,44 +189,20 @@ func refuse(answer *http.Response) *refusal {
 	}
 	switch {
 	case json.Unmarshal(body, &said) == nil && (said.Error.Message != "" || len(said.Error.Errors) > 0):
-		if r.said = line(said.Error.Message); len(said.Error.Errors) > 0 {
-			r.reason = said.Error.Errors[0].Reason
+		if r.Message = line(said.Error.Message); len(said.Error.Errors) > 0 {
+			r.Code = said.Error.Errors[0].Reason
 		}
 	case r.google && len(body) < 2<<10 && !bytes.ContainsAny(body, "<{"):
-		r.said = line(string(body))
+		r.Message = line(string(body))
 	default:
-		r.text = exchange.Words(body)
+		r.Text = exchange.Words(body)
 	}
 	return r
 }
 
-// maxSaid bounds what is shown of a message. Those of Google Cloud Storage are shorter, but for
-// the names in them.
-const maxSaid = 500
-
 // line is a text on one line.
 func line(text string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
-}
-
-func (r *refusal) words(status int) string {
-	text := fmt.Sprintf("%d %s", status, http.StatusText(status))
-	if r.reason != "" {
-		text = fmt.Sprintf("%d %s", status, r.reason)
-	}
-	switch {
-	case r.said != "":
-		said := strings.TrimSuffix(r.said, ".")
-		if runes := []rune(said); len(runes) > maxSaid {
-			said = string(runes[:maxSaid]) + "…"
-		}
-		return text + ": " + said
-	case r.text != "":
-		return fmt.Sprintf("%s: %q", text, r.text)
-	case r.empty:
-		return text + ", without a body"
-	}
-	return text
 }
 
 // requestID gives the server's name for the request.

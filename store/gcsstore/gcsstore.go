@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // maxPrefix leaves room for a key of store.MaxKey bytes and the slash before it in the
@@ -140,7 +141,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	if err := store.CheckKey("get", key); err != nil {
 		return nil, err
 	}
-	c := &call{op: "get", key: key, name: s.prefix + key, bucket: s.bucket}
+	c := &call{Call: exchange.Call{Op: "get", Key: key}, name: s.prefix + key, bucket: s.bucket}
 	answer, version, err := s.download(ctx, c, unless)
 	if err != nil {
 		return nil, err
@@ -186,14 +187,14 @@ func (s *Store) download(ctx context.Context, c *call, unless store.Version) (*h
 
 // lookFor settles what is missing, by a listing, where a 404 does not say it.
 func (s *Store) lookFor(ctx context.Context, c *call, failed *store.Error) {
-	list := &call{op: "list", key: c.key, name: c.name, bucket: c.bucket}
+	list := &call{Call: exchange.Call{Op: "list", Key: c.Key}, name: c.name, bucket: c.bucket}
 	page, err := s.page(ctx, list, url.Values{"prefix": {c.name}, "maxResults": {"1"}})
 	switch {
 	case err != nil && list.fail(ctx, err).Kind == store.ErrNoBucket: //nolint:errorlint // Kind is a sentinel itself
-		failed.Kind, failed.Cause = store.ErrNoBucket, c.worded(err, onNoBucket)
+		failed.Kind, failed.Cause = store.ErrNoBucket, &exchange.Failure{Text: c.text(err) + "; " + onNoBucket, Err: err}
 	case err == nil && page.NextPageToken == "" && len(page.Items) == 0,
 		err == nil && len(page.Items) > 0 && page.Items[0].Name > c.name:
-		failed.Kind, failed.Cause = store.ErrNotExist, c.worded(errRefused, "a listing does not show it")
+		failed.Kind, failed.Cause = store.ErrNotExist, &exchange.Failure{Text: c.text(errRefused) + "; a listing does not show it", Err: errRefused}
 	}
 }
 
@@ -202,7 +203,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
 	}
-	c := &call{op: "put", key: key, name: s.prefix + key, bucket: s.bucket}
+	c := &call{Call: exchange.Call{Op: "put", Key: key}, name: s.prefix + key, bucket: s.bucket}
 	query := url.Values{}
 	switch {
 	case only.Absent():
@@ -227,7 +228,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey("delete", key); err != nil {
 		return err
 	}
-	c := &call{op: "delete", key: key, name: s.prefix + key, bucket: s.bucket}
+	c := &call{Call: exchange.Call{Op: "delete", Key: key}, name: s.prefix + key, bucket: s.bucket}
 	answer, err := s.do(ctx, c, s.request(http.MethodDelete, "/storage/v1/b/", c.name, url.Values{}, nil))
 	if err == nil {
 		return answer.Body.Close()

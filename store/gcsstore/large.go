@@ -77,7 +77,7 @@ type upload struct {
 }
 
 func (u *upload) call(part bool) *call {
-	return &call{op: "put", key: u.key, name: u.s.prefix + u.key, bucket: u.s.bucket, part: part}
+	return &call{Call: exchange.Call{Op: "put", Key: u.key, Part: part}, name: u.s.prefix + u.key, bucket: u.s.bucket}
 }
 
 // read reads the next chunk. CopyN tells the end of r from an error of r that is
@@ -223,7 +223,7 @@ func (u *upload) send(ctx context.Context) error {
 // stopped is the error of a chunk that was not sent.
 func (u *upload) stopped(c *call, cause error) error {
 	e := &store.Error{Op: "put", Key: u.key, Kind: store.ErrUnavailable, Cause: cause, Date: c.Date(), RequestID: c.requestID()}
-	if c.Unsure() && c.writes() {
+	if c.Unsure() && c.Writes() {
 		e.Kind = store.ErrUnknownOutcome // an earlier request may yet end the upload
 	}
 	return e
@@ -264,13 +264,14 @@ func (u *upload) cancel(ctx context.Context, why error) error {
 	answer, err := u.s.send(ctx, c, newRequest(http.MethodDelete, u.session, nil))
 	if err == nil {
 		_ = answer.Body.Close()
+		return why
 	}
 	switch c.Status() {
-	case cancelled, http.StatusOK, http.StatusNoContent, http.StatusNotFound, http.StatusGone:
+	case cancelled, http.StatusNotFound, http.StatusGone:
 		return why
 	}
 	if e, ok := errors.AsType[*store.Error](why); ok {
-		e.Cause = fmt.Errorf("%w; what was sent stays on the server until the session of the upload ends, after a week: %s", e.Cause, c.worded(err, "").Error())
+		e.Cause = fmt.Errorf("%w; what was sent stays on the server until the session of the upload ends, after a week: %s", e.Cause, c.text(err))
 	}
 	return why
 }
@@ -281,7 +282,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	if err := store.CheckKey("get", key); err != nil {
 		return nil, 0, err
 	}
-	c := &call{op: "get", key: key, name: s.prefix + key, bucket: s.bucket}
+	c := &call{Call: exchange.Call{Op: "get", Key: key}, name: s.prefix + key, bucket: s.bucket}
 	answer, _, err := s.download(ctx, c, "")
 	if err != nil {
 		return nil, 0, err

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // A listing is one page of one.
@@ -53,7 +54,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			query.Set("startOffset", last) // which is listed as well
 		}
 		for first := true; ; first = false {
-			c := &call{op: "list", key: prefix, bucket: s.bucket}
+			c := &call{Call: exchange.Call{Op: "list", Key: prefix}, bucket: s.bucket}
 			page, err := s.page(ctx, c, query)
 			if err != nil {
 				yield(store.Entry{}, c.fail(ctx, err))

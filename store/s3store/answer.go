@@ -1,12 +1,10 @@
 package s3store
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,20 +20,18 @@ import (
 // does not tell three things apart that differ: a code that the server gave, a code
 // that the SDK made of the status, and a page that no S3 server wrote.
 type refusal struct {
-	code, message, requestID string // of an error in the form of S3
-
-	text  string // what begins a body in any other form
-	empty bool   // there was no body
+	exchange.Refusal
+	requestID string
 }
 
 const requestIDHeader = "X-Amz-Request-Id"
 
 // refuse reads the body of an answer and leaves it to be read again.
 func refuse(answer *http.Response) *refusal {
-	body, empty := exchange.Refusal(answer)
-	r := &refusal{empty: empty}
-	if r.parse(body); r.code == "" {
-		r.text = exchange.Words(body)
+	body, empty := exchange.Refused(answer)
+	r := &refusal{Refusal: exchange.Refusal{Empty: empty}}
+	if r.parse(body); r.Code == "" {
+		r.Text = exchange.Words(body)
 	}
 	if id := answer.Header.Get(requestIDHeader); id != "" {
 		r.requestID = id
@@ -69,9 +65,9 @@ func (r *refusal) parse(body []byte) {
 		text = strings.TrimSpace(text)
 		switch start.Name.Local {
 		case "Code":
-			r.code = text
+			r.Code = text
 		case "Message":
-			r.message = text
+			r.Message = text
 		case "RequestId":
 			r.requestID = text
 		}
@@ -81,40 +77,6 @@ func (r *refusal) parse(body []byte) {
 // maxXML bounds what the SDK reads of a success. The longest is a page of a listing: of 1000 keys of 1 KiB, every character of them
 // written as "&quot;", and what is said of each.
 const maxXML = 16 << 20
-
-type closing struct {
-	io.Reader
-	io.Closer
-}
-
-func limited(body io.ReadCloser) io.ReadCloser {
-	return closing{io.LimitReader(body, maxXML), body}
-}
-
-// listing checks that an answer is one. The SDK reads whatever comes, and takes the pages
-// of a web server, and no page at all, for a listing without objects.
-func listing(answer *http.Response) error {
-	const most = 4 << 10
-	body := bufio.NewReaderSize(limited(answer.Body), most)
-	begin, err := body.Peek(most)
-	d := xml.NewDecoder(bytes.NewReader(begin))
-	d.Strict = false
-	for {
-		token, bad := d.Token()
-		start, ok := token.(xml.StartElement)
-		switch {
-		case ok && isListing(start.Name.Local):
-			answer.Body = closing{body, answer.Body}
-			return nil
-		case bad == nil && !ok:
-			continue // <?xml version="1.0"?>
-		case err != nil && err != io.EOF:
-			return errors.Join(err, answer.Body.Close())
-		}
-		_ = answer.Body.Close()
-		return fmt.Errorf("the answer is no listing of S3 but %q: does the endpoint lead to an S3 server?", exchange.Words(begin))
-	}
-}
 
 // isListing knows ListBucketResult and ListVersionsResult of S3, and their variants of
 // other servers, ListBucketVersionsResult for one.
@@ -126,33 +88,6 @@ func isListing(root string) bool {
 // server sets. CloudFront, which stands in front of anything, has others (X-Amz-Cf-Id).
 func fromS3(header http.Header) bool {
 	return header.Get(requestIDHeader) != "" || header.Get("X-Amz-Id-2") != ""
-}
-
-// worded says what happened, and what to do about it.
-func (c *call) worded(err error, advice string) error {
-	text := plain(err)
-	if c.refusal != nil {
-		text = c.refusal.words(c.Status())
-	}
-	if advice != "" {
-		text += "; " + advice
-	}
-	return &exchange.Failure{Text: text, Err: err}
-}
-
-func (r *refusal) words(status int) string {
-	text := fmt.Sprintf("%d %s", status, http.StatusText(status))
-	switch {
-	case r.code != "" && r.message != "" && r.message != r.code:
-		return fmt.Sprintf("%d %s: %s", status, r.code, strings.TrimSuffix(r.message, "."))
-	case r.code != "":
-		return fmt.Sprintf("%d %s", status, r.code)
-	case r.text != "":
-		return fmt.Sprintf("%s: %q", text, r.text)
-	case r.empty:
-		return text + ", without a body"
-	}
-	return text
 }
 
 // plain is an error of the SDK without what every one of its errors begins with.

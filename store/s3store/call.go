@@ -11,12 +11,10 @@ import (
 
 // A call is one call of a store, and watches its requests pass through the HTTP client.
 type call struct {
-	op, key string
+	exchange.Call
 	create  bool // a put that needs no object, so that what it misses is the bucket
-	part    bool // a put that by itself shows no reader anything
 	repeats bool // the client may send the request again, as it is set to do
 
-	exchange.Exchange
 	refusal *refusal // what the answer says, if it is one of 300 and above
 }
 
@@ -44,12 +42,12 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	switch {
-	case c.refused():
+	case c.Refused():
 		c.refusal = refuse(answer)
-	case c.op == "list":
-		return answer, listing(answer)
-	case c.op != "get": // whose body is no business of the SDK's
-		answer.Body = limited(answer.Body)
+	case c.Op == "list":
+		return answer, exchange.CheckListing(answer, maxXML, isListing, "S3", "an S3 server")
+	case c.Op != "get": // whose body is no business of the SDK's
+		exchange.Limit(answer, maxXML)
 	}
 	return answer, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 var _ store.Inspector = (*Store)(nil)
@@ -38,7 +39,7 @@ func (i inspection) DeleteIf(ctx context.Context, key string, v store.Version) e
 	if err := store.CheckKey("delete", key); err != nil {
 		return err
 	}
-	c := &call{op: "delete", key: key}
+	c := &call{Call: exchange.Call{Op: "delete", Key: key}}
 	in := &s3.DeleteObjectInput{Bucket: &i.bucket, Key: aws.String(i.prefix + key), IfMatch: aws.String(i.quoted(v))}
 	if _, err := i.client.DeleteObject(ctx, in, c.options); err != nil {
 		return c.fail(ctx, err)
@@ -50,7 +51,7 @@ func (i inspection) Overwrite(ctx context.Context, key string, body []byte) erro
 	if err := store.CheckKey("put", key); err != nil {
 		return err
 	}
-	c := &call{op: "put", key: key}
+	c := &call{Call: exchange.Call{Op: "put", Key: key}}
 	in := &s3.PutObjectInput{Bucket: &i.bucket, Key: aws.String(i.prefix + key), Body: bytes.NewReader(body)}
 	if _, err := i.client.PutObject(ctx, in, c.options); err != nil {
 		return c.fail(ctx, err)
@@ -101,7 +102,7 @@ func (i inspection) Settings(ctx context.Context) []store.Setting {
 
 // setting asks for one setting. The error code none means that there is none.
 func (i inspection) setting(ctx context.Context, name, none string, ask func(func(*s3.Options)) (string, error)) store.Setting {
-	c := &call{op: "inspect", key: name}
+	c := &call{Call: exchange.Call{Op: "inspect", Key: name}}
 	value, err := ask(c.options)
 	switch {
 	case err == nil:
@@ -180,7 +181,7 @@ func (i inspection) Purge(ctx context.Context, directory string) (requests int, 
 	in := &s3.ListObjectVersionsInput{Bucket: &i.bucket, Prefix: aws.String(i.prefix + directory + "/")}
 	const again = 4 // how often a page may be no smaller than the last
 	for last, stuck := 0, 0; stuck < again; {
-		c := &call{op: "list", key: directory}
+		c := &call{Call: exchange.Call{Op: "list", Key: directory}}
 		requests++
 		page, err := i.client.ListObjectVersions(ctx, in, c.options)
 		if err != nil {
@@ -211,7 +212,7 @@ func (i inspection) Purge(ctx context.Context, directory string) (requests int, 
 }
 
 func (i inspection) deleteAll(ctx context.Context, directory string, all []types.ObjectIdentifier) error {
-	c := &call{op: "delete", key: directory}
+	c := &call{Call: exchange.Call{Op: "delete", Key: directory}}
 	out, err := i.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
 		Bucket: &i.bucket, Delete: &types.Delete{Objects: all, Quiet: aws.Bool(true)},
 	}, c.options)

@@ -91,7 +91,7 @@ func (u *upload) failed(kind, cause error) error {
 
 // whole writes what was read as the object.
 func (u *upload) whole(ctx context.Context) error {
-	c := &call{op: "put", key: u.key, create: true, repeats: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, create: true, repeats: true}
 	out, err := u.s.client.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &u.s.bucket, Key: u.path, Body: bytes.NewReader(u.part.Bytes()),
 	}, c.options)
@@ -108,7 +108,7 @@ func (u *upload) whole(ctx context.Context) error {
 func (u *upload) inParts(ctx context.Context) error {
 	// If the answer is lost, the upload that it would have named has no parts, and
 	// costs nothing.
-	c := &call{op: "put", key: u.key, create: true, part: true, repeats: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, create: true, repeats: true}
 	out, err := u.s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &u.s.bucket, Key: u.path}, c.options)
 	if err != nil {
 		return c.fail(ctx, err)
@@ -133,7 +133,7 @@ func (u *upload) send(ctx context.Context) error {
 		return u.failed(store.ErrTooLarge, fmt.Errorf("more than %d bytes", u.size-int64(u.part.Len())))
 	}
 	number := aws.Int32(int32(len(u.sent) + 1)) //nolint:gosec // at most maxParts
-	c := &call{op: "put", key: u.key, part: true, repeats: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, repeats: true}
 	out, err := u.s.client.UploadPart(ctx, &s3.UploadPartInput{
 		Bucket: &u.s.bucket, Key: u.path, UploadId: u.id, PartNumber: number, Body: bytes.NewReader(u.part.Bytes()),
 	}, c.options)
@@ -146,7 +146,7 @@ func (u *upload) send(ctx context.Context) error {
 
 // complete makes an object of the parts. Only this request shows readers anything.
 func (u *upload) complete(ctx context.Context) error {
-	c := &call{op: "put", key: u.key, repeats: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, repeats: true}
 	out, err := u.s.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
 		Bucket: &u.s.bucket, Key: u.path, UploadId: u.id,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: u.sent},
@@ -166,7 +166,7 @@ func (u *upload) complete(ctx context.Context) error {
 func (u *upload) abort(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortWithin)
 	defer cancel()
-	c := &call{op: "put", key: u.key, part: true, repeats: true}
+	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, repeats: true}
 	_, err := u.s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.s.bucket, Key: u.path, UploadId: u.id}, c.options)
 	if e, ok := errors.AsType[*store.Error](why); ok && err != nil && c.code(err) != "NoSuchUpload" {
 		e.Cause = fmt.Errorf("%w; its parts stay, under the upload ID %s, until that is aborted: %s", e.Cause, aws.ToString(u.id), err.Error())
@@ -180,7 +180,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	if err := store.CheckKey("get", key); err != nil {
 		return nil, 0, err
 	}
-	c := &call{op: "get", key: key}
+	c := &call{Call: exchange.Call{Op: "get", Key: key}}
 	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}, c.options)
 	if err != nil {
 		return nil, 0, c.fail(ctx, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // List yields objects in byte order of their keys, a page of up to 1000 for each
@@ -43,7 +44,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			// without order must not pass.
 			key := s.prefix + entry.Key
 			if err == nil && key <= last {
-				err = (&call{op: "list", key: prefix}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", key, last, store.ErrUnordered))
+				err = (&call{Call: exchange.Call{Op: "list", Key: prefix}}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", key, last, store.ErrUnordered))
 			}
 			if last = key; err == nil && store.CheckKey("list", entry.Key) != nil {
 				continue // no store wrote it: "logs/" for a folder, say
@@ -88,7 +89,7 @@ func (s *Store) listDirectory(ctx context.Context, prefix, after string) iter.Se
 func (s *Store) pages(ctx context.Context, in *s3.ListObjectsV2Input, prefix string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for {
-			c := &call{op: "list", key: prefix}
+			c := &call{Call: exchange.Call{Op: "list", Key: prefix}}
 			page, err := s.client.ListObjectsV2(ctx, in, c.options)
 			if err != nil {
 				yield(store.Entry{}, c.fail(ctx, err))

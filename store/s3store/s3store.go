@@ -32,6 +32,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // maxPrefix leaves room for a key of store.MaxKey bytes and the slash before it
@@ -103,7 +104,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	if err := store.CheckKey("get", key); err != nil {
 		return nil, err
 	}
-	c := &call{op: "get", key: key}
+	c := &call{Call: exchange.Call{Op: "get", Key: key}}
 	in := &s3.GetObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
 	if unless != "" {
 		in.IfNoneMatch = aws.String(string(unless))
@@ -141,7 +142,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
 	}
-	c := &call{op: "put", key: key, create: only.Absent()}
+	c := &call{Call: exchange.Call{Op: "put", Key: key}, create: only.Absent()}
 	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key), Body: bytes.NewReader(body)}
 	if only.Absent() {
 		in.IfNoneMatch = aws.String("*")
@@ -190,7 +191,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey("delete", key); err != nil {
 		return err
 	}
-	c := &call{op: "delete", key: key}
+	c := &call{Call: exchange.Call{Op: "delete", Key: key}}
 	in := &s3.DeleteObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
 	if _, err := s.client.DeleteObject(ctx, in, c.options); err != nil {
 		if err = c.fail(ctx, err); !errors.Is(err, store.ErrNotExist) {

@@ -13,11 +13,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"regexp"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/leasehold/leasehold/store"
 )
@@ -183,33 +180,4 @@ func (x *Exchange) Read(r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", store.ErrTooLarge, store.MaxBody)
 	}
 	return body, nil
-}
-
-// maxRefusal is how much is read of the body of an answer that refuses. Those of the stores have a few KiB at
-// most, and what comes from elsewhere may never end.
-const maxRefusal = 64 << 10
-
-// Refusal reads the body of an answer and leaves it to be read again. A body that broke off counts as far as
-// it came: what matters stands at its beginning. Empty says that there was none.
-func Refusal(answer *http.Response) (body []byte, empty bool) {
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
-	_ = answer.Body.Close()
-	answer.Body = io.NopCloser(bytes.NewReader(body))
-	answer.ContentLength = int64(len(body))
-	return body, len(body) == 0 && err == nil
-}
-
-var markup = regexp.MustCompile(`(?s)<(style|script|!--).*?</(style|script)>|<[^>]*>`)
-
-// Words gives what a page says, as far as it fits into a message.
-func Words(body []byte) string {
-	const most = 100
-	text := markup.ReplaceAllString(string(body), " ")
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool {
-		return unicode.IsSpace(r) || !unicode.IsPrint(r)
-	}), " ")
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
-	}
-	return text
 }
