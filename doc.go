@@ -1,5 +1,6 @@
 // Package leasehold is leader election and distributed locks on object storage: Amazon S3
-// and everything that speaks its conditional writes, a local directory, memory.
+// and everything that speaks its conditional writes, Google Cloud Storage, Azure Blob Storage,
+// a local directory, memory.
 //
 // A lock is one small object, the record: who holds it, for how long, and a token. A
 // candidate writes it on the condition that it is still the version that the candidate has

@@ -69,7 +69,7 @@ var rules = []rule{
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
-	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
+	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
 	{
@@ -115,7 +115,13 @@ var rules = []rule{
 	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},
 	{pkg: "store/s3store", may: []string{"std", "store", "store/internal/exchange", "github.com/aws/..."}},
 	{pkg: "store/gcsstore", may: []string{"std", "store", "store/internal/exchange"}},
-	{pkg: "store/storeurl", may: []string{"std", "store", "store/memstore", "store/filestore", "store/s3store", "github.com/aws/..."}},
+	{
+		pkg: "store/storeurl",
+		may: []string{
+			"std", "store", "store/memstore", "store/filestore", "store/s3store", "store/gcsstore", "store/azstore",
+			"github.com/aws/...", "github.com/Azure/...", "golang.org/x/oauth2/...", "cloud.google.com/go/compute/metadata",
+		},
+	},
 
 	{pkg: ".", may: []string{"std", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
@@ -344,7 +350,10 @@ func TestImportsAreRefused(t *testing.T) {
 		{"/store/gcsstore", "net/http", true},
 		{"/store/gcsstore", "github.com/aws/aws-sdk-go-v2/service/s3", false},
 		{"/store/storeurl", module + "/store/s3store", true},
+		{"/store/storeurl", "golang.org/x/oauth2/google", true},
+		{"/store/storeurl", "cloud.google.com/go/storage", false},
 		{"/store/storeurl", module, false},
+		{"/store/gcsstore", "golang.org/x/oauth2", false},
 		{"", module + "/internal/protocol", true},
 		{"", module + "/admin", false},
 		{"/admin", module, true},

@@ -23,8 +23,8 @@ type Inspection interface {
 	// Overwrite writes the object without a condition.
 	Overwrite(ctx context.Context, key string, body []byte) error
 
-	// Settings asks what the place is set to: one request for each setting. One
-	// that may not be asked for has an error.
+	// Settings asks what the place is set to, with one request for each setting at most, and
+	// five in all. A setting that may not be asked for has an error.
 	Settings(ctx context.Context) []Setting
 
 	Purger
@@ -48,7 +48,9 @@ type Purger interface {
 
 // A Setting is something that the place of a store is set to.
 type Setting struct {
-	Name  string // "versioning", "object lock", "encryption", "lifecycle", "noncurrent versions"
+	// Name is "versioning", "soft delete", "object lock", "retention", "holds", "encryption",
+	// "lifecycle", "noncurrent versions" or "hierarchical namespace".
+	Name  string
 	Value string // "" if there is none
 	Err   error  // why it is not known
 }

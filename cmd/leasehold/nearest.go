@@ -55,10 +55,14 @@ func slips(a, b string, most int) int {
 }
 
 // schemes are those of the stores' URLs.
-var schemes = []string{"s3", "file", "mem"}
+var schemes = []string{"s3", "gs", "azblob", "file", "mem"}
 
-// otherSchemes are what a URL of a bucket begins with in other tools, and what is meant.
-var otherSchemes = map[string]string{"s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "azblob": "azblob", "http": "http", "https": "https"}
+// otherSchemes are what a URL of a bucket begins with in other tools, and what is meant. One that stands
+// for another form of URL besides is left to storeurl, which says how to write it.
+var otherSchemes = map[string]string{
+	"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "azblob", "azure": "azblob",
+	"abfs": "abfs", "abfss": "abfss", "wasb": "wasb", "wasbs": "wasbs", "http": "http", "https": "https",
+}
 
 // meantScheme is the scheme that a word is meant for, or "" if it need not be one at all.
 func meantScheme(word, divided string) string {
@@ -66,12 +70,17 @@ func meantScheme(word, divided string) string {
 	if slices.Contains(schemes, word) {
 		return word
 	}
-	if meant := otherSchemes[word]; meant != "" {
+	if meant := otherSchemes[word]; meant != "" && (divided != ":" || meant != "azblob") { // az:7 may be a zone
 		return meant
 	}
 	near := nearest(word, schemes, 1)
-	if divided == ":" && !slices.Equal(letters(near), letters(word)) {
-		return "" // a name, such as tile:7
+	for _, s := range schemes {
+		if slices.Equal(letters(s), letters(word)) && slips(word, s, 1) <= 1 {
+			near = s // 3s is s3 with its letters exchanged, and not gs with another
+		}
+	}
+	if divided == ":" && (near == "gs" || !slices.Equal(letters(near), letters(word))) {
+		return "" // a name, such as tile:7 or sg:7
 	}
 	return near
 }

@@ -50,7 +50,9 @@ func TestCheckName(t *testing.T) {
 		"s3a://b/x": "did you mean s3://b/x?", "3s://b/x": "did you mean s3://b/x?", "ss3://b/x": "did you mean s3://b/x?", "s3://b/x": "", "S3://b/x": "", "s3:///b/x": "",
 		"s3:/b/x?region=r": "did you mean s3://b/x?", "file:/d/x": "did you mean file:///d/x?", "file//d/x": "did you mean file:///d/x?", "fiel:d/x": "did you mean file:///",
 		"file:x": "did you mean " + fileURL(beside) + "?", "file:///d/x": "", "fiel:///d/x": "did you mean file:///d/x?", "mem:x": "did you mean mem://x?",
-		"gs:/b/x": "gs:// is not supported", "gs:b/x": "gs:// is not supported", "gs://b/x": "", "http:/x/y": "unknown scheme http://", "ftp://x/y": "",
+		"gs:/b/x": "did you mean gs://b/x?", "gs:b/x": "did you mean gs://b/x?", "gs://b/x": "", "gcs://b/x": "did you mean gs://b/x?", "sg:7": "",
+		"azblob:/c/x": "did you mean azblob://c/x?", "azblob://c/x": "", "az://c/x": "did you mean azblob://c/x?", "az:7": "", "azure:deploy": "",
+		"abfss://c@a/x": "", "wasb:/c/x": "write azblob://CONTAINER/KEY?account=ACCOUNT", "https://storage.googleapis.com/b/x": "", "http:/x/y": "unknown scheme http://", "ftp://x/y": "",
 		"host:/x": "neither a name nor a URL", "/x": "did you mean file:///x?", "./x": "did you mean " + fileURL(beside) + "?", "D:/x": "did you mean file:///D:/x?",
 		"": "", "l": "", "jobs/l": "", "tile:7": "", "files:a": "", "db:a/b": "", "s3/b": "", "s3": "", "file": "", "a b:c": "", "x//y": "",
 	} {

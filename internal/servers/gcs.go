@@ -40,6 +40,12 @@ func (s *Server) GCSBucket(t testing.TB) string {
 	return name
 }
 
+// GCSURL is URL for [StartGCS].
+func (s *Server) GCSURL(bucket string) string { return GCSURLAt(s.Endpoint, bucket) }
+
+// GCSURLAt is GCSURL for a proxy that stands before the server.
+func GCSURLAt(endpoint, bucket string) string { return "gs://" + bucket + "?endpoint=" + endpoint }
+
 // gcs sends a request about the buckets.
 func (s *Server) gcs(ctx context.Context, method, body string) error {
 	req, err := http.NewRequestWithContext(ctx, method, s.Endpoint+"/storage/v1/b?project=test", strings.NewReader(body))

@@ -29,6 +29,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -37,6 +38,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/exchange"
@@ -57,7 +59,9 @@ type Options struct {
 	Prefix string
 
 	// Token signs requests in as an identity of Microsoft Entra; package azidentity has such
-	// credentials. It is sent over https only.
+	// credentials. It is sent over https only. An error of it that matches [store.ErrDenied] or
+	// [store.ErrUnavailable] is of that kind; of any other the store judges as far as it tells
+	// whether it may pass.
 	Token azcore.TokenCredential
 
 	// SharedKey signs requests with a key of the account. With neither Token nor SharedKey
@@ -81,6 +85,9 @@ type Store struct {
 	prefix string            // "" or ends with a slash
 	name   string
 	own    *http.Client // nil: the caller's
+
+	account          func() (*service.Client, error) // of the account, for Inspect
+	wrote, versioned atomic.Bool                     // a write landed; it left a version
 }
 
 var (
@@ -104,16 +111,29 @@ func New(containerURL string, opts *Options) (*Store, error) {
 		if !strings.HasPrefix(strings.ToLower(containerURL), "https://") {
 			return nil, invalid("a token is sent over https only")
 		}
-		return open(&o, func(c *container.ClientOptions) (*container.Client, error) {
-			return container.NewClient(containerURL, credential{o.Token}, c)
+		return open(&o, clients{
+			func(c *container.ClientOptions) (*container.Client, error) {
+				return container.NewClient(containerURL, credential{o.Token}, c)
+			},
+			func(url string, c *service.ClientOptions) (*service.Client, error) {
+				return service.NewClient(url, credential{o.Token}, c)
+			},
 		})
 	case o.SharedKey != nil:
-		return open(&o, func(c *container.ClientOptions) (*container.Client, error) {
-			return container.NewClientWithSharedKeyCredential(containerURL, o.SharedKey, c)
+		return open(&o, clients{
+			func(c *container.ClientOptions) (*container.Client, error) {
+				return container.NewClientWithSharedKeyCredential(containerURL, o.SharedKey, c)
+			},
+			func(url string, c *service.ClientOptions) (*service.Client, error) {
+				return service.NewClientWithSharedKeyCredential(url, o.SharedKey, c)
+			},
 		})
 	}
-	return open(&o, func(c *container.ClientOptions) (*container.Client, error) {
-		return container.NewClientWithNoCredential(containerURL, c)
+	return open(&o, clients{
+		func(c *container.ClientOptions) (*container.Client, error) {
+			return container.NewClientWithNoCredential(containerURL, c)
+		},
+		service.NewClientWithNoCredential,
 	})
 }
 
@@ -128,8 +148,13 @@ func NewFromConnectionString(connectionString, containerName string, opts *Optio
 	if o.Token != nil || o.SharedKey != nil {
 		return nil, invalid("there are credentials beside the connection string")
 	}
-	return open(&o, func(c *container.ClientOptions) (*container.Client, error) {
-		return container.NewClientFromConnectionString(connectionString, containerName, c)
+	return open(&o, clients{
+		func(c *container.ClientOptions) (*container.Client, error) {
+			return container.NewClientFromConnectionString(connectionString, containerName, c)
+		},
+		func(_ string, c *service.ClientOptions) (*service.Client, error) {
+			return service.NewClientFromConnectionString(connectionString, c)
+		},
 	})
 }
 
@@ -137,8 +162,14 @@ func invalid(format string, a ...any) error {
 	return fmt.Errorf("azstore: %w: %w", store.ErrInvalid, fmt.Errorf(format, a...))
 }
 
+// clients make clients of the SDK with the same credentials.
+type clients struct {
+	container func(*container.ClientOptions) (*container.Client, error)
+	account   func(url string, o *service.ClientOptions) (*service.Client, error)
+}
+
 // open makes both clients of a store, which differ in their retries alone.
-func open(o *Options, client func(*container.ClientOptions) (*container.Client, error)) (*Store, error) {
+func open(o *Options, by clients) (*Store, error) {
 	s := new(Store)
 	if o.Prefix != "" {
 		if err := store.CheckKey("prefix", o.Prefix); err != nil {
@@ -163,12 +194,21 @@ func open(o *Options, client func(*container.ClientOptions) (*container.Client, 
 		c.Transport = watched{transport}
 		c.PerCallPolicies = []policy.Policy{starting{}} // before the request is signed
 		var err error
-		if *to, err = client(&c); err != nil {
+		if *to, err = by.container(&c); err != nil {
 			return nil, invalid("%w", err)
 		}
 	}
+	s.account = func() (*service.Client, error) {
+		at, err := accountURL(s.once.URL())
+		if err != nil {
+			return nil, err
+		}
+		var c service.ClientOptions
+		c.Retry.MaxRetries, c.Transport = -1, watched{transport}
+		return by.account(at, &c)
+	}
 	var err error
-	if s.name, err = describe(s.once.URL(), s.prefix); err != nil {
+	if s.name, err = describe(s.once.URL(), s.prefix, o.SharedKey); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -183,6 +223,7 @@ func ownClient() *http.Client {
 			ForceAttemptHTTP2:   true,
 			DisableCompression:  true, // an object is what was written
 			MaxIdleConnsPerHost: 100,
+			MaxConnsPerHost:     2048,
 			IdleConnTimeout:     90 * time.Second,
 			TLSHandshakeTimeout: 10 * time.Second,
 		},
@@ -267,6 +308,10 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if err != nil {
 		return nil, c.fail(ctx, err)
 	}
+	s.wrote.Store(true)
+	if out.VersionID != nil && !s.versioned.Load() {
+		s.versioned.Store(true)
+	}
 	return &store.Object{Key: key, Version: versionOf(out.ETag), LastModified: timeOf(out.LastModified), Date: c.Date()}, nil
 }
 
@@ -331,7 +376,7 @@ func (s *Store) Close() error {
 func (s *Store) String() string { return s.name }
 
 // describe also checks the container's URL, the errors of whose parts must not show a SAS.
-func describe(containerURL, prefix string) (string, error) {
+func describe(containerURL, prefix string, key *container.SharedKeyCredential) (string, error) {
 	u, err := url.Parse(containerURL)
 	if err != nil {
 		return "", invalid("the URL of the container cannot be parsed")
@@ -351,5 +396,11 @@ func describe(containerURL, prefix string) (string, error) {
 	// As people write it: a colon and a slash stand for themselves in a query.
 	plain := strings.NewReplacer("%3A", ":", "%2F", "/")
 	where.RawQuery = "endpoint=" + plain.Replace(url.QueryEscape(endpoint.String()))
+	if key != nil && len(path) == 1 {
+		name := key.AccountName()
+		if told := strings.HasPrefix(u.Host, name+".") && strings.Contains(u.Host, ".blob."); !told {
+			where.RawQuery = "account=" + url.QueryEscape(name) + "&" + where.RawQuery // a name of one's own
+		}
+	}
 	return where.String(), nil
 }

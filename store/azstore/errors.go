@@ -51,9 +51,12 @@ func (c *call) classify(err error) exchange.Verdict {
 	return c.turnedAway(c.Status(), c.code())
 }
 
-// passes reports that a token may be had the next time: the context has ended, or the service
-// for tokens could not be reached or could not answer.
+// passes reports that a token may be had the next time: the credentials say so, the context has
+// ended, or the service for tokens could not be reached or could not answer.
 func passes(err error) bool {
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrDenied) {
+		return !errors.Is(err, store.ErrDenied)
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}

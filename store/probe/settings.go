@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// settings is how many a store has at most.
+// settings is how many requests it takes at most to ask for them.
 const settings = 5
 
 // settings makes a finding of each.
@@ -44,6 +44,12 @@ func advise(set store.Setting) string {
 	switch {
 	case set.Name == "versioning" && set.Value == "enabled":
 		return "enabled: every renewal leaves a version that is paid for, until a lifecycle rule ends noncurrent versions"
+	case set.Name == "soft delete":
+		return set.Value + ", and paid for: every renewal overwrites the lock's object, so turn it off where locks lie"
+	case set.Name == "retention" || set.Name == "holds":
+		return set.Value + ": no lock can be renewed, released or deleted"
+	case set.Name == "hierarchical namespace":
+		return set.Value + ": no lock can lie below another (a/b below a), and listings may come in another order than that of bytes"
 	case set.Name == "object lock" && strings.Contains(set.Value, "kept"):
 		return set.Value + ": and so are all renewals of a lock, which cannot be deleted before"
 	case set.Name == "encryption" && strings.HasPrefix(set.Value, "aws:kms"):

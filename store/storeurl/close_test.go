@@ -49,7 +49,7 @@ func gone(t *testing.T, left func() int) {
 	}
 }
 
-func openS3(ctx context.Context, t *testing.T, rawurl string) (store.Store, io.Closer) {
+func openCloser(ctx context.Context, t *testing.T, rawurl string) (store.Store, io.Closer) {
 	t.Helper()
 	st, err := storeurl.Open(ctx, rawurl)
 	if err != nil {
@@ -65,15 +65,32 @@ func openS3(ctx context.Context, t *testing.T, rawurl string) (store.Store, io.C
 // TestCloseLeavesNothing: a store that was closed has no connection and no goroutine any more, also
 // one that was used after that and closed again.
 func TestCloseLeavesNothing(t *testing.T) {
-	srv := servers.Start(t, "gofakes3")
-	at := srv.URL(srv.Bucket(t))
-	noAWS(t)
-	t.Setenv("AWS_ACCESS_KEY_ID", srv.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", srv.SecretKey)
+	t.Run("s3", func(t *testing.T) {
+		srv := servers.Start(t, "gofakes3")
+		noAWS(t)
+		t.Setenv("AWS_ACCESS_KEY_ID", srv.AccessKey)
+		t.Setenv("AWS_SECRET_ACCESS_KEY", srv.SecretKey)
+		closeLeavesNothing(t, srv.URL(srv.Bucket(t)))
+	})
+	t.Run("gs", func(t *testing.T) {
+		srv := servers.StartGCS(t)
+		noGoogle(t)
+		closeLeavesNothing(t, srv.GCSURL(srv.GCSBucket(t)))
+	})
+	t.Run("azblob", func(t *testing.T) {
+		srv := servers.StartAzurite(t)
+		noAzure(t)
+		t.Setenv("AZURE_STORAGE_KEY", srv.Key)
+		closeLeavesNothing(t, srv.URL(srv.Container(t)))
+	})
+}
+
+func closeLeavesNothing(t *testing.T, at string) {
+	t.Helper()
 	var closer io.Closer
 	var st store.Store
 	left := labelled(t, func(ctx context.Context) {
-		st, closer = openS3(ctx, t, at)
+		st, closer = openCloser(ctx, t, at)
 		if _, err := st.Put(ctx, "jobs/backup", []byte("a"), store.IfAbsent()); err != nil {
 			t.Error(err)
 		}
@@ -119,7 +136,7 @@ func TestCloseCutsNothingOff(t *testing.T) {
 	got := make(chan error)
 	left := labelled(t, func(ctx context.Context) {
 		var st store.Store
-		st, closer = openS3(ctx, t, "s3://bucket?endpoint="+url.QueryEscape(server.URL))
+		st, closer = openCloser(ctx, t, "s3://bucket?endpoint="+url.QueryEscape(server.URL))
 		go func() {
 			_, err := st.Get(ctx, "key", "")
 			got <- err

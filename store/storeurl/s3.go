@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -57,9 +56,8 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		return nil, fmt.Errorf("open s3://%s: no region: add region=… to the URL, or set AWS_REGION", u.Host)
 	}
 	_, own := client.Options().HTTPClient.(*http.Client)
-	prefix := strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/")
 	st, err := s3store.New(client, u.Host, &s3store.Options{
-		Prefix: prefix, UnquotedETags: unquoted != nil && *unquoted, OwnClient: own,
+		Prefix: prefixOf(u), UnquotedETags: unquoted != nil && *unquoted, OwnClient: own,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
@@ -82,35 +80,4 @@ func closable(client s3.HTTPClient) s3.HTTPClient {
 	own := *frozen
 	own.Transport = sdk.GetTransport()
 	return &own
-}
-
-func endpointOf(u *url.URL, query url.Values) (string, error) {
-	raw := query.Get("endpoint")
-	if raw == "" {
-		return "", nil
-	}
-	endpoint, err := url.Parse(raw)
-	switch {
-	case err == nil && endpoint.User != nil:
-		return "", bad(u, "the endpoint has a user or a password in it; credentials come from the environment or a profile, never from a URL")
-	case err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "":
-		return "", bad(u, "the endpoint is no URL of the form http://HOST:PORT or https://HOST")
-	case endpoint.RawQuery != "" || endpoint.Fragment != "":
-		return "", bad(u, "the endpoint has parameters or a fragment; the parameters of the store's URL come after an &, not a ?")
-	}
-	return raw, nil
-}
-
-// boolean gives nil if the URL does not say.
-func boolean(u *url.URL, query url.Values, name string) (*bool, error) {
-	yes, no := true, false
-	switch query.Get(name) {
-	case "":
-		return nil, nil //nolint:nilnil // no word on it is an answer too
-	case "true":
-		return &yes, nil
-	case "false":
-		return &no, nil
-	}
-	return nil, bad(u, name+" is neither true nor false")
 }

@@ -2,37 +2,75 @@
 // knows all stores.
 //
 //	s3://BUCKET/PREFIX?region=…&endpoint=…&path_style=true|false&profile=…&unquoted_etags=true|false
+//	gs://BUCKET/PREFIX?endpoint=…&user_project=…&anonymous=true|false
+//	azblob://CONTAINER/PREFIX?account=…&endpoint=…
 //	file:///DIR
 //	mem://NAME
 //
 // The URL of a lock goes on with the lock's key, of which Open's prefix or
 // directory is no part:
 //
-//	s3://BUCKET/KEY     the whole path is the key, in the store s3://BUCKET
+//	s3://BUCKET/KEY     the whole path is the key, in the store s3://BUCKET,
+//	                    and so it is with gs:// and azblob://
 //	file:///DIR/KEY     the last segment is the key, in the store file:///DIR
 //	mem://NAME/KEY
 //
-// Paths are percent-encoded, as in any URL.
+// Paths are percent-encoded, as in any URL. Secrets are never a part of one.
 //
-// On S3, what the URL does not say comes from where the AWS SDK looks for it:
+// # S3
+//
+// What the URL does not say comes from where the AWS SDK looks for it:
 // the environment, the shared configuration files, the role of the machine. With
 // an endpoint, from whichever of these, the bucket stands in the path unless
 // path_style=false, and the region is us-east-1 unless one is configured.
+//
+// # Google Cloud Storage
+//
+// The credentials are the Application Default Credentials: the file that
+// GOOGLE_APPLICATION_CREDENTIALS names, or the one that "gcloud auth
+// application-default login" writes, or those of the metadata server. A file is read
+// when the store is opened, and again for each token; the metadata server is sought when
+// the first token is needed, which takes two seconds where there is none, and once in a process.
+// Tokens are replaced some minutes before they end. A refusal (400, 401, 403, 404) and
+// credentials that cannot be used are [store.ErrDenied]; any other failure to get a
+// token is [store.ErrUnavailable].
+//
+// The endpoint is a scheme and a host, of a private endpoint or an emulator. To one of
+// http, and to the one that STORAGE_EMULATOR_HOST names, no credentials are sent, and
+// with anonymous=true to none. user_project is the project that pays for the requests.
+//
+// # Azure Blob Storage
+//
+// The account is that of the URL, or of AZURE_STORAGE_ACCOUNT. The endpoint is that of the
+// account, in other clouds than the public one, and of emulators:
+// http://127.0.0.1:10000/devstoreaccount1. The credentials are the first of these, as for the
+// Azure CLI: AZURE_STORAGE_CONNECTION_STRING, which has an account too, AZURE_STORAGE_KEY,
+// AZURE_STORAGE_SAS_TOKEN, and an identity as package azidentity finds it: in the
+// environment, that of a workload, a managed one, or the user's of az, azd or PowerShell.
+// AZURE_STORAGE_AUTH_MODE=login takes the identity at once. Credentials of one account and
+// a URL that names another are an error.
+//
+// That a service for tokens refuses is [store.ErrDenied], and that it cannot be
+// reached is [store.ErrUnavailable]. Where no credentials are found, one cannot be told from
+// the other: on a virtual machine whose metadata service is out of reach, say, or from what
+// az prints. Until there was a token it is ErrDenied, and then ErrUnavailable.
+//
+// # All
 //
 // A store in memory is one for each name, as long as the process runs.
 //
 // A directory is made by the first object that is created in it; opening and looking make
 // nothing. [OpenExisting] never makes it: use that for a directory on a file system that
 // may not be mounted, as the command leasehold does unless it is told --mkdir.
-// A store that keeps connections is an io.Closer: that of an s3:// URL, which has a client of
-// its own. A program that opens many stores, or must leave nothing behind, closes each when
-// nothing uses it any more, and others need not:
+// A store that keeps connections is an io.Closer: that of an s3://, a gs:// or an azblob:// URL,
+// which has a client of its own. A program that opens many stores, or must leave nothing behind,
+// closes each when nothing uses it any more, and others need not:
 //
 //	if c, ok := st.(io.Closer); ok {
 //		err = c.Close()
 //	}
 //
-// Connections to the services that credentials come from are the SDK's, and close after 90 s
+// Connections to the services that credentials come from are not the store's, and close after 90 s
 // without use.
 package storeurl
 
@@ -77,6 +115,10 @@ func open(ctx context.Context, rawurl string, files *filestore.Options) (store.S
 	switch u.Scheme {
 	case "s3":
 		return openS3(ctx, u, query)
+	case "gs":
+		return openGS(ctx, u, query)
+	case "azblob":
+		return openAzblob(u, query)
 	case "file":
 		dir, err := localPath(u)
 		if err != nil {
@@ -129,9 +171,11 @@ func SplitLock(rawurl string) (storeURL, key string, err error) {
 
 // parameters are the schemes and the parameters that each knows.
 var parameters = map[string][]string{
-	"s3":   {"region", "endpoint", "path_style", "profile", "unquoted_etags"},
-	"file": nil,
-	"mem":  nil,
+	"s3":     {"region", "endpoint", "path_style", "profile", "unquoted_etags"},
+	"gs":     {"endpoint", "user_project", "anonymous"},
+	"azblob": {"account", "endpoint"},
+	"file":   nil,
+	"mem":    nil,
 }
 
 // parse checks all that URLs of every scheme have in common.
@@ -143,6 +187,9 @@ func parse(rawurl string) (*url.URL, url.Values, error) {
 			err = cited.Err
 		}
 		return nil, nil, fmt.Errorf("%w: %w (a %% in a path is written %%25)", ErrURL, err)
+	}
+	if err = checkForeign(u); err != nil {
+		return nil, nil, err
 	}
 	if u.User != nil {
 		return nil, nil, fmt.Errorf("%w: it has a user or a password in it; credentials come from the environment or a profile, never from a URL", ErrURL)
@@ -167,17 +214,48 @@ func parse(rawurl string) (*url.URL, url.Values, error) {
 }
 
 func checkPlace(u *url.URL) error {
-	switch {
-	case u.Scheme == "file" && u.Host != "" && u.Host != "localhost":
-		return bad(u, "a file URL names no host: three slashes begin an absolute path, file:///DIR")
-	case u.Scheme == "s3" && u.Host == "":
-		return bad(u, "there is no bucket: write s3://BUCKET")
-	case u.Scheme == "s3" && strings.Contains(u.Host, ":"):
-		return bad(u, "a bucket has no port; the server's address is the parameter endpoint")
-	case u.Scheme == "file" && climbs(u.Path):
-		return bad(u, "the path has a segment \"..\": write where it leads to")
-	case u.Scheme == "mem" && u.Host == "":
+	switch u.Scheme {
+	case "file":
+		return checkFile(u)
+	case "s3", "gs":
+		return checkBucket(u)
+	case "azblob":
+		return checkContainer(u)
+	}
+	if u.Host == "" {
 		return bad(u, "a store in memory has a name: write mem://NAME")
+	}
+	return nil
+}
+
+func checkFile(u *url.URL) error {
+	switch {
+	case u.Host != "" && u.Host != "localhost":
+		return bad(u, "a file URL names no host: three slashes begin an absolute path, file:///DIR")
+	case climbs(u.Path):
+		return bad(u, "the path has a segment \"..\": write where it leads to")
+	}
+	return nil
+}
+
+func checkBucket(u *url.URL) error {
+	switch {
+	case u.Host == "":
+		return bad(u, "there is no bucket: write "+u.Scheme+"://BUCKET")
+	case strings.Contains(u.Host, ":"):
+		return bad(u, "a bucket has no port; the server's address is the parameter endpoint")
+	}
+	return nil
+}
+
+func checkContainer(u *url.URL) error {
+	switch {
+	case u.Host == "":
+		return bad(u, "there is no container: write azblob://CONTAINER")
+	case strings.HasSuffix(u.Hostname(), ".windows.net"):
+		return bad(u, "that is an account, and the container comes first: write "+azblobForm)
+	case len(u.Host) > 63 || !containerName.MatchString(u.Host):
+		return bad(u, "a container's name has 3 to 63 small letters, digits and single hyphens between them")
 	}
 	return nil
 }
@@ -193,14 +271,67 @@ func climbs(path string) bool {
 	return false
 }
 
+const (
+	gsForm     = "gs://BUCKET/KEY"
+	azblobForm = "azblob://CONTAINER/KEY?account=ACCOUNT"
+)
+
+// otherForms are what URLs of the same places begin with in other tools.
+var otherForms = map[string]string{
+	"s3a": "s3://BUCKET/KEY", "s3n": "s3://BUCKET/KEY",
+	"gcs": gsForm, "google": gsForm,
+	"az": azblobForm, "azure": azblobForm, "abfs": azblobForm, "abfss": azblobForm, "wasb": azblobForm, "wasbs": azblobForm,
+}
+
+// checkForeign says how the URLs of other tools are written here. It shows nothing of them: in some of them a container
+// stands where others have a password.
+func checkForeign(u *url.URL) error {
+	form := otherForms[u.Scheme]
+	if u.Scheme == "http" || u.Scheme == "https" {
+		form = cloudForm(u.Hostname())
+	}
+	if form == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: it begins with %s://: write %s", ErrURL, u.Scheme, form)
+}
+
+// cloudForm is how the URL of a bucket is written that the host of a cloud has, or "".
+func cloudForm(host string) string {
+	host = "." + strings.ToLower(host)
+	for suffix, form := range map[string]string{
+		".storage.googleapis.com":   gsForm,
+		".storage.cloud.google.com": gsForm,
+		".core.windows.net":         azblobForm,
+		".storage.azure.net":        azblobForm,
+		".amazonaws.com":            "s3://BUCKET/KEY?region=REGION",
+	} {
+		if strings.HasSuffix(host, suffix) {
+			return form
+		}
+	}
+	return ""
+}
+
+// clouds are the schemes of the clouds that a server of each scheme may be of. S3's protocol is spoken by Google too.
+var clouds = map[string][]string{"s3": {"s3", "gs"}, "gs": {"gs"}, "azblob": {"azblob"}}
+
+// checkCloud reports an endpoint of another cloud.
+func checkCloud(u *url.URL, endpoint *url.URL) error {
+	form := cloudForm(endpoint.Hostname())
+	cloud, _, _ := strings.Cut(form, "://")
+	if form == "" || slices.Contains(clouds[u.Scheme], cloud) {
+		return nil
+	}
+	return bad(u, "the endpoint is of another cloud: write "+form)
+}
+
 func checkScheme(scheme string) error {
 	known := strings.Join(slices.Sorted(maps.Keys(parameters)), "://, ") + "://"
 	_, ok := parameters[scheme]
 	switch {
 	case ok:
 		return nil
-	case scheme == "gs" || scheme == "azblob":
-		return fmt.Errorf("%w: %s:// is not supported yet by this version; it knows %s", ErrURL, scheme, known)
 	case scheme == "":
 		return fmt.Errorf("%w: it has no scheme; it must begin with one of %s", ErrURL, known)
 	}

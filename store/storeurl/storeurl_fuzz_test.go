@@ -19,7 +19,7 @@ func FuzzSplitLock(f *testing.F) {
 		"s3://bucket/jobs/backup", "s3://bucket/a%2Fb?region=eu-central-1&endpoint=http://127.0.0.1:9000&path_style=true",
 		"s3://bucket/k?profile=p&profile=q", "s3://bucket", "s3:///k", "s3://b:1/k", "s3://b/../k", "s3://b//k", "s3://b/k/", "s3://b/%00",
 		"file:///dir/key", "file:///key", "file://localhost/dir/key", "file://host/dir/key", "file:dir/key", "file:///a/%2e%2e/b", "file:////a//b",
-		"mem://name/key", "mem://name/a/b", "mem:///key", "gs://bucket/key", "http://x/y", "key", "", "s3://b/k#x", "s3://b/k?", "S3://b/k",
+		"mem://name/key", "mem://name/a/b", "mem:///key", "gs://bucket/key", "gs://bucket/a/b?anonymous=true", "azblob://container/key?account=acct", "azblob://c/k", "abfss://c@acct.dfs.core.windows.net/k", "http://x/y", "key", "", "s3://b/k#x", "s3://b/k?", "S3://b/k",
 		"file:///%25/a%3Fb", "s3://b/é", "s3://b/%ff", "s3://%41/k",
 	} {
 		f.Add(seed)
@@ -58,6 +58,9 @@ func FuzzSecrets(f *testing.F) {
 	f.Add("file", "", "dir/key", "x")
 	f.Add("mem", "a:b", "%zz", "endpoint")
 	f.Add("gs", "\x7f", "key", "")
+	f.Add("gs", "bucket", "key", "endpoint")
+	f.Add("azblob", "container", "key", "account")
+	f.Add("https", "acct.blob.core.windows.net", "container/key", "sig")
 	f.Fuzz(func(t *testing.T, scheme, host, path, parameter string) {
 		if strings.Contains(scheme+host+path+parameter, secret) {
 			t.Skip()

@@ -1,6 +1,7 @@
 package storeurl_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/url"
 	"os"
@@ -29,6 +30,10 @@ func TestSplitLock(t *testing.T) {
 		{"file:///key", "file:///", "key"},
 		{"file:///C:/dir/key", "file:///C:/dir", "key"},
 		{"mem://name/jobs/backup", "mem://name", "jobs/backup"},
+		{"gs://bucket/jobs/backup?user_project=p", "gs://bucket?user_project=p", "jobs/backup"},
+		{"gs://bucket/a%20b", "gs://bucket", "a b"},
+		{"azblob://container/jobs/backup?account=acct", "azblob://container?account=acct", "jobs/backup"},
+		{"azblob://container/key?endpoint=http://127.0.0.1:10000/acct", "azblob://container?endpoint=http://127.0.0.1:10000/acct", "key"},
 	} {
 		gotStore, gotKey, err := storeurl.SplitLock(tt.lock)
 		if gotStore != tt.store || gotKey != tt.key || err != nil {
@@ -58,6 +63,9 @@ func TestSplitLockRefuses(t *testing.T) {
 		{"file:///dir/..%2Fb/key", `".."`},
 		{"file:///C:/dir/..%5Cb/key", `".."`},
 		{"s3://bucket/a%0Ab", "control character"},
+		{"gs://bucket", "a lock needs a key"},
+		{"gs://bucket/a/../b", `".."`},
+		{"azblob://container/", "a lock needs a key"},
 	} {
 		if _, _, err := storeurl.SplitLock(tt.lock); !errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("SplitLock(%q) gives %v, want ErrURL that says %q", tt.lock, err, tt.says)
@@ -70,12 +78,43 @@ func TestSplitLockRefuses(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	noAWS(t)
+	noGoogle(t)
+	noAzure(t)
 	for _, tt := range []struct{ url, says string }{
 		{"", "no scheme"},
-		{"jobs/backup", "no scheme; it must begin with one of file://, mem://, s3://"},
-		{"ftp://host/key", "unknown scheme ftp://; this version knows file://, mem://, s3://"},
-		{"gs://bucket/key", "gs:// is not supported yet by this version"},
-		{"azblob://container/key", "azblob:// is not supported yet by this version"},
+		{"jobs/backup", "no scheme; it must begin with one of azblob://, file://, gs://, mem://, s3://"},
+		{"ftp://host/key", "unknown scheme ftp://; this version knows azblob://, file://, gs://, mem://, s3://"},
+		{"http://host/key", "unknown scheme http://"},
+		{"gcs://bucket/key", "write gs://BUCKET/KEY"},
+		{"az://container/key", "write azblob://CONTAINER/KEY?account=ACCOUNT"},
+		{"abfss://container@acct.dfs.core.windows.net/key", "write azblob://CONTAINER/KEY?account=ACCOUNT"},
+		{"wasb://container@acct.blob.core.windows.net/key", "write azblob://CONTAINER/KEY?account=ACCOUNT"},
+		{"https://acct.blob.core.windows.net/container/key", "write azblob://CONTAINER/KEY?account=ACCOUNT"},
+		{"https://acct.blob.core.windows.net/container/key?sv=1&sig=hunter2", "write azblob://CONTAINER/KEY?account=ACCOUNT"},
+		{"https://storage.googleapis.com/bucket/key", "write gs://BUCKET/KEY"},
+		{"https://bucket.storage.googleapis.com/key", "write gs://BUCKET/KEY"},
+		{"https://bucket.s3.eu-central-1.amazonaws.com/key", "write s3://BUCKET/KEY?region=REGION"},
+		{"s3a://bucket/key", "write s3://BUCKET/KEY"},
+		{"gs:///key", "there is no bucket"},
+		{"gs://bucket:9000/key", "a bucket has no port"},
+		{"gs://bucket?region=a", `unknown parameter "region"; there are endpoint, user_project, anonymous`},
+		{"gs://bucket?anonymous=1", "anonymous is neither true nor false"},
+		{"gs://bucket?endpoint=http://127.0.0.1:9&anonymous=false", "over https only"},
+		{"gs://bucket?anonymous=true&endpoint=http://127.0.0.1:9/path", "a scheme and a host"},
+		{"gs://bucket?endpoint=https://s3.amazonaws.com", "another cloud: write s3://BUCKET/KEY"},
+		{"s3://bucket?endpoint=https://acct.blob.core.windows.net", "another cloud: write azblob://"},
+		{"azblob:///key", "there is no container"},
+		{"azblob://acct.blob.core.windows.net/container/key", "the container comes first"},
+		{"azblob://Container", "3 to 63 small letters"},
+		{"azblob://ab", "3 to 63 small letters"},
+		{"azblob://a--b", "3 to 63 small letters"},
+		{"azblob://container?account=Acct", "3 to 24 small letters"},
+		{"azblob://container?account=acct.example.com/", "3 to 24 small letters"},
+		{"azblob://container?endpoint=https://storage.googleapis.com", "another cloud: write gs://"},
+		{"azblob://container?endpoint=http://127.0.0.1:10000", "ends with the account"},
+		{"azblob://container?endpoint=http://127.0.0.1:10000/acct/container", "without the container"},
+		{"azblob://container?account=acct&endpoint=https://other.blob.core.windows.net", `that of the account "other"`},
+		{"azblob://container?sas=hunter2", `unknown parameter "sas"; there are account, endpoint`},
 		{"s3:bucket/key", "write s3://"},
 		{"file:dir/key", "write file:// and an absolute path"},
 		{"s3:///key", "there is no bucket"},
@@ -122,6 +161,12 @@ func TestSecretsAreRefusedAndNotRepeated(t *testing.T) {
 		"s3://bucket/lock?secret_access_key=hunter2",
 		"s3://bucket/lock?region=eu-west-1&endpoint=http://key:hunter2@host",
 		"s3://bucket/lock?endpoint=hunter2",
+		"gs://hunter2@bucket/lock",
+		"azblob://acct:hunter2@container/lock",
+		"azblob://container/lock?sig=hunter2",
+		"azblob://container/lock?endpoint=https://acct.blob.core.windows.net/?sig=hunter2",
+		"https://acct.blob.core.windows.net/container/lock?sig=hunter2",
+		"abfss://hunter2@acct.dfs.core.windows.net/lock",
 	} {
 		_, _, err := storeurl.OpenLock(t.Context(), raw)
 		if !errors.Is(err, storeurl.ErrURL) || strings.Contains(err.Error(), "hunter2") {
@@ -295,7 +340,7 @@ func TestOpenMakesNothing(t *testing.T) {
 }
 
 func TestOpenMem(t *testing.T) {
-	name := "mem://" + t.Name()
+	name := "mem://" + rand.Text() // it stays for the process
 	st, key, err := storeurl.OpenLock(t.Context(), name+"/jobs/backup")
 	if err != nil {
 		t.Fatal(err)

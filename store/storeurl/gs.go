@@ -1,0 +1,302 @@
+package storeurl
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/compute/metadata"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/gcsstore"
+)
+
+// gsScope is what the tokens are for: to read and write objects.
+const gsScope = "https://www.googleapis.com/auth/devstorage.read_write"
+
+// The variables that Google's own libraries read.
+const (
+	gsCredentials = "GOOGLE_APPLICATION_CREDENTIALS"
+	gsEmulator    = "STORAGE_EMULATOR_HOST"
+)
+
+func openGS(ctx context.Context, u *url.URL, query url.Values) (store.Store, error) {
+	endpoint, err := endpointOf(u, query)
+	if err != nil {
+		return nil, err
+	}
+	anonymous, err := boolean(u, query, "anonymous")
+	if err != nil {
+		return nil, err
+	}
+	opts := &gcsstore.Options{Prefix: prefixOf(u), Endpoint: endpoint, UserProject: query.Get("user_project"), OwnClient: true}
+	signed := endpoint == "" || overTLS(endpoint)
+	if host := os.Getenv(gsEmulator); host != "" && endpoint == "" {
+		if opts.Endpoint = emulator(host); opts.Endpoint == "" {
+			return nil, fmt.Errorf("open gs://%s: %s is neither HOST:PORT nor a URL of the form http://HOST:PORT", u.Host, gsEmulator)
+		}
+		signed = false // as with Google's libraries
+	}
+	if anonymous != nil {
+		signed = !*anonymous
+	}
+	if signed {
+		if opts.Endpoint != "" && !overTLS(opts.Endpoint) {
+			return nil, bad(u, "credentials are sent over https only, and the endpoint is none of https: leave anonymous=false out")
+		}
+		if err = checkGoogle(ctx); err != nil {
+			return nil, fmt.Errorf("open gs://%s: %w", u.Host, err)
+		}
+		opts.Token = (&tokens{fetch: googleToken}).get
+	}
+	st, err := gcsstore.New(&http.Client{Transport: gsTransport()}, u.Host, opts)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	return st, nil
+}
+
+// gsTransport keeps as many connections as the one of S3. It speaks HTTP/1.1: a request that is given up closes its
+// connection, so that the next one does not wait on a connection that is dead. Of HTTP/2 all share one.
+func gsTransport() *http.Transport {
+	only1 := new(http.Protocols)
+	only1.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		Protocols:           only1,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConns:        100,
+		MaxIdleConnsPerHost: 10,
+		MaxConnsPerHost:     2048,
+		IdleConnTimeout:     90 * time.Second,
+	}
+}
+
+// emulator is the endpoint of what STORAGE_EMULATOR_HOST names, which may be without a scheme, or "".
+func emulator(host string) string {
+	if !strings.Contains(host, "://") {
+		host = "http://" + host
+	}
+	u, err := url.Parse(host)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// checkGoogle reports what is wrong with a file of credentials, if there is one. It asks nothing over the network: the
+// metadata server is sought when the first token is needed.
+func checkGoogle(ctx context.Context) error {
+	if googleFile() == "" {
+		return nil
+	}
+	_, err := findGoogle(ctx)
+	return err
+}
+
+// badFile says which file cannot be used, and why.
+func badFile(err error) error {
+	return fmt.Errorf("the credentials in %s cannot be used: %s", googleFile(), oneLine(err.Error()))
+}
+
+// googleFile is the file in which Google's libraries look for credentials, or "" if none is named and there is none in
+// the place of gcloud's.
+func googleFile() string {
+	if file := os.Getenv(gsCredentials); file != "" {
+		return file
+	}
+	file := gcloudFile()
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return file
+}
+
+// gcloudFile is where "gcloud auth application-default login" writes.
+func gcloudFile() string {
+	const name = "application_default_credentials.json"
+	if runtime.GOOS == "windows" {
+		return filepath.Join(os.Getenv("APPDATA"), "gcloud", name)
+	}
+	home, _ := os.UserHomeDir() // without one there is no file there
+	return filepath.Join(home, ".config", "gcloud", name)
+}
+
+// findGoogle finds the Application Default Credentials, as they are now: a file may have been replaced.
+func findGoogle(ctx context.Context) (*google.Credentials, error) {
+	creds, err := google.FindDefaultCredentials(ctx, gsScope)
+	if err != nil && googleFile() != "" {
+		return nil, badFile(err)
+	}
+	if err != nil || creds.JSON == nil {
+		return creds, err
+	}
+	var file struct{ Type string }
+	if err := json.Unmarshal(creds.JSON, &file); err != nil || file.Type == "" {
+		// The library takes it, and calls a function that is nil when a token is needed.
+		return nil, badFile(errors.New("they name a program to Google, and nobody who may use a bucket; write others with \"gcloud auth application-default login\", or take the key of a service account"))
+	}
+	return creds, nil
+}
+
+// fetchWithin bounds the search for a token, for which several may wait.
+const fetchWithin = 30 * time.Second
+
+// googleToken asks for a token. The error is a tokenError.
+func googleToken(ctx context.Context) (*oauth2.Token, error) {
+	client := &watchedClient{}
+	// The library has functions that heed the client of the context, but not its end.
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: client, Timeout: fetchWithin})
+	creds, err := findGoogle(ctx)
+	switch {
+	case err != nil && googleFile() == "":
+		return nil, &tokenError{store.ErrDenied, fmt.Sprintf("there are no credentials: %s is not set, there is no file %s, and no metadata server of Google Cloud answers; "+
+			"set %[1]s to the file of a service account's key, or run \"gcloud auth application-default login\", or write anonymous=true for a bucket that is open to everybody", gsCredentials, gcloudFile()), nil}
+	case err != nil:
+		return nil, &tokenError{store.ErrDenied, err.Error(), nil}
+	}
+	token, err := creds.TokenSource.Token()
+	if err != nil {
+		return nil, noGoogleToken(err, &client.outcome)
+	}
+	return token, nil
+}
+
+// A watchedClient sends the requests for one token.
+type watchedClient struct{ outcome outcome }
+
+func (c *watchedClient) RoundTrip(req *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultTransport.RoundTrip(req)
+	c.outcome.note(answer, err)
+	return answer, err
+}
+
+// noGoogleToken judges why there is no token though there are credentials. The metadata server is asked by a client of
+// its own, whose errors tell the status.
+func noGoogleToken(err error, o *outcome) error {
+	where := cmp.Or(googleFile(), "the metadata server of Google Cloud")
+	e := &tokenError{store.ErrDenied, fmt.Sprintf("no token by the credentials of %s: %s", where, googleWords(err)), nil}
+	answer, answered := errors.AsType[*metadata.Error](err)
+	_, nobody := errors.AsType[metadata.NotDefinedError](err)
+	switch {
+	case nobody:
+		e.text += "; give this machine a service account"
+	case answered && !refuses(answer.Code), o.unanswered():
+		e.kind = store.ErrUnavailable
+	case !answered && googleFile() == "":
+		e.kind = store.ErrUnavailable // the metadata server could not be reached
+	}
+	return e
+}
+
+// googleWords is what Google says of a refusal, in one line.
+func googleWords(err error) string {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || refused.Response == nil {
+		return oneLine(err.Error())
+	}
+	said := struct {
+		Error       string
+		Description string `json:"error_description"`
+	}{refused.ErrorCode, refused.ErrorDescription}
+	text := refused.Response.Status
+	if json.Unmarshal(refused.Body, &said) == nil && said.Error != "" {
+		text += ", " + said.Error
+	}
+	if said.Description != "" {
+		text += ": " + said.Description
+	}
+	return oneLine(text)
+}
+
+// oneLine is a text without its ends of lines, and not endless.
+func oneLine(text string) string {
+	const most = 600
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// Tokens are replaced when they are valid for early or less: from then on the metadata server gives new ones. Until
+// then, and while there is none to replace it, the old one is used. A renewal of a lease should not wait for two services.
+const (
+	early   = 225 * time.Second
+	last    = 10 * time.Second
+	earlier = 5 * time.Second // between two tries to replace one that is valid
+)
+
+// tokens keep one token for all requests of a store.
+type tokens struct {
+	fetch func(context.Context) (*oauth2.Token, error)
+
+	mu     sync.Mutex
+	token  *oauth2.Token // nil: none yet
+	next   time.Time     // no try to replace a valid one before
+	flying *flight       // nil: no token is being fetched
+}
+
+// A flight fetches one token, for all that wait for it.
+type flight struct {
+	done  chan struct{}
+	token *oauth2.Token
+	err   error
+}
+
+// get gives a token that is valid for last at least, as far as its service tells. The wait for one ends with the
+// context; the request goes on, since others may wait for the same.
+func (t *tokens) get(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	now := time.Now()
+	valid := t.token != nil && (t.token.Expiry.IsZero() || now.Before(t.token.Expiry.Add(-last)))
+	fresh := valid && (t.token.Expiry.IsZero() || now.Before(t.token.Expiry.Add(-early)))
+	if t.flying == nil && (!valid || !fresh && !now.Before(t.next)) {
+		t.flying = t.begin(ctx)
+	}
+	f, token := t.flying, t.token
+	t.mu.Unlock()
+	if valid {
+		return token.AccessToken, nil
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if f.err != nil {
+		return "", f.err
+	}
+	return f.token.AccessToken, nil
+}
+
+func (t *tokens) begin(ctx context.Context) *flight {
+	f := &flight{done: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchWithin)
+	go func() {
+		defer cancel()
+		f.token, f.err = t.fetch(ctx)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if f.err == nil {
+			t.token = f.token
+		}
+		t.next, t.flying = time.Now().Add(earlier), nil
+		close(f.done)
+	}()
+	return f
+}
