@@ -22,6 +22,7 @@ type costCmd struct {
 	plan    cost.Plan
 	file    string // of prices; empty: those that we came with
 	name    string // of the store whose prices count
+	byURL   bool   // unless the URL of a store says whose they are
 	measure bool
 	length  time.Duration
 
@@ -66,10 +67,12 @@ each time.
 --prices reads a file in the form of internal/cost/prices.json.`,
 		Example: `  leasehold cost --ttl 15s --candidates 5 --locks 100 --mode peer
   leasehold cost --price s3-express --infrequent 30s
-  leasehold cost --measure --for 1m s3://my-bucket/scratch`,
+  leasehold cost --measure --for 1m s3://my-bucket/scratch
+  leasehold cost --measure --for 1m gs://my-bucket/scratch`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.plan.Mode = cost.Mode(mode)
+			c.byURL = !cmd.Flags().Changed("price")
 			if err := c.check(args, cmd.Flags().Changed("for")); err != nil {
 				return err
 			}
@@ -84,7 +87,7 @@ each time.
 	layoutFlag(f, &c.plan.Layout)
 	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal),\nor, with --mode wait, of a waiter (default TTL/3, but 1.5 s to 10 s)")
 	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder, of each lock in a day")
-	f.StringVar(&c.name, "price", "s3", "`store` whose prices count: "+strings.Join(cost.ListPrices().Names(), ", "))
+	f.StringVar(&c.name, "price", "s3", "`store` whose prices count, unless the URL of STORE says whose:\n"+strings.Join(cost.ListPrices().Names(), ", "))
 	f.StringVar(&c.file, "prices", "", "`file` with prices to use instead of those that leasehold has")
 	f.BoolVar(&c.measure, "measure", false, "run the plan and count its requests, too")
 	f.DurationVar(&c.length, "for", time.Minute, "how long to count with --measure")
@@ -106,6 +109,11 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 	}
 	if c.prices, err = readPrices(c.file); err != nil {
 		return err
+	}
+	if of := priceName(strings.Join(args, "")); c.byURL && of != "" {
+		if _, none := c.prices.Store(of); none == nil {
+			c.name = of
+		}
 	}
 	if c.price, err = c.prices.Store(c.name); err != nil {
 		return usage("--price: %w", err)

@@ -28,7 +28,7 @@ func (a *app) doctor() *cobra.Command {
 		Short: "Prove by experiments that a store is safe for locks",
 		Long: `Prove by experiments that a store is safe for locks.
 
-STORE is the URL of a bucket, of a prefix in it or of a directory. The experiments
+STORE is the URL of a bucket or a container, of a prefix in it or of a directory. The experiments
 are made on scratch objects under STORE/leasehold-probe-…, which are removed again,
 also after an interrupt. doctor says before how many requests and how many bytes
 it sends at most, and afterwards how many it was. Most of the bytes are in the few bodies of
@@ -54,6 +54,8 @@ Exit codes: 0 if the store is safe for --use, 78 if it is not, 69 if it could no
 reached, 77 if nothing may be written, 128+n after signal n: a use that was not tried
 until then is neither safe nor unsafe.`,
 		Example: `  leasehold doctor s3://bucket
+  leasehold doctor gs://bucket/locks
+  leasehold doctor 'azblob://container?account=myaccount'
   leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://storage.example'
   leasehold doctor --output json file:///mnt/shared/locks > proof.json`,
 		Args: cobra.ExactArgs(1),
@@ -239,24 +241,31 @@ func (d *diagnosis) dollars(format string, r probe.Requests) string {
 
 // priceAt is the list price of requests to a store, where its URL says whose it is.
 func priceAt(storeURL string) *cost.Price {
-	u, err := url.Parse(storeURL)
-	if err != nil || u.Scheme != "s3" {
+	name := priceName(storeURL)
+	if name == "" {
 		return nil
-	}
-	name := "s3"
-	if endpoint := u.Query().Get("endpoint"); endpoint != "" {
-		if name = provider(endpoint); name == "" {
-			return nil
-		}
-	}
-	if name == "s3" && strings.HasSuffix(u.Host, "--x-s3") {
-		name = "s3-express"
 	}
 	price, err := cost.ListPrices().Store(name)
 	if err != nil {
 		panic(err) // it is in the program
 	}
 	return price
+}
+
+// priceName is the name of the list of prices for a store, or empty.
+func priceName(storeURL string) string {
+	u, err := url.Parse(storeURL)
+	if err != nil {
+		return ""
+	}
+	name := map[string]string{"s3": "s3", "gs": "gcs", "azblob": "azure"}[u.Scheme]
+	if endpoint := u.Query().Get("endpoint"); endpoint != "" && name != "" {
+		name = provider(endpoint)
+	}
+	if name == "s3" && strings.HasSuffix(u.Host, "--x-s3") {
+		name = "s3-express"
+	}
+	return name
 }
 
 // provider is the name of the list of prices for an endpoint, or empty.
@@ -269,6 +278,8 @@ func provider(endpoint string) string {
 		".amazonaws.com":            "s3",
 		".r2.cloudflarestorage.com": "r2",
 		".storage.googleapis.com":   "gcs",
+		".blob.core.windows.net":    "azure",
+		".blob.storage.azure.net":   "azure",
 	} {
 		if strings.HasSuffix("."+u.Hostname(), suffix) {
 			return name

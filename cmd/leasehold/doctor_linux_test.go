@@ -235,6 +235,12 @@ func TestDoctorPrices(t *testing.T) {
 		"s3://b?endpoint=https%3A%2F%2Fstorage.googleapis.com":        "gcs",
 		"s3://b?endpoint=https%3A%2F%2Fnotstorage.googleapis.com":     "",
 		"s3://b?endpoint=https%3A%2F%2Famazonaws.com.example":         "",
+		"gs://bucket/prefix":                                     "gcs",
+		"gs://bucket?endpoint=http://127.0.0.1:9":                "",
+		"azblob://container?account=acct":                        "azure",
+		"azblob://c?endpoint=http://127.0.0.1:9/acct":            "",
+		"azblob://c?endpoint=https://a.blob.core.windows.net":    "azure",
+		"azblob://c?endpoint=https://blob.core.windows.net.evil": "",
 	} {
 		got := ""
 		if price := priceAt(url); price != nil {

@@ -79,10 +79,11 @@ func (a *app) root() *cobra.Command {
 		Short: "Leader election and distributed locks on object storage",
 		Long: `Leader election and distributed locks on object storage.
 
-LOCK is a URL, such as s3://bucket/key?region=eu-central-1 or file:///dir/key, or
-a name, such as backup or jobs/backup. A name lies in the store whose URL is in
-the variable LEASEHOLD_STORE. Without that it lies in a directory of this user's on
-this machine; a line on stderr says so, and --require-store refuses it.
+LOCK is a URL, such as s3://bucket/key?region=eu-central-1, gs://bucket/key,
+azblob://container/key?account=myaccount or file:///dir/key, or a name, such as
+backup or jobs/backup. A name lies in the store whose URL is in the variable
+LEASEHOLD_STORE. Without that it lies in a directory of this user's on this machine;
+a line on stderr says so, and --require-store refuses it.
 
 Every flag but --token can be given by a variable as well: --conflict-exit-code by
 LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME. The flag

@@ -50,7 +50,7 @@ func TestScriptsWithServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)
-			dirs := []string{"s3"}
+			dirs := []string{"server"}
 			if name == "versitygw" || name == "minio" { // they check signatures
 				dirs = append(dirs, "s3-signed")
 			}
@@ -68,6 +68,53 @@ func TestScriptsWithServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestScriptsWithClouds runs the same scripts on the emulators of other clouds, and some for each.
+func TestScriptsWithClouds(t *testing.T) {
+	t.Parallel()
+	t.Run("gs", func(t *testing.T) {
+		t.Parallel()
+		srv := servers.StartGCS(t)
+		unsafe := servers.StartProxy(t, srv.Endpoint, &servers.ProxyOptions{Alter: func(r *http.Request) {
+			query := r.URL.Query()
+			query.Del("ifGenerationMatch")
+			r.URL.RawQuery = query.Encode()
+		}})
+		for _, dir := range []string{"server", "gs"} {
+			t.Run(dir, func(t *testing.T) {
+				scripts(t, dir, func(env *testscript.Env) error {
+					env.Setenv("BUCKET", srv.GCSURL(srv.GCSBucket(t)))
+					env.Setenv("NO_BUCKET", srv.GCSURL("leasehold-no-such-bucket"))
+					env.Setenv("UNSAFE", servers.GCSURLAt(unsafe.Endpoint, srv.GCSBucket(t)))
+					return nil
+				})
+			})
+		}
+	})
+	t.Run("azblob", func(t *testing.T) {
+		t.Parallel()
+		srv := servers.StartAzurite(t)
+		unsafe := servers.StartProxy(t, srv.Host(), &servers.ProxyOptions{DropIfMatch: true})
+		for _, dir := range []string{"server", "azblob"} {
+			t.Run(dir, func(t *testing.T) {
+				scripts(t, dir, func(env *testscript.Env) error {
+					env.Vars = append(env.Vars, srv.Env()...)
+					container := srv.Container(t)
+					env.Setenv("BUCKET", srv.URL(container))
+					env.Setenv("NO_BUCKET", srv.URL("leasehold-no-such-container"))
+					// With a SAS, conditions are no part of the signature.
+					env.Setenv("UNSAFE", srv.URLAt(unsafe.Endpoint+"/"+srv.Account, container))
+					env.Setenv("SAS", srv.SAS(t, container, time.Hour))
+					env.Setenv("EXPIRED", srv.SAS(t, container, -time.Minute))
+					if dir == "server" {
+						return nil
+					}
+					return srv.Append(t.Context(), container, "appended")
+				})
+			})
+		}
+	})
 }
 
 func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
