@@ -6,18 +6,23 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/azstore"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
 	"github.com/leasehold/leasehold/store/s3store"
+	"github.com/leasehold/leasehold/store/storeurl"
 )
 
 var long = flag.Bool("long", false, "do what is counted or measured many times more often")
@@ -92,8 +97,8 @@ func (p place) counts() map[string]int {
 	return p.requests()
 }
 
-// everywhere runs test over each kind of store: in memory, in a directory, and on
-// each server.
+// everywhere runs test over each kind of store: in memory, in a directory, on each
+// server of S3, and on the emulators of other clouds.
 func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 	t.Helper()
 	run := func(p place) {
@@ -129,5 +134,47 @@ func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 				},
 			})
 		})
+	}
+	t.Run(servers.GCS, func(t *testing.T) {
+		t.Parallel()
+		server := servers.StartGCS(t)
+		// Its requests are not counted: a write is a POST, and where the emulator does not say
+		// what is missing there is one more.
+		test(t, place{name: servers.GCS, open: opens(server.GCSURL(server.GCSBucket(t)))})
+	})
+	t.Run("azurite", func(t *testing.T) {
+		t.Parallel()
+		server := servers.StartAzurite(t)
+		proxy := servers.StartProxy(t, server.Host(), nil)
+		key, err := container.NewSharedKeyCredential(server.Account, server.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := proxy.Endpoint + "/" + server.Account + "/" + server.Container(t)
+		test(t, place{
+			name: "azurite", requests: proxy.Counts,
+			open: func(t *testing.T) store.Store {
+				st, err := azstore.New(at, &azstore.Options{SharedKey: key})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = st.Close() })
+				return st
+			},
+		})
+	})
+}
+
+// opens opens the store of a URL.
+func opens(rawurl string) func(t *testing.T) store.Store {
+	return func(t *testing.T) store.Store {
+		st, err := storeurl.Open(t.Context(), rawurl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := st.(io.Closer); ok {
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		return st
 	}
 }

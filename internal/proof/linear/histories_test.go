@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/proof/linear"
 	"github.com/leasehold/leasehold/internal/servers"
 )
@@ -71,6 +72,21 @@ func behind(t *testing.T, server *servers.Server, opts *servers.ProxyOptions) pl
 	return place{func(key string) string { return server.URLAt(endpoint, bucket+"/"+key) }, server.Env()}
 }
 
+// behindGCS and behindAzurite are the same for the emulators of other clouds.
+func behindGCS(t *testing.T, opts *servers.ProxyOptions) place {
+	t.Helper()
+	server := servers.StartGCS(t)
+	endpoint, bucket := servers.StartProxy(t, server.Endpoint, opts).Endpoint, server.GCSBucket(t)
+	return place{url: func(key string) string { return servers.GCSURLAt(endpoint, bucket+"/"+key) }}
+}
+
+func behindAzurite(t *testing.T, opts *servers.ProxyOptions) place {
+	t.Helper()
+	server := servers.StartAzurite(t)
+	endpoint, container := servers.StartProxy(t, server.Host(), opts).Endpoint+"/"+server.Account, server.Container(t)
+	return place{func(key string) string { return server.URLAt(endpoint, container+"/"+key) }, server.Env()}
+}
+
 // played is how much TestHistories has played.
 var played struct{ histories, operations atomic.Int64 }
 
@@ -110,6 +126,13 @@ func TestHistories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			everyKind(t, behind(t, servers.Start(t, name), &servers.ProxyOptions{Fault: badNetwork}))
+		})
+	}
+	for name, place := range map[string]func(*testing.T, *servers.ProxyOptions) place{servers.GCS: behindGCS, "azurite": behindAzurite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			longtest.Only(t)
+			everyKind(t, place(t, &servers.ProxyOptions{Fault: badNetwork}))
 		})
 	}
 }
