@@ -138,7 +138,7 @@ func TestCollectionsAreCounted(t *testing.T) {
 }
 
 // TestChangesAreCounted: twenty changes of holder cost at most what the formula says, and
-// no less than a quarter of it; the looks of waiters are what it says, up to a twentieth more or less.
+// no less than a quarter of it, but for a look or two that chance spares them; the looks of waiters are what it says, up to a twentieth more or less.
 func TestChangesAreCounted(t *testing.T) {
 	longtest.Only(t)
 	const changes, pause = 20, 5*time.Minute + 2500*time.Millisecond
@@ -179,7 +179,7 @@ func TestChangesAreCounted(t *testing.T) {
 						got = got.Plus(Total(steady.Parts()[:2]).Times(-float64(time.Since(began)) / float64(Month)))
 						// A renewal or two fall out while nobody holds the lock.
 						got, high := got.Times(1.0/changes), p.change()
-						low := Requests{Get: high.Get / 4, Put: high.Put - 2, List: high.List/4 - 1, Delete: high.Delete}
+						low := Requests{Get: high.Get/4 - 1, Put: high.Put - 2, List: high.List/4 - 1, Delete: high.Delete}
 						if mode == Wait { // nearly all of it are looks while the lock is held
 							low.Get, high.Get = high.Get*0.95, high.Get*1.05
 						}
