@@ -338,7 +338,7 @@ func (c *caller) released(what string, lease *leasehold.Lease, err error) {
 			if err == nil && (!info.Held || info.Token != lease.Token()) {
 				return
 			}
-			// Who it was passed on to may have given up, and the store may not have answered what was sent
+			// The one it was passed on to may have given up, and the store may not have answered what was sent
 			// for that: then it is left to expire.
 			if lease.Key() != "leaders/x" && info.Abandoned && c.unanswered(lease.Key()) {
 				return

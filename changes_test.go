@@ -275,7 +275,7 @@ func TestStatusOfAStoreThatFails(t *testing.T) {
 }
 
 // A takeover among epochs is two writes of one candidate with one write ID: that the old lease is over,
-// and the next epoch. Who looks in between sees a lock that is free, and then still hears of the new holder.
+// and the next epoch. A look in between shows a lock that is free, and the new holder is told of all the same.
 func TestObserveBetweenTwoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()

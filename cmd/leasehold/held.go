@@ -89,7 +89,7 @@ type blocker struct {
 	place string // that, for people
 }
 
-// blockerOf is the holder of a lock, or the last one, who keeps it from others.
+// blockerOf is the holder that keeps the lock from others, be it the last one.
 func blockerOf(i leasehold.Info, now time.Time) *blocker {
 	b := &blocker{party: party{Holder: i.Holder, Address: i.Address, Token: i.Token}, token: i.Token}
 	switch {
