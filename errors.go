@@ -55,6 +55,9 @@ var (
 	// version understands. It is left as it is. Look at it, and move it away or
 	// choose another name for the lock.
 	ErrForeignObject = record.ErrForeign
+	// ErrMoved: the lock has moved to another place, or is to come from one: see admin.Move. Every such
+	// error is a [*MovedError], and matches ErrForeignObject too. Use the place that it names.
+	ErrMoved = record.ErrMoved
 )
 
 // Final reports that to try again is of no use until a person changes something: access, the
@@ -62,6 +65,27 @@ var (
 // what [Election.Run] and [AcquireAll] go by, and what a loop of one's own around [Lock.Acquire]
 // should. Where it is false, wait a little and try again.
 func Final(err error) bool { return engine.Final(err) }
+
+// MovedError says where a lock has gone, or is to come from. It matches [ErrMoved] and
+// [ErrForeignObject]. Get it with [errors.As].
+type MovedError struct {
+	// To is where the lock is now; empty: it is to come here. From is from where it is to come.
+	// Both are what the store calls itself, with the key: a URL, where it has one.
+	To, From string
+
+	at    string
+	cause error
+}
+
+func (e *MovedError) Error() string {
+	if e.To != "" {
+		return fmt.Sprintf("the lock %s has moved to %s: use that name", e.at, e.To)
+	}
+	return fmt.Sprintf("the lock %s is to come from %s: use it once `leasehold move` is done, or run that again if it was interrupted", e.at, e.From)
+}
+
+// Unwrap is what was found there.
+func (e *MovedError) Unwrap() error { return e.cause }
 
 // HeldError says by whom the lock is held. It matches [ErrHeld].
 // Get it with [errors.As]. Its Info is as old as the last look: the lock may be free by now, and

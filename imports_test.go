@@ -47,7 +47,7 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"},
+		may: []string{"std", ".", "semaphore", "store", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record", "internal/retry"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -199,7 +200,10 @@ func (l *Lock) leave() {
 // explain adds to an error of the protocol what the user can do.
 // Each message names the next step, and each error that a program may ask for is still there.
 func (d *driver) explain(err error) error {
+	moved, ok := errors.AsType[*record.MovedError](err)
 	switch {
+	case ok:
+		return &MovedError{To: moved.To, From: moved.From, at: d.at.String(), cause: err}
 	case errors.Is(err, protocol.ErrAbsent):
 		return fmt.Errorf("the lock %v is to exist already, and does not; make it once with `leasehold init`: %w", d.at, store.ErrNotExist)
 	case errors.Is(err, protocol.ErrVanished):

@@ -26,7 +26,7 @@ import (
 
 // root is what the root package shows, and describeTable what package semaphore does.
 var (
-	root          = inside.Seen[*leasehold.Lock, leasehold.Info]()
+	root          = inside.Seen[*leasehold.Lock, leasehold.Info, leasehold.Detached]()
 	describeTable = inside.SeenTable[semaphore.Info]()
 )
 

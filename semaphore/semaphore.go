@@ -279,7 +279,7 @@ func (e *HeldError) Is(target error) bool { return target == leasehold.ErrHeld }
 func init() { inside.ShowTable(infoOf) }
 
 var (
-	lockView    = inside.Seen[*leasehold.Lock, leasehold.Info]
+	lockView    = inside.Seen[*leasehold.Lock, leasehold.Info, leasehold.Detached]
 	sessionView = inside.SeenSession[*leasehold.Session]
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A View is what the root package shows of its Lock, by its Info.
-type View[Lock, Info any] struct {
+// A View is what the root package shows of its Lock, by its Info, and of its Detached.
+type View[Lock, Info, Detached any] struct {
 	// Parts are what a lock was made of.
 	Parts func(Lock) Parts
 	// Look reads a lock. Its errors say what the user can do.
@@ -27,6 +27,8 @@ type View[Lock, Info any] struct {
 	Explain func(Lock, error) error
 	// Describe says of a record under a key what is public.
 	Describe func(key string, s layout.Snapshot) Info
+	// Proof is what proves a detached lease.
+	Proof func(Detached) protocol.Proof
 	// Watching is the configuration of a candidate with the default options that watches
 	// a session, but for its incarnation.
 	Watching func() protocol.Config
@@ -42,12 +44,12 @@ type Parts struct {
 var view any
 
 // Show is for the root package.
-func Show[Lock, Info any](v View[Lock, Info]) { view = v }
+func Show[Lock, Info, Detached any](v View[Lock, Info, Detached]) { view = v }
 
 // Seen is what the root package has shown. With types that are not the root's its functions are
 // nil, so that the first call of any shows that.
-func Seen[Lock, Info any]() View[Lock, Info] {
-	v, _ := view.(View[Lock, Info])
+func Seen[Lock, Info, Detached any]() View[Lock, Info, Detached] {
+	v, _ := view.(View[Lock, Info, Detached])
 	return v
 }
 

@@ -141,6 +141,9 @@ func (e Epochs) look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, record.ErrForeign) {
 		return Snapshot{}, err
 	}
+	if err != nil {
+		guess = Snapshot{} // the error goes with it, and latest reads it again
+	}
 	return e.latest(ctx, known, guess)
 }
 
@@ -184,10 +187,10 @@ var errMoved = errors.New("the epochs change faster than they can be read")
 // read reads the n-th epoch.
 func (e Epochs) read(ctx context.Context, n int64, unless store.Version) (Snapshot, error) {
 	s, err := get(ctx, e.Store, EpochKey(e.Key, n), e.Name(), unless)
-	if err != nil {
+	if err != nil && !errors.Is(err, record.ErrMoved) {
 		return Snapshot{}, err
 	}
-	return e.at(n, s), nil
+	return e.at(n, s), err
 }
 
 // at completes what was read from, or written to, the n-th epoch.

@@ -53,8 +53,11 @@ func isSignpost(key string) bool {
 func getAny(ctx context.Context, st store.Store, key string) (Snapshot, error) {
 	obj, failure := st.Get(ctx, key, "")
 	s, err := decoded(st, key, record.AnyLayout, obj, failure)
-	if failure != nil || err == nil {
+	switch {
+	case failure != nil || err == nil:
 		return s, err
+	case errors.Is(err, record.ErrMoved):
+		return Snapshot{}, err // nothing lies there that a user of any layout could take
 	}
 	t, no := record.DecodeTable(obj.Body)
 	if no != nil {

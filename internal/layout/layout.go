@@ -21,7 +21,8 @@ import (
 type Layout interface {
 	// Look reads the state of the lock. If it is still unless, Look returns an
 	// error that matches store.ErrNotModified; an object that is not a record
-	// gives one that matches record.ErrForeign, and names the object.
+	// gives one that matches record.ErrForeign, and names the object. One that matches
+	// record.ErrMoved comes with the Snapshot, for whoever moves the lock.
 	Look(ctx context.Context, unless protocol.Version) (Snapshot, error)
 
 	// Write carries out a claim, a renewal or a release, and returns what it wrote.
@@ -107,10 +108,13 @@ func decoded(st store.Store, key, layout string, obj *store.Object, err error) (
 	}
 	r, err := record.DecodeIn(layout, obj.Body)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("the object %v is %w", Object{st, key}, err)
+		err = fmt.Errorf("the object %v is %w", Object{st, key}, err)
+	}
+	if err != nil && !errors.Is(err, record.ErrMoved) {
+		return Snapshot{}, err
 	}
 	r.Session = follow(r.Session, key)
-	return snapshot(r, obj), nil
+	return snapshot(r, obj), err
 }
 
 // put writes a record that is to belong to a layout.

@@ -47,8 +47,11 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 	if err == nil {
 		return snapshot(r, obj), nil
 	}
-	if _, other := record.DecodeIn(record.AnyLayout, obj.Body); other == nil {
-		return Snapshot{}, fmt.Errorf("the object %v is %w", m, err) // to wait for it would be in vain
+	switch _, other := record.DecodeIn(record.AnyLayout, obj.Body); { // to wait for these would be in vain
+	case other == nil:
+		return Snapshot{}, fmt.Errorf("the object %v is %w", m, err)
+	case errors.Is(other, record.ErrMoved):
+		return Snapshot{}, fmt.Errorf("the object %v is %w", m, other)
 	}
 	return snapshot(record.Record{
 		Layout: record.LayoutMarker, Held: true, Opaque: true, Holder: "another tool", TTL: m.TTL, WriteID: "?" + string(obj.Version),

@@ -26,6 +26,8 @@ type wire struct {
 	Successor  string            `json:"successor,omitempty"`
 	Layout     string            `json:"layout,omitempty"`
 	Previous   int64             `json:"previous,omitempty"`
+	MovedTo    string            `json:"moved_to,omitempty"`
+	MovesFrom  string            `json:"moves_from,omitempty"`
 	Ended      string            `json:"ended,omitempty"`
 	Freed      *Freed            `json:"freed,omitempty"`
 	Rest       *Rest             `json:"rest,omitempty"`
@@ -37,8 +39,10 @@ type wire struct {
 }
 
 const (
-	stateHeld = "held"
-	stateFree = "free"
+	stateHeld   = "held"
+	stateFree   = "free"
+	stateSealed = "sealed" // no version before moves understands these two
+	stateClosed = "closed"
 )
 
 // Encode gives the record's bytes. It fails if they would be more than
@@ -52,11 +56,16 @@ func (r Record) Encode() ([]byte, error) {
 	w := wire{
 		Format: Format, Token: r.Token, State: stateFree, Holder: r.Holder, Address: r.Address,
 		TTL: r.TTL.Milliseconds(), WriteID: r.WriteID, Session: r.Session, Meta: r.Meta, Successor: r.Successor,
-		Layout: r.Layout, Previous: r.Previous, Ended: r.Ended, Freed: r.Freed, Rest: r.Rest,
+		Layout: r.Layout, Previous: r.Previous, MovedTo: r.Move.To, MovesFrom: r.Move.From, Ended: r.Ended, Freed: r.Freed, Rest: r.Rest,
 		AcquiredAt: formatTime(r.AcquiredAt), RenewedAt: formatTime(r.RenewedAt), ExpiresAt: formatTime(r.ExpiresAt),
 		Term: r.Term, TermToken: r.TermToken,
 	}
-	if r.Held {
+	switch {
+	case r.Move.To != "":
+		w.State = stateSealed
+	case r.Move.From != "":
+		w.State = stateClosed
+	case r.Held:
 		w.State = stateHeld
 	}
 	var b bytes.Buffer
@@ -87,7 +96,7 @@ func (r Record) Encode() ([]byte, error) {
 }
 
 func (r Record) texts() []string {
-	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID, r.Ended, r.Layout}
+	texts := []string{r.Holder, r.Address, r.Session, r.Successor, r.WriteID, r.Ended, r.Layout, r.Move.To, r.Move.From}
 	if r.Rest != nil {
 		texts = append(texts, r.Rest.WriteID)
 	}
@@ -97,7 +106,8 @@ func (r Record) texts() []string {
 	return texts
 }
 
-// Decode reads a record of the default layout. Every error matches ErrForeign.
+// Decode reads a record of the default layout. Every error matches ErrForeign. One that matches
+// ErrMoved comes with the record, which says no more than what is to move.
 func Decode(body []byte) (Record, error) { return DecodeIn("", body) }
 
 // AnyLayout lets DecodeIn read records of all layouts.
@@ -106,8 +116,11 @@ const AnyLayout = "*"
 // DecodeIn reads a record of the layout with this name, and of no other.
 func DecodeIn(layout string, body []byte) (Record, error) {
 	r, err := decode(layout, body)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Record{}, fmt.Errorf("%w: %w", ErrForeign, err)
+	case r.Move != Move{}:
+		return r, &MovedError{r.Move}
 	}
 	return r, nil
 }
@@ -226,17 +239,40 @@ func (f fields) texts(r *Record) error {
 	if err := f.take("rest", &r.Rest); err != nil {
 		return err
 	}
-	switch state {
-	case stateHeld:
-		r.Held = true
-	case stateFree:
-	default:
-		return fmt.Errorf("its state is %q, neither %q nor %q", state, stateHeld, stateFree)
+	if err := f.state(state, r); err != nil {
+		return err
 	}
 	if r.WriteID == "" {
 		return errors.New("it has no write_id")
 	}
 	r.AcquiredAt, r.RenewedAt, r.ExpiresAt = parseTime(acquired), parseTime(renewed), parseTime(expires)
+	return nil
+}
+
+// state takes in what the record says of itself, and moves out of f what goes with that.
+func (f fields) state(state string, r *Record) error {
+	switch state {
+	case stateHeld:
+		r.Held = true
+	case stateFree:
+	case stateSealed:
+		return f.place("moved_to", &r.Move.To)
+	case stateClosed:
+		return f.place("moves_from", &r.Move.From)
+	default:
+		return fmt.Errorf("its state is %q, neither %q nor %q", state, stateHeld, stateFree)
+	}
+	return nil
+}
+
+// place moves the member name out of f: where a lock has gone, or is to come from.
+func (f fields) place(name string, to *string) error {
+	if err := f.take(name, to); err != nil {
+		return err
+	}
+	if *to == "" {
+		return fmt.Errorf("it has no %s", name)
+	}
 	return nil
 }
 

@@ -63,6 +63,9 @@ type Record struct {
 	Rest *Rest
 	// Opaque: something else than a record says that the lock is held.
 	Opaque bool
+	// Move says that there is no lock here: it has gone, or has yet to come (rule M5). The record is
+	// not free then and not held, and to a candidate it is an object that is not understood.
+	Move Move
 
 	// For people, by the writer's wall clock. The protocol decides nothing by them.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
@@ -85,6 +88,29 @@ type Freed struct {
 	Last  []string `json:"last,omitempty"` // the marks of the last ones, the newest at the end
 }
 
+// A Move is what a record says of a lock that leaves a place for another. At most one is set.
+type Move struct {
+	To   string // the object is sealed: the lock is there now
+	From string // the object is closed: the lock is to come from there
+}
+
+// ErrMoved is the kind of every error about an object that is sealed or closed. Each matches
+// ErrForeign too, so that whoever does not know of moves leaves the object alone.
+var ErrMoved = errors.New("the lock moves to another place")
+
+// A MovedError says where a lock has gone, or is to come from.
+type MovedError struct{ Move }
+
+func (e *MovedError) Error() string {
+	if e.To != "" {
+		return "sealed: the lock has moved to " + e.To
+	}
+	return "closed: the lock is to come here from " + e.From + ", and leasehold move is not done yet"
+}
+
+// Is reports whether target is ErrMoved or ErrForeign.
+func (e *MovedError) Is(target error) bool { return target == ErrMoved || target == ErrForeign }
+
 // A Rest is what the release of a lease says that was to keep the lock for longer.
 type Rest struct {
 	Milliseconds int64 `json:"ms"` // from the write on
@@ -106,10 +132,11 @@ func (r Record) Resting() time.Duration {
 	return time.Duration(max(0, min(r.Rest.Milliseconds, MaxRest.Milliseconds()))) * time.Millisecond
 }
 
-// What Record.Ended says of a lease that was broken by hand, and of one whose holder was gone
-// and whose successor was on its way.
+// What Record.Ended says of a lease that was broken by hand, of one that ended as the lock was moved, and of
+// one whose holder was gone and whose successor was on its way.
 const (
 	EndedByHand     = "broken"
+	EndedByMove     = "moved"
 	EndedByTakeover = "taken over"
 )
 
