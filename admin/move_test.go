@@ -343,6 +343,38 @@ func TestMoveIsBounded(t *testing.T) {
 	})
 }
 
+// TestMoveSealsItsOwn: a mover whose lease has run out, and that does not know it, seals no lease of
+// another.
+func TestMoveSealsItsOwn(t *testing.T) {
+	needs(t, here() == leasehold.LayoutObject, "the fault names the object")
+	bubble(t, func(t *testing.T) {
+		old, to := memstore.New(), memstore.New()
+		w, other := waysTo(old, to, 1), waysTo(old, to, 2)
+		release(t, acquire(t, w.from(t)))
+		// The seal arrives two minutes late, and another has the lock by then.
+		w.old.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Nth: 1, Delay: 2 * time.Minute, When: func(c faultstore.Call) bool {
+			return strings.Contains(string(c.Body), `"sealed"`)
+		}})
+		done := make(chan error, 1)
+		go func() { _, err := w.move(t.Context(), t); done <- err }()
+		time.Sleep(time.Second)
+		lease := acquire(t, other.from(t))
+		time.Sleep(5 * time.Minute)
+		if !lease.Valid() {
+			t.Fatalf("the lease was sealed: %v", lease.Err())
+		}
+		release(t, lease)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		next := acquire(t, w.to(t))
+		if next.Token() <= lease.Token() {
+			t.Errorf("token %v follows %v", next.Token(), lease.Token())
+		}
+		release(t, next)
+	})
+}
+
 // A contest is one lock in two places, and what all who use it have seen.
 type contest struct {
 	t       *testing.T

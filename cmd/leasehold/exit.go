@@ -103,7 +103,7 @@ func codeOf(err error) int {
 		return exitLost
 	case is(storeurl.ErrURL, store.ErrInvalid, fence.ErrNoToken):
 		return exitUsage
-	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, leasehold.ErrForeignLease, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous):
+	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, leasehold.ErrForeignLease, semaphore.ErrSize, fence.ErrForeign, admin.ErrAmbiguous, admin.ErrOccupied, admin.ErrMovedElsewhere):
 		return exitForeign
 	case is(leasehold.ErrHeld, admin.ErrTokenChanged):
 		return exitHeld

@@ -96,6 +96,7 @@ func explain(ctx context.Context, p target, err error) error {
 		return nil
 	}
 	switch {
+	case errors.Is(err, leasehold.ErrMoved): // it says where to
 	case errors.Is(err, semaphore.ErrSize):
 		if other := asSemaphore(ctx, p); other != nil {
 			return other

@@ -102,9 +102,17 @@ func (a *app) listLine(p target, e admin.Entry, foreign error) (err error) {
 		Error string `json:"error,omitempty"`
 	}{report: describeEntry(p, e)}
 	if foreign != nil {
-		line.State, line.Error = notLock, oneLine(foreign)
+		line.State, line.Error = stateOfForeign(foreign), oneLine(foreign)
 	}
 	return a.writeLine(line)
+}
+
+// stateOfForeign is the state of what is no lock here.
+func stateOfForeign(err error) string {
+	if errors.Is(err, leasehold.ErrMoved) {
+		return "moved"
+	}
+	return notLock
 }
 
 // row is one object in the table.
@@ -113,7 +121,7 @@ func row(e admin.Entry, foreign error) []string {
 	state, holder, token, old, lies := "free", "-", "-", "-", "-"
 	switch {
 	case foreign != nil:
-		state = notLock
+		state = stateOfForeign(foreign)
 	case i.Abandoned:
 		state = "abandoned"
 	case i.Held:

@@ -67,7 +67,7 @@ func (a *app) findOut(ctx context.Context, p *target, opts *leasehold.LockOption
 		p.layout, opts.Layout = e.Layout, e.Layout
 		a.console.note("%s has the layout %s", p.name, e.Layout)
 	}
-	if errors.Is(err, leasehold.ErrForeignObject) {
+	if errors.Is(err, leasehold.ErrForeignObject) && !errors.Is(err, leasehold.ErrMoved) {
 		err = fmt.Errorf("%w; if another tool locks with it, give --layout marker", err)
 	}
 	return e, err

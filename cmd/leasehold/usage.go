@@ -65,6 +65,13 @@ func one(cmd *cobra.Command, args []string) error {
 	return usage("1 argument is needed, and there %s: %s", are(len(args)), seeHelp(cmd))
 }
 
+func two(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return usage("2 arguments are needed, and there %s: %s", are(len(args)), seeHelp(cmd))
+}
+
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) <= n {

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+)
+
+// A moveCmd is one use of the command move.
+type moveCmd struct {
+	runCmd
+	code   int  // of why the lock was not acquired
+	silent bool // and nothing is to be said of that
+}
+
+func (a *app) move() *cobra.Command {
+	h := &moveCmd{runCmd: runCmd{job: a.newJob(), wait: wait{forever: true}}}
+	h.minutely = true
+	cmd := &cobra.Command{
+		Use:   "move [flags] FROM TO",
+		Short: "Move a lock to another name or store",
+		Long: `Move a lock to another name, in the same store or in another one, while it is in use.
+
+The lock at FROM is acquired, as by leasehold run: a live holder is waited for. Then its
+object is sealed: whoever still uses FROM fails, and is told where the lock is now. Then the
+lock at TO is made, free, with a token that is at least the last one of FROM, so that tokens
+go on growing. Until that is done whoever uses TO fails as well: at no moment can FROM and TO
+both be held.
+
+Interrupted at any point, by SIGKILL too, the same command can be run again, here or on
+another machine, and goes on. Once the move is done, it changes nothing and ends with 0.
+If it ends before FROM is sealed, FROM can be used as before, and TO is closed until the
+move is run again. To give it up then, delete the object of TO by hand.
+
+Never delete the sealed object of FROM while anything could still use that name: it would make
+the lock anew there.
+
+FROM has any layout but the markers, which have no tokens: see --layout. TO has the layout
+object. A semaphore is not moved: it has no work in it when all that use it have stopped.
+
+Exit codes:
+  0      the lock is at TO
+  64     usage
+  65     something else lies at TO, or FROM has moved elsewhere: nothing was changed; or what
+         lies there is not understood
+  66     there is no lock at FROM
+  69     a store failed six times in a row, or refused for good: run it again
+  75     another holds the lock, and --wait ran out (see --conflict-exit-code)
+  77     a store denied access`,
+		Example: `  leasehold move s3://old/locks/backup s3://new/locks/backup
+  leasehold move --wait 10m backup gs://bucket/locks/backup`,
+		Args: two,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return untilSignal(cmd.Context(), func(ctx context.Context) error { return h.run(ctx, args[0], args[1]) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&h.opts.Holder, "holder", "", "`name` of this holder, for people (default HOST/PID)")
+	f.DurationVar(&h.opts.TTL, "ttl", leasehold.DefaultTTL, "for how long FROM is held if the move is killed before it is sealed")
+	f.Var(&h.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
+	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
+	f.BoolVar(&h.mkdir, mkdirFlag, false, mkdirHelp)
+	layoutFlag(f, &h.opts.Layout)
+	return cmd
+}
+
+func (h *moveCmd) run(ctx context.Context, from, to string) error {
+	if err := checkCode("conflict", h.heldCode); err != nil {
+		return err
+	}
+	switch {
+	case !h.opts.Layout.Tokens():
+		return usage("with --layout %s there are no tokens to go on with: stop all that use the lock, and use the new name", h.opts.Layout)
+	case h.opts.TTL < leasehold.MinTTL || h.opts.TTL > leasehold.MaxTTL:
+		return usage("--ttl %v is not between %v and %v", h.opts.TTL, leasehold.MinTTL, leasehold.MaxTTL)
+	}
+	h.opts.Existing = true // what vanishes now was not moved
+	there, err := h.locate(ctx, to, leasehold.LayoutObject)
+	if err != nil {
+		return err
+	}
+	if err = h.prepare(ctx, from); err != nil {
+		return err
+	}
+	old, err := leasehold.NewLock(h.withTimeout(h.target.store), h.target.key, &leasehold.LockOptions{TTL: h.opts.TTL, Holder: h.opts.Holder, Layout: h.opts.Layout})
+	if err != nil {
+		return unusable(err)
+	}
+	next, err := leasehold.NewLock(h.withTimeout(there.store), there.key, &leasehold.LockOptions{Holder: h.opts.Holder, Layout: leasehold.LayoutObject})
+	if err != nil {
+		return unusable(err)
+	}
+	if h.target.url == there.url {
+		return usage("FROM and TO are the same: %s", there.url)
+	}
+	info, err := admin.Move(ctx, old, next, &admin.MoveOptions{Acquire: h.take})
+	switch {
+	case h.silent:
+		return &exit{h.code, nil}
+	case err != nil && h.code != 0:
+		return &exit{h.code, late(err)}
+	case err != nil:
+		return failed(late(err))
+	}
+	r := describe(there, info)
+	return h.print(fmt.Sprintf("%s is at %s now: %s, token %d\n", h.target.url, r.Lock, r.State, info.Token), struct {
+		From string `json:"from"`
+		report
+	}{h.target.url, r})
+}
+
+// take acquires the lock that is to be moved, as --wait says.
+func (h *moveCmd) take(ctx context.Context) (*leasehold.Lease, error) {
+	lease, err := h.obtain(ctx)
+	if err == nil {
+		return lease.(*leasehold.Lease), nil //nolint:errcheck // there is no flag for anything else
+	}
+	end, ok := err.(*exit) //nolint:errorlint // obtain makes it
+	if !ok {
+		return nil, err
+	}
+	h.code = end.code
+	if h.silent = end.err == nil; h.silent {
+		return nil, leasehold.ErrHeld
+	}
+	return nil, end.err
+}
