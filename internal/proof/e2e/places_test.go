@@ -146,23 +146,27 @@ func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 		t.Parallel()
 		server := servers.StartAzurite(t)
 		proxy := servers.StartProxy(t, server.Host(), nil)
-		key, err := container.NewSharedKeyCredential(server.Account, server.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
 		at := proxy.Endpoint + "/" + server.Account + "/" + server.Container(t)
 		test(t, place{
 			name: "azurite", requests: proxy.Counts,
-			open: func(t *testing.T) store.Store {
-				st, err := azstore.New(at, &azstore.Options{SharedKey: key})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = st.Close() })
-				return st
-			},
+			open: func(t *testing.T) store.Store { return azuriteStore(t, server, at) },
 		})
 	})
+}
+
+// azuriteStore opens a container by its URL, which may be that of a proxy.
+func azuriteStore(t *testing.T, server *servers.Azurite, at string) store.Store {
+	t.Helper()
+	key, err := container.NewSharedKeyCredential(server.Account, server.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := azstore.New(at, &azstore.Options{SharedKey: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	return st
 }
 
 // opens opens the store of a URL.
