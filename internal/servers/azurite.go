@@ -22,6 +22,28 @@ type Azurite struct {
 	Endpoint string // of the account: http://127.0.0.1:PORT/ACCOUNT
 	Account  string
 	Key      string // of the account, in base64
+	// Process can be paused and resumed. What it was told last is lost if it is killed.
+	Process *Server
+}
+
+// AzuriteAhead installs the emulator, for a test that starts it where no packages can be reached.
+// The test is skipped where there are none here either.
+func AzuriteAhead(t testing.TB) {
+	t.Helper()
+	skip(t, "azurite")
+	azuriteScript(t)
+}
+
+func azuriteScript(t testing.TB) string {
+	t.Helper()
+	script, err := installAzurite(t.Context())
+	if errors.Is(err, errNotInstalled) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return script
 }
 
 // ConnectionString gives the account in the form that Azure's tools take.
@@ -104,13 +126,7 @@ func (a *Azurite) Env() []string {
 func StartAzurite(t testing.TB) *Azurite {
 	t.Helper()
 	skip(t, "azurite")
-	script, err := installAzurite(t.Context())
-	if errors.Is(err, errNotInstalled) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := azuriteScript(t)
 	a := &Azurite{Account: accessKey, Key: base64.StdEncoding.EncodeToString([]byte(secretKey))}
 	server := start(t, "azurite", answersHTTP, func(port *port, dir string) command {
 		host, number := port.split()
@@ -122,7 +138,7 @@ func StartAzurite(t testing.TB) *Azurite {
 			env:  []string{"AZURITE_ACCOUNTS=" + a.Account + ":" + a.Key},
 		}
 	})
-	a.Endpoint = server.Endpoint + "/" + a.Account
+	a.Endpoint, a.Process = server.Endpoint+"/"+a.Account, server
 	return a
 }
 

@@ -66,6 +66,18 @@ func everywhere(t *testing.T, c contest) {
 			inArena(t, func(t *testing.T) { onServer(t, name, c) })
 		})
 	}
+	t.Run(servers.GCS, func(t *testing.T) {
+		t.Parallel()
+		ahead(t, servers.GCS)
+		inArena(t, func(t *testing.T) { onGCS(t, c) })
+	})
+	t.Run("azurite", func(t *testing.T) {
+		t.Parallel()
+		if os.Getenv(arenaVariable) == "" {
+			servers.AzuriteAhead(t)
+		}
+		inArena(t, func(t *testing.T) { onAzurite(t, c) })
+	})
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
 		inArena(t, func(t *testing.T) { onDisk(t, c) })
@@ -85,20 +97,43 @@ func ahead(t *testing.T, name string) {
 
 func onServer(t *testing.T, name string, c contest) {
 	t.Helper()
-	s := &site{t: t, server: servers.Start(t, name)}
-	s.proxy = servers.StartProxy(t, s.server.Endpoint, &servers.ProxyOptions{Fault: s.fault})
+	server := servers.Start(t, name)
+	s, bucket := &site{t: t, server: server, keeps: true}, server.Bucket(t)
+	s.attack(c, server.Endpoint, server.Env(), func(endpoint string) string { return server.URLAt(endpoint, bucket+"/lock") })
+}
+
+func onGCS(t *testing.T, c contest) {
+	t.Helper()
+	server := servers.StartGCS(t)
+	s, bucket := &site{t: t, server: server}, server.GCSBucket(t)
+	s.attack(c, server.Endpoint, nil, func(endpoint string) string { return servers.GCSURLAt(endpoint, bucket+"/lock") })
+}
+
+func onAzurite(t *testing.T, c contest) {
+	t.Helper()
+	server := servers.StartAzurite(t)
+	s, container := &site{t: t, server: server.Process}, server.Container(t)
+	s.attack(c, server.Host(), server.Env(), func(endpoint string) string {
+		return server.URLAt(endpoint+"/"+server.Account, container+"/lock")
+	})
+}
+
+// attack has a fleet reach a server at an endpoint, by the URL that a lock has there, and attacks it.
+func (s *site) attack(c contest, endpoint string, env []string, lock func(endpoint string) string) {
+	s.t.Helper()
+	s.proxy = servers.StartProxy(s.t, endpoint, &servers.ProxyOptions{Fault: s.fault})
 	for n := range c.fleet {
-		s.links = append(s.links, newLink(t, n))
+		s.links = append(s.links, newLink(s.t, n))
 	}
 	target, err := url.Parse(s.proxy.Endpoint)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	port, bucket := relay(t, target.Host), s.server.Bucket(t)
-	s.fleet = launch(t, c.seats, s.links, s.server.Env(), func(n int) []string {
-		return c.argv(n, s.server.URLAt("http://"+net.JoinHostPort(s.links[n].near, port), bucket+"/lock"))
+	port := relay(s.t, target.Host)
+	s.fleet = launch(s.t, c.seats, s.links, env, func(n int) []string {
+		return c.argv(n, lock("http://"+net.JoinHostPort(s.links[n].near, port)))
 	})
-	attack(t, s.fleet, s.network())
+	attack(s.t, s.fleet, s.network())
 }
 
 // diskSize is that of the disk that the store in a directory has to itself.

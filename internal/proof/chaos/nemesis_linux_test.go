@@ -233,6 +233,7 @@ func await(limit time.Duration, condition func() bool) bool {
 type site struct {
 	t      *testing.T
 	server *servers.Server
+	keeps  bool // what it was told outlives it
 	proxy  *servers.Proxy
 	links  []*link
 	fleet  *fleet
@@ -252,17 +253,16 @@ func (s *site) network() []*fault {
 	}
 	writes := func(fault servers.Fault) func(*rand.Rand) bool {
 		return s.during(func(r *http.Request, _ int) servers.Fault {
-			if r.Method == http.MethodPut {
+			if r.Method == http.MethodPut || r.Method == http.MethodPost { // which is an upload to Google
 				return fault
 			}
 			return servers.Pass
 		})
 	}
-	return []*fault{
+	faults := []*fault{
 		{name: "partition: requests lost", strike: s.cut((*link).loseRequests)},
 		{name: "partition: answers lost", strike: s.cut((*link).loseAnswers)},
 		{name: "partition: both ways", strike: s.cut((*link).loseBoth)},
-		{name: "store killed and restarted", strike: s.restart},
 		{name: "store stopped and continued", strike: s.stop},
 		{name: "store slow", strike: func(r *rand.Rand) bool { return all(servers.Delay(ttl/10 + upTo(r, ttl/2)))(r) }},
 		{name: "requests held, then all delivered", strike: s.hang},
@@ -272,6 +272,10 @@ func (s *site) network() []*fault {
 		{name: "503 before landing", strike: second(servers.Status(http.StatusServiceUnavailable))},
 		{name: "409 before landing", strike: writes(servers.Status(http.StatusConflict))},
 	}
+	if s.keeps { // a store that forgets is none, and no lock is safe on it
+		faults = append(faults, &fault{name: "store killed and restarted", strike: s.restart})
+	}
+	return faults
 }
 
 // cut partitions some workers from the store, the holder more often than others.

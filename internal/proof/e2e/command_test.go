@@ -92,7 +92,7 @@ type site struct {
 	env       []string
 }
 
-// sites runs test over a directory and each server, with a proxy in between.
+// sites runs test over a directory, each server of S3, and the emulators of other clouds.
 func sites(t *testing.T, test func(t *testing.T, direct site)) {
 	t.Helper()
 	t.Run("file", func(t *testing.T) {
@@ -106,6 +106,16 @@ func sites(t *testing.T, test func(t *testing.T, direct site)) {
 			test(t, site{name: name, url: lockURL(server.URL(server.Bucket(t))), env: server.Env()})
 		})
 	}
+	t.Run(servers.GCS, func(t *testing.T) {
+		t.Parallel()
+		server := servers.StartGCS(t)
+		test(t, site{name: servers.GCS, url: lockURL(server.GCSURL(server.GCSBucket(t)))})
+	})
+	t.Run("azurite", func(t *testing.T) {
+		t.Parallel()
+		server := servers.StartAzurite(t)
+		test(t, site{name: "azurite", url: lockURL(server.URL(server.Container(t))), env: server.Env()})
+	})
 }
 
 // lockURL makes the URL of a lock of the URL of a bucket.
