@@ -66,7 +66,7 @@ func moved(t *testing.T, what string, err error, to, from string) {
 // TestMove: whoever waits for the old lock, or comes there, is told where it is now; the tokens go on; and to
 // move it again changes nothing.
 func TestMove(t *testing.T) {
-	needs(t, here().Tokens(), "what has no tokens is not moved")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	bubble(t, func(t *testing.T) {
 		old, to := memstore.New(), memstore.New()
 		w := waysTo(old, to, 1)
@@ -146,7 +146,7 @@ func TestMove(t *testing.T) {
 
 // TestMoveCosts is what docs/cost.md says.
 func TestMoveCosts(t *testing.T) {
-	needs(t, here().Tokens(), "what has no tokens is not moved")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	bubble(t, func(t *testing.T) {
 		w := waysTo(memstore.New(), memstore.New(), 1)
 		release(t, acquire(t, w.from(t)))
@@ -166,8 +166,9 @@ func TestMoveCosts(t *testing.T) {
 
 // TestMoveRefuses: what is not there, or is another lock, is left as it is.
 func TestMoveRefuses(t *testing.T) {
-	needs(t, here().Tokens(), "what has no tokens is not moved")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	bubble(t, func(t *testing.T) {
+		needs(t, here() == leasehold.LayoutObject, "what is refused is the same in every layout")
 		lock := func(st store.Store, key string, layout leasehold.Layout) *leasehold.Lock {
 			return lockOf(t, st, key, &leasehold.LockOptions{Layout: layout})
 		}
@@ -180,9 +181,6 @@ func TestMoveRefuses(t *testing.T) {
 			if _, err := admin.Move(t.Context(), lock(st, from, ""), lock(st, to, leasehold.LayoutObject), nil); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if here() != leasehold.LayoutObject {
-			t.Skip("the moves before are of objects")
 		}
 		done("b", "moved")
 		for what, c := range map[string]struct {
@@ -249,7 +247,7 @@ func versionsIn(t *testing.T, st store.Store) (all []store.Version) {
 // TestMoveInterrupted: a mover dies at each of its requests, before it arrives and after it has landed, and
 // the next one goes on. Nobody has the lock meanwhile but whoever may, and its tokens grow.
 func TestMoveInterrupted(t *testing.T) {
-	needs(t, here().Tokens(), "what has no tokens is not moved")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	stops := 0
 	for n := 1; ; n++ {
 		finished := false
@@ -303,7 +301,7 @@ func TestMoveInterrupted(t *testing.T) {
 
 // TestMoveIsBounded: a store that never answers as it should is asked a few times.
 func TestMoveIsBounded(t *testing.T) {
-	needs(t, here().Tokens(), "what has no tokens is not moved")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	for _, kind := range []faultstore.Kind{faultstore.Unavailable, faultstore.Throttled, faultstore.LostAnswer, faultstore.Conflict} {
 		bubble(t, func(t *testing.T) {
 			w := waysTo(memstore.New(), memstore.New(), 1)
@@ -346,7 +344,7 @@ func TestMoveIsBounded(t *testing.T) {
 // TestMoveSealsItsOwn: a mover whose lease has run out, and that does not know it, seals no lease of
 // another.
 func TestMoveSealsItsOwn(t *testing.T) {
-	needs(t, here() == leasehold.LayoutObject, "the fault names the object")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	bubble(t, func(t *testing.T) {
 		old, to := memstore.New(), memstore.New()
 		w, other := waysTo(old, to, 1), waysTo(old, to, 2)
@@ -430,7 +428,7 @@ func (c *contest) use(ctx context.Context, lock *leasehold.Lock, place int, r *r
 // while movers die. At no moment do two hold it, its tokens grow from one place to the other, and the move comes
 // to its end.
 func TestMoveContended(t *testing.T) {
-	needs(t, here().Tokens(), "what has no tokens is not moved")
+	needs(t, here().Tokens(), "a marker has no token to go on with")
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 30

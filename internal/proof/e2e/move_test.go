@@ -122,7 +122,7 @@ func minioStore(t *testing.T, server *servers.Server, bucket string) store.Store
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	if underTest != leasehold.LayoutObject {
-		t.Skip("a lock is moved to the layout object, whatever it was before")
+		t.Skip("the new place of a lock is the same in every layout")
 	}
 	moves := 9
 	if longtest.Wanted() && !testing.Short() {
