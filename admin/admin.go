@@ -1,5 +1,6 @@
 // Package admin is what tools do to locks that others hold: list them, make one beforehand,
-// break one whose holder is out of reach, look at its past, and delete what is left of that.
+// break one whose holder is out of reach, move one to another place, look at its past, and delete
+// what is left of that.
 // A program that only holds locks needs none of it. Semaphores are listed, looked at and broken too.
 //
 // A function for one lock takes a [leasehold.Lock], which has checked the key, the layout and
