@@ -44,13 +44,18 @@ func (w ways) cut() {
 	w.new.Partition(true)
 }
 
-func (w ways) from(t *testing.T) *leasehold.Lock { return lockOf(t, w.old, "jobs/a", nil) }
+func (w ways) from(t *testing.T) *leasehold.Lock {
+	t.Helper()
+	return lockOf(t, w.old, "jobs/a", nil)
+}
 
 func (w ways) to(t *testing.T) *leasehold.Lock {
+	t.Helper()
 	return lockOf(t, w.new, "jobs/b", &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 }
 
 func (w ways) move(ctx context.Context, t *testing.T) (leasehold.Info, error) {
+	t.Helper()
 	return admin.Move(ctx, w.from(t), w.to(t), nil)
 }
 
@@ -98,7 +103,7 @@ func TestMove(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		release(t, lease)
-		if err := <-done; err != nil {
+		if err = <-done; err != nil {
 			t.Fatal(err)
 		}
 		moved(t, "a waiter", <-waiter, "gs://new/jobs/b", "")
@@ -214,10 +219,10 @@ func TestMoveRefuses(t *testing.T) {
 		moved(t, "moved on", err, "mem:///further", "")
 
 		// What somebody has put there is no lock, and is left.
-		if _, err := st.Put(t.Context(), "x", []byte("7"), store.IfAbsent()); err != nil {
+		if _, err = st.Put(t.Context(), "x", []byte("7"), store.IfAbsent()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.Move(t.Context(), lock(st, "a", ""), lock(st, "x", ""), nil); !errors.Is(err, leasehold.ErrForeignObject) || errors.Is(err, leasehold.ErrMoved) {
+		if _, err = admin.Move(t.Context(), lock(st, "a", ""), lock(st, "x", ""), nil); !errors.Is(err, leasehold.ErrForeignObject) || errors.Is(err, leasehold.ErrMoved) {
 			t.Errorf("over something else: %v", err)
 		}
 		// The caller gives up: what is closed is told, and the old lock goes on.
@@ -448,9 +453,12 @@ func TestMoveContended(t *testing.T) {
 }
 
 func moveContended(t *testing.T, seed uint64, turns *[2]int, deaths *[2]atomic.Int64) {
+	t.Helper()
 	old, to := memstore.New(), memstore.New()
 	faults := []faultstore.Fault{
-		{Kind: faultstore.LostAnswer, Probability: .05}, {Kind: faultstore.LostRequest, Probability: .05}, {Kind: faultstore.Unavailable, Probability: .05},
+		{Kind: faultstore.LostAnswer, Probability: .05},
+		{Kind: faultstore.LostRequest, Probability: .05},
+		{Kind: faultstore.Unavailable, Probability: .05},
 		{Kind: faultstore.LateLanding, Op: "put", Probability: .05, Delay: time.Second, Jitter: time.Minute},
 		{Kind: faultstore.LateDuplicate, Op: "put", Probability: .05, Delay: time.Second, Jitter: time.Minute},
 		{Kind: faultstore.DelayAfter, Probability: .2, Jitter: time.Second},

@@ -144,7 +144,8 @@ func (x *explorer) send(s state, p int, at, expect int8, wrote object, live bool
 // takeable reports that what a party has seen may be claimed: its holder is known to be gone.
 func takeable(s *state, seen object) bool {
 	by := s.parties[max(seen.by, 0)]
-	return seen.version > 0 && (seen.kind == isFree || seen.kind == isHeld && !by.valid && !(by.request.open && by.request.live))
+	holds := by.valid || by.request.open && by.request.live
+	return seen.version > 0 && (seen.kind == isFree || seen.kind == isHeld && !holds)
 }
 
 func (x *explorer) claim(s state, p int, at int8) {
