@@ -90,9 +90,9 @@ func TestMove(t *testing.T) {
 		waiter := make(chan error, 1)
 		go func() {
 			for { // others may come first
-				l, err := w.from(t).Acquire(t.Context())
-				if err != nil {
-					waiter <- err
+				l, failure := w.from(t).Acquire(t.Context())
+				if failure != nil {
+					waiter <- failure
 					return
 				}
 				if l.Release(t.Context()) != nil {
