@@ -41,6 +41,15 @@ var probed = []struct {
 		return bucketOf(t, servers.StartVersioned(t, "gofakes3"), (*servers.Server).VersionedBucket)
 	}},
 	{"directory", directory},
+	{servers.GCS, func(t *testing.T) place {
+		server := servers.StartGCS(t)
+		return place{open: opens(server.GCSURL(server.GCSBucket(t)))}
+	}},
+	{"azurite", func(t *testing.T) place {
+		server := servers.StartAzurite(t)
+		at := server.Endpoint + "/" + server.Container(t)
+		return place{open: func(t *testing.T) store.Store { return azuriteStore(t, server, at) }}
+	}},
 	{"create-only", func(t *testing.T) place {
 		return bucketOf(t, servers.Start(t, servers.CreateOnly), (*servers.Server).Bucket)
 	}},
@@ -211,8 +220,12 @@ func keep(t *testing.T, path string, r *probe.Report) {
 		t.Fatal(err)
 	}
 	names := strings.NewReplacer(u.Path, "/srv/locks")
-	if u.Scheme == "s3" {
-		names = strings.NewReplacer(u.Host, "bucket", url.QueryEscape(u.Query().Get("endpoint")), url.QueryEscape("http://127.0.0.1:9000"))
+	if u.Scheme != "file" {
+		endpoint, err := url.Parse(u.Query().Get("endpoint"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = strings.NewReplacer(u.Host, "bucket", endpoint.Host, "127.0.0.1:9000", url.QueryEscape(endpoint.Host), url.QueryEscape("127.0.0.1:9000"))
 	}
 	if err := os.WriteFile(path, []byte(names.Replace(string(body))+"\n"), 0o644); err != nil {
 		t.Fatal(err)
