@@ -14,54 +14,57 @@ import (
 )
 
 // What one turn of a fair lock costs hardly grows with the line: its requests for the table, and those that
-// watch the sessions of others; and it is in use most of the time. Each candidate is a process of its own,
-// comes back at once, and has a session whose heartbeats are not counted.
+// watch the sessions of others; and it is in use most of the time. Each candidate is a process of its own, comes back
+// after each of its turns, and has a session whose heartbeats are not counted. The line is as long at the end of what
+// is measured as at its beginning.
 func TestTurns(t *testing.T) {
 	many := many
 	if !longtest.Wanted() {
 		many = min(many, 30)
 	}
+	const far, near = 150 * time.Millisecond, 2 * time.Millisecond
 	for _, c := range []struct {
 		waiters      int
-		hold, trip   time.Duration
+		hold, back   time.Duration // it comes back so long after it has left
+		trip         time.Duration
 		peers        bool    // whoever leaves tells who has the seat
 		table, watch float64 // requests for a turn, at most
 		use          float64 // at least
 		idle         float64 // after a turn, in trips, at most
 	}{
-		{2, 6 * time.Second, 150 * time.Millisecond, false, 10, 10, 0.8, 9},
-		{10, 6 * time.Second, 150 * time.Millisecond, false, 10, 10, 0.8, 9},
-		{many, 6 * time.Second, 150 * time.Millisecond, false, 14, 10, 0.78, 9},
-		{many, 20 * time.Millisecond, 2 * time.Millisecond, false, 14, 6, 0.6, 7},
-		{2, 6 * time.Second, 150 * time.Millisecond, true, 10, 10, 0.85, 5},
-		{many, 6 * time.Second, 150 * time.Millisecond, true, 14, 10, 0.85, 4},
-		{many, 20 * time.Millisecond, 2 * time.Millisecond, true, 14, 6, 0.65, 6},
+		{2, 6 * time.Second, time.Second, far, false, 8, 7, 0.85, 7},
+		{10, 6 * time.Second, time.Second, far, false, 10, 7.5, 0.82, 8.5},
+		{many, 6 * time.Second, time.Second, far, false, 12, 7.5, 0.82, 8.5},
+		{many, 20 * time.Millisecond, 0, near, false, 12, 6, 0.6, 6},
+		{2, 6 * time.Second, time.Second, far, true, 8, 7, 0.92, 3.1},
+		{many, 6 * time.Second, time.Second, far, true, 12, 7, 0.92, 3.1},
+		{many, 20 * time.Millisecond, 0, near, true, 12, 6, 0.65, 6},
 	} {
 		t.Run(fmt.Sprintf("%d waiters, %v, peers %t", c.waiters, c.hold, c.peers), func(t *testing.T) {
 			leasetest.Bubble(t, func(t *testing.T) {
 				// Each store delays a request once: on its way, and its answer on the way back.
 				st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayAfter, Delay: c.trip / 2}}})
 				st = faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Delay: c.trip / 2}}})
-				turnsOfEach := max(2, 60/c.waiters)
+				turnsOfEach := max(5, 100/c.waiters)
+				members := c.waiters + 1
+				from, to := members, (turnsOfEach-1)*members // all come back in between
 				var mu sync.Mutex
-				var turns, first int
+				var turns int
 				var began, ended time.Time
 				var sent [2]traffic
-				// turn takes note of one: the line is full from the first to come until the first is through.
 				turn := func() {
 					mu.Lock()
 					defer mu.Unlock()
-					turns++
-					switch turns {
-					case c.waiters + 1:
-						first, began, sent[0] = turns, time.Now(), count(st)
-					case turnsOfEach * c.waiters:
+					switch turns++; turns {
+					case from:
+						began, sent[0] = time.Now(), count(st)
+					case to:
 						ended, sent[1] = time.Now(), count(st)
 					}
 				}
 				var all sync.WaitGroup
 				net := &words{}
-				for i := range c.waiters + 1 {
+				for i := range members {
 					all.Go(func() {
 						l, err := semaphore.NewLock(st, "seats", net.options(c.peers, fmt.Sprint(i)))
 						if err != nil {
@@ -78,13 +81,14 @@ func TestTurns(t *testing.T) {
 							turn()
 							time.Sleep(c.hold)
 							released(t, lease)
+							time.Sleep(c.back)
 						}
 						closed(t, l)
 					})
 					time.Sleep(time.Millisecond)
 				}
 				all.Wait()
-				n := float64(turnsOfEach*c.waiters - first)
+				n := float64(to - from)
 				table, watch := float64(sent[1].table-sent[0].table)/n, float64(sent[1].watch-sent[0].watch)/n
 				use := n * c.hold.Seconds() / ended.Sub(began).Seconds()
 				idle := (ended.Sub(began) - time.Duration(n)*c.hold).Seconds() / n / c.trip.Seconds()

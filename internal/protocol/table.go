@@ -26,14 +26,15 @@ type Table struct {
 	busy inflight
 	due  time.Duration // the next step, if no request is under way
 
-	fresh   bool          // what was shown last may be acted on
-	version Version       // empty: there is no object, as far as is known
-	table   record.Table  // what was shown last; without an object, where one that is made begins
-	begun   time.Duration // when the last request was sent
-	seen    time.Duration // when that was sent which has shown the table
-	open    bool          // a write on the condition of this version was not answered, and may yet land
-	sent    record.Table  // by the write under way
-	refused error         // why the last write was, until a look tells what it met; nil: it was not
+	fresh    bool          // what was shown last may be acted on
+	version  Version       // empty: there is no object, as far as is known
+	table    record.Table  // what was shown last; without an object, where one that is made begins
+	begun    time.Duration // when the last request was sent
+	seen     time.Duration // when that was sent which has shown the table
+	optional bool          // the look under way is: if it fails, what was shown before is written over
+	open     bool          // a write on the condition of this version was not answered, and may yet land
+	sent     record.Table  // by the write under way
+	refused  error         // why the last write was, until a look tells what it met; nil: it was not
 
 	callers  []*caller // in the order in which they came
 	callerNo uint64

@@ -10,8 +10,11 @@ import (
 
 // readDone takes in the answer to a look.
 func (t *Table) readDone(ev TableRead, now Now, out *actions) {
+	optional := t.optional
+	t.optional = false
 	switch ev.Shown {
 	case Unread:
+		t.fresh = optional
 		t.unread(ev, now, out)
 		return
 	case Foreign:

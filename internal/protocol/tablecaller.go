@@ -99,7 +99,7 @@ func (t *Table) join(ev Join, now Now) {
 	t.soon(now)
 }
 
-// recentTable is for how long what was seen is believed for a first write.
+// recentTable is for how long what was seen is believed for a first write, and for one that leaves a line.
 const recentTable = 2 * time.Second
 
 // leave takes in that a caller wants no seat any more. Its validity has ended by now (rule T4), so
@@ -112,8 +112,20 @@ func (t *Table) leave(ev Leave, now Now, out *actions) {
 	if c.state == coming || c.state == waiting {
 		out.add(Unseated{Caller: c.Caller, Err: ev.Err})
 	}
+	if c.state == seated {
+		t.lookFirst(now)
+	}
 	t.vacate(c, now, out)
 	t.soon(now)
+}
+
+// lookFirst has whoever leaves look before it writes, if it has not seen the table for a while and somebody waits:
+// where there is a line somebody comes with each turn, and a write that is refused is followed by a look all the
+// same. It may write over what it knows (rule T1), so if the look fails it does.
+func (t *Table) lookFirst(now Now) {
+	if t.fresh && t.busy == none && len(t.table.Waiters) > 0 && now.Clock > t.seen+recentTable {
+		t.fresh, t.optional = false, true
+	}
 }
 
 // cancel ends the waiting of all callers, since it makes no sense any more.

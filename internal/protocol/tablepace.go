@@ -16,6 +16,10 @@ import (
 // holders measure, and not what those who wait see: a line that looked too late would see longer turns,
 // and look later still.
 //
+// Whoever becomes the head by what nobody foresees, since all before it give up at one moment, finds out at its next
+// look: within two thirds of the turns that were before it, or LineLook. A shorter one would cost a long line more
+// than all of its other looks.
+//
 // Several seats may become free at one moment: that of a writer for all readers that wait, or those of holders
 // that died together. So whoever may get one together with the head looks at least as often as its session has a
 // heartbeat, beside which a look costs little.
@@ -28,13 +32,14 @@ type tablePace struct {
 // How often those look who wait for long: the head, and each of the others, since those before it may give up.
 const (
 	LateLook = 10 * time.Second
-	LineLook = 2 * time.Minute
+	LineLook = 5 * time.Minute
 )
 
 const (
 	quickLook = 3 * time.Millisecond // the shortest pause
-	headLook  = time.Second          // the longest of the head in the first ten minutes
+	headLook  = time.Second          // the longest of the head in the first ten minutes, or a third of a turn
 	shortTurn = 5 * time.Second      // turns may be as short as this though they were longer
+	stillLine = time.Minute          // for which nothing changes is too long, however far one's turn is
 )
 
 // saw takes in a table that is new.
@@ -75,7 +80,7 @@ func (p *tablePace) next(t record.Table, ahead int, ttl, now time.Duration) time
 		p.pause = max(p.pause*3/2, waited/16)
 	}
 	least := min(max(turn/10, quickLook), headLook)
-	p.pause = min(max(p.pause, least), max(turn/4, headLook, waited/600), LateLook)
+	p.pause = min(max(p.pause, least), max(turn/3, headLook, waited/600), LateLook)
 	return p.pause
 }
 
@@ -102,5 +107,5 @@ func (p *tablePace) left(t record.Table, now time.Duration) (turn, left time.Dur
 func (p *tablePace) near(t record.Table, ahead int, ttl, seen time.Duration) bool {
 	turn, left := p.left(t, seen)
 	way := turn * time.Duration(ahead)
-	return ahead <= 2 || left+way < Patience(ttl) || seen-p.since >= min(way, LineLook)/2
+	return ahead <= 2 || left+way < Patience(ttl) || seen-p.since >= min(way/2, stillLine)
 }

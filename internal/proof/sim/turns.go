@@ -35,7 +35,7 @@ func (ts *tables) waits() *part {
 
 // patience is how long it takes, in real time, until all who wait have had their turn, one after the
 // other. The dead are waited out at one moment: one who waits behind them notices in a TTL that they are
-// late. One that is not at the head looks once in two minutes, and so may find out so late that it has a seat.
+// late. One that is not at the head looks once in five minutes, and so may find out so late that it has a seat.
 func (ts *tables) patience() time.Duration {
 	turns := time.Duration(0)
 	for _, p := range ts.parts() {
