@@ -60,12 +60,20 @@ func lasting(d time.Duration) time.Duration {
 	return min(d, 9*time.Second)
 }
 
-// takeover is the longest time from the last renewal until the lock is another's.
+// takeover is the longest time from the last renewal until a waiter has the lock.
 func takeover(ttl time.Duration) time.Duration {
 	if renews() {
 		return protocol.Patience(ttl) + ttl/10 + time.Second
 	}
 	return protocol.Stale(ttl) + ttl/6 + time.Second
+}
+
+// triedTakeover is the longest time until a caller has it that tries at that interval.
+func triedTakeover(ttl, every time.Duration) time.Duration {
+	if renews() {
+		return protocol.Patience(ttl) + every
+	}
+	return takeover(ttl) + every
 }
 
 // follows checks the token of an acquisition against the one before.

@@ -123,9 +123,10 @@ func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*
 // TryAcquire is Acquire that does not wait: if another holds the lock, this
 // process included, it returns a [*HeldError] that says who. It does not take
 // over from a holder that is gone, unless this Lock has seen its record unchanged
-// for its TTL and margin, by earlier calls or by Inspect, or [LockOptions.FastStart] is
-// set; see [Info.Abandoned]. From a holder whose session is over it does,
-// and to find that out costs one read more.
+// for its TTL and margin (TTL/12 + 10 ms), by earlier calls or by Inspect, or
+// [LockOptions.FastStart] is set; see [Info.Abandoned]. So a caller that tries once a second
+// takes over within TTL, margin and a second of the first look that shows the holder's last
+// record. From a holder whose session is over it does, and to find that out costs one read more.
 //
 // If the store fails three times in a row, or has not said within a TTL whether the lock
 // is free, TryAcquire fails with the last reason.

@@ -72,8 +72,9 @@ func (l *Locks) Acquire(ctx context.Context, key string, opts ...AcquireOption) 
 
 // TryAcquire is Acquire that does not wait: see [Lock.TryAcquire].
 //
-// It takes over from a holder that is gone when these Locks have seen its record unchanged for its TTL
-// and margin, so call it again within four TTLs of that. See [Locks] for what is kept for how long.
+// It takes over from a holder that is gone at the first call after these Locks have seen its record
+// unchanged for its TTL and margin, so call it again within four TTLs of that. See [Locks] for what is
+// kept for how long.
 func (l *Locks) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.TryAcquire(ctx, opts...) })
 }

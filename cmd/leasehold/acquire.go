@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/probe"
+	"github.com/leasehold/leasehold/store/storeurl"
 )
 
 // detachedHelp is what the commands for a lease that no process holds have to say in common.
@@ -181,19 +184,28 @@ func exports(d leasehold.Detached) string {
 	return b.String()
 }
 
-// useDetached opens the store of a detached lease, and makes a Lock that can use it.
+// useDetached opens the store of a detached lease, and makes a Lock that can use it. What is wrong
+// in the lease is bad data, and no usage: nobody has typed it.
 func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL string, ttl time.Duration) (*leasehold.Lock, error) {
-	if storeURL == "" {
+	bad := func(format string, args ...any) error { return &exit{exitForeign, fmt.Errorf(format, args...)} }
+	if err := store.CheckKey("lock", d.Key); err != nil {
+		return nil, bad("its key: %w", err)
+	}
+	given := storeURL != ""
+	if !given {
 		storeURL = d.URL
 	}
 	if storeURL == "" {
-		return nil, usage("the lease does not say where its store is: give --store-url")
+		return nil, bad("it does not say where its store is: give --store-url")
 	}
 	p := target{name: d.Key, key: d.Key, storeURL: storeURL, layout: d.Layout}
 	if url, err := urlOf(storeURL, d.Key); err == nil {
 		p.name, p.url = url, url
 	}
-	if err := p.open(ctx); err != nil {
+	switch err := p.open(ctx); {
+	case err != nil && !given && (errors.Is(err, storeurl.ErrURL) || errors.Is(err, store.ErrInvalid) || errors.Is(err, errInMemory)):
+		return nil, bad("its url: %w", errors.Unwrap(err))
+	case err != nil:
 		return nil, err
 	}
 	a.at, a.lock = p.store, p.key
@@ -207,8 +219,11 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 		TTL: ttl, Holder: d.Holder, Layout: d.Layout, Logger: a.console.logger(),
 		OnTrouble: func(error) {}, // the error at the end says why
 	})
-	if err != nil {
-		return nil, unusable(err)
+	switch {
+	case errors.Is(err, probe.ErrUnproven):
+		return nil, failed(err)
+	case err != nil: // the TTL was looked at, and all else is the lease's
+		return nil, bad("%w", err)
 	}
 	return lock, nil
 }
@@ -221,6 +236,9 @@ func (a *app) useKept(ctx context.Context, in keptLease, storeURL string, ttl ti
 	}
 	if d, err = in.read(); err == nil {
 		lock, err = a.useDetached(ctx, &d, storeURL, ttl)
+		if e, ok := errors.AsType[*exit](err); ok && e.code == exitForeign {
+			err = &exit{e.code, fmt.Errorf("%s: %w", &in, e.err)}
+		}
 	}
 	if err != nil {
 		unlock()

@@ -26,30 +26,36 @@ const maxLease = 256 << 10
 func readLimited(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxLease+1))
 	if err == nil && len(text) > maxLease {
-		err = fmt.Errorf("it has more than %d bytes, so it is no lease", maxLease)
+		err = fmt.Errorf("%w: it has more than %d bytes", leasehold.ErrForeignLease, maxLease)
 	}
 	return text, err
 }
 
 // read reads the lease.
 func (f leaseFile) read() (leasehold.Detached, error) {
-	file, err := os.Open(string(f))
+	text, err := f.text()
 	switch {
+	case errors.Is(err, leasehold.ErrForeignLease):
+		return leasehold.Detached{}, failed(fmt.Errorf("%s is %w", f, err))
 	case errors.Is(err, fs.ErrNotExist):
 		return leasehold.Detached{}, &exit{exitAbsent, fmt.Errorf("there is no lease: %w", err)}
-	case err != nil:
-		return leasehold.Detached{}, &exit{exitUsage, err}
-	}
-	defer func() { _ = file.Close() }()
-	text, err := readLimited(file)
-	if err != nil {
-		return leasehold.Detached{}, &exit{exitForeign, fmt.Errorf("%s: %w", f, err)}
+	case err != nil: // by sysexits.h an input that cannot be read is like none, whatever the reason
+		return leasehold.Detached{}, &exit{exitAbsent, fmt.Errorf("cannot read the lease: %w", err)}
 	}
 	d, err := leasehold.ParseDetached(text)
 	if err != nil {
 		return d, failed(fmt.Errorf("%s is %w", f, err))
 	}
 	return d, nil
+}
+
+func (f leaseFile) text() ([]byte, error) {
+	file, err := os.Open(string(f))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return readLimited(file)
 }
 
 // vacant reports that a lease may be written there: what lies there is of no use any more.

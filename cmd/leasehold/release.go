@@ -23,8 +23,11 @@ all the same, because the work under it was not protected until its end.
 
 Exit codes:
   0      the lock is not held by this lease any more
-  64     usage; 66: there is no such FILE
-  65     FILE is not a lease that this version understands, or of another store than --store-url
+  64     usage
+  65     FILE is not a lease that this version understands, says of its store or lock what cannot
+         be, or is of another store than --store-url
+  66     there is no such FILE, or it cannot be read; or the directory of its file:// store is
+         not there
   69     the store failed three times in a row, or refused for good: try again, or let others wait
          until the lease is over
   76     the lease was lost before: it was over; another has the lock; it was released already or

@@ -36,8 +36,11 @@ written the lease.
 
 Exit codes:
   0      the lease was renewed, and was written
-  64     usage; 66: there is no such FILE
-  65     FILE is not a lease that this version understands, or of another store than --store-url
+  64     usage
+  65     FILE is not a lease that this version understands, says of its store or lock what cannot
+         be, or is of another store than --store-url
+  66     there is no such FILE, or it cannot be read; or the directory of its file:// store is
+         not there
   69     the store failed three times in a row, or refused for good: FILE, or what was written
          to stdout, can be tried again until the lease is over
   76     the lease is lost: it is over, even if nobody has the lock; another has it; it was
@@ -133,8 +136,10 @@ func (a *app) writeLease(d leasehold.Detached, export bool) error {
 type keptLease struct {
 	file leaseFile
 	text []byte
-	name string // for people
+	name string // for people, of what is no file
 }
+
+func (k *keptLease) String() string { return k.name + string(k.file) }
 
 // leaseFrom is the lease that a command is to use.
 func leaseFrom(args []string) (keptLease, error) {
@@ -147,8 +152,11 @@ func leaseFrom(args []string) (keptLease, error) {
 		return keptLease{text: []byte(text), name: "the variable " + leaseVariable}, nil
 	case args[0] == "-":
 		text, err := readLimited(os.Stdin)
-		if err != nil {
-			return keptLease{}, &exit{exitInternal, fmt.Errorf("stdin: %w", err)}
+		switch {
+		case errors.Is(err, leasehold.ErrForeignLease):
+			return keptLease{}, failed(fmt.Errorf("stdin is %w", err))
+		case err != nil:
+			return keptLease{}, &exit{exitAbsent, fmt.Errorf("stdin: %w", err)}
 		}
 		return keptLease{text: bytes.TrimSpace(text), name: "stdin"}, nil
 	case args[0] == "":

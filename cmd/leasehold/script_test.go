@@ -146,7 +146,7 @@ func scripts(t *testing.T, dir string, setup func(*testscript.Env) error) {
 			"exits": exits, "until": until, "oneline": oneLineOnly, "fill": fill, "lockurl": lockURL,
 			"ask": ask, "silent": silent, "plant": plant, "objects": objects, "usurp": usurp, "dies": dies,
 			"stub": stubStore, "requests": requests, "events": eventLines,
-			"fetch": fetch, "addressfrom": addressFrom,
+			"fetch": fetch, "addressfrom": addressFrom, "curls": curls,
 		},
 		Condition: condition,
 	})

@@ -17,6 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
+var errInMemory = errors.New("a lock in the memory of this process keeps no other out: name a store that others share")
+
 // A target is where a lock lies.
 type target struct {
 	name     string // as the user gave it
@@ -108,7 +110,7 @@ func (p *target) open(ctx context.Context) (err error) {
 		open = storeurl.Open // which leaves it to the first write
 	}
 	if strings.HasPrefix(p.storeURL, "mem:") {
-		return usage("%s: a lock in the memory of this process keeps no other out: name a store that others share", p.name)
+		return usage("%s: %w", p.name, errInMemory)
 	}
 	if p.store, err = open(ctx, p.storeURL); err != nil {
 		if missing, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, store.ErrNoBucket) {

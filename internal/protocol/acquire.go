@@ -104,7 +104,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
 	case c.acq.want == nothing && len(c.writes.open) == 0:
-		c.obs.expire(&c.cfg, now, out)
+		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		c.wait(now, out)
 	case c.cfg.Reaper && !c.obs.held():
 		c.acq.want = nothing
@@ -119,10 +119,8 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
-	// Followers claim a lock that became free one after the other, by lot. A user who does not wait
-	// is none of them: to tell him that it is held would be wrong.
-	case (now.Clock >= c.obs.claimableAt || c.acq.want == atOnce && c.obs.vacant(&c.cfg, now.Clock)) && !c.obs.stuck(&c.cfg):
-		c.obs.expire(&c.cfg, now, out)
+	case c.obs.claimable(&c.cfg, c.acq.want, now.Clock) && !c.obs.stuck(&c.cfg):
+		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		if !c.resting(now) {
 			c.claim(now, out)
 		}
@@ -137,7 +135,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.acq.want = nothing
 		out.add(Refused{Record: c.obs.record, Rest: c.obs.rest(now.Clock)})
 	default:
-		c.obs.expire(&c.cfg, now, out)
+		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		c.wait(now, out)
 	}
 }

@@ -68,7 +68,8 @@ func (c *Candidate) anew(now Now) {
 	c.cfg.Incarnation = c.next(0)
 	c.writes, c.handoff, c.obs.own, c.release.left = writes{}, handoff{}, 0, ""
 	if c.obs.known && c.obs.version != "" {
-		c.obs.expired, c.obs.claimableAt = false, c.claimable(c.obs.record, now.Clock, false)
+		c.obs.expired = false
+		c.obs.claimableAt, c.obs.spread = c.claimable(c.obs.record, now.Clock, false)
 	}
 }
 

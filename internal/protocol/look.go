@@ -159,7 +159,7 @@ func (c *Candidate) sight(ev ReadDone, now Now) {
 	rest := ev.Record.Resting()
 	c.obs.claimableAt -= min(rest, Rested(ev.Age))
 	if c.cfg.FastStart && rest == 0 && ev.Record.Session == "" && ev.Age >= Stale(ev.Record.TTL) {
-		c.obs.claimableAt = now.Clock // it rests on the store's clock, and weakens P2 only
+		c.obs.claimableAt, c.obs.spread = now.Clock, 0 // it rests on the store's clock, and weakens P2 only
 	}
 }
 
@@ -190,38 +190,38 @@ func (c *Candidate) observe(r record.Record, v Version, now time.Duration) {
 	if !c.cfg.mine(r) {
 		c.handoff.rested = false
 	}
-	c.obs.claimableAt = c.claimable(r, now, lookedOn && !successor)
+	c.obs.claimableAt, c.obs.spread = c.claimable(r, now, lookedOn && !successor)
 }
 
-// claimable says from when on the lock may be taken of which r was seen first now. wakes: many
-// followers may have waited for it to be free.
-// It is never earlier than safe, and mostly later, so that not all waiters try at once.
-func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) time.Duration {
+// claimable says from when on the lock may be taken of which r was seen first now, and how much
+// later a waiter takes it, so that not all waiters try at once. wakes: many followers may have
+// waited for it to be free.
+func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) (at, spread time.Duration) {
 	// Of its own one too: the next user of this candidate is to leave the lock alone like any other,
 	// and so is a successor.
 	now += r.Resting()
 	switch {
 	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
-		return never
+		return never, 0
 	case r.Held && r.Session != "":
 		if r.Session == c.sessions.over {
-			return now
+			return now, 0
 		}
 		// Its holder keeps the lease for as long as its session lasts, and does not look at the
 		// object meanwhile. So no patience is enough, and no clock: the session must be over
 		// (rule D3).
-		return never
+		return never, 0
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
-		return now + Patience(r.TTL) + c.rng.spread(r.TTL/10)
+		return now + Patience(r.TTL), c.rng.spread(r.TTL / 10)
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// Only a courtesy: the conditional write decides.
-		return now + Renewal(r.TTL) + Margin(r.TTL) + c.rng.spread(r.TTL/10)
+		return now + Renewal(r.TTL) + Margin(r.TTL), c.rng.spread(r.TTL / 10)
 	case c.cfg.Follow && wakes && r.Successor == "":
 		// They all look at about this time, and one of them is to claim it before the others do. However
 		// many there are, and however long the TTL, a second is enough for that.
-		return now + c.rng.spread(min(c.cfg.frequent(r.TTL), time.Second))
+		return now, c.rng.spread(min(c.cfg.frequent(r.TTL), time.Second))
 	}
-	return now
+	return now, 0
 }

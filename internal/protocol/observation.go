@@ -16,7 +16,8 @@ type observation struct {
 	fresh       bool          // it may be acted on; if not, look first
 	version     Version       // empty: there is no object
 	record      record.Record // the last record seen, kept when the object vanishes
-	claimableAt time.Duration
+	claimableAt time.Duration // not before: rule A5
+	spread      time.Duration // how much later a waiter claims it, so that not all waiters do at once
 	first       time.Duration // when this version was first seen
 	expired     bool          // Expired has told of this version
 	top         int64         // the largest token ever seen
@@ -43,7 +44,7 @@ func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Dur
 func (o *observation) vanish(date time.Time, now Now, rng *random) bool {
 	was := o.version != ""
 	if r := o.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
-		o.claimableAt = now.Clock + Patience(r.TTL) + rng.spread(r.TTL/10)
+		o.claimableAt, o.spread = now.Clock+Patience(r.TTL), rng.spread(r.TTL/10)
 	}
 	o.news = was
 	o.known, o.fresh, o.version = true, true, ""
@@ -51,9 +52,24 @@ func (o *observation) vanish(date time.Time, now Now, rng *random) bool {
 	return was
 }
 
+// claimable reports that an acquisition of that kind may claim the lock. Waiters claim it one after
+// the other, by lot. A caller that does not wait is none of them: to hear that a free lock is held
+// would be wrong, and a caller that tries again and again would take over late.
+func (o *observation) claimable(cfg *Config, want want, now time.Duration) bool {
+	return now >= o.from(want) || want == atOnce && o.vacant(cfg, now)
+}
+
+// from is from when on an acquisition of that kind may claim the lock, whoever held it.
+func (o *observation) from(want want) time.Duration {
+	if want == atOnce || o.claimableAt == never {
+		return o.claimableAt
+	}
+	return o.claimableAt + o.spread
+}
+
 // expire tells, once, that a holder is late.
-func (o *observation) expire(cfg *Config, now Now, out *actions) {
-	if now.Clock >= o.claimableAt && o.version != "" && o.record.Held && !o.expired && !cfg.mine(o.record) {
+func (o *observation) expire(cfg *Config, want want, now Now, out *actions) {
+	if now.Clock >= o.from(want) && o.version != "" && o.record.Held && !o.expired && !cfg.mine(o.record) {
 		o.expired = true
 		out.add(Expired{o.record})
 	}
@@ -128,7 +144,7 @@ func base(date, wall time.Time) int64 {
 // known. That may be old: the store decides.
 func (c *Candidate) Claimable(clock time.Duration) bool {
 	return c.phase == clear && c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) &&
-		(c.obs.vacant(&c.cfg, clock) || clock >= c.obs.claimableAt) && !c.obs.stuck(&c.cfg)
+		c.obs.claimable(&c.cfg, atOnce, clock) && !c.obs.stuck(&c.cfg)
 }
 
 // Observed is what the candidate last saw: the record, its version, and whether

@@ -102,7 +102,7 @@ func (c *Candidate) wait(now Now, out *actions) {
 	case c.pace.again:
 		c.pace.again, c.due = false, now.Clock
 	case c.obs.rests(now.Clock):
-		c.due = c.obs.claimableAt + c.rng.spread(r.TTL/10)
+		c.due = c.obs.from(eventually) + c.rng.spread(r.TTL/10)
 		if look := now.Clock + restLook; c.due > look {
 			c.due = look + c.rng.jitter(restLook/10)
 		}
@@ -127,8 +127,8 @@ func (c *Candidate) wait(now Now, out *actions) {
 	default:
 		c.due = c.pace.follow(&c.cfg, &c.obs, &c.rng, now.Clock)
 	}
-	if now.Clock < c.obs.claimableAt {
-		c.due = min(c.due, c.obs.claimableAt)
+	if turn := c.obs.from(eventually); now.Clock < turn {
+		c.due = min(c.due, turn)
 	}
 	c.obs.fresh = false
 }
