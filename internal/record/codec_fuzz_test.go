@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"strings"
@@ -29,16 +30,23 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"token":1,"state":"held","ttl_ms":1,"write_id":"x","rest":{"ms":-1,"write_id":"y"}}`))
 	f.Add([]byte(`{"format":1,"token":3,"state":"held","ttl_ms":1,"write_id":"x","term":2,"term_token":3,"history":[{"token":2,"term":1,"holder":"a","from":"","to":"","how":"released"}]}`))
 	f.Add([]byte(`{"format":1,"token":3,"state":"held","ttl_ms":1,"write_id":"x","term":-1,"term_token":"3","history":{"a":null}}`))
+	f.Add([]byte(`{"format":1,"token":3,"state":"sealed","ttl_ms":1,"write_id":"x","moved_to":"gs://b/l","moves_from":7}`))
+	f.Add([]byte(`{"format":1,"token":3,"state":"closed","ttl_ms":1,"write_id":"x","moves_from":"gs:\u002f/b/l"}`))
+	f.Add([]byte(`{"format":1,"token":3,"state":"free","ttl_ms":1,"write_id":"x","moved_to":"gs://b/l"}`))
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := record.DecodeIn(record.AnyLayout, body)
 		if _, inDefault := record.Decode(body); (inDefault == nil) != (err == nil && r.Layout == "") {
 			t.Fatalf("layout %q: %v in the default layout, %v in any", r.Layout, inDefault, err)
 		}
-		if err != nil {
-			if !errors.Is(err, record.ErrForeign) {
-				t.Fatalf("error of another kind: %v", err)
-			}
+		if err != nil && !errors.Is(err, record.ErrForeign) {
+			t.Fatalf("error of another kind: %v", err)
+		}
+		moved := errors.Is(err, record.ErrMoved)
+		if moved != (r.Move != record.Move{}) || moved && r.Held {
+			t.Fatalf("%v comes with %+v", err, r)
+		}
+		if err != nil && !moved {
 			return
 		}
 		if r.Token < 0 || (r.Token == 0) != (r.Layout == record.LayoutMarker) || r.TTL <= 0 || r.TTL > protocol.MaxTTL || r.WriteID == "" {
@@ -55,7 +63,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("read %q\nand wrote %q", before, after)
 		}
 		r2, err := record.DecodeIn(r.Layout, again)
-		if err != nil {
+		if err != nil && !moved || moved && !errors.Is(err, record.ErrMoved) {
 			t.Fatalf("cannot read back %s: %v", again, err)
 		}
 		if third, err := r2.Encode(); err != nil || !bytes.Equal(again, third) {
@@ -80,6 +88,12 @@ func members(t *testing.T, body []byte) map[string]string {
 			t.Fatal(err)
 		}
 		texts[name] = compact.String()
+		if name == "moved_to" || name == "moves_from" { // known if the state says so, and then a text
+			var place string
+			if json.Unmarshal(raw, &place) == nil {
+				texts[name] = fmt.Sprintf("%q", place)
+			}
+		}
 		known, ok := map[string]any{
 			"state": "", "holder": "", "address": "", "write_id": "", "session": "", "successor": "", "layout": "", "ended": "",
 			"previous": int64(0), "meta": map[string]string(nil), "freed": (*record.Freed)(nil), "rest": (*record.Rest)(nil), "acquired_at": nil, "renewed_at": nil, "expires_at": nil, "term": nil, "term_token": nil,
