@@ -1,7 +1,7 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 # Modules of their own that have tests. The comparison is not tidied: a module that only a
 # test of one of its dependencies needs cannot be had everywhere.
-TESTED  := adapter/grpc internal/promtest internal/sqltest
+TESTED  := adapter/gocloud adapter/grpc internal/promtest internal/sqltest
 CHECKED := $(TESTED) bench
 PINNED  := internal/servers/pinned internal/servers/pinned/gcs
 MODULES := . tools $(PINNED) $(TESTED)

@@ -918,3 +918,34 @@ func TestProof(t *testing.T) {
 		t.Errorf("%+v requests were made", c)
 	}
 }
+
+// limited is a store that knows of a use for which it is not safe.
+type limited struct {
+	*faultstore.Store
+	*asks
+}
+
+// TestStoreIsItsOwnProof: a store that says itself what it cannot carry is believed, whatever
+// another proof says of it, before anything is sent. A lock in such a store used to be had by
+// its first write, and to be lost at its first renewal.
+func TestStoreIsItsOwnProof(t *testing.T) {
+	st := limited{newStore(), &asks{no: "object"}}
+	opts := leasehold.LockOptions{Layout: leasehold.LayoutObject, Proof: &asks{}}
+	if _, err := leasehold.NewLock(st, "k", &opts); !errors.Is(err, errNoProof) {
+		t.Errorf("a lock: %v", err)
+	}
+	if _, err := leasehold.NewSession(t.Context(), st, nil); !errors.Is(err, errNoProof) {
+		t.Errorf("a session: %v", err)
+	}
+	if c := st.Counts(); c != (faultstore.Counts{}) {
+		t.Errorf("%+v requests were made", c)
+	}
+	st.no = "fast start"
+	if _, err := leasehold.NewLock(st, "k", &opts); err != nil {
+		t.Error(err)
+	}
+	opts.FastStart = true
+	if _, err := leasehold.NewLock(st, "k", &opts); !errors.Is(err, errNoProof) {
+		t.Errorf("fast start: %v", err)
+	}
+}

@@ -97,7 +97,8 @@ type LockOptions struct {
 
 	// Proof, if set, must say that the store is safe for this layout: else NewLock
 	// fails with its error and sends nothing. A report of probe.Run is one, as
-	// `leasehold doctor` prints it. Default: the store is trusted.
+	// `leasehold doctor` prints it. A store that is a Proof itself, since it knows what it
+	// cannot carry, is asked too. Default: the store is trusted.
 	Proof Proof
 
 	// OnWait is called while an acquisition waits: when it begins to, and when
@@ -130,16 +131,25 @@ type Proof interface {
 	Proves(storeName, use string) error
 }
 
-// proven says why the store may not be used, if a proof is asked for.
+// proven says why the store may not be used, by its own word or by a proof that is asked for.
 func (o *LockOptions) proven(st store.Store) error {
-	if o.Proof == nil {
-		return nil
+	own, _ := st.(Proof)
+	for _, p := range []Proof{own, o.Proof} {
+		if p == nil {
+			continue
+		}
+		if err := p.Proves(st.String(), string(o.Layout)); err != nil {
+			return err
+		}
+		// Fast start is a promise of its own, about the store's clock, so it takes a proof of its own.
+		if !o.FastStart {
+			continue
+		}
+		if err := p.Proves(st.String(), "fast start"); err != nil {
+			return err
+		}
 	}
-	// Fast start is a promise of its own, about the store's clock, so it takes a proof of its own.
-	if err := o.Proof.Proves(st.String(), string(o.Layout)); err != nil || !o.FastStart {
-		return err
-	}
-	return o.Proof.Proves(st.String(), "fast start")
+	return nil
 }
 
 // withDefaults returns o, which may be nil, with its defaults, or why it cannot

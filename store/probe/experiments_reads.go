@@ -28,7 +28,7 @@ func (s *survey) conditionalReads() (Result, string, error) {
 			return Unknown, "", err
 		}
 		again = again || errors.Is(err, store.ErrSentAgain)
-		now, err := s.write(s.either(n/2), "followed", s.body(), store.IfMatch(was.Version))
+		now, err := s.over(s.either(n/2), "followed", was)
 		if err != nil {
 			return Unknown, "", err
 		}
@@ -59,7 +59,7 @@ func (s *survey) freshReads() (Result, string, error) {
 		if err != nil {
 			return Unknown, "", err
 		}
-		now, err := s.write(writer, key, s.body(), store.IfMatch(o.Version))
+		now, err := s.over(writer, key, o)
 		if err != nil {
 			return Unknown, "", err
 		}

@@ -121,6 +121,24 @@ func (s *survey) creatingOver() (Result, string, error) {
 	return s.mustRefuse("over", store.IfAbsent(), was, smallBody, repeats)
 }
 
+// over changes an object, whose last state is was. In a store that refuses every update, an
+// object changes only by being deleted and created anew, so that is what over does there.
+func (s *survey) over(c *counted, key string, was *store.Object) (*store.Object, error) {
+	if !s.createOnly {
+		return s.write(c, key, s.body(), store.IfMatch(was.Version))
+	}
+	if err := s.remove(c, key); err != nil {
+		return nil, err
+	}
+	if !s.settled(key) {
+		return nil, errMayVanish
+	}
+	return s.write(c, key, s.body(), store.IfAbsent())
+}
+
+// errMayVanish: if the object vanishes now, that says nothing against the store.
+var errMayVanish = errors.New("a delete had no answer, and may yet remove what is made after it")
+
 // updating also finds out how the store wants its versions to be named.
 func (s *survey) updating() (Result, string, error) {
 	was, err := s.object("object")
@@ -132,6 +150,7 @@ func (s *survey) updating() (Result, string, error) {
 	case err == nil:
 		return OK, "", nil
 	case !isAny(err, store.ErrPrecondition, store.ErrNotExist):
+		s.createOnly = errors.Is(err, store.ErrRefused)
 		return Unknown, "", err
 	case s.look == nil || s.look.Unquoted() == nil:
 		return Bad, fmt.Sprintf("refused, although the version is %s: %v", was.Version, err), nil
@@ -168,7 +187,7 @@ func (s *survey) changing() (Result, string, error) {
 		if err != nil {
 			return Unknown, "", err
 		}
-		o, err := s.write(s.a, "object", s.body(), store.IfMatch(was.Version))
+		o, err := s.over(s.a, "object", was)
 		if err != nil {
 			return Unknown, "", err
 		}

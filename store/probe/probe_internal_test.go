@@ -282,6 +282,120 @@ func TestProbeFindsWhatIsBroken(t *testing.T) {
 	}
 }
 
+// createOnly is a store that refuses every update, as a driver does that has no such request.
+func createOnly(b *brokenstore.Store) {
+	inner := b.OnPut
+	if inner == nil {
+		inner = b.Store.Put
+	}
+	b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		if updates(only) {
+			return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrRefused}
+		}
+		return inner(ctx, key, body, only)
+	}
+}
+
+// A store that refuses updates is good for what needs none. It used to be good for nothing: what
+// epochs rest on was found out by updates, and so it was not tried.
+func TestProbeOfAStoreWithoutUpdates(t *testing.T) {
+	b := &brokenstore.Store{Store: memstore.New()}
+	createOnly(b)
+	r := probedSoon(t, brokenstore.Bare{Store: b}, few)
+	for _, v := range r.Verdicts {
+		if needs := slices.Contains(byUpdate, v.Use); v.Safe == needs || v.Untried {
+			t.Errorf("%s: safe %t, untried %t: %v", v.Use, v.Safe, v.Untried, v.Why)
+		}
+	}
+	if n := r.Requests.Total(); n > r.Limit || r.Left != 0 {
+		t.Errorf("%d requests of %d, %d objects left", n, r.Limit, r.Left)
+	}
+	empty(t, b)
+}
+
+// What an update would show of a store, a create in the place of what was deleted shows too.
+func TestProbeFindsWhatIsBrokenWithoutUpdates(t *testing.T) {
+	for _, a := range []struct {
+		name, finding string
+		apply         func(*brokenstore.Store)
+	}{
+		{"has one version for all", newVersions, func(b *brokenstore.Store) {
+			b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+				o, err := b.Store.Put(ctx, key, body, only)
+				if o != nil {
+					o.Version = "1"
+				}
+				return o, err
+			}
+			b.OnGet = func(ctx context.Context, key string, _ store.Version) (*store.Object, error) {
+				o, err := b.Store.Get(ctx, key, "")
+				if o != nil {
+					o.Version = "1"
+				}
+				return o, err
+			}
+		}},
+		{"says that all is unchanged", unchanged, func(b *brokenstore.Store) {
+			b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+				if unless != "" {
+					return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+				}
+				return b.Store.Get(ctx, key, "")
+			}
+		}},
+		{"reads what was before the last delete", readsCurrent, func(b *brokenstore.Store) {
+			was := map[string]*store.Object{}
+			b.OnDelete = func(ctx context.Context, key string) error {
+				if o, err := b.Store.Get(ctx, key, ""); err == nil && strings.Contains(key, "/read-") {
+					was[key] = o
+				}
+				return b.Store.Delete(ctx, key)
+			}
+			b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+				if o := was[key]; o != nil {
+					return o, nil
+				}
+				return b.Store.Get(ctx, key, unless)
+			}
+		}},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			b := &brokenstore.Store{Store: memstore.New()}
+			a.apply(b)
+			createOnly(b)
+			r := probedSoon(t, brokenstore.Bare{Store: b}, few)
+			if f := r.Finding(a.finding); f.Result != Bad || r.Proves(r.Store, "epochs") == nil {
+				t.Errorf("%+v; epochs: %v", f, r.Proves(r.Store, "epochs"))
+			}
+		})
+	}
+}
+
+// A network on which deletes arrive late, and remove what was created after them, does not make
+// such a store look bad.
+func TestProbeWithoutUpdatesOverABadNetwork(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := &brokenstore.Store{Store: memstore.New()}
+				createOnly(b)
+				st := faultstore.Wrap(brokenstore.Bare{Store: b}, &faultstore.Options{Seed: seed, Faults: []faultstore.Fault{
+					{Kind: faultstore.LateLanding, Op: "delete", Probability: 0.05, Delay: 60 * time.Millisecond, Jitter: 100 * time.Millisecond},
+					{Kind: faultstore.DelayAfter, Delay: 5 * time.Millisecond},
+				}})
+				defer st.Close()
+				for _, f := range probed(t, st, few).Findings {
+					if f.Result == Bad {
+						t.Errorf("%+v", f)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Everything that a verdict rests on is made to fail by one of the above, by a lie, or by
 // the test of clocks.
 func TestEveryNeedIsDefended(t *testing.T) {

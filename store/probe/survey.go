@@ -32,6 +32,7 @@ type survey struct {
 	look        store.Inspection
 	prefix      string
 	purge       bool // the store keeps past versions
+	createOnly  bool // the store refuses every update, whatever its condition is
 	report      *Report
 	reserve     int // requests that are kept for cleaning up
 	began       time.Time
@@ -127,7 +128,13 @@ func (s *survey) run() error {
 // try makes one experiment. An error that comes with a finding says why it is unknown.
 func (s *survey) try(e experiment) (Finding, error) {
 	f := Finding{Name: e.name, Uses: e.uses, Result: Unknown}
-	if i := slices.IndexFunc(e.after, func(name string) bool { return s.report.Finding(name).Result != OK }); i >= 0 {
+	missing := func(name string) bool {
+		if name == canUpdate && e.anew && s.createOnly {
+			return false
+		}
+		return s.report.Finding(name).Result != OK
+	}
+	if i := slices.IndexFunc(e.after, missing); i >= 0 {
 		f.because = e.after[i]
 		f.Detail = fmt.Sprintf("not tried, because of %q", f.because)
 		return f, nil
