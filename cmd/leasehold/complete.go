@@ -34,7 +34,7 @@ func (a *app) completions(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it is there, or was seen at its parent
 		}
 	}
-	if strings.Contains(cmd.Use, "LOCK") || strings.Contains(cmd.Use, "PREFIX") {
+	if strings.Contains(cmd.Use, "LOCK") || strings.Contains(cmd.Use, "PREFIX") || strings.Contains(cmd.Use, "FROM") {
 		cmd.ValidArgsFunction = a.completeLock
 	}
 	for _, c := range cmd.Commands() {

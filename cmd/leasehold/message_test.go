@@ -42,6 +42,7 @@ var storeCommands = [][]string{
 	{"watch", "LOCK"},
 	{"init", "LOCK"},
 	{"break", "--token", "5", "LOCK"},
+	{"move", "LOCK", "file:///tmp/none"},
 	{"history", "--layout", "epochs", "LOCK"},
 	{"run", "--layout", "epochs", "LOCK", "--", "true"},
 	{"status", "--layout", "marker", "LOCK"},
@@ -77,7 +78,7 @@ func TestMessages(t *testing.T) {
 		}
 		address := strings.TrimPrefix(server.URL, "http://")
 		for _, args := range storeCommands {
-			if m.status == 0 && (args[0] == "fence" && args[1] != "get" || (args[0] == "run" || args[0] == "elect") && args[1] != "--wait") {
+			if m.status == 0 && (args[0] == "fence" && args[1] != "get" || args[0] == "move" || (args[0] == "run" || args[0] == "elect") && args[1] != "--wait") {
 				continue // it is tried for half a minute, or for ever
 			}
 			t.Run(m.name+"/"+strings.Join(args, " "), func(t *testing.T) {
