@@ -24,8 +24,9 @@ expires_at the work must have ended, or leasehold renew have succeeded. A resour
 checks the token is protected from work that has not.
 
 The lease names one record of the lock, which each renewal replaces. So a lease file is
-used by one process at a time: of two that use copies of it, one succeeds, and the other
-ends with 76. Anybody who can read the file and write to the store can use the lease.`
+used by one process at a time: two that use the same file take turns, and of two that use
+copies of it, one succeeds, and the other ends with 76. Anybody who can read the file and
+write to the store can use the lease.`
 
 // An acquireCmd is one use of the command acquire.
 type acquireCmd struct {

@@ -198,6 +198,37 @@ func TestOneOfTwoCopies(t *testing.T) {
 	t.Logf("figures: %d rounds, the first won %d", rounds, first)
 }
 
+// TestTwoWithOneFile: processes that use the same lease file by its path, at the same time, take turns, and
+// all go on.
+func TestTwoWithOneFile(t *testing.T) {
+	t.Parallel()
+	if !underTest.Tokens() {
+		t.Skip(withoutLeases)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "lease.json")
+	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, talk := outcome(t, nil, "acquire", "--ttl", "10m", "--file", file, "file://"+dir+"/locks/l"); code != 0 {
+		t.Fatalf("acquire: %d, %s", code, talk)
+	}
+	for round := range 5 {
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if code, talk := outcome(t, nil, "renew", file); code != 0 {
+					t.Errorf("round %d: %d, %s", round, code, talk)
+				}
+			})
+		}
+		both.Wait()
+	}
+	if code, talk := outcome(t, nil, "release", file); code != 0 {
+		t.Fatalf("release: %d, %s", code, talk)
+	}
+}
+
 // A stage is where a renewal is killed.
 type stage struct {
 	name   string
