@@ -41,7 +41,7 @@
 //
 // # Sessions
 //
-// In half of the histories, those of markers apart, some processes have sessions, and the
+// In three quarters of the histories, those of markers apart, some processes have sessions, and the
 // others have not. There are up to three locks then, which a process with sessions wants all,
 // at times by two candidates, and mostly under its session. Package engine does all that is to be
 // done about them, and what it wants to be done apart happens some time later, in any order. A
@@ -50,7 +50,8 @@
 //
 // # A semaphore
 //
-// In half of the histories with sessions the processes that have some share a semaphore too (table.go):
+// In four fifths of the histories with sessions, which is half of all, the processes that have some share a semaphore
+// too (table.go):
 // one object, a protocol.Table and an engine.Table for each life of a process, and up to three callers
 // under its session, which wait or do not, hold their seats for a while, leave or give up. It is a fair
 // lock, has two or three seats, or is a reader/writer lock whose writers take all. Now and then a

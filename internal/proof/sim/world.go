@@ -83,7 +83,7 @@ func (w *world) begin(cfg Config) {
 // populate makes the locks and the processes. With sessions there are some of each kind: with
 // sessions, which want all the locks, and without, which want one.
 func (w *world) populate() {
-	sessions := !w.cfg.Tokenless && w.choose(2) == 1
+	sessions := !w.cfg.Tokenless && w.choose(4) > 0
 	locks := 1
 	if sessions {
 		locks += w.choose(3)
