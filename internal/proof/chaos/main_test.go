@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	// Most of what runs here waits: for leases to end.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
