@@ -55,7 +55,7 @@ var parts = []part{
 	general(".", "1/100"),
 	{
 		name:  "simulation",
-		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 36000"),
+		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 40000"),
 		long:  words("go test ./internal/proof/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{

@@ -34,7 +34,7 @@ var (
 )
 
 // enough is how many seeds must meet each kind of trouble often.
-const enough, often = 36_000, 1000
+const enough, often = 40_000, 1000
 
 // seldom is in how many of those each kind of failure must last, and how often the rarest trouble
 // must be met, which takes the longest time.
