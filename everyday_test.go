@@ -228,14 +228,16 @@ func TestRestInADirectory(t *testing.T) {
 	}
 }
 
-// TestObserversAreDocumented: who observes costs what a follower costs, and nothing where it is a candidate too, as
-// elect --http is, however often it is asked how it stands.
+// TestObserversAreDocumented: an observer costs what a follower costs, and nothing where it is a candidate too, as
+// elect --http is, however often it is asked how it stands. A candidate that has led and does not campaign looks
+// only if it observes: that used to be documented as nothing.
 func TestObserversAreDocumented(t *testing.T) {
 	needsRenewals(t)
 	_, rows := documented(t, "docs/cost.md", "## An election")
 	for row, want := range map[string][]string{
-		"an observer that does not campaign (watch LOCK)":                {"as a follower", "0"},
-		"elect --http, or Observe beside Run, and each probe and scrape": {"0 more", "0 more"},
+		"an observer that does not campaign (watch LOCK)":                                             {"as a follower", "0"},
+		"elect --http, or Observe beside Run, while it leads or campaigns, and each probe and scrape": {"0 more", "0 more"},
+		"the same in the back-off after its work has ended":                                           {"as a follower, where it is 0 without", "0"},
 	} {
 		if !slices.Equal(rows[row], want) {
 			t.Errorf("%s: the document says %q, want %q", row, rows[row], want)
@@ -252,12 +254,22 @@ func TestObserversAreDocumented(t *testing.T) {
 				}
 			})
 		}
+		rested, silent := newCampaigner(t, st, leasehold.ElectionOptions{}), newCampaigner(t, st, leasehold.ElectionOptions{})
+		for _, c := range []*campaigner{rested, silent} {
+			if _, err := c.Campaign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		silent.net.Reset()
 		leader := campaign(t, st, leasehold.ElectionOptions{})
 		if err := leader.WaitForLeadership(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		follower, onlooker := campaign(t, st, leasehold.ElectionOptions{}), newCampaigner(t, st, leasehold.ElectionOptions{})
-		all := []*campaigner{leader, follower, onlooker}
+		all := []*campaigner{leader, follower, onlooker, rested}
 		for _, c := range all {
 			observe(c)
 		}
@@ -276,8 +288,11 @@ func TestObserversAreDocumented(t *testing.T) {
 		for i, c := range all {
 			got := since(c.net, faultstore.Counts{})
 			if ok := c == leader && leads(got, 720) || c != leader && watches(got, 720); !ok {
-				t.Errorf("the leader, a follower and an observer in turn: %d made %v", i, got)
+				t.Errorf("the leader, a follower, an observer and one that has led in turn: %d made %v", i, got)
 			}
+		}
+		if got := since(silent.net, faultstore.Counts{}); got != (requests{}) {
+			t.Errorf("one that has led, and does not observe, made %v", got)
 		}
 		stop()
 		over.Wait()
