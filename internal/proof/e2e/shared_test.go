@@ -34,7 +34,9 @@ func withSessions(t *testing.T, test func(t *testing.T, p place)) {
 func TestSessionsEverywhere(t *testing.T) {
 	t.Parallel()
 	withSessions(t, func(t *testing.T, p place) {
-		opts := &leasehold.SessionOptions{TTL: 2 * time.Second}
+		// So long that a busy machine loses none of them.
+		const ttl = 10 * time.Second
+		opts := &leasehold.SessionOptions{TTL: ttl}
 		first, err := leasehold.NewSession(t.Context(), p.open(t), opts)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +48,7 @@ func TestSessionsEverywhere(t *testing.T) {
 		st := p.open(t)
 		lockOf := func(s *leasehold.Session, n int) *leasehold.Lock {
 			t.Helper()
-			lock, err := leasehold.NewLock(st, fmt.Sprintf("many/%d", n), &leasehold.LockOptions{TTL: 2 * time.Second, Session: s, Layout: underTest})
+			lock, err := leasehold.NewLock(st, fmt.Sprintf("many/%d", n), &leasehold.LockOptions{TTL: ttl, Session: s, Layout: underTest})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +79,8 @@ func TestSessionsEverywhere(t *testing.T) {
 			})
 		}
 		// Its leases go on for as long as it is not closed.
-		time.Sleep(3 * time.Second)
+		began := first.Leases()[0].Deadline()
+		until(t, "a heartbeat renews them", func() bool { return first.Leases()[0].Deadline().After(began) })
 		for _, lease := range first.Leases() {
 			if !lease.Valid() {
 				t.Errorf("a lease ended with its session alive: %v", lease.Err())
@@ -111,7 +114,7 @@ func TestShardsEverywhere(t *testing.T) {
 		last := map[string]leasehold.Token{}
 		worker := func(ctx context.Context, name string) <-chan error {
 			t.Helper()
-			w, err := shard.NewWorker(p.open(t), "work", names, &shard.Options{Holder: name, TTL: 2 * time.Second})
+			w, err := shard.NewWorker(p.open(t), "work", names, &shard.Options{Holder: name, TTL: 6 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
