@@ -37,11 +37,11 @@ const maxMoveFailures = 6
 // acquires the lock at from, seals its object, and makes the lock at to, free, with a token that is at least
 // the last one of from. So the tokens of to are larger than all of from. It returns what lies at to then.
 //
-// The sealed object stays for good, and must never be deleted: whoever still uses from fails with a
-// [leasehold.MovedError] that says where the lock is now. Until Move is done whoever uses to fails as well.
+// The sealed object stays for good, and must never be deleted: a candidate that still uses from fails with a
+// [leasehold.MovedError] that says where the lock is now. Until Move is done, one that uses to fails as well.
 //
 // Move can be interrupted at any point, killed too, and run again, also by several processes at once:
-// what lies in both places says how to go on. If it has been done already it changes nothing. If it fails
+// the two objects say how to go on. If it has been done already it changes nothing. If it fails
 // before the seal, from can be used as before. Where something else lies at to it fails with [ErrOccupied];
 // where from has moved elsewhere, with [ErrMovedElsewhere]; where nothing is there, with store.ErrNotExist.
 // Six failures of a store in a row end it.

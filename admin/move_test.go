@@ -218,7 +218,7 @@ func TestMoveRefuses(t *testing.T) {
 		_, err := admin.Move(t.Context(), lock(st, "b", ""), lock(st, "moved", ""), nil)
 		moved(t, "moved on", err, "mem:///further", "")
 
-		// What somebody has put there is no lock, and is left.
+		// An object that is no lock is left as it is.
 		if _, err = st.Put(t.Context(), "x", []byte("7"), store.IfAbsent()); err != nil {
 			t.Fatal(err)
 		}

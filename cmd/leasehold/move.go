@@ -26,9 +26,9 @@ func (a *app) move() *cobra.Command {
 		Long: `Move a lock to another name, in the same store or in another one, while it is in use.
 
 The lock at FROM is acquired, as by leasehold run: a live holder is waited for. Then its
-object is sealed: whoever still uses FROM fails, and is told where the lock is now. Then the
+object is sealed: all that still use FROM fail, and are told where the lock is now. Then the
 lock at TO is made, free, with a token that is at least the last one of FROM, so that tokens
-go on growing. Until that is done whoever uses TO fails as well: at no moment can FROM and TO
+go on growing. Until that is done all that use TO fail as well: at no moment can FROM and TO
 both be held.
 
 Interrupted at any point, by SIGKILL too, the same command can be run again, here or on

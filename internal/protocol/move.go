@@ -18,16 +18,16 @@ var (
 	ErrMovedElsewhere = errors.New("another move has the lock")
 )
 
-// A Place is one of the two objects of a move, as a look has shown it. Nothing is known of it but
-// that: whoever runs a move again, on another machine, begins with two looks.
+// A Place is one of the two objects of a move, as a look has shown it. A move keeps nothing else: a
+// run on another machine begins with two looks.
 type Place struct {
 	Exists  bool
 	Record  record.Record // its Move says whether it is sealed or closed
 	Version Version
 }
 
-// A Move takes a lock from one place to another. It is pure: what is to be done next follows from what
-// lies in both places, and from whether the mover has a lease of the old lock (rules M1 to M5). So a move
+// A Move takes a lock from one place to another. It is pure: the two places, and whether the mover has a
+// lease of the old lock, say what comes next (rules M1 to M5). So a move
 // may be killed at any point, and run again, and run by several at once.
 type Move struct {
 	From, To string // the names of the places

@@ -95,7 +95,7 @@ type Move struct {
 }
 
 // ErrMoved is the kind of every error about an object that is sealed or closed. Each matches
-// ErrForeign too, so that whoever does not know of moves leaves the object alone.
+// ErrForeign too, so that code that does not know of moves leaves the object alone.
 var ErrMoved = errors.New("the lock moves to another place")
 
 // A MovedError says where a lock has gone, or is to come from.
