@@ -176,6 +176,9 @@ func giveAway(dir string) (string, error) {
 	return who.Username, errors.Join(err, os.Chown(dir, uid, gid))
 }
 
+// installing is held by whoever runs apt-get, which fails where another runs.
+var installing sync.Mutex
+
 // program finds a program of a Debian package, on PATH or by a pattern, and installs the
 // package where that can be done.
 func program(ctx context.Context, name, pattern, debian string) (string, error) {
@@ -189,6 +192,8 @@ func program(ctx context.Context, name, pattern, debian string) (string, error) 
 		}
 		return slices.Max(found)
 	}
+	installing.Lock()
+	defer installing.Unlock()
 	if path := find(); path != "" {
 		return path, nil
 	}
