@@ -378,6 +378,107 @@ func TestMoveSealsItsOwn(t *testing.T) {
 	})
 }
 
+// TestMoveSaysWhatIsLeft: an error says in which state both places are, and what is in order is not asked twice.
+func TestMoveSaysWhatIsLeft(t *testing.T) {
+	needs(t, here().Tokens(), "a marker has no token to go on with")
+	const sealed = "s3://old/jobs/a is sealed and gs://new/jobs/b is closed: nobody can use the lock until the move is run again"
+	bubble(t, func(t *testing.T) {
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		release(t, acquire(t, w.from(t)))
+		open := faultstore.Fault{Kind: faultstore.Denied, Op: "put", When: func(c faultstore.Call) bool { return !strings.Contains(string(c.Body), `"closed"`) }}
+		w.new.Inject(open)
+		_, err := w.move(t.Context(), t)
+		if !errors.Is(err, store.ErrDenied) || !strings.HasSuffix(err.Error(), "; "+sealed) {
+			t.Errorf("it cannot be opened: %v", err)
+		}
+		w.old.Reset()
+		w.new.Reset()
+		if _, err = w.move(t.Context(), t); !errors.Is(err, store.ErrDenied) || !strings.HasSuffix(err.Error(), "; "+sealed) {
+			t.Errorf("once more: %v", err)
+		}
+		// Nothing is freed that has moved.
+		if w.old.Counts().Put != 0 || w.new.Counts() != (faultstore.Counts{Get: 1, Put: 1}) {
+			t.Errorf("requests: %+v, %+v", w.old.Counts(), w.new.Counts())
+		}
+		w.new.Clear()
+		if _, err = w.move(t.Context(), t); err != nil {
+			t.Error(err)
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		release(t, acquire(t, w.from(t)))
+		release(t, acquire(t, w.to(t)))
+		w.old.Reset()
+		w.new.Reset()
+		_, err := w.move(t.Context(), t)
+		if !errors.Is(err, admin.ErrOccupied) || strings.Contains(err.Error(), "closed") || w.new.Counts() != (faultstore.Counts{Get: 1}) {
+			t.Errorf("the place is taken: %v, %+v", err, w.new.Counts())
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		lock := func(key string) *leasehold.Lock {
+			return lockOf(t, st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		}
+		release(t, acquire(t, lock("a")))
+		if _, err := admin.Move(t.Context(), lock("a"), lock("b"), nil); err != nil {
+			t.Fatal(err)
+		}
+		w := named{faultstore.Wrap(st, nil), "mem://"}
+		there := func(key string) *leasehold.Lock {
+			return lockOf(t, w, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
+		}
+		if _, err := admin.Move(t.Context(), there("a"), there("c"), nil); !errors.Is(err, admin.ErrMovedElsewhere) || w.Counts().Get != 2 {
+			t.Errorf("it has moved elsewhere: %v, %+v", err, w.Counts())
+		}
+	})
+}
+
+// TestMoveAcquires: how the lock is acquired is the caller's choice, and its failure ends the move.
+func TestMoveAcquires(t *testing.T) {
+	needs(t, here().Tokens(), "a marker has no token to go on with")
+	bubble(t, func(t *testing.T) {
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		lease := acquire(t, w.from(t))
+		calls := 0
+		try := &admin.MoveOptions{Acquire: func(ctx context.Context) (*leasehold.Lease, error) {
+			calls++
+			return w.from(t).TryAcquire(ctx)
+		}}
+		_, err := admin.Move(t.Context(), w.from(t), w.to(t), try)
+		if !errors.Is(err, leasehold.ErrHeld) || calls != 1 {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+		release(t, lease)
+		if _, err = admin.Move(t.Context(), w.from(t), w.to(t), try); err != nil || calls != 2 {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+	})
+	bubble(t, func(t *testing.T) { // its failures are final, whatever they are
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		release(t, acquire(t, w.from(t)))
+		down, calls := &store.Error{Op: "get", Key: "jobs/a", Kind: store.ErrUnavailable, Cause: errors.New("down")}, 0
+		_, err := admin.Move(t.Context(), w.from(t), w.to(t), &admin.MoveOptions{Acquire: func(context.Context) (*leasehold.Lease, error) { calls++; return nil, down }})
+		if !errors.Is(err, store.ErrUnavailable) || calls != 1 || !strings.Contains(err.Error(), "gs://new/jobs/b stays closed") {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+	})
+	bubble(t, func(t *testing.T) { // failures count in a row
+		w := waysTo(memstore.New(), memstore.New(), 1)
+		release(t, acquire(t, w.from(t)))
+		for _, word := range []string{`"closed"`, `"sealed"`, `"free"`} {
+			for n := range 4 {
+				w.old.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Nth: n + 1, When: func(c faultstore.Call) bool { return strings.Contains(string(c.Body), word) }})
+				w.new.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Nth: n + 1, When: func(c faultstore.Call) bool { return strings.Contains(string(c.Body), word) }})
+			}
+		}
+		if _, err := w.move(t.Context(), t); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A contest is one lock in two places, and what all who use it have seen.
 type contest struct {
 	t       *testing.T

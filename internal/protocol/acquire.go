@@ -119,7 +119,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
 		c.fail(c.trouble.err, now, out)
-	case c.obs.claimable(&c.cfg, c.acq.want, now.Clock) && !c.obs.stuck(&c.cfg):
+	case now.Clock >= c.obs.from(c.acq.want) && !c.obs.stuck(&c.cfg):
 		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		if !c.resting(now) {
 			c.claim(now, out)

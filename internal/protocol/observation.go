@@ -17,7 +17,7 @@ type observation struct {
 	version     Version       // empty: there is no object
 	record      record.Record // the last record seen, kept when the object vanishes
 	claimableAt time.Duration // not before: rule A5
-	spread      time.Duration // how much later a waiter claims it, so that not all waiters do at once
+	spread      time.Duration // how much later a waiter claims it, so that not all do at once; 0 beside never
 	first       time.Duration // when this version was first seen
 	expired     bool          // Expired has told of this version
 	top         int64         // the largest token ever seen
@@ -52,16 +52,11 @@ func (o *observation) vanish(date time.Time, now Now, rng *random) bool {
 	return was
 }
 
-// claimable reports that an acquisition of that kind may claim the lock. Waiters claim it one after
-// the other, by lot. A caller that does not wait is none of them: to hear that a free lock is held
-// would be wrong, and a caller that tries again and again would take over late.
-func (o *observation) claimable(cfg *Config, want want, now time.Duration) bool {
-	return now >= o.from(want) || want == atOnce && o.vacant(cfg, now)
-}
-
-// from is from when on an acquisition of that kind may claim the lock, whoever held it.
+// from is from when on an acquisition of that kind may claim the lock. Waiters claim it one after the
+// other, by lot. A caller that does not wait is none of them: to hear that a free lock is held would be
+// wrong, and a caller that tries again and again would take over late.
 func (o *observation) from(want want) time.Duration {
-	if want == atOnce || o.claimableAt == never {
+	if want == atOnce {
 		return o.claimableAt
 	}
 	return o.claimableAt + o.spread
@@ -88,12 +83,6 @@ func (o *observation) rests(now time.Duration) bool { return o.rest(now) > 0 }
 
 // held reports that the object says of a holder.
 func (o *observation) held() bool { return o.version != "" && o.record.Held }
-
-// vacant reports that the object says of no holder, of no successor that is to go first, and of no
-// rest.
-func (o *observation) vacant(cfg *Config, now time.Duration) bool {
-	return (o.version != "" || cfg.Tokenless) && !o.record.Held && o.record.Successor == "" && !o.rests(now)
-}
 
 // stuck reports that there is a record which a candidate with that configuration cannot take over, however
 // old it is.
@@ -144,7 +133,7 @@ func base(date, wall time.Time) int64 {
 // known. That may be old: the store decides.
 func (c *Candidate) Claimable(clock time.Duration) bool {
 	return c.phase == clear && c.obs.known && (c.obs.version != "" || c.cfg.Tokenless) &&
-		c.obs.claimable(&c.cfg, atOnce, clock) && !c.obs.stuck(&c.cfg)
+		clock >= c.obs.from(atOnce) && !c.obs.stuck(&c.cfg)
 }
 
 // Observed is what the candidate last saw: the record, its version, and whether
