@@ -2,6 +2,7 @@ package semaphore_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +100,54 @@ func TestTurns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of a hundred that come at one moment each has got into the line before those who had their turn have come back often:
+// the longest wait is not much longer than the mean, which the first turns shorten, since the line forms then.
+func TestComeAtOnce(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		const turns, hold = 3, 20 * time.Millisecond
+		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayAfter, Delay: 4 * time.Millisecond}}})
+		var mu sync.Mutex
+		var waits []time.Duration
+		var all sync.WaitGroup
+		for i := range many {
+			all.Go(func() {
+				l, err := semaphore.NewLock(st, "seats", &semaphore.Options{Holder: fmt.Sprint(i)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range turns {
+					came := time.Now()
+					lease, err := l.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					waits = append(waits, time.Since(came))
+					mu.Unlock()
+					time.Sleep(hold)
+					released(t, lease)
+				}
+				closed(t, l)
+			})
+		}
+		all.Wait()
+		if len(waits) != turns*many {
+			t.Fatalf("%d turns", len(waits))
+		}
+		sum := time.Duration(0)
+		for _, w := range waits {
+			sum += w
+		}
+		ratio := slices.Max(waits).Seconds() / (sum / time.Duration(len(waits))).Seconds()
+		t.Logf("the longest wait is %.2f times the mean; %.1f requests a turn", ratio, float64(count(st).table)/float64(len(waits)))
+		if ratio > 2.1 {
+			t.Errorf("the longest wait is %.2f times the mean, and may be 2.1 times", ratio)
+		}
+	})
 }
 
 // traffic is what was sent.

@@ -171,7 +171,7 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	if ev.Refused {
 		t.refused = ev.Err
 		t.refusals++
-		t.due += t.contention()
+		t.due += t.contention(now.Clock - t.begun)
 		return
 	}
 	t.tryFailed(ev.Err, ev.Fatal, now, out)
@@ -184,15 +184,16 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 	t.failed(t.trouble.writes, err, fatal, now, out)
 }
 
-// contention is the pause after a write that another one has overtaken. Where many come at one moment they
-// spread, or each would make all others try again; those who leave give somebody else a seat, so
-// they go first.
-func (t *Table) contention() time.Duration {
+// contention is the pause after a write that another one has overtaken, and that took so long. Where many come at
+// one moment they spread, or each would make all others try again; those who leave give somebody else a seat, so
+// they go first. A hundred need the time of a hundred writes: whoever pauses for longer than that comes after all
+// others, and has been overtaken in a line that it has not got into.
+func (t *Table) contention(trip time.Duration) time.Duration {
 	spread, most := firstPoll, 6 // up to 1.3 s
 	if t.any(leaving) {
 		spread, most = spread/4, 2
 	}
-	spread <<= min(t.refusals-1, most)
+	spread = min(spread<<min(t.refusals-1, most), max(64*trip, firstPoll<<4))
 	return spread/8 + t.rng.jitter(spread)
 }
 
