@@ -106,7 +106,7 @@ func TestTurns(t *testing.T) {
 // the longest wait is not much longer than the mean, which the first turns shorten, since the line forms then.
 func TestComeAtOnce(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
-		const turns, hold = 3, 20 * time.Millisecond
+		const many, turns, hold = 100, 3, 20 * time.Millisecond // few would not be in each other's way
 		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayAfter, Delay: 4 * time.Millisecond}}})
 		var mu sync.Mutex
 		var waits []time.Duration
