@@ -97,7 +97,7 @@ type (
 		Version Version
 		Err     error
 		Refused bool // another write was faster, as far as the store says
-		Fatal   bool // nothing of it has landed or will, and to try again is pointless
+		Fatal   bool // to try again is pointless
 	}
 )
 

@@ -163,10 +163,9 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 		t.announce(before, out)
 		return
 	}
-	// Whatever the store said, it may have landed, and a look must tell (rule A6). Only one that will never
-	// let it land is believed.
-	t.fresh = false
-	t.open = t.open || !ev.Fatal
+	// Whatever the store said, it may have landed, or may yet, and a look must tell (rule A6). That holds for one
+	// that was denied for good, too: the same request may be delivered twice, and its double be let through.
+	t.fresh, t.open = false, true
 	t.due = now.Clock
 	if ev.Refused {
 		t.refused = ev.Err
