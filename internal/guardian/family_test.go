@@ -337,6 +337,21 @@ func kill(t *testing.T, pid int, sig syscall.Signal) {
 	if err := syscall.Kill(pid, sig); err != nil {
 		t.Fatalf("kill %d with %v: %v", pid, sig, err)
 	}
+	if sig == syscall.SIGSTOP { // on a busy machine a thread goes on for a while
+		eventually(t, func() (bool, string) { return halted(pid), fmt.Sprintf("process %d goes on", pid) })
+	}
+}
+
+// halted reports whether all threads of a process are stopped, or it is gone.
+func halted(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, task := range tasks {
+		id, _ := strconv.Atoi(filepath.Base(task))
+		if s := state(id); s != "T" && s != "Z" && s != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // state is the state of a process as ps shows it, or "".

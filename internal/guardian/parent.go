@@ -226,9 +226,12 @@ func (p *Process) finish(r report) {
 // this process's own.
 func (p *Process) takeOver() {
 	expired := p.settle()
-	p.end()
 	rest := newTree(p.cgroup, p.spared)
 	rest.group = p.command
+	// Before the watcher is ended, which would do it if this process were stopped here. The command has
+	// not been reaped: see Signal.
+	rest.fell()
+	p.end()
 	for rest.sweep(syscall.SIGKILL) {
 		time.Sleep(killNap)
 	}

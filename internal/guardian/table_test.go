@@ -175,7 +175,6 @@ func (s *struck) strike(b blow) {
 	for i, pid := range three {
 		if s.state[i] != "runs" {
 			kill(s.t, pid, syscall.SIGSTOP)
-			inState(s.t, pid, "T")
 		}
 	}
 	for i, pid := range three {

@@ -49,6 +49,13 @@ type tree struct {
 
 func newTree(*cgroup, map[int]bool) *tree { return &tree{} }
 
+// fell kills the group.
+func (t *tree) fell() {
+	if t.group != 0 {
+		_ = syscall.Kill(-t.group, syscall.SIGKILL)
+	}
+}
+
 // sweep sends sig to what is left, SIGTERM once only.
 func (t *tree) sweep(sig syscall.Signal) (left bool) {
 	if t.group == 0 || syscall.Kill(-t.group, 0) != nil {

@@ -63,13 +63,20 @@ type tree struct {
 	wait   *syscall.WaitStatus // how the leader of the group ended, once reaped
 }
 
+// fell kills what can be reached together: the group and the cgroup.
+func (t *tree) fell() {
+	if t.group != 0 {
+		t.signal(-t.group, syscall.SIGKILL)
+	}
+	t.cgroup.kill()
+}
+
 // sweep sends sig to what is left, SIGTERM once only, and reaps what has died.
 func (t *tree) sweep(sig syscall.Signal) (left bool) {
-	if t.group != 0 {
-		t.signal(-t.group, sig)
-	}
 	if sig == syscall.SIGKILL {
-		t.cgroup.kill()
+		t.fell()
+	} else if t.group != 0 {
+		t.signal(-t.group, sig)
 	}
 	populated := t.cgroup.populated()
 	procs, err := children()
