@@ -13,6 +13,7 @@ import (
 type Mutex struct {
 	mu   sync.Mutex
 	rank Rank
+	by   string // the goroutine that has locked it; only who holds it reads it
 }
 
 // Rank sets the rank, before the mutex is used.
@@ -28,20 +29,22 @@ func (m *Mutex) Lock() {
 		panic(fmt.Sprintf("lockorder: a mutex of rank %d is locked while one of rank %d is held", m.rank, ranks[n-1]))
 	}
 	m.mu.Lock()
+	m.by = me
 	held.Lock()
 	defer held.Unlock()
 	held.by[me] = append(held.by[me], m.rank)
 }
 
-// Unlock unlocks it. The goroutine must be the one that locked it.
+// Unlock unlocks it. It does not ask who does that, which takes as long as all the rest: whatever the goroutine that has
+// locked it holds, it does not hold this one any more.
 func (m *Mutex) Unlock() {
-	me := goroutine()
+	me := m.by
 	held.Lock()
 	defer held.Unlock()
 	ranks := held.by[me]
 	for i := len(ranks) - 1; ; i-- {
 		if i < 0 {
-			panic(fmt.Sprintf("lockorder: a mutex of rank %d is unlocked by a goroutine that does not hold it", m.rank))
+			panic(fmt.Sprintf("lockorder: a mutex of rank %d is unlocked that is not locked", m.rank))
 		}
 		if ranks[i] == m.rank {
 			ranks = append(ranks[:i:i], ranks[i+1:]...)
@@ -51,6 +54,7 @@ func (m *Mutex) Unlock() {
 	if held.by[me] = ranks; len(ranks) == 0 {
 		delete(held.by, me)
 	}
+	m.by = ""
 	m.mu.Unlock()
 }
 
