@@ -119,7 +119,19 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 // too, as any other error may: the value may have been written, and may yet be.
 // Failures of the store are retried for half a minute. ctx bounds the call; if it ends
 // while a write is under way, the outcome is unknown.
-func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error {
+func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error { return o.put(ctx, h, r, nil) }
+
+// PutOver is Put on the condition that the object is what it was when Get or Claim has returned v. If it has
+// changed since, even by a claim, the error matches [ErrReplaced], and nothing was written. So writers with one
+// token, which are not fenced from each other, lose none of their changes if each writes over what it has read.
+//
+// Get returns no Value of an object that has none; Claim always does.
+func (o *Object) PutOver(ctx context.Context, h Holder, v *Value, r io.Reader) error {
+	return o.put(ctx, h, r, v)
+}
+
+// put is Put, or with a Value PutOver.
+func (o *Object) put(ctx context.Context, h Holder, r io.Reader, over *Value) error {
 	if err := Admit(h); err != nil {
 		return err
 	}
@@ -128,24 +140,31 @@ func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error {
 		return err
 	}
 	if whole && !o.opts.Apart {
-		return o.replace(ctx, h, content{inline, body})
+		return o.replace(ctx, h, content{inline, body}, over)
 	}
-	return o.putApart(ctx, h, body, r)
+	return o.putApart(ctx, h, body, r, over)
 }
 
 // Delete removes the value. The seal stays, so that former holders cannot write the
 // object anew. Errors are as for Put; that there was no value is none.
 func (o *Object) Delete(ctx context.Context, h Holder) error {
-	return o.replace(ctx, h, content{kind: nothing})
+	return o.replace(ctx, h, content{kind: nothing}, nil)
 }
 
-// replace writes c, and then removes what the old value kept elsewhere.
-func (o *Object) replace(ctx context.Context, h Holder, c content) error {
+// replace writes c, over that value if it is one, and then removes what the old value kept elsewhere.
+func (o *Object) replace(ctx context.Context, h Holder, c content, over *Value) error {
 	var before *state
 	_, err := o.change(ctx, h, false, func(now *state) *content {
 		before = now
+		if over != nil && now.version != over.version {
+			before = nil
+			return nil
+		}
 		return &c
 	})
+	if err == nil && before == nil {
+		return fmt.Errorf("%v: %w by another with the same token, or by a claim", o, ErrReplaced)
+	}
 	if err == nil {
 		o.removeData(ctx, before)
 	}

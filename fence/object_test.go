@@ -490,3 +490,57 @@ func FuzzUnseal(f *testing.F) {
 		}
 	})
 }
+
+// TestPutOver: two writers with one token, of which each writes over what it has read, lose nothing; and neither is a
+// value written over that was only claimed since.
+func TestPutOver(t *testing.T) {
+	for what, opts := range map[string]*fence.ObjectOptions{"inline": nil, "apart": {Apart: true}} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore()
+				a, b := newObject(t, st, opts), newObject(t, st, opts)
+				over := func(o *fence.Object, v *fence.Value, text string) error {
+					return o.PutOver(t.Context(), fence.Token(1), v, strings.NewReader(text))
+				}
+				none, err := a.Claim(t.Context(), fence.Token(1))
+				if err != nil || none.Exists {
+					t.Fatal(none, err)
+				}
+				if err = over(a, none, "first"); err != nil {
+					t.Fatal(err)
+				}
+				if err = over(a, none, "again"); !errors.Is(err, fence.ErrReplaced) {
+					t.Errorf("over what was there before: %v", err)
+				}
+				first, err := b.Get(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				st.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Key: "state.json", Nth: 1})
+				if err = over(b, first, "second"); err != nil {
+					t.Errorf("its answer was lost: %v", err)
+				}
+				if err = over(a, first, "third"); !errors.Is(err, fence.ErrReplaced) {
+					t.Errorf("over what another has replaced: %v", err)
+				}
+				second, err := a.Get(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := second.ReadAll(t.Context())
+				if err != nil || string(text) != "second" {
+					t.Errorf("it is %q, %v", text, err)
+				}
+				if _, err = b.Claim(t.Context(), fence.Token(2)); err != nil {
+					t.Fatal(err)
+				}
+				if err = a.PutOver(t.Context(), fence.Token(2), second, strings.NewReader("fourth")); !errors.Is(err, fence.ErrReplaced) {
+					t.Errorf("over what was claimed since: %v", err)
+				}
+				if err = over(a, second, "fourth"); !errors.Is(err, fence.ErrFenced) {
+					t.Errorf("by a former holder: %v", err)
+				}
+			})
+		})
+	}
+}

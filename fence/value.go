@@ -19,8 +19,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrReplaced: the value lay in an object of its own and was replaced before it was
-// opened, or while it was read. Get it again.
+// ErrReplaced: the value is not the present one any more. It lay in an object of its own and was replaced
+// before it was opened, or while it was read; or it was to be written over by [Object.PutOver]. Get it again.
 var ErrReplaced = errors.New("the value was replaced meanwhile")
 
 // A Value is one version of an [Object].
@@ -29,9 +29,10 @@ type Value struct {
 	Token  leasehold.Token // of the last write, a claim included; 0 if there was no fence
 	Size   int64           // in bytes
 
-	o    *Object
-	body []byte
-	data *pointer // instead of body
+	o       *Object
+	version store.Version // of the object that has it; none: there is no object
+	body    []byte
+	data    *pointer // instead of body
 }
 
 // ReadAll returns the bytes of the value: none if it does not exist. Of a value that
@@ -84,7 +85,7 @@ func (r *checkedReader) Read(b []byte) (int, error) {
 
 // value is what a state holds. A pointer in it was checked when it was parsed.
 func (o *Object) value(s *state) (*Value, error) {
-	v := &Value{Exists: s.seal.kind != nothing, Token: s.seal.token, Size: int64(len(s.body)), o: o}
+	v := &Value{Exists: s.seal.kind != nothing, Token: s.seal.token, Size: int64(len(s.body)), o: o, version: s.version}
 	if s.seal.kind != apart {
 		v.body = bytes.Clone(s.body)
 		return v, nil
@@ -140,7 +141,7 @@ func head(r io.Reader, limit int) (body []byte, whole bool, err error) {
 
 // putApart writes a value that begins with body, and goes on with r, into an object of
 // its own, and then points to it. A fenced holder does not send the value.
-func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reader) error {
+func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reader, over *Value) error {
 	large, ok := o.st.(store.Large)
 	if !ok {
 		return o.tooLarge()
@@ -166,7 +167,7 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 	if err != nil {
 		return err
 	}
-	err = o.replace(ctx, h, content{apart, line})
+	err = o.replace(ctx, h, content{apart, line}, over)
 	if err != nil && !errors.Is(err, store.ErrUnknownOutcome) { // nothing points to it, nor will
 		_ = o.st.Delete(context.WithoutCancel(ctx), key)
 	}
