@@ -106,9 +106,12 @@ func TestAbsent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var srv *servers.Server
-			if name == "s3rver" {
+			switch name {
+			case "s3rver":
 				srv = servers.StartS3rver(t)
-			} else {
+			case "minio":
+				srv = servers.StartIAM(t, name) // it knows that a stranger is one
+			default:
 				srv = servers.Start(t, name)
 			}
 			bucket := srv.Bucket(t)
