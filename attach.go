@@ -70,6 +70,7 @@ func (d *driver) detach(l *Lease) <-chan result {
 			return protocol.Release{}
 		}
 		d.now.waiter = waiter
+		d.traceReleasing()
 		l.end(ErrDetached) // before anybody else is given what proves the lease
 		return protocol.Detach{}
 	})
@@ -88,13 +89,17 @@ func (d *driver) detached(a protocol.Detached) {
 	if a.Err != nil && !errors.Is(a.Err, protocol.ErrCancelled) {
 		r.err = fmt.Errorf("the lease of the lock %v was lost before it was detached: %w: %w", d.at, ErrLost, a.Err)
 	}
+	if errors.Is(r.err, ErrLost) {
+		d.traceLost(lease, r.err)
+	}
+	told := d.traceReleased(lease, r.err, r.err == nil)
 	lease.outcome = r.err
 	lease.settled.Store(true)
 	d.lease = nil
 	if !d.queue.leave() {
 		d.Step(protocol.Drop{})
 	}
-	closeAfter(lease.released, d.Past())
+	closeAfter(lease.released, d.Past(), told)
 	d.answer(r)
 }
 
@@ -149,10 +154,20 @@ func (l *Lock) use(ctx context.Context, d Detached, use protocol.Use, keep func(
 	if err := ctx.Err(); err != nil {
 		return result{}, err
 	}
+	var a *acquiring
+	if use == protocol.ToHold {
+		ctx, a = l.d.begins(ctx, "", true)
+	}
+	r, err := l.useTraced(ctx, d, protocol.Attach{Proof: d.proof(), Use: use}, keep, a)
+	a.ends(err)
+	return r, err
+}
+
+func (l *Lock) useTraced(ctx context.Context, d Detached, ev protocol.Attach, keep func(Detached) error, a *acquiring) (result, error) {
 	if !l.d.queue.tryEnter() {
 		return result{}, l.d.heldError(nil)
 	}
-	r, err := l.d.attach(ctx, d, use, keep)
+	r, err := l.d.attach(ctx, d, ev, keep, a)
 	if r.lease == nil {
 		l.leave()
 	}
@@ -160,7 +175,7 @@ func (l *Lock) use(ctx context.Context, d Detached, use protocol.Use, keep func(
 }
 
 // attach is for the goroutine whose turn it is.
-func (d *driver) attach(ctx context.Context, of Detached, use protocol.Use, keep func(Detached) error) (result, error) {
+func (d *driver) attach(ctx context.Context, of Detached, ev protocol.Attach, keep func(Detached) error, a *acquiring) (result, error) {
 	// An acquisition that was given up may still be under way. It comes first, since a candidate does
 	// one thing at a time.
 	select {
@@ -169,7 +184,7 @@ func (d *driver) attach(ctx context.Context, of Detached, use protocol.Use, keep
 		return result{}, ctx.Err()
 	}
 	pending := of
-	if use == protocol.ToRenew {
+	if ev.Use == protocol.ToRenew {
 		pending = of.with(d.nextIncarnation())
 		// A renewal may promise less than what stands (rule A7).
 		if less := time.Now().Add(protocol.Validity(d.opts.TTL)); less.Before(pending.ExpiresAt) {
@@ -181,7 +196,7 @@ func (d *driver) attach(ctx context.Context, of Detached, use protocol.Use, keep
 			return result{}, err
 		}
 	}
-	r := d.await(ctx, d.beginAttach(ctx, protocol.Attach{Proof: of.proof(), Use: use}))
+	r := d.await(ctx, d.beginAttach(ctx, ev, a))
 	err := r.err
 	switch {
 	case err == nil:
@@ -215,11 +230,11 @@ func (d *driver) nextIncarnation() string {
 }
 
 // beginAttach begins to use a detached lease. Its one answer comes on the channel.
-func (d *driver) beginAttach(ctx context.Context, ev protocol.Attach) <-chan result {
+func (d *driver) beginAttach(ctx context.Context, ev protocol.Attach, a *acquiring) <-chan result {
 	waiter := make(chan result, 1)
 	d.Enter()
 	defer d.Leave()
-	d.asks(ctx, waiter, nil)
+	d.asks(ctx, waiter, asked{trace: a})
 	d.AttachEntered(ev)
 	return waiter
 }

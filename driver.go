@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/callback"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
@@ -29,9 +28,9 @@ type driver struct {
 	at    layout.Layout
 	queue queue
 	opts  *LockOptions
-	lease *Lease          // from its grant until its release is settled
-	calls *callback.Queue // of the user; made when the first is called
-	now   *present        // nil while the engine rests
+	lease *Lease     // from its grant until its release is settled
+	calls *callbacks // nil until the first
+	now   *present   // nil while the engine rests
 }
 
 // present is what a driver has while its engine has something to do. A process may hold ten
@@ -41,6 +40,7 @@ type present struct {
 	ctx      context.Context // of the acquisition; gives requests their values
 	began    time.Time       // the acquisition
 	term     *term           // that the acquisition begins; nil: none
+	trace    *acquiring      // that the acquisition is told to; nil: none
 	waiter   chan result     // of the acquisition, until it is answered
 	seen     Info            // the last holder that the acquisition waited for
 	record   record.Record   // as last seen, to tell what has changed
@@ -62,6 +62,14 @@ type present struct {
 	longestWaiting func() string
 	leaderState    leaderState
 	pollState      pollState
+}
+
+// asked is what one acquisition asks for.
+type asked struct {
+	wait  bool
+	terms protocol.Terms
+	term  *term      // that begins with the lease; nil: none
+	trace *acquiring // nil: nobody is told
 }
 
 // result is the end of an acquisition.
@@ -87,7 +95,7 @@ func (d *driver) Session(string) *engine.Session { return d.opts.Session.engineO
 
 // Watcher is for a session that the lock waits for.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
-	return engine.Watcher(d.Place(), session, d.opts.watching())
+	return d.traceWatcher(engine.Watcher(d.Place(), session, d.opts.watching()))
 }
 
 // Context is that of the acquisition, of which a lease has the values too.
@@ -109,8 +117,8 @@ func (d *driver) Rest(on bool) {
 }
 
 // acquire makes an acquisition, and cancels it if ctx ends first.
-func (d *driver) acquire(ctx context.Context, wait bool, terms protocol.Terms, t *term) result {
-	return d.await(ctx, d.begin(ctx, wait, terms, t))
+func (d *driver) acquire(ctx context.Context, a asked) result {
+	return d.await(ctx, d.begin(ctx, a))
 }
 
 // await waits for an answer, and cancels what was asked if ctx ends first.
@@ -132,22 +140,22 @@ func (d *driver) await(ctx context.Context, done <-chan result) result {
 }
 
 // begin begins an acquisition. Its one result comes on the channel.
-func (d *driver) begin(ctx context.Context, wait bool, terms protocol.Terms, t *term) <-chan result {
+func (d *driver) begin(ctx context.Context, a asked) <-chan result {
 	waiter := make(chan result, 1)
 	d.Enter()
 	defer d.Leave()
-	d.asks(ctx, waiter, t)
-	if err := d.AcquireEntered(wait, d.opts.Session.engineOf(), terms); err != nil {
+	d.asks(ctx, waiter, a)
+	if err := d.AcquireEntered(a.wait, d.opts.Session.engineOf(), a.terms); err != nil {
 		d.answer(result{err: err})
 	}
 	return waiter
 }
 
 // asks takes note of what is asked now, and where its answer is to go.
-func (d *driver) asks(ctx context.Context, waiter chan result, t *term) {
+func (d *driver) asks(ctx context.Context, waiter chan result, a asked) {
 	n := d.now
 	// The requests outlive the caller: somebody has to find out whether a claim landed (rule A6).
-	n.ctx, n.began, n.waiter, n.seen, n.term = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, t
+	n.ctx, n.began, n.waiter, n.seen, n.term, n.trace = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, a.term, a.trace
 }
 
 // release ends the lease and sends the release, which may name a successor.
@@ -156,6 +164,7 @@ func (d *driver) release(l *Lease, successor string) {
 		if successor == "" {
 			successor = d.now.longestWaiting()
 		}
+		d.traceReleasing()
 		l.end(ErrReleased)
 		// Not in an election: who resigns was promised that the lock is free then, for others too.
 		pass := d.now.changed == nil && d.queue.waits()
@@ -193,6 +202,7 @@ func (d *driver) EndLease(why error) {
 // Taken moves the deadline, before anything is sent: a renewal for a shorter TTL moves it back
 // as it leaves (rule A7), not when it is answered.
 func (d *driver) Taken(ev protocol.Event) {
+	d.traceTaken(ev)
 	if d.lease != nil && d.lease.ctx.Err() == nil {
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
 	}
@@ -213,14 +223,18 @@ func (d *driver) Stepped(ev protocol.Event) {
 	d.announce()
 }
 
-// closeAfter closes a channel when another is closed, if there is one.
-func closeAfter(c chan struct{}, other <-chan struct{}) {
-	if other == nil {
+// closeAfter closes a channel when two others are closed, as far as there are any.
+func closeAfter(c chan struct{}, one, other <-chan struct{}) {
+	if one == nil && other == nil {
 		close(c)
 		return
 	}
 	go func() {
-		<-other
+		for _, before := range []<-chan struct{}{one, other} {
+			if before != nil {
+				<-before
+			}
+		}
 		close(c)
 	}()
 }
@@ -228,9 +242,11 @@ func closeAfter(c chan struct{}, other <-chan struct{}) {
 // Report makes of what the candidate says what the user is told.
 // It comes before the engine carries the action out, so a lease has ended for its user by then.
 func (d *driver) Report(action protocol.Action) {
+	d.traceReport(action)
 	switch a := action.(type) {
 	case protocol.Granted:
 		d.lease = newLease(d.now.ctx, d, d.Candidate())
+		d.traceGranted()
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
 		d.seenNew() // the lease, and whose the lock is, become known together
 		d.answer(result{lease: d.lease})
@@ -290,6 +306,7 @@ func (d *driver) refused(a protocol.Refused) {
 func (d *driver) waiting(r record.Record) {
 	seen := d.describe(r)
 	d.now.seen = seen
+	d.now.trace.waits(seen, false)
 	if d.ownSession(r) {
 		d.opts.Logger.Warn("an acquisition waits for another Lock under its own session", "lock", d.at.String(), "advice", sameSession)
 	}
@@ -362,6 +379,7 @@ func (d *driver) emit(c Change) {
 }
 
 func (d *driver) renewed() {
+	d.traceRenewed()
 	if d.opts.OnRenew != nil {
 		lease := d.lease
 		d.call("OnRenew", func() { d.opts.OnRenew(lease) })
@@ -371,6 +389,7 @@ func (d *driver) renewed() {
 func (d *driver) lost(cause error) {
 	lease := d.lease
 	lease.end(cause)
+	d.traceLost(lease, cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
 	// Nobody gets in before Release. A TTL is enough for work that heeds its context.
 	d.now.forgot = time.AfterFunc(lease.ttl(), d.warnOwn)
@@ -391,6 +410,7 @@ func (d *driver) released(err error) {
 	if d.now.forgot != nil {
 		d.now.forgot.Stop()
 	}
+	told := d.traceReleased(lease, err, false)
 	d.seenNew() // the end of the lease, and that the lock is free, become known together too
 	lease.outcome = err
 	lease.settled.Store(true)
@@ -398,7 +418,7 @@ func (d *driver) released(err error) {
 	if !d.queue.leave() {
 		d.Step(protocol.Drop{})
 	}
-	closeAfter(lease.released, past) // at last: the caller's next attempt finds the queue empty
+	closeAfter(lease.released, past, told) // at last: the caller's next attempt finds the queue empty
 }
 
 // left says why the record is left as it is although the lease was released: its session ended

@@ -111,6 +111,7 @@ func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, 
 	e := &Election{observers: map[*observer]bool{}, news: make(chan struct{})}
 	e.mu.Rank(lockorder.Election)
 	e.watching.Rank(lockorder.Watching)
+	o.kind = KindElection
 	lock, err := newLock(st, key, &o.LockOptions, func(cfg *protocol.Config) {
 		cfg.Follow = true
 		cfg.Frequent, cfg.Infrequent, cfg.Retries = o.Frequent, o.Infrequent, o.Retries

@@ -53,6 +53,7 @@ var rules = []rule{
 	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
 	{pkg: "internal/callback", may: []string{"std", "internal/lockorder"}},
 	{pkg: "internal/cleanup", may: []string{"std"}},
+	{pkg: "internal/tracing", may: []string{"std", "internal/callback", "internal/clock", "internal/engine", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "internal/protocol", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
@@ -78,6 +79,7 @@ var rules = []rule{
 		may: []string{"std", ".", "semaphore", "github.com/clipperhouse/displaywidth"},
 		not: []string{"context", "net/...", "os/...", "sync/...", "syscall/...", "testing/..."},
 	},
+	{pkg: "internal/lockjson", may: []string{"std", ".", "admin", "semaphore"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/manpage", may: []string{"std", "github.com/spf13/..."}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/tty", may: []string{"std", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/testall", may: []string{"std", "internal/longtest", "internal/servers"}},
@@ -123,15 +125,26 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
+	{pkg: ".", may: []string{"std", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "internal/tracing"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
-	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record"}},
+	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record", "internal/tracing"}},
+	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
+	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store"}},
 	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/retry"}},
+	{
+		// A handler: who may ask it is decided by internal/localhttp, in the command.
+		pkg: "serve",
+		may: []string{
+			"std", ".", "admin", "metrics", "semaphore", "store", "internal/clock", "internal/cost", "internal/lockjson",
+			"internal/promtext", "internal/retry", "internal/watchview",
+		},
+		not: []string{"testing/..."},
+	},
 	{pkg: "s3lect", may: []string{"std", ".", "peer", "store", "store/filestore", "store/storeurl", "internal/retry"}},
 
 	// Users copy the examples, so these import nothing that users cannot.
@@ -139,7 +152,7 @@ var rules = []rule{
 	{
 		pkg: "cmd/...",
 		may: []string{
-			"std", ".", "admin", "fence/...", "peer", "semaphore", "shard", "store/...", "internal/...",
+			"std", ".", "admin", "fence/...", "peer", "semaphore", "serve/...", "shard", "store/...", "internal/...",
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
@@ -149,7 +162,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "internal/tracing", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -105,11 +105,19 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 
 // acquireFor is Acquire, and has the term begin with the lease, if there is one.
 func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*Lease, error) {
+	ctx, trace := l.d.begins(ctx, terms.Holder, false)
+	lease, err := l.acquireInTurn(ctx, asked{wait: true, terms: terms, term: t, trace: trace})
+	trace.ends(err)
+	return lease, err
+}
+
+// acquireInTurn waits for its turn in this process first.
+func (l *Lock) acquireInTurn(ctx context.Context, a asked) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
 	}
 	l.d.warnOwn()
-	if err := l.d.queue.enter(ctx); err != nil {
+	if err := a.trace.enterQueue(ctx, &l.d); err != nil {
 		if !errors.Is(err, errCrossed) {
 			return nil, l.d.heldError(err)
 		}
@@ -117,7 +125,7 @@ func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*
 		l.leave()
 		return nil, err
 	}
-	return l.acquire(ctx, true, terms, t)
+	return l.acquire(ctx, a)
 }
 
 // TryAcquire is Acquire that does not wait: if another holds the lock, this
@@ -136,26 +144,34 @@ func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*
 // ([WithHoldAtLeast]) counts as held: [Info.Rest] says for how much longer.
 func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	terms, err := l.d.terms(opts)
-	if err == nil {
-		err = l.underSession()
-	}
 	if err != nil {
+		return nil, err
+	}
+	ctx, trace := l.d.begins(ctx, terms.Holder, false)
+	lease, err := l.acquireAtOnce(ctx, asked{terms: terms, trace: trace})
+	trace.ends(err)
+	return lease, err
+}
+
+// acquireAtOnce does not wait for a turn in this process either.
+func (l *Lock) acquireAtOnce(ctx context.Context, a asked) (*Lease, error) {
+	if err := l.underSession(); err != nil {
 		return nil, err
 	}
 	if !l.d.queue.tryEnter() {
 		return nil, l.d.heldError(nil)
 	}
-	return l.acquire(ctx, false, terms, nil)
+	return l.acquire(ctx, a)
 }
 
 // acquire is for the goroutine whose turn it is. It ends in one of two ways: with a lease, whose
 // release passes the turn on, or without one, and then it passes the turn on itself.
-func (l *Lock) acquire(ctx context.Context, wait bool, terms protocol.Terms, t *term) (*Lease, error) {
+func (l *Lock) acquire(ctx context.Context, a asked) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		l.leave()
 		return nil, err
 	}
-	r := l.d.acquire(ctx, wait, terms, t)
+	r := l.d.acquire(ctx, a)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
 		// It came as the caller gave up: undo it, as if it had come later.
@@ -284,7 +300,9 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) {
 }
 
 func (l *Lock) look(ctx context.Context) (layout.Snapshot, Info, error) {
+	sent := clock.Now()
 	s, err := l.d.at.Look(ctx, "")
+	l.d.traceLook(ctx, sent, err)
 	switch {
 	case err != nil:
 		return s, Info{}, l.d.explain(err)

@@ -77,6 +77,7 @@ func (e *Election) saw(c Change) {
 			t.lease = lease
 		}
 	}
+	was := e.leading
 	switch c.Kind {
 	case Elected, TakenOver:
 		e.leader, e.leading, e.elected = c.Info, true, c.Time
@@ -88,6 +89,9 @@ func (e *Election) saw(c Change) {
 	case Resigned, Expired, Vanished:
 		e.leading = false
 	case Unreadable:
+	}
+	if fresh := c.Kind == Elected || c.Kind == TakenOver; fresh || e.leading != was {
+		e.lock.d.traceLeader(e.leading, was, fresh, e.leader)
 	}
 	for o := range e.observers {
 		if c.Kind != Renewed || e.opts.Renewals {

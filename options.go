@@ -66,6 +66,16 @@ type LockOptions struct {
 	// If two processes sweep at the same moment, one may delete the other's marker.
 	Sweep bool
 
+	// FastStart lets a candidate take over from a holder whose record is older than its
+	// TTL and margin and 3 s by the store's own clock, without watching it first. So a
+	// new Lock that does not wait can take over too. The guarantee for valid leases
+	// then rests on that clock as well; the one for tokens does not. Only for stores
+	// whose times are known to be right: `leasehold doctor` measures that, and a Proof
+	// must say so. A holder under a session is not affected.
+	FastStart bool
+
+	kind TraceKind // of the lock, for its Trace
+
 	// PollInterval is how long an acquisition that waits pauses between two looks at the lock, give
 	// or take a quarter; the first pauses after a change of holder are shorter, and grow from 20 ms by
 	// half. The shorter it is, the less time a lock stands idle that was released, and the more requests a
@@ -86,14 +96,6 @@ type LockOptions struct {
 	// what became of the write, the session is ended, because nobody would ever free that lock
 	// otherwise. Default: none, the lease is renewed by itself.
 	Session *Session
-
-	// FastStart lets a candidate take over from a holder whose record is older than its
-	// TTL and margin and 3 s by the store's own clock, without watching it first. So a
-	// new Lock that does not wait can take over too. The guarantee for valid leases
-	// then rests on that clock as well; the one for tokens does not. Only for stores
-	// whose times are known to be right: `leasehold doctor` measures that, and a Proof
-	// must say so. A holder under a session is not affected.
-	FastStart bool
 
 	// Proof, if set, must say that the store is safe for this layout: else NewLock
 	// fails with its error and sends nothing. A report of probe.Run is one, as
@@ -118,6 +120,9 @@ type LockOptions struct {
 	// lock is tried for all the same, with pauses that grow from 100 ms to 4 s. Default:
 	// the Logger gets it.
 	OnTrouble func(error)
+
+	// Trace is told of acquisitions, leases and requests, for metrics and spans. Default: none.
+	Trace *Trace
 
 	// Logger receives events that no error or callback reports. Default: none.
 	Logger *slog.Logger

@@ -28,6 +28,7 @@ type SessionOptions struct {
 	Meta      map[string]string
 	Proof     Proof
 	OnTrouble func(error)
+	Trace     *Trace // is told of the session as of a lease that is renewed
 	Logger    *slog.Logger
 
 	// OnRenew is called after each heartbeat, when the deadlines of the leases have moved. It is
@@ -81,7 +82,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	}
 	lo := &LockOptions{
 		TTL: so.TTL, Holder: so.Holder, Address: so.Address, Meta: so.Meta, Proof: so.Proof,
-		OnTrouble: so.OnTrouble, Logger: so.Logger, Layout: LayoutObject,
+		OnTrouble: so.OnTrouble, Trace: so.Trace, Logger: so.Logger, Layout: LayoutObject, kind: KindSession,
 	}
 	if so.OnRenew != nil {
 		lo.OnRenew = func(*Lease) { so.OnRenew() }

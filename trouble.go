@@ -48,6 +48,7 @@ func (d *driver) troubled(err error) {
 	if errors.Is(err, layout.ErrNotExpired) {
 		return // the store works: a marker is waited for, until it may be swept
 	}
+	d.traceTrouble(err)
 	if d.opts.OnTrouble != nil {
 		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
 		return

@@ -42,7 +42,7 @@ func TestTryCampaign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lasting(time.Minute)) // it is renewed
+		time.Sleep(lasting(61 * time.Second)) // it is renewed, and not at this moment
 		if leader, ok := one.Leader(); !ok || leader.Holder != "a" || leader.Token != lease.Token() || !one.IsLeader() || !one.Status().Leading {
 			t.Errorf("it leads: %v, %+v", one.IsLeader(), leader)
 		}

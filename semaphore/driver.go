@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/tracing"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -34,6 +35,8 @@ type driver struct {
 	last     protocol.Caller
 	callers  map[protocol.Caller]*caller
 	sessions map[string]*engine.Session // by their names, all that something here may be under
+
+	traces traces
 
 	own  own
 	said said
@@ -57,10 +60,12 @@ type under struct {
 // caller is one acquisition, and then its lease.
 type caller struct {
 	ctx    context.Context
+	trace  *acquiring  // nil: nobody is told
 	waiter chan result // nil: it was answered
 	lease  *Lease
 	under  under
 	weight int64
+	holder string
 }
 
 type result struct {
@@ -95,6 +100,9 @@ func (d *driver) start() error {
 	d.calls.Patience, d.calls.Hangs = d.opts.TTL, func(name string) {
 		d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "semaphore", d.at().String(), "callback", name)
 	}
+	if d.opts.Trace != nil {
+		d.traces.events = tracing.New(d.at().String(), d.opts.TTL, d.opts.Logger)
+	}
 	d.own.turn = make(chan struct{}, 1)
 	d.own.turn <- struct{}{}
 	cfg := protocol.TableConfig{
@@ -125,7 +133,7 @@ func (*driver) Context() context.Context { return context.Background() }
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	cfg := lockView().Watching()
 	cfg.TTL, cfg.Holder = d.opts.TTL, d.opts.Holder
-	return engine.Watcher(d.Place(), session, cfg)
+	return d.traceWatcher(engine.Watcher(d.Place(), session, cfg))
 }
 
 // EndLease ends the leases whose session is over. It sends nothing.
@@ -137,15 +145,20 @@ func (d *driver) EndLease(why error) {
 	}
 }
 
-func (*driver) Taken(protocol.Event)   {}
+// Taken tells of the answer to a request.
+func (d *driver) Taken(ev protocol.Event) { d.traceTaken(ev) }
+
+// Stepped has nothing to do.
 func (*driver) Stepped(protocol.Event) {}
 
 // Report makes of what the table says what the user is told.
 func (d *driver) Report(action protocol.Action) {
+	d.traceReport(action)
 	switch a := action.(type) {
 	case protocol.Seated:
 		c := d.callers[a.Caller]
 		c.lease = newLease(d, a.Caller, c, leasehold.Token(a.Token))
+		c.trace.done(c.lease.token, d.traces.over, nil)
 		c.answer(result{lease: c.lease})
 	case protocol.Full:
 		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
@@ -155,6 +168,7 @@ func (d *driver) Report(action protocol.Action) {
 	case protocol.Vacated:
 		d.vacated(a)
 	case protocol.InLine:
+		d.callers[a.Caller].trace.waits(a)
 		if d.opts.OnWait != nil {
 			place := Place{Ahead: a.Ahead, Info: infoOf(d.key, a.Table)}
 			d.calls.Add("OnWait", func() { d.opts.OnWait(place) })
@@ -162,6 +176,7 @@ func (d *driver) Report(action protocol.Action) {
 	case protocol.Promoted:
 		d.tell(a)
 	case protocol.Troubled:
+		d.traceTrouble(a.Err)
 		d.troubled(a.Err)
 	case protocol.TableVanished:
 		d.opts.Logger.Warn("the semaphore's object was deleted: its leases are lost, and its tokens grow only if the store's clock is right",
@@ -185,6 +200,7 @@ func (d *driver) unseated(a protocol.Unseated) {
 
 // lost tells of a lease that has ended before it was released.
 func (d *driver) lost(l *Lease, cause error) {
+	d.traceLost(l, cause)
 	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.token), "error", cause)
 	if d.opts.OnLost != nil {
 		d.calls.Add("OnLost", func() { d.opts.OnLost(l, cause) })
@@ -197,9 +213,21 @@ func (d *driver) vacated(a protocol.Vacated) {
 		if a.Err != nil {
 			c.lease.outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session: %w", d.at(), a.Err)
 		}
-		close(c.lease.released)
+		closeAfter(c.lease.released, d.traceReleased(c.lease))
 	}
 	d.forget(a.Caller)
+}
+
+// closeAfter closes a channel when another is closed, if there is one.
+func closeAfter(c chan struct{}, other <-chan struct{}) {
+	if other == nil {
+		close(c)
+		return
+	}
+	go func() {
+		<-other
+		close(c)
+	}()
 }
 
 // forget ends a caller.
@@ -216,37 +244,51 @@ func (c *caller) answer(r result) {
 }
 
 // acquire makes an acquisition, and gives it up if ctx ends first.
-func (d *driver) acquire(ctx context.Context, weight int64, wait bool) (*Lease, error) {
+func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []AcquireOption) (*Lease, error) {
 	if weight < 1 || weight > d.size {
 		return nil, fmt.Errorf("the semaphore %v: the weight %d is not between 1 and its size %d", d.at(), weight, d.size)
 	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	a := acquisition{holder: d.opts.Holder}
+	for _, option := range opts {
+		if option == nil {
+			continue
 		}
-		lease, err := d.attempt(ctx, weight, wait)
+		if err := option(&a); err != nil {
+			return nil, fmt.Errorf("the semaphore %v: %w", d.at(), err)
+		}
+	}
+	begun, trace := d.begins(ctx, a.holder)
+	for {
+		lease, err := d.attempt(begun, weight, wait, a.holder, trace)
 		// A store that fails for a while ends the session, and not the wait.
 		if err == nil || !wait || d.opts.Session != nil || !errors.Is(err, leasehold.ErrSessionOver) {
+			trace.ends(err)
 			return lease, err
+		}
+		if trace.ended() { // there was a lease, which ended with the session
+			begun, trace = d.begins(ctx, a.holder) //nolint:fatcontext // it is made from the caller's anew
 		}
 		d.opts.Logger.Warn("the session ended while an acquisition waited, which begins again at the end of the line", "semaphore", d.at().String(), "error", err)
 	}
 }
 
 // attempt makes an acquisition under one session.
-func (d *driver) attempt(ctx context.Context, weight int64, wait bool) (*Lease, error) {
+func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder string, trace *acquiring) (*Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	in, err := d.join(ctx, weight, wait)
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{ctx: context.WithoutCancel(ctx), waiter: make(chan result, 1), under: in, weight: weight}
+	c := &caller{ctx: context.WithoutCancel(ctx), trace: trace, waiter: make(chan result, 1), under: in, weight: weight, holder: holder}
 	done := c.waiter
 	var n protocol.Caller
 	d.Locked(func() {
 		d.last++
 		n = d.last
 	})
-	err = d.Join(in.inner, protocol.Join{Caller: n, Weight: weight, Holder: d.opts.Holder, Wait: wait}, func() {
+	err = d.Join(in.inner, protocol.Join{Caller: n, Weight: weight, Holder: holder, Wait: wait}, func() {
 		d.callers[n] = c
 		d.enter(in.inner)
 	})
@@ -367,7 +409,7 @@ func (d *driver) begin(ctx context.Context, weight int64, wait bool) (*leasehold
 func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
 	opts := &leasehold.SessionOptions{
 		TTL: d.opts.TTL, Holder: d.opts.Holder, Address: d.opts.Address, Meta: d.opts.Meta,
-		Proof: d.opts.Proof, OnRenew: d.opts.OnRenew, OnTrouble: d.troubled, Logger: d.opts.Logger,
+		Proof: d.opts.Proof, OnRenew: d.opts.OnRenew, OnTrouble: d.troubled, Trace: d.opts.Trace, Logger: d.opts.Logger,
 	}
 	if wait {
 		s, err := leasehold.NewSession(ctx, d.st, opts)

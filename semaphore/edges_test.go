@@ -982,3 +982,50 @@ func TestOneCallbackAtATime(t *testing.T) {
 		time.Sleep(time.Hour)
 	})
 }
+
+// Each lease is held, and each waiter waits, under the name that its acquisition gave; a name that cannot be is
+// refused before anything is sent.
+func TestWithHolder(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 2, &semaphore.Options{Holder: "process"})
+		for _, name := range []string{"", strings.Repeat("x", 1025)} {
+			if _, err := s.TryAcquire(t.Context(), 1, semaphore.WithHolder(name)); err == nil || !strings.Contains(err.Error(), "WithHolder: the name has") {
+				t.Errorf("a name of %d bytes: %v", len(name), err)
+			}
+		}
+		if n := st.Counts(); n.Get+n.Put != 0 {
+			t.Errorf("that sent %+v", n)
+		}
+		first, err := s.Acquire(t.Context(), 1, semaphore.WithHolder("first"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := s.TryAcquire(t.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		third := make(chan *semaphore.Lease, 1)
+		go func() {
+			l, failed := s.Acquire(t.Context(), 1, semaphore.WithHolder("third"))
+			if failed != nil {
+				t.Error(failed)
+			}
+			third <- l
+		}()
+		time.Sleep(3 * time.Second)
+		info, err := s.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(info.Holders) != 2 || info.Holders[0].Holder != "first" || info.Holders[1].Holder != "process" || first.Holder() != "first" || second.Holder() != "process" {
+			t.Errorf("it is held by %+v", info.Holders)
+		}
+		if len(info.Waiters) != 1 || info.Waiters[0].Holder != "third" {
+			t.Errorf("waiting are %+v", info.Waiters)
+		}
+		released(t, first)
+		released(t, second, <-third)
+		closed(t, s)
+	})
+}

@@ -20,18 +20,25 @@ type Lease struct {
 	n      protocol.Caller
 	under  under
 	weight int
+	holder string
 	token  leasehold.Token
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	values context.Context // what ctx is made from, which does not end
 
 	release  sync.Once
 	released chan struct{} // closed when the release is settled
 	outcome  error         // of the release; set before released is closed
+
+	// Its end and what is told of it are one, or a release could be told of before the loss.
+	ending sync.Mutex
+	times  times
 }
 
 func newLease(d *driver, n protocol.Caller, c *caller, token leasehold.Token) *Lease {
-	l := &Lease{d: d, n: n, under: c.under, weight: int(c.weight), token: token, released: make(chan struct{})}
+	l := &Lease{d: d, n: n, under: c.under, weight: int(c.weight), holder: c.holder, token: token, values: c.ctx, released: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
+	l.times.granted = engine.Process{}.Now().Clock
 	return l
 }
 
@@ -47,7 +54,7 @@ func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 func (l *Lease) Key() string { return l.d.key }
 
 // Holder is the name that the lease is held under.
-func (l *Lease) Holder() string { return l.d.opts.Holder }
+func (l *Lease) Holder() string { return l.holder }
 
 // Weight is how many seats it holds.
 func (l *Lease) Weight() int { return l.weight }
@@ -92,6 +99,8 @@ func (l *Lease) end(cause error) bool {
 
 // lose ends a lease that was not released.
 func (l *Lease) lose(why error) {
+	l.ending.Lock()
+	defer l.ending.Unlock()
 	if cause := fmt.Errorf("%w: %w", leasehold.ErrLost, why); l.end(cause) {
 		l.d.lost(l, cause)
 	}
@@ -117,6 +126,7 @@ func (l *Lease) beginRelease() {
 		}
 		// Validity ends before anything is sent (rule T4).
 		l.d.Leave(protocol.Leave{Caller: l.n}, func() bool {
+			l.traceReleasing()
 			l.end(leasehold.ErrReleased)
 			return true
 		})

@@ -56,8 +56,33 @@ type Options struct {
 	// that goes on. Default: the Logger gets it.
 	OnTrouble func(error)
 
+	// Trace is told of acquisitions, leases and requests, and of the session that is begun if none is given:
+	// see [leasehold.Trace]. Default: none.
+	Trace *leasehold.Trace
+
 	// Logger receives events that no error or callback reports. Default: none.
 	Logger *slog.Logger
+}
+
+// An AcquireOption is what one acquisition asks for its own lease. One that cannot be had is an error of the
+// call, which then sends nothing.
+type AcquireOption func(*acquisition) error
+
+// maxHolder bounds a name in bytes: it is written for each that holds or waits.
+const maxHolder = 1024
+
+// acquisition is what all the options of one make.
+type acquisition struct{ holder string }
+
+// WithHolder names the holder of this lease to people, in place of [Options.Holder]: the caller, for one, where
+// one process takes seats for many. It has 1 to 1024 bytes, of which others see the first 96 at most.
+func WithHolder(name string) AcquireOption {
+	return func(a *acquisition) error {
+		if a.holder = name; name == "" || len(name) > maxHolder {
+			return fmt.Errorf("WithHolder: the name has %d bytes, and may have 1 to %d", len(name), maxHolder)
+		}
+		return nil
+	}
 }
 
 // Peers bring the word of a promotion to another process. What it says is a courtesy: a word that is lost, late or
@@ -131,8 +156,10 @@ func (s *Semaphore) Size() int { return int(s.d.size) }
 // is pointless: if access is denied, or the semaphore has another size ([ErrSize]); and where there is no
 // room for more that wait ([ErrFull]), as soon as it has seen that they are not all gone. While the store fails
 // for now, it goes on: if its own session is lost meanwhile it begins another, at the end of the line.
-func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lease, error) {
-	return s.d.acquire(ctx, int64(weight), true)
+//
+// The options are for this one lease: see [AcquireOption].
+func (s *Semaphore) Acquire(ctx context.Context, weight int, opts ...AcquireOption) (*Lease, error) {
+	return s.d.acquire(ctx, int64(weight), true, opts)
 }
 
 // TryAcquire acquires seats of that weight if they are free and nobody waits, and otherwise fails with
@@ -142,8 +169,8 @@ func (s *Semaphore) Acquire(ctx context.Context, weight int) (*Lease, error) {
 //
 // It does not watch those that hold seats. The seats of one that is gone are freed by those that wait, so
 // where everybody only tries nobody frees them.
-func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lease, error) {
-	return s.d.acquire(ctx, int64(weight), false)
+func (s *Semaphore) TryAcquire(ctx context.Context, weight int, opts ...AcquireOption) (*Lease, error) {
+	return s.d.acquire(ctx, int64(weight), false, opts)
 }
 
 // Do acquires seats of that weight, calls f, and releases them when f has returned or panicked. The
@@ -151,8 +178,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, weight int) (*Lease, error) 
 //
 // Do returns f's error, joined with one that matches [leasehold.ErrLost] if the lease was lost
 // before f returned. It returns an error of Acquire without calling f.
-func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Context, lease *Lease) error) error {
-	lease, err := s.Acquire(ctx, weight)
+func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
+	lease, err := s.Acquire(ctx, weight, opts...)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,10 @@ type Options struct {
 	// and before it looks again, so it must be quick.
 	OnPlan func(Plan)
 
+	// Trace is told of the shards' locks, of the session that they are under, and of the election of the
+	// coordinator: see [leasehold.Trace]. Default: none.
+	Trace *leasehold.Trace
+
 	// Logger receives events that no error or callback reports. Default: none.
 	Logger *slog.Logger
 }
@@ -77,6 +81,7 @@ type Worker struct {
 	list  string // the name of its list
 	body  []byte // of its list
 	locks store.Store
+	trace *leasehold.Trace // of the locks of shards
 
 	running sync.Mutex
 
@@ -101,6 +106,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 	if opts != nil {
 		w.opts = *opts
 	}
+	w.trace = ofShards(w.opts.Trace)
 	if w.opts.Weight == 0 {
 		w.opts.Weight = 1
 	}
@@ -172,7 +178,7 @@ func (w *Worker) memberOptions(s *leasehold.Session) *leasehold.LockOptions {
 func (w *Worker) sessionOptions() *leasehold.SessionOptions {
 	return &leasehold.SessionOptions{
 		TTL: w.opts.TTL, Holder: w.opts.Holder, Address: w.opts.Address, Meta: w.opts.Meta, Proof: w.opts.Proof,
-		Logger: w.opts.Logger, Prefix: w.prefix + "/sessions",
+		Trace: w.opts.Trace, Logger: w.opts.Logger, Prefix: w.prefix + "/sessions",
 	}
 }
 

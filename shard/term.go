@@ -87,7 +87,9 @@ func (t *term) release(l *leasehold.Lease) {
 
 // campaign takes part in the election of the coordinator.
 func (t *term) campaign() {
-	election, err := leasehold.NewElection(t.st, t.coordinatorKey(), &leasehold.ElectionOptions{LockOptions: *t.lockOptions(t.session)})
+	opts := t.lockOptions(t.session)
+	opts.Trace = t.opts.Trace
+	election, err := leasehold.NewElection(t.st, t.coordinatorKey(), &leasehold.ElectionOptions{LockOptions: *opts})
 	if err != nil {
 		t.stop(err)
 		return
@@ -248,7 +250,9 @@ func (t *term) hold(name string, h *holding) {
 		t.mu.Unlock()
 		t.poke()
 	}()
-	lock, err := leasehold.NewLock(t.locks, t.shardKey(name), t.lockOptions(t.session))
+	opts := t.lockOptions(t.session)
+	opts.Trace = t.trace
+	lock, err := leasehold.NewLock(t.locks, t.shardKey(name), opts)
 	if err != nil {
 		t.opts.Logger.Warn("a shard cannot be owned", "shard", name, "error", err)
 		<-h.ctx.Done()

@@ -17,6 +17,7 @@ import (
 type Queue struct {
 	Patience time.Duration     // how long one may take before it is reported
 	Hangs    func(name string) // reports it
+	Most     int               // how many calls are kept that have not begun; 0: any number
 
 	mu      lockorder.Mutex
 	pending []callback
@@ -29,15 +30,20 @@ type callback struct {
 }
 
 // Add queues a call and returns at once. It runs nothing itself, so it may be called under the
-// engine's mutex, as the driver does.
-func (c *Queue) Add(name string, call func()) {
+// engine's mutex, as the driver does. It reports false if as many are kept as may be: then the call is
+// not made.
+func (c *Queue) Add(name string, call func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.Most > 0 && len(c.pending) >= c.Most {
+		return false
+	}
 	c.pending = append(c.pending, callback{name, call})
 	if !c.running {
 		c.running = true
 		go c.run()
 	}
+	return true
 }
 
 // run ends when the queue is empty, so a lock that reports nothing keeps no goroutine. It decides

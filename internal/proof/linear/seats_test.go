@@ -26,7 +26,7 @@ func seats(ctx context.Context, c *client) error {
 		c.pause(50 * time.Millisecond)
 		c.looked(ctx, s)
 		var leases []*semaphore.Lease
-		for _, acquire := range []func(context.Context, int) (*semaphore.Lease, error){s.Acquire, s.Acquire, s.TryAcquire}[c.rand.IntN(2):] {
+		for _, acquire := range []func(context.Context, int, ...semaphore.AcquireOption) (*semaphore.Lease, error){s.Acquire, s.Acquire, s.TryAcquire}[c.rand.IntN(2):] {
 			if lease := c.seat(ctx, s, 1+c.rand.IntN(seatCount-1), acquire, len(leases) > 0); lease != nil {
 				leases = append(leases, lease)
 			}
@@ -44,7 +44,7 @@ func seats(ctx context.Context, c *client) error {
 }
 
 // seat acquires seats; whoever holds some does not wait for long.
-func (c *client) seat(ctx context.Context, s *semaphore.Semaphore, weight int, acquire func(context.Context, int) (*semaphore.Lease, error), holds bool) (lease *semaphore.Lease) {
+func (c *client) seat(ctx context.Context, s *semaphore.Semaphore, weight int, acquire func(context.Context, int, ...semaphore.AcquireOption) (*semaphore.Lease, error), holds bool) (lease *semaphore.Lease) {
 	if holds || c.rand.IntN(4) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.rand.Int64N(int64(ttl/2))))

@@ -1,0 +1,94 @@
+package tracing_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/tracing"
+)
+
+// TestTellLast: the channel is closed when the function has returned, when there is none, when the event
+// is dropped, and a second later if it hangs.
+func TestTellLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		e := tracing.New("a lock", time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
+		began := time.Now()
+		returned := false
+		<-tracing.TellLast(t.Context(), e, "f", func(context.Context, int) {
+			time.Sleep(time.Millisecond)
+			returned = true
+		}, 1)
+		if !returned || time.Since(began) != time.Millisecond {
+			t.Errorf("it is told after %v: %t", time.Since(began), returned)
+		}
+		<-tracing.TellLast(t.Context(), e, "f", nil, 1)
+		goOn, n := make(chan struct{}), 0
+		hang := func(context.Context, int) {
+			<-goOn
+			n++
+		}
+		began = time.Now()
+		if <-tracing.TellLast(t.Context(), e, "f", hang, 1); time.Since(began) != tracing.Patience {
+			t.Errorf("one that hangs is waited for %v", time.Since(began))
+		}
+		for range tracing.Most {
+			tracing.Tell(t.Context(), e, "f", hang, 1)
+		}
+		began = time.Now()
+		for range 3 {
+			<-tracing.TellLast(t.Context(), e, "f", hang, 1)
+		}
+		if time.Since(began) != 0 {
+			t.Errorf("what is dropped is waited for %v", time.Since(began))
+		}
+		close(goOn)
+		synctest.Wait()
+		if n != tracing.Most+1 {
+			t.Errorf("%d were told", n)
+		}
+		tracing.Tell(t.Context(), e, "f", hang, 1)
+		synctest.Wait()
+		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "are dropped") || !strings.Contains(text, "number=3") {
+			t.Errorf("the log says %s", text)
+		}
+	})
+}
+
+// TestRequests: the answer is that of the request that was sent last; other events are none.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	for _, c := range []struct {
+		op   string
+		sent protocol.Action
+		done protocol.Event
+		err  error
+	}{
+		{"read", protocol.Read{}, protocol.ReadDone{}, nil},
+		{"read", protocol.Read{}, protocol.ReadDone{Err: failed}, failed},
+		{"check", protocol.Check{}, protocol.Checked{Err: failed}, failed},
+		{"claim", protocol.Write{Op: protocol.Claim}, protocol.WriteDone{}, nil},
+		{"renew", protocol.Write{Op: protocol.Renew}, protocol.WriteDone{Err: failed}, failed},
+		{"free", protocol.Write{Op: protocol.Free}, protocol.WriteDone{}, nil},
+		{"read", protocol.ReadTable{}, protocol.TableRead{Err: failed}, failed},
+		{"write", protocol.WriteTable{}, protocol.TableWritten{Err: failed}, failed},
+	} {
+		var r tracing.Requests
+		if r.Sent(protocol.Granted{}, 1) || !r.Sent(c.sent, 2) || r.Sent(protocol.Seen{}, 3) {
+			t.Errorf("%s: what is sent is not known", c.op)
+		}
+		if _, is := r.Answered(protocol.Tick{}, 4); is {
+			t.Errorf("%s: a tick is an answer", c.op)
+		}
+		if a, is := r.Answered(c.done, 7); !is || a != (tracing.Answer{Op: c.op, Took: 5, Err: c.err}) {
+			t.Errorf("%s: %+v", c.op, a)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A diary is what a Trace was told, but for renewals and requests, which are counted.
+type diary struct {
+	began time.Time
+
+	mu       sync.Mutex
+	lines    []string
+	renewals int
+	ops      map[string]int
+}
+
+func (d *diary) add(at time.Time, of leasehold.TraceSubject, format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf("%v %v of %s: %s", at.Sub(d.began), of.Kind, of.Holder, fmt.Sprintf(format, args...)))
+}
+
+func (d *diary) wants(t *testing.T, what string, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// The session that a semaphore begins has a queue of its own.
+	ours := slices.DeleteFunc(slices.Clone(d.lines), func(s string) bool { return strings.Contains(s, " session of ") })
+	if !slices.Equal(ours, want) {
+		t.Errorf("%s: told\n\t%s\nwant\n\t%s", what, strings.Join(ours, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	d.lines = nil
+}
+
+func end(err error) string {
+	switch {
+	case err == nil:
+		return "nil"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "late"
+	case errors.Is(err, leasehold.ErrLost):
+		return "lost"
+	case errors.Is(err, leasehold.ErrHeld):
+		return "held"
+	}
+	return err.Error()
+}
+
+func (d *diary) options(holder string) *semaphore.Options {
+	d.began, d.ops = time.Now(), map[string]int{}
+	return &semaphore.Options{Holder: holder, Trace: &leasehold.Trace{
+		AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+			d.add(e.Time, e.TraceSubject, "start")
+			return ctx
+		},
+		Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
+			d.add(e.Time, e.TraceSubject, "waits for %s behind %d", e.Info.Holder, e.Ahead)
+		},
+		AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+			d.add(e.Time, e.TraceSubject, "done, %s, waited %t, took over %t", end(e.Err), e.Waited, e.TookOver)
+		},
+		Renewed: func(context.Context, leasehold.TraceRenewed) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.renewals++
+		},
+		Lost: func(_ context.Context, e leasehold.TraceLost) {
+			d.add(e.Time, e.TraceSubject, "lost, %s, held %v", end(e.Cause), e.Held)
+		},
+		Released: func(_ context.Context, e leasehold.TraceReleased) {
+			d.add(e.Time, e.TraceSubject, "released, %s, held %v, lost %t", end(e.Err), e.Held, e.Lost)
+		},
+		Trouble: func(_ context.Context, e leasehold.TraceTrouble) {
+			d.add(e.Time, e.TraceSubject, "trouble, %d failures", e.Failures)
+		},
+		Request: func(_ context.Context, e leasehold.TraceRequest) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.ops[e.Kind.String()+" "+e.Op]++
+		},
+	}}
+}
+
+// TestTrace: all that happens to a seat is told once and in order.
+func TestTrace(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		cut := faultstore.Wrap(st, nil)
+		var da, db diary
+		a, b := newSemaphore(t, cut, 1, da.options("a")), newSemaphore(t, st, 1, db.options("b"))
+		lease := acquired(t, a, 1)
+		da.wants(t, "acquired", "0s semaphore of a: start", "0s semaphore of a: done, nil, waited false, took over false")
+		if _, err := b.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) {
+			t.Error(err)
+		}
+		db.wants(t, "tried", "0s semaphore of b: start", "0s semaphore of b: done, held, waited false, took over false")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := b.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		db.wants(t, "given up", "0s semaphore of b: start", "0s semaphore of b: waits for a behind 0", "3s semaphore of b: done, late, waited true, took over false")
+		got := make(chan *semaphore.Lease)
+		go func() { got <- acquired(t, b, 1) }()
+		time.Sleep(3 * time.Second)
+		released(t, lease)
+		da.mu.Lock()
+		if n := len(da.lines); n == 0 || !strings.HasSuffix(da.lines[n-1], "semaphore of a: released, nil, held 6s, lost false") {
+			t.Errorf("released: %q", da.lines)
+		}
+		da.lines = nil
+		da.mu.Unlock()
+		second := <-got
+		db.mu.Lock()
+		if n := len(db.lines); n < 3 || !strings.HasSuffix(db.lines[n-1], "semaphore of b: done, nil, waited true, took over false") {
+			t.Errorf("handed over: %q", db.lines)
+		}
+		db.lines = nil
+		db.mu.Unlock()
+		released(t, second)
+		db.mu.Lock()
+		db.lines = nil
+		db.mu.Unlock()
+
+		began := time.Since(da.began)
+		gone := acquired(t, a, 1)
+		cut.Partition(true)
+		second = acquired(t, b, 1)
+		db.mu.Lock()
+		if n := len(db.lines); n < 3 || !strings.HasSuffix(db.lines[n-1], "semaphore of b: done, nil, waited true, took over true") {
+			t.Errorf("taken over: %q", db.lines)
+		}
+		db.mu.Unlock()
+		cut.Partition(false)
+		if err := gone.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		da.mu.Lock()
+		ours := slices.DeleteFunc(slices.Clone(da.lines), func(s string) bool { return strings.Contains(s, " session of ") || strings.Contains(s, "trouble") })
+		if len(ours) != 4 || ours[0] != fmt.Sprintf("%v semaphore of a: start", began) || !strings.Contains(ours[2], "lost, lost, held ") || !strings.HasSuffix(ours[3], "lost true") {
+			t.Errorf("lost: %q", ours)
+		}
+		if da.renewals == 0 || da.ops["semaphore read"] == 0 || da.ops["semaphore write"] < 2 || da.ops["session claim"] == 0 || da.ops["session renew"] == 0 {
+			t.Errorf("%d renewals, requests %v", da.renewals, da.ops)
+		}
+		da.mu.Unlock()
+		db.mu.Lock()
+		if db.ops["session read"] < 3 { // it has watched the session of the holder
+			t.Errorf("requests %v", db.ops)
+		}
+		db.mu.Unlock()
+		released(t, second)
+		_ = a.Close(t.Context()) // its session was lost
+		closed(t, b)
+	})
+}
+
+type traceKey struct{}
+
+// TestTraceIsWhole: whatever the store does, each acquisition that begins ends once, and each lease is released
+// once and lost once at most, in that order.
+func TestTraceIsWhole(t *testing.T) {
+	lost := 0 // in all: some seeds see few
+	for seed := range uint64(10) {
+		leasetest.Bubble(t, func(t *testing.T) {
+			var mu sync.Mutex
+			state := map[int]string{}
+			step := func(ctx context.Context, what string, to map[string]string) {
+				mu.Lock()
+				defer mu.Unlock()
+				n, _ := ctx.Value(traceKey{}).(int)
+				next, ok := to[state[n]]
+				if !ok {
+					t.Errorf("seed %d: acquisition %d is %s when it is %q", seed, n, what, state[n])
+				}
+				state[n] = next
+			}
+			seats := func(f func(ctx context.Context, what string, to map[string]string)) *leasehold.Trace {
+				return &leasehold.Trace{
+					AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+						mu.Lock()
+						defer mu.Unlock()
+						n := len(state) + 1
+						state[n] = "begun"
+						return context.WithValue(ctx, traceKey{}, n)
+					},
+					Waiting: func(ctx context.Context, _ leasehold.TraceWaiting) {
+						f(ctx, "waiting", map[string]string{"begun": "begun"})
+					},
+					AcquireDone: func(ctx context.Context, e leasehold.TraceAcquireDone) {
+						to := map[string]string{"begun": "held"}
+						if e.Err != nil {
+							to["begun"] = "failed"
+						}
+						f(ctx, "done", to)
+					},
+					Lost: func(ctx context.Context, e leasehold.TraceLost) {
+						f(ctx, "lost", map[string]string{"held": "lost"})
+						mu.Lock()
+						defer mu.Unlock()
+						if lost++; !errors.Is(e.Cause, leasehold.ErrLost) || e.Held < 0 {
+							t.Errorf("%+v", e)
+						}
+					},
+					Released: func(ctx context.Context, e leasehold.TraceReleased) {
+						to := map[string]string{"held": "released"}
+						if e.Lost {
+							to = map[string]string{"lost": "released"}
+						}
+						if f(ctx, "released", to); e.Held < 0 || e.Took < 0 {
+							t.Errorf("%+v", e)
+						}
+					},
+				}
+			}
+			inner := memstore.New()
+			ctx, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			var sems []*semaphore.Semaphore
+			for i, holder := range []string{"a", "b", "c"} {
+				st := faultstore.Wrap(inner, &faultstore.Options{Seed: seed*3 + uint64(i), Faults: []faultstore.Fault{
+					{Kind: faultstore.Unavailable, Probability: 0.1},
+					{Kind: faultstore.LostAnswer, Probability: 0.1},
+					{Kind: faultstore.DelayAfter, Probability: 0.1, Jitter: 6 * time.Second},
+				}})
+				s := newSemaphore(t, st, 2, &semaphore.Options{Holder: holder, TTL: 5 * time.Second, Trace: seats(step)})
+				sems = append(sems, s)
+				for n := range 3 {
+					random := rand.New(rand.NewPCG(seed, uint64(10*i+n)))
+					all.Go(func() { seatsAtRandom(ctx, s, random) })
+				}
+			}
+			time.Sleep(10 * time.Minute)
+			stop()
+			all.Wait()
+			for _, s := range sems {
+				_ = s.Close(t.Context()) // its session may be lost
+			}
+			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			leases := 0
+			for n, s := range state {
+				switch s {
+				case "released":
+					leases++
+				case "failed":
+				default:
+					t.Errorf("seed %d: acquisition %d is %q in the end", seed, n, s)
+				}
+			}
+			if leases < 50 {
+				t.Errorf("seed %d shows little: %d leases", seed, leases)
+			}
+		})
+	}
+	if lost == 0 {
+		t.Error("this shows little: no lease was lost")
+	}
+}
+
+// seatsAtRandom acquires, holds, abandons and releases seats until ctx ends.
+func seatsAtRandom(ctx context.Context, s *semaphore.Semaphore, random *rand.Rand) {
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(20*time.Second))))
+		take := s.Acquire
+		if random.IntN(4) == 0 {
+			take = s.TryAcquire
+		}
+		if lease, err := take(limited, 1+random.IntN(2)); err == nil {
+			select {
+			case <-time.After(time.Duration(random.Int64N(int64(5 * time.Second)))):
+			case <-ctx.Done():
+			}
+			if random.IntN(6) == 0 {
+				go lease.Abandon(nil) // as it is released
+			}
+			_ = lease.Release(limited)
+		}
+		cancel()
+		time.Sleep(time.Duration(random.Int64N(int64(2 * time.Second))))
+	}
+}

@@ -1,0 +1,199 @@
+package semaphore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/record"
+	"github.com/leasehold/leasehold/internal/tracing"
+)
+
+// traces are what a driver with a Trace keeps. All but the events is guarded by the engine's mutex.
+type traces struct {
+	events   *tracing.Events // nil: there is no Trace
+	requests tracing.Requests
+	failures int  // of requests, in a row
+	reaps    bool // the write under way takes seats from somebody who has not given them back
+	over     bool // the one whose answer is being taken in has done so
+}
+
+// times are those of a lease: readings of the clock. Guarded by Lease.ending.
+type times struct {
+	granted, ended, releasing time.Duration
+	lost                      bool
+}
+
+func (d *driver) subject(holder string) leasehold.TraceSubject {
+	return leasehold.TraceSubject{Kind: leasehold.KindSemaphore, Store: d.st.String(), Key: d.key, Holder: holder}
+}
+
+// An acquiring is an acquisition that a Trace is told of. All methods of nil do nothing.
+type acquiring struct {
+	d     *driver
+	ctx   context.Context // with the values that AcquireStart has added, and without an end
+	of    leasehold.TraceSubject
+	began time.Duration
+
+	// Guarded by the engine's mutex.
+	waited bool
+	told   <-chan struct{} // closed when AcquireDone has returned; nil: the acquisition goes on
+}
+
+// begins tells that an acquisition begins, and gives it its context.
+func (d *driver) begins(ctx context.Context, holder string) (context.Context, *acquiring) {
+	trace := d.opts.Trace
+	if trace == nil {
+		return ctx, nil
+	}
+	a := &acquiring{d: d, of: d.subject(holder), began: engine.Process{}.Now().Clock}
+	if trace.AcquireStart != nil {
+		if with := trace.AcquireStart(ctx, leasehold.TraceAcquireStart{TraceSubject: a.of, Time: time.Now()}); with != nil {
+			ctx = with
+		}
+	}
+	a.ctx = context.WithoutCancel(ctx)
+	return ctx, a
+}
+
+// waits tells where it stands in the line. The engine is locked.
+func (a *acquiring) waits(in protocol.InLine) {
+	if a == nil {
+		return
+	}
+	a.waited = true
+	info := leasehold.Info{Key: a.d.key, Exists: true, Age: -1, Token: leasehold.Token(in.Table.Token)}
+	if len(in.Table.Holders) > 0 {
+		h := in.Table.Holders[0]
+		info.Held, info.Holder, info.Session, info.Token = true, h.Holder, h.Session, leasehold.Token(h.Token)
+	}
+	tracing.Tell(a.ctx, a.d.traces.events, "Waiting", a.d.opts.Trace.Waiting, leasehold.TraceWaiting{
+		TraceSubject: a.of, Time: time.Now(), Info: info, Ahead: in.Ahead,
+	})
+}
+
+// done tells that it has ended, once. The engine is locked.
+func (a *acquiring) done(token leasehold.Token, over bool, err error) {
+	if a == nil || a.told != nil {
+		return
+	}
+	a.told = tracing.TellLast(a.ctx, a.d.traces.events, "AcquireDone", a.d.opts.Trace.AcquireDone, leasehold.TraceAcquireDone{
+		TraceSubject: a.of, Time: time.Now(), Err: err, Token: token, Took: engine.Process{}.Now().Clock - a.began,
+		Waited: a.waited, TookOver: over,
+	})
+}
+
+// ended reports that it was told that it has ended.
+func (a *acquiring) ended() (ended bool) {
+	if a != nil {
+		a.d.Locked(func() { ended = a.told != nil })
+	}
+	return ended
+}
+
+// ends waits until it has been told how the acquisition has ended: by the lease that it was granted, or
+// else with this error.
+func (a *acquiring) ends(err error) {
+	if a == nil {
+		return
+	}
+	if err != nil {
+		a.d.Locked(func() { a.done(leasehold.NoToken, false, err) })
+	}
+	<-a.told
+}
+
+// traceReport takes in an action of the table before it is carried out.
+func (d *driver) traceReport(action protocol.Action) {
+	if d.opts.Trace == nil {
+		return
+	}
+	if w, ok := action.(protocol.WriteTable); ok {
+		shown, _ := d.Machine().Shown()
+		d.traces.reaps = slices.ContainsFunc(shown.Holders, func(h record.Seat) bool {
+			stays := slices.ContainsFunc(w.Table.Holders, func(s record.Seat) bool { return s.ID == h.ID })
+			return !stays && d.sessions[h.Session] == nil
+		})
+	}
+	d.traces.requests.Sent(action, engine.Process{}.Now().Clock)
+}
+
+// traceTaken takes in an event.
+func (d *driver) traceTaken(ev protocol.Event) {
+	if d.opts.Trace == nil {
+		return
+	}
+	t := &d.traces
+	written, ok := ev.(protocol.TableWritten)
+	t.over = ok && written.Err == nil && t.reaps
+	answer, ok := t.requests.Answered(ev, engine.Process{}.Now().Clock)
+	if !ok {
+		return
+	}
+	if t.failures++; answer.Err == nil {
+		t.failures = 0
+	}
+	d.traceRequest(t.events, d.subject(d.opts.Holder), answer)
+}
+
+func (d *driver) traceRequest(events *tracing.Events, of leasehold.TraceSubject, a tracing.Answer) {
+	tracing.Tell(context.Background(), events, "Request", d.opts.Trace.Request, leasehold.TraceRequest{
+		TraceSubject: of, Time: time.Now(), Op: a.Op, Took: a.Took, Err: a.Err,
+	})
+}
+
+// traceWatcher has a Trace told of what a watcher of somebody's session asks.
+func (d *driver) traceWatcher(w engine.Owner) engine.Owner {
+	if d.opts.Trace == nil {
+		return w
+	}
+	place := w.Place()
+	events := tracing.New(place.String(), d.opts.TTL, d.opts.Logger)
+	of := leasehold.TraceSubject{Kind: leasehold.KindSession, Store: place.Store.String(), Key: place.Key, Holder: d.opts.Holder}
+	return tracing.Watch(w, func(a tracing.Answer) { d.traceRequest(events, of, a) })
+}
+
+func (d *driver) traceTrouble(err error) {
+	if d.opts.Trace != nil {
+		tracing.Tell(context.Background(), d.traces.events, "Trouble", d.opts.Trace.Trouble, leasehold.TraceTrouble{
+			TraceSubject: d.subject(d.opts.Holder), Time: time.Now(), Err: err, Failures: d.traces.failures,
+		})
+	}
+}
+
+// traceLost tells that a lease was lost, whose end is locked.
+func (d *driver) traceLost(l *Lease, cause error) {
+	if d.opts.Trace == nil {
+		return
+	}
+	l.times.ended, l.times.lost = engine.Process{}.Now().Clock, true
+	tracing.Tell(l.values, d.traces.events, "Lost", d.opts.Trace.Lost, leasehold.TraceLost{
+		TraceSubject: d.subject(l.holder), Time: time.Now(), Token: l.token, Cause: cause, Held: l.times.ended - l.times.granted,
+	})
+}
+
+// traceReleasing notes when the lease ends at its user's word.
+func (l *Lease) traceReleasing() {
+	l.ending.Lock()
+	defer l.ending.Unlock()
+	if l.times.releasing = (engine.Process{}).Now().Clock; !l.times.lost {
+		l.times.ended = l.times.releasing
+	}
+}
+
+// traceReleased tells that the release of a lease is settled. The channel is closed when it has been told.
+func (d *driver) traceReleased(l *Lease) (told <-chan struct{}) {
+	if d.opts.Trace == nil {
+		return nil
+	}
+	l.ending.Lock()
+	t := l.times
+	l.ending.Unlock()
+	return tracing.TellLast(l.values, d.traces.events, "Released", d.opts.Trace.Released, leasehold.TraceReleased{
+		TraceSubject: d.subject(l.holder), Time: time.Now(), Token: l.token, Held: t.ended - t.granted,
+		Took: engine.Process{}.Now().Clock - t.releasing, Err: l.outcome, Lost: t.lost,
+	})
+}

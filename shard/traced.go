@@ -1,0 +1,47 @@
+package shard
+
+import (
+	"context"
+
+	"github.com/leasehold/leasehold"
+)
+
+// ofShards is a Trace for the locks of shards: what it tells is about shards, and not about any locks.
+func ofShards(t *leasehold.Trace) *leasehold.Trace {
+	if t == nil {
+		return nil
+	}
+	s := &leasehold.Trace{
+		Waiting:     as(t.Waiting, func(e *leasehold.TraceWaiting) *leasehold.TraceSubject { return &e.TraceSubject }),
+		AcquireDone: as(t.AcquireDone, func(e *leasehold.TraceAcquireDone) *leasehold.TraceSubject { return &e.TraceSubject }),
+		Renewed:     as(t.Renewed, func(e *leasehold.TraceRenewed) *leasehold.TraceSubject { return &e.TraceSubject }),
+		Lost:        as(t.Lost, func(e *leasehold.TraceLost) *leasehold.TraceSubject { return &e.TraceSubject }),
+		Released:    as(t.Released, func(e *leasehold.TraceReleased) *leasehold.TraceSubject { return &e.TraceSubject }),
+		Trouble:     as(t.Trouble, func(e *leasehold.TraceTrouble) *leasehold.TraceSubject { return &e.TraceSubject }),
+		Leader:      t.Leader, // of which shards have none
+		Request:     as(t.Request, func(e *leasehold.TraceRequest) *leasehold.TraceSubject { return &e.TraceSubject }),
+	}
+	if t.AcquireStart != nil {
+		s.AcquireStart = func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+			ofShard(&e.TraceSubject)
+			return t.AcquireStart(ctx, e)
+		}
+	}
+	return s
+}
+
+func ofShard(s *leasehold.TraceSubject) {
+	if s.Kind == leasehold.KindLock {
+		s.Kind = leasehold.KindShard // a session that is watched stays one
+	}
+}
+
+func as[E any](f func(context.Context, E), subject func(*E) *leasehold.TraceSubject) func(context.Context, E) {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, e E) {
+		ofShard(subject(&e))
+		f(ctx, e)
+	}
+}
