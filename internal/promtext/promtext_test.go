@@ -61,3 +61,50 @@ func TestBadNames(t *testing.T) {
 		}()
 	}
 }
+
+// The buckets of a histogram are cumulative, and the last one has all values.
+func TestHistogram(t *testing.T) {
+	t.Parallel()
+	got := string(promtext.Append(nil, promtext.Family{Name: "took_seconds", Help: "How long it took.", Kind: promtext.Histogram, Samples: []promtext.Sample{
+		{Labels: []promtext.Label{{"op", "get"}}, Value: 7.5, Buckets: []float64{0.005, 1, 10}, Counts: []uint64{2, 0, 1, 4}},
+		{Value: 0, Buckets: []float64{1}, Counts: []uint64{0, 0}},
+	}}))
+	want := `# HELP took_seconds How long it took.
+# TYPE took_seconds histogram
+took_seconds_bucket{op="get",le="0.005"} 2
+took_seconds_bucket{op="get",le="1"} 2
+took_seconds_bucket{op="get",le="10"} 3
+took_seconds_bucket{op="get",le="+Inf"} 7
+took_seconds_sum{op="get"} 7.5
+took_seconds_count{op="get"} 7
+took_seconds_bucket{le="1"} 0
+took_seconds_bucket{le="+Inf"} 0
+took_seconds_sum 0
+took_seconds_count 0
+`
+	if got != want {
+		t.Errorf("wrote\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A histogram whose counts are not those of its buckets is a mistake in the program.
+func TestBadHistograms(t *testing.T) {
+	t.Parallel()
+	for _, s := range []promtext.Sample{
+		{},
+		{Buckets: []float64{1}, Counts: []uint64{1}},
+		{Buckets: []float64{2, 1}, Counts: []uint64{1, 2, 3}},
+		{Buckets: []float64{1, 1}, Counts: []uint64{1, 2, 3}},
+		{Buckets: []float64{math.Inf(1)}, Counts: []uint64{1, 2}},
+		{Labels: []promtext.Label{{"le", "1"}}, Counts: []uint64{1}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v was written", s)
+				}
+			}()
+			promtext.Append(nil, promtext.Family{Name: "ok", Kind: promtext.Histogram, Samples: []promtext.Sample{s}})
+		}()
+	}
+}

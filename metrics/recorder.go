@@ -1,0 +1,270 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+)
+
+// Options are the options of [New]. The zero value, like nil, gives the defaults.
+type Options struct {
+	// Keys are patterns, of path.Match, of the keys that are told apart. All other keys are "other". Each key
+	// is a series of its own for each instrument that has keys, so name those that matter and are few. Default:
+	// keys are not measured at all, but for elections, of which a process has few.
+	Keys []string
+	// MaxKeys is how many keys are told apart, those that come first. All later ones are "other". Default 100; from 1 to
+	// 1000.
+	MaxKeys int
+}
+
+// The bounds of Options.MaxKeys.
+const (
+	defaultMaxKeys = 100
+	mostKeys       = 1000
+)
+
+// A Recorder makes measurements of what a Trace is told. It is safe for concurrent use, and one is enough
+// for a process.
+type Recorder struct {
+	sink Sink
+	opts Options
+
+	mu      sync.Mutex
+	keys    map[string]bool   // that are told apart
+	pending map[*pending]bool // acquisitions that are under way
+	known   map[subject]bool  // of which there have been some
+}
+
+// pending is an acquisition that is under way.
+type pending struct {
+	of    subject
+	began time.Time
+}
+
+// A subject is what an event is about, as far as it is told apart: there are few.
+type subject struct {
+	kind string
+	key  string // empty: it is not measured
+}
+
+// New makes a recorder that sends what it measures to the sink. It fails if the options cannot be used.
+func New(sink Sink, opts *Options) (*Recorder, error) {
+	r := &Recorder{sink: sink, keys: map[string]bool{}, pending: map[*pending]bool{}, known: map[subject]bool{}}
+	if opts != nil {
+		r.opts = *opts
+	}
+	if r.opts.MaxKeys == 0 {
+		r.opts.MaxKeys = defaultMaxKeys
+	}
+	if r.opts.MaxKeys < 1 || r.opts.MaxKeys > mostKeys {
+		return nil, fmt.Errorf("metrics: the option MaxKeys %d is not between 1 and %d", r.opts.MaxKeys, mostKeys)
+	}
+	for _, pattern := range r.opts.Keys {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("metrics: the option Keys: %q: %w", pattern, err)
+		}
+	}
+	sink.Observe(acquireOldest, r.oldest)
+	return r, nil
+}
+
+// Trace is what has the events of locks and the like measured: give it to their options.
+// leasehold.JoinTraces puts it beside others.
+func (r *Recorder) Trace() *leasehold.Trace {
+	return &leasehold.Trace{
+		AcquireStart: r.acquireStart,
+		AcquireDone:  r.acquireDone,
+		Renewed:      r.renewed,
+		Lost:         r.lost,
+		Released:     r.released,
+		Trouble:      r.trouble,
+		Leader:       r.leader,
+		Request:      r.request,
+	}
+}
+
+// named is the key as it is told apart, if it is: one that is named, as long as there is room for it.
+func (r *Recorder) named(key string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keys[key] {
+		return key
+	}
+	if len(r.keys) >= r.opts.MaxKeys || !r.matches(key) {
+		return OtherKey
+	}
+	r.keys[key] = true
+	return key
+}
+
+func (r *Recorder) matches(key string) bool {
+	for _, pattern := range r.opts.Keys {
+		if ok, _ := path.Match(pattern, key); ok { // New has checked the pattern
+			return true
+		}
+	}
+	return r.opts.Keys == nil
+}
+
+func (r *Recorder) subject(of leasehold.TraceSubject) subject {
+	s := subject{kind: of.Kind.String()}
+	if r.opts.Keys != nil || of.Kind == leasehold.KindElection {
+		s.key = r.named(of.Key)
+	}
+	return s
+}
+
+// with adds what it is about to attributes.
+func (s subject) with(attributes ...Attr) []Attr {
+	attributes = append(attributes, Attr{AttrKind, s.kind})
+	if s.key != "" {
+		attributes = append(attributes, Attr{AttrKey, s.key})
+	}
+	return attributes
+}
+
+// pendingKey is the key of a context's pending acquisition, of one recorder.
+type pendingKey struct{ r *Recorder }
+
+func (r *Recorder) acquireStart(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+	p := &pending{of: r.subject(e.TraceSubject), began: e.Time}
+	r.mu.Lock()
+	r.pending[p] = true
+	first := !r.known[p.of]
+	r.known[p.of] = true
+	r.mu.Unlock()
+	if first {
+		r.begin(ctx, e.Kind, p.of)
+	}
+	r.sink.Record(ctx, acquirePending, 1, p.of.with()...)
+	return context.WithValue(ctx, pendingKey{r}, p)
+}
+
+// begin begins the series of what is rare and matters. A counter that is there only when it is 1 has not
+// grown, as Prometheus sees it, and no alert would go off.
+func (r *Recorder) begin(ctx context.Context, kind leasehold.TraceKind, s subject) {
+	for _, i := range []*Instrument{acquireTakeovers, renewalLate, storeTroubles, leasesHeld} {
+		r.sink.Record(ctx, i, 0, s.with()...)
+	}
+	for _, cause := range causes {
+		r.sink.Record(ctx, leaseLosses, 0, s.with(Attr{AttrCause, cause})...)
+	}
+	if kind == leasehold.KindElection {
+		r.sink.Record(ctx, masterStatus, 0, Attr{AttrName, s.key})
+		r.sink.Record(ctx, slowPath, 0, Attr{AttrName, s.key})
+		r.sink.Record(ctx, leaderKnown, 0, Attr{AttrKey, s.key})
+		r.sink.Record(ctx, leaderChanges, 0, Attr{AttrKey, s.key})
+	}
+}
+
+func (r *Recorder) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone) {
+	s := r.subject(e.TraceSubject)
+	if p, ok := ctx.Value(pendingKey{r}).(*pending); ok {
+		r.mu.Lock()
+		delete(r.pending, p)
+		r.mu.Unlock()
+		r.sink.Record(ctx, acquirePending, -1, p.of.with()...)
+	}
+	r.sink.Record(ctx, acquireDuration, e.Took.Seconds(), s.with(
+		Attr{AttrOutcome, AcquireOutcome(e.Err)}, Attr{AttrWaited, strconv.FormatBool(e.Waited)},
+	)...)
+	if e.Err != nil {
+		return
+	}
+	r.sink.Record(ctx, leasesHeld, 1, s.with()...)
+	if e.TookOver {
+		r.sink.Record(ctx, acquireTakeovers, 1, s.with()...)
+	}
+	if e.Kind == leasehold.KindElection {
+		r.sink.Record(ctx, masterStatus, 1, Attr{AttrName, s.key})
+	}
+}
+
+// oldest yields how long the oldest acquisition of each subject has been under way.
+func (r *Recorder) oldest(yield func(value float64, attributes ...Attr)) {
+	oldest := map[subject]time.Duration{}
+	r.mu.Lock()
+	for s := range r.known {
+		oldest[s] = 0
+	}
+	for p := range r.pending {
+		oldest[p.of] = max(oldest[p.of], time.Since(p.began))
+	}
+	r.mu.Unlock()
+	for s, age := range oldest {
+		yield(age.Seconds(), s.with()...)
+	}
+}
+
+func (r *Recorder) renewed(ctx context.Context, e leasehold.TraceRenewed) {
+	s := r.subject(e.TraceSubject)
+	r.sink.Record(ctx, renewalDuration, e.Took.Seconds(), s.with()...)
+	r.sink.Record(ctx, renewalRemaining, max(e.Left.Seconds(), 0), s.with()...)
+	if e.Left < e.TTL/3 {
+		r.sink.Record(ctx, renewalLate, 1, s.with()...)
+	}
+	if e.Requests > 1 && e.Kind == leasehold.KindElection {
+		r.sink.Record(ctx, slowPath, 1, Attr{AttrName, s.key})
+	}
+}
+
+func (r *Recorder) lost(ctx context.Context, e leasehold.TraceLost) {
+	s := r.subject(e.TraceSubject)
+	r.sink.Record(ctx, leaseLosses, 1, s.with(Attr{AttrCause, lossCause(e.Cause)})...)
+	r.ended(ctx, e.Kind, s, e.Held, "lost")
+}
+
+func (r *Recorder) released(ctx context.Context, e leasehold.TraceReleased) {
+	s := r.subject(e.TraceSubject)
+	switch {
+	case e.Lost:
+	case e.Detached:
+		r.ended(ctx, e.Kind, s, e.Held, "detached")
+		return
+	default:
+		r.ended(ctx, e.Kind, s, e.Held, "released")
+	}
+	outcome := "confirmed"
+	if e.Err != nil {
+		outcome = "unconfirmed"
+	}
+	r.sink.Record(ctx, releaseDuration, e.Took.Seconds(), s.with(Attr{AttrOutcome, outcome})...)
+}
+
+// ended takes in that a lease is not held any more.
+func (r *Recorder) ended(ctx context.Context, kind leasehold.TraceKind, s subject, held time.Duration, how string) {
+	r.sink.Record(ctx, leasesHeld, -1, s.with()...)
+	r.sink.Record(ctx, leaseDuration, held.Seconds(), s.with(Attr{AttrEnd, how})...)
+	if kind == leasehold.KindElection {
+		r.sink.Record(ctx, masterStatus, -1, Attr{AttrName, s.key})
+	}
+}
+
+func (r *Recorder) trouble(ctx context.Context, e leasehold.TraceTrouble) {
+	r.sink.Record(ctx, storeTroubles, 1, r.subject(e.TraceSubject).with()...)
+}
+
+func (r *Recorder) leader(ctx context.Context, e leasehold.TraceLeader) {
+	key := Attr{AttrKey, r.subject(e.TraceSubject).key}
+	change := 0.0
+	switch {
+	case e.Known && !e.WasKnown:
+		change = 1
+	case !e.Known && e.WasKnown:
+		change = -1
+	}
+	r.sink.Record(ctx, leaderKnown, change, key)
+	if e.New {
+		r.sink.Record(ctx, leaderChanges, 1, key)
+	}
+}
+
+func (r *Recorder) request(ctx context.Context, e leasehold.TraceRequest) {
+	r.sink.Record(ctx, requestDuration, e.Took.Seconds(),
+		Attr{AttrOperation, e.Op}, Attr{AttrOutcome, Outcome(e.Err)}, Attr{AttrKind, e.Kind.String()})
+}
