@@ -22,7 +22,8 @@ import (
 // store's own clock.
 //
 // A foreign object in the marker's place is another tool's marker. Candidates wait
-// for its end, and neither write it over nor delete it.
+// for its end, and neither write it over nor delete it. A marker of ours says in Terraform's words, too, who
+// holds it, so that Terraform's own locks in a bucket and ours are one lock.
 type Marker struct {
 	Store   store.Store
 	Key     string
@@ -54,7 +55,7 @@ func (m Marker) Look(ctx context.Context, unless protocol.Version) (Snapshot, er
 		return Snapshot{}, fmt.Errorf("the object %v is %w", m, other)
 	}
 	return snapshot(record.Record{
-		Layout: record.LayoutMarker, Held: true, Opaque: true, Holder: "another tool", TTL: m.TTL, WriteID: "?" + string(obj.Version),
+		Layout: record.LayoutMarker, Held: true, Opaque: true, Holder: otherHolder(obj.Body), TTL: m.TTL, WriteID: "?" + string(obj.Version),
 	}, obj), nil
 }
 
@@ -73,7 +74,7 @@ func (m Marker) Write(ctx context.Context, w protocol.Write) (Snapshot, error) {
 		}
 		w.Expect = ""
 	}
-	return put(ctx, m.Store, m.Key, record.LayoutMarker, w.Record, expected(w.Expect))
+	return put(ctx, m.Store, m.Key, record.LayoutMarker, withTFLock(w.Record, m.Key), expected(w.Expect))
 }
 
 // ErrNotExpired: the marker is not old enough to be swept, or not ours to sweep.

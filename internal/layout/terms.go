@@ -100,6 +100,23 @@ func told(r, next record.Record, yield func(Term, error) bool) bool {
 	return yield(t, nil)
 }
 
+// Past are the leases that have ended, the last one first, as far as the record itself tells of them: no
+// request is sent. A semaphore tells of none, nor does a marker.
+func (s Snapshot) Past() (past []Term) {
+	keep := func(t Term, _ error) bool {
+		past = append(past, t)
+		return true
+	}
+	if !s.Exists || s.Table != nil {
+		return nil
+	}
+	if !s.Record.Held {
+		told(s.Record, record.Record{}, keep)
+	}
+	remembered(s.Record, keep)
+	return past
+}
+
 // remembered yields what a record remembers of the leases before its own.
 func remembered(r record.Record, yield func(Term, error) bool) {
 	for _, p := range r.Past() {

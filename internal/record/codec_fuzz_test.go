@@ -33,6 +33,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"token":3,"state":"sealed","ttl_ms":1,"write_id":"x","moved_to":"gs://b/l","moves_from":7}`))
 	f.Add([]byte(`{"format":1,"token":3,"state":"closed","ttl_ms":1,"write_id":"x","moves_from":"gs:\u002f/b/l"}`))
 	f.Add([]byte(`{"format":1,"token":3,"state":"free","ttl_ms":1,"write_id":"x","moved_to":"gs://b/l"}`))
+	f.Add([]byte(marker))
 	f.Add([]byte(`{"format":2}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := record.DecodeIn(record.AnyLayout, body)

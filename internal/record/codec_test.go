@@ -218,3 +218,25 @@ func TestTimesToTheMillisecond(t *testing.T) {
 		}
 	}
 }
+
+// marker is a record of the layout marker, with what Terraform and OpenTofu read of it: to us these are fields that
+// we do not know, and that are kept.
+const marker = `{"format":1,"state":"held","holder":"web-1","address":"10.0.1.42:8443","ttl_ms":15000,` +
+	`"write_id":"0f9c.7","session":"","meta":{"version":"1.8.2"},"layout":"marker",` +
+	`"acquired_at":"2026-11-20T10:30:45.000Z","renewed_at":"2026-11-20T10:30:50.000Z","expires_at":"2026-11-20T10:31:05.000Z",` +
+	`"Created":"2026-11-20T10:30:45Z","ID":"0f9c-1795257045000","Info":"held by leasehold until 2026-11-20T10:31:05Z unless it is renewed",` +
+	`"Operation":"leasehold","Path":"prod/terraform.tfstate.tflock","Version":"leasehold","Who":"web-1"}` + "\n"
+
+func TestMarkerThatTerraformReads(t *testing.T) {
+	r, err := record.DecodeIn(record.LayoutMarker, []byte(marker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Held || r.Token != 0 || r.Holder != "web-1" || r.Meta["version"] != "1.8.2" || len(r.Unknown) != 7 || string(r.Unknown["Who"]) != `"web-1"` {
+		t.Errorf("decoded %+v", r)
+	}
+	body, err := r.Encode()
+	if err != nil || string(body) != marker {
+		t.Errorf("encoded %s, %v; want %s", body, err, marker)
+	}
+}
