@@ -40,11 +40,18 @@ type Entry struct {
 	// taken; Token of the last grant; and Abandoned if all its holders look to be gone.
 	leasehold.Info
 	Semaphore *semaphore.Info // nil: it is a lock
+
+	// Past are the leases of a lock that have ended, the last one first, as far as its record tells of them
+	// itself: sixteen at most, and none of a marker. [History] may know more.
+	Past []Term
 }
 
 // entryOf is what a look has shown that asked for no layout.
 func entryOf(key string, s layout.Snapshot) Entry {
 	e := Entry{Info: root.Describe(key, s)}
+	for _, t := range s.Past() {
+		e.Past = append(e.Past, termOf(key, t))
+	}
 	if s.Table != nil {
 		seats := describeTable(key, *s.Table)
 		seats.Version = store.Version(s.Version)

@@ -63,7 +63,7 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 				more = collectEpochs(ctx, st, info, past, yield)
 			case info.Layout == leasehold.LayoutMarker:
 				more = sweepMarker(ctx, st, info, o.DryRun, yield)
-			case info.Layout == layoutSession:
+			case info.Layout == LayoutSession:
 				info, err = dated(ctx, st, info)
 				switch {
 				case err != nil:

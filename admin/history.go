@@ -53,10 +53,13 @@ func History(ctx context.Context, lock *leasehold.Lock) iter.Seq2[Term, error] {
 				yield(Term{}, root.Explain(lock, err))
 				return
 			}
-			info := root.Describe(lock.Key(), layout.Snapshot{Record: t.Record})
-			if !yield(Term{info, t.Ended, t.Why, t.Leases, leasehold.Token(t.First)}, nil) {
+			if !yield(termOf(lock.Key(), t), nil) {
 				return
 			}
 		}
 	}
+}
+
+func termOf(key string, t layout.Term) Term {
+	return Term{root.Describe(key, layout.Snapshot{Record: t.Record}), t.Ended, t.Why, t.Leases, leasehold.Token(t.First)}
 }

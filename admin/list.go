@@ -26,7 +26,7 @@ import (
 func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for e, err := range listAll(ctx, st, prefix, newVerdicts(st).judged) {
-			if e.Layout == layoutSession {
+			if e.Layout == LayoutSession {
 				continue
 			}
 			if !yield(e, err) {
@@ -36,8 +36,14 @@ func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, e
 	}
 }
 
-// layoutSession is what the record of a session's heartbeat says, which is no lock.
-const layoutSession leasehold.Layout = record.LayoutSession
+// ListAll is List, and yields the sessions under the prefix too: an Entry with [LayoutSession], which is
+// held while the session goes on. It costs the same.
+func ListAll(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, error] {
+	return listAll(ctx, st, prefix, newVerdicts(st).judged)
+}
+
+// LayoutSession is what [Entry] has as the layout of a session's heartbeat, which is no lock.
+const LayoutSession leasehold.Layout = record.LayoutSession
 
 // verdicts are what is known of sessions, by one read of each.
 type verdicts struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -151,6 +152,55 @@ func TestListGivesUpItsReads(t *testing.T) {
 				t.Errorf("%+v, %v", info, err)
 			}
 			break
+		}
+	})
+}
+
+// ListAll yields the sessions too, at the same cost; and each entry has what its record tells of the past.
+func TestListAll(t *testing.T) {
+	needs(t, here().Tokens(), "a marker has no record that can name a session")
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		session, err := leasehold.NewSession(t.Context(), st, &leasehold.SessionOptions{Holder: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := leasehold.NewLock(st, "k", &leasehold.LockOptions{Session: session, Holder: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := leasetest.Acquire(t, lock)
+		leasetest.Release(t, first)
+		second := leasetest.Acquire(t, lock)
+		before := st.Counts()
+		var locks []admin.Entry
+		for e, err := range admin.List(t.Context(), st, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks = append(locks, e)
+		}
+		between := st.Counts()
+		var all []admin.Entry
+		for e, err := range admin.ListAll(t.Context(), st, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		after := st.Counts()
+		if len(locks) != 1 || len(all) != 2 || all[0].Key != "k" || all[1].Key != session.Key() || all[1].Layout != admin.LayoutSession || !all[1].Held {
+			t.Fatalf("List has %+v, ListAll %+v", locks, all)
+		}
+		if past := all[0].Past; len(past) != 1 || past[0].Token != first.Token() || past[0].Holder != "one" {
+			t.Errorf("the past is %+v, want the lease with token %v", past, first.Token())
+		}
+		if a, b := between.Get+between.List-before.Get-before.List, after.Get+after.List-between.Get-between.List; a != b {
+			t.Errorf("List took %d requests, ListAll %d", a, b)
+		}
+		leasetest.Release(t, second)
+		if err := session.Close(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

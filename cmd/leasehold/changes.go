@@ -32,14 +32,14 @@ func seenEvent(p target, c leasehold.Change) event {
 		r.State = "unknown"
 	case leasehold.Elected, leasehold.Renewed, leasehold.Resigned, leasehold.Expired, leasehold.TakenOver:
 	}
-	return r.event(changeEvents[c.Kind], c.Time, c.Err)
+	return seenAs(r, changeEvents[c.Kind], c.Time, c.Err)
 }
 
-// event is that a lock was seen like that, for programs.
-func (r report) event(name eventName, at time.Time, cause error) event {
+// seenAs is that a lock was seen like that, for programs.
+func seenAs(r report, name eventName, at time.Time, cause error) event {
 	e := event{
 		Time: at.UTC().Truncate(time.Millisecond), Event: name, Lock: r.Lock, State: r.State,
-		party: r.party, details: &r.details,
+		party: r.Party, details: &r.Details,
 	}
 	if cause != nil {
 		e.Cause = oneLine(cause)
@@ -50,7 +50,7 @@ func (r report) event(name eventName, at time.Time, cause error) event {
 // seenText is a change for people.
 func seenText(p target, c leasehold.Change) string {
 	r := describe(p, c.Info)
-	return seenLine(c.Time, c.Kind.String(), c.Err) + r.seen(c.Info)
+	return seenLine(c.Time, c.Kind.String(), c.Err) + seenPart(r, c.Info)
 }
 
 // seenChange writes one line of what was found by comparing two looks, with the name if it may be that of
@@ -65,12 +65,12 @@ func (a *app) seenChange(now time.Time, kind, name string, r report, i leasehold
 		}
 	}
 	if a.output == "json" {
-		return a.writeLine(r.event(eventName(strings.ReplaceAll(kind, " ", "_")), now, cause))
+		return a.writeLine(seenAs(r, eventName(strings.ReplaceAll(kind, " ", "_")), now, cause))
 	}
 	if name != "" {
 		kind = fmt.Sprintf("%-10s  %s", kind, printable(name))
 	}
-	return a.write(seenLine(now, kind, cause) + r.seen(i) + "\n")
+	return a.write(seenLine(now, kind, cause) + seenPart(r, i) + "\n")
 }
 
 // seenLine begins a line of watch.
@@ -82,14 +82,14 @@ func seenLine(at time.Time, kind string, cause error) string {
 	return line
 }
 
-// seen is what such a line says of the lock.
-func (r report) seen(i leasehold.Info) string {
+// seenPart is what such a line says of the lock.
+func seenPart(r report, i leasehold.Info) string {
 	var b strings.Builder
 	part := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format, args...) }
 	if s := r.Semaphore; s != nil {
-		part("%s", s.seen())
+		part("%s", seatsSeen(s))
 	}
-	if last := r.last(); last != "" {
+	if last := lastOf(r.Party); last != "" {
 		part("last %s", last)
 	}
 	if r.Holder != "" {

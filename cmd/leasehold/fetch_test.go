@@ -17,7 +17,7 @@ import (
 
 // fetch METHOD CODE ADDRESS PATH [TOKEN] asks what listens on HOST:PORT or unix:PATH again and
 // again, for a minute, until the answer has that code. stdout is its body then, and the file
-// headers has its headers.
+// headers has its headers. A token of the form USER:TOKEN goes as a password.
 func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 && len(args) != 5 {
 		ts.Fatalf("usage: fetch METHOD CODE ADDRESS PATH [TOKEN]")
@@ -63,7 +63,9 @@ func asked(ctx context.Context, method, address, path, token string) (fetched, e
 	if err != nil {
 		return fetched{}, err
 	}
-	if token != "" {
+	if user, password, basic := strings.Cut(token, ":"); basic {
+		r.SetBasicAuth(user, password)
+	} else if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	w, err := transport.RoundTrip(r)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/lockjson"
 )
 
 // A held is a lease of a lock, or one of seats in a semaphore: what a job asks of what it runs under.
@@ -77,7 +78,7 @@ func (c *lockContest) gone(_ context.Context, err error) *gone {
 	if !ok || !held.Info.Abandoned || c.patient {
 		return nil
 	}
-	return &gone{partyOf(held.Info), held.Info.Holder, held.Info.TTL}
+	return &gone{lockjson.PartyOf(held.Info), held.Info.Holder, held.Info.TTL}
 }
 
 // A blocker is whom a wait is for.
@@ -94,7 +95,7 @@ func blockerOf(i leasehold.Info, now time.Time) *blocker {
 	b := &blocker{party: party{Holder: i.Holder, Address: i.Address, Token: i.Token}, token: i.Token}
 	switch {
 	case i.Rest > 0:
-		b.party, b.who = partyOf(i), "which "+rests(i, now)
+		b.party, b.who = lockjson.PartyOf(i), "which "+rests(i, now)
 	case i.Holder != "":
 		b.who = "held by " + printable(i.Holder)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/lockjson"
 )
 
 func (a *app) history() *cobra.Command {
@@ -133,19 +134,7 @@ func lease(t admin.Term) []string {
 
 // term writes one lease as JSON.
 func (a *app) term(p target, t admin.Term) error {
-	return a.writeLine(struct {
-		Lock    string            `json:"lock"`
-		Term    int64             `json:"term,omitempty"` // not there if it was not counted
-		Token   leasehold.Token   `json:"token"`
-		Holder  string            `json:"holder"`
-		Address string            `json:"address,omitempty"`
-		Meta    map[string]string `json:"meta,omitempty"`
-		Began   *time.Time        `json:"began,omitempty"`
-		Ended   *time.Time        `json:"ended,omitempty"` // not there if it goes on
-		Why     string            `json:"why,omitempty"`
-		Leases  int64             `json:"leases"`      // in a row, of which token is the last one's
-		First   leasehold.Token   `json:"first_token"` // the first one's
-	}{p.url, t.Term, t.Token, t.Holder, t.Address, t.Meta, known(t.AcquiredAt), known(t.Ended), t.Why, t.Leases, t.First})
+	return a.writeLine(lockjson.DescribeTerm(p.url, t))
 }
 
 // moment is a time for people, if it is known.

@@ -12,11 +12,12 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/lockjson"
 	"github.com/leasehold/leasehold/internal/watchview"
 )
 
 // notLock is the state of an object that lies among the locks and is none.
-const notLock = "not a lock"
+const notLock = lockjson.NotLock
 
 func (a *app) list() *cobra.Command {
 	return &cobra.Command{
@@ -102,17 +103,9 @@ func (a *app) listLine(p target, e admin.Entry, foreign error) (err error) {
 		Error string `json:"error,omitempty"`
 	}{report: describeEntry(p, e)}
 	if foreign != nil {
-		line.State, line.Error = stateOfForeign(foreign), oneLine(foreign)
+		line.State, line.Error = lockjson.StateOfForeign(foreign), oneLine(foreign)
 	}
 	return a.writeLine(line)
-}
-
-// stateOfForeign is the state of what is no lock here.
-func stateOfForeign(err error) string {
-	if errors.Is(err, leasehold.ErrMoved) {
-		return "moved"
-	}
-	return notLock
 }
 
 // row is one object in the table.
@@ -121,7 +114,7 @@ func row(e admin.Entry, foreign error) []string {
 	state, holder, token, old, lies := "free", "-", "-", "-", "-"
 	switch {
 	case foreign != nil:
-		state = stateOfForeign(foreign)
+		state = lockjson.StateOfForeign(foreign)
 	case i.Abandoned:
 		state = "abandoned"
 	case i.Held:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/localhttp"
+	"github.com/leasehold/leasehold/internal/lockjson"
 	"github.com/leasehold/leasehold/internal/promtext"
 )
 
@@ -144,15 +145,6 @@ func (m *monitor) remaining(now time.Time) time.Duration {
 	return 0
 }
 
-// A leaderAnswer is what the sidecar of Kubernetes for leader election answers, and more.
-type leaderAnswer struct {
-	Name    string          `json:"name"` // "" while no leader is known
-	Leading bool            `json:"leading"`
-	Lock    string          `json:"lock"`
-	Token   leasehold.Token `json:"token,omitempty"`
-	Address string          `json:"address,omitempty"`
-}
-
 // answer answers a request.
 func (m *monitor) answer(w http.ResponseWriter, r *http.Request) {
 	answer, ok := map[string]func(leasehold.Status, time.Time) (int, string, []byte){
@@ -175,7 +167,7 @@ func (m *monitor) answer(w http.ResponseWriter, r *http.Request) {
 const plain = "text/plain; charset=utf-8"
 
 func (m *monitor) leader(s leasehold.Status, now time.Time) (int, string, []byte) {
-	answer := leaderAnswer{Lock: m.job.target.name, Leading: s.Leading}
+	answer := lockjson.Leader{Lock: m.job.target.name, Leading: s.Leading}
 	if leader, ok := leaderOf(s, m.job.opts.TTL, now); ok {
 		answer.Name, answer.Address, answer.Token = leader.Holder, leader.Address, leader.Token
 	}

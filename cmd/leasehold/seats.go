@@ -101,7 +101,7 @@ func (s *seats) enroll(kind string, p target, opts *semaphore.Options) (contest,
 		if err != nil {
 			return nil, err
 		}
-		weighted := func(take func(context.Context, int) (*semaphore.Lease, error)) func(context.Context) (*semaphore.Lease, error) {
+		weighted := func(take func(context.Context, int, ...semaphore.AcquireOption) (*semaphore.Lease, error)) func(context.Context) (*semaphore.Lease, error) {
 			return func(ctx context.Context) (*semaphore.Lease, error) { return take(ctx, s.weight) }
 		}
 		return &seatContest{p, weighted(sem.Acquire), weighted(sem.TryAcquire), sem.Close}, nil

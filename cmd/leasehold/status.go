@@ -12,54 +12,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/lockjson"
 )
 
 // patience bounds a command that asks the store once or twice.
 const patience = 30 * time.Second
 
-// A report is what is known of a lock. The names are for scripts: they stay.
-type report struct {
-	Lock  string `json:"lock"`
-	State string `json:"state"` // absent, free, held
-	party
-	details
-}
-
-// A party is the holder of a lock that is held, and the last one of a lock that is free: by
-// another name, so that a script does not take a holder of the past for one of the present.
-type party struct {
-	Holder      string          `json:"holder,omitempty"`
-	LastHolder  string          `json:"last_holder,omitempty"`
-	Address     string          `json:"address,omitempty"`
-	LastAddress string          `json:"last_address,omitempty"`
-	Token       leasehold.Token `json:"token,omitempty"`
-	LastToken   leasehold.Token `json:"last_token,omitempty"`
-}
-
-// partyOf is who holds a lock, or held it last.
-func partyOf(i leasehold.Info) party {
-	if i.Held {
-		return party{Holder: i.Holder, Address: i.Address, Token: i.Token}
-	}
-	return party{LastHolder: i.Holder, LastAddress: i.Address, LastToken: i.Token}
-}
-
-// details are the rest of a record.
-type details struct {
-	Layout     leasehold.Layout  `json:"layout,omitempty"` // unless it is object
-	TTL        int64             `json:"ttl_ms,omitempty"`
-	Age        *int64            `json:"age_ms,omitempty"` // not there if the store does not tell
-	Abandoned  bool              `json:"abandoned"`
-	Term       int64             `json:"term,omitempty"` // not there if it was not counted
-	AcquiredAt *time.Time        `json:"acquired_at,omitempty"`
-	RenewedAt  *time.Time        `json:"renewed_at,omitempty"`
-	ExpiresAt  *time.Time        `json:"expires_at,omitempty"`
-	Rest       int64             `json:"rest_ms,omitempty"` // of a free lock: others leave it alone for so much longer
-	Session    string            `json:"session,omitempty"`
-	Meta       map[string]string `json:"meta,omitempty"`
-	Version    string            `json:"version,omitempty"`
-	Semaphore  *seatsReport      `json:"semaphore,omitempty"` // of a semaphore only
-}
+// What is known of a lock, as package lockjson has it.
+type (
+	report      = lockjson.Report
+	party       = lockjson.Party
+	details     = lockjson.Details
+	seatsReport = lockjson.Seats
+	seatReport  = lockjson.Seat
+)
 
 // The exit codes of status --exit-code. A lock that is held has 0.
 const (
@@ -97,7 +63,7 @@ seat is taken, and "token" is the last that was granted.
 				return err
 			}
 			r := describeEntry(p, e)
-			if err := a.print(r.text(e.Info), r); err != nil || !toCode {
+			if err := a.print(reportText(r, e.Info), r); err != nil || !toCode {
 				return err
 			}
 			return stateCode(e.Info)
@@ -133,46 +99,10 @@ func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions
 	return p, lock, nil
 }
 
-func describe(p target, i leasehold.Info) report {
-	if p.layout == "" {
-		p.layout = i.Layout
-	}
-	r := report{
-		Lock: p.url, State: "absent", party: partyOf(i),
-		details: details{
-			TTL: i.TTL.Milliseconds(), Abandoned: i.Abandoned,
-			AcquiredAt: known(i.AcquiredAt), RenewedAt: known(i.RenewedAt), ExpiresAt: known(i.ExpiresAt),
-			Session: i.Session, Meta: i.Meta, Version: string(i.Version), Rest: i.Rest.Milliseconds(), Term: i.Term,
-		},
-	}
-	if p.layout != leasehold.LayoutObject {
-		r.Layout = p.layout
-	}
-	if !i.Held && !p.layout.Tokens() {
-		r.TTL = 0 // there is no marker that would have one
-	}
-	switch {
-	case i.Held:
-		r.State = "held"
-	case i.Exists:
-		r.State = "free"
-	}
-	if i.Exists && i.Age >= 0 {
-		age := i.Age.Milliseconds()
-		r.Age = &age
-	}
-	return r
-}
+func describe(p target, i leasehold.Info) report { return lockjson.Describe(p.url, p.layout, i) }
 
-func known(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// text is the report for people: a line for each thing that there is to say.
-func (r report) text(i leasehold.Info) string {
+// reportText is the report for people: a line for each thing that there is to say.
+func reportText(r report, i leasehold.Info) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
@@ -187,9 +117,9 @@ func (r report) text(i leasehold.Info) string {
 		return b.String()
 	}
 	if r.Semaphore != nil {
-		r.Semaphore.text(line)
+		seatsText(r.Semaphore, line)
 	}
-	if last := r.last(); last != "" {
+	if last := lastOf(r.Party); last != "" {
 		line("last", "%s", last)
 	}
 	if r.Holder != "" {
@@ -225,8 +155,8 @@ func (r report) text(i leasehold.Info) string {
 	return b.String()
 }
 
-// last says who held a lock that is free, if anybody did.
-func (p party) last() string {
+// lastOf says who held a lock that is free, if anybody did.
+func lastOf(p party) string {
 	var parts []string
 	if p.LastHolder != "" {
 		parts = append(parts, printable(p.LastHolder))

@@ -62,13 +62,13 @@ func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, h
 // locatePrefix opens the store of all locks whose names begin with prefix, or that
 // lie in the store whose URL it is. The key of the target is what they begin with.
 func (a *app) locatePrefix(ctx context.Context, prefix string) (target, error) {
-	p, err := locatePrefix(ctx, prefix, a.home)
+	p, err := locatePrefix(ctx, prefix, a.mkdir, a.home)
 	a.at = p.store
 	return p, err
 }
 
-func locatePrefix(ctx context.Context, prefix string, home func(name string) (string, error)) (target, error) {
-	p := target{name: prefix, storeURL: prefix}
+func locatePrefix(ctx context.Context, prefix string, mkdir bool, home func(name string) (string, error)) (target, error) {
+	p := target{name: prefix, storeURL: prefix, mkdir: mkdir}
 	if err := checkName(prefix); err != nil {
 		return target{}, usage("%w", err)
 	}

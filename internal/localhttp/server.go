@@ -1,26 +1,28 @@
 // Package localhttp serves HTTP to what else runs on a machine: on a loopback address or a socket
-// in the file system, or, to those that bear a token, on any address.
+// in the file system, or, to those that bear a token or a certificate, on any address.
 //
 // Everything that a client may take is bounded: connections, headers, and the time for a request
-// and its answer. No answer is cached, and no page in a browser gets one by having its own name
-// resolved to a loopback address.
+// and its answer, which a handler may change for its own by an [http.ResponseController]. No answer
+// is cached, and no page in a browser gets one that this server has not served: neither by asking from
+// another origin, nor by having its own name resolved to a loopback address.
 package localhttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
+	"net/url"
 	"time"
 )
 
 // The most that one client may take.
 const (
-	maxConns       = 64
+	DefaultConns   = 64 // connections, unless Options say another number
 	maxHeaderBytes = 16 << 10
 	patience       = 5 * time.Second // for a request, and for its answer
 	idle           = 30 * time.Second
@@ -30,11 +32,35 @@ const (
 // for concurrent use.
 type Server struct {
 	listener net.Listener
-	token    Token
+	opts     Options
 	close    func() error // removes the socket
 	local    bool         // it listens on a loopback address
-	conns    atomic.Int64
+	conns    conns
 	http     http.Server
+}
+
+// Options are those of [ListenWith]. The zero value gives the defaults.
+type Options struct {
+	// Token is what each request must bear. Default: none.
+	Token Token
+	// TLS is spoken if it is there. If it demands a certificate of each client that is verified, that does
+	// for a token on an address that is not local. Default: HTTP as it is.
+	TLS *tls.Config
+	// Conns is how many connections there may be at a time. When there are more, the one is closed that has
+	// been without a request for longest. Default [DefaultConns].
+	Conns int
+	// Refuse answers a request that is refused before the handler gets it, with a status and the reason.
+	// Default: [http.Error].
+	Refuse func(w http.ResponseWriter, r *http.Request, status int, why string)
+}
+
+// check returns an error that matches [ErrTokenNeeded] if others can reach the address, and need neither a
+// token nor a certificate.
+func (o *Options) check(local bool) error {
+	if local || o.Token.set || o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+		return nil
+	}
+	return ErrTokenNeeded
 }
 
 // ErrTokenNeeded is that of an address that others than this machine can reach.
@@ -42,21 +68,31 @@ var ErrTokenNeeded = errors.New("it is not a loopback address, so a token is nee
 
 // Check returns an error that matches [ErrTokenNeeded] if others can reach the address, and there
 // is no token.
-func Check(a Address, token Token) error {
-	if !a.Local() && !token.set {
-		return ErrTokenNeeded
-	}
-	return nil
-}
+func Check(a Address, token Token) error { return CheckWith(a, Options{Token: token}) }
+
+// CheckWith is Check, for a server with these options.
+func CheckWith(a Address, o Options) error { return o.check(a.Local()) }
 
 // Listen begins to listen, so that connections wait to be served. A socket in the file system is
 // for this user alone (mode 0600). One that another process has left behind is replaced; if that
 // process still listens, or if something else has the path, that is an error.
 func Listen(ctx context.Context, a Address, token Token) (*Server, error) {
-	if err := Check(a, token); err != nil {
+	return ListenWith(ctx, a, Options{Token: token})
+}
+
+// ListenWith is Listen, with options.
+func ListenWith(ctx context.Context, a Address, o Options) (*Server, error) {
+	if err := CheckWith(a, o); err != nil {
 		return nil, err
 	}
-	s := &Server{token: token, close: func() error { return nil }}
+	if o.Conns <= 0 {
+		o.Conns = DefaultConns
+	}
+	if o.Refuse == nil {
+		o.Refuse = func(w http.ResponseWriter, _ *http.Request, status int, why string) { http.Error(w, why, status) }
+	}
+	s := &Server{opts: o, close: func() error { return nil }}
+	s.conns.most = o.Conns
 	if a.network == "unix" {
 		l, remove, err := listenUnix(ctx, a.path)
 		if err != nil {
@@ -71,9 +107,9 @@ func Listen(ctx context.Context, a Address, token Token) (*Server, error) {
 	}
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	s.listener, s.local = l, ok && tcp.IP.IsLoopback()
-	if !s.local && !token.set { // localhost can be anything, as /etc/hosts has it
+	if err := o.check(s.local); err != nil { // localhost can be anything, as /etc/hosts has it
 		_ = l.Close()
-		return nil, fmt.Errorf("%s is %v: %w", a.host, tcp.IP, ErrTokenNeeded)
+		return nil, fmt.Errorf("%s is %v: %w", a.host, tcp.IP, err)
 	}
 	return s, nil
 }
@@ -103,26 +139,17 @@ func (s *Server) Serve(h http.Handler, log *slog.Logger) error {
 	s.http.DisableGeneralOptionsHandler = true
 	s.http.ReadHeaderTimeout, s.http.ReadTimeout, s.http.WriteTimeout, s.http.IdleTimeout = patience, patience, patience, idle
 	s.http.MaxHeaderBytes = maxHeaderBytes
-	s.http.ConnState = s.track
+	s.http.ConnState, s.http.ConnContext = s.conns.track, withConn
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	s.http.Protocols = protocols
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+	l := s.listener
+	if s.opts.TLS != nil {
+		l = tls.NewListener(l, s.opts.TLS)
+	}
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
-}
-
-// track closes connections of which there are too many.
-func (s *Server) track(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.conns.Add(1) > maxConns {
-			_ = c.Close()
-		}
-	case http.StateClosed:
-		s.conns.Add(-1)
-	case http.StateActive, http.StateIdle, http.StateHijacked:
-	}
 }
 
 // guard is what holds for each request.
@@ -130,14 +157,42 @@ func (s *Server) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		s.conns.receive(r)
 		switch {
 		case s.local && !numeric(r.Host):
-			http.Error(w, "this is not "+r.Host+": use the address that the server listens on", http.StatusMisdirectedRequest)
-		case s.token.refuses(w, r):
-		default:
-			h.ServeHTTP(w, r)
+			s.opts.Refuse(w, r, http.StatusMisdirectedRequest, "this is not "+r.Host+": use the address that the server listens on")
+			return
+		case !sameOrigin(r):
+			s.opts.Refuse(w, r, http.StatusForbidden, "the request comes from a page of another origin")
+			return
 		}
+		if why := s.opts.Token.refusal(w, r); why != "" {
+			s.opts.Refuse(w, r, http.StatusUnauthorized, why)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
+}
+
+// sameOrigin reports whether the request comes from a page that this server has served, or from no page.
+// Browsers name the origin in each request that could change something, and in each whose answer a page of
+// another origin could read; no other client needs to. Of the rest, such as an image of another page, they say
+// where it comes from (Fetch Metadata): then only a link may lead here.
+func sameOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Origin") == ""
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	u, err := url.Parse(origins[0])
+	return len(origins) == 1 && err == nil && u.Scheme == scheme && u.Host == r.Host && r.Host != ""
 }
 
 // numeric reports whether no foreign page can have been loaded from this host. A page can have

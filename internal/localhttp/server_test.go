@@ -2,6 +2,7 @@ package localhttp_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,12 @@ func TestToken(t *testing.T) {
 		}{
 			{"", 401, "Bearer"},
 			{"Basic secret", 401, "Bearer"},
+			{"Basic " + base64.StdEncoding.EncodeToString([]byte("secret")), 401, "Bearer"}, // no password
+			{"Basic " + base64.StdEncoding.EncodeToString([]byte("secret:")), 401, `Bearer error="invalid_token"`},
+			{"Basic " + base64.StdEncoding.EncodeToString([]byte("secret:secre")), 401, `Bearer error="invalid_token"`},
+			{"Basic " + base64.StdEncoding.EncodeToString([]byte(":secret")), 200, ""},
+			{"Basic " + base64.StdEncoding.EncodeToString([]byte("anybody:secret")), 200, ""},
+			{"Digest secret", 401, "Bearer"},
 			{"Bearer", 401, `Bearer error="invalid_token"`},
 			{"Bearer secre", 401, `Bearer error="invalid_token"`},
 			{"Bearer secret2", 401, `Bearer error="invalid_token"`},
@@ -126,7 +134,12 @@ func TestToken(t *testing.T) {
 			{"bearer  secret", 200, ""},
 		} {
 			got := ask(t, s, func(r *http.Request) { r.Header.Set("Authorization", tc.header); r.URL.Path = "/any" })
-			if got.code != tc.status || got.header.Get("WWW-Authenticate") != tc.challenge || got.header.Get("Cache-Control") != "no-store" || (got.body == "hello") != (tc.status == 200) {
+			// A browser asks its user for a password by the second challenge.
+			challenges := []string{tc.challenge, `Basic realm="leasehold", charset="UTF-8"`}
+			if tc.challenge == "" {
+				challenges = nil
+			}
+			if got.code != tc.status || !slices.Equal(got.header.Values("WWW-Authenticate"), challenges) || got.header.Get("Cache-Control") != "no-store" || (got.body == "hello") != (tc.status == 200) {
 				t.Errorf("%s, %q: %+v", address, tc.header, got)
 			}
 		}
@@ -161,7 +174,43 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// One client does not keep the others out for long, and takes no more than there is.
+// A page of another site causes nothing here, though browsers name no origin for what it shows: but a link may lead here.
+func TestOtherSites(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "127.0.0.1:0", localhttp.Token{}, hello)
+	for _, tc := range []struct {
+		method, site, mode, dest, origin string
+		want                             int
+	}{
+		{"GET", "", "", "", "", 200}, // no browser
+		{"GET", "none", "navigate", "document", "", 200},
+		{"GET", "same-origin", "cors", "empty", "", 200},
+		{"POST", "same-origin", "cors", "empty", "http://" + s.Address(), 200},
+		{"GET", "cross-site", "navigate", "document", "", 200},
+		{"GET", "same-site", "navigate", "document", "", 200},
+		{"GET", "cross-site", "navigate", "iframe", "", 403},
+		{"GET", "cross-site", "no-cors", "image", "", 403},
+		{"GET", "same-site", "no-cors", "script", "", 403}, // of another port of this machine
+		{"POST", "cross-site", "navigate", "document", "", 403},
+		{"GET", "cross-site", "navigate", "document", "null", 403},
+		{"GET", "same-origin", "cors", "empty", "http://evil.example", 403},
+	} {
+		got := ask(t, s, func(r *http.Request) {
+			r.Method = tc.method
+			for name, value := range map[string]string{"Sec-Fetch-Site": tc.site, "Sec-Fetch-Mode": tc.mode, "Sec-Fetch-Dest": tc.dest, "Origin": tc.origin} {
+				if value != "" {
+					r.Header.Set(name, value)
+				}
+			}
+		})
+		if got.code != tc.want || (got.body == "hello") != (tc.want == 200) {
+			t.Errorf("%+v: %+v", tc, got)
+		}
+	}
+}
+
+// One client takes no more than there is, and keeps nobody out: of connections that ask nothing the oldest is closed.
+// It used to be the newest, so that a flood kept everybody out.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0", localhttp.Token{}, hello)
@@ -177,10 +226,13 @@ func TestBounds(t *testing.T) {
 			ended <- i
 		}()
 	}
-	for range 200 - 64 { // at once, while those before them have time for a request
-		if i := <-ended; i < 64 {
-			t.Fatalf("connection %d ended before those that are too many", i)
+	for range 200 - 64 { // at once, while those after them have time for a request
+		if i := <-ended; i >= 200-64 {
+			t.Fatalf("connection %d ended before those that are older", i)
 		}
+	}
+	if got := ask(t, s, nil); got.code != 200 {
+		t.Errorf("one that asks meanwhile: %+v", got)
 	}
 	for range 64 { // when they have taken too long
 		select {

@@ -62,23 +62,30 @@ func newToken(text string) (Token, error) {
 	return Token{true, sha256.Sum256([]byte(text))}, nil
 }
 
-// refuses answers a request that does not bear the token, and reports that it has.
-func (t Token) refuses(w http.ResponseWriter, r *http.Request) bool {
+// refusal says why a request is refused that does not bear the token, and has the answer say what is asked for. The
+// token may be the password of a user of any name, too: a browser asks its user for nothing else, and some clients
+// can send nothing else.
+func (t Token) refusal(w http.ResponseWriter, r *http.Request) string {
 	if !t.set {
-		return false
+		return ""
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-		return true
+	why, bearer := "the token is wrong", `Bearer error="invalid_token"`
+	switch _, password, basic := r.BasicAuth(); {
+	case basic:
+		given = password
+	case strings.EqualFold(scheme, "Bearer"):
+		given = strings.TrimSpace(given)
+	default:
+		why, bearer = "a token is needed, as a bearer token or as the password of any user", "Bearer"
+		given = ""
 	}
-	// Of the hashes, so that not even the length of the token shows in the time that it takes.
-	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
-	if subtle.ConstantTimeCompare(sum[:], t.sum[:]) != 1 {
-		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
-		http.Error(w, "the bearer token is wrong", http.StatusUnauthorized)
-		return true
+	// Of the hashes, so that not even the length of the token shows in the time that it takes. No token is empty.
+	sum := sha256.Sum256([]byte(given))
+	if subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 {
+		return ""
 	}
-	return false
+	w.Header().Add("WWW-Authenticate", bearer)
+	w.Header().Add("WWW-Authenticate", `Basic realm="leasehold", charset="UTF-8"`)
+	return why
 }

@@ -1,0 +1,54 @@
+#!/bin/sh
+# lock.sh KEY CMD [ARG...]: run a command under a lock of `leasehold serve`, with curl.
+#
+# Ends with the command's code, with 75 if another holds the lock, and with 76 if the lease was lost: then the
+# command was killed first. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are durations.
+base=${LEASEHOLD_SERVE:-http://127.0.0.1:4041}
+key=$1
+shift
+
+# ask METHOD PATH BODY [OPTION...]: the answer, and on a line of its own the status.
+ask() {
+	method=$1 path=$2 body=$3
+	shift 3
+	curl -sS -X "$method" -H 'Content-Type: application/json' -d "$body" -w '\n%{http_code}\n' "$@" "$base$path"
+}
+
+# member NAME: the text or number of a member of the answer.
+member() { printf '%s\n' "$answer" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" | head -n 1; }
+
+wants="{\"wait\":\"${LEASEHOLD_WAIT:-30s}\",\"ttl\":\"${LEASEHOLD_TTL:-10s}\",\"holder\":\"sh/$$\"}"
+answer=$(ask POST "/v1/locks/$key/acquire" "$wants")
+if [ "$(printf '%s\n' "$answer" | tail -n 1)" != 200 ]; then
+	echo "lock.sh: $(member detail)" >&2
+	exit 75
+fi
+lease=$(member lease) left=$(member left_ms) LEASEHOLD_TOKEN=$(member token)
+export LEASEHOLD_TOKEN
+
+"$@" &
+child=$!
+
+# A keepalive is sent each quarter of what is left, may take a quarter, and is sent once more if it fails: so when
+# the command is killed, a quarter is left.
+quarter() { echo "$((left / 4000)).$(printf '%03d' $((left / 4 % 1000)))"; }
+(
+	keep() { answer=$(ask POST "/v1/leases/$lease/keepalive" '{}' --max-time "$(quarter)" 2>/dev/null); }
+	while { keep || keep; } && [ "$(printf '%s\n' "$answer" | tail -n 1)" = 200 ]; do
+		left=$(member left_ms)
+		sleep "$(quarter)"
+	done
+	echo "lock.sh: the lease is lost: $(member detail)" >&2
+	trap '' TERM # which comes as soon as the command has ended
+	kill -KILL "$child"
+	exit 76
+) &
+keeper=$!
+
+wait "$child"
+code=$?
+kill "$keeper" 2>/dev/null
+wait "$keeper" 2>/dev/null
+[ $? = 76 ] && exit 76
+ask DELETE "/v1/leases/$lease" '{}' --max-time 3 >/dev/null
+exit "$code"

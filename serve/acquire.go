@@ -1,0 +1,254 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+)
+
+// An acquireBody is the body of acquire and campaign. All is optional.
+type acquireBody struct {
+	Wait   *string           `json:"wait"`
+	TTL    *string           `json:"ttl"`
+	Holder *string           `json:"holder"`
+	Meta   map[string]string `json:"meta"`
+	Slots  *int              `json:"slots"`
+	Weight *int              `json:"weight"`
+	Shared *bool             `json:"shared"`
+	Fair   *bool             `json:"fair"`
+}
+
+// asked is what a caller wants.
+type asked struct {
+	key      string // the caller's
+	holder   string
+	ttl      time.Duration
+	wait     time.Duration // 0: it does not
+	meta     map[string]string
+	size     int // of the semaphore; 0: it is a lock
+	weight   int
+	election bool
+}
+
+// sessionsAt is where sessions lie: no lock may.
+const sessionsAt = "sessions/"
+
+// checkKey refuses what is no key of a lock.
+func (s *Server) checkKey(key string) error {
+	if err := store.CheckKey("lock", key); err != nil {
+		return refuse(wordKey, "%s", oneLine(err))
+	}
+	if err := store.CheckKey("lock", s.inside(key)); err != nil {
+		return refuse(wordKey, "with the prefix: %s", oneLine(err))
+	}
+	return nil
+}
+
+// check makes of the body what is asked for.
+func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error) {
+	if err := s.checkKey(key); err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(s.inside(key), sessionsAt) {
+		return nil, refuse(wordKey, "sessions lie under %q, and no locks", sessionsAt)
+	}
+	a := &asked{key: key, holder: s.opts.Holder, ttl: defaultTTL, weight: 1, meta: b.Meta, election: election}
+	var err error
+	if b.TTL != nil {
+		if a.ttl, err = durationOf("ttl", *b.TTL, leasehold.MinTTL, leasehold.MaxTTL); err != nil {
+			return nil, err
+		}
+	}
+	if b.Wait != nil {
+		if a.wait, err = durationOf("wait", *b.Wait, 0, maxWait); err != nil {
+			return nil, err
+		}
+	}
+	if b.Holder != nil {
+		a.holder = *b.Holder
+		if err := checkText("holder", a.holder, 1, maxHolder); err != nil {
+			return nil, err
+		}
+	}
+	size := 0
+	for name, value := range b.Meta {
+		if err := checkText("a name in meta", name, 1, maxHolder); err != nil {
+			return nil, err
+		}
+		if size += len(name) + len(value); size > maxMeta {
+			return nil, refuse(wordValue, "meta has more than %d bytes", maxMeta)
+		}
+	}
+	return a, a.checkSeats(b)
+}
+
+// checkSeats makes out which kind of semaphore is wanted, if one is.
+func (a *asked) checkSeats(b *acquireBody) error {
+	kinds := 0
+	if b.Slots != nil {
+		kinds++
+		if a.size = *b.Slots; a.size < 1 || a.size > semaphore.MaxSize {
+			return refuse(wordValue, "slots %d is not between 1 and %d", a.size, semaphore.MaxSize)
+		}
+	}
+	if b.Fair != nil && *b.Fair {
+		kinds++
+		a.size = 1
+	}
+	if b.Shared != nil {
+		kinds++
+		a.size = semaphore.RWSize
+		if !*b.Shared {
+			a.weight = semaphore.RWSize
+		}
+	}
+	if b.Weight != nil {
+		if b.Slots == nil {
+			return refuse(wordValue, "weight is for slots, and there are none")
+		}
+		if a.weight = *b.Weight; a.weight < 1 || a.weight > a.size {
+			return refuse(wordValue, "weight %d is not between 1 and slots, %d", a.weight, a.size)
+		}
+	}
+	switch {
+	case kinds > 1:
+		return refuse(wordValue, "slots, shared and fair exclude each other")
+	case a.size > 0 && len(a.meta) > 0:
+		return refuse(wordValue, "meta is kept for locks, and not for a semaphore, a fair or a reader/writer lock")
+	case a.size > 0 && a.election:
+		return refuse(wordValue, "one leads: an election has neither slots, nor shared, nor fair")
+	}
+	return nil
+}
+
+func durationOf(name, text string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, refuse(wordValue, "%s %q is not a duration such as \"30s\"", name, text)
+	case d < least || d > most:
+		return 0, refuse(wordValue, "%s %v is not between %v and %v", name, d, least, most)
+	}
+	return d, nil
+}
+
+func checkText(name, text string, least, most int) error {
+	switch {
+	case len(text) < least || len(text) > most:
+		return refuse(wordValue, "%s has %d bytes, and may have %d to %d", name, len(text), least, most)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return refuse(wordValue, "%s has a control character", name)
+	}
+	return nil
+}
+
+func (s *Server) postAcquire(c *call) (int, any, error)  { return s.acquire(c, false) }
+func (s *Server) postCampaign(c *call) (int, any, error) { return s.acquire(c, true) }
+
+// acquire answers an acquisition.
+func (s *Server) acquire(c *call, election bool) (int, any, error) {
+	var body acquireBody
+	if err := c.decode(&body); err != nil {
+		return 0, nil, err
+	}
+	a, err := s.check(c.param, &body, election)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err = s.enterWait(a); err != nil {
+		return 0, nil, err
+	}
+	defer s.leaveWait(a)
+	c.patient()
+	l, answer, err := s.get(c.r.Context(), a)
+	if err != nil {
+		return 0, nil, s.refusalOf(a.key, err)
+	}
+	if c.r.Context().Err() != nil { // it left as the lease came, which nobody else knows of
+		l.end("its caller left before it was answered")
+		return 0, nil, refuse(wordOver, "its caller left")
+	}
+	return http.StatusOK, answer, nil
+}
+
+// enterWait bounds the callers that wait, and the leases.
+func (s *Server) enterWait(a *asked) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ctx.Err() != nil:
+		return refuse(wordStopping, "the server stops")
+	case s.waiting >= s.opts.Waiting:
+		return refuse(wordTooMany, "%d callers wait for locks, and no more may", s.opts.Waiting)
+	case len(s.leases)+s.waiting >= s.opts.Leases:
+		return refuse(wordTooMany, "%d leases are held or wanted, and no more may be", s.opts.Leases)
+	}
+	s.waiting++
+	s.useLocked(a.key, 0, 1, a.election)
+	return nil
+}
+
+func (s *Server) leaveWait(a *asked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting--
+	s.useLocked(a.key, 0, -1, false)
+}
+
+// errWaited ends an acquisition that has waited for as long as its caller wanted.
+var errWaited = errors.New("the wait is over")
+
+// get acquires what is asked for, and goes on under the next session when one is lost meanwhile.
+func (s *Server) get(ctx context.Context, a *asked) (*lease, LeaseAnswer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errStopping) })() //nolint:contextcheck // Stop ends it too
+	if a.wait > 0 {
+		timed, done := context.WithTimeoutCause(ctx, a.wait, errWaited)
+		defer done()
+		ctx = timed
+	}
+	var last *generation
+	for {
+		g, err := s.generation(ctx, last, a.wait > 0)
+		if err != nil {
+			return nil, LeaseAnswer{}, err
+		}
+		l, answer, err := s.getUnder(ctx, g, a)
+		switch {
+		case err == nil:
+			return l, answer, nil
+		case s.ctx.Err() != nil:
+			return nil, LeaseAnswer{}, errStopping
+		case a.wait > 0 && ctx.Err() == nil && g.session.Err() != nil:
+			last = g // which is lost: there will be another
+		default:
+			return nil, LeaseAnswer{}, err
+		}
+	}
+}
+
+func (s *Server) getUnder(ctx context.Context, g *generation, a *asked) (*lease, LeaseAnswer, error) {
+	h, left, err := g.take(ctx, s.inside(a.key), a)
+	if err != nil {
+		return nil, LeaseAnswer{}, err
+	}
+	l, answer, err := s.admit(a, h, left) //nolint:contextcheck // the lease outlives the request
+	if err != nil {                       // it is over already, or the server stops
+		s.background.Go(func() {
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.opts.TTL)
+			defer cancel()
+			_ = h.Release(last) // what is not freed ends with its session
+			left()
+		})
+		return nil, LeaseAnswer{}, err
+	}
+	return l, answer, nil
+}

@@ -1,0 +1,186 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+)
+
+const (
+	maxBreaks   = 4 // that are under way at a time
+	breakWithin = 30 * time.Second
+)
+
+// A breakBody is the body of break.
+type breakBody struct {
+	Token *leasehold.Token `json:"token"`
+}
+
+// Broken is what is known of a lock after it was broken.
+type Broken struct {
+	Freed bool `json:"freed"` // false: it was free already
+	Report
+}
+
+// postBreak frees a lock by hand. Its requests are part of the budget of looks, so nobody can have the store asked
+// without end by guessing tokens.
+func (s *Server) postBreak(c *call) (int, any, error) {
+	if !s.opts.AllowBreak {
+		return 0, nil, refuse(wordBreak, "this server breaks no locks: it was started without --allow-break")
+	}
+	var body breakBody
+	if err := c.decode(&body); err != nil {
+		return 0, nil, err
+	}
+	if err := s.checkKey(c.param); err != nil {
+		return 0, nil, err
+	}
+	if body.Token == nil || *body.Token <= leasehold.NoToken {
+		return 0, nil, refuse(wordValue, "token is to be the one that the lock has now")
+	}
+	select {
+	case s.brake <- struct{}{}:
+		defer func() { <-s.brake }()
+	default:
+		return 0, nil, refuse(wordTooMany, "%d locks are being broken, and no more may be at a time", maxBreaks)
+	}
+	if pause := s.watch.budget.pause(); pause > 0 {
+		return 0, nil, s.watch.errNoBudget(pause)
+	}
+	c.patient()
+	// A session that was ended and a lock that was not freed would be half of it: so it goes on if the caller leaves.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), breakWithin)
+	defer cancel()
+	broken, err := s.breakLock(ctx, c.param, *body.Token)
+	if err != nil {
+		return 0, nil, s.refusalOf(c.param, err)
+	}
+	return http.StatusOK, broken, nil
+}
+
+func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Token) (Broken, error) {
+	st, at := s.watch.looks, s.inside(key)
+	url := s.opts.URL(at)
+	defer s.watch.touched(key) // whatever came of it
+	ours, err := s.breakOurs(ctx, key, token)
+	if err != nil {
+		return Broken{}, err
+	}
+	e, err := admin.Inspect(ctx, st, at)
+	switch {
+	case err != nil:
+		return Broken{}, err
+	case !e.Exists:
+		return Broken{}, refuse(wordUnknown, "there is no such lock")
+	case ours:
+		return Broken{true, lockjson.DescribeEntry(url, "", e)}, nil
+	case s.isOurs(e, token):
+		return Broken{}, refuse(wordStore, "the lease is over, and its release is under way: ask again")
+	}
+	before, after := e, e
+	if e.Semaphore != nil {
+		after, err = admin.BreakSeat(ctx, st, at, token)
+	} else {
+		after.Info, err = s.breakThrough(ctx, st, e.Info, token)
+	}
+	switch {
+	case errors.Is(err, admin.ErrTokenChanged) && after.Held:
+		report := lockjson.DescribeEntry(url, "", after)
+		return Broken{}, &refusal{wordHeld, oneLine(err), &report}
+	case errors.Is(err, admin.ErrTokenChanged): // it was freed meanwhile
+	case errors.Is(err, admin.ErrNoTokens):
+		return Broken{}, refuse(wordForeign, "%s", oneLine(err))
+	case err != nil:
+		return Broken{}, err
+	}
+	b := Broken{Report: lockjson.DescribeEntry(url, "", after)}
+	holder, held := holderOf(before, token)
+	if b.Freed = held; b.Freed {
+		s.broke(url, holder, token)
+	}
+	return b, nil
+}
+
+// broke notes that a lock was broken.
+func (s *Server) broke(url, holder string, token leasehold.Token) {
+	s.stats.broken.Add(1)
+	s.log.Warn("a lock was broken by hand: its holder may work on until it finds out", "lock", url, "holder", holder, "token", token)
+}
+
+// breakThrough breaks a lock, and tries again where a renewal was faster. A free one is left as it is, but for its rest.
+func (s *Server) breakThrough(ctx context.Context, st store.Store, i leasehold.Info, token leasehold.Token) (leasehold.Info, error) {
+	if !i.Held && i.Rest == 0 {
+		return i, nil
+	}
+	lock, err := leasehold.NewLock(st, i.Key, &leasehold.LockOptions{Layout: i.Layout})
+	if err != nil {
+		return i, err
+	}
+	for range 3 {
+		i, err = admin.Break(ctx, lock, token)
+		if !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	return i, err
+}
+
+// holderOf is who holds a lock, or a seat of a semaphore, with a token.
+func holderOf(e admin.Entry, token leasehold.Token) (string, bool) {
+	if e.Semaphore == nil {
+		return e.Holder, e.Held && e.Token == token
+	}
+	for _, h := range e.Semaphore.Holders {
+		if h.Token == token {
+			return h.Holder, true
+		}
+	}
+	return "", false
+}
+
+// breakOurs ends a lease of this server's own, if one has the token, and waits for its release. To break it as if it were
+// another's would end the session, and with it all that others hold here.
+func (s *Server) breakOurs(ctx context.Context, key string, token leasehold.Token) (bool, error) {
+	var found *lease
+	s.mu.Lock()
+	for _, l := range s.leases {
+		if l.key == key && l.held.Token() == token {
+			found = l
+			break
+		}
+	}
+	s.mu.Unlock()
+	if found == nil || !found.end("it was broken by hand") { //nolint:contextcheck // it is released whatever becomes of ctx
+		return false, nil
+	}
+	s.broke(s.opts.URL(s.inside(key)), found.held.Holder(), token)
+	select {
+	case <-found.settled:
+		return true, nil
+	case <-ctx.Done():
+		return true, fmt.Errorf("the lease is over, and its release is under way: %w", context.Cause(ctx))
+	}
+}
+
+// isOurs reports that what has the token is under the session of this server: its lease is over, and is being released.
+func (s *Server) isOurs(e admin.Entry, token leasehold.Token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return false
+	}
+	session := s.current.session.Key()
+	if e.Semaphore == nil {
+		return e.Held && e.Token == token && e.Session == session
+	}
+	return slices.ContainsFunc(e.Semaphore.Holders, func(h semaphore.Seat) bool { return h.Token == token && h.Session == session })
+}

@@ -1,0 +1,172 @@
+package serve_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/serve"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A lock is broken where that is allowed, and only by the token that it has.
+func TestBreak(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, &serve.Options{AllowBreak: true})
+		timid := started(t, memstore.New(), nil)
+		lock, err := leasehold.NewLock(inner, "jobs/a", &leasehold.LockOptions{Holder: "other", TTL: 15 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		token := int64(lease.Token())
+		body := func(token int64) string { return fmt.Sprintf(`{"token":%d}`, token) }
+		const path = "/v1/locks/jobs%2Fa/break"
+
+		for _, server := range []*serve.Server{s, timid} {
+			if allowed := strings.Contains(ask(t, server, "GET", "/v1/locks", "").body, `"break":true`); allowed != (server == s) {
+				t.Errorf("it is told that breaking is allowed: %t", allowed)
+			}
+		}
+		wants(t, "not allowed", ask(t, timid, "POST", path, body(token)), 403, "break")
+
+		st.Reset()
+		a := ask(t, s, "POST", path, body(token-1))
+		wants(t, "another token", a, 409, "held")
+		if a.Holder != "other" || a.Token != token {
+			t.Errorf("it does not say who holds it: %s", a.body)
+		}
+		wants(t, "no token", ask(t, s, "POST", path, "{}"), 422, "value")
+		wants(t, "no body", ask(t, s, "POST", path, ""), 422, "value")
+		wants(t, "a token that is none", ask(t, s, "POST", path, body(0)), 422, "value")
+		wants(t, "a negative one", ask(t, s, "POST", path, body(-token)), 422, "value")
+		wants(t, "a text", ask(t, s, "POST", path, `{"token":"1"}`), 400, "body")
+		wants(t, "more", ask(t, s, "POST", path, `{"token":1,"force":true}`), 400, "body")
+		wants(t, "no lock", ask(t, s, "POST", "/v1/locks/none/break", body(token)), 404, "unknown")
+		wants(t, "another method", ask(t, s, "PUT", path, body(token)), 405, "method")
+		if n := st.Counts().Put; n > 1 || !lease.Valid() { // one is the heartbeat
+			t.Errorf("something was written: %d, %v", n, lease.Err())
+		}
+
+		a = ask(t, s, "POST", path, body(token))
+		if a.code != 200 || !strings.Contains(a.body, `"freed":true`) || a.State != "free" {
+			t.Errorf("the right token: %d %s", a.code, a.body)
+		}
+		a = ask(t, s, "POST", path, body(token))
+		if a.code != 200 || !strings.Contains(a.body, `"freed":false`) {
+			t.Errorf("again: %d %s", a.code, a.body)
+		}
+		time.Sleep(10 * time.Second)
+		if err := lease.Err(); !errors.Is(err, leasehold.ErrBroken) {
+			t.Errorf("the holder is told: %v", err)
+		}
+		if m := ask(t, s, "GET", "/metrics", ""); !strings.Contains(m.body, "leasehold_serve_breaks_total 1\n") {
+			t.Errorf("it is not counted:\n%s", m.body)
+		}
+		stopped(t, s)
+		stopped(t, timid)
+	})
+}
+
+// Of what the server holds itself one lease is ended, and the others go on; as would not be if its session were.
+func TestBreakOurs(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), &serve.Options{AllowBreak: true})
+		a, b := acquired(t, s, "a", `{"ttl":"1h"}`), acquired(t, s, "b", `{"ttl":"1h"}`)
+		c, d := acquired(t, s, "sem", `{"ttl":"1h","slots":2}`), acquired(t, s, "sem", `{"ttl":"1h","slots":2}`)
+		waiting := make(chan answer, 1)
+		go func() { waiting <- ask(t, s, "POST", "/v1/locks/sem/acquire", `{"ttl":"1h","slots":2,"wait":"1m"}`) }()
+		time.Sleep(time.Second)
+		for _, l := range []answer{a, c} {
+			got := ask(t, s, "POST", "/v1/locks/"+l.Key+"/break", fmt.Sprintf(`{"token":%d}`, l.Token))
+			if got.code != 200 || !strings.Contains(got.body, `"freed":true`) {
+				t.Errorf("%s: %d %s", l.Key, got.code, got.body)
+			}
+			over := ask(t, s, "POST", "/v1/leases/"+l.Lease+"/keepalive", "")
+			if wants(t, l.Key, over, 410, "over"); !strings.Contains(over.Detail, "by hand") {
+				t.Errorf("why: %s", over.Detail)
+			}
+		}
+		if w := <-waiting; w.code != 200 || w.Token <= d.Token {
+			t.Errorf("the waiter: %d %s", w.code, w.body)
+		}
+		for _, l := range []answer{b, d} {
+			if k := ask(t, s, "POST", "/v1/leases/"+l.Lease+"/keepalive", ""); k.code != 200 {
+				t.Errorf("the lease of %s is gone too: %d %s", l.Key, k.code, k.body)
+			}
+		}
+		stopped(t, s)
+	})
+}
+
+// A seat of another process is freed by the token of its holder, and the next one has it.
+func TestBreakSeat(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, &serve.Options{AllowBreak: true})
+		sem, err := semaphore.New(st, "sem", 1, &semaphore.Options{Holder: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := sem.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(chan answer, 1)
+		go func() {
+			waiting <- ask(t, s, "POST", "/v1/locks/sem/acquire", `{"ttl":"1h","fair":true,"wait":"1m","holder":"next"}`)
+		}()
+		time.Sleep(5 * time.Second)
+		wrong := ask(t, s, "POST", "/v1/locks/sem/break", `{"token":7}`)
+		if wants(t, "another token", wrong, 409, "held"); wrong.Semaphore == nil || len(wrong.Semaphore.Waiters) != 1 || !lease.Valid() {
+			t.Errorf("%s", wrong.body)
+		}
+		right := ask(t, s, "POST", "/v1/locks/sem/break", fmt.Sprintf(`{"token":%d}`, lease.Token()))
+		if right.code != 200 || !strings.Contains(right.body, `"freed":true`) {
+			t.Errorf("%d %s", right.code, right.body)
+		}
+		if w := <-waiting; w.code != 200 || w.Holder != "next" || w.Token <= int64(lease.Token()) {
+			t.Errorf("the next one: %d %s", w.code, w.body)
+		}
+		time.Sleep(10 * time.Second)
+		if lease.Valid() {
+			t.Error("the former holder still has it")
+		}
+		_ = lease.Release(t.Context()) // it is lost
+		_ = sem.Close(t.Context())
+		stopped(t, s)
+	})
+}
+
+// Guessing tokens asks the store no more often than the budget of looks allows.
+func TestBreakBudget(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, &serve.Options{AllowBreak: true, Budget: 60, Limit: 10})
+		lock, err := leasehold.NewLock(inner, "k", &leasehold.LockOptions{Holder: "other", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		st.Reset()
+		codes := map[int]int{}
+		for i := range 1000 {
+			codes[ask(t, s, "POST", "/v1/locks/k/break", fmt.Sprintf(`{"token":%d}`, i+1)).code]++
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := st.Counts(); n.Get+n.List > 60*1000/600+60+10+20 || codes[429] == 0 || codes[409] == 0 || len(codes) != 2 {
+			t.Errorf("%+v for a thousand guesses, which were answered %v", n, codes)
+		}
+		leasetest.Release(t, lease)
+		stopped(t, s)
+	})
+}

@@ -1,0 +1,297 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/retry"
+	"github.com/leasehold/leasehold/semaphore"
+)
+
+// A generation is one session and all that is held under it. When the session is lost there is another.
+type generation struct {
+	s       *Server
+	session *leasehold.Session
+	locks   *leasehold.Locks
+
+	mu    sync.Mutex
+	seats map[seatKey]*seats
+}
+
+// seatKey is which semaphore: callers that expect another size have one of their own, and the store says which
+// is right.
+type seatKey struct {
+	key  string
+	size int
+}
+
+// seats are this process's part in a semaphore.
+type seats struct {
+	*semaphore.Semaphore
+	users int
+	used  time.Time // when the last user left
+}
+
+// begin begins a session, and waits while the store fails for now.
+func (s *Server) begin(ctx context.Context) (*generation, error) {
+	session, err := leasehold.NewSession(ctx, s.st, &leasehold.SessionOptions{
+		TTL: s.opts.TTL, Holder: s.opts.Holder, Address: s.opts.Address, Proof: s.opts.Proof, Logger: s.log,
+		OnTrouble: s.troubled,
+		OnRenew:   func() { s.trouble.Store(nil) },
+		Trace:     s.trace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	opts := s.opts.lockOptions()
+	opts.Session, opts.OnTrouble, opts.Trace = session, s.troubled, s.trace
+	locks, err := leasehold.NewLocks(s.st, opts)
+	if err != nil {
+		return nil, errors.Join(err, session.Close(ctx))
+	}
+	return &generation{s: s, session: session, locks: locks, seats: map[seatKey]*seats{}}, nil
+}
+
+// troubled takes in that the store fails.
+func (s *Server) troubled(err error) {
+	text := oneLine(err)
+	s.trouble.Store(&text)
+	s.log.Warn("the store fails, and is tried again", "error", text)
+}
+
+// Start begins the session that all leases will be under, and returns when it is there. It fails as
+// [leasehold.NewSession] does, and then the server is of no use. From then on there is another session, after
+// pauses of 4 s at most, whenever one is lost.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	if s.begun {
+		s.mu.Unlock()
+		return errors.New("the server was started before")
+	}
+	s.begun = true
+	s.mu.Unlock()
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errStopping) })() //nolint:contextcheck // Stop ends it too
+	g, err := s.begin(both)
+	if err != nil {
+		close(s.supervised)
+		return err
+	}
+	s.setCurrent(g)
+	go s.supervise(g) //nolint:contextcheck // it goes on until Stop
+	return nil
+}
+
+// supervise keeps a session going until the server stops.
+func (s *Server) supervise(g *generation) {
+	defer close(s.supervised)
+	sweep := time.NewTicker(time.Minute)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-sweep.C:
+			g.sweep(4 * s.opts.TTL)
+			continue
+		case <-g.session.Done():
+		}
+		s.stats.sessionsLost.Add(1)
+		why := oneLine(g.session.Err())
+		s.trouble.Store(&why)
+		s.log.Warn("the session is lost, and with it all leases: another is begun", "error", why)
+		s.setCurrent(nil)
+		s.endSoon(g)
+		next, err := s.again()
+		if err != nil {
+			return // it stops
+		}
+		g = next
+		s.setCurrent(g)
+		s.log.Info("there is a session again")
+	}
+}
+
+// again begins another session, however often that takes.
+func (s *Server) again() (*generation, error) {
+	for n := 1; ; n++ {
+		g, err := s.begin(s.ctx)
+		if err == nil {
+			s.trouble.Store(nil)
+			return g, nil
+		}
+		if s.ctx.Err() != nil {
+			return nil, s.ctx.Err()
+		}
+		text := oneLine(err)
+		if was := s.trouble.Swap(&text); was == nil || *was != text {
+			s.log.Warn("no session can be begun: it is tried again", "error", text)
+		}
+		pause := time.NewTimer(retry.Pause(n, nil))
+		select {
+		case <-pause.C:
+		case <-s.ctx.Done():
+			pause.Stop()
+			return nil, s.ctx.Err()
+		}
+	}
+}
+
+// endSoon clears up after a session that was lost. Its leases release themselves.
+func (s *Server) endSoon(g *generation) {
+	s.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*s.opts.TTL)
+		defer cancel()
+		if err := g.close(ctx); err != nil && !errors.Is(err, leasehold.ErrLost) {
+			s.log.Info("the session that was lost is not settled", "error", oneLine(err))
+		}
+	})
+}
+
+func (s *Server) setCurrent(g *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = g
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// errNoSession is why nothing can be acquired now.
+var errNoSession = errors.New("there is no session now")
+
+// generation is the present one. If there is none, or it is the last one, it waits for the next if it may.
+func (s *Server) generation(ctx context.Context, last *generation, wait bool) (*generation, error) {
+	for {
+		s.mu.Lock()
+		g, changed := s.current, s.changed
+		s.mu.Unlock()
+		switch {
+		case s.ctx.Err() != nil:
+			return nil, errStopping
+		case g != nil && g != last && g.session.Err() == nil:
+			return g, nil
+		case !wait:
+			if why := s.trouble.Load(); why != nil {
+				return nil, fmt.Errorf("%w: %s", errNoSession, *why)
+			}
+			return nil, errNoSession
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if why := s.trouble.Load(); why != nil {
+				return nil, fmt.Errorf("%w: %s", errNoSession, *why)
+			}
+			return nil, fmt.Errorf("%w: %w", errNoSession, context.Cause(ctx))
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// A holding is a lease of a lock or of a semaphore.
+type holding interface {
+	Context() context.Context
+	Token() leasehold.Token
+	Holder() string
+	Valid() bool
+	Deadline() time.Time
+	Err() error
+	Release(ctx context.Context) error
+}
+
+// take acquires what is asked for. The returned function is to be called when the lease has been released.
+func (g *generation) take(ctx context.Context, key string, a *asked) (h holding, left func(), err error) {
+	if a.size == 0 {
+		opts := []leasehold.AcquireOption{leasehold.WithHolder(a.holder)}
+		if a.meta != nil {
+			opts = append(opts, leasehold.WithMeta(a.meta))
+		}
+		acquire := g.locks.TryAcquire
+		if a.wait > 0 {
+			acquire = g.locks.Acquire
+		}
+		h, err = acquire(ctx, key, opts...)
+		return h, func() {}, err
+	}
+	sem, err := g.enter(seatKey{key, a.size})
+	if err != nil {
+		return nil, nil, err
+	}
+	leave := func() { g.leave(sem) }
+	acquire := sem.TryAcquire
+	if a.wait > 0 {
+		acquire = sem.Acquire
+	}
+	lease, err := acquire(ctx, a.weight, semaphore.WithHolder(a.holder))
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return lease, leave, nil
+}
+
+// enter gives the semaphore of a key, which stays until it is left and has not been used for a while.
+func (g *generation) enter(k seatKey) (*seats, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.seats[k]
+	if at == nil {
+		if len(g.seats) > 2*(g.s.opts.Leases+g.s.opts.Waiting) {
+			g.sweepLocked(0) // one that nobody uses is kept for its last look only
+		}
+		o := &g.s.opts
+		sem, err := semaphore.New(g.s.st, k.key, k.size, &semaphore.Options{
+			TTL: o.TTL, Holder: o.Holder, Address: o.Address, Proof: o.Proof, Session: g.session,
+			OnTrouble: g.s.troubled, Logger: o.Logger, Trace: g.s.trace,
+		})
+		if err != nil {
+			return nil, err
+		}
+		at = &seats{Semaphore: sem}
+		g.seats[k] = at
+	}
+	at.users++
+	return at, nil
+}
+
+func (g *generation) leave(at *seats) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at.users--
+	at.used = time.Now()
+}
+
+// sweep drops semaphores that have not been used for so long.
+func (g *generation) sweep(unused time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sweepLocked(unused)
+}
+
+func (g *generation) sweepLocked(unused time.Duration) {
+	for k, at := range g.seats {
+		if at.users == 0 && time.Since(at.used) >= unused {
+			delete(g.seats, k)
+		}
+	}
+}
+
+// close waits until all leases have been released, and ends the session.
+func (g *generation) close(ctx context.Context) error {
+	errs := []error{g.locks.Close(ctx)}
+	g.mu.Lock()
+	var all []*seats
+	for _, at := range g.seats {
+		all = append(all, at)
+	}
+	g.mu.Unlock()
+	for _, at := range all {
+		errs = append(errs, at.Close(ctx))
+	}
+	return errors.Join(append(errs, g.session.Close(ctx))...)
+}

@@ -1,0 +1,633 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/serve"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A lease is acquired, kept, looked at and released, and a replay of the release changes nothing.
+func TestLease(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, &serve.Options{Holder: "server", Prefix: "p/"})
+		a := acquired(t, s, "a/b", `{"ttl":"10s","holder":"me","meta":{"x":"y"}}`)
+		if a.Holder != "me" || a.TTL != 10_000 || a.Left > 10_000 || a.Left < 9_000 || time.Until(a.Deadline) > 10*time.Second || len(a.Lease) != 32 {
+			t.Errorf("%s", a.body)
+		}
+		if r := leasetest.RecordIn(t, st, "p/a/b"); r.Holder != "me" || r.Meta["x"] != "y" || r.Token != a.Token || !strings.HasPrefix(r.Session, "../../sessions/") {
+			t.Errorf("the record: %+v", r)
+		}
+		for _, path := range []string{"a/b", "a%2Fb"} {
+			held := ask(t, s, "POST", "/v1/locks/"+path+"/acquire", "{}")
+			wants(t, path, held, 409, "held")
+			if held.Holder != "me" || held.Token != a.Token || held.State != "held" || held.Lock != st.String()+"p/a/b" || held.Meta["x"] != "y" || held.Session == "" {
+				t.Errorf("who holds it: %s", held.body)
+			}
+		}
+		time.Sleep(6 * time.Second)
+		kept := ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", "")
+		if kept.code != 200 || kept.Token != a.Token || kept.Left <= a.Left-6000 || kept.Left > 10_000 {
+			t.Errorf("kept: %d %s", kept.code, kept.body)
+		}
+		if seen := ask(t, s, "GET", "/v1/leases/"+a.Lease, ""); seen.code != 200 || seen.Left != kept.Left {
+			t.Errorf("seen: %d %s", seen.code, seen.body)
+		}
+		began, told := time.Now(), make(chan answer, 1)
+		go func() { told <- ask(t, s, "GET", "/v1/leases/"+a.Lease+"?wait=1h", "") }()
+		synctest.Wait()
+		if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 {
+			t.Errorf("released: %d %s", d.code, d.body)
+		}
+		wants(t, "the one who waits for the end", <-told, 410, "over")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it was told after %v", took)
+		}
+		if r := leasetest.RecordIn(t, st, "p/a/b"); r.Held {
+			t.Errorf("it is held: %+v", r)
+		}
+		b := acquired(t, s, "a/b", "")
+		if b.Token <= a.Token || b.Holder != "server" || b.TTL != 15_000 {
+			t.Errorf("the next: %s after token %d", b.body, a.Token)
+		}
+		for _, replay := range [][2]string{{"DELETE", ""}, {"POST", "/keepalive"}, {"GET", ""}, {"GET", "?wait=1h"}} {
+			wants(t, "a replay", ask(t, s, replay[0], "/v1/leases/"+a.Lease+replay[1], ""), 410, "over")
+		}
+		keeping(t, s, b, serve.KeepEnded+time.Minute)
+		wants(t, "much later", ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""), 404, "unknown")
+		if _, endings, _, _ := s.Sizes(); endings != 0 {
+			t.Errorf("%d endings are remembered", endings)
+		}
+		if d := ask(t, s, "DELETE", "/v1/leases/"+b.Lease, "{}"); d.code != 204 {
+			t.Errorf("released: %d %s", d.code, d.body)
+		}
+		stopped(t, s)
+	})
+}
+
+// keeping sends keepalives for so long.
+func keeping(t *testing.T, s *serve.Server, a answer, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Duration(a.TTL) * time.Millisecond / 3) {
+		if k := ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", ""); k.code != 200 {
+			t.Fatalf("the keepalive: %d %s", k.code, k.body)
+		}
+	}
+}
+
+// A thousand callers cost one heartbeat each third of the TTL, and their keepalives nothing at all.
+func TestThousandCallers(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		const callers = 1000
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, nil)
+		var all [callers]answer
+		before := st.Counts()
+		for i := range all {
+			all[i] = acquired(t, s, fmt.Sprintf("k%d", i), `{"ttl":"20s"}`)
+		}
+		got := st.Counts()
+		if puts, gets := got.Put-before.Put, got.Get-before.Get; puts != callers || gets > callers {
+			t.Errorf("%d acquisitions took %d writes and %d reads", callers, puts, gets)
+		}
+		before = got
+		began := time.Now()
+		for range 30 {
+			for i := range all {
+				if k := ask(t, s, "POST", "/v1/leases/"+all[i].Lease+"/keepalive", ""); k.code != 200 {
+					t.Fatalf("the keepalive: %d %s", k.code, k.body)
+				}
+			}
+			time.Sleep(2 * time.Second)
+		}
+		got = st.Counts()
+		minutes := time.Since(began).Minutes()
+		if puts := float64(got.Put - before.Put); puts > 12*minutes+1 || puts < 12*minutes-1 || got.Get != before.Get || got.List != before.List {
+			t.Errorf("in %v minutes %+v requests, want 12 writes a minute and nothing else", minutes, got)
+		}
+		before = got
+		var each sync.WaitGroup
+		for _, a := range all {
+			each.Go(func() {
+				if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 {
+					t.Errorf("released: %d %s", d.code, d.body)
+				}
+			})
+		}
+		each.Wait()
+		if puts := st.Counts().Put - before.Put; puts < callers || puts > callers+2 {
+			t.Errorf("%d releases took %d writes", callers, puts)
+		}
+		if leases, _, usages, _ := s.Sizes(); leases != 0 || usages != 0 {
+			t.Errorf("%d leases and %d keys are remembered", leases, usages)
+		}
+		stopped(t, s)
+	})
+}
+
+// A caller that is not heard of loses its lock after its own TTL and a margin, not before, and whoever waits has it
+// then.
+func TestSilentCaller(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), nil)
+		a := acquired(t, s, "k", `{"ttl":"5s"}`)
+		began := time.Now()
+		next := make(chan answer, 1)
+		go func() { next <- ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"1m","ttl":"2s"}`) }()
+		b := <-next
+		if took := time.Since(began); b.code != 200 || b.Token <= a.Token || took < 5*time.Second+serve.Margin(5*time.Second) || took > 6*time.Second {
+			t.Errorf("after %v: %d %s", took, b.code, b.body)
+		}
+		wants(t, "the silent one", ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", ""), 410, "over")
+		for range 30 {
+			time.Sleep(2 * time.Second) // which is its TTL, and not the margin
+			if k := ask(t, s, "POST", "/v1/leases/"+b.Lease+"/keepalive", ""); k.code != 200 {
+				t.Fatalf("one that is heard of: %d %s", k.code, k.body)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		wants(t, "a late one", ask(t, s, "GET", "/v1/leases/"+b.Lease, ""), 410, "over")
+		stopped(t, s)
+	})
+}
+
+// After the machine was suspended for longer than its TTL a lease is over for whoever asks first, though no timer
+// has run.
+func TestSuspended(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, &serve.Options{TTL: 10 * time.Minute})
+		a, b := acquired(t, s, "a", `{"ttl":"5s"}`), acquired(t, s, "b", `{"ttl":"10m"}`)
+		st.Partition(true) // or the session would be renewed as soon as it is seen
+		leasetest.Slept.Add(int64(7 * time.Second))
+		wants(t, "the short one", ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", ""), 410, "over")
+		kept := ask(t, s, "GET", "/v1/leases/"+b.Lease, "")
+		if kept.code != 200 || kept.Left > b.Left-7000 {
+			t.Errorf("the long one: %d %s, before %s", kept.code, kept.body, b.body)
+		}
+		leasetest.Slept.Add(int64(10 * time.Minute))
+		wants(t, "the long one", ask(t, s, "GET", "/v1/leases/"+b.Lease, ""), 410, "over")
+		st.Partition(false)
+		time.Sleep(time.Minute)
+		stopped(t, s)
+	})
+}
+
+// What a caller is told never reaches beyond what the session allows, at whatever moment it asks. So when the store
+// cannot be reached, nobody else has the lock before the end that its caller was told.
+func TestToldNoMoreThanTheSession(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, &serve.Options{TTL: 6 * time.Second})
+		a := acquired(t, s, "k", `{"ttl":"1h"}`)
+		if a.Left > 6000 {
+			t.Errorf("of a session of 6 s it was told %s", a.body)
+		}
+		other, err := leasehold.NewLock(inner, "k", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var until time.Time
+		ask1 := func() bool {
+			k := ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", "")
+			if k.code == 200 {
+				if end := time.Now().Add(time.Duration(k.Left) * time.Millisecond); end.After(until) {
+					until = end
+				}
+			}
+			return k.code == 200
+		}
+		for range 40 {
+			if !ask1() {
+				t.Fatal("it is over while all is well")
+			}
+			time.Sleep(317 * time.Millisecond)
+		}
+		st.Partition(true)
+		got := make(chan time.Time, 1)
+		go func() {
+			lease, err := other.Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got <- time.Now()
+			_ = lease.Release(t.Context())
+		}()
+		cut := time.Now()
+		for ask1() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(cut); took > 6*time.Second || time.Now().Before(until.Add(-200*time.Millisecond)) {
+			t.Errorf("it was over %v after the cut, and its caller had been told of %v", took, until.Sub(cut))
+		}
+		if at := <-got; at.Before(until) {
+			t.Errorf("another had the lock %v before the end that its caller was told", until.Sub(at))
+		}
+		st.Partition(false)
+		time.Sleep(time.Minute)
+		stopped(t, s)
+	})
+}
+
+// When the session is lost all leases are, which those hear at once who wait for that; those who wait for a lock go
+// on waiting; and there is another session soon after the store is back, without many requests meanwhile.
+func TestSessionLost(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, nil)
+		var all [100]answer
+		for i := range all {
+			all[i] = acquired(t, s, fmt.Sprintf("k%d", i), `{"ttl":"1h"}`)
+		}
+		var told sync.WaitGroup
+		for _, a := range all {
+			told.Go(func() { wants(t, "the end", ask(t, s, "GET", "/v1/leases/"+a.Lease+"?wait=1h", ""), 410, "over") })
+		}
+		waited := make(chan answer, 1)
+		go func() { waited <- ask(t, s, "POST", "/v1/locks/k0/acquire", `{"wait":"30m"}`) }()
+		fair := make(chan answer, 1)
+		go func() { fair <- ask(t, s, "POST", "/v1/locks/f/acquire", `{"wait":"30m","fair":true}`) }()
+		synctest.Wait()
+		f := <-fair
+		if f.code != 200 {
+			t.Fatalf("%d %s", f.code, f.body)
+		}
+		st.Partition(true)
+		cut := time.Now()
+		told.Wait()
+		if took := time.Since(cut); took > 15*time.Second {
+			t.Errorf("they were told after %v", took)
+		}
+		wants(t, "ready", ask(t, s, "GET", "/readyz", ""), 503, "stopping")
+		if h := ask(t, s, "GET", "/healthz", ""); h.code != 200 {
+			t.Errorf("healthy: %d %s", h.code, h.body)
+		}
+		refused := ask(t, s, "POST", "/v1/locks/other/acquire", "")
+		wants(t, "acquire without a session", refused, 503, "stopping")
+		if refused.header.Get("Retry-After") == "" || !strings.Contains(refused.Detail, "no session") {
+			t.Errorf("it is not told what to do: %v %s", refused.header, refused.body)
+		}
+		began := time.Now()
+		wants(t, "acquire that waits", ask(t, s, "POST", "/v1/locks/other/acquire", `{"wait":"20s"}`), 503, "stopping")
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("it waited %v", took)
+		}
+		before := st.Counts()
+		time.Sleep(5 * time.Minute)
+		after := st.Counts()
+		if n := after.Get + after.Put - before.Get - before.Put; n > 5*60/2 {
+			t.Errorf("%d requests in 5 minutes without the store", n)
+		}
+		st.Partition(false)
+		began = time.Now()
+		w := <-waited
+		if took := time.Since(began); w.code != 200 || w.Token <= all[0].Token || took > 40*time.Second {
+			t.Errorf("the one that waits, %v after the store is back: %d %s", took, w.code, w.body)
+		}
+		if r := ask(t, s, "GET", "/readyz", ""); r.code != 200 {
+			t.Errorf("ready again: %d %s", r.code, r.body)
+		}
+		again := ask(t, s, "POST", "/v1/locks/f/acquire", `{"wait":"5m","fair":true}`)
+		if again.code != 200 || again.Token <= f.Token {
+			t.Errorf("the fair one again: %d %s", again.code, again.body)
+		}
+		for i := 1; i < len(all); i++ { // whose record names a session that is over
+			if b := acquired(t, s, fmt.Sprintf("k%d", i), `{"wait":"1m"}`); b.Token <= all[i].Token {
+				t.Errorf("again: %s", b.body)
+			}
+		}
+		stopped(t, s)
+	})
+}
+
+// When thousands of leases end at once while the store fails or does not answer, lost with the session or since their
+// callers are silent, they are cleared away within moments of the session's end, for few requests, and hold up neither
+// those who come next nor a stop.
+func TestManyLost(t *testing.T) {
+	for _, tc := range []struct {
+		name, ttl string
+		fault     faultstore.Fault
+		most      int // requests
+	}{
+		{"lost, with errors", "1h", faultstore.Fault{Kind: faultstore.Unavailable}, 50},
+		{"lost, without answers", "1h", faultstore.Fault{Kind: faultstore.Hang}, 50},
+		{"silent, with errors", "3s", faultstore.Fault{Kind: faultstore.Unavailable}, 1000},
+		{"silent, without answers", "3s", faultstore.Fault{Kind: faultstore.Hang}, 1000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) {
+				st := faultstore.Wrap(memstore.New(), nil)
+				s := started(t, st, nil)
+				for i := range 3000 {
+					acquired(t, s, fmt.Sprintf("k%d", i), `{"ttl":"`+tc.ttl+`"}`)
+				}
+				st.Inject(tc.fault)
+				cut, before := time.Now(), st.Counts()
+				for leases := 1; leases > 0; leases, _, _, _ = s.Sizes() {
+					time.Sleep(time.Second)
+					if time.Since(cut) > 40*time.Second {
+						t.Fatalf("%d leases are left %v after the cut", leases, time.Since(cut))
+					}
+				}
+				took, after := time.Since(cut), st.Counts()
+				n := after.Get + after.Put - before.Get - before.Put
+				t.Logf("they were gone %v after the cut, for %d requests", took, n)
+				if n > tc.most {
+					t.Errorf("that took %d requests", n)
+				}
+				st.Clear()
+				time.Sleep(time.Minute)
+				acquired(t, s, "another", "")
+				stopped(t, s)
+			})
+		})
+	}
+}
+
+// When the server stops, nobody gets a lock before its caller has released it, or the time is over that the caller
+// was told.
+func TestStop(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, &serve.Options{TTL: 12 * time.Second})
+		quick, slow := acquired(t, s, "quick", ""), acquired(t, s, "slow", `{"ttl":"1h"}`)
+		time.Sleep(time.Second)
+		slow = ask(t, s, "POST", "/v1/leases/"+slow.Lease+"/keepalive", "")
+		until := time.Now().Add(time.Duration(slow.Left) * time.Millisecond)
+		acquisition, end := make(chan answer, 1), make(chan answer, 1)
+		go func() { acquisition <- ask(t, s, "POST", "/v1/locks/slow/acquire", `{"wait":"1h"}`) }()
+		go func() { end <- ask(t, s, "GET", "/v1/leases/"+quick.Lease+"?wait=1h", "") }()
+		synctest.Wait()
+		done := make(chan error, 1)
+		go func() { done <- s.Stop(t.Context()) }()
+		wants(t, "who waits for a lock", <-acquisition, 503, "stopping")
+		wants(t, "who waits for the end", <-end, 410, "over")
+		wants(t, "acquire", ask(t, s, "POST", "/v1/locks/new/acquire", ""), 503, "stopping")
+		wants(t, "keepalive", ask(t, s, "POST", "/v1/leases/"+slow.Lease+"/keepalive", ""), 410, "over")
+		wants(t, "events", ask(t, s, "GET", "/v1/events", ""), 503, "stopping")
+		time.Sleep(time.Second)
+		if d := ask(t, s, "DELETE", "/v1/leases/"+quick.Lease, ""); d.code != 204 {
+			t.Errorf("released: %d %s", d.code, d.body)
+		}
+		for name, held := range map[string]bool{"quick": false, "slow": true} {
+			if r := leasetest.RecordIn(t, st, name); r.Held != held {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		other, err := leasehold.NewLock(st, "slow", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, other)
+		if early := time.Until(until); early > 0 {
+			t.Errorf("another had it %v before the end that its caller was told", early)
+		}
+		// Who waits for a lock that is held under a session looks each third of the TTL.
+		if late := time.Since(until); late > serve.Margin(12*time.Second)+5*time.Second {
+			t.Errorf("another had it %v after", late)
+		}
+		leasetest.Release(t, lease)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		for _, key := range leasetest.Objects(t, st) {
+			if leasetest.RecordIn(t, st, key).Held {
+				t.Errorf("%s is held after the end", key)
+			}
+		}
+		if err := s.Start(t.Context()); err == nil {
+			t.Error("it can be started again")
+		}
+	})
+}
+
+// A server that is stopped before it has a session, or cannot have one, ends.
+func TestStopUnstarted(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		stopped(t, made(t, memstore.New(), nil))
+		st := faultstore.Wrap(memstore.New(), nil)
+		st.Partition(true)
+		s := made(t, st, nil)
+		failed := make(chan error, 1)
+		go func() { failed <- s.Start(t.Context()) }()
+		time.Sleep(time.Minute)
+		wants(t, "ready", ask(t, s, "GET", "/readyz", ""), 503, "stopping")
+		stopped(t, s)
+		if err := <-failed; err == nil {
+			t.Error("it started")
+		}
+		denied := made(t, faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.Denied}}}), nil)
+		if err := denied.Start(t.Context()); err == nil || !leasehold.Final(err) {
+			t.Errorf("where access is denied: %v", err)
+		}
+		stopped(t, denied)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A second stop that cannot wait ends at once.
+func TestStopCutShort(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), nil)
+		acquired(t, s, "k", "")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stopped: %v", err)
+		}
+		stopped(t, s)
+	})
+}
+
+// A wait ends with who holds the lock; and one whose caller leaves takes nothing.
+func TestWaits(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, nil)
+		a := acquired(t, s, "k", `{"ttl":"1h","holder":"first"}`)
+		for _, body := range []string{`{"wait":"7s"}`, `{"wait":"0s"}`} {
+			began := time.Now()
+			held := ask(t, s, "POST", "/v1/locks/k/acquire", body)
+			wants(t, body, held, 409, "held")
+			if took := time.Since(began); held.Holder != "first" || strings.Contains(body, "7s") && took != 7*time.Second {
+				t.Errorf("%s: after %v %s", body, took, held.body)
+			}
+		}
+		began := time.Now()
+		seen := ask(t, s, "GET", "/v1/leases/"+a.Lease+"?wait=9s", "")
+		if took := time.Since(began); seen.code != 200 || took != 9*time.Second {
+			t.Errorf("after %v: %d %s", took, seen.code, seen.body)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan answer, 1)
+		go func() { left <- asking(t, ctx, s, "POST", "/v1/locks/k/acquire", `{"wait":"1h"}`) }()
+		synctest.Wait()
+		leave()
+		<-left
+		if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 {
+			t.Errorf("released: %d %s", d.code, d.body)
+		}
+		time.Sleep(time.Minute)
+		if r := leasetest.RecordIn(t, st, "k"); r.Held {
+			t.Errorf("it is held: %+v", r)
+		}
+		stopped(t, s)
+	})
+}
+
+// A lease that came as its caller left is released.
+func TestLeavesAsItComes(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		ctx, leave := context.WithCancel(t.Context())
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, nil)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put", Key: "k", Delay: time.Second})
+		go func() {
+			time.Sleep(time.Second / 2)
+			leave()
+		}()
+		asking(t, ctx, s, "POST", "/v1/locks/k/acquire", "")
+		time.Sleep(10 * time.Second)
+		if r := leasetest.RecordIn(t, inner, "k"); r.Held {
+			t.Errorf("it is held: %+v", r)
+		}
+		if leases, _, _, _ := s.Sizes(); leases != 0 {
+			t.Errorf("%d leases are left", leases)
+		}
+		stopped(t, s)
+	})
+}
+
+// A lease that came just before its caller left, and was not told of yet, is released at once, and not after its TTL.
+func TestLeavesAfterItCame(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		ctx, leave := context.WithCancel(t.Context())
+		s := started(t, st, &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+			if e.Kind == leasehold.KindLock {
+				leave()
+			}
+		}}})
+		asking(t, ctx, s, "POST", "/v1/locks/k/acquire", `{"ttl":"1h"}`)
+		synctest.Wait()
+		if r := leasetest.RecordIn(t, st, "k"); r.Held || r.Token == 0 {
+			t.Errorf("it is held, or never was: %+v", r)
+		}
+		if leases, _, _, _ := s.Sizes(); leases != 0 {
+			t.Errorf("%d leases are left", leases)
+		}
+		stopped(t, s)
+	})
+}
+
+// Semaphores, fair locks and reader/writer locks are taken by what the body says.
+func TestSeats(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), nil)
+		first := acquired(t, s, "sem", `{"slots":3,"weight":2,"holder":"first","ttl":"1h"}`)
+		second := acquired(t, s, "sem", `{"slots":3,"holder":"second","ttl":"1h"}`)
+		if second.Holder != "second" || second.Token <= first.Token {
+			t.Errorf("%s", second.body)
+		}
+		held := ask(t, s, "POST", "/v1/locks/sem/acquire", `{"slots":3}`)
+		wants(t, "the fourth seat", held, 409, "held")
+		if held.Semaphore == nil || held.Semaphore.Size != 3 || held.Semaphore.Taken != 3 || len(held.Semaphore.Holders) != 2 || held.Semaphore.Holders[0].Holder != "first" {
+			t.Errorf("who holds it: %s", held.body)
+		}
+		wants(t, "another size", ask(t, s, "POST", "/v1/locks/sem/acquire", `{"slots":4}`), 422, "foreign")
+		wants(t, "as a lock", ask(t, s, "POST", "/v1/locks/sem/acquire", ``), 422, "foreign")
+		next := make(chan answer, 1)
+		go func() {
+			next <- ask(t, s, "POST", "/v1/locks/sem/acquire", `{"slots":3,"weight":2,"wait":"1h","holder":"third"}`)
+		}()
+		time.Sleep(3 * time.Second)
+		o := ask(t, s, "GET", "/v1/locks/sem", "")
+		if o.code != 200 || o.Kind != "semaphore" || o.Here != 2 || o.Waiting != 1 || len(o.Semaphore.Waiters) != 1 || o.Semaphore.Waiters[0].Holder != "third" {
+			t.Errorf("it looks like %s", o.body)
+		}
+		if d := ask(t, s, "DELETE", "/v1/leases/"+first.Lease, ""); d.code != 204 {
+			t.Errorf("released: %d %s", d.code, d.body)
+		}
+		if n := <-next; n.code != 200 || n.Token <= second.Token {
+			t.Errorf("the next: %d %s", n.code, n.body)
+		}
+
+		reader := acquired(t, s, "rw", `{"shared":true,"ttl":"1h"}`)
+		acquired(t, s, "rw", `{"shared":true,"ttl":"1h"}`)
+		wants(t, "a writer", ask(t, s, "POST", "/v1/locks/rw/acquire", `{"shared":false}`), 409, "held")
+		fair := acquired(t, s, "fair", `{"fair":true,"ttl":"1h"}`)
+		wants(t, "the second", ask(t, s, "POST", "/v1/locks/fair/acquire", `{"fair":true}`), 409, "held")
+		time.Sleep(2 * time.Second)
+		for key, kind := range map[string]string{"rw": "rw_lock", "fair": "fair_lock"} {
+			if o := ask(t, s, "GET", "/v1/locks/"+key, ""); o.code != 200 || o.Kind != kind {
+				t.Errorf("%s looks like %s", key, o.body)
+			}
+		}
+		for _, a := range []answer{reader, fair} {
+			if k := ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", ""); k.code != 200 {
+				t.Errorf("%d %s", k.code, k.body)
+			}
+		}
+		stopped(t, s)
+	})
+}
+
+// An election is a lock; who leads is answered as `leasehold elect --http` does.
+func TestElection(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		a, b := started(t, st, &serve.Options{Holder: "a", Address: "here"}), started(t, st, &serve.Options{Holder: "b"})
+		if l := ask(t, a, "GET", "/v1/elections/e", ""); l.code != 200 || l.Name != "" || l.Leading || l.Lock != st.String()+"/e" {
+			t.Errorf("before: %d %s", l.code, l.body)
+		}
+		won := ask(t, a, "POST", "/v1/elections/e/campaign", `{"ttl":"1h"}`)
+		if won.code != 200 {
+			t.Fatalf("%d %s", won.code, won.body)
+		}
+		time.Sleep(2 * time.Second)
+		before := st.Counts()
+		for range 100 { // the leader's own server needs no look, and the other's one for all
+			if l := ask(t, a, "GET", "/v1/elections/e", ""); l.Name != "a" || !l.Leading || l.Address != "here" || l.Token != won.Token {
+				t.Fatalf("the leader: %s", l.body)
+			}
+			if l := ask(t, b, "GET", "/v1/elections/e", ""); l.Name != "a" || l.Leading || l.Token != won.Token {
+				t.Fatalf("the follower: %s", l.body)
+			}
+		}
+		if n := st.Counts().Get - before.Get; n > 2 {
+			t.Errorf("%d reads", n)
+		}
+		if o := ask(t, a, "GET", "/v1/locks/e", ""); o.Kind != "election" {
+			t.Errorf("it looks like %s", o.body)
+		}
+		next := make(chan answer, 1)
+		go func() { next <- ask(t, b, "POST", "/v1/elections/e/campaign", `{"wait":"1h"}`) }()
+		synctest.Wait()
+		if d := ask(t, a, "DELETE", "/v1/leases/"+won.Lease, ""); d.code != 204 {
+			t.Errorf("resigned: %d %s", d.code, d.body)
+		}
+		if n := <-next; n.code != 200 || n.Token <= won.Token {
+			t.Errorf("the next: %d %s", n.code, n.body)
+		}
+		time.Sleep(2 * time.Second)
+		if l := ask(t, a, "GET", "/v1/elections/e", ""); l.Name != "b" || l.Leading {
+			t.Errorf("the former leader: %s", l.body)
+		}
+		stopped(t, a)
+		stopped(t, b)
+	})
+}

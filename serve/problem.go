@@ -1,0 +1,201 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A word is what the type of a problem ends in.
+type word string
+
+// The words of all problems: see the package documentation.
+const (
+	wordHeld      word = "held"
+	wordOver      word = "over"
+	wordUnknown   word = "unknown"
+	wordMethod    word = "method"
+	wordBody      word = "body"
+	wordKey       word = "key"
+	wordQuery     word = "query"
+	wordSlow      word = "slow"
+	wordMediaType word = "media-type"
+	wordTooLarge  word = "too-large"
+	wordValue     word = "value"
+	wordForeign   word = "foreign"
+	wordOrigin    word = "origin"
+	wordBreak     word = "break"
+	wordHost      word = "host"
+	wordToken     word = "token"
+	wordTooMany   word = "too-many"
+	wordStore     word = "store"
+	wordStopping  word = "stopping"
+)
+
+// problems are the status and the title of each.
+var problems = map[word]struct {
+	status int
+	title  string
+}{
+	wordHeld:      {http.StatusConflict, "The lock is held"},
+	wordOver:      {http.StatusGone, "The lease is over"},
+	wordUnknown:   {http.StatusNotFound, "There is no such thing"},
+	wordMethod:    {http.StatusMethodNotAllowed, "The path has other methods"},
+	wordBody:      {http.StatusBadRequest, "The body is not what is expected"},
+	wordKey:       {http.StatusBadRequest, "That is not a key"},
+	wordQuery:     {http.StatusBadRequest, "The query is not what is expected"},
+	wordSlow:      {http.StatusRequestTimeout, "The body did not come in time"},
+	wordMediaType: {http.StatusUnsupportedMediaType, "The body is not JSON"},
+	wordTooLarge:  {http.StatusRequestEntityTooLarge, "The body is too large"},
+	wordValue:     {http.StatusUnprocessableEntity, "A value cannot be"},
+	wordForeign:   {http.StatusUnprocessableEntity, "The key is of something else"},
+	wordOrigin:    {http.StatusForbidden, "The request comes from another origin"},
+	wordBreak:     {http.StatusForbidden, "Locks are not broken here"},
+	wordHost:      {http.StatusMisdirectedRequest, "The request is for another host"},
+	wordToken:     {http.StatusUnauthorized, "The token is missing or wrong"},
+	wordTooMany:   {http.StatusTooManyRequests, "There are too many"},
+	wordStore:     {http.StatusServiceUnavailable, "The store fails"},
+	wordStopping:  {http.StatusServiceUnavailable, "The server has no session, or stops"},
+}
+
+// A refusal is why a request is not done. It is an error with the word for it.
+type refusal struct {
+	word   word
+	detail string
+	report *Report // who holds the lock
+}
+
+func (r *refusal) Error() string { return string(r.word) + ": " + r.detail }
+
+func refuse(w word, format string, args ...any) *refusal {
+	return &refusal{word: w, detail: fmt.Sprintf(format, args...)}
+}
+
+const (
+	problemType = "application/problem+json"
+	problemURN  = "urn:leasehold:problem:"
+)
+
+// Refuse answers a request that was refused before it came here: for another host, from another origin, without
+// the token. It is for what the server is behind: see localhttp.Options.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	reason := map[int]word{http.StatusMisdirectedRequest: wordHost, http.StatusForbidden: wordOrigin, http.StatusUnauthorized: wordToken}[status]
+	s.answerRefusal(w, r, refuse(reason, "%s", why))
+}
+
+// answerRefusal writes the problem, and counts it.
+func (s *Server) answerRefusal(w http.ResponseWriter, r *http.Request, f *refusal) {
+	kind := problems[f.word]
+	p := Problem{
+		Type: problemURN + string(f.word), Title: kind.title, Status: kind.status, Detail: f.detail,
+		Instance: "urn:leasehold:answer:" + randomHex(), Report: f.report,
+	}
+	s.stats.refused(f.word)
+	s.log.Debug("refused", "answer", p.Instance, "method", r.Method, "status", p.Status, "reason", string(f.word))
+	if kind.status == http.StatusTooManyRequests || kind.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	s.write(w, r, kind.status, problemType, p)
+}
+
+// write writes an answer as JSON, within bounded time.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, contentType string, data any) {
+	var body []byte
+	if data != nil {
+		text, err := json.Marshal(data)
+		if err != nil {
+			panic(err) // nothing that is answered can fail
+		}
+		body = append(text, '\n')
+	}
+	s.writeRaw(w, r, status, contentType, body)
+}
+
+func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	s.stats.answered(status)
+	// An answer may be late, after a wait, and is not to be cut off for that. Not every writer has a deadline.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin))
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if contentType != "" {
+		h.Set("Content-Type", contentType)
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // a client that is gone needs none
+	}
+}
+
+// randomHex is 128 random bits.
+func randomHex() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it never fails
+	return hex.EncodeToString(b)
+}
+
+// refusalOf says why an acquisition, or a look, has failed. The key is the caller's.
+func (s *Server) refusalOf(key string, err error) *refusal {
+	if f, is := errors.AsType[*refusal](err); is {
+		return f
+	}
+	switch {
+	case errors.Is(err, errStopping), errors.Is(err, errNoSession), errors.Is(err, leasehold.ErrClosed):
+		return refuse(wordStopping, "%s", oneLine(err))
+	case errors.Is(err, semaphore.ErrFull):
+		return refuse(wordTooMany, "%s", oneLine(err))
+	}
+	if held := s.heldBy(key, err); held != nil {
+		return &refusal{wordHeld, oneLine(err), held}
+	}
+	is := func(kinds ...error) bool {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, semaphore.ErrSize, admin.ErrAmbiguous, admin.ErrNoHistory):
+		return refuse(wordForeign, "%s", oneLine(err))
+	case is(store.ErrInvalid):
+		return refuse(wordKey, "%s", oneLine(err))
+	case is(leasehold.ErrSessionOver, leasehold.ErrLost):
+		return refuse(wordStopping, "%s", oneLine(err))
+	case is(context.DeadlineExceeded):
+		return refuse(wordStore, "the store has not said whether the lock is free: %s", oneLine(err))
+	}
+	return refuse(wordStore, "%s", oneLine(err))
+}
+
+// heldBy is what is known of a lock that somebody else holds, or nil if the error is another one.
+func (s *Server) heldBy(key string, err error) *Report {
+	url := s.opts.URL(s.inside(key))
+	if e, is := errors.AsType[*leasehold.HeldError](err); is {
+		r := lockjson.Describe(url, "", e.Info)
+		return &r
+	}
+	if e, is := errors.AsType[*semaphore.HeldError](err); is {
+		i := e.Info
+		r := lockjson.DescribeEntry(url, "", admin.Entry{Semaphore: &i, Info: leasehold.Info{
+			Key: i.Key, Layout: admin.LayoutTable, Exists: true, Held: len(i.Holders) > 0, Token: i.Token, Age: -1, Version: i.Version,
+		}})
+		return &r
+	}
+	if errors.Is(err, leasehold.ErrHeld) {
+		return &Report{Lock: url, State: "held"}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"bytes"
+	_ "embed"
+	"net/http"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/promtext"
+)
+
+func (s *Server) getLocks(c *call) (int, any, error) {
+	c.patient()
+	l, err := s.watch.everything(c.r.Context())
+	if err != nil {
+		return 0, nil, s.refusalOf("", err)
+	}
+	return http.StatusOK, s.watch.snapshot(l), nil
+}
+
+func (s *Server) getLock(c *call) (int, any, error) {
+	if err := s.checkKey(c.param); err != nil {
+		return 0, nil, err
+	}
+	c.patient()
+	o, err := s.watch.object(c.r.Context(), c.param)
+	switch {
+	case err != nil:
+		return 0, nil, s.refusalOf(c.param, err)
+	case o.State == "absent" && o.Here+o.Waiting == 0:
+		return 0, nil, refuse(wordUnknown, "there is no such lock")
+	}
+	return http.StatusOK, o, nil
+}
+
+func (s *Server) getHistory(c *call) (int, any, error) {
+	if err := s.checkKey(c.param); err != nil {
+		return 0, nil, err
+	}
+	c.patient()
+	terms, err := s.watch.history(c.r.Context(), c.param)
+	if err != nil {
+		return 0, nil, s.refusalOf(c.param, err)
+	}
+	return http.StatusOK, struct {
+		History []Term `json:"history"`
+	}{terms}, nil
+}
+
+// getElection answers as `leasehold elect --http` does. A leader that holds it here is known without a look.
+func (s *Server) getElection(c *call) (int, any, error) {
+	if err := s.checkKey(c.param); err != nil {
+		return 0, nil, err
+	}
+	leader := Leader{Lock: s.opts.URL(s.inside(c.param))}
+	if l := s.leads(c.param); l != nil {
+		leader.Name, leader.Token, leader.Leading, leader.Address = l.held.Holder(), l.held.Token(), true, s.opts.Address
+		return http.StatusOK, leader, nil
+	}
+	c.patient()
+	o, err := s.watch.object(c.r.Context(), c.param)
+	if err != nil {
+		return 0, nil, s.refusalOf(c.param, err)
+	}
+	if o.Error != "" {
+		return 0, nil, refuse(wordForeign, "%s", o.Error)
+	}
+	if o.State == "held" && !o.Abandoned && o.Semaphore == nil && s.leads(c.param) == nil && !s.released(c.param, o) {
+		leader.Name, leader.Token, leader.Address = o.Holder, o.Token, o.Address
+	}
+	return http.StatusOK, leader, nil
+}
+
+// leads is the lease that this server has of an election, or nil.
+func (s *Server) leads(key string) *lease {
+	s.mu.Lock()
+	var found *lease
+	for _, l := range s.leases {
+		if l.key == key && l.election {
+			found = l
+			break
+		}
+	}
+	s.mu.Unlock()
+	if found == nil {
+		return nil
+	}
+	found.mu.Lock()
+	over := found.why != ""
+	found.mu.Unlock()
+	if over || !found.held.Valid() {
+		return nil
+	}
+	return found
+}
+
+// released reports that the holder that was seen is this server's session, and no lease of it holds the key any
+// more: the release is under way.
+func (s *Server) released(key string, o Object) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.usages[key]
+	return s.current != nil && o.Session == s.current.session.Key() && (u == nil || u.leases == 0)
+}
+
+func (s *Server) getEvents(c *call) (int, any, error) {
+	sub, err := s.watch.subscribe()
+	if err != nil {
+		return 0, nil, s.refusalOf("", err)
+	}
+	defer s.watch.unsubscribe(sub)
+	c.patient()
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	c.w.WriteHeader(http.StatusOK)
+	s.stats.answered(http.StatusOK)
+	c.done = true
+	if c.r.Method == http.MethodHead {
+		return 0, nil, nil
+	}
+	control := http.NewResponseController(c.w)
+	send := func(text []byte) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
+		_, err := c.w.Write(text)
+		return err == nil && control.Flush() == nil
+	}
+	if !send([]byte("retry: 2000\n\n")) {
+		return 0, nil, nil
+	}
+	alive := time.NewTicker(keepAlive)
+	defer alive.Stop()
+	for {
+		var text []byte
+		select {
+		case events, more := <-sub.queue:
+			if !more {
+				return 0, nil, nil
+			}
+			text = events
+		case <-alive.C:
+			text = []byte(":\n\n")
+		case <-c.r.Context().Done():
+			return 0, nil, nil
+		case <-s.ctx.Done():
+			return 0, nil, nil
+		}
+		if !send(text) {
+			return 0, nil, nil
+		}
+	}
+}
+
+// Ready says why the server cannot acquire anything now, or returns nil.
+func (s *Server) Ready() error {
+	_, err := s.generation(s.ctx, nil, false)
+	return err
+}
+
+const plain = "text/plain; charset=utf-8"
+
+// getHealthz says that the server answers: that the store fails is nothing that a restart would mend.
+func (s *Server) getHealthz(c *call) (int, any, error) {
+	s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
+	c.done = true
+	return 0, nil, nil
+}
+
+func (s *Server) getReadyz(c *call) (int, any, error) {
+	if err := s.Ready(); err != nil {
+		return 0, nil, refuse(wordStopping, "%s", oneLine(err))
+	}
+	s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
+	c.done = true
+	return 0, nil, nil
+}
+
+func (s *Server) getMetrics(c *call) (int, any, error) {
+	s.writeRaw(c.w, c.r, http.StatusOK, promtext.ContentType, s.metrics())
+	c.done = true
+	return 0, nil, nil
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+func (s *Server) getOpenAPI(c *call) (int, any, error) {
+	s.writeRaw(c.w, c.r, http.StatusOK, "application/json", bytes.Clone(openAPI))
+	c.done = true
+	return 0, nil, nil
+}

@@ -1,0 +1,105 @@
+package terraform
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/leasehold/leasehold"
+)
+
+// A LockInfo is what Terraform tells of a lock, in its own JSON: the body of LOCK and UNLOCK, and of the
+// answer that says who holds it.
+type LockInfo struct {
+	ID        string // names the lock; force-unlock asks for it
+	Operation string
+	Info      string
+	Who       string // USER@HOST
+	Version   string // of Terraform
+	Created   time.Time
+	Path      string
+}
+
+// The most that is kept of a LockInfo, in bytes. An ID that is longer is refused; the rest is cut.
+const (
+	maxID   = 128
+	maxWho  = 256
+	maxText = 512
+)
+
+// parseLockInfo reads the body of LOCK or UNLOCK. An empty one gives the zero LockInfo.
+func parseLockInfo(body []byte) (LockInfo, error) {
+	var i LockInfo
+	if len(body) == 0 {
+		return i, nil
+	}
+	if err := json.Unmarshal(body, &i); err != nil {
+		return i, fmt.Errorf("the body is not the JSON of a lock: %w", err)
+	}
+	if len(i.ID) > maxID || !utf8.ValidString(i.ID) {
+		return i, fmt.Errorf("the ID of the lock has more than %d bytes, or is not UTF-8", maxID)
+	}
+	i.Who, i.Operation, i.Version = clip(i.Who, maxWho), clip(i.Operation, maxWho), clip(i.Version, maxWho)
+	i.Info, i.Path = clip(i.Info, maxText), clip(i.Path, maxText)
+	return i, nil
+}
+
+// clip cuts a text to so many bytes, between two characters, and makes it UTF-8.
+func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// meta is what the lock's record tells of it. The names are Terraform's.
+func (i LockInfo) meta() map[string]string {
+	m := map[string]string{"ID": i.ID, "Operation": i.Operation, "Info": i.Info, "Who": i.Who, "Version": i.Version, "Path": i.Path}
+	if !i.Created.IsZero() {
+		m["Created"] = i.Created.UTC().Format(time.RFC3339Nano)
+	}
+	for name, text := range m {
+		if text == "" {
+			delete(m, name)
+		}
+	}
+	return m
+}
+
+// holder names the holder of the lock to people.
+func (i LockInfo) holder() string {
+	if i.Who == "" {
+		return "terraform"
+	}
+	return i.Who
+}
+
+// lockInfoOf is what Terraform is told of the lock that a record shows. The lock may be held by somebody
+// who is no Terraform, such as `leasehold run`: then the ID is made of the token, so that force-unlock
+// has one to name.
+func lockInfoOf(i leasehold.Info) LockInfo {
+	m := i.Meta
+	created, err := time.Parse(time.RFC3339Nano, m["Created"])
+	if err != nil {
+		created = i.AcquiredAt
+	}
+	l := LockInfo{
+		ID: m["ID"], Operation: m["Operation"], Info: m["Info"], Who: m["Who"], Version: m["Version"], Created: created, Path: m["Path"],
+	}
+	if l.ID == "" {
+		l.ID = fmt.Sprintf("leasehold-%d", int64(i.Token))
+	}
+	if l.Who == "" {
+		l.Who = i.Holder
+	}
+	if i.Held && i.Abandoned {
+		l.Info = strings.TrimSpace(l.Info + " (the process that keeps this lock looks to be gone: it can be had in a little over " + i.TTL.String() + ")")
+	}
+	return l
+}

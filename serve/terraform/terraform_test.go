@@ -1,0 +1,611 @@
+package terraform_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/fence"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/serve/terraform"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestARun: what Terraform sends in one run, and what it gets.
+func TestARun(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, &terraform.Options{Prefix: "tf/", Path: "/terraform/"})
+		const at = "/terraform/prod/network"
+		s.want(http.StatusNotFound, "GET", at, "")
+		s.want(http.StatusOK, "LOCK", at, lockBody("x"))
+		s.want(http.StatusNotFound, "GET", at, "")
+		text := stateOf(1, "x")
+		s.want(http.StatusOK, "POST", at+"?ID=x", text)
+		a := s.want(http.StatusOK, "GET", at, "")
+		if a.body != text || a.header.Get("Content-Type") != "application/json" || a.header.Get("Leasehold-State-Version") != "1" || a.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("GET: %+v", a)
+		}
+		if head := s.want(http.StatusOK, "HEAD", at, ""); head.body != "" || !reflect.DeepEqual(head.header, a.header) {
+			t.Errorf("HEAD: %+v, and GET %+v", head, a.header)
+		}
+		s.want(http.StatusOK, "PUT", at+"?ID=x", stateOf(2, "y"))
+		s.want(http.StatusOK, "UNLOCK", at, lockBody("x"))
+		if a = s.want(http.StatusOK, "GET", at, ""); a.body != stateOf(2, "y") {
+			t.Errorf("GET: %s", a.body)
+		}
+		for _, key := range leasetest.Objects(t, st) {
+			if !strings.HasPrefix(key, "tf/locks/prod/network/_lock") && !strings.HasPrefix(key, "tf/states/prod/network/_state") {
+				t.Errorf("there is an object %s", key)
+			}
+		}
+		r := leasetest.RecordIn(t, st, "tf/locks/prod/network/_lock")
+		if r.Held || r.Holder != "x@host" || r.Meta["ID"] != "x" || r.Meta["Operation"] != "OperationTypeApply" || r.Meta["Created"] != "2026-11-20T10:30:45.123456789Z" {
+			t.Errorf("the record of the lock: %+v", r)
+		}
+	})
+}
+
+// TestLockIsHeld: another LOCK says who holds it, to this process and to others; the same one is answered again,
+// since Terraform sends a request again whose answer was lost.
+func TestLockIsHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		a, b := start(t, st, nil), start(t, st, nil)
+		a.lock("s", "x")
+		want := terraform.LockInfo{
+			ID: "x", Operation: "OperationTypeApply", Who: "x@host", Version: "1.11.4",
+			Created: time.Date(2026, 11, 20, 10, 30, 45, 123456789, time.UTC),
+		}
+		for _, s := range []*server{a, b} {
+			if got := holder(t, s.want(http.StatusLocked, "LOCK", "/s", lockBody("y"))); got != want {
+				t.Errorf("held by %+v, want %+v", got, want)
+			}
+			if got := holder(t, s.want(http.StatusConflict, "UNLOCK", "/s", `{"ID":"y"}`)); got != want {
+				t.Errorf("held by %+v, want %+v", got, want)
+			}
+			s.unlock("s", "y") // a run that does not hold it, which changes nothing
+			if got := holder(t, s.want(http.StatusConflict, "POST", "/s?ID=y", stateOf(1, "y"))); got != want {
+				t.Errorf("held by %+v, want %+v", got, want)
+			}
+			s.lock("s", "x")
+		}
+		token := leasetest.RecordIn(t, st, "locks/s/_lock").Token
+		time.Sleep(time.Hour) // it is renewed
+		b.want(http.StatusLocked, "LOCK", "/s", lockBody("y"))
+		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); r.Token != token || !r.Held {
+			t.Errorf("after an hour: %+v", r)
+		}
+		b.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x")) // whichever process a run's request comes to
+		a.unlock("s", "x")
+		a.unlock("s", "x")
+		b.unlock("s", "x")
+		b.want(http.StatusOK, "UNLOCK", "/s", `{"ID":"x"}`)
+		a.want(http.StatusConflict, "UNLOCK", "/s", "")
+		if !strings.Contains(detail(t, a.want(http.StatusConflict, "UNLOCK", "/s", `{"ID":"y"}`)), "not locked") {
+			t.Error("another UNLOCK of what is not locked")
+		}
+		a.want(http.StatusConflict, "POST", "/s?ID=x", stateOf(2, "x")) // its lock is over
+		b.lock("s", "y")
+		b.unlock("s", "y")
+	})
+}
+
+// TestDisplaced: a run whose lock was broken by force-unlock cannot store its state over its successor's, nor once it
+// is broken, by whichever process. Its successor's lock stays.
+func TestDisplaced(t *testing.T) {
+	for name, body := range map[string]string{"force-unlock": `{"ID":"x"}`, "without an ID": ""} {
+		for _, elsewhere := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, st *memstore.Store) {
+					a := start(t, st, nil)
+					b := a
+					if elsewhere {
+						b = start(t, st, nil)
+					}
+					a.lock("s", "x")
+					a.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+					a.lock("other", "o")
+					b.want(http.StatusOK, "UNLOCK", "/s", body)
+					if d := detail(t, a.want(http.StatusConflict, "POST", "/s?ID=x", stateOf(2, "x"))); !strings.Contains(d, "released or broken") {
+						t.Errorf("it is told %s", d)
+					}
+					b.lock("s", "y")
+					if got := holder(t, a.want(http.StatusConflict, "POST", "/s?ID=x", stateOf(2, "x"))); got.ID != "y" {
+						t.Errorf("it is told of %+v", got)
+					}
+					b.want(http.StatusOK, "POST", "/s?ID=y", stateOf(2, "y"))
+					time.Sleep(10 * time.Minute) // its process notices
+					a.unlock("s", "x")           // so that nobody is advised to break its successor's lock
+					a.want(http.StatusLocked, "LOCK", "/s", lockBody("z"))
+					if got := a.want(http.StatusOK, "GET", "/s", ""); got.body != stateOf(2, "y") {
+						t.Errorf("the state is %s", got.body)
+					}
+					a.want(http.StatusOK, "POST", "/other?ID=o", stateOf(1, "o")) // nothing else was broken
+					b.want(http.StatusLocked, "LOCK", "/other", lockBody("z"))
+					b.unlock("s", "y")
+					a.unlock("other", "o")
+				})
+			})
+		}
+	}
+}
+
+// TestLateState: the state of a displaced run is on its way when its lock is broken, and arrives after its successor
+// has locked. Without the claim it would land: nothing has changed the object since it was read.
+func TestLateState(t *testing.T) {
+	for _, kind := range []faultstore.Kind{faultstore.DelayBefore, faultstore.LateLanding} {
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, st *memstore.Store) {
+				a, b := start(t, st, nil), start(t, st, nil)
+				a.lock("s", "x")
+				a.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+				a.st.Inject(faultstore.Fault{Kind: kind, Op: "put", Key: "states/s/_state", Nth: 1, Delay: 5 * time.Second})
+				late := make(chan answer, 1)
+				go func() { late <- a.do("POST", "/s?ID=x", stateOf(2, "x")) }()
+				time.Sleep(time.Second)
+				b.want(http.StatusOK, "UNLOCK", "/s", `{"ID":"x"}`)
+				b.lock("s", "y")
+				read := b.want(http.StatusOK, "GET", "/s", "").body
+				want := stateOf(1, "x")
+				if got := <-late; got.status == http.StatusOK { // it was sent again, before the lock was broken
+					want = stateOf(2, "x")
+				}
+				time.Sleep(time.Minute)
+				if now := b.want(http.StatusOK, "GET", "/s", "").body; now != read || now != want {
+					t.Errorf("it was %s when it was locked, and is %s; want %s", read, now, want)
+				}
+				a.st.Wait()
+				b.want(http.StatusOK, "POST", "/s?ID=y", stateOf(2, "y"))
+				b.unlock("s", "y")
+			})
+		})
+	}
+}
+
+// TestServingProcessDies: its lock can be had after the TTL, and the state of its run is refused from then on; before,
+// another process takes it.
+func TestServingProcessDies(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		a := start(t, st, &terraform.Options{TTL: 30 * time.Second})
+		a.lock("s", "x")
+		a.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+		a.st.Partition(true) // for others that is the same
+		b := start(t, st, &terraform.Options{TTL: 30 * time.Second})
+		b.want(http.StatusOK, "POST", "/s?ID=x", stateOf(2, "x"))
+		if took := b.until("s", "y", 2*time.Minute); took < 32*time.Second || took > 50*time.Second {
+			t.Errorf("it could be locked after %v", took)
+		}
+		if got := b.want(http.StatusOK, "GET", "/s", ""); got.body != stateOf(2, "x") {
+			t.Errorf("the state is %s", got.body)
+		}
+		for _, s := range []*server{a, b} {
+			s.st.Partition(false)
+			if got := holder(t, s.want(http.StatusConflict, "POST", "/s?ID=x", stateOf(3, "x"))); got.ID != "y" {
+				t.Errorf("it is told of %+v", got)
+			}
+		}
+		a.unlock("s", "x")
+		b.want(http.StatusLocked, "LOCK", "/s", lockBody("z"))
+		b.unlock("s", "y")
+	})
+}
+
+// TestStoreFailsForLong: the lock of a run is lost when it cannot be renewed, and its state is taken all the same while
+// nobody else has locked: that it took long is no reason to lose it.
+func TestStoreFailsForLong(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		s.lock("s", "x")
+		s.st.Partition(true)
+		time.Sleep(10 * time.Minute)
+		s.want(http.StatusServiceUnavailable, "GET", "/s", "")
+		s.want(http.StatusServiceUnavailable, "LOCK", "/s", lockBody("y"))
+		s.st.Partition(false)
+		s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+		s.unlock("s", "x")
+		s.lock("s", "y") // and is not in its way
+		s.unlock("s", "y")
+	})
+}
+
+// TestLostLockIsLetGo: a lock that was lost, and whose run never comes back, keeps nobody out.
+func TestLostLockIsLetGo(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, &terraform.Options{Locks: 1})
+		s.lock("s", "x")
+		s.want(http.StatusServiceUnavailable, "LOCK", "/r", lockBody("z"))
+		s.st.Partition(true)
+		time.Sleep(10 * time.Minute)
+		s.st.Partition(false)
+		s.lock("r", "z") // which there is room for
+		s.unlock("r", "z")
+		s.lock("s", "y")
+		s.want(http.StatusConflict, "POST", "/s?ID=x", stateOf(1, "x"))
+		s.unlock("s", "y")
+	})
+}
+
+// TestWithoutALock: such a state is stored if nobody holds the lock and it follows the one that is there; of two that
+// were made of one state, the second one is refused.
+func TestWithoutALock(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		s.want(http.StatusOK, "POST", "/s", stateOf(1, "a"))
+		s.want(http.StatusOK, "POST", "/s", stateOf(1, "a")) // again, since the answer was lost
+		if d := detail(t, s.want(http.StatusConflict, "POST", "/s", stateOf(1, "b"))); !strings.Contains(d, "its serial is 1, and the stored one has 1") {
+			t.Error(d)
+		}
+		if d := detail(t, s.want(http.StatusConflict, "POST", "/s", `{"serial":7,"lineage":"another"}`)); !strings.Contains(d, "lineage") {
+			t.Error(d)
+		}
+		if d := detail(t, s.want(http.StatusConflict, "POST", "/s", `{"lineage":"a-b-c"}`)); !strings.Contains(d, "no serial") {
+			t.Error(d)
+		}
+		s.want(http.StatusOK, "POST", "/s", stateOf(2, "b"))
+		s.lock("s", "x")
+		if got := holder(t, s.want(http.StatusLocked, "POST", "/s", stateOf(3, "c"))); got.ID != "x" {
+			t.Errorf("it is told of %+v", got)
+		}
+		s.want(http.StatusLocked, "DELETE", "/s", "")
+		s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "forced")) // under a lock all is written
+		s.unlock("s", "x")
+		all, err := s.Versions(t.Context(), "s")
+		if err != nil || len(all) != 3 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if all[1].Who != "192.0.2.1:1234" || all[1].Operation != "POST without a lock" || all[0].Who != "x@host" || *all[0].Serial != 1 || all[0].Token <= all[1].Token {
+			t.Errorf("the versions are %+v", all)
+		}
+		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); r.Held {
+			t.Errorf("it is locked: %+v", r)
+		}
+	})
+}
+
+// TestDelete: there is no state any more, and the earlier ones are kept.
+func TestDelete(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		s.want(http.StatusOK, "DELETE", "/s", "")
+		s.want(http.StatusOK, "POST", "/s", stateOf(1, "a"))
+		s.lock("s", "x")
+		s.want(http.StatusConflict, "DELETE", "/s?ID=y", "")
+		s.want(http.StatusOK, "DELETE", "/s?ID=x", "")
+		s.want(http.StatusOK, "DELETE", "/s?ID=x", "")
+		s.unlock("s", "x")
+		s.want(http.StatusNotFound, "GET", "/s", "")
+		s.want(http.StatusNotFound, "GET", "/s?version=2", "")
+		if got := s.want(http.StatusOK, "GET", "/s?version=1", ""); got.body != stateOf(1, "a") {
+			t.Errorf("state 1 is %s", got.body)
+		}
+		s.want(http.StatusOK, "POST", "/s", stateOf(1, "anew"))
+		all, err := s.Versions(t.Context(), "s")
+		if err != nil || len(all) != 3 || all[0].Number != 3 || !all[1].Deleted || all[1].Who != "x@host" {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// TestVersions: the last ones are kept, and no others lie in the store.
+func TestVersions(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, &terraform.Options{Versions: 3})
+		if got := s.want(http.StatusOK, "GET", "/s?versions", ""); got.body != "[]\n" {
+			t.Errorf("of no state: %s", got.body)
+		}
+		for i, id := range []string{"a", "b", "c", "d", "e"} {
+			s.lock("s", id)
+			s.want(http.StatusOK, "POST", "/s?ID="+id, stateOf(i+1, id))
+			s.unlock("s", id)
+		}
+		got := s.want(http.StatusOK, "GET", "/s?versions", "")
+		all, err := s.Versions(t.Context(), "s")
+		if err != nil || len(all) != 3 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		for i, id := range []string{"e", "d", "c"} {
+			v := all[i]
+			if v.Number != int64(5-i) || v.Who != id+"@host" || v.LockID != id || *v.Serial != int64(5-i) || v.Lineage != "a-b-c" || v.Terraform != "1.11.4" || v.StoredAt.IsZero() {
+				t.Errorf("version %d is %+v", i, v)
+			}
+			if !strings.Contains(got.body, `"who":"`+id+`@host"`) {
+				t.Errorf("the list is %s", got.body)
+			}
+			body, of, failed := s.Open(t.Context(), "s", v.Number)
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			text, failed := io.ReadAll(body)
+			if failed != nil || string(text) != stateOf(5-i, id) || of.Number != v.Number {
+				t.Errorf("version %d: %s, %v", v.Number, text, failed)
+			}
+		}
+		if all := data(t, st); len(all) != 3 {
+			t.Errorf("in the store are %q", all)
+		}
+		s.want(http.StatusNotFound, "GET", "/s?version=2", "")
+		s.want(http.StatusBadRequest, "GET", "/s?version=x", "")
+		s.want(http.StatusBadRequest, "GET", "/s?version=0", "")
+		if _, _, err = s.Open(t.Context(), "s", 2); !errors.Is(err, terraform.ErrNoState) {
+			t.Errorf("version 2: %v", err)
+		}
+		if _, err = s.Versions(t.Context(), "../s"); err == nil {
+			t.Error("that is no name")
+		}
+	})
+}
+
+// TestLeftovers: what was written of a state that did not come to count is deleted under a later lock.
+func TestLeftovers(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		a, b := start(t, st, nil), start(t, st, nil)
+		a.lock("s", "x")
+		a.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+		dies := make(chan answer)
+		a.st.Inject(faultstore.Fault{Kind: faultstore.Hang, Op: "put", Key: "states/s/_state"})
+		go func() { dies <- a.do("POST", "/s?ID=x", stateOf(2, "x")) }()
+		time.Sleep(time.Second)
+		if all := data(t, st); len(all) != 2 {
+			t.Fatalf("in the store are %q", all)
+		}
+		a.st.Partition(true)
+		<-dies
+		b.until("s", "y", 3*time.Minute)
+		b.want(http.StatusOK, "POST", "/s?ID=y", stateOf(2, "y"))
+		if all := data(t, st); len(all) != 2 || !strings.HasPrefix(all[1], "states/s/_states/0000000002-") {
+			t.Errorf("in the store are %q", all)
+		}
+		if got := b.want(http.StatusOK, "GET", "/s?version=1", ""); got.body != stateOf(1, "x") {
+			t.Errorf("state 1 is %s", got.body)
+		}
+		b.unlock("s", "y")
+	})
+}
+
+// TestTwoProcessesOfOneRun: a run's request is late at one process, and it has sent it again to another and gone on. The
+// late one changes nothing, whenever it arrives, and what it has written is not in the way.
+func TestTwoProcessesOfOneRun(t *testing.T) {
+	for _, delayed := range []string{"states/s/_state", "states/s/_states/*", "locks/s/_lock"} {
+		t.Run(delayed, func(t *testing.T) {
+			bubble(t, func(t *testing.T, st *memstore.Store) {
+				a, b := start(t, st, nil), start(t, st, nil)
+				a.lock("s", "x")
+				op := "put"
+				if delayed == "locks/s/_lock" {
+					op = "get"
+				}
+				a.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: op, Key: delayed, Nth: 1, Delay: 5 * time.Second})
+				late := waits(t, func() answer { return a.do("POST", "/s?ID=x", stateOf(1, "x")) })
+				b.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+				b.want(http.StatusOK, "POST", "/s?ID=x", stateOf(2, "x"))
+				if got := late(); got.status == http.StatusOK {
+					t.Errorf("the late one: %+v", got)
+				}
+				for _, s := range []*server{a, b} {
+					if got := s.want(http.StatusOK, "GET", "/s", ""); got.body != stateOf(2, "x") {
+						t.Errorf("the state is %s", got.body)
+					}
+				}
+				if all, err := a.Versions(t.Context(), "s"); err != nil || len(all) != 2 {
+					t.Errorf("the versions are %+v, %v", all, err)
+				}
+				a.want(http.StatusConflict, "POST", "/s?ID=x", stateOf(1, "x"))
+				a.want(http.StatusOK, "POST", "/s?ID=x", stateOf(3, "x"))
+				a.unlock("s", "x")
+				b.lock("s", "y")
+				b.want(http.StatusOK, "POST", "/s?ID=y", stateOf(1, "forced")) // of another run
+				b.unlock("s", "y")
+				if all := data(t, st); len(all) != 4 {
+					t.Errorf("in the store are %q", all)
+				}
+			})
+		})
+	}
+}
+
+// TestAtWorkInAnotherProcess: a run's first state is on its way at one process while another stores one: what the first one
+// has written already is not collected, since it may come to count.
+func TestAtWorkInAnotherProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		a, b := start(t, st, nil), start(t, st, nil)
+		a.lock("s", "x")
+		a.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "states/s/_state", Nth: 1, Delay: 5 * time.Second})
+		b.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "states/s/_state", Nth: 1, Delay: 4 * time.Second})
+		first := waits(t, func() answer { return a.do("POST", "/s?ID=x", stateOf(1, "x")) })
+		second := waits(t, func() answer { return b.do("POST", "/s?ID=x", stateOf(1, "y")) })
+		time.Sleep(4500 * time.Millisecond)
+		if all := data(t, st); len(all) != 2 {
+			t.Errorf("in the store are %q", all)
+		}
+		if f, s := first(), second(); f.status != http.StatusServiceUnavailable || s.status != http.StatusOK {
+			t.Errorf("%+v, %+v", f, s)
+		}
+		if all := data(t, st); len(all) != 1 {
+			t.Errorf("in the store are %q", all)
+		}
+		a.unlock("s", "x")
+	})
+}
+
+// TestUnknownOutcome: it is not known whether a state has come to count, and it has. It is there when the store is.
+func TestUnknownOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		s.lock("s", "x")
+		var reads atomic.Int32 // the first one is before the write
+		s.st.Inject(
+			faultstore.Fault{Kind: faultstore.LostAnswer, Op: "put", Key: "states/s/_state", Nth: 1},
+			faultstore.Fault{Kind: faultstore.Unavailable, Op: "get", Key: "states/s/_state", When: func(faultstore.Call) bool { return reads.Add(1) > 1 }},
+		)
+		s.want(http.StatusServiceUnavailable, "POST", "/s?ID=x", stateOf(1, "x"))
+		s.st.Clear()
+		if got := s.want(http.StatusOK, "GET", "/s", ""); got.body != stateOf(1, "x") {
+			t.Errorf("the state is %s", got.body)
+		}
+		s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x")) // Terraform sends it again
+		if all, err := s.Versions(t.Context(), "s"); err != nil || len(all) != 1 {
+			t.Errorf("the versions are %+v, %v", all, err)
+		}
+		s.unlock("s", "x")
+	})
+}
+
+// TestLargeState: one over 1 MiB is stored and read back byte for byte.
+func TestLargeState(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		text := stateOf(1, strings.Repeat("long ", 1<<20))
+		s.lock("s", "x")
+		s.want(http.StatusOK, "POST", "/s?ID=x", text)
+		s.unlock("s", "x")
+		if got := s.want(http.StatusOK, "GET", "/s", ""); got.body != text {
+			t.Errorf("%d bytes came back of %d", len(got.body), len(text))
+		}
+	})
+}
+
+// TestDamaged: a state that is not what was stored is not answered, and neither is its absence.
+func TestDamaged(t *testing.T) {
+	for name, text := range map[string]string{"small": stateOf(1, "x"), "large": stateOf(1, strings.Repeat("x", 2<<20))} {
+		t.Run(name, func(t *testing.T) {
+			st := memstore.New()
+			s := start(t, st, nil)
+			s.want(http.StatusOK, "POST", "/s", text)
+			web := httptest.NewServer(s)
+			defer web.Close()
+			key := data(t, st)[0]
+			if _, err := st.PutLarge(t.Context(), key, strings.NewReader(strings.Replace(text, "x", "y", 1))); err != nil {
+				t.Fatal(err)
+			}
+			read := func() (int, error) {
+				r, err := http.Get(web.URL + "/s") //nolint:noctx // a test
+				if err != nil {
+					return 0, err
+				}
+				defer r.Body.Close()
+				_, err = io.ReadAll(r.Body)
+				return r.StatusCode, err
+			}
+			if status, err := read(); err == nil && status == http.StatusOK {
+				t.Error("it was answered")
+			}
+			if err := st.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			if status, err := read(); err != nil || status != http.StatusInternalServerError {
+				t.Errorf("what is missing is answered with %d, %v", status, err)
+			}
+		})
+	}
+}
+
+// TestForeignObjects: what is no list of states, or not sealed, is left alone.
+func TestForeignObjects(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		put := func(key, body string) {
+			if _, err := st.Put(t.Context(), key, []byte(body), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("states/a/_state", "a state of another tool")
+		put("locks/b/_lock", "no lock")
+		guarded, err := fence.NewObject(st, "states/c/_state", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = guarded.Put(t.Context(), fence.Token(1), strings.NewReader(`{"format":2}`)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "c"} {
+			s.want(http.StatusUnprocessableEntity, "GET", "/"+name, "")
+			s.want(http.StatusUnprocessableEntity, "POST", "/"+name, stateOf(1, "x"))
+		}
+		s.want(http.StatusUnprocessableEntity, "LOCK", "/a", lockBody("x"))
+		s.want(http.StatusUnprocessableEntity, "LOCK", "/b", lockBody("x"))
+		if r := leasetest.RecordIn(t, st, "locks/a/_lock"); r.Held {
+			t.Errorf("a lock that was refused is held: %+v", r)
+		}
+	})
+}
+
+// TestHeldByNoTerraform: somebody runs something else under the lock. Terraform is told who, and of an ID that
+// force-unlock can name.
+func TestHeldByNoTerraform(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		lock := newLock(t, st, "locks/s/_lock")
+		leasetest.Acquire(t, lock)
+		got := holder(t, s.want(http.StatusLocked, "LOCK", "/s", lockBody("x")))
+		if got.Who != "somebody" || !strings.HasPrefix(got.ID, "leasehold-") || got.Created.IsZero() {
+			t.Errorf("held by %+v", got)
+		}
+		s.want(http.StatusOK, "UNLOCK", "/s", lockBody(got.ID))
+		s.lock("s", "x")
+		s.unlock("s", "x")
+		time.Sleep(time.Minute) // the other one notices
+	})
+}
+
+// TestTools: what lists locks sees those of all names, and reads no state; what cleans up deletes nothing.
+func TestTools(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, &terraform.Options{Prefix: "tf"})
+		for _, name := range []string{"prod", "prod/network"} {
+			s.lock(name, "x")
+			s.want(http.StatusOK, "POST", "/"+name+"?ID=x", stateOf(1, "x"))
+		}
+		s.unlock("prod", "x")
+		held := map[string]bool{}
+		for e, err := range admin.List(t.Context(), st, "tf/locks/") {
+			if err != nil {
+				t.Error(err)
+			}
+			held[e.Key] = e.Held
+		}
+		if want := map[string]bool{"tf/locks/prod/_lock": false, "tf/locks/prod/network/_lock": true}; !reflect.DeepEqual(held, want) {
+			t.Errorf("the locks are %v", held)
+		}
+		time.Sleep(48 * time.Hour)
+		before := leasetest.Objects(t, st)
+		for c, err := range admin.Collect(t.Context(), st, "tf", nil) {
+			if err == nil {
+				t.Errorf("it collects %+v", c)
+			}
+		}
+		if after := leasetest.Objects(t, st); !reflect.DeepEqual(after, before) {
+			t.Errorf("there were %q, and are %q", before, after)
+		}
+		s.unlock("prod/network", "x")
+	})
+}
+
+// TestClaimIsRefused: the state has been claimed with a larger token than the lock has, since the lock's object was
+// deleted. Nothing is locked then, and Terraform is not told that somebody holds the lock.
+func TestClaimIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		guarded, err := fence.NewObject(st, "states/s/_state", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = guarded.Claim(t.Context(), fence.Token(1<<60)); err != nil {
+			t.Fatal(err)
+		}
+		if d := detail(t, s.want(http.StatusServiceUnavailable, "LOCK", "/s", lockBody("x"))); !strings.Contains(d, "1152921504606846976 has claimed it") {
+			t.Error(d)
+		}
+		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); r.Held {
+			t.Errorf("it is locked: %+v", r)
+		}
+		detail(t, s.want(http.StatusConflict, "POST", "/s", stateOf(1, "x")))
+	})
+}

@@ -1,0 +1,478 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/watchview"
+)
+
+const (
+	freshFor   = time.Second // how long one look does for all who ask for the same, and at most Options.Every
+	keptLooks  = 1024        // at single keys
+	maxLooked  = 8 << 20     // bytes of a snapshot
+	keepAlive  = 15 * time.Second
+	subscribed = 8 // looks that a subscriber may be behind
+)
+
+// A watcher looks at the store for all who ask. What it may send is bounded by a budget.
+type watcher struct {
+	s      *Server
+	looks  *counting
+	budget *budget
+	price  *cost.Price
+	recall recall // of looks at everything
+
+	turn    chan struct{} // has one element while nobody looks at everything
+	changed chan struct{} // has one after this server has changed something, which no look has seen
+
+	mu          sync.Mutex
+	last        *look                // the last that succeeded
+	lastTouch   time.Time            // when this server last changed anything
+	touches     map[string]time.Time // and when which key, for a while
+	single      map[string]*single
+	subscribers map[*subscriber]struct{}
+	cancel      context.CancelFunc // ends the loop; nil: it does not run
+	loops       sync.WaitGroup
+}
+
+// A look is one look at everything.
+type look struct {
+	began, ended time.Time
+	seen         watchview.Snapshot
+	objects      []Object
+	bodies       []json.RawMessage // of the objects
+}
+
+// A single is a look at one key, which all who ask meanwhile share.
+type single struct {
+	began  time.Time
+	done   chan struct{} // closed when it has ended
+	object Object
+	err    error
+}
+
+// A subscriber is a stream of events.
+type subscriber struct {
+	// queue has what is to be sent: all events of a look in one piece. It is closed when the subscriber was too slow,
+	// or the server stops.
+	queue chan []byte
+	begun bool // it has had a snapshot
+}
+
+func newWatcher(s *Server, price *cost.Price) *watcher {
+	w := &watcher{
+		s: s, budget: newBudget(s.opts.Budget, s.opts.Limit), price: price, turn: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		touches: map[string]time.Time{}, single: map[string]*single{}, subscribers: map[*subscriber]struct{}{},
+	}
+	w.looks = &counting{Store: s.st, all: w.budget.sent}
+	w.turn <- struct{}{}
+	return w
+}
+
+// touched takes in that this server has changed a key: what was seen before is old.
+func (w *watcher) touched(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lastTouch = time.Now()
+	if len(w.touches) > keptLooks {
+		for k, at := range w.touches {
+			if time.Since(at) > 2*w.s.opts.Every {
+				delete(w.touches, k)
+			}
+		}
+		if len(w.touches) > keptLooks { // then all that was seen before counts as old
+			clear(w.touches)
+			w.last = nil
+		}
+	}
+	w.touches[key] = w.lastTouch
+	delete(w.single, key)
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// spent is what looks cost now.
+func (w *watcher) spent() Budget {
+	b := Budget{Limit: w.budget.limit, Spent: int(sum(w.budget.sent.lastMinute())), Refused: w.budget.timesRefused()}
+	sent := w.s.sent.lastMinute()
+	b.Sent = int(sum(sent))
+	if w.price != nil {
+		d := dollars(w.price, sent)
+		b.Dollars, b.Price = &d, w.price.Title
+	}
+	return b
+}
+
+// errNoBudget is why nobody looks now.
+func (w *watcher) errNoBudget(pause time.Duration) error {
+	return refuse(wordTooMany, "looks at the store may send %d requests a minute, and have: ask again in %v", w.budget.limit, pause.Round(time.Second))
+}
+
+// everything is the last look, if it is fresh, or another one.
+func (w *watcher) everything(ctx context.Context) (*look, error) {
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { w.turn <- struct{}{} }()
+	w.mu.Lock()
+	last, touched := w.last, w.lastTouch
+	w.mu.Unlock()
+	if last != nil && time.Since(last.ended) < w.s.opts.Every && !touched.After(last.began) {
+		return last, nil
+	}
+	if pause := w.budget.pause(); pause > 0 {
+		return nil, w.errNoBudget(pause)
+	}
+	return w.look(ctx)
+}
+
+// look looks at everything. The caller has the turn.
+func (w *watcher) look(ctx context.Context) (*look, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("the store has not shown everything within %v", lookWithin))
+	defer cancel()
+	select {
+	case <-w.changed: // which this look sees
+	default:
+	}
+	l := &look{began: time.Now()}
+	before, size := sum(w.budget.sent.totals()), 0
+	for e, err := range admin.ListAll(ctx, w.recall.begin(w.looks), w.s.opts.Prefix) {
+		if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+			return nil, err
+		}
+		if len(l.objects) == w.s.opts.Limit || size > maxLooked {
+			l.seen.Cut = true
+			break
+		}
+		o := w.s.own(w.s.objectOf(e, err))
+		body, failed := json.Marshal(o)
+		if failed != nil {
+			return nil, failed
+		}
+		size += len(body)
+		l.objects, l.bodies = append(l.objects, o), append(l.bodies, body)
+		l.seen.Rows = append(l.seen.Rows, rowOf(e, err))
+	}
+	w.recall.end()
+	l.seen.Requests = int(sum(w.budget.sent.totals()) - before)
+	l.ended = time.Now()
+	w.mu.Lock()
+	w.last = l
+	w.mu.Unlock()
+	return l, nil
+}
+
+// rawSnapshot is a Snapshot whose objects are encoded already.
+type rawSnapshot struct {
+	Seen
+	Objects []json.RawMessage `json:"objects"`
+}
+
+func (w *watcher) snapshot(l *look) rawSnapshot {
+	o := &w.s.opts
+	s := rawSnapshot{Objects: l.bodies, Seen: Seen{
+		Time: at(l.ended), Cut: l.seen.Cut, Budget: w.spent(),
+		Store: w.s.st.String(), Prefix: o.Prefix, Every: o.Every.Milliseconds(), Break: o.AllowBreak,
+	}}
+	if s.Objects == nil {
+		s.Objects = []json.RawMessage{} // [] in JSON, and not null
+	}
+	return s
+}
+
+// at is a time as answers have it.
+func at(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// object is what lies under one key: by the last look, if it is fresh, or by one at this key alone, which all share
+// who ask for it at the time.
+func (w *watcher) object(ctx context.Context, key string) (Object, error) {
+	w.mu.Lock()
+	touched := w.touches[key]
+	if l := w.last; l != nil && time.Since(l.ended) < freshFor && l.began.After(touched) {
+		for _, o := range l.objects {
+			if o.Key == key {
+				w.mu.Unlock()
+				return w.s.own(o), nil
+			}
+		}
+	}
+	one := w.single[key]
+	if one == nil || one.old() {
+		if pause := w.budget.pause(); pause > 0 {
+			w.mu.Unlock()
+			return Object{}, w.errNoBudget(pause)
+		}
+		w.forgetOld()
+		one = &single{began: time.Now(), done: make(chan struct{})}
+		w.single[key] = one
+		go w.lookAt(context.WithoutCancel(ctx), key, one)
+	}
+	w.mu.Unlock()
+	select {
+	case <-one.done:
+		if one.err != nil {
+			return Object{}, one.err
+		}
+		return w.s.own(one.object), nil
+	case <-ctx.Done():
+		return Object{}, context.Cause(ctx)
+	}
+}
+
+// old reports that a look has ended, and not lately.
+func (o *single) old() bool {
+	select {
+	case <-o.done:
+		return time.Since(o.began) >= freshFor
+	default:
+		return false
+	}
+}
+
+// forgetOld bounds what is remembered of single keys. The mutex is locked.
+func (w *watcher) forgetOld() {
+	if len(w.single) < keptLooks {
+		return
+	}
+	for key, one := range w.single {
+		if one.old() {
+			delete(w.single, key)
+		}
+	}
+}
+
+// lookAt looks at one key. What it is not for is nobody's alone, so no caller's leaving ends it.
+func (w *watcher) lookAt(ctx context.Context, key string, one *single) {
+	defer close(one.done)
+	ctx, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("the store has not answered within %v", lookWithin))
+	defer cancel()
+	e, err := admin.Inspect(ctx, w.looks, w.s.inside(key))
+	if err != nil && !errors.Is(err, leasehold.ErrForeignObject) {
+		one.err = err
+		return
+	}
+	e.Key = w.s.inside(key)
+	one.object = w.s.objectOf(e, err)
+}
+
+// subscribe begins a stream. The watcher looks as long as there is one.
+func (w *watcher) subscribe() (*subscriber, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.s.ctx.Err() != nil:
+		return nil, errStopping
+	case len(w.subscribers) >= w.s.opts.Subscribers:
+		return nil, refuse(wordTooMany, "%d streams of events are open, and no more may be", w.s.opts.Subscribers)
+	}
+	sub := &subscriber{queue: make(chan []byte, subscribed)}
+	w.subscribers[sub] = struct{}{}
+	if w.cancel == nil {
+		ctx, cancel := context.WithCancel(w.s.ctx)
+		w.cancel = cancel
+		w.loops.Go(func() { w.loop(ctx) })
+	} else if l := w.last; l != nil && time.Since(l.ended) < 2*w.s.opts.Every {
+		w.tell(sub, event("snapshot", w.snapshot(l)))
+		sub.begun = true
+	}
+	return sub, nil
+}
+
+func (w *watcher) unsubscribe(sub *subscriber) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.subscribers, sub)
+	if len(w.subscribers) == 0 && w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+}
+
+// stop ends all streams.
+func (w *watcher) stop() {
+	w.mu.Lock()
+	for sub := range w.subscribers {
+		delete(w.subscribers, sub)
+		close(sub.queue)
+	}
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	w.mu.Unlock()
+	w.loops.Wait()
+}
+
+// tell gives a subscriber events. One that does not read them loses its place. The mutex is locked.
+func (w *watcher) tell(sub *subscriber, events []byte) {
+	select {
+	case sub.queue <- events:
+	default:
+		delete(w.subscribers, sub)
+		close(sub.queue)
+		w.s.stats.slow.Add(1)
+	}
+}
+
+// loop looks until nobody subscribes any more, and tells what has changed. What this server changes itself is
+// told at once, but for a pause after each look.
+func (w *watcher) loop(ctx context.Context) {
+	var before *look
+	for ctx.Err() == nil {
+		if pause := w.budget.pause(); pause > 0 {
+			w.sleep(ctx, pause, nil)
+			continue
+		}
+		before = w.lookAndTell(ctx, before)
+		w.sleep(ctx, freshFor, nil)
+		w.sleep(ctx, w.s.opts.Every-freshFor, w.changed)
+	}
+}
+
+// sleep pauses, or less if ctx ends or something comes.
+func (w *watcher) sleep(ctx context.Context, d time.Duration, comes <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-comes:
+	case <-ctx.Done():
+	}
+}
+
+// lookAndTell looks, tells what has changed since before, and returns what is there now; nil: nobody knows.
+func (w *watcher) lookAndTell(ctx context.Context, before *look) *look {
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return nil
+	}
+	l, err := w.look(ctx)
+	w.turn <- struct{}{}
+	if ctx.Err() != nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.s.log.Info("a look at everything failed", "error", oneLine(err))
+		events := event("trouble", Trouble{Time: at(time.Now()), Error: oneLine(err), Budget: w.spent()})
+		for sub := range w.subscribers {
+			w.tell(sub, events)
+			sub.begun = false // a snapshot follows when it works again
+		}
+		return nil
+	}
+	var whole, changes []byte
+	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Budget: w.spent()})
+	for sub := range w.subscribers {
+		if sub.begun && before != nil {
+			if changes == nil {
+				changes = append(w.changes(before, l), looked...)
+			}
+			w.tell(sub, changes)
+			continue
+		}
+		if whole == nil {
+			whole = append(event("snapshot", w.snapshot(l)), looked...)
+		}
+		sub.begun = true
+		w.tell(sub, whole)
+	}
+	return l
+}
+
+// changes are the events of what has changed: in the store, or only in what this server has to do with it.
+func (w *watcher) changes(before, l *look) (events []byte) {
+	now := map[string]int{}
+	for i, o := range l.objects {
+		now[o.Key] = i
+	}
+	changed := func(i int, how string) {
+		events = append(events, event("change", struct {
+			Time   time.Time       `json:"time"`
+			Change string          `json:"change"`
+			Object json.RawMessage `json:"object"`
+		}{at(l.ended), how, l.bodies[i]})...)
+	}
+	told := map[string]bool{}
+	for _, c := range watchview.Diff(&before.seen, l.seen, true) {
+		key := w.s.outside(c.Row.Info.Key)
+		told[key] = true
+		if i, is := now[key]; is {
+			changed(i, changeName(c.Kind))
+			continue
+		}
+		events = append(events, event("gone", Gone{Time: at(l.ended), Change: changeName(c.Kind), Key: key})...)
+	}
+	for _, was := range before.objects {
+		i, is := now[was.Key]
+		if !is || told[was.Key] {
+			continue
+		}
+		if o := l.objects[i]; o.Here != was.Here || o.Waiting != was.Waiting || o.Kind != was.Kind {
+			changed(i, "changed")
+		}
+	}
+	return events
+}
+
+// event is one server-sent event. JSON has no line breaks.
+func event(name string, data any) []byte {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // nothing that is told can fail
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
+}
+
+// termsOf is the history of a lock.
+func (w *watcher) history(ctx context.Context, key string) ([]Term, error) {
+	if pause := w.budget.pause(); pause > 0 {
+		return nil, w.errNoBudget(pause)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("the store has not answered within %v", lookWithin))
+	defer cancel()
+	e, err := admin.Inspect(ctx, w.looks, w.s.inside(key))
+	switch {
+	case err != nil:
+		return nil, err
+	case !e.Exists:
+		return nil, refuse(wordUnknown, "there is no such lock")
+	case e.Semaphore != nil:
+		return nil, refuse(wordForeign, "it is a semaphore, which keeps no history")
+	}
+	lock, err := leasehold.NewLock(w.looks, w.s.inside(key), &leasehold.LockOptions{Layout: e.Layout})
+	if err != nil {
+		return nil, err
+	}
+	terms, url := []Term{}, w.s.opts.URL(w.s.inside(key))
+	for t, err := range admin.History(ctx, lock) {
+		if err != nil {
+			return nil, err
+		}
+		if terms = append(terms, lockjson.DescribeTerm(url, t)); len(terms) == mostTerms {
+			break
+		}
+	}
+	return terms, nil
+}
+
+// mostTerms bounds an answer: a lock with epochs can have a hundred more leases, at a read each.
+const mostTerms = 128
