@@ -1,14 +1,14 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 # Modules of their own that have tests. The comparison is not tidied: a module that only a
 # test of one of its dependencies needs cannot be had everywhere.
-TESTED  := adapter/gocloud adapter/grpc internal/promtest internal/sqltest
+TESTED  := adapter/gocloud adapter/grpc adapter/otel internal/pagetest internal/promtest internal/sqltest
 CHECKED := $(TESTED) bench
 PINNED  := internal/servers/pinned internal/servers/pinned/gcs
 MODULES := . tools $(PINNED) $(TESTED)
 # What is compiled and vetted, with its tests, wherever this is run.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test race lint vet format tidy fmt fuzz lockorder mutate prove bench man servers
+.PHONY: check test race racelong lint vet format tidy fmt fuzz lockorder mutate prove bench man servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -17,12 +17,18 @@ test:
 
 RACE    := go test -race -short -timeout 30m
 
-# The command and the proofs drive processes most of the time, and the long ones among their
-# tests have no code that other tests have not: of these it is the everyday loop.
+# What sends requests to servers, or drives processes, most of the time: the long ones among their tests have no code
+# that others have not. In CI, of these it is the everyday loop. The page's tests wait for a browser.
+SLOW    := -e /cmd/ -e /internal/proof/ -e /store/ -e /internal/cost -e /internal/guardian
 race:
-	LEASEHOLD_TEST_LONG=1 $(RACE) $$(go list ./... | grep -v -e /cmd/ -e /internal/proof/)
-	$(RACE) ./cmd/... ./internal/proof/...
+	LEASEHOLD_TEST_LONG=1 $(RACE) $$(go list ./... | grep -v $(SLOW))
+	$(RACE) $$(go list ./... | grep $(SLOW))
+	@set -e; for dir in $(filter-out internal/pagetest,$(TESTED)); do echo "in $$dir"; (cd $$dir && $(RACE) ./...); done
+
+racelong: # the long tests of all packages
+	LEASEHOLD_TEST_LONG=1 $(RACE) -timeout 2h ./...
 	@set -e; for dir in $(TESTED); do echo "in $$dir"; (cd $$dir && LEASEHOLD_TEST_LONG=1 $(RACE) ./...); done
+	@echo "figures: $$(go list ./... | wc -l) packages and $(words $(TESTED)) modules, no data race"
 
 lint:
 	@set -e; for dir in . $(CHECKED); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done

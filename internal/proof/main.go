@@ -55,7 +55,7 @@ var parts = []part{
 	general(".", "1/100"),
 	{
 		name:  "simulation",
-		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 40000"),
+		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 24000"),
 		long:  words("go test ./internal/proof/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{
@@ -92,6 +92,11 @@ var parts = []part{
 		name:  "soak",
 		short: nil, // a short one is among the tests
 		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
+	},
+	{
+		name:  "races",
+		short: nil, // CI looks for them apart
+		long:  words("make racelong"),
 	},
 	{
 		name:  "fuzzing",

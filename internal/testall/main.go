@@ -50,7 +50,7 @@ var (
 
 // modules are those of their own that have tests, which "./..." does not see, but for the
 // comparison: it takes minutes to compile, and nobody depends on it.
-var modules = []string{"adapter/gocloud", "adapter/grpc", "internal/promtest", "internal/sqltest"}
+var modules = []string{"adapter/gocloud", "adapter/grpc", "adapter/otel", "internal/pagetest", "internal/promtest", "internal/sqltest"}
 
 // without is the environment variable by which servers are left out.
 const without = "LEASEHOLD_TEST_WITHOUT"
