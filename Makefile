@@ -1,7 +1,8 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 # Modules of their own that have tests. The comparison is not tidied: a module that only a
 # test of one of its dependencies needs cannot be had everywhere.
-TESTED  := adapter/gocloud adapter/grpc adapter/otel internal/pagetest internal/promtest internal/sqltest
+ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))
+TESTED  := $(ADAPTERS) internal/pagetest internal/promtest internal/sqltest
 CHECKED := $(TESTED) bench
 PINNED  := internal/servers/pinned internal/servers/pinned/gcs
 MODULES := . tools $(PINNED) $(TESTED)

@@ -30,6 +30,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -48,9 +49,18 @@ var (
 	layered = []string{".", "./admin", "./cmd/leasehold", "./internal/proof/e2e"}
 )
 
-// modules are those of their own that have tests, which "./..." does not see, but for the
+// modules gives those of their own that have tests, which "./..." does not see, but for the
 // comparison: it takes minutes to compile, and nobody depends on it.
-var modules = []string{"adapter/gocloud", "adapter/grpc", "adapter/otel", "internal/pagetest", "internal/promtest", "internal/sqltest"}
+func modules() []string {
+	var dirs []string
+	for _, pattern := range []string{"adapter/*/go.mod", "adapter/*/*/go.mod"} {
+		files, _ := filepath.Glob(pattern) // the pattern is a good one
+		for _, f := range files {
+			dirs = append(dirs, filepath.Dir(f))
+		}
+	}
+	return append(dirs, "internal/pagetest", "internal/promtest", "internal/sqltest")
+}
 
 // without is the environment variable by which servers are left out.
 const without = "LEASEHOLD_TEST_WITHOUT"
@@ -101,7 +111,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	goTest(ctx, t, test(*dir, packages...), "object", built, stderr)
 	if whole && *only == "" {
 		installPostgres(ctx, t)
-		for _, dir := range modules {
+		for _, dir := range modules() {
 			t.printf("\nthe module %s:\n", dir)
 			goTest(ctx, t, test(dir, "./..."), "object", built, stderr)
 		}
