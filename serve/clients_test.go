@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -68,6 +69,7 @@ func eachClient(t *testing.T, test func(t *testing.T, kind string)) {
 // TestClientsTogether: thirty clients in three languages want one lock, while answers of the store are lost. Each has
 // it once, no two at a time, and the tokens grow.
 func TestClientsTogether(t *testing.T) {
+	longtest.Only(t)
 	t.Parallel()
 	const each = 10
 	st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{
@@ -200,6 +202,7 @@ func TestClientKilled(t *testing.T) {
 // TestClientsLose: when the server is gone, or the lease is lost, a client kills its command before the end that it was
 // told, and says so by its code.
 func TestClientsLose(t *testing.T) {
+	longtest.Only(t)
 	t.Parallel()
 	eachClient(t, func(t *testing.T, kind string) {
 		_, address, stop := served(t, memstore.New(), 0)
