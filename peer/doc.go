@@ -18,8 +18,9 @@
 // A follower keeps one question open. The leader answers it when its leadership
 // changes, and after half a TTL at the latest.
 //
-// For a semaphore, fair lock or reader/writer lock it is the other way round: a process that leaves tells those
-// that it has given seats, by [Client.Promoted], and their handlers have them as [HandlerOptions.Queues].
+// For a semaphore, fair lock or reader/writer lock it is the other way round: a process tells those that it has given
+// seats, and a holder that it has joined its line, by [Client.Changed]; and their handlers have the semaphores as
+// [HandlerOptions.Queues].
 //
 // An answer makes a follower look at the store later, or sooner. It never extends a
 // lease and never ends one: conditional writes to the store alone decide who leads.

@@ -40,7 +40,7 @@ type HandlerOptions struct {
 	// more is answered with 503, and its follower asks the store. Default 20,000.
 	MaxWaiting int
 
-	// Queues are told when other processes have given them seats: those semaphores of this process whose
+	// Queues are told when other processes have changed them: those semaphores of this process whose
 	// [semaphore.Options] have Peers and an Address at which this handler is. Default: none.
 	Queues []Queue
 
@@ -94,8 +94,8 @@ func checkToken(token string) error {
 // the candidate leads and 404 while it does not, both with an [Answer]; 404 without
 // one if it knows nothing of the lock; 400, 401, 405 and 503 with a line of text.
 //
-// With Queues it takes POST too, with the parameters lock and version: a word that this version of the semaphore
-// has given this process seats. It answers 204, and 404 if it knows nothing of the semaphore.
+// With Queues it takes POST too, with the parameters lock and version: a word that the semaphore has
+// changed to this version. It answers 204, and 404 if it knows nothing of the semaphore.
 //
 // The status and the answer are looked up when they are written. While a question
 // waits, its server's limit for writing is put off.

@@ -10,11 +10,11 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Queue is what hears that it was given seats: a [semaphore.Semaphore], a [semaphore.Lock] or a
+// A Queue is what hears that others have changed it: a [semaphore.Semaphore], a [semaphore.Lock] or a
 // [semaphore.RWLock] of this process.
 type Queue interface {
 	Key() string
-	Promoted(version store.Version)
+	Changed(version store.Version)
 }
 
 var (
@@ -24,13 +24,13 @@ var (
 	_ semaphore.Peers = (*Client)(nil)
 )
 
-// hear takes in the word of another process that it has given seats away here.
+// hear takes in the word of another process that it has changed a semaphore.
 func (h *Handler) hear(w http.ResponseWriter, r *http.Request) *refusal {
 	if no := h.authorize(r); no != nil {
 		return no
 	}
 	if r.ContentLength != 0 {
-		return &refusal{http.StatusBadRequest, "a word of a promotion has no body", [2]string{"Connection", "close"}}
+		return &refusal{http.StatusBadRequest, "a word of a change has no body", [2]string{"Connection", "close"}}
 	}
 	q, err := question(r.URL.RawQuery)
 	if err != nil {
@@ -41,24 +41,24 @@ func (h *Handler) hear(w http.ResponseWriter, r *http.Request) *refusal {
 		return &refusal{status: http.StatusNotFound, why: fmt.Sprintf("there is no semaphore %q here", q.Lock)}
 	}
 	for _, queue := range queues {
-		queue.Promoted(store.Version(q.Known))
+		queue.Changed(store.Version(q.Known))
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// Promoted tells the process at an address, as it is for [Client.Ask], that the version of the semaphore in the
-// key gives it seats. It takes at most [ClientOptions.Timeout], and returns when ctx ends. Errors
+// Changed tells the process at an address, as it is for [Client.Ask], that the semaphore in the key has changed to
+// this version, as [semaphore.Peers] says. It takes at most [ClientOptions.Timeout], and returns when ctx ends. Errors
 // name the address and say what was wrong there; nothing rests on the word, so they can be left alone.
-func (c *Client) Promoted(ctx context.Context, address, key string, version store.Version) error {
-	if err := c.promoted(ctx, address, url.Values{"lock": {key}, "version": {string(version)}}); err != nil {
+func (c *Client) Changed(ctx context.Context, address, key string, version store.Version) error {
+	if err := c.changed(ctx, address, url.Values{"lock": {key}, "version": {string(version)}}); err != nil {
 		return fmt.Errorf("telling %s: %w", address, err)
 	}
 	return nil
 }
 
-func (c *Client) promoted(ctx context.Context, address string, word url.Values) error {
+func (c *Client) changed(ctx context.Context, address string, word url.Values) error {
 	place, err := c.place(address)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/leasehold/leasehold/store/faultstore"
 )
 
-// TestPromoted: over real TLS, whoever leaves a fair lock tells the process that has it now, which looks at once.
-func TestPromoted(t *testing.T) {
+// TestChanged: over real TLS, whoever leaves a fair lock tells the process that has it now, which looks at once.
+func TestChanged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.client.Token, w.server.Token = "open-sesame", "open-sesame"
@@ -63,11 +63,11 @@ type heard struct {
 	of  []store.Version
 }
 
-func (h *heard) Key() string              { return h.key }
-func (h *heard) Promoted(v store.Version) { h.of = append(h.of, v) }
+func (h *heard) Key() string             { return h.key }
+func (h *heard) Changed(v store.Version) { h.of = append(h.of, v) }
 
-// TestPromotedAnswers: what a handler says to words of promotions, and what the client makes of that.
-func TestPromotedAnswers(t *testing.T) {
+// TestChangedAnswers: what a handler says to words of changes, and what the client makes of that.
+func TestChangedAnswers(t *testing.T) {
 	t.Parallel()
 	e, _, _ := lead(t, nil)
 	one, two := &heard{key: "jobs/a&b"}, &heard{key: "jobs/a&b"}
@@ -141,7 +141,7 @@ func TestPromotedAnswers(t *testing.T) {
 		{t.Context(), closed, there, "jobs/a&b", peer.ErrClosed.Error()},
 		{over, known, there, "jobs/a&b", context.Canceled.Error()},
 	} {
-		err := c.c.Promoted(c.ctx, c.address, c.key, "v8")
+		err := c.c.Changed(c.ctx, c.address, c.key, "v8")
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "telling "+c.address+": ")) {
 			t.Errorf("telling %s of %q: %v, not %q", c.address, c.key, err, c.says)
 		}

@@ -173,7 +173,7 @@ func (d *driver) Report(action protocol.Action) {
 			place := Place{Ahead: a.Ahead, Info: infoOf(d.key, a.Table)}
 			d.calls.Add("OnWait", func() { d.opts.OnWait(place) })
 		}
-	case protocol.Promoted:
+	case protocol.Tell:
 		d.tell(a)
 	case protocol.Troubled:
 		d.traceTrouble(a.Err)

@@ -85,7 +85,7 @@ func TestReader(t *testing.T) {
 		}()
 		time.Sleep(time.Hour) // by now it looks every few seconds
 		before := leasetest.RequestsFor(st, "seats")
-		l.Promoted("a word")
+		l.Changed("a word")
 		synctest.Wait()
 		if n := leasetest.RequestsFor(st, "seats") - before; n != 1 {
 			t.Errorf("it looked %d times", n)

@@ -38,8 +38,8 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 // Inspect reads the lock without taking part in it: see [Semaphore.Inspect].
 func (l *Lock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(ctx) }
 
-// Promoted takes in the word of another process: see [Semaphore.Promoted].
-func (l *Lock) Promoted(version store.Version) { l.s.Promoted(version) }
+// Changed takes in the word of another process: see [Semaphore.Changed].
+func (l *Lock) Changed(version store.Version) { l.s.Changed(version) }
 
 // Close ends the session that the lock has begun: see [Semaphore.Close].
 func (l *Lock) Close(ctx context.Context) error { return l.s.Close(ctx) }
@@ -94,8 +94,8 @@ func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, lease *Lea
 // writer's weight too.
 func (l *RWLock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(ctx) }
 
-// Promoted takes in the word of another process: see [Semaphore.Promoted].
-func (l *RWLock) Promoted(version store.Version) { l.s.Promoted(version) }
+// Changed takes in the word of another process: see [Semaphore.Changed].
+func (l *RWLock) Changed(version store.Version) { l.s.Changed(version) }
 
 // Close ends the session that the lock has begun: see [Semaphore.Close].
 func (l *RWLock) Close(ctx context.Context) error { return l.s.Close(ctx) }

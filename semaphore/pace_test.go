@@ -37,9 +37,10 @@ func TestTurns(t *testing.T) {
 		{10, 6 * time.Second, time.Second, far, false, 10, 7.5, 0.82, 8.5},
 		{many, 6 * time.Second, time.Second, far, false, 12, 7.5, 0.82, 8.5},
 		{many, 20 * time.Millisecond, 0, near, false, 12, 6, 0.6, 6},
-		{2, 6 * time.Second, time.Second, far, true, 8, 7, 0.92, 3.1},
-		{many, 6 * time.Second, time.Second, far, true, 12, 7, 0.92, 3.1},
-		{many, 20 * time.Millisecond, 0, near, true, 12, 6, 0.65, 6},
+		{2, 6 * time.Second, time.Second, far, true, 8, 7, 0.94, 2.1},
+		{10, 6 * time.Second, time.Second, far, true, 10, 7, 0.94, 2.1},
+		{many, 6 * time.Second, time.Second, far, true, 12, 7, 0.94, 2.1},
+		{many, 20 * time.Millisecond, 0, near, true, 12, 6, 0.78, 3},
 	} {
 		t.Run(fmt.Sprintf("%d waiters, %v, peers %t", c.waiters, c.hold, c.peers), func(t *testing.T) {
 			leasetest.Bubble(t, func(t *testing.T) {

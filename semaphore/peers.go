@@ -11,7 +11,7 @@ import (
 // maxAddress is the longest address that entries carry.
 const maxAddress = 512
 
-// said are the words of promotions that are on their way.
+// said are the words to other processes that are on their way.
 type said struct {
 	mu         sync.Mutex
 	open       int
@@ -19,8 +19,8 @@ type said struct {
 	complained string        // the address last complained of
 }
 
-// tell brings a process the word that it was given seats, as a courtesy: it would find out by looking.
-func (d *driver) tell(a protocol.Promoted) {
+// tell brings a process the word that the table has changed, as a courtesy: it would find out by looking.
+func (d *driver) tell(a protocol.Tell) {
 	if d.opts.Peers == nil {
 		return
 	}
@@ -31,7 +31,7 @@ func (d *driver) tell(a protocol.Promoted) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), protocol.MaxRequest)
 		defer cancel()
-		err := d.opts.Peers.Promoted(ctx, a.Address, d.key, store.Version(a.Version))
+		err := d.opts.Peers.Changed(ctx, a.Address, d.key, store.Version(a.Version))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.open--; s.open == 0 && s.none != nil {
@@ -40,7 +40,7 @@ func (d *driver) tell(a protocol.Promoted) {
 		}
 		if err != nil && s.complained != a.Address {
 			s.complained = a.Address // once: it does no harm
-			d.opts.Logger.Warn("a process that was given a seat does not hear of it, and finds out by looking",
+			d.opts.Logger.Warn("a process does not hear that the line has changed, and finds out by looking",
 				"semaphore", d.at().String(), "address", a.Address, "error", err)
 		}
 	}()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,10 +18,10 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// A words is a network over which processes tell each other of promotions.
+// A words is a network over which processes tell each other of changes.
 type words struct {
 	mu   sync.Mutex
-	at   map[string]interface{ Promoted(store.Version) } // by address
+	at   map[string]interface{ Changed(store.Version) } // by address
 	said []string
 	take time.Duration // for how long each word is on its way
 	err  error         // what becomes of each
@@ -35,16 +36,16 @@ func (w *words) options(peers bool, name string) *semaphore.Options {
 	return opts
 }
 
-func (w *words) join(name string, l interface{ Promoted(store.Version) }) {
+func (w *words) join(name string, l interface{ Changed(store.Version) }) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at == nil {
-		w.at = map[string]interface{ Promoted(store.Version) }{}
+		w.at = map[string]interface{ Changed(store.Version) }{}
 	}
 	w.at[name] = l
 }
 
-func (w *words) Promoted(ctx context.Context, address, key string, version store.Version) error {
+func (w *words) Changed(ctx context.Context, address, key string, version store.Version) error {
 	select {
 	case <-time.After(w.take):
 	case <-ctx.Done():
@@ -57,12 +58,12 @@ func (w *words) Promoted(ctx context.Context, address, key string, version store
 	if to == nil || w.err != nil {
 		return errors.Join(errors.New("nobody hears"), w.err)
 	}
-	to.Promoted(version)
+	to.Changed(version)
 	return nil
 }
 
-// Whoever leaves tells the process that has the seat now, and nobody else; that one looks at once. A word that
-// does not arrive costs time, and is complained of once.
+// Whoever joins tells the holder, and whoever leaves the process that has the seat now, and nobody else; that one looks
+// at once. A word that does not arrive costs time, and each process complains of it once.
 func TestPeers(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
@@ -101,13 +102,13 @@ func TestPeers(t *testing.T) {
 			t.Errorf("it heard after %v", took)
 		}
 		time.Sleep(net.take) // a look of its own may have come first
-		if fmt.Sprint(net.said) != "[b seats]" {
+		if fmt.Sprint(net.said) != "[a seats a seats b seats]" {
 			t.Errorf("said: %q", net.said)
 		}
 		// A liar is heeded once until the table changes.
 		before := st.Counts().Get
 		for range 1000 {
-			locks["c"].Promoted("a lie")
+			locks["c"].Changed("a lie")
 		}
 		time.Sleep(time.Millisecond)
 		if looks := st.Counts().Get - before; looks > 2 {
@@ -121,7 +122,7 @@ func TestPeers(t *testing.T) {
 		released(t, lease)
 		released(t, <-a)
 		closed(t, locks["a"], locks["b"], locks["c"])
-		if n := strings.Count(logged.String(), "finds out by looking"); n != 2 || !strings.Contains(logged.String(), "the network is down") {
+		if n := strings.Count(logged.String(), "finds out by looking"); n != 3 || !strings.Contains(logged.String(), "the network is down") {
 			t.Errorf("logged %d times: %s", n, logged.String())
 		}
 	})
@@ -146,11 +147,100 @@ func TestCloseWaitsForWords(t *testing.T) {
 			t.Errorf("closed: %v", err)
 		}
 		closed(t, a)
-		if len(net.said) != 1 {
+		if fmt.Sprint(net.said) != "[a seats b seats]" {
 			t.Errorf("said: %q", net.said)
 		}
 		released(t, <-got)
 		closed(t, b)
+	})
+}
+
+// A holder that hears of those who join looks while it holds, and not for each of many, so its release is one write.
+// That such a look fails is no trouble of its user's, and then the release looks.
+func TestHolderLooksAhead(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		const many = 50
+		var fails atomic.Bool
+		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.DelayAfter, Delay: 10 * time.Millisecond},
+		}})
+		ours := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.Unavailable, Op: "get", Key: "seats", When: func(faultstore.Call) bool { return fails.Load() }},
+		}})
+		net := &words{take: time.Millisecond}
+		opts := net.options(true, "holder")
+		opts.TTL, opts.OnTrouble = time.Hour, func(err error) { t.Errorf("told of %v", err) }
+		l, err := semaphore.NewLock(ours, "seats", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		net.join("holder", l)
+		hold := func() *semaphore.Lease {
+			lease, err := l.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		sent := func() (all int) {
+			for _, e := range ours.Log() {
+				if e.Key == "seats" {
+					all++
+				}
+			}
+			return all
+		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		come := func(n int) {
+			for i := range n {
+				name := fmt.Sprint(i)
+				opts := net.options(true, name)
+				opts.TTL = time.Hour
+				other, err := semaphore.NewLock(st, "seats", opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				net.join(name, other)
+				all.Go(func() {
+					if lease, err := other.Acquire(ctx); err == nil {
+						released(t, lease)
+					}
+					closed(t, other)
+				})
+			}
+		}
+		lease, before := hold(), sent()
+		come(many)
+		time.Sleep(time.Minute)
+		if looks, words := sent()-before, len(net.said); words < many || looks > 8 {
+			t.Errorf("it looked %d times for %d words", looks, words)
+		}
+		before = sent()
+		released(t, lease)
+		if n := sent() - before; n != 1 {
+			t.Errorf("its release sent %d requests", n)
+		}
+		giveUp()
+		all.Wait()
+
+		lease = hold()
+		ctx = t.Context()
+		fails.Store(true)
+		before = sent()
+		come(1)
+		time.Sleep(time.Hour)
+		if looks := sent() - before; looks != 1 {
+			t.Errorf("it looked %d times while the store fails", looks)
+		}
+		fails.Store(false)
+		before = sent()
+		released(t, lease)
+		if n := sent() - before; n != 2 {
+			t.Errorf("its release sent %d requests", n)
+		}
+		all.Wait()
+		closed(t, l)
 	})
 }
 

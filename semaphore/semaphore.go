@@ -28,9 +28,10 @@ type Options struct {
 	Meta    map[string]string
 	Proof   leasehold.Proof
 
-	// Peers tell the processes that wait when this one has given them seats, so that these need not find
-	// out by looking; package peer does so over HTTPS. If there is an Address too, the others tell this
-	// process there: its server calls Promoted. Nothing rests on such a word. Default: none.
+	// Peers tell other processes what this one has changed: those that wait when it has given them seats, and
+	// the only holder when others come or go, so that these need not find out by looking in their turn; package
+	// peer does so over HTTPS. If there is an Address too, the others tell this process there: its server calls
+	// Changed. Nothing rests on such a word. Default: none.
 	Peers Peers
 
 	// Session is what the leases are under. It must be in the same store. Default: one is begun when it is
@@ -85,12 +86,13 @@ func WithHolder(name string) AcquireOption {
 	}
 }
 
-// Peers bring the word of a promotion to another process. What it says is a courtesy: a word that is lost, late or
-// false costs time, or one look.
+// Peers bring another process the word that a semaphore has changed. What it says is a courtesy: a word that is lost,
+// late or false costs time, or one look.
 type Peers interface {
-	// Promoted tells the process at an address that the version of the semaphore under a key gives it
-	// seats. It returns soon after ctx has ended. It is called by several goroutines at a time.
-	Promoted(ctx context.Context, address, key string, version store.Version) error
+	// Changed tells the process at an address that the semaphore under a key has changed to this version: that gives
+	// it seats, or others have come or gone behind it. It returns soon after ctx has ended. It is called by several
+	// goroutines at a time.
+	Changed(ctx context.Context, address, key string, version store.Version) error
 }
 
 // MaxSize is the largest size of a semaphore: 2^30.
@@ -201,10 +203,11 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// Promoted takes in the word of another process that this version of the object gives callers of this one seats. If
-// any wait, that brings their next look forward, and the look decides. Until the object has changed one such word
-// is heeded. It sends nothing itself, and returns at once.
-func (s *Semaphore) Promoted(version store.Version) {
+// Changed takes in the word of another process that the object has changed to this version. If callers of this one
+// wait, that brings their next look forward, and the look decides. If one holds a seat and nobody else does, it looks
+// soon, so that its release need not: once a second at most after the first time. Until the object has changed one
+// word is heeded. It sends nothing itself, and returns at once.
+func (s *Semaphore) Changed(version store.Version) {
 	s.d.Tell(protocol.Told{Version: protocol.Version(version)})
 }
 

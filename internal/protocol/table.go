@@ -58,7 +58,7 @@ type TableConfig struct {
 	Size        int64         // the object must have this size (rule T8)
 	TTL         time.Duration // of its sessions: for how long a caller who left is settled
 	Existing    bool          // never create the object
-	Address     string        // where this process hears of a Promoted; empty: nowhere
+	Address     string        // where this process hears what others Tell; empty: nowhere
 	Room        int           // for entries, in bytes, of those who join; 0: record.MaxJoined
 }
 
@@ -90,7 +90,7 @@ type (
 		Err     error        // Foreign, Unread
 		Fatal   bool         // Unread: to try again is pointless
 	}
-	// Told: another process says that it has written this version, and given a caller of this one its seat.
+	// Told: another process says that it has written this version.
 	Told struct{ Version Version }
 	// TableWritten is the answer to a WriteTable. Only a clean success has no Err (rule A6).
 	TableWritten struct {
@@ -144,9 +144,9 @@ type (
 		Held   bool
 		Err    error
 	}
-	// Promoted: a write that this process is sure of has given seats to callers of the one that hears of it at
+	// Tell: a write that this process is sure of has made this version, which matters to the one that hears of it at
 	// that address. It is told so as a courtesy.
-	Promoted struct {
+	Tell struct {
 		Address string
 		Version Version
 	}
@@ -165,7 +165,7 @@ func (Seated) action()        {}
 func (Full) action()          {}
 func (InLine) action()        {}
 func (Unseated) action()      {}
-func (Promoted) action()      {}
+func (Tell) action()          {}
 func (Vacated) action()       {}
 func (TableVanished) action() {}
 
@@ -195,7 +195,6 @@ func (t *Table) Step(ev Event, now Now) []Action {
 	case TableRead:
 		t.busy.done(reading)
 		t.readDone(ev, now, &out)
-		t.heard()
 	case TableWritten:
 		t.busy.done(claiming)
 		t.written(ev, now, &out)
@@ -222,6 +221,7 @@ func (t *Table) Step(ev Event, now Now) []Action {
 	// As in a Candidate, every event ends with what is due by now.
 	t.giveUp(now, &out)
 	t.advance(now, &out)
+	t.heed(now, &out)
 	t.memberships(&out)
 	t.watch(now)
 	return out
@@ -231,7 +231,7 @@ func (t *Table) Step(ev Event, now Now) []Action {
 // event can change anything.
 func (t *Table) Wake() (time.Duration, bool) {
 	wake := never
-	if t.busy == none && t.wanting() {
+	if t.busy == none && (t.wanting() || t.told.ahead) {
 		wake = t.due
 	}
 	for _, c := range t.callers {
@@ -269,10 +269,13 @@ func (t *Table) soon(now Now) { t.due = min(t.due, now.Clock) }
 
 // advance does what is due, if no request is under way.
 func (t *Table) advance(now Now, out *actions) {
-	if t.busy != none || now.Clock < t.due || !t.wanting() {
+	switch {
+	case t.busy != none || now.Clock < t.due:
 		return
-	}
-	if !t.fresh {
+	case !t.wanting():
+		t.lookAhead(now, out)
+		return
+	case !t.fresh:
 		t.read(now, out)
 		return
 	}
@@ -300,6 +303,11 @@ func (t *Table) read(now Now, out *actions) {
 	if t.due = t.trouble.lookAt; now.Clock < t.due {
 		return
 	}
+	t.told.ahead = false
+	t.look(now, out)
+}
+
+func (t *Table) look(now Now, out *actions) {
 	t.busy, t.begun = reading, now.Clock
 	out.add(ReadTable{Unless: t.version, Timeout: t.timeout()})
 }

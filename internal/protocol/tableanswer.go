@@ -10,12 +10,13 @@ import (
 
 // readDone takes in the answer to a look.
 func (t *Table) readDone(ev TableRead, now Now, out *actions) {
-	optional := t.optional
-	t.optional = false
+	optional, ahead := t.optional, t.told.ahead
+	t.optional, t.told.ahead = false, false
 	switch ev.Shown {
 	case Unread:
-		t.fresh = optional
-		t.unread(ev, now, out)
+		if t.fresh = optional; !ahead {
+			t.unread(ev, now, out)
+		}
 		return
 	case Foreign:
 		t.foreign(ev.Err, out)

@@ -302,8 +302,8 @@ func (s *tableScript) show(action protocol.Action) string {
 		return fmt.Sprintf("%s: %d, %v", map[bool]string{true: "lost", false: "refused"}[a.Held], a.Caller, a.Err)
 	case protocol.Vacated:
 		return fmt.Sprintf("vacated: %d", a.Caller) + map[bool]string{true: fmt.Sprintf(", %v", a.Err)}[a.Err != nil]
-	case protocol.Promoted:
-		return fmt.Sprintf("promoted: %s, by %s", a.Address, a.Version)
+	case protocol.Tell:
+		return fmt.Sprintf("tell: %s, of %s", a.Address, a.Version)
 	case protocol.TableVanished:
 		return "vanished: " + tableText(a.Table)
 	}

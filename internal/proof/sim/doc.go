@@ -106,8 +106,8 @@
 // (O). Each acquisition has one answer, each Leave one, within a TTL, and when a caller is told that
 // nothing of it is left, nothing is, and nothing may land. Whoever does not wait is refused only if there was no
 // room at some moment since it came. When all is healed, all who wait have their turn. A part sends
-// no more than its pauses allow (pacing.go), nothing while all of its callers hold seats, and those who
-// wait are told of a store that fails.
+// no more than its pauses allow (pacing.go), nothing while all of its callers hold seats but one look for each word of
+// others, and those who wait are told of a store that fails.
 //
 // While the owner of a paper may rely on the lease, by the clock of its machine, no later lease is
 // valid. A lease that is attached is the one that was detached. The only owner of a lease is not told

@@ -73,6 +73,7 @@ const (
 	TableDeleted               // somebody deletes it by hand
 	OtherSize                  // a process expects another size
 	NoRoom                     // one that wants a seat is refused since the table is full
+	LookedAhead                // a holder looks since it was told of a change
 	Faults                     // how many there are
 )
 
@@ -94,6 +95,7 @@ var faultNames = [Faults]string{
 	"waiter for a seat gives up", "seat lost", "seat handed over to another process", "entry lands whose caller has left",
 	"entry of a dead session taken out", "entry that cannot be settled ends its session",
 	"poison in a table's place", "table deleted by hand", "table of another size", "no room in a table",
+	"holder looks ahead",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -16,8 +16,8 @@ import (
 //   - A change is tried once a second at most, but for those of the first seconds, and when others were
 //     faster. It is followed by a look.
 //   - One that was not let into a full table looks as one that comes when it is.
-//   - A word of a promotion is worth one look, until the table has changed.
-//   - A table all of whose callers hold seats sends nothing.
+//   - A word of a change is worth one look, until the table has changed.
+//   - A table all of whose callers hold seats sends nothing, but for one look for each word.
 type pacing struct {
 	looks, changes, failing allowance
 	settles                 time.Duration // until then, by its clock, it settles what nobody waits for
@@ -25,7 +25,8 @@ type pacing struct {
 
 	writeFailed bool          // the last one has
 	lookFailed  bool          // the last one has
-	heard       bool          // a word of a promotion, since the table has last changed
+	heard       bool          // a word of a change, since the table has last changed
+	words       int           // that it has heard, and has not looked for while all of its callers held seats
 	silent      int           // failures in a row of which nobody has been told
 	silentSince time.Duration // the first of these
 	reminded    time.Duration // when they were last told; 0: never
@@ -55,11 +56,17 @@ func (p *part) most() time.Duration {
 	return burst * time.Second
 }
 
-// wanted checks that a part sends nothing if all of its callers hold seats.
+// wanted checks that a part sends nothing if all of its callers hold seats, but for a look when it was told something.
 func (st *seats) wanted(p *part, a protocol.Action) {
-	if len(p.who(asks, leaves)) == 0 && p.clock() > p.settles {
-		st.violated(Budget, "%v wants %s, and nobody wants anything of it", p, brief{a})
+	if len(p.who(asks, leaves)) > 0 || p.clock() <= p.settles {
+		return
 	}
+	if _, look := a.(protocol.ReadTable); look && p.words > 0 && len(p.who(holds)) > 0 {
+		p.words--
+		st.met(LookedAhead, p)
+		return
+	}
+	st.violated(Budget, "%v wants %s, and nobody wants anything of it", p, brief{a})
 }
 
 // sent checks that a part may send this.
@@ -108,6 +115,7 @@ func (st *seats) taken(p *part, ev protocol.Event) {
 			p.looks.left += oneLook
 		}
 		p.heard = true
+		p.words++
 	case protocol.Recheck:
 		p.looks.left += oneLook
 	case protocol.TableRead:

@@ -342,7 +342,7 @@ func (h host) Report(action protocol.Action) {
 		h.forget(c)
 	case protocol.Troubled:
 		h.seats.told(h.p)
-	case protocol.Promoted:
+	case protocol.Tell:
 		h.tell(a)
 	case protocol.InLine:
 		h.lasting.startAt(waits)
@@ -423,15 +423,15 @@ func (ts *tables) during(c *call) {
 	})
 }
 
-// tell brings the word of a promotion to the process that hears of it at that address, where it does arrive. A liar
+// tell brings the word of a change to the process that hears of it at that address, where it does arrive. A liar
 // speaks to anybody.
-func (ts *tables) tell(a protocol.Promoted) {
+func (ts *tables) tell(a protocol.Tell) {
 	lie := ts.hit(PeerLie)
 	for _, p := range ts.processes {
 		if p.String() != a.Address && !lie || ts.hit(PeerLost) {
 			continue
 		}
-		n := 1
+		n := 1 + ts.choose(4)/3 // it may come twice
 		if lie {
 			n = 4
 		}
