@@ -13,6 +13,7 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 		return
 	}
 	c.busy = reading
+	c.pace.before, c.pace.sent = c.pace.looked, now.Clock
 	unless := c.obs.version
 	if c.cfg.Numbered && c.obs.spent(&c.cfg) {
 		unless = "" // what is put right is written over, and is not the next number
@@ -53,7 +54,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	}
 	c.trouble.looked()
 	c.due = now.Clock
-	c.pace.before, c.pace.looked = c.pace.looked, now.Clock
+	c.pace.looked = now.Clock
 	switch ev.Shown {
 	case Same:
 		c.same()

@@ -10,16 +10,18 @@ import (
 // It is about cost and speed and about nothing else: however it looks, no rule is broken, since
 // only what a look shows makes a lock claimable.
 type pace struct {
-	looked  time.Duration // when the last look was answered
-	before  time.Duration // when the one before was
-	poll    time.Duration // the pause that grows; 0: begin anew
-	begun   time.Duration // when it began to
-	steady  bool          // this holder has been seen to renew
-	isNext  bool          // it has named this candidate as its successor
-	named   time.Duration // when that was seen
-	located bool          // edge is known
-	again   bool          // what the look under way shows is too old
-	edge    time.Duration // a renewal had landed by then, and not much earlier
+	looked time.Duration // when the last look was answered
+	sent   time.Duration // when it was sent, or the one under way
+	before time.Duration // when the one before was answered
+	poll   time.Duration // the pause that grows; 0: begin anew
+	begun  time.Duration // when it began to
+	steady bool          // this holder has been seen to renew
+	isNext bool          // it has named this candidate as its successor
+	named  time.Duration // when that was seen
+	again  bool          // what the look under way shows is too old
+	edge   time.Duration // a look that was sent then has shown a renewal
+	width  time.Duration // one sent so much earlier would not have; 0: unknown
+	slack  time.Duration // how much later than one that was too early the next is
 }
 
 // A waiter pays for its looks, and the others pay for the time in which a lock that was released
@@ -59,7 +61,7 @@ const restLook = time.Minute
 // is steady.
 func (p *pace) renewed(before, after record.Record) {
 	if p.steady = after.Held && before.Held && after.SameLease(before); !p.steady {
-		p.located, p.isNext, p.poll = false, false, 0
+		p.width, p.isNext, p.poll = 0, false, 0
 	}
 }
 
@@ -159,7 +161,8 @@ func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
 // follow says when to look at a leader again. It renews at equal intervals, so one
 // look for each renewal is enough, if it comes soon after it: then what is seen is
 // never old, and a leader that is gone is noticed as early as can be. When that is
-// has to be found out first, by looking frequently until a renewal is seen.
+// has to be found out first, by looking frequently until a renewal is seen, and then
+// better with each look.
 func (p *pace) follow(cfg *Config, o *observation, rng *random, now time.Duration) time.Duration {
 	if !o.held() {
 		return now + rng.vary(p.grow(cfg.frequent(cfg.TTL), Renewal(cfg.TTL)))
@@ -170,28 +173,47 @@ func (p *pace) follow(cfg *Config, o *observation, rng *random, now time.Duratio
 		return now + rng.vary(p.grow(frequent, max(interval, frequent)))
 	}
 	if p.steady && o.first == now {
-		p.locate(now, interval, frequent)
+		p.locate(interval, frequent)
 	}
-	switch next := p.edge + interval + frequent/2 + rng.jitter(frequent/2); {
-	case p.located && next > now:
+	switch aim, jitter := p.aim(interval), rng.jitter(frequent/16); {
+	case p.width > 0 && aim > now:
 		p.poll = 0
-		return next
+		return aim + jitter
+	case p.width > 0: // too early, or trouble
+		pause := max(p.width/2, p.slack)
+		p.width, p.slack = 0, min(2*p.slack, 2*frequent)
+		return now + pause
 	case late: // it should have renewed: trouble
-		p.located = false
 		return now + rng.vary(p.grow(frequent, max(interval, frequent)))
 	}
-	p.located = false
 	return now + rng.vary(frequent)
 }
 
-// locate finds out when the leader renews from a renewal that was just seen: it
-// landed after the last look, and an interval after the one before.
-func (p *pace) locate(now, interval, frequent time.Duration) {
-	switch expected := p.edge + interval; {
-	case p.located && p.before < expected && expected <= now:
-		p.edge = expected
+// aim is when to look for the next renewal: in the middle of the time in which it may land.
+func (p *pace) aim(interval time.Duration) time.Duration { return p.edge + interval - p.width/2 }
+
+// locate finds out when the leader renews from a renewal that the last look has shown: it landed
+// after the look before. Then each look at aim halves the time in which the next one may land.
+//
+// That time can be wrong, since renewals vary, and a leader may come to renew at another moment. So once
+// it is short it grows again, by little at first, until a look comes too early: of a hundred one does. How
+// much later it is repeated grows with how often that happens, or each renewal would cost a clock
+// that is fast a search.
+func (p *pace) locate(interval, frequent time.Duration) {
+	switch aim, gap := p.aim(interval), p.sent-p.before; {
+	case p.width > p.slack && p.before < aim && aim <= p.sent:
+		p.edge, p.width = aim, p.width/2
+	case p.width > 0 && p.before < aim && aim <= p.sent:
+		p.edge, p.width = aim, p.width+p.width/32
+	case gap <= p.slack:
+		p.edge, p.width = p.sent, 0 // nearly: see below
+	case gap <= 2*frequent:
+		p.edge, p.width = p.sent, gap
 	default:
 		// Only two looks that lie close together say when the renewal landed. Else the search goes on.
-		p.located, p.edge = now-p.before <= 2*frequent, now
+		p.width = 0
+		return
 	}
+	p.slack = max(p.slack-p.slack/16, frequent/8)
+	p.width = max(p.width, p.slack/256)
 }
