@@ -204,9 +204,9 @@ func TestHolderLooksAhead(t *testing.T) {
 				net.join(name, other)
 				all.Go(func() {
 					if lease, err := other.Acquire(ctx); err == nil {
-						released(t, lease)
+						released(t, lease) //nolint:contextcheck // it is to be released when ctx has ended, too
 					}
-					closed(t, other)
+					closed(t, other) //nolint:contextcheck // and so is this
 				})
 			}
 		}
