@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasehold/leasehold"
@@ -30,7 +29,7 @@ import (
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-var resource = schema.GroupResource{Group: "leasehold", Resource: "locks"}
+var resource = corev1.Resource("locks")
 
 // A Lock is one candidate in the elections of one elector at a time.
 //
@@ -152,15 +151,13 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 // Update goes on with the term by a look at its lease, and sends nothing. If there is no term, it acquires the lock;
 // if another holds that, the error is Conflict and matches leasehold.ErrHeld. A record without a holder frees the
-// lock. If the lease was lost, the error matches leasehold.ErrLost.
+// lock, unless the elector gives up since the store takes no renewals: client-go tells the work afterwards, so the
+// lock is left to its TTL. If the lease was lost, the error matches leasehold.ErrLost.
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	t := l.newest.Load()
 	if t.over.Load() {
 		return l.acquire(ctx, r, apierrors.NewConflict(resource, l.lock.Key(), leasehold.ErrHeld))
-	} else if r.HolderIdentity == "" {
-		defer t.end()
-		return t.lease.Release(ctx)
-	} else if until, ok := ctx.Deadline(); ok && time.Until(until) > l.ttl/6 {
+	} else if until, ok := ctx.Deadline(); ok && r.HolderIdentity != "" && time.Until(until) > l.ttl/6 {
 		return l.tooLong("RenewDeadline", time.Until(until).Round(time.Millisecond))
 	}
 	left := time.Until(t.lease.Deadline())
@@ -168,6 +165,9 @@ func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 		return fmt.Errorf("%s: %w", l.place, err)
 	} else if left < l.ttl/3 || !t.silent.Reset(l.ttl/3) {
 		return fmt.Errorf("%s: the store takes no renewals: %v of the lease are left, and a third of the TTL is needed to go on", l.place, left)
+	} else if r.HolderIdentity == "" {
+		defer t.end()
+		return t.lease.Release(ctx)
 	}
 	t.record = r
 	return nil

@@ -1,9 +1,9 @@
 package leasekubernetes_test
 
 import (
-	"io"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 
@@ -11,9 +11,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
-	goleak.VerifyTestMain(m)
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/leasehold/leasehold/internal/servers.keepThread"))
 }
 
 // TestRow: client-go's own tests, of the interface and of the elector, pass on the adapter's lock.

@@ -3,6 +3,7 @@ package leasemanager
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type ending struct {
 	*leasekubernetes.Lock
 	cancel context.CancelCauseFunc
 	once   sync.Once
+	failed error // of the last renewal
 }
 
 // Create is the lock's.
@@ -47,9 +49,13 @@ func (l *ending) Create(ctx context.Context, r resourcelock.LeaderElectionRecord
 	return l.led(l.Lock.Create(ctx, r))
 }
 
-// Update is the lock's.
+// Update is the lock's. If the elector gives up it is not freed: the Runnables are told to stop afterwards.
 func (l *ending) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.led(l.Lock.Update(ctx, r))
+	if r.HolderIdentity == "" && l.failed != nil {
+		return fmt.Errorf("%s is left to its TTL: %w", l.Describe(), l.failed)
+	}
+	l.failed = l.led(l.Lock.Update(ctx, r))
+	return l.failed
 }
 
 func (l *ending) led(err error) error {

@@ -4,6 +4,7 @@ package leaseelector
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +25,8 @@ import (
 // lease was lost. It is nil if ctx has ended.
 func Run(ctx context.Context, lock *leasekubernetes.Lock, c leaderelection.LeaderElectionConfig) error {
 	t := lock.Timing()
-	l := &waiting{lock, make(chan struct{})}
+	l := &waiting{Lock: lock, worked: make(chan struct{})}
+	l.ending, l.end = context.WithCancelCause(context.Background())
 	c.Lock, c.LeaseDuration = l, cmp.Or(c.LeaseDuration, t.LeaseDuration)
 	c.RenewDeadline, c.RetryPeriod = cmp.Or(c.RenewDeadline, t.RenewDeadline), cmp.Or(c.RetryPeriod, t.RetryPeriod)
 	if work := c.Callbacks.OnStartedLeading; work != nil {
@@ -56,7 +58,9 @@ func Run(ctx context.Context, lock *leasekubernetes.Lock, c leaderelection.Leade
 // waiting is a lock whose release waits for the work.
 type waiting struct {
 	*leasekubernetes.Lock
-	worked chan struct{} // closed when OnStartedLeading has returned
+	worked chan struct{}   // closed when OnStartedLeading has returned
+	ending context.Context // ends when that is to return since the lock is to be released
+	end    context.CancelCauseFunc
 }
 
 // lead calls OnStartedLeading, unless the lease has ended before the elector came to that.
@@ -65,17 +69,21 @@ func (l *waiting) lead(ctx context.Context, work func(context.Context)) {
 	lease := l.Lease()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
+	for _, end := range []context.Context{lease.Context(), l.ending} {
+		defer context.AfterFunc(end, func() { cancel(context.Cause(end)) })()
+	}
 	if lease.Err() == nil {
 		work(ctx)
 	}
 }
 
-// Update goes on with the term while a release waits, as the elector does not any more.
+// Update goes on with the term while a release waits, as the elector does not any more. client-go releases before
+// it ends the context of OnStartedLeading, so that is done here.
 func (l *waiting) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity != "" {
 		return l.Lock.Update(ctx, r)
 	}
+	l.end(errors.New("the elector has stopped leading"))
 	going, _, err := l.Get(ctx)
 	tick := time.NewTicker(l.Timing().RetryPeriod)
 	defer tick.Stop()
@@ -86,7 +94,7 @@ func (l *waiting) Update(ctx context.Context, r resourcelock.LeaderElectionRecor
 		case <-l.Lease().Done():
 			return l.Lease().Err()
 		case <-tick.C:
-			going.HolderIdentity = l.Identity()
+			going.HolderIdentity = l.Identity() + " (releasing)"  // which acquires nothing if the term is over
 			_ = l.Lock.Update(context.WithoutCancel(ctx), *going) // Done tells when that has failed for too long
 		}
 	}

@@ -3,12 +3,12 @@ package leaseelector_test
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -25,9 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
-	goleak.VerifyTestMain(m)
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/leasehold/leasehold/internal/servers.keepThread"))
 }
 
 const ttl = 12 * time.Second
@@ -173,6 +172,27 @@ func TestLoss(t *testing.T) {
 			t.Errorf("the work is ended after %v, and OnStoppedLeading is called after %v", ended, stopped)
 		}
 		st.Partition(false)
+	})
+}
+
+// TestGivesUp: an elector that has given up ends the work, even if the store takes renewals again by then.
+func TestGivesUp(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		lock := candidate(t, st, "a", ttl)
+		var ended time.Duration
+		start := time.Now()
+		err := leaseelector.Run(t.Context(), lock, leading(func(ctx context.Context) {
+			st.Partition(true)
+			time.Sleep(ttl*3/4 - time.Millisecond) // the last renewal that could fail
+			st.Partition(false)
+			<-ctx.Done()
+			ended = time.Since(start)
+			time.Sleep(2 * ttl)
+		}))
+		if took := time.Since(start); err == nil || took > ended+2*ttl+time.Second || ended > ttl {
+			t.Errorf("the work ends after %v, and Run returns after %v: %v", ended, took, err)
+		}
 	})
 }
 

@@ -1,5 +1,4 @@
-// Command example runs a manager that leads once, and stops of its own accord.
-package main
+package leasemanager_test
 
 import (
 	"context"
@@ -13,24 +12,26 @@ import (
 
 	leasekubernetes "github.com/leasehold/leasehold/adapter/kubernetes"
 	leasemanager "github.com/leasehold/leasehold/adapter/kubernetes/controllerruntime"
-	"github.com/leasehold/leasehold/store/filestore"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
-func main() {
+func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	st := must(filestore.New(os.Args[1], nil)) // or storeurl.Open(ctx, "s3://bucket/locks")
+	st := memstore.New() // or storeurl.Open(ctx, "s3://bucket/locks")
 	lock := must(leasekubernetes.New(st, "controller", nil, resourcelock.ResourceLockConfig{Identity: must(os.Hostname())}))
 	options := manager.Options{LeaderElectionReleaseOnCancel: true, Metrics: server.Options{BindAddress: "0"}}
 	leasemanager.Elect(&options, lock)
 	m := must(manager.New(&rest.Config{}, options)) // or config.GetConfigOrDie()
 	must(0, m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		fmt.Println("leading under token", lock.Lease().Token()) // return when ctx ends
+		fmt.Println("leading", lock.Lease().Token() != 0) // return when ctx ends
 		stop()
 		<-ctx.Done()
 		return nil
 	})))
 	must(0, m.Start(ctx))
 	must(0, lock.Close(context.Background()))
+	// Output:
+	// leading true
 }
 
 func must[T any](v T, err error) T {

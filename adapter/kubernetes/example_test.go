@@ -1,5 +1,4 @@
-// Command example leads once, and stops of its own accord.
-package main
+package leasekubernetes_test
 
 import (
 	"context"
@@ -11,18 +10,18 @@ import (
 
 	leasekubernetes "github.com/leasehold/leasehold/adapter/kubernetes"
 	leaseelector "github.com/leasehold/leasehold/adapter/kubernetes/elector"
-	"github.com/leasehold/leasehold/store/filestore"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
-func main() {
+func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	st := must(filestore.New(os.Args[1], nil)) // or storeurl.Open(ctx, "s3://bucket/locks")
+	st := memstore.New() // or storeurl.Open(ctx, "s3://bucket/locks")
 	lock := must(leasekubernetes.New(st, "controller", nil, resourcelock.ResourceLockConfig{Identity: must(os.Hostname())}))
 	must(0, leaseelector.Run(ctx, lock, leaderelection.LeaderElectionConfig{
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				fmt.Println("leading under token", lock.Lease().Token()) // return when ctx ends
+				fmt.Println("leading", lock.Lease().Token() != 0) // return when ctx ends
 				stop()
 				<-ctx.Done()
 			},
@@ -30,6 +29,9 @@ func main() {
 		},
 	}))
 	must(0, lock.Close(context.Background()))
+	// Output:
+	// leading true
+	// not leading
 }
 
 func must[T any](v T, err error) T {
