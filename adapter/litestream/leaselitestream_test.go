@@ -22,7 +22,9 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/leasehold/leasehold/internal/servers.keepThread"))
+}
 
 const ttl = 30 * time.Second // as it is by default
 
