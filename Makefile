@@ -4,6 +4,10 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))
 TESTED  := $(ADAPTERS) internal/pagetest internal/promtest internal/sqltest
 CHECKED := $(TESTED) bench
+# These compile hundreds of packages of others. They have no code for one platform alone and start few goroutines, so their
+# tests with the race detector, and what other platforms make of them, are for the long run.
+HEAVY   := adapter/caddy adapter/dapr adapter/kubernetes adapter/litestream adapter/vault
+LIGHT   := $(filter-out $(HEAVY),$(TESTED))
 PINNED  := internal/servers/pinned internal/servers/pinned/gcs
 MODULES := . tools $(PINNED) $(TESTED)
 # What is compiled and vetted, with its tests, wherever this is run.
@@ -24,7 +28,7 @@ SLOW    := -e /cmd/ -e /internal/proof/ -e /store/ -e /internal/cost -e /interna
 race:
 	LEASEHOLD_TEST_LONG=1 $(RACE) $$(go list ./... | grep -v $(SLOW))
 	$(RACE) $$(go list ./... | grep $(SLOW))
-	@set -e; for dir in $(filter-out internal/pagetest,$(TESTED)); do echo "in $$dir"; (cd $$dir && $(RACE) ./...); done
+	@set -e; for dir in $(filter-out internal/pagetest,$(LIGHT)); do echo "in $$dir"; (cd $$dir && $(RACE) ./...); done
 
 racelong: # the long tests of all packages
 	LEASEHOLD_TEST_LONG=1 $(RACE) -timeout 2h ./...
@@ -36,7 +40,7 @@ lint:
 
 vet:
 	@set -e; for dir in . $(CHECKED); do echo "go vet in $$dir"; (cd $$dir && go vet ./...); done
-	@set -e; for platform in $(PLATFORMS); do for dir in . $(TESTED); do echo "go vet in $$dir for $$platform"; \
+	@set -e; for platform in $(PLATFORMS); do for dir in . $(LIGHT); do echo "go vet in $$dir for $$platform"; \
 		(cd $$dir && GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go vet ./...); done; done
 
 format: # fails if fmt would change anything
