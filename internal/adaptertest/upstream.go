@@ -16,9 +16,8 @@ import (
 	"github.com/leasehold/leasehold/internal/longtest"
 )
 
-// Upstream are tests of the other project, as they lie in the module cache, run against the adapter: files of
-// their package are replaced, or added, by files of ours while it is compiled, so that what they make is the
-// adapter's.
+// Upstream are tests of the other project, run against the adapter: in a copy of its module, as that lies in the module
+// cache, files of their package are replaced, or added, by files of ours, so that what they make is the adapter's.
 type Upstream struct {
 	Package string            // whose tests are run
 	Dir     string            // of the module in which it is compiled; "": the adapter's own
@@ -41,7 +40,7 @@ func (u Upstream) Test(t *testing.T) Results {
 	if dir == "" {
 		dir = "."
 	}
-	args := []string{"test", "-json", "-count=1", "-timeout=10m", "-run", u.Run, "-overlay", u.overlay(t, dir)}
+	args := []string{"test", "-json", "-count=1", "-timeout=10m", "-run", u.Run, "-modfile", u.replace(t, dir)}
 	if len(u.LeftOut) > 0 {
 		args = append(args, "-skip", "^("+strings.Join(slices.Sorted(maps.Keys(u.LeftOut)), "|")+")$")
 	}
@@ -74,30 +73,39 @@ func (u Upstream) Test(t *testing.T) Results {
 	return results
 }
 
-// overlay writes what go test reads of the files that stand in the place of others.
-func (u Upstream) overlay(t *testing.T, dir string) string {
+// replace copies their module, with our files, and writes a go.mod that has the copy in its place. An overlay would not
+// do: go takes none for files of the module cache.
+func (u Upstream) replace(t *testing.T, dir string) (modfile string) {
 	t.Helper()
-	out, err := goIn(t.Context(), dir, "list", "-f", "{{.Dir}}", u.Package)
-	if err != nil {
+	out, err := goIn(t.Context(), dir, "list", "-f", "{{.Module.Path}}\n{{.Module.Dir}}\n{{.Dir}}", u.Package)
+	said := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(said) != 3 {
 		t.Fatalf("go list %s: %v\n%s", u.Package, err, out)
 	}
-	replace := map[string]string{}
-	for name, ours := range u.Files {
-		path, err := filepath.Abs(ours)
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(strings.TrimSpace(string(out)), name)] = path
+	temp := t.TempDir()
+	theirs := filepath.Join(temp, "module")
+	if err := os.CopyFS(theirs, os.DirFS(said[1])); err != nil {
+		t.Fatal(err)
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
+	for name, ours := range u.Files {
+		copyFile(t, filepath.Join(theirs, strings.TrimPrefix(said[2], said[1]), name), ours, "")
+	}
+	modfile = filepath.Join(temp, "go.mod") // what is relative in it is relative to dir all the same
+	copyFile(t, modfile, filepath.Join(dir, "go.mod"), "\nreplace "+said[0]+" => "+theirs+"\n")
+	copyFile(t, filepath.Join(temp, "go.sum"), filepath.Join(dir, "go.sum"), "")
+	return modfile
+}
+
+// copyFile writes a file as another one is, and more.
+func copyFile(t *testing.T, to, from, more string) {
+	t.Helper()
+	text, err := os.ReadFile(from) //nolint:gosec // it is the test that names it
+	if err == nil {
+		err = os.WriteFile(to, append(text, more...), 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func goIn(ctx context.Context, dir string, args ...string) ([]byte, error) {
