@@ -34,11 +34,14 @@ func startTied(cmd *exec.Cmd) error {
 // ends, and the Go runtime may end any thread that is not so held.
 var starter = sync.OnceValue(func() chan<- func() {
 	queue := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range queue {
-			f()
-		}
-	}()
+	go keepThread(queue)
 	return queue
 })
+
+// keepThread has a name by which tests that look for goroutines that were left can tell it.
+func keepThread(queue <-chan func()) {
+	runtime.LockOSThread()
+	for f := range queue {
+		f()
+	}
+}
