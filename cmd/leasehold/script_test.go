@@ -33,7 +33,7 @@ type patient struct{ *testing.M }
 
 func (p patient) Run() int {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	return p.M.Run()
@@ -190,7 +190,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // until PROG ARG… waits until the program succeeds.
 func until(ts *testscript.TestScript, neg bool, args []string) {
-	for limit := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	pause := 20 * time.Millisecond
+	for limit := time.Now().Add(60 * time.Second); ; time.Sleep(pause) {
+		pause = min(pause*3/2, 200*time.Millisecond) // each look is a process, and many scripts wait at a time
 		err := ts.Exec(args[0], args[1:]...)
 		if (err == nil) != neg {
 			return
@@ -211,7 +213,7 @@ func dies(ts *testscript.TestScript, neg bool, args []string) {
 	const once = `
 		rm -f dies.*
 		{ sh -c 'echo $$ > dies.pid; exec leasehold run "$@" -- sh -c "echo > dies.running; exec sleep 1000"' leasehold "$@"; echo $? > dies.code; } &
-		until test -e dies.running || test -s dies.code; do sleep 0.02; done
+		until test -e dies.running || test -s dies.code; do sleep 0.1; done
 		kill -KILL $(cat dies.pid)
 		wait
 		test -e dies.running && grep -q '^137$' dies.code`

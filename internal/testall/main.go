@@ -3,7 +3,8 @@
 //	go run ./internal/testall [flags] [packages]
 //
 // It builds the pinned object-storage servers, runs go test over the packages (./...
-// unless some are named), with the tests that the everyday loop leaves out, then over the
+// unless some are named; of those the ones that start many processes last, and one at a
+// time), with the tests that the everyday loop leaves out, then over the
 // modules of their own that have tests (unless packages are named or -run is given), then
 // over the packages whose tests are about locks once more in each of the other layouts, the
 // long ones in their short forms (unless packages are named or -layouts=false), says how long
@@ -48,6 +49,10 @@ var (
 	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
 	layered = []string{".", "./admin", "./cmd/leasehold", "./internal/proof/e2e"}
 )
+
+// driving are the packages whose tests start processes, dozens at a time. Each has the machine for itself: beside
+// others its processes get to run so late that leases end, on a machine with two cores.
+var driving = []string{"./cmd/leasehold", "./internal/proof/chaos", "./internal/proof/e2e", "./internal/proof/linear"}
 
 // modules gives those of their own that have tests, which "./..." does not see, but for the
 // comparison: it takes minutes to compile, and nobody depends on it.
@@ -98,29 +103,39 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
-	test := func(dir string, args ...string) []string {
+	test := func(dir string, atATime int, args ...string) []string {
 		return append([]string{
-			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count),
-			"-p", strconv.Itoa(runtime.NumCPU() + 1), // the long ones wait, most of the time
+			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count), "-p", strconv.Itoa(atATime),
 			"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
 		}, args...)
 	}
+	several := runtime.NumCPU() + 1 // the long ones wait, most of the time
 
 	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
 	built := buildServers(ctx, t)
-	goTest(ctx, t, test(*dir, packages...), "object", built, stderr)
+	if whole && *only == "" {
+		others, err := notDriving(ctx)
+		if err != nil {
+			fmt.Fprintln(stderr, "testall:", err)
+			return 1
+		}
+		goTest(ctx, t, test(".", several, others...), "object", built, stderr)
+		goTest(ctx, t, test(".", 1, driving...), "object", built, stderr)
+	} else {
+		goTest(ctx, t, test(*dir, several, packages...), "object", built, stderr)
+	}
 	if whole && *only == "" {
 		installPostgres(ctx, t)
 		for _, dir := range modules() {
 			t.printf("\nthe module %s:\n", dir)
-			goTest(ctx, t, test(dir, "./..."), "object", built, stderr)
+			goTest(ctx, t, test(dir, several, "./..."), "object", built, stderr)
 		}
 	}
 	if whole && *all {
 		for _, layout := range layouts {
 			t.printf("\nthe layout %s, -short:\n", layout)
 			args := append([]string{"-short", "-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, layered...)
-			goTest(ctx, t, test(".", args...), layout, built, stderr)
+			goTest(ctx, t, test(".", 1, args...), layout, built, stderr)
 		}
 	}
 	t.summary(built)
@@ -128,6 +143,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// notDriving lists the packages besides those.
+func notDriving(ctx context.Context) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list ./...: %w", err)
+	}
+	all := strings.Fields(string(out))
+	return slices.DeleteFunc(all, func(pkg string) bool {
+		return slices.Contains(driving, "."+strings.TrimPrefix(pkg, module))
+	}), nil
 }
 
 // outcome sorts the names of the servers by what became of them.
