@@ -206,7 +206,7 @@ func (p *pace) locate(interval, frequent time.Duration) {
 	case p.width > 0 && p.before < aim && aim <= p.sent:
 		p.edge, p.width = aim, p.width+p.width/32
 	case gap <= p.slack:
-		p.edge, p.width = p.sent, 0 // nearly: see below
+		p.edge = p.sent // nearly: see below
 	case gap <= 2*frequent:
 		p.edge, p.width = p.sent, gap
 	default:
