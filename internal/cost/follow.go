@@ -62,7 +62,7 @@ func shares(x float64) (none, one, more float64) {
 // How often a candidate looks, at most, when the holder has changed: until it knows when
 // the new leader, or the new holder's session, renews.
 const (
-	LooksOfFollower = 8
+	LooksOfFollower = 9
 	looksOfWatcher  = 13
 )
 
