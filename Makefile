@@ -4,12 +4,14 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))
 TESTED  := $(ADAPTERS) internal/pagetest internal/promtest internal/sqltest
 CHECKED := $(TESTED) bench
+# These pull in hundreds of packages, which take minutes to compile each time that they are compiled another way.
+HEAVY   := adapter/caddy adapter/dapr adapter/kubernetes adapter/kubernetes/controllerruntime adapter/litestream adapter/vault
 PINNED  := internal/servers/pinned internal/servers/pinned/gcs
 MODULES := . tools $(PINNED) $(TESTED)
 # What is compiled and vetted, with its tests, wherever this is run.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test race racelong lint vet format tidy fmt fuzz lockorder mutate prove bench man servers
+.PHONY: check test race racelong lint vet format tidy fmt fuzz lockorder mutate prove bench adapters man servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -18,13 +20,9 @@ test:
 
 RACE    := go test -race -short -timeout 30m
 
-# What sends requests to servers, or drives processes, most of the time: the long ones among their tests have no code
-# that others have not. In CI, of these it is the everyday loop. The page's tests wait for a browser.
-SLOW    := -e /cmd/ -e /internal/proof/ -e /store/ -e /internal/cost -e /internal/guardian
-race:
-	LEASEHOLD_TEST_LONG=1 $(RACE) $$(go list ./... | grep -v $(SLOW))
-	$(RACE) $$(go list ./... | grep $(SLOW))
-	@set -e; for dir in $(filter-out internal/pagetest,$(TESTED)); do echo "in $$dir"; (cd $$dir && $(RACE) ./...); done
+race: # the everyday loop; the page's tests wait for a browser
+	$(RACE) ./...
+	@set -e; for dir in $(filter-out internal/pagetest $(HEAVY),$(TESTED)); do echo "in $$dir"; (cd $$dir && $(RACE) ./...); done
 
 racelong: # the long tests of all packages
 	LEASEHOLD_TEST_LONG=1 $(RACE) -timeout 2h ./...
@@ -36,7 +34,7 @@ lint:
 
 vet:
 	@set -e; for dir in . $(CHECKED); do echo "go vet in $$dir"; (cd $$dir && go vet ./...); done
-	@set -e; for platform in $(PLATFORMS); do for dir in . $(TESTED); do echo "go vet in $$dir for $$platform"; \
+	@set -e; for platform in $(PLATFORMS); do for dir in . $(filter-out $(HEAVY),$(TESTED)); do echo "go vet in $$dir for $$platform"; \
 		(cd $$dir && GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go vet ./...); done; done
 
 format: # fails if fmt would change anything
@@ -70,6 +68,9 @@ mutate: # take out each rule in turn: the tests must notice
 
 bench: # run it beside what else there is, for 35 minutes, and write docs/benchmarks.md
 	go -C bench run .
+
+adapters: # the adapters' tests in full
+	@set -e; for dir in $(ADAPTERS); do echo "in $$dir"; (cd $$dir && LEASEHOLD_TEST_LONG=1 go test -race -count 1 -timeout 30m ./...); done
 
 MANDIR := man
 

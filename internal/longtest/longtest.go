@@ -1,8 +1,8 @@
 // Package longtest leaves tests that take long out of the everyday loop, go test ./...
 //
 // They are run where LEASEHOLD_TEST_LONG=1 is in the environment, as internal/testall and
-// internal/proof have it, and where -run says which tests are wanted. internal/testall
-// knows no such skip: in CI it takes one for a failure.
+// internal/proof have it, and where -run says which tests are wanted. Where internal/testall
+// wants them, it takes such a skip for a failure in CI.
 package longtest
 
 import (
@@ -14,11 +14,19 @@ import (
 // variable asks for the long tests.
 const variable = "LEASEHOLD_TEST_LONG"
 
+const (
+	// Without is what leaves them out in the environment of a process.
+	Without = variable + "="
+
+	// LeftOut begins the reason of each that is.
+	LeftOut = "left out of the everyday loop"
+)
+
 // Only is what a long test calls first: it is skipped unless long tests are wanted.
 func Only(t testing.TB) {
 	t.Helper()
 	if !Wanted() {
-		t.Skip("left out of the everyday loop: " + variable + "=1 runs it, and so does -run with its name")
+		t.Skip(LeftOut + ": " + variable + "=1 runs it, and so does -run with its name")
 	}
 }
 

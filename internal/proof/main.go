@@ -36,26 +36,26 @@ type part struct {
 var parts = []part{
 	{
 		name:  "mutations",
-		short: words("go run ./internal/proof/mutate -share 1/24"),
+		short: words("go run ./internal/proof/mutate -share 1/48"),
 		long:  words("go run ./internal/proof/mutate"),
 	},
-	general("./internal/protocol", "1/10"),
-	general("./internal/engine", "1/60", ".", "./admin", "./semaphore", "./internal/proof/sim"),
-	general("./internal/record", "1/4"),
-	general("./fence", "1/60"),
-	general("./fence/fencelog", "1/60"),
+	general("./internal/protocol", "1/20"),
+	general("./internal/engine", "1/120", ".", "./admin", "./semaphore", "./internal/proof/sim"),
+	general("./internal/record", "1/8"),
+	general("./fence", "1/100"),
+	general("./fence/fencelog", "1/100"),
 	general("./fence/internal/request", "1/1"),
-	general("./fence/fencehttp", "1/20"),
-	general("./fence/fencesql", "1/30", "./internal/sqltest"),
-	general("./shard", "1/100"),
-	survey("./semaphore", "1/24"), // a sixth of them has been looked through so far
-	general("./admin", "1/20"),
-	general("./store/filestore", "1/60"),
+	general("./fence/fencehttp", "1/40"),
+	general("./fence/fencesql", "1/60", "./internal/sqltest"),
+	general("./shard", "1/200"),
+	survey("./semaphore", "1/48"), // a sixth of them has been looked through so far
+	general("./admin", "1/40"),
+	general("./store/filestore", "1/100"),
 	inProcessesOfItsOwn(survey("./internal/guardian", "1/100")),
-	general(".", "1/100"),
+	general(".", "1/200"),
 	{
 		name:  "simulation",
-		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 24000"),
+		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 12000"),
 		long:  words("go test ./internal/proof/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{
@@ -79,8 +79,13 @@ var parts = []part{
 		long:  words("go test ./internal/proof/linear -count 1 -v -timeout 3h -histories 100"),
 	},
 	{
+		name:  "processes",
+		short: nil, // those of the everyday loop are among the tests
+		long:  words("go test ./internal/proof/e2e -count 1 -v -timeout 2h"),
+	},
+	{
 		name:  "a former holder wakes up",
-		short: nil, // it is one of the tests
+		short: nil, // a round of it is one of those
 		long:  words("go test ./internal/proof/e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
 	},
 	{

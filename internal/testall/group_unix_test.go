@@ -40,7 +40,7 @@ func TestX(t *testing.T) {
 	}()
 	var out, stderr strings.Builder
 	tally := &tally{out: &out}
-	goTest(ctx, tally, []string{"test", "-json", "./..."}, "object", outcome{}, &stderr)
+	goTest(ctx, tally, []string{"test", "-json", "./..."}, outcome{}, &stderr)
 	listener.Close()
 	if err := <-dead; err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("%v\n%s%s", err, out.String(), stderr.String())

@@ -2,13 +2,14 @@
 //
 //	go run ./internal/testall [flags] [packages]
 //
-// It builds the pinned object-storage servers, runs go test over the packages (./...
-// unless some are named; of those the ones that start many processes last, and one at a
-// time), with the tests that the everyday loop leaves out, then over the
-// modules of their own that have tests (unless packages are named or -run is given), then
-// over the packages whose tests are about locks once more in each of the other layouts, the
-// long ones in their short forms (unless packages are named or -layouts=false), says how long
-// each package took, the longest first, and ends with one line:
+// It builds the pinned object-storage servers and runs go test over the packages (./... unless
+// some are named), with the tests that the everyday loop leaves out; those that start many
+// processes come last, one at a time. Unless packages are named or -run is given it goes on with
+// the modules of their own that have tests, and then (unless -layouts=false) with the packages
+// whose tests are about locks in each of the other layouts. Of internal/proof/e2e, the adapters
+// and the other layouts it runs the everyday loop only: -long runs all of them in full, which
+// takes hours on two cores. It says how long each package took, the longest first, and ends with
+// one line:
 //
 //	812 passed, 0 failed, 3 skipped
 //
@@ -50,9 +51,12 @@ var (
 	layered = []string{".", "./admin", "./cmd/leasehold", "./internal/proof/e2e"}
 )
 
-// driving are the packages whose tests start processes, dozens at a time. Each has the machine for itself: beside
-// others its processes get to run so late that leases end, on a machine with two cores.
-var driving = []string{"./cmd/leasehold", "./internal/proof/chaos", "./internal/proof/e2e", "./internal/proof/linear"}
+// The tests of these packages start processes, dozens at a time. Each has the machine for itself: beside others its
+// processes get to run so late that leases end, on a machine with two cores.
+var (
+	driving = []string{"./cmd/leasehold", "./internal/proof/chaos", "./internal/proof/linear"}
+	slowest = []string{"./internal/proof/e2e"} // a quarter of an hour there
+)
 
 // modules gives those of their own that have tests, which "./..." does not see, but for the
 // comparison: it takes minutes to compile, and nobody depends on it.
@@ -89,6 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		race    = flags.Bool("race", false, "look for data races")
 		short   = flags.Bool("short", false, "leave long tests out")
 		verbose = flags.Bool("v", false, "show the output of tests that pass, too")
+		long    = flags.Bool("long", false, "run the long tests of internal/proof/e2e, of the adapters and of the other layouts too")
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
 		all     = flags.Bool("layouts", true, "test the other layouts too")
@@ -103,39 +108,38 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
-	test := func(dir string, atATime int, args ...string) []string {
-		return append([]string{
-			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count), "-p", strconv.Itoa(atATime),
-			"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short), "-run", *only,
-		}, args...)
-	}
 	several := runtime.NumCPU() + 1 // the long ones wait, most of the time
-
 	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
 	built := buildServers(ctx, t)
-	if whole && *only == "" {
-		others, err := notDriving(ctx)
+	test := func(dir, layout string, everyday bool, atATime int, args ...string) {
+		t.layout, t.everyday = layout, everyday
+		goTest(ctx, t, append([]string{
+			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count), "-p", strconv.Itoa(atATime),
+			"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short || everyday), "-run", *only,
+		}, args...), built, stderr)
+	}
+	if !whole || *only != "" {
+		test(*dir, "object", false, several, packages...)
+	} else {
+		others, err := besides(ctx, driving, slowest)
 		if err != nil {
 			fmt.Fprintln(stderr, "testall:", err)
 			return 1
 		}
-		goTest(ctx, t, test(".", several, others...), "object", built, stderr)
-		goTest(ctx, t, test(".", 1, driving...), "object", built, stderr)
-	} else {
-		goTest(ctx, t, test(*dir, several, packages...), "object", built, stderr)
-	}
-	if whole && *only == "" {
+		test(".", "object", false, several, others...)
+		test(".", "object", false, 1, driving...)
+		test(".", "object", !*long, 1, slowest...)
 		installPostgres(ctx, t)
 		for _, dir := range modules() {
 			t.printf("\nthe module %s:\n", dir)
-			goTest(ctx, t, test(dir, several, "./..."), "object", built, stderr)
+			test(dir, "object", !*long && strings.HasPrefix(filepath.ToSlash(dir), "adapter/"), several, "./...")
 		}
 	}
 	if whole && *all {
 		for _, layout := range layouts {
-			t.printf("\nthe layout %s, -short:\n", layout)
-			args := append([]string{"-short", "-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, layered...)
-			goTest(ctx, t, test(".", 1, args...), layout, built, stderr)
+			t.printf("\nthe layout %s:\n", layout)
+			args := append([]string{"-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, layered...)
+			test(".", layout, !*long, 1, args...)
 		}
 	}
 	t.summary(built)
@@ -145,15 +149,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// notDriving lists the packages besides those.
-func notDriving(ctx context.Context) ([]string, error) {
+// besides lists the other packages.
+func besides(ctx context.Context, these ...[]string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list ./...: %w", err)
 	}
-	all := strings.Fields(string(out))
-	return slices.DeleteFunc(all, func(pkg string) bool {
-		return slices.Contains(driving, "."+strings.TrimPrefix(pkg, module))
+	return slices.DeleteFunc(strings.Fields(string(out)), func(pkg string) bool {
+		return slices.Contains(slices.Concat(these...), "."+strings.TrimPrefix(pkg, module))
 	}), nil
 }
 
@@ -204,12 +207,14 @@ func build(ctx context.Context, t *tally, name string, begun time.Time) error {
 	}
 }
 
-// goTest runs go test over a layout and feeds what it says to t.
-func goTest(ctx context.Context, t *tally, args []string, layout string, built outcome, stderr io.Writer) {
-	t.layout = layout
+// goTest runs go test and feeds what it says to t.
+func goTest(ctx context.Context, t *tally, args []string, built outcome, stderr io.Writer) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr = t, stderr
-	cmd.Env = append(os.Environ(), "LEASEHOLD_LAYOUT="+layout)
+	cmd.Env = append(os.Environ(), "LEASEHOLD_LAYOUT="+t.layout)
+	if t.everyday {
+		cmd.Env = append(cmd.Env, longtest.Without)
+	}
 	if len(built.broken) > 0 {
 		left := append([]string{os.Getenv(without)}, built.broken...)
 		cmd.Env = append(cmd.Env, without+"="+strings.Join(left, ","))

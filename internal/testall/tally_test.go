@@ -239,7 +239,7 @@ func TestNothingRunIsAFailure(t *testing.T) {
 	} {
 		var out, stderr strings.Builder
 		tally := &tally{out: &out}
-		goTest(t.Context(), tally, tc.args, "object", outcome{}, &stderr)
+		goTest(t.Context(), tally, tc.args, outcome{}, &stderr)
 		if tally.failed != 1 || !strings.Contains(out.String(), tc.want) {
 			t.Errorf("go %s: %d failed, want 1 and %q in:\n%s", strings.Join(tc.args, " "), tally.failed, tc.want, out.String())
 		}
@@ -258,8 +258,8 @@ func TestX(t *testing.T) {
 `)
 	t.Setenv(without, "minio")
 	var out, stderr strings.Builder
-	tally := &tally{out: &out}
-	goTest(t.Context(), tally, []string{"test", "-json", "./..."}, "epochs", outcome{broken: []string{"versitygw"}}, &stderr)
+	tally := &tally{out: &out, layout: "epochs"}
+	goTest(t.Context(), tally, []string{"test", "-json", "./..."}, outcome{broken: []string{"versitygw"}}, &stderr)
 	if tally.passed != 1 || tally.failed != 0 {
 		t.Errorf("%d passed, %d failed; want 1, 0:\n%s%s", tally.passed, tally.failed, out.String(), stderr.String())
 	}
@@ -272,7 +272,7 @@ func TestEndedContextIsAFailure(t *testing.T) {
 	cancel()
 	var out, stderr strings.Builder
 	tally := &tally{out: &out}
-	goTest(ctx, tally, []string{"test", "-json", "./..."}, "object", outcome{}, &stderr)
+	goTest(ctx, tally, []string{"test", "-json", "./..."}, outcome{}, &stderr)
 	if tally.failed != 1 {
 		t.Errorf("%d failed, want 1:\n%s", tally.failed, out.String())
 	}

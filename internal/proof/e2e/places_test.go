@@ -15,7 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/azstore"
@@ -46,11 +45,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	parallel := "12"
-	if longtest.Wanted() && !testing.Short() { // then some of them measure
-		parallel = "6"
-	}
-	if err := flag.Set("test.parallel", parallel); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
