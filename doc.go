@@ -30,7 +30,8 @@
 //		return backup(ctx, lease.Token()) // ctx ends before anybody else can hold the lock
 //	})
 //
-// [Locks] are for keys that are known only when they are needed, one for each user or file.
+// [Locks] are for keys that are known only when they are needed, one for each user or file. [Locks.Group]
+// is an errgroup whose members hold locks, and [Locks.Locker] a [sync.Locker].
 // [Election.Run] does the same again and again, for services of which one instance leads and
 // the others follow at next to no cost. A process that holds many locks puts them under one
 // [Session]: one heartbeat, however many leases.
