@@ -54,6 +54,7 @@ var rules = []rule{
 	{pkg: "internal/callback", may: []string{"std", "internal/lockorder"}},
 	{pkg: "internal/cleanup", may: []string{"std"}},
 	{pkg: "internal/tracing", may: []string{"std", "internal/callback", "internal/clock", "internal/engine", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
 	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "internal/protocol", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
@@ -71,6 +72,7 @@ var rules = []rule{
 	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
+	{pkg: "internal/adaptertest", may: []string{"std", "internal/longtest", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
 	{
@@ -156,7 +158,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/proof/...", "internal/leasetest", "internal/longtest", "internal/servers", "internal/stores", "internal/testall"},
+		not: []string{"internal/proof/...", "internal/leasetest", "internal/adaptertest", "internal/longtest", "internal/servers", "internal/stores", "internal/testall"},
 	},
 }
 
