@@ -1,0 +1,42 @@
+package leasekubernetes_test
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"github.com/leasehold/leasehold/internal/adaptertest"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/leasehold/leasehold/internal/servers.keepThread"))
+}
+
+// TestRow: client-go's own tests, of the interface and of the elector, pass on the adapter's lock.
+func TestRow(t *testing.T) {
+	const client = "k8s.io/client-go/tools/leaderelection"
+	row := adaptertest.Row{Module: "k8s.io/client-go", Long: "148 of the lock, and 78 of an elector that ends with the lease", LeftOut: map[string]string{
+		"TestTryAcquireOrRenewLeases":               "its cases script what the API server says of a holder, such as a lease of 0 s; leasehold decides who is gone",
+		"TestTryCoordinatedRenew":                   "a coordinated election needs the API server",
+		"TestUpdateError":                           "an Update needs no Get before: it acquires the lock, or says who holds it",
+		"TestDescribe":                              "this lock's place is a URL",
+		"TestLabelUpdate, TestUpdateWithNilLabels…": "the lock has no labels",
+	}}
+	for _, u := range []adaptertest.Upstream{{
+		Package: client + "/resourcelock",
+		Files:   map[string]string{"leaselock.go": "testdata/leaselock.go", "leasehold_test.go": "testdata/resourcelock.go"},
+		Run:     "^Test(GetError|Get|RecordEventSuccess|RecordEventNilRecorder|CreateError)$",
+	}, {
+		Package: client,
+		Files:   map[string]string{"resourcelock/leaselock.go": "testdata/leaselock.go", "leasehold_test.go": "testdata/leaderelection.go"},
+		Run:     "^Test(Release.*|FastPathLeaderElection|CheckMethodRace)$",
+	}} {
+		u.Dir = "testdata/upstream"
+		results := u.Test(t)
+		row.Ran, row.Passed = append(row.Ran, results.Ran...), row.Passed+results.Passed
+	}
+	row.Check(t)
+}
