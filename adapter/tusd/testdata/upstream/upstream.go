@@ -1,0 +1,10 @@
+// Package upstream has what tests of tusd need when its lockers are those of package leasetusd.
+package upstream
+
+import (
+	_ "github.com/stretchr/testify/assert"
+	_ "github.com/tus/tusd/v2/pkg/handler"
+
+	_ "github.com/leasehold/leasehold/adapter/tusd"
+	_ "github.com/leasehold/leasehold/store/memstore"
+)
