@@ -109,7 +109,7 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 func (s *Storage) Lock(ctx context.Context, name string) error { return s.locks.Lock(ctx, name) }
 
 // TryLock is Lock that does not wait: it returns false and no error if the lock is held, in this process or
-// elsewhere. If the holder seems to be gone, it watches the lock for up to two of that holder's TTLs, and takes it
+// elsewhere. If the holder seems to be gone, it watches the lock for that holder's TTL and a margin, and takes it
 // over if it is; a call that never waited never could.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return s.locks.TryLock(ctx, name)

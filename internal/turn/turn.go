@@ -1,5 +1,5 @@
-// Package turn is what adapters for schedulers share: a job is due, in several processes at about the same moment, and
-// one of them is to run it.
+// Package turn is what adapters share that try for a lock once in a while: a job is due, in several processes at about
+// the same moment, and one of them is to run it.
 package turn
 
 import (
@@ -14,7 +14,7 @@ import (
 // of machines differ that set them by NTP, and less than most jobs have between two runs.
 const DefaultHoldAtLeast = 5 * time.Second
 
-// Take tries for the lock of a job once, to hold it at least for so long; a negative time is none. It fails as
+// Take tries for the lock of a job once, to hold it at least for so long; 0 and less are none. It fails as
 // [leasehold.Locks.TryAcquire] does.
 //
 // While the lock is held by one whose record looks abandoned, and stays as it is, Take tries again, until it takes over

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/turn"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -74,7 +75,7 @@ func (l *Locks) Lock(ctx context.Context, name string) error {
 }
 
 // TryLock is Lock that does not wait: it returns false and no error if the lock is held, in this process or
-// elsewhere. If the holder seems to be gone, it watches the lock for up to two of that holder's TTLs, and takes it
+// elsewhere. If the holder seems to be gone, it watches the lock for that holder's TTL and a margin, and takes it
 // over if it is; a call that never waited never could.
 func (l *Locks) TryLock(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := cleanup.Context(ctx)
@@ -83,7 +84,7 @@ func (l *Locks) TryLock(ctx context.Context, name string) (bool, error) {
 	if !mine {
 		return false, nil
 	}
-	err := l.acquire(ctx, h, name, l.try)
+	err := l.acquire(ctx, h, name, l.take)
 	if errors.Is(err, leasehold.ErrHeld) {
 		return false, nil
 	}
@@ -116,7 +117,7 @@ func (l *Locks) Renew(ctx context.Context, name string) error {
 		return err
 	}
 	_ = lease.Release(ctx) // what it says is that the lease was lost
-	again, err := l.try(ctx, lease.Key())
+	again, err := l.take(ctx, lease.Key())
 	if err != nil {
 		return l.failed("renew the lease of", name, fmt.Errorf("%w: %w", lease.Err(), err))
 	}
@@ -193,16 +194,9 @@ func (l *Locks) acquire(ctx context.Context, h *holding, name string, how acquir
 	return nil
 }
 
-// try acquires the lock unless it is held. Whether a holder is gone that seems to be, a call that waits finds out.
-func (l *Locks) try(ctx context.Context, key string, opts ...leasehold.AcquireOption) (*leasehold.Lease, error) {
-	lease, err := l.locks.TryAcquire(ctx, key, opts...)
-	held, ok := errors.AsType[*leasehold.HeldError](err)
-	if !ok || !held.Info.Abandoned {
-		return lease, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*held.Info.TTL)
-	defer cancel()
-	return l.locks.Acquire(ctx, key, opts...)
+// take acquires the lock unless it is held by one that is alive.
+func (l *Locks) take(ctx context.Context, key string, _ ...leasehold.AcquireOption) (*leasehold.Lease, error) {
+	return turn.Take(ctx, l.locks, key, 0)
 }
 
 // failed says of which lock an error is.
