@@ -6,7 +6,7 @@
 // some are named), with the tests that the everyday loop leaves out; those that start many
 // processes come last, one at a time. Unless packages are named or -run is given it goes on with
 // the modules of their own that have tests, and then (unless -layouts=false) with the packages
-// whose tests are about locks in each of the other layouts. Of internal/proof/e2e, the adapters
+// whose tests are about locks in each of the other layouts. Of the slowest packages, the adapters
 // and the other layouts it runs the everyday loop only: -long runs all of them in full, which
 // takes hours on two cores. It says how long each package took, the longest first, and ends with
 // one line:
@@ -55,7 +55,7 @@ var (
 // processes get to run so late that leases end, on a machine with two cores.
 var (
 	driving = []string{"./cmd/leasehold", "./internal/proof/chaos", "./internal/proof/linear"}
-	slowest = []string{"./internal/proof/e2e"} // a quarter of an hour there
+	slowest = []string{"./internal/proof/e2e", "./internal/proof/mutate", "./internal/proof/sim"} // half an hour in full
 )
 
 // modules gives those of their own that have tests, which "./..." does not see, but for the
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		race    = flags.Bool("race", false, "look for data races")
 		short   = flags.Bool("short", false, "leave long tests out")
 		verbose = flags.Bool("v", false, "show the output of tests that pass, too")
-		long    = flags.Bool("long", false, "run the long tests of internal/proof/e2e, of the adapters and of the other layouts too")
+		long    = flags.Bool("long", false, "run the long tests of the slowest packages, of the adapters and of the other layouts too")
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
 		all     = flags.Bool("layouts", true, "test the other layouts too")
