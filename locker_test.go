@@ -43,6 +43,7 @@ func panics(f func()) (with any) {
 
 // TestLocker: goroutines of two processes exclude each other, and code that knows a sync.Locker only can use it.
 func TestLocker(t *testing.T) {
+	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		var inside, turns atomic.Int32
@@ -92,6 +93,7 @@ func TestLocker(t *testing.T) {
 // TestLockerLost: a loss is told once, as it happens, or by Unlock if the lock was lost in between; afterwards the
 // lock can be had again.
 func TestLockerLost(t *testing.T) {
+	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		told := make(chan error, 10)
@@ -154,6 +156,7 @@ func TestLockerRefused(t *testing.T) {
 // TestGroup: functions of different keys run at once and those of one key in turn; all have returned, and their locks
 // are free, when Wait returns.
 func TestGroup(t *testing.T) {
+	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
 		st := newStore()
 		locks := newLocks(t, st, nil)
