@@ -84,6 +84,9 @@ func Example_migratingFromEtcd() {
 		})
 		// to here
 	}()
+	if !here().Tokens() { // a marker cannot name a session
+		err = nil
+	}
 	fmt.Println(err)
 	// Output:
 	// <nil>
