@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -365,21 +363,4 @@ func TestRow(t *testing.T) {
 }
 
 // TestReadme: the program in the README is the example, which is run.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	example, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, _, _ := strings.Cut(string(example), "\t// Output:")
-	program = strings.NewReplacer("package leasedapr_test", "package main", "func Example()", "func main()").Replace(program) + "}\n"
-	if want := fmt.Sprintf("```go\n%s```\n", program); !strings.Contains(string(readme), want) {
-		t.Errorf("README.md has not this program:\n%s", want)
-	}
-	if n := strings.Count(string(readme), "\n"); n > 40 {
-		t.Errorf("README.md has %d lines, more than a screen", n)
-	}
-}
+func TestReadme(t *testing.T) { adaptertest.Readme(t, "example_test.go") }

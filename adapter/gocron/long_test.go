@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,14 +85,7 @@ func TestRow(t *testing.T) {
 
 // TestReadme: the program in the README is the example, and it runs.
 func TestReadme(t *testing.T) {
-	readme, program := string(must(os.ReadFile("README.md"))), string(must(os.ReadFile("example/main.go")))
-	block := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(readme)
-	if block == nil || !strings.Contains(program, block[1]) {
-		t.Fatal("the README shows another program than example/main.go")
-	}
-	if n := strings.Count(readme, "\n"); n > 40 {
-		t.Errorf("the README has %d lines", n)
-	}
+	adaptertest.Readme(t, "example/main.go")
 	out, err := exec.CommandContext(t.Context(), "go", "run", "./example", t.TempDir()).CombinedOutput()
 	if want := "the report is written under token "; err != nil || !strings.HasPrefix(string(out), want) {
 		t.Errorf("it prints %q, %v; want %q", out, err, want)

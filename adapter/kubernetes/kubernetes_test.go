@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -332,18 +331,4 @@ func TestBadInput(t *testing.T) {
 }
 
 // TestReadme: the program in the README is the Example.
-func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(text), "```go\nfunc main() {\n")
-	block, _, _ = strings.Cut(block, "}\n```")
-	if block == "" || !strings.Contains(string(program), "func Example() {\n"+block) {
-		t.Error("the README has not what is in example_test.go")
-	}
-}
+func TestReadme(t *testing.T) { adaptertest.Readme(t, "example_test.go") }

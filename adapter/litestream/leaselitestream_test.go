@@ -326,19 +326,7 @@ func TestRow(t *testing.T) {
 
 // TestExample: the README has the program that is run here.
 func TestExample(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("example/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(readme), "```go\n")
-	block, _, ok := strings.Cut(block, "```")
-	if !ok || !strings.Contains(string(program), "\n"+block) {
-		t.Error("the program in the README is not that of example/main.go")
-	}
+	adaptertest.Readme(t, "example/main.go")
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./example", t.TempDir())
 	cmd.Stderr = os.Stderr
 	if out, err := cmd.Output(); err != nil || !regexp.MustCompile(`^replicating in generation [1-9]\d*\n$`).Match(out) {
