@@ -20,8 +20,8 @@ test:
 
 RACE    := go test -race -short -timeout 30m
 
-race: # the everyday loop of what runs in many goroutines and in one process; racelong has all
-	$(RACE) $$(go list ./... | grep -v -e /cmd/ -e /examples/ -e /internal/cost -e /internal/guardian -e /internal/proof/ -e /serve -e /store/)
+race: # the everyday loop of what runs in many goroutines and in one process, and mutexes locked out of turn; racelong has all
+	$(RACE) -tags lockorder $$(go list ./... | grep -v -e /cmd/ -e /examples/ -e /internal/cost -e /internal/guardian -e /internal/proof/ -e /serve -e /store/)
 
 racelong: # the long tests of all packages
 	LEASEHOLD_TEST_LONG=1 $(RACE) -timeout 2h ./...
