@@ -65,8 +65,9 @@ func (t *Table) failed(n int, err error, fatal bool, now Now, out *actions) {
 }
 
 // foreign: there is something that we do not understand. It is left alone, and nothing can be
-// known of the seats in it.
+// known of the seats in it, by those who leave later either.
 func (t *Table) foreign(err error, out *actions) {
+	t.fresh = false
 	for _, c := range slices.Clone(t.callers) {
 		switch c.state {
 		case seated:
