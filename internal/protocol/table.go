@@ -285,6 +285,9 @@ func (t *Table) advance(now Now, out *actions) {
 		return
 	}
 	next, want := t.next(now, out)
+	if !want {
+		t.trouble.unwanted()
+	}
 	switch {
 	case !want && !t.wanting():
 	case !want && !t.fresh:

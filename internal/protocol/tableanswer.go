@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
@@ -29,7 +30,11 @@ func (t *Table) readDone(ev TableRead, now Now, out *actions) {
 			t.same(now, out) // the store need not know conditional reads
 			break
 		}
-		t.trouble.progress()
+		if ours := strings.HasPrefix(ev.Table.WriteID, t.cfg.Incarnation+"."); ours || t.refused != nil {
+			t.trouble.progress()
+		} else {
+			t.trouble.othersWrite(now)
+		}
 		t.take(ev.Table, ev.Version, now, out)
 	}
 	t.trouble.looked()

@@ -35,6 +35,17 @@ func (t *trouble) looked() {
 // A rival's success counts, or a lock that many want would look like a store that fails.
 func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 0, 0, 0, nil }
 
+// othersWrite takes in that others can write, which does not tell that this process can. It tries within a second: where
+// a table changes all the time and one process is let write nothing, a try with each change would be without bounds.
+func (t *trouble) othersWrite(now Now) { t.tryAt = min(t.tryAt, now.Clock+time.Second) }
+
+// unwanted takes in that nothing is to be written, whatever has failed before.
+func (t *trouble) unwanted() {
+	if t.writes = 0; t.reads == 0 {
+		t.err = nil
+	}
+}
+
 // lookFailed takes in that a look failed.
 func (c *Candidate) lookFailed(err error, now Now, out *actions) {
 	c.trouble.reads++
