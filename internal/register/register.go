@@ -1,0 +1,735 @@
+package register
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// The errors of an Answer, beside those of the members.
+var (
+	// ErrLost: the member has lost its objects, or its place has another one's (rule Q5).
+	ErrLost = errors.New("this member has lost its objects")
+	// ErrNotFilled: the member is new, and has not been filled yet (rule Q6).
+	ErrNotFilled = errors.New("this member is new and was not filled yet")
+	// ErrContended: others wrote all the time.
+	ErrContended = errors.New("too many writers at a time")
+	// ErrMoved: a member knows of a later configuration. The Register is of no use any more.
+	ErrMoved = errors.New("the configuration has changed")
+	// ErrNoMajority: too few members answer. It comes with what each of the others said.
+	ErrNoMajority = errors.New("no majority of the members")
+)
+
+// Bounds of one call: it never asks more than these of one member, nor begins more rounds.
+const (
+	maxSteps  = 24
+	maxRounds = 8
+)
+
+// Pauses after another's ballot was larger, and of a look that waits for a slow member.
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = 2 * time.Second
+)
+
+// A Register is one key, as one proposer sees it. Only one goroutine may use it at a time.
+type Register struct {
+	cfg     Configuration
+	by      string // in its ballots
+	counter uint64 // the largest that it has used or seen
+	random  func() uint64
+	now     time.Duration
+	out     []Action
+
+	members []member
+	queue   []Call
+	call    *Call
+	began   time.Duration // the call
+	due     time.Duration // of what waits for time to pass; 0: nothing does
+	number  int           // of calls so far
+	took    time.Duration // by the last write that was answered
+	moved   bool
+
+	phase    phase
+	gathered time.Duration // when this look began
+	looks    int
+	rounds   int
+	ballot   Ballot
+	next     Ballot // the one whose promise rides on the acceptances
+	proposal Value
+	base     string // the version of the value that the call's own was first to replace
+	got      set    // who has promised it
+	votes    set    // who has accepted under it
+	prepared prepared
+}
+
+// phase is where a call stands.
+type phase int
+
+const (
+	idle      phase = iota
+	gathering       // a look at the members
+	preparing       // a ballot is being promised
+	accepting       // a value is being accepted
+	pausing         // another's ballot was larger
+	following       // the call is answered, and what a majority has accepted goes to the others
+)
+
+// prepared is a ballot that was promised with the last acceptance.
+type prepared struct {
+	ballot Ballot
+	by     set
+	over   Value // what is accepted, and nothing else can be before the ballot is used
+}
+
+// A member is what is known of one.
+type member struct {
+	busy    bool // a request is under way
+	asked   int  // in which call that was sent
+	sent    time.Duration
+	put     Acceptor // what it writes, if it is a Put
+	own     bool     // and that accepts the call's own value
+	known   bool     // what follows is what it last showed
+	at      string
+	acc     Acceptor
+	fresh   bool  // and was asked for in this call
+	checked bool  // and the marker was read after that, in this call
+	whole   bool  // the marker has once said so, and it stays so until it is gone
+	trusted bool  // and had said so before what it last showed was asked for
+	quiet   bool  // it cannot help in this phase
+	exposed bool  // the call's own value may be accepted there
+	fault   error // why it takes no part in this call any more
+	steps   int
+}
+
+// set has a bit for each member.
+type set uint8
+
+func (s set) has(m int) bool { return s>>m&1 != 0 }
+func (s *set) add(m int)     { *s |= 1 << m }
+func (s set) without(m int) set {
+	return s &^ (1 << m)
+}
+func (s set) count() int { return bits.OnesCount8(uint8(s)) }
+
+// New gives the register of a key. The name must be one that no other Register has ever had: 96 random
+// bits are enough. It is not safe to make two of one name, or to use one after its process was copied. Whole has
+// a bit for each member whose marker has been seen to say so.
+func New(cfg Configuration, name string, whole int, random func() uint64) *Register {
+	r := &Register{cfg: cfg, by: name, random: random, members: make([]member, len(cfg.Members))}
+	for i := range r.members {
+		r.members[i].whole = set(whole).has(i)
+	}
+	return r
+}
+
+// Idle reports that no call waits and no request is under way.
+func (r *Register) Idle() bool {
+	for _, m := range r.members {
+		if m.busy {
+			return false
+		}
+	}
+	return r.call == nil && len(r.queue) == 0
+}
+
+// Due is when a Tick is wanted; false: never.
+func (r *Register) Due() (time.Duration, bool) { return r.due, r.due > 0 }
+
+// Moved reports that a later configuration is in force: another Register must be made.
+func (r *Register) Moved() bool { return r.moved }
+
+// Step takes in an event at a reading of the clock, which never goes back.
+func (r *Register) Step(ev Event, now time.Duration) []Action {
+	r.now, r.out = now, nil
+	switch ev := ev.(type) {
+	case Call:
+		r.queue = append(r.queue, ev)
+	case Cancel:
+		r.cancel(ev)
+	case Shown:
+		r.shown(ev)
+	case Stored:
+		r.stored(ev)
+	case Marked:
+		r.marked(ev)
+	case Tick:
+	}
+	r.run()
+	return r.out
+}
+
+// run goes on for as long as something changes without an answer.
+func (r *Register) run() {
+	for {
+		if r.call == nil && len(r.queue) > 0 {
+			r.begin()
+		}
+		before, rounds, looks := r.phase, r.rounds, r.looks
+		switch r.phase {
+		case gathering:
+			r.gather()
+		case preparing:
+			r.prepare()
+		case accepting, following:
+			r.accept()
+		case pausing:
+			if r.now >= r.due {
+				r.look()
+			}
+		case idle:
+		}
+		if r.phase == before && r.rounds == rounds && r.looks == looks && (r.call != nil || len(r.queue) == 0) {
+			return
+		}
+	}
+}
+
+// begin takes the next call.
+func (r *Register) begin() {
+	c := r.queue[0]
+	r.call, r.queue = &c, r.queue[1:]
+	r.began, r.number, r.rounds, r.looks = r.now, r.number+1, 0, 0
+	for i := range r.members {
+		m := &r.members[i]
+		m.fresh, m.checked, m.exposed, m.fault, m.steps = false, false, false, nil, 0
+	}
+	if c.Kind == Remove {
+		r.call.Value.Deleted = true
+	}
+	p := r.prepared
+	switch {
+	case r.moved:
+		r.answer(Answer{Outcome: Failed, Err: ErrMoved})
+	case !p.ballot.IsZero() && (c.Kind == Set && c.over(p.over) || c.Kind == Remove && p.over.Exists()):
+		r.rounds, r.prepared = 1, prepared{}
+		r.ballot, r.got, r.base = p.ballot, p.by, p.over.Version
+		r.propose(r.call.Value)
+	case c.Kind == Settle, c.Kind != Look && r.promising():
+		r.round()
+	default:
+		r.look()
+	}
+}
+
+// promising: by what the members last showed, which may be old, a look at them would be wasted.
+func (r *Register) promising() bool {
+	known, found, best := 0, Value{}, Ballot{}
+	for i, m := range r.members {
+		if !m.known {
+			continue
+		}
+		if known++; r.sure(i) && best.Below(m.acc.Accepted) {
+			found, best = m.acc.Value, m.acc.Accepted
+		}
+	}
+	return known >= r.cfg.Majority() && r.replaces(found)
+}
+
+// replaces reports whether the call's value may be written in place of v. If it may have been written before,
+// it would be written twice, unless v is still what it was to replace then: a version never comes back.
+func (r *Register) replaces(v Value) bool {
+	c := r.call
+	switch {
+	case r.exposed():
+		return v.Version == r.base
+	case c.Kind == Set:
+		return c.over(v)
+	}
+	return c.Kind == Remove && v.Exists()
+}
+
+// over reports whether v is what the caller wants to replace.
+func (c *Call) over(v Value) bool {
+	if c.Over == "" {
+		return !v.Exists()
+	}
+	return v.Exists() && v.Version == c.Over
+}
+
+// answer ends the call.
+func (r *Register) answer(a Answer) {
+	a.ID, a.Took = r.call.ID, r.now-r.began
+	r.out = append(r.out, a)
+	r.call, r.due = nil, 0
+	if r.phase != following {
+		r.phase = idle
+	}
+}
+
+// exposed reports that the call's own value may be accepted somewhere, or may yet be.
+func (r *Register) exposed() bool {
+	for _, m := range r.members {
+		if m.exposed || m.busy && m.own && m.asked == r.number {
+			return true
+		}
+	}
+	return false
+}
+
+// fails ends the call without what was wanted.
+func (r *Register) fails(err error) {
+	outcome := Failed
+	if r.exposed() {
+		outcome = Uncertain
+	}
+	r.answer(Answer{Outcome: outcome, Err: err})
+}
+
+// noMajority says what keeps the members from answering.
+func (r *Register) noMajority() {
+	errs := []error{ErrNoMajority}
+	for i, m := range r.members {
+		err := m.fault
+		if err == nil && m.quiet {
+			err = ErrNotFilled
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.cfg.Members[i].Place, err))
+		}
+	}
+	r.fails(errors.Join(errs...))
+}
+
+func (r *Register) cancel(ev Cancel) {
+	if r.call != nil && r.call.ID == ev.ID {
+		if r.phase == accepting {
+			r.fails(ev.Err)
+			r.phase = following
+			return
+		}
+		r.fails(ev.Err)
+		return
+	}
+	for i, c := range r.queue {
+		if c.ID == ev.ID {
+			r.queue = append(r.queue[:i:i], r.queue[i+1:]...)
+			r.out = append(r.out, Answer{ID: ev.ID, Outcome: Failed, Err: ev.Err})
+			return
+		}
+	}
+}
+
+// What the members say.
+
+func (r *Register) shown(ev Shown) {
+	m := &r.members[ev.Member]
+	m.busy = false
+	switch {
+	case ev.Err != nil:
+		m.known = false
+		m.lost(r, ev.Err)
+		return
+	case !ev.Same:
+		m.known, m.at, m.acc = true, ev.At, ev.Acceptor
+	}
+	m.fresh, m.checked, m.trusted = m.asked == r.number, false, m.whole
+	r.heeds(m)
+}
+
+// heeds takes note of what an acceptor shows of others.
+func (r *Register) heeds(m *member) {
+	if m.at == "" {
+		return
+	}
+	r.counter = max(r.counter, m.acc.Promised.Counter)
+	if m.acc.Number > r.cfg.Number {
+		r.leave()
+	}
+}
+
+// lost: the member takes no part in this call any more.
+func (m *member) lost(r *Register, err error) {
+	if m.asked == r.number {
+		m.fault = err
+	}
+}
+
+// leave: a later configuration is in force.
+func (r *Register) leave() {
+	r.moved = true
+	if r.call != nil {
+		r.phase = idle
+		r.fails(ErrMoved)
+	}
+	r.phase = idle
+}
+
+func (r *Register) stored(ev Stored) {
+	m := &r.members[ev.Member]
+	own := m.own && m.asked == r.number
+	m.busy, m.own = false, false
+	switch ev.Fate {
+	case Landed:
+		m.known, m.at, m.acc, m.checked, m.trusted = true, ev.At, m.put, false, m.whole
+		m.exposed = m.exposed || own
+		r.took = r.now - m.sent
+	case Refused:
+		m.known = false
+	case Unsent:
+		m.known = false
+		m.lost(r, ev.Err)
+	case Unknown:
+		m.known = false
+		m.exposed = m.exposed || own
+	}
+	m.put = Acceptor{}
+}
+
+func (r *Register) marked(ev Marked) {
+	m := &r.members[ev.Member]
+	m.busy = false
+	switch want := r.cfg.Members[ev.Member].Marker; {
+	case ev.Err != nil:
+		m.lost(r, ev.Err)
+	case ev.Marker == nil, ev.Marker.Name != want:
+		m.lost(r, ErrLost)
+	case ev.Marker.Number > r.cfg.Number:
+		r.leave()
+	default:
+		m.checked, m.whole = m.asked == r.number, m.whole || ev.Marker.Whole
+	}
+}
+
+// What is sent to them.
+
+// free reports that a member can be asked something now.
+func (r *Register) free(m *member) bool {
+	if m.busy || m.fault != nil || m.quiet {
+		return false
+	}
+	if m.steps >= maxSteps {
+		m.fault = ErrContended
+		return false
+	}
+	return true
+}
+
+func (r *Register) send(i int, a Action) {
+	m := &r.members[i]
+	m.busy, m.asked, m.sent = true, r.number, r.now
+	m.steps++
+	r.out = append(r.out, a)
+}
+
+func (r *Register) get(i int) {
+	m := &r.members[i]
+	unless := ""
+	if m.known {
+		unless = m.at
+	}
+	r.send(i, Get{i, unless})
+}
+
+// write writes an acceptor over what the member last showed (rule Q1).
+func (r *Register) write(i int, promised, accepted Ballot, v Value) {
+	m := &r.members[i]
+	m.put = Acceptor{r.cfg.Quorum, r.cfg.Number, promised, accepted, v}
+	m.own = r.call != nil && accepted == r.ballot && !accepted.IsZero() && r.call.Kind != Look && v.Version == r.call.Value.Version
+	r.send(i, Put{i, m.at, m.put})
+}
+
+// promise has the member promise the ballot of this round. An object of before its time counts as none.
+func (r *Register) promise(i int) {
+	m := &r.members[i]
+	if r.sure(i) {
+		r.write(i, r.ballot, m.acc.Accepted, m.acc.Value)
+		return
+	}
+	r.write(i, r.ballot, Ballot{}, Value{})
+}
+
+// mine: the member's object is of its own time (rule Q6).
+func (r *Register) mine(i int) bool {
+	m := &r.members[i]
+	return m.at != "" && m.acc.Number >= r.cfg.Members[i].Since
+}
+
+// sure: and it has accepted something, so it has been what it is since the member was made (rule Q5).
+func (r *Register) sure(i int) bool { return r.mine(i) && !r.members[i].acc.Accepted.IsZero() }
+
+// never: by the marker, the member has never accepted anything (rule Q5). It was whole before the object was
+// read, and still there after it.
+func (r *Register) never(i int) bool { return r.members[i].checked && r.members[i].trusted }
+
+// again: the member has become whole since the object was read. What it is now counts.
+func (r *Register) again(i int) bool {
+	m := &r.members[i]
+	return m.checked && m.whole && !m.trusted
+}
+
+// able is how many members may yet help.
+func (r *Register) able() (n int) {
+	for _, m := range r.members {
+		if m.fault == nil && !m.quiet {
+			n++
+		}
+	}
+	return n
+}
+
+// Looks.
+
+// look begins to ask all members what they have.
+func (r *Register) look() {
+	r.phase, r.gathered, r.due = gathering, r.now, 0
+	r.looks++
+	for i := range r.members {
+		r.members[i].fresh, r.members[i].quiet = false, false
+	}
+}
+
+// gather goes on with a look. It is over once a majority shows the same (rule Q4).
+func (r *Register) gather() {
+	answered, busy := 0, 0
+	for i := range r.members {
+		m := &r.members[i]
+		switch {
+		case m.fault != nil:
+		case m.busy:
+			busy++
+		case !m.fresh, !r.sure(i) && r.again(i):
+			if r.free(m) {
+				r.get(i)
+				busy++
+			}
+		case r.sure(i), m.checked:
+			answered++
+		case r.free(m):
+			r.send(i, Check{i})
+			busy++
+		}
+	}
+	all := set(1)<<len(r.members) - 1
+	if v, ok := r.agreed(all, true); ok {
+		r.concludes(v)
+		return
+	}
+	switch {
+	case r.able() < r.cfg.Majority(), busy == 0 && answered < r.cfg.Majority():
+		r.noMajority()
+	case answered < r.cfg.Majority():
+	case r.call.Kind != Look:
+		r.round()
+	case busy > 0 && r.due == 0: // a slow one may make the majority
+		r.due = r.now + min(max(2*(r.now-r.gathered), minPause), maxPause)
+	case busy > 0 && r.now < r.due:
+	case r.looks < 3: // a write is under way, and should not be disturbed
+		r.look()
+	default:
+		r.round()
+	}
+}
+
+// agreed is what a majority of these members shows under one ballot, or that they have never accepted
+// anything.
+func (r *Register) agreed(of set, fresh bool) (Value, bool) {
+	never := 0
+	for i := range r.members {
+		m := &r.members[i]
+		if !of.has(i) || fresh && !m.fresh || !m.known {
+			continue
+		}
+		if !r.sure(i) {
+			if r.never(i) {
+				never++
+			}
+			continue
+		}
+		same := 0
+		for j := range r.members {
+			if o := &r.members[j]; of.has(j) && (o.fresh || !fresh) && o.known && r.sure(j) && o.acc.Accepted == m.acc.Accepted {
+				same++
+			}
+		}
+		if same >= r.cfg.Majority() {
+			return m.acc.Value, true
+		}
+	}
+	return Value{}, never >= r.cfg.Majority()
+}
+
+// concludes goes on from what is certainly there.
+func (r *Register) concludes(v Value) {
+	c := r.call
+	if v.Version != r.prepared.over.Version {
+		r.prepared = prepared{} // somebody has written since
+	}
+	switch {
+	case c.Kind == Look, c.Kind == Set && v.Version == c.Value.Version, c.Kind == Remove && !v.Exists():
+		r.answer(Answer{Outcome: Done, Value: v})
+	case c.Kind == Settle, r.replaces(v):
+		r.round()
+	default:
+		r.mismatch(v)
+	}
+}
+
+// mismatch: another value is there. If ours was accepted anywhere, it may have been before this one.
+func (r *Register) mismatch(v Value) {
+	if r.exposed() {
+		r.fails(fmt.Errorf("%w: another value has followed", ErrContended))
+		return
+	}
+	r.answer(Answer{Outcome: Mismatch, Value: v})
+}
+
+// Rounds.
+
+// round begins one: a ballot that nobody has used.
+func (r *Register) round() {
+	if r.rounds++; r.rounds > maxRounds {
+		r.fails(ErrContended)
+		return
+	}
+	r.counter++
+	r.prepared = prepared{}
+	r.phase, r.due, r.got = preparing, 0, 0
+	r.ballot, r.next = Ballot{r.counter, r.by}, Ballot{}
+	for i := range r.members {
+		r.members[i].quiet = false
+	}
+}
+
+func (r *Register) prepare() {
+	busy := 0
+	for i := range r.members {
+		m := &r.members[i]
+		switch {
+		case m.busy:
+			busy++
+			continue
+		case r.got.has(i), !r.free(m):
+			continue
+		case !m.known, !r.sure(i) && r.again(i):
+			r.get(i)
+		case r.mine(i) && r.ballot.Below(m.acc.Promised):
+			r.preempted()
+			return
+		case !r.mine(i), m.acc.Promised != r.ballot, m.acc.Number != r.cfg.Number:
+			r.promise(i)
+		case r.sure(i), r.never(i):
+			r.got.add(i)
+			continue
+		case !m.checked:
+			r.send(i, Check{i})
+		default:
+			m.quiet = true
+			continue
+		}
+		busy++
+	}
+	switch {
+	case r.got.count() >= r.cfg.Majority():
+		r.promised()
+	case r.able() < r.cfg.Majority(), busy == 0:
+		r.noMajority()
+	}
+}
+
+// preempted: another's ballot is larger. Both would go on for ever if neither paused.
+func (r *Register) preempted() {
+	span := min(max(3*r.took, minPause)<<min(r.rounds-1, 16), maxPause)
+	r.phase, r.due = pausing, r.now+1+time.Duration(r.random()%uint64(span))
+}
+
+// promised goes on from the value accepted last (rule Q3).
+func (r *Register) promised() {
+	c, found, best := r.call, Value{}, Ballot{}
+	for i := range r.members {
+		if m := &r.members[i]; r.got.has(i) && r.sure(i) && best.Below(m.acc.Accepted) {
+			found, best = m.acc.Value, m.acc.Accepted
+		}
+	}
+	if r.replaces(found) {
+		r.base = found.Version
+		r.propose(c.Value)
+		return
+	}
+	_, agreed := r.agreed(r.got, false)
+	switch {
+	case best.IsZero(), agreed && c.Kind != Settle:
+		if c.Kind == Settle {
+			r.answer(Answer{Outcome: Done, Votes: int(r.got)})
+			return
+		}
+		r.concludes(found)
+	default:
+		r.propose(found)
+	}
+}
+
+// propose has a value accepted under the ballot that a majority has promised.
+func (r *Register) propose(v Value) {
+	r.phase, r.proposal, r.votes, r.next = accepting, v, 0, Ballot{}
+	if r.call.Kind == Set {
+		r.counter = max(r.counter, r.ballot.Counter) + 1
+		r.next = Ballot{r.counter, r.by}
+	}
+	for i := range r.members {
+		r.members[i].quiet = false
+	}
+}
+
+// accept goes on with that, and, when the call is answered, for the members that are late.
+func (r *Register) accept() {
+	busy, waits := 0, r.phase == accepting
+	for i := range r.members {
+		m := &r.members[i]
+		switch {
+		case m.busy:
+			busy++
+			continue
+		case r.votes.has(i), !r.free(m):
+			continue
+		case !m.known:
+			r.get(i)
+		case r.mine(i) && m.acc.Accepted == r.ballot:
+			r.votes.add(i)
+			continue
+		case r.mine(i) && r.ballot.Below(m.acc.Promised):
+			if waits {
+				r.preempted()
+				return
+			}
+			m.quiet = true
+			continue
+		case !r.mine(i):
+			r.promise(i)
+		case r.sure(i), r.never(i), m.checked && r.got.without(i).count() >= r.cfg.Majority():
+			promised := r.ballot
+			if !r.next.IsZero() {
+				promised = r.next
+			}
+			r.write(i, promised, r.ballot, r.proposal)
+		case !m.checked:
+			r.send(i, Check{i})
+		default:
+			m.quiet = true
+			continue
+		}
+		busy++
+	}
+	if !r.next.IsZero() && r.votes.count() >= r.cfg.Majority() {
+		r.prepared = prepared{r.next, r.votes, Value{Version: r.proposal.Version, Deleted: r.proposal.Deleted}}
+	}
+	switch {
+	case !waits:
+	case r.votes.count() >= r.cfg.Majority() && (r.call.Kind != Settle || busy == 0):
+		r.accepted()
+	case r.able() < r.cfg.Majority(), busy == 0:
+		r.noMajority()
+	}
+}
+
+// accepted: a majority has accepted the proposal.
+func (r *Register) accepted() {
+	c, v := r.call, r.proposal
+	r.phase = following
+	if c.Kind == Set && v.Version != c.Value.Version || c.Kind == Remove && v.Exists() {
+		r.mismatch(v)
+		return
+	}
+	r.answer(Answer{Outcome: Done, Value: v, Votes: int(r.votes)})
+}

@@ -1,0 +1,301 @@
+package quorumstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/register"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Init makes a quorum of three or five stores, in which there must be nothing. It may be interrupted and
+// run again with the same members: it goes on where it was. Once it has been done, running it again changes
+// nothing, and a member that has lost its marker is not given another: that is for [Store.Replace].
+func (s *Store) Init(ctx context.Context) error {
+	markers := make([]*register.Marker, len(s.given))
+	versions := make([]store.Version, len(s.given))
+	whole := false
+	var cfg *register.Configuration
+	for i, m := range s.given {
+		var err error
+		if markers[i], versions[i], err = readMarker(ctx, m); err != nil {
+			return err
+		}
+		switch marker := markers[i]; {
+		case marker == nil:
+			if err := empty(ctx, m); err != nil {
+				return err
+			}
+		case cfg != nil && marker.Known.Quorum != cfg.Quorum:
+			return refusal("init", "%s is a member of another quorum, %s", m, marker.Known.Quorum)
+		default:
+			cfg, whole = &marker.Known, whole || marker.Whole
+		}
+	}
+	if cfg == nil {
+		cfg = &register.Configuration{Quorum: rand.Text()}
+		for _, m := range s.given {
+			cfg.Members = append(cfg.Members, register.Member{Place: m.String(), Marker: rand.Text()})
+		}
+	}
+	// Nobody votes before all markers are there and one says that it is whole. So until then a marker
+	// that is not there was never there, and after that it is lost.
+	for i, m := range s.given {
+		at := slices.IndexFunc(cfg.Members, func(o register.Member) bool { return o.Place == m.String() })
+		switch {
+		case at < 0:
+			return refusal("init", "%s is no member of the quorum that the others are of", m)
+		case markers[i] != nil:
+			continue
+		case whole:
+			return refusal("init", "%s has lost its marker, and so its objects: replace it", m)
+		}
+		markers[i] = &register.Marker{Name: cfg.Members[at].Marker, Known: *cfg}
+		if err := writeMarker(ctx, m, *markers[i], ""); err != nil {
+			return err
+		}
+	}
+	for i, m := range s.given {
+		if markers[i].Whole {
+			continue
+		}
+		_, at, err := readMarker(ctx, m)
+		if err != nil {
+			return err
+		}
+		marker := *markers[i]
+		marker.Whole = true
+		if err := writeMarker(ctx, m, marker, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal is an error for a person to mend.
+func refusal(op, format string, args ...any) error {
+	return &store.Error{Op: op, Kind: store.ErrInvalid, Cause: fmt.Errorf(format, args...)}
+}
+
+// empty reports, as an error, the first object of a store.
+func empty(ctx context.Context, m store.Store) error {
+	for e, err := range m.List(ctx, "", "") {
+		if err != nil {
+			return err
+		}
+		return refusal("init", "%s is not empty: it has %q; a member has a bucket, prefix or directory of its own", m, e.Key)
+	}
+	return nil
+}
+
+// Replace puts a new member in the place of one: of one that has lost its objects, or is to go. The new one may
+// lie where the old one did. It goes on while others use the quorum, may be interrupted, and is finished by
+// [Store.Repair] or by running it again. There is one change at a time.
+func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
+	v, err := s.anew(ctx)
+	if err != nil {
+		return err
+	}
+	who := slices.IndexFunc(v.cfg.Members, func(m register.Member) bool { return m.Place == old })
+	if who < 0 {
+		if i := slices.IndexFunc(v.cfg.Members, func(m register.Member) bool { return m.Place == by.String() }); i >= 0 && v.cfg.Members[i].Since > 0 {
+			return s.Repair(ctx) // it was replaced before
+		}
+		return refusal("replace", "%s is no member; the members are %s", old, places(v.cfg))
+	}
+	for i, m := range v.cfg.Members {
+		if i != who && m.Place == by.String() {
+			return refusal("replace", "%s is a member already", by)
+		}
+		if i == who {
+			continue
+		}
+		// A member that is not whole has no copy of what the one that goes may be needed for.
+		switch marker, _, err := readMarker(ctx, v.members[i]); {
+		case err != nil:
+			if len(v.cfg.Members) == 3 {
+				return err
+			}
+		case marker == nil || marker.Name != m.Marker || !marker.Whole:
+			return refusal("replace", "%s is not whole: repair the quorum first, or replace that one", m.Place)
+		}
+	}
+	next, err := s.propose(ctx, v, who, by)
+	if err != nil {
+		return err
+	}
+	s.remember(by)
+	if v, err = s.anew(ctx); err != nil {
+		return err
+	}
+	if v.cfg.Number < next.Number || v.cfg.Members[who].Marker != next.Members[who].Marker {
+		return refusal("replace", "another change came first: configuration %d; look at it, and try again", v.cfg.Number)
+	}
+	return s.Repair(ctx)
+}
+
+// propose makes the new member's marker and then the next configuration, in this order: a marker that is not
+// there once its configuration is known has been lost.
+func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (register.Configuration, error) {
+	next := v.cfg
+	next.Number++
+	next.Members = slices.Clone(v.cfg.Members)
+	marker, at, err := readMarker(ctx, by)
+	switch {
+	case err != nil:
+		return next, err
+	case marker == nil && by.String() != v.cfg.Members[who].Place:
+		if err := empty(ctx, by); err != nil {
+			return next, err
+		}
+	case marker == nil:
+	case marker.Known.Quorum != v.cfg.Quorum:
+		return next, refusal("replace", "%s is a member of another quorum, %s", by, marker.Known.Quorum)
+	}
+	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
+	if err := writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, at); err != nil {
+		return next, err
+	}
+	body, err := json.Marshal(next)
+	if err != nil {
+		return next, err
+	}
+	a := v.key(nextKey+strconv.Itoa(next.Number)).call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
+	if a.Outcome == register.Failed || a.Outcome == register.Uncertain {
+		return next, failed(ctx, "replace", nextKey, a.Outcome, a.Err)
+	}
+	return next, nil // or another came first: that is seen now
+}
+
+// Repair finishes a change that was interrupted, and brings to every member what a majority has.
+func (s *Store) Repair(ctx context.Context) error {
+	v, err := s.anew(ctx)
+	if err != nil {
+		return err
+	}
+	markers := make([]*register.Marker, len(v.members))
+	took := 0
+	for i, m := range v.members {
+		marker, at, err := readMarker(ctx, m)
+		if err != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
+			v.s.health.note(v.cfg.Members[i].Place, errors.Join(err, ErrLost))
+			continue
+		}
+		if marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number {
+			marker.Number, marker.Known = v.cfg.Number, v.cfg
+			if err := writeMarker(ctx, m, *marker, at); err != nil {
+				return err
+			}
+		}
+		markers[i] = marker
+		if marker.Whole {
+			took++
+		}
+	}
+	if took < v.cfg.Majority() {
+		return fmt.Errorf("%w: %d of %d members are there and whole", register.ErrNoMajority, took, len(v.members))
+	}
+	missed, err := s.settle(ctx, v)
+	if err != nil {
+		return err
+	}
+	for i, m := range v.members {
+		if markers[i] == nil || markers[i].Whole {
+			continue
+		}
+		if missed>>i&1 != 0 {
+			return refusal("repair", "%s has not taken every object: see what it says, and try again", v.cfg.Members[i].Place)
+		}
+		marker, at, err := readMarker(ctx, m)
+		if err != nil {
+			return err
+		}
+		if marker == nil || marker.Name != v.cfg.Members[i].Marker {
+			return refusal("repair", "%s has lost its objects meanwhile: replace it again", v.cfg.Members[i].Place)
+		}
+		marker.Whole = true
+		if err := writeMarker(ctx, m, *marker, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle has every key accepted by all members that answer, and tells by a bit for each who has missed one.
+func (s *Store) settle(ctx context.Context, v *view) (missed int, err error) {
+	keys, err := v.list(ctx, "", "", true)
+	if err != nil {
+		return 0, err
+	}
+	var mu sync.Mutex
+	all := 1<<len(v.members) - 1
+	err = each(ctx, keys, func(ctx context.Context, key string) error {
+		a := v.key(key).call(ctx, register.Call{Kind: register.Settle})
+		if a.Outcome != register.Done {
+			return failed(ctx, "repair", key, a.Outcome, a.Err)
+		}
+		if a.Value.Version == "" {
+			return nil // nobody has ever written it
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		missed |= all &^ a.Votes
+		return nil
+	})
+	return missed, err
+}
+
+func places(cfg register.Configuration) (names []string) {
+	for _, m := range cfg.Members {
+		names = append(names, m.Place)
+	}
+	return names
+}
+
+// A MemberStatus is how one member stands.
+type MemberStatus struct {
+	Place  string
+	Since  int       // the configuration that it is new in
+	Number int       // that its marker has taken
+	Whole  bool      // it votes on every key
+	Err    error     // why it does not vote at all; ErrLost: it must be replaced
+	From   time.Time // Err: since when this Store has met it
+}
+
+// Status asks every member, and gives the number of the configuration.
+func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus, err error) {
+	v, err := s.anew(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	members = make([]MemberStatus, len(v.members))
+	var all sync.WaitGroup
+	for i, m := range v.cfg.Members {
+		all.Go(func() {
+			st := MemberStatus{Place: m.Place, Since: m.Since}
+			v.ask(i, func(ctx context.Context, place store.Store) error {
+				marker, _, err := readMarker(ctx, place)
+				switch {
+				case err != nil:
+					st.Err = err
+				case marker == nil || marker.Name != m.Marker:
+					st.Err = ErrLost
+				default:
+					st.Number, st.Whole = marker.Number, marker.Whole
+				}
+				return st.Err
+			})
+			_, st.From = s.health.of(m.Place)
+			members[i] = st
+		})
+	}
+	all.Wait()
+	return v.cfg.Number, members, nil
+}

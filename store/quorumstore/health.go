@@ -1,0 +1,61 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// health is what the requests to each member have come to.
+type health struct {
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	members map[string]*memberHealth
+}
+
+type memberHealth struct {
+	err   error
+	since time.Time
+}
+
+// note takes in how a request to a member has ended. What is no fault of the member's is nil, or one of
+// the answers that a store gives in good order.
+func (h *health) note(place string, err error) {
+	for _, fine := range []error{store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, context.Canceled} {
+		if errors.Is(err, fine) {
+			err = nil
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[place]
+	if m == nil {
+		m = &memberHealth{}
+		h.members[place] = m
+	}
+	was := m.err
+	switch m.err = err; {
+	case err != nil && was == nil:
+		m.since = time.Now()
+		if h.logger != nil {
+			h.logger.Warn("a member of the quorum fails; the others go on without it", "member", place, "cause", err)
+		}
+	case err == nil && was != nil && h.logger != nil:
+		h.logger.Info("a member of the quorum answers again", "member", place, "after", time.Since(m.since).Round(time.Millisecond), "cause", was)
+	}
+}
+
+// of is the fault of a member, and since when it has had it.
+func (h *health) of(place string) (error, time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.members[place]; m != nil && m.err != nil {
+		return m.err, m.since
+	}
+	return nil, time.Time{}
+}

@@ -1,0 +1,154 @@
+package quorumstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	crand "crypto/rand"
+
+	"github.com/leasehold/leasehold/internal/register"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A key drives the register of one key: it sends what the register asks for, and brings it the answers.
+type key struct {
+	view *view
+	name string
+
+	mu      sync.Mutex
+	reg     *register.Register
+	calls   int
+	waiting map[int]chan register.Answer
+	timer   *time.Timer
+	due     time.Duration
+}
+
+func newKey(v *view, name string) *key {
+	return &key{view: v, name: name, waiting: map[int]chan register.Answer{}, reg: register.New(v.cfg, crand.Text(), int(v.whole.Load()), random)}
+}
+
+func random() uint64 {
+	var b [8]byte
+	_, _ = crand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// call waits for the answer, or for the end of ctx.
+func (k *key) call(ctx context.Context, c register.Call) register.Answer {
+	answer := make(chan register.Answer, 1)
+	k.mu.Lock()
+	k.calls++
+	c.ID = k.calls
+	k.waiting[c.ID] = answer
+	k.step(c)
+	k.mu.Unlock()
+	select {
+	case a := <-answer:
+		return a
+	case <-ctx.Done():
+	}
+	k.mu.Lock()
+	k.step(register.Cancel{ID: c.ID, Err: ctx.Err()})
+	k.mu.Unlock()
+	return <-answer
+}
+
+// step is called under the mutex.
+func (k *key) step(ev register.Event) {
+	now := time.Since(k.view.began)
+	for _, a := range k.reg.Step(ev, now) {
+		switch a := a.(type) {
+		case register.Answer:
+			k.waiting[a.ID] <- a
+			delete(k.waiting, a.ID)
+		case register.Get:
+			go k.get(a)
+		case register.Put:
+			go k.put(a)
+		case register.Check:
+			go k.check(a)
+		}
+	}
+	due, ok := k.reg.Due()
+	if !ok || due == k.due {
+		return
+	}
+	if k.due = due; k.timer != nil {
+		k.timer.Stop()
+	}
+	k.timer = time.AfterFunc(due-now, func() { k.back(register.Tick{}) })
+}
+
+// back brings an answer.
+func (k *key) back(ev register.Event) {
+	k.mu.Lock()
+	k.step(ev)
+	k.mu.Unlock()
+}
+
+func (k *key) idle() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reg.Idle()
+}
+
+func (k *key) get(a register.Get) {
+	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
+		ev := register.Shown{Member: a.Member}
+		o, err := m.Get(ctx, k.name, store.Version(a.Unless))
+		switch {
+		case err == nil:
+			ev.At = string(o.Version)
+			ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body)
+		case errors.Is(err, store.ErrNotModified):
+			ev.Same, err = true, nil
+		case errors.Is(err, store.ErrNotExist):
+			err = nil
+		default:
+			ev.Err = err
+		}
+		k.back(ev)
+		return err
+	})
+}
+
+func (k *key) put(a register.Put) {
+	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
+		ev := register.Stored{Member: a.Member}
+		body, err := a.Acceptor.Encode()
+		if err == nil {
+			only := store.IfAbsent()
+			if a.Over != "" {
+				only = store.IfMatch(store.Version(a.Over))
+			}
+			var o *store.Object
+			if o, err = m.Put(ctx, k.name, body, only); err == nil {
+				ev.At = string(o.Version)
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, store.ErrUnknownOutcome):
+			ev.Fate = register.Unknown
+		case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist), errors.Is(err, store.ErrConflict):
+			ev.Fate, err = register.Refused, nil
+		default:
+			ev.Fate = register.Unsent
+		}
+		ev.Err = err
+		k.back(ev)
+		return err
+	})
+}
+
+func (k *key) check(a register.Check) {
+	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
+		marker, _, err := readMarker(ctx, m)
+		k.view.sees(a.Member, marker)
+		k.back(register.Marked{Member: a.Member, Marker: marker, Err: err})
+		return err
+	})
+}

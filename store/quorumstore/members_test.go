@@ -1,0 +1,297 @@
+package quorumstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/quorumstore"
+)
+
+// A place is a member that can be made to fail, and whose requests are counted.
+type place struct {
+	*faultstore.Store
+	inner *emptied
+	name  string
+}
+
+func (p *place) String() string { return p.name }
+
+// emptied is a store in memory that can lose all that it has.
+type emptied struct {
+	mu sync.Mutex
+	store.Store
+}
+
+func (e *emptied) now() store.Store {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Store
+}
+
+func (e *emptied) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	return e.now().Get(ctx, key, unless)
+}
+
+func (e *emptied) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	return e.now().Put(ctx, key, body, only)
+}
+
+func (e *emptied) Delete(ctx context.Context, key string) error { return e.now().Delete(ctx, key) }
+
+func (e *emptied) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return e.now().List(ctx, prefix, after)
+}
+
+// lose empties the member.
+func (p *place) lose() {
+	p.inner.mu.Lock()
+	defer p.inner.mu.Unlock()
+	p.inner.Store = memstore.New()
+}
+
+func newPlace(name string) *place {
+	inner := &emptied{Store: memstore.New()}
+	return &place{faultstore.Wrap(inner, nil), inner, name}
+}
+
+// newQuorum is a quorum of so many places.
+func newQuorum(t *testing.T, n int) ([]*place, *quorumstore.Store) {
+	t.Helper()
+	var places []*place
+	for i := range n {
+		places = append(places, newPlace(fmt.Sprintf("mem://%d", i)))
+	}
+	st := open(t, places)
+	if err := st.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return places, st
+}
+
+// open opens the quorum of these places, as another process would.
+func open(t *testing.T, places []*place, more ...*place) *quorumstore.Store {
+	t.Helper()
+	var members []store.Store
+	for _, p := range places {
+		members = append(members, p)
+	}
+	st, err := quorumstore.New(members, &quorumstore.Options{Open: func(_ context.Context, name string) (store.Store, error) {
+		for _, p := range more {
+			if p.name == name {
+				return p, nil
+			}
+		}
+		return nil, errors.New("no such place: " + name)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func put(t *testing.T, st store.Store, key, body string, only store.Condition) store.Version {
+	t.Helper()
+	o, err := st.Put(t.Context(), key, []byte(body), only)
+	if err != nil {
+		t.Fatalf("put %s %q: %v", key, body, err)
+	}
+	return o.Version
+}
+
+func reads(t *testing.T, st store.Store, key, want string) store.Version {
+	t.Helper()
+	o, err := st.Get(t.Context(), key, "")
+	if err != nil {
+		t.Fatalf("get %s: %v", key, err)
+	}
+	if string(o.Body) != want {
+		t.Fatalf("%s has %q, want %q", key, o.Body, want)
+	}
+	return o.Version
+}
+
+// TestRequests: what each call costs, in requests to all members together.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testRequests)
+}
+
+func testRequests(t *testing.T) {
+	places, st := newQuorum(t, 3)
+	put(t, st, "other", "x", store.IfAbsent()) // the configuration is known from here on
+	var version store.Version
+	for _, c := range []struct {
+		what string
+		want faultstore.Counts
+		do   func()
+	}{
+		// The last marker is not needed.
+		{"a look at nothing", faultstore.Counts{Get: 5}, func() {
+			if _, err := st.Get(t.Context(), "lock", ""); !errors.Is(err, store.ErrNotExist) {
+				t.Error(err)
+			}
+		}},
+		{"the first write", faultstore.Counts{Get: 3, Put: 6}, func() { version = put(t, st, "lock", "1", store.IfAbsent()) }},
+		{"a renewal", faultstore.Counts{Put: 3}, func() { version = put(t, st, "lock", "2", store.IfMatch(version)) }},
+		{"a look", faultstore.Counts{Get: 3}, func() { reads(t, st, "lock", "2") }},
+		{"a renewal after it", faultstore.Counts{Put: 3}, func() { version = put(t, st, "lock", "3", store.IfMatch(version)) }},
+		{"a refusal", faultstore.Counts{Get: 3}, func() {
+			if _, err := st.Put(t.Context(), "lock", nil, store.IfAbsent()); !errors.Is(err, store.ErrPrecondition) {
+				t.Error(err)
+			}
+		}},
+		{"another's write after a look", faultstore.Counts{Put: 6}, func() {
+			other := open(t, places)
+			before := reads(t, other, "other", "x") // it learns the configuration
+			synctest.Wait()
+			for _, p := range places {
+				p.Reset()
+			}
+			put(t, other, "other", "y", store.IfMatch(before))
+		}},
+	} {
+		synctest.Wait() // for the members that nobody waits for
+		for _, p := range places {
+			p.Reset()
+		}
+		c.do()
+		synctest.Wait()
+		var got faultstore.Counts
+		for _, p := range places {
+			n := p.Counts()
+			got.Get, got.Put, got.Delete, got.List = got.Get+n.Get, got.Put+n.Put, got.Delete+n.Delete, got.List+n.List
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}
+
+// TestMembersDown: with a minority down everything goes on, and with a majority down nothing does.
+func TestMembersDown(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		places, st := newQuorum(t, n)
+		version := put(t, st, "lock", "0", store.IfAbsent())
+		for i := range n / 2 {
+			places[i].Partition(true)
+		}
+		version = put(t, st, "lock", "1", store.IfMatch(version))
+		reads(t, st, "lock", "1")
+		reads(t, open(t, places), "lock", "1")
+		version = put(t, open(t, places), "lock", "2", store.IfMatch(version))
+
+		places[n/2].Partition(true)
+		if _, err := st.Get(t.Context(), "lock", ""); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("with a majority down, a look says %v", err)
+		}
+		_, err := st.Put(t.Context(), "lock", []byte("3"), store.IfMatch(version))
+		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("with a majority down, a write says %v", err)
+		}
+		for i := range n/2 + 1 {
+			if !strings.Contains(err.Error(), places[i].name) {
+				t.Errorf("it does not name member %d: %v", i, err)
+			}
+		}
+		for _, p := range places {
+			p.Partition(false)
+		}
+		put(t, st, "lock2", "1", store.IfAbsent())
+		o, err := st.Get(t.Context(), "lock", "")
+		if err != nil || string(o.Body) != "2" && string(o.Body) != "3" {
+			t.Errorf("when they are back: %v, %v", o, err)
+		}
+	}
+}
+
+// TestReplace: a member that has lost everything does not vote, and comes back as a new one, at its place or at
+// another, wherever the change is interrupted.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	const keys = 5
+	for _, elsewhere := range []bool{false, true} {
+		for fails := 0; ; fails++ { // the request of the change that fails
+			places, st := newQuorum(t, 3)
+			for i := range keys {
+				put(t, st, fmt.Sprintf("locks/%d", i), "a", store.IfAbsent())
+			}
+			if err := st.Delete(t.Context(), "locks/0"); err != nil {
+				t.Fatal(err)
+			}
+			places[0].lose()
+			version := reads(t, open(t, places), "locks/1", "a")
+			put(t, open(t, places), "locks/1", "b", store.IfMatch(version))
+
+			by := places[0]
+			if elsewhere {
+				by = newPlace("mem://new")
+			}
+			requests := 0
+			var mu sync.Mutex
+			for _, p := range append(places[1:3:3], by) {
+				p.Inject(faultstore.Fault{Kind: faultstore.LostAnswer, When: func(c faultstore.Call) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					if c.Op == "put" {
+						requests++
+					}
+					return c.Op == "put" && requests == fails
+				}})
+			}
+			operator := open(t, places, by)
+			err := operator.Replace(t.Context(), "mem://0", by)
+			done := requests < fails
+			if err != nil {
+				for _, p := range append(places[1:3:3], by) {
+					p.Clear()
+				}
+				if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+					t.Fatalf("elsewhere %v, request %d lost: run again: %v", elsewhere, fails, err)
+				}
+			}
+			after := open(t, places, by)
+			number, members, err := after.Status(t.Context())
+			if err != nil || number == 0 {
+				t.Fatalf("elsewhere %v, request %d: configuration %d, %v", elsewhere, fails, number, err)
+			}
+			for _, m := range members {
+				if m.Err != nil || !m.Whole {
+					t.Errorf("elsewhere %v, request %d: %+v", elsewhere, fails, m)
+				}
+			}
+			// Each of the others alone may be lost now, and nothing is.
+			places[2].Partition(true)
+			reads(t, after, "locks/1", "b")
+			for i := 2; i < keys; i++ {
+				reads(t, after, fmt.Sprintf("locks/%d", i), "a")
+			}
+			if _, err := after.Get(t.Context(), "locks/0", ""); !errors.Is(err, store.ErrNotExist) {
+				t.Errorf("what was deleted: %v", err)
+			}
+			var listed []string
+			for e, err := range after.List(t.Context(), "locks/", "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				listed = append(listed, e.Key)
+			}
+			if len(listed) != keys-1 {
+				t.Errorf("listed: %v", listed)
+			}
+			if done {
+				t.Logf("elsewhere %v: %d requests", elsewhere, requests)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+// Package quorumstore is one store over three or five others: regions, providers, a directory
+// among them. It goes on, and loses nothing, while a minority of them is down, slow, cut off or emptied.
+//
+// Each object is a compare-and-swap register of CASPaxos (Rystsov, 2018), with one object in each member
+// as its acceptor; package register has the rules and is what decides. There is no server: whoever uses
+// the store speaks with the members itself.
+//
+// # What it costs
+//
+// Whoever wrote an object last writes it again by one request to each member, all at once, and waits
+// for the majority that answers first. Others need three such rounds: a read, a promise and the write.
+// A read is one request to each member, and waits for a majority that shows the same.
+//
+// # What it rests on
+//
+// All that a [store.Store] promises, of each member by itself, and nothing between them. No rule rests
+// on a clock. A member that has lost all its objects is noticed by its marker, and does not vote until
+// [Replace] has made a new member of its place. A member that has lost some of its objects, or that was set
+// back to an older state (a backup that was restored), cannot be told from an honest one: such a member must
+// be replaced by hand before it is used again.
+//
+// Versions name values, never a member's objects, and an answer has no times: the members' clocks are
+// many. So nothing that rests on a store's clock is possible here, such as a fast start.
+package quorumstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/register"
+	"github.com/leasehold/leasehold/store"
+)
+
+// Options are what New can be told. The zero Options are good.
+type Options struct {
+	// Timeout is how long one request to one member may take. Default: 10 s. A slow member is not
+	// waited for unless it is needed for a majority; its request goes on until then.
+	Timeout time.Duration
+
+	// Open opens the store at a place that a later configuration names and that New was not given.
+	// Without it a change of the configuration that brings a new place ends in an error that names it.
+	Open func(ctx context.Context, place string) (store.Store, error)
+
+	// Logger is told when a member begins to fail, and when it answers again. Default: nobody.
+	Logger *slog.Logger
+}
+
+// DefaultTimeout is that of Options.
+const DefaultTimeout = 10 * time.Second
+
+// Errors beside those of package store. Each also matches one of those.
+var (
+	// ErrNoQuorum: the members have no markers: [Init] has not made a quorum of them.
+	ErrNoQuorum = errors.New("these stores are no quorum yet")
+	// ErrLost: the member has lost its objects, or they are not this quorum's.
+	ErrLost = register.ErrLost
+)
+
+// Store is a quorum. It is safe for concurrent use.
+type Store struct {
+	opts   Options
+	given  []store.Store
+	health health
+
+	mu      sync.Mutex
+	current *view         // nil: not known yet
+	loading *load         // nil: nobody does
+	more    []store.Store // that Replace was given
+}
+
+// New gives the store of a quorum that Init has made of these members, in any order. It sends nothing. If the
+// configuration has changed since, the members that it was given need only be enough to find that out.
+func New(members []store.Store, opts *Options) (*Store, error) {
+	if n := len(members); n != 3 && n != 5 {
+		return nil, &store.Error{Op: "open", Kind: store.ErrInvalid, Cause: fmt.Errorf("%d members: a quorum has 3 or 5", n)}
+	}
+	for i, m := range members {
+		for _, o := range members[:i] {
+			if o.String() == m.String() {
+				return nil, &store.Error{Op: "open", Kind: store.ErrInvalid, Cause: fmt.Errorf("%s is a member twice", m)}
+			}
+		}
+	}
+	s := &Store{given: slices.Clone(members)}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.Timeout <= 0 {
+		s.opts.Timeout = DefaultTimeout
+	}
+	s.health = health{logger: s.opts.Logger, members: map[string]*memberHealth{}}
+	return s, nil
+}
+
+// String is quorum:// with the members that New was given.
+func (s *Store) String() string {
+	var b strings.Builder
+	for i, m := range s.given {
+		b.WriteString([]string{"quorum://?member=", "&member="}[min(i, 1)])
+		b.WriteString(url.QueryEscape(m.String()))
+	}
+	return b.String()
+}
+
+// Get reads the object.
+func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	if err := check("get", key); err != nil {
+		return nil, err
+	}
+	a, v, err := s.call(ctx, "get", key, register.Call{Kind: register.Look})
+	switch {
+	case err != nil:
+		return nil, err
+	case !a.Value.Exists():
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
+	case unless != "" && string(unless) == a.Value.Version:
+		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+	}
+	body := a.Value.Body
+	if a.Value.Beside > 0 {
+		if a.Value.Beside > store.MaxBody {
+			return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrTooLarge, Cause: fmt.Errorf("%d bytes", a.Value.Beside)}
+		}
+		if body, err = v.beside(ctx, "get", key, a.Value); err != nil {
+			return nil, err
+		}
+	}
+	return &store.Object{Key: key, Body: slices.Concat([]byte{}, body), Version: store.Version(a.Value.Version)}, nil
+}
+
+// Put writes the object if the condition holds.
+func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if err := check("put", key); err != nil {
+		return nil, err
+	}
+	if err := store.CheckPut(ctx, key, body, only); err != nil {
+		return nil, err
+	}
+	value := register.Value{Version: rand.Text(), Body: slices.Clone(body)}
+	if len(body) > store.MaxBody-register.MaxHeader {
+		if err := s.aside(ctx, key, &value); err != nil {
+			return nil, err
+		}
+	}
+	a, _, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Over: string(only.Match()), Value: value})
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Outcome == register.Mismatch && !only.Absent() && !a.Value.Exists():
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrNotExist}
+	case a.Outcome == register.Mismatch:
+		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+	}
+	return &store.Object{Key: key, Version: store.Version(value.Version)}, nil
+}
+
+// Delete writes that there is no object.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := check("delete", key); err != nil {
+		return err
+	}
+	_, _, err := s.call(ctx, "delete", key, register.Call{Kind: register.Remove, Value: register.Value{Version: rand.Text()}})
+	return err
+}
+
+// List yields what a majority of the members has, each object confirmed by a read.
+func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		keys, err := s.keys(ctx, prefix, after)
+		if err != nil {
+			yield(store.Entry{}, err)
+			return
+		}
+		s.confirm(ctx, keys, yield)
+	}
+}
+
+// check refuses keys that no store has, and those of the quorum itself.
+func check(op, key string) error {
+	if err := store.CheckKey(op, key); err != nil {
+		return err
+	}
+	if strings.HasPrefix(key, reserved) {
+		return &store.Error{Op: op, Key: key, Kind: store.ErrInvalid, Cause: fmt.Errorf("keys that begin with %q are the quorum's own", reserved)}
+	}
+	return nil
+}
+
+// call has the register of a key do something, under the configuration in force.
+func (s *Store) call(ctx context.Context, op, key string, c register.Call) (register.Answer, *view, error) {
+	v, err := s.view(ctx)
+	for err == nil {
+		a := v.key(key).call(ctx, c)
+		switch {
+		case a.Outcome == register.Failed && errors.Is(a.Err, register.ErrMoved):
+			v, err = s.follow(ctx, v)
+			continue
+		case a.Outcome == register.Failed, a.Outcome == register.Uncertain:
+			return a, v, failed(ctx, op, key, a.Outcome, a.Err)
+		}
+		return a, v, nil
+	}
+	return register.Answer{}, nil, failed(ctx, op, key, register.Failed, err)
+}
+
+// failed is the error of a call.
+func failed(ctx context.Context, op, key string, outcome register.Outcome, err error) error {
+	kind := kindOf(err)
+	if outcome == register.Uncertain {
+		kind = store.ErrUnknownOutcome
+	}
+	if e := ctx.Err(); e != nil && !errors.Is(err, e) {
+		err = errors.Join(e, err)
+	}
+	return &store.Error{Op: op, Key: key, Kind: kind, Cause: err}
+}
+
+// kindOf is what a caller can do about an error of several members: the reason that all of those have that
+// keep the majority away, where it is one for a person to mend.
+func kindOf(err error) error {
+	var kinds []error
+	var walk func(err error)
+	walk = func(err error) {
+		if e, ok := err.(*store.Error); ok { //nolint:errorlint // each of the joined ones is looked at
+			kinds = append(kinds, e.Kind)
+			return
+		}
+		switch {
+		case err == register.ErrContended: //nolint:errorlint // as above
+			kinds = append(kinds, store.ErrConflict)
+			return
+		case errors.Is(err, register.ErrForeign):
+			kinds = append(kinds, store.ErrRefused)
+			return
+		}
+		switch u := err.(type) { //nolint:errorlint // as above
+		case interface{ Unwrap() []error }:
+			for _, e := range u.Unwrap() {
+				walk(e)
+			}
+		case interface{ Unwrap() error }:
+			walk(u.Unwrap())
+		}
+	}
+	walk(err)
+	for _, kind := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrRefused, store.ErrInvalid, store.ErrConflict} {
+		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k error) bool { return k != kind }) {
+			return kind
+		}
+	}
+	if slices.Contains(kinds, store.ErrThrottled) {
+		return store.ErrThrottled
+	}
+	return store.ErrUnavailable
+}

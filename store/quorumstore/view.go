@@ -1,0 +1,77 @@
+package quorumstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/register"
+	"github.com/leasehold/leasehold/store"
+)
+
+// A view is a configuration, with its members opened, and the registers of the keys that are used under it.
+type view struct {
+	s       *Store
+	cfg     register.Configuration
+	members []store.Store
+	began   time.Time
+
+	whole atomic.Int64 // a bit for each member whose marker has been seen to say so
+
+	mu   sync.Mutex
+	keys map[string]*key
+}
+
+// maxKeys is for how many keys a view remembers what the members have. Whoever writes one that was
+// forgotten asks each member twice more.
+const maxKeys = 8192
+
+func (s *Store) newView(cfg register.Configuration, members []store.Store) *view {
+	return &view{s: s, cfg: cfg, members: members, began: time.Now(), keys: map[string]*key{}}
+}
+
+// key is the register of a key. It is no mistake if there are two for a time: their ballots differ.
+func (v *view) key(name string) *key {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.keys[name]
+	if k == nil {
+		v.makeRoom()
+		k = newKey(v, name)
+		v.keys[name] = k
+	}
+	return k
+}
+
+// makeRoom forgets some keys that nothing is under way for.
+func (v *view) makeRoom() {
+	if len(v.keys) < maxKeys {
+		return
+	}
+	n := 0
+	for name, k := range v.keys {
+		if k.idle() {
+			delete(v.keys, name)
+			n++
+		}
+		if n == maxKeys/16 {
+			return
+		}
+	}
+}
+
+// sees takes note of a marker.
+func (v *view) sees(member int, marker *register.Marker) {
+	if marker != nil && marker.Name == v.cfg.Members[member].Marker && marker.Whole {
+		v.whole.Or(1 << member)
+	}
+}
+
+// ask sends a request to a member, with a time of its own: the caller may be gone before it is answered.
+func (v *view) ask(member int, request func(ctx context.Context, m store.Store) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), v.s.opts.Timeout)
+	defer cancel()
+	err := request(ctx, v.members[member])
+	v.s.health.note(v.cfg.Members[member].Place, err)
+}
