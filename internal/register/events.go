@@ -1,7 +1,5 @@
 package register
 
-import "time"
-
 // An Event is something that happened: somebody calls, a member answers, time passes.
 type Event interface{ event() }
 
@@ -27,6 +25,7 @@ type (
 	// named, and an empty At that there is no object.
 	Shown struct {
 		Member   int
+		Request  int
 		Same     bool
 		At       string
 		Acceptor Acceptor
@@ -34,16 +33,18 @@ type (
 	}
 	// Stored is the answer to a Put.
 	Stored struct {
-		Member int
-		Fate   Fate
-		At     string // Landed: the version that was made
-		Err    error  // why not
+		Member  int
+		Request int
+		Fate    Fate
+		At      string // Landed: the version that was made
+		Err     error  // why not
 	}
 	// Marked is the answer to a Check. Without Err, a nil Marker says that there is none.
 	Marked struct {
-		Member int
-		Marker *Marker
-		Err    error
+		Member  int
+		Request int
+		Marker  *Marker
+		Err     error
 	}
 	// Tick: time has passed, as Due asked.
 	Tick struct{}
@@ -71,29 +72,35 @@ type Fate int
 
 const (
 	Landed  Fate = iota
-	Refused      // the condition does not hold, or a rival write was under way: nothing landed
-	Unsent       // nothing landed, and the member is of no use now
-	Unknown      // it may have landed, or may yet land
+	Refused      // the condition does not hold, and never will again
+	Unsent       // it was not let through, and the member is of no use now
+	Unknown      // it may have landed, or may yet land; or a rival write was under way
 )
 
 // An Action is something to do, in the order in which they are given.
 type Action interface{ action() }
 
-// The actions. Of Get, Put and Check a member has one at a time, and each is answered by one event.
+// The actions. Each Get, Put and Check is answered by one event, which has the number of its request. An answer
+// that nobody waits for any more may come all the same.
 type (
 	// Get: read the member's object, unless its version is still Unless.
 	Get struct {
-		Member int
-		Unless string
+		Member  int
+		Request int
+		Unless  string
 	}
 	// Put: write the member's object over exactly that version, or where there is none.
 	Put struct {
 		Member   int
+		Request  int
 		Over     string
 		Acceptor Acceptor
 	}
 	// Check: read the member's marker.
-	Check struct{ Member int }
+	Check struct {
+		Member  int
+		Request int
+	}
 	// Answer is that to a call.
 	Answer struct {
 		ID      int
@@ -101,7 +108,6 @@ type (
 		Value   Value // Done, Mismatch: what there is
 		Votes   int   // Done: a bit for each member that is known to have accepted it by now
 		Err     error // Failed, Uncertain: why
-		Took    time.Duration
 	}
 )
 

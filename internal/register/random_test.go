@@ -429,7 +429,7 @@ func (w *world) place(p *proposer, member int) *place {
 func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 	pl := w.place(p, a.Member)
 	w.after(w.trip(pl), func() {
-		ev := register.Shown{Member: a.Member}
+		ev := register.Shown{Member: a.Member, Request: a.Request}
 		switch {
 		case pl.down || w.lossy && w.rng.IntN(20) == 0:
 			ev.Err = errNoAnswer
@@ -437,7 +437,7 @@ func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 		case pl.object != nil:
 			ev.At, ev.Acceptor = fmt.Sprint(pl.version), *pl.object
 			if ev.At == a.Unless {
-				ev = register.Shown{Member: a.Member, Same: true}
+				ev = register.Shown{Member: a.Member, Request: a.Request, Same: true}
 			}
 		}
 		w.after(w.trip(pl), func() { w.back(p, reg, ev) })
@@ -447,7 +447,7 @@ func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 func (w *world) check(p *proposer, reg *register.Register, a register.Check) {
 	pl := w.place(p, a.Member)
 	w.after(w.trip(pl), func() {
-		ev := register.Marked{Member: a.Member, Marker: pl.marker}
+		ev := register.Marked{Member: a.Member, Request: a.Request, Marker: pl.marker}
 		if pl.down || w.lossy && w.rng.IntN(20) == 0 {
 			ev.Err = errNoAnswer
 		}
@@ -469,7 +469,7 @@ func (w *world) put(p *proposer, reg *register.Register, a register.Put) {
 		return register.Landed, fmt.Sprint(pl.version)
 	}
 	w.after(w.trip(pl), func() {
-		ev := register.Stored{Member: a.Member}
+		ev := register.Stored{Member: a.Member, Request: a.Request}
 		chance := 99
 		if w.lossy {
 			chance = w.rng.IntN(40)

@@ -27,6 +27,10 @@ const (
 	maxRounds = 8
 )
 
+// overdue is for how long a request may be under way until the next call asks the member anew. What it was
+// to bring about may still come: that is settled by the version that the next write is on the condition of.
+const overdue = time.Second
+
 // Pauses after another's ballot was larger, and of a look that waits for a slow member.
 const (
 	minPause = 10 * time.Millisecond
@@ -45,7 +49,6 @@ type Register struct {
 	members []member
 	queue   []Call
 	call    *Call
-	began   time.Duration // the call
 	due     time.Duration // of what waits for time to pass; 0: nothing does
 	number  int           // of calls so far
 	took    time.Duration // by the last write that was answered
@@ -86,6 +89,7 @@ type prepared struct {
 // A member is what is known of one.
 type member struct {
 	busy    bool // a request is under way
+	request int  // its number, or that of the last one
 	asked   int  // in which call that was sent
 	sent    time.Duration
 	put     Acceptor // what it writes, if it is a Put
@@ -190,9 +194,12 @@ func (r *Register) run() {
 func (r *Register) begin() {
 	c := r.queue[0]
 	r.call, r.queue = &c, r.queue[1:]
-	r.began, r.number, r.rounds, r.looks = r.now, r.number+1, 0, 0
+	r.number, r.rounds, r.looks = r.number+1, 0, 0
 	for i := range r.members {
 		m := &r.members[i]
+		if m.busy && r.now-m.sent > overdue {
+			m.busy, m.known = false, false
+		}
 		m.fresh, m.checked, m.exposed, m.fault, m.steps = false, false, false, nil, 0
 	}
 	if c.Kind == Remove {
@@ -232,12 +239,14 @@ func (r *Register) promising() bool {
 func (r *Register) replaces(v Value) bool {
 	c := r.call
 	switch {
+	case c.Kind != Set && c.Kind != Remove:
+		return false
 	case r.exposed():
 		return v.Version == r.base
 	case c.Kind == Set:
 		return c.over(v)
 	}
-	return c.Kind == Remove && v.Exists()
+	return v.Exists()
 }
 
 // over reports whether v is what the caller wants to replace.
@@ -250,7 +259,7 @@ func (c *Call) over(v Value) bool {
 
 // answer ends the call.
 func (r *Register) answer(a Answer) {
-	a.ID, a.Took = r.call.ID, r.now-r.began
+	a.ID = r.call.ID
 	r.out = append(r.out, a)
 	r.call, r.due = nil, 0
 	if r.phase != following {
@@ -313,9 +322,20 @@ func (r *Register) cancel(ev Cancel) {
 
 // What the members say.
 
+// answered reports that this is what the member was asked last, and is waited for.
+func (m *member) answered(request int) bool {
+	if !m.busy || m.request != request {
+		return false
+	}
+	m.busy = false
+	return true
+}
+
 func (r *Register) shown(ev Shown) {
 	m := &r.members[ev.Member]
-	m.busy = false
+	if !m.answered(ev.Request) {
+		return
+	}
 	switch {
 	case ev.Err != nil:
 		m.known = false
@@ -358,8 +378,11 @@ func (r *Register) leave() {
 
 func (r *Register) stored(ev Stored) {
 	m := &r.members[ev.Member]
+	if !m.answered(ev.Request) {
+		return
+	}
 	own := m.own && m.asked == r.number
-	m.busy, m.own = false, false
+	m.own = false
 	switch ev.Fate {
 	case Landed:
 		m.known, m.at, m.acc, m.checked, m.trusted = true, ev.At, m.put, false, m.whole
@@ -367,8 +390,9 @@ func (r *Register) stored(ev Stored) {
 		r.took = r.now - m.sent
 	case Refused:
 		m.known = false
-	case Unsent:
+	case Unsent: // the same request may be delivered once more, and land then
 		m.known = false
+		m.exposed = m.exposed || own
 		m.lost(r, ev.Err)
 	case Unknown:
 		m.known = false
@@ -379,7 +403,9 @@ func (r *Register) stored(ev Stored) {
 
 func (r *Register) marked(ev Marked) {
 	m := &r.members[ev.Member]
-	m.busy = false
+	if !m.answered(ev.Request) {
+		return
+	}
 	switch want := r.cfg.Members[ev.Member].Marker; {
 	case ev.Err != nil:
 		m.lost(r, ev.Err)
@@ -406,11 +432,17 @@ func (r *Register) free(m *member) bool {
 	return true
 }
 
-func (r *Register) send(i int, a Action) {
+// send makes a request: its action, by its number.
+func (r *Register) send(i int, a func(request int) Action) {
 	m := &r.members[i]
-	m.busy, m.asked, m.sent = true, r.number, r.now
+	m.request++
+	m.busy, m.asked, m.sent, m.own = true, r.number, r.now, false
 	m.steps++
-	r.out = append(r.out, a)
+	r.out = append(r.out, a(m.request))
+}
+
+func (r *Register) check(i int) {
+	r.send(i, func(request int) Action { return Check{i, request} })
 }
 
 func (r *Register) get(i int) {
@@ -419,15 +451,15 @@ func (r *Register) get(i int) {
 	if m.known {
 		unless = m.at
 	}
-	r.send(i, Get{i, unless})
+	r.send(i, func(request int) Action { return Get{i, request, unless} })
 }
 
 // write writes an acceptor over what the member last showed (rule Q1).
 func (r *Register) write(i int, promised, accepted Ballot, v Value) {
 	m := &r.members[i]
 	m.put = Acceptor{r.cfg.Quorum, r.cfg.Number, promised, accepted, v}
+	r.send(i, func(request int) Action { return Put{i, request, m.at, m.put} })
 	m.own = r.call != nil && accepted == r.ballot && !accepted.IsZero() && r.call.Kind != Look && v.Version == r.call.Value.Version
-	r.send(i, Put{i, m.at, m.put})
 }
 
 // promise has the member promise the ballot of this round. An object of before its time counts as none.
@@ -497,7 +529,7 @@ func (r *Register) gather() {
 		case r.sure(i), m.checked:
 			answered++
 		case r.free(m):
-			r.send(i, Check{i})
+			r.check(i)
 			busy++
 		}
 	}
@@ -613,7 +645,7 @@ func (r *Register) prepare() {
 			r.got.add(i)
 			continue
 		case !m.checked:
-			r.send(i, Check{i})
+			r.check(i)
 		default:
 			m.quiet = true
 			continue
@@ -704,7 +736,7 @@ func (r *Register) accept() {
 			}
 			r.write(i, promised, r.ballot, r.proposal)
 		case !m.checked:
-			r.send(i, Check{i})
+			r.check(i)
 		default:
 			m.quiet = true
 			continue

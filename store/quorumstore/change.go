@@ -244,9 +244,13 @@ func (s *Store) settle(ctx context.Context, v *view) (missed int, err error) {
 		if a.Value.Version == "" {
 			return nil // nobody has ever written it
 		}
+		without := all &^ a.Votes
+		if a.Value.Beside > 0 {
+			without |= v.copies(ctx, a.Value)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		missed |= all &^ a.Votes
+		missed |= without
 		return nil
 	})
 	return missed, err

@@ -97,7 +97,7 @@ func (k *key) idle() bool {
 
 func (k *key) get(a register.Get) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
-		ev := register.Shown{Member: a.Member}
+		ev := register.Shown{Member: a.Member, Request: a.Request}
 		o, err := m.Get(ctx, k.name, store.Version(a.Unless))
 		switch {
 		case err == nil:
@@ -117,7 +117,7 @@ func (k *key) get(a register.Get) {
 
 func (k *key) put(a register.Put) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
-		ev := register.Stored{Member: a.Member}
+		ev := register.Stored{Member: a.Member, Request: a.Request}
 		body, err := a.Acceptor.Encode()
 		if err == nil {
 			only := store.IfAbsent()
@@ -131,9 +131,9 @@ func (k *key) put(a register.Put) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, store.ErrUnknownOutcome):
+		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrConflict):
 			ev.Fate = register.Unknown
-		case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist), errors.Is(err, store.ErrConflict):
+		case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
 			ev.Fate, err = register.Refused, nil
 		default:
 			ev.Fate = register.Unsent
@@ -148,7 +148,7 @@ func (k *key) check(a register.Check) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
 		marker, _, err := readMarker(ctx, m)
 		k.view.sees(a.Member, marker)
-		k.back(register.Marked{Member: a.Member, Marker: marker, Err: err})
+		k.back(register.Marked{Member: a.Member, Request: a.Request, Marker: marker, Err: err})
 		return err
 	})
 }

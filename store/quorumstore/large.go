@@ -1,84 +1,266 @@
 package quorumstore
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/register"
 	"github.com/leasehold/leasehold/store"
 )
 
-// aside writes the body of a value as an object of its own, which a majority has before the value can be
-// accepted anywhere. It is written once, and never again.
-func (s *Store) aside(ctx context.Context, key string, value *register.Value) error {
+// A body that does not fit into an acceptor lies beside it, as an object of each member under a name that is
+// written once. A majority has it before the value that names it can be accepted anywhere.
+
+// A body is what is written aside: it can be read by many at a time.
+type body struct {
+	io.ReaderAt
+	size  int64
+	close func()
+}
+
+// aside writes the body of a value beside it.
+func (s *Store) aside(ctx context.Context, op, key string, value *register.Value, b body) error {
 	v, err := s.view(ctx)
 	if err != nil {
-		return failed(ctx, "put", key, register.Failed, err)
+		b.close()
+		return failed(ctx, op, key, register.Failed, err)
 	}
-	body := value.Body
-	value.Body, value.Beside = nil, int64(len(body))
+	value.Body, value.Beside = nil, b.size
+	began := time.Now()
+	all, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	answers := make(chan error, len(v.members))
+	var writing sync.WaitGroup
 	for i, m := range v.cfg.Members {
-		go v.ask(i, func(ctx context.Context, st store.Store) error {
-			_, err := st.Put(ctx, asideKey+value.Version, body, store.IfAbsent())
+		writing.Go(func() {
+			err := writeAside(all, v.members[i], asideKey+value.Version, b)
+			s.health.note(m.Place, err)
 			if err != nil {
 				err = fmt.Errorf("%s: %w", m.Place, err)
 			}
 			answers <- err
-			return err
 		})
 	}
-	errs := []error{register.ErrNoMajority}
-	for written := 0; ; {
+	err = majority(ctx, v, answers)
+	// Those that are slower have as long again: what they miss, Repair brings them.
+	late := time.AfterFunc(max(time.Since(began), s.opts.Timeout), cancel)
+	if err != nil {
+		cancel()
+	}
+	go func() {
+		writing.Wait()
+		late.Stop()
+		cancel()
+		b.close()
+		if err != nil { // the value was never proposed, so nobody has the name
+			v.discard(value.Version)
+		}
+	}()
+	if err != nil {
+		return failed(ctx, op, key, register.Failed, err)
+	}
+	return nil
+}
+
+// majority waits until a majority has succeeded, or cannot any more.
+func majority(ctx context.Context, v *view, answers <-chan error) error {
+	errs, written := []error{register.ErrNoMajority}, 0
+	for written < v.cfg.Majority() && len(errs)-1 <= len(v.members)-v.cfg.Majority() {
 		select {
 		case err := <-answers:
-			if err != nil {
-				errs = append(errs, err)
-			} else {
+			if err == nil {
 				written++
+			} else {
+				errs = append(errs, err)
 			}
 		case <-ctx.Done():
-			return failed(ctx, "put", key, register.Failed, ctx.Err())
+			return ctx.Err()
 		}
-		switch {
-		case written >= v.cfg.Majority():
-			return nil
-		case len(errs)-1 > len(v.members)-v.cfg.Majority():
-			return failed(ctx, "put", key, register.Failed, errors.Join(errs...))
+	}
+	if written < v.cfg.Majority() {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// writeAside writes a body under a name that nobody else writes.
+func writeAside(ctx context.Context, m store.Store, name string, b body) error {
+	r := io.NewSectionReader(b, 0, b.size)
+	if b.size <= store.MaxBody {
+		text, err := io.ReadAll(r)
+		if err == nil {
+			_, err = m.Put(ctx, name, text, store.IfAbsent())
 		}
+		if errors.Is(err, store.ErrPrecondition) {
+			return nil // a copy is there already
+		}
+		return err
+	}
+	large, ok := m.(store.Large)
+	if !ok {
+		return &store.Error{Op: "put", Key: name, Kind: store.ErrTooLarge, Cause: fmt.Errorf("%s keeps no bodies of %d bytes", m, b.size)}
+	}
+	_, err := large.PutLarge(ctx, name, r)
+	return err
+}
+
+// discard deletes a body that no value names.
+func (v *view) discard(version string) {
+	for i := range v.members {
+		go v.ask(i, func(ctx context.Context, m store.Store) error { return m.Delete(ctx, asideKey+version) })
 	}
 }
 
-// beside reads the body of such a value, from whoever has it.
-func (v *view) beside(ctx context.Context, op, key string, value register.Value) ([]byte, error) {
-	type answer struct {
-		body []byte
-		err  error
+// beside opens the body of a value, from the first member that has it.
+func (v *view) beside(ctx context.Context, value register.Value) (io.ReadCloser, error) {
+	errs := []error{fmt.Errorf("the body of %d bytes", value.Beside)}
+	for i, m := range v.members {
+		r, size, err := openAside(ctx, m, asideKey+value.Version)
+		if err == nil && size != value.Beside {
+			_ = r.Close()
+			err = fmt.Errorf("%d bytes", size)
+		}
+		if err == nil {
+			return r, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", v.cfg.Members[i].Place, err))
 	}
-	answers := make(chan answer, len(v.members))
-	for i := range v.members {
-		go v.ask(i, func(ctx context.Context, st store.Store) error {
-			o, err := st.Get(ctx, asideKey+value.Version, "")
-			if err != nil {
-				answers <- answer{nil, fmt.Errorf("%s: %w", v.cfg.Members[i].Place, err)}
-				return err
-			}
-			answers <- answer{o.Body, nil}
-			return nil
-		})
+	return nil, errors.Join(errs...)
+}
+
+func openAside(ctx context.Context, m store.Store, name string) (io.ReadCloser, int64, error) {
+	if large, ok := m.(store.Large); ok {
+		return large.GetLarge(ctx, name)
 	}
-	errs := []error{fmt.Errorf("the body of %s", value.Version)}
-	for range v.members {
-		select {
-		case a := <-answers:
-			if a.err == nil && int64(len(a.body)) == value.Beside {
-				return a.body, nil
+	o, err := m.Get(ctx, name, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	return io.NopCloser(bytes.NewReader(o.Body)), int64(len(o.Body)), nil
+}
+
+// PutLarge writes a body of any size. It is kept in a temporary file until the members have it.
+func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
+	if err := s.check("put", key); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: err}
+	}
+	b, err := spool(ctx, key, r)
+	if err != nil {
+		return 0, err
+	}
+	value := register.Value{Version: rand.Text()}
+	if err := s.aside(ctx, "put", key, &value, b); err != nil {
+		return 0, err
+	}
+	a, v, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Value: value})
+	switch {
+	case err == nil && a.Outcome == register.Mismatch:
+		v.discard(value.Version)
+		return 0, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid, Cause: errors.New("there is an object already: a large body needs a key that nobody has used")}
+	case errors.Is(err, store.ErrUnknownOutcome):
+		return 0, err
+	case err != nil:
+		if v != nil {
+			v.discard(value.Version)
+		}
+		return 0, err
+	}
+	return b.size, nil
+}
+
+// spool reads all of r into a temporary file.
+func spool(ctx context.Context, key string, r io.Reader) (body, error) {
+	invalid := func(err error) error { return &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid, Cause: err} }
+	f, err := os.CreateTemp("", "leasehold-")
+	if err != nil {
+		return body{}, invalid(err)
+	}
+	remove := func() {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	}
+	size, err := io.Copy(f, untilEnded{ctx, r})
+	if err != nil {
+		remove()
+		if ctx.Err() != nil {
+			return body{}, &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: ctx.Err()}
+		}
+		return body{}, invalid(err)
+	}
+	return body{f, size, remove}, nil
+}
+
+// untilEnded is a reader that fails once its context has ended.
+type untilEnded struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u untilEnded) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.Reader.Read(p)
+}
+
+// GetLarge opens the object, whichever way it was written.
+func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if err := s.check("get", key); err != nil {
+		return nil, 0, err
+	}
+	a, v, err := s.call(ctx, "get", key, register.Call{Kind: register.Look})
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !a.Value.Exists():
+		return nil, 0, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist}
+	case a.Value.Beside == 0:
+		return io.NopCloser(bytes.NewReader(a.Value.Body)), int64(len(a.Value.Body)), nil
+	}
+	r, err := v.beside(ctx, a.Value)
+	if err != nil {
+		return nil, 0, failed(ctx, "get", key, register.Failed, err)
+	}
+	return r, a.Value.Beside, nil
+}
+
+// copies brings the body of a value to every member that has it not yet, and tells by a bit for each who has
+// missed it.
+func (v *view) copies(ctx context.Context, value register.Value) (missed int) {
+	for i, m := range v.members {
+		r, size, err := openAside(ctx, m, asideKey+value.Version)
+		if err == nil {
+			_ = r.Close()
+			if size == value.Beside {
+				continue
 			}
-			errs = append(errs, a.err)
-		case <-ctx.Done():
-			return nil, failed(ctx, op, key, register.Failed, ctx.Err())
+		}
+		if err == nil || !errors.Is(err, store.ErrNotExist) || v.copyTo(ctx, i, value) != nil {
+			missed |= 1 << i
 		}
 	}
-	return nil, failed(ctx, op, key, register.Failed, errors.Join(errs...))
+	return missed
+}
+
+func (v *view) copyTo(ctx context.Context, member int, value register.Value) error {
+	r, err := v.beside(ctx, value)
+	if err != nil {
+		return err
+	}
+	b, err := spool(ctx, value.Version, r)
+	_ = r.Close()
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	return writeAside(ctx, v.members[member], asideKey+value.Version, b)
 }

@@ -19,7 +19,11 @@ const abreast = 16
 func (s *Store) keys(ctx context.Context, prefix, after string) (keys []string, err error) {
 	v, err := s.view(ctx)
 	for err == nil {
-		keys, err = v.list(ctx, prefix, after, false)
+		from := after
+		if from != "" {
+			from = s.opts.Prefix + from
+		}
+		keys, err = v.list(ctx, s.opts.Prefix+prefix, from, false)
 		if !errors.Is(err, register.ErrMoved) {
 			break
 		}
@@ -27,6 +31,9 @@ func (s *Store) keys(ctx context.Context, prefix, after string) (keys []string, 
 	}
 	if err != nil {
 		return nil, failed(ctx, "list", prefix, register.Failed, err)
+	}
+	for i, key := range keys {
+		keys[i] = strings.TrimPrefix(key, s.opts.Prefix)
 	}
 	return keys, nil
 }

@@ -24,10 +24,12 @@
 package quorumstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"net/url"
@@ -45,6 +47,12 @@ type Options struct {
 	// Timeout is how long one request to one member may take. Default: 10 s. A slow member is not
 	// waited for unless it is needed for a majority; its request goes on until then.
 	Timeout time.Duration
+
+	// Prefix is what all keys lie under: they are without it here. Default: none.
+	Prefix string
+
+	// Name is what String calls the quorum, in place of its members.
+	Name string
 
 	// Open opens the store at a place that a later configuration names and that New was not given.
 	// Without it a change of the configuration that brings a new place ends in an error that names it.
@@ -97,23 +105,34 @@ func New(members []store.Store, opts *Options) (*Store, error) {
 	if s.opts.Timeout <= 0 {
 		s.opts.Timeout = DefaultTimeout
 	}
+	if s.opts.Prefix != "" {
+		if err := check("open", s.opts.Prefix); err != nil {
+			return nil, err
+		}
+		s.opts.Prefix += "/"
+	}
 	s.health = health{logger: s.opts.Logger, members: map[string]*memberHealth{}}
 	return s, nil
 }
 
-// String is quorum:// with the members that New was given.
+// String is quorum:// with the name, or with the members that New was given.
 func (s *Store) String() string {
-	var b strings.Builder
-	for i, m := range s.given {
-		b.WriteString([]string{"quorum://?member=", "&member="}[min(i, 1)])
-		b.WriteString(url.QueryEscape(m.String()))
+	u := url.URL{Scheme: "quorum", Host: s.opts.Name, Path: "/" + strings.TrimSuffix(s.opts.Prefix, "/")}
+	if s.opts.Name != "" {
+		u.Path = strings.TrimSuffix(u.Path, "/")
+		return u.String()
 	}
-	return b.String()
+	// As people write it: a colon and a slash stand for themselves in a query.
+	readable := strings.NewReplacer("%3A", ":", "%2F", "/")
+	for i, m := range s.given {
+		u.RawQuery += []string{"member=", "&member="}[min(i, 1)] + readable.Replace(url.QueryEscape(m.String()))
+	}
+	return u.String()
 }
 
 // Get reads the object.
 func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if err := check("get", key); err != nil {
+	if err := s.check("get", key); err != nil {
 		return nil, err
 	}
 	a, v, err := s.call(ctx, "get", key, register.Call{Kind: register.Look})
@@ -125,29 +144,35 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	case unless != "" && string(unless) == a.Value.Version:
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
 	}
-	body := a.Value.Body
+	text := a.Value.Body
 	if a.Value.Beside > 0 {
 		if a.Value.Beside > store.MaxBody {
 			return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrTooLarge, Cause: fmt.Errorf("%d bytes", a.Value.Beside)}
 		}
-		if body, err = v.beside(ctx, "get", key, a.Value); err != nil {
-			return nil, err
+		r, err := v.beside(ctx, a.Value)
+		if err == nil {
+			text, err = io.ReadAll(r)
+			_ = r.Close()
+		}
+		if err != nil {
+			return nil, failed(ctx, "get", key, register.Failed, err)
 		}
 	}
-	return &store.Object{Key: key, Body: slices.Concat([]byte{}, body), Version: store.Version(a.Value.Version)}, nil
+	return &store.Object{Key: key, Body: slices.Concat([]byte{}, text), Version: store.Version(a.Value.Version)}, nil
 }
 
 // Put writes the object if the condition holds.
-func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	if err := check("put", key); err != nil {
+func (s *Store) Put(ctx context.Context, key string, text []byte, only store.Condition) (*store.Object, error) {
+	if err := s.check("put", key); err != nil {
 		return nil, err
 	}
-	if err := store.CheckPut(ctx, key, body, only); err != nil {
+	if err := store.CheckPut(ctx, key, text, only); err != nil {
 		return nil, err
 	}
-	value := register.Value{Version: rand.Text(), Body: slices.Clone(body)}
-	if len(body) > store.MaxBody-register.MaxHeader {
-		if err := s.aside(ctx, key, &value); err != nil {
+	value := register.Value{Version: rand.Text(), Body: slices.Clone(text)}
+	if len(text) > store.MaxBody-register.MaxHeader {
+		b := body{bytes.NewReader(value.Body), int64(len(value.Body)), func() {}}
+		if err := s.aside(ctx, "put", key, &value, b); err != nil {
 			return nil, err
 		}
 	}
@@ -165,7 +190,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 
 // Delete writes that there is no object.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := check("delete", key); err != nil {
+	if err := s.check("delete", key); err != nil {
 		return err
 	}
 	_, _, err := s.call(ctx, "delete", key, register.Call{Kind: register.Remove, Value: register.Value{Version: rand.Text()}})
@@ -184,6 +209,14 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
+// check refuses keys that no store has, or not under the prefix.
+func (s *Store) check(op, key string) error {
+	if err := store.CheckKey(op, key); err != nil {
+		return err
+	}
+	return check(op, s.opts.Prefix+key)
+}
+
 // check refuses keys that no store has, and those of the quorum itself.
 func check(op, key string) error {
 	if err := store.CheckKey(op, key); err != nil {
@@ -199,7 +232,7 @@ func check(op, key string) error {
 func (s *Store) call(ctx context.Context, op, key string, c register.Call) (register.Answer, *view, error) {
 	v, err := s.view(ctx)
 	for err == nil {
-		a := v.key(key).call(ctx, c)
+		a := v.key(s.opts.Prefix+key).call(ctx, c)
 		switch {
 		case a.Outcome == register.Failed && errors.Is(a.Err, register.ErrMoved):
 			v, err = s.follow(ctx, v)

@@ -41,7 +41,7 @@ func inMemory(t *testing.T, n int) *quorumstore.Store {
 
 // named is a store with a name of its own.
 type named struct {
-	store.Store
+	*memstore.Store
 	name string
 }
 

@@ -6,6 +6,8 @@
 //	azblob://CONTAINER/PREFIX?account=…&endpoint=…
 //	file:///DIR
 //	mem://NAME
+//	quorum:///PREFIX?member=URL&member=URL&member=URL
+//	quorum://NAME/PREFIX
 //
 // The URL of a lock goes on with the lock's key, of which Open's prefix or
 // directory is no part:
@@ -14,6 +16,7 @@
 //	                    and so it is with gs:// and azblob://
 //	file:///DIR/KEY     the last segment is the key, in the store file:///DIR
 //	mem://NAME/KEY
+//	quorum:///KEY?member=…, quorum://NAME/KEY
 //
 // Paths are percent-encoded, as in any URL. Secrets are never a part of one.
 //
@@ -54,6 +57,13 @@
 // reached is [store.ErrUnavailable]. Where no credentials are found, one cannot be told from
 // the other: on a virtual machine whose metadata service is out of reach, say, or from what
 // az prints. Until there was a token it is ErrDenied, and then ErrUnavailable.
+//
+// # A quorum
+//
+// The members are three or five URLs of other stores, escaped as parameters are: package quorumstore says what
+// they make together. Since such a URL is long, it may have a name instead, which is looked up in the file that
+// LEASEHOLD_QUORUM_FILE names. A line of it has the name of a quorum and its members' URLs, between spaces; one
+// that begins with # is a remark.
 //
 // # All
 //
@@ -119,6 +129,8 @@ func open(ctx context.Context, rawurl string, files *filestore.Options) (store.S
 		return openGS(ctx, u, query)
 	case "azblob":
 		return openAzblob(u, query)
+	case "quorum":
+		return openQuorum(ctx, u, query, files)
 	case "file":
 		dir, err := localPath(u)
 		if err != nil {
@@ -164,6 +176,9 @@ func SplitLock(rawurl string) (storeURL, key string, err error) {
 			return "", "", fmt.Errorf("%w: %w", bad(u, "the key cannot be used"), err)
 		}
 	}
+	if u.Scheme == "quorum" && u.Host == "" {
+		dir = "/"
+	}
 	of := *u
 	of.Path, of.RawPath = dir, ""
 	return of.String(), key, nil
@@ -176,6 +191,7 @@ var parameters = map[string][]string{
 	"azblob": {"account", "endpoint"},
 	"file":   nil,
 	"mem":    nil,
+	"quorum": {"member"},
 }
 
 // parse checks all that URLs of every scheme have in common.
@@ -221,6 +237,8 @@ func checkPlace(u *url.URL) error {
 		return checkBucket(u)
 	case "azblob":
 		return checkContainer(u)
+	case "quorum":
+		return checkQuorum(u)
 	}
 	if u.Host == "" {
 		return bad(u, "a store in memory has a name: write mem://NAME")
@@ -346,7 +364,7 @@ func checkQuery(u *url.URL, query url.Values) error {
 			return bad(u, fmt.Sprintf("unknown parameter %q; %s URLs have none", name, u.Scheme))
 		case !slices.Contains(known, name):
 			return bad(u, fmt.Sprintf("unknown parameter %q; there are %s", name, strings.Join(known, ", ")))
-		case len(query[name]) > 1:
+		case len(query[name]) > 1 && name != "member":
 			return bad(u, fmt.Sprintf("the parameter %q is there %d times", name, len(query[name])))
 		case query.Get(name) == "":
 			return bad(u, fmt.Sprintf("the parameter %q is empty", name))

@@ -49,10 +49,14 @@ type request struct {
 	page    int    // of a list, from 1
 	unless  store.Version
 	body    []byte
-	only    store.Condition
-	expires time.Duration // when it is dropped; 0: never
-	arrived bool          // once already
-	hit     bool          // by the failure that lasts
+	version store.Version // of what a quorum writes; empty: a hash
+
+	register *keyed // of a quorum, that does it
+	number   int    // by this name
+	only     store.Condition
+	expires  time.Duration // when it is dropped; 0: never
+	arrived  bool          // once already
+	hit      bool          // by the failure that lasts
 }
 
 // An answer is on its way back.

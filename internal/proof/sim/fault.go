@@ -74,7 +74,16 @@ const (
 	OtherSize                  // a process expects another size
 	NoRoom                     // one that wants a seat is refused since the table is full
 	LookedAhead                // a holder looks since it was told of a change
-	Faults                     // how many there are
+	pastFaults                 // how many there are that every history may have
+)
+
+// Those of a quorum's members.
+const (
+	MemberDown     = pastFaults + iota // one does not answer, for a while
+	MemberEmptied                      // one loses all that it has
+	MemberReplaced                     // one is replaced
+	MemberWhole                        // and the new one has everything
+	Faults                             // how many there are
 )
 
 var faultNames = [Faults]string{
@@ -96,6 +105,7 @@ var faultNames = [Faults]string{
 	"entry of a dead session taken out", "entry that cannot be settled ends its session",
 	"poison in a table's place", "table deleted by hand", "table of another size", "no room in a table",
 	"holder looks ahead",
+	"member down", "member emptied", "member replaced", "new member whole",
 }
 
 func (f Fault) String() string { return faultNames[f] }

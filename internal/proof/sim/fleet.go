@@ -39,6 +39,7 @@ type process struct {
 	noRequests, noAnswers time.Duration // until then, they do not arrive
 	denied                time.Duration // until then, its credentials are
 	sent                  traffic
+	quorum                *client // its registers, in its present life
 
 	locks    []*member // one for each lock that it wants at times
 	part     *part     // in the semaphore; nil: none

@@ -28,6 +28,7 @@ type Config struct {
 	Arm      Arm    // empty: by the seed
 	Layout   string // empty: by the seed
 	Unfenced bool   // the resource takes whatever comes
+	Quorum   bool   // the store is several
 	Brief    bool   // no failure lasts for more than a few minutes
 	Without  string // the promises that are not looked at, with commas
 }

@@ -10,6 +10,7 @@ type injector struct {
 	candidates *candidates
 	users      *users
 	tables     *tables
+	quorum     *quorum
 }
 
 // tick makes some trouble, and comes again.
@@ -19,9 +20,12 @@ func (in *injector) tick() {
 	}
 	in.processFault(in.victim())
 	in.storeFault()
+	in.quorum.trouble()
 	in.network.collect()
 	in.server.sweep()
-	in.server.reclaim()
+	if !in.quorum.on() {
+		in.server.reclaim()
+	}
 	in.after(in.pick(3*time.Second, time.Second, 500*time.Millisecond, 200*time.Millisecond), nil, in.tick)
 }
 

@@ -74,6 +74,7 @@ func (w *world) heal() {
 		p.turns = 0
 	}
 	w.server.throttled, w.server.slow = 0, 0
+	w.quorum.heal()
 	if w.server.poisoned != "" {
 		w.server.unpoison()
 	}

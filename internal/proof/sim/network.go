@@ -17,6 +17,7 @@ type network struct {
 	lasting   *lasting
 	ledger    *ledger
 	seats     *seats
+	quorum    *quorum
 	collector *call
 }
 
@@ -24,6 +25,7 @@ type network struct {
 func (n *network) giveUp(c *call) {
 	if !c.finished {
 		c.over = true
+		n.quorum.giveUp(c.waits)
 		n.resume(c)
 	}
 }
@@ -57,6 +59,10 @@ func (n *network) send(r *request) {
 	n.lasting.count(r)
 	if r.from.part != nil {
 		n.seats.sent(r)
+	}
+	if n.quorum.on() {
+		n.quorum.call(r)
+		return
 	}
 	if r.hit && n.lasting.answer.Status == 0 {
 		n.strike(r, func() { n.fly(r, 5*time.Millisecond) })

@@ -228,6 +228,10 @@ func (b bucket) serve(r *request, now time.Time) answer {
 		a.err = r.fails(store.ErrPrecondition)
 	default:
 		o = b.put(r.key, r.body, now)
+		if r.version != "" {
+			o.version = r.version
+			b[r.key] = o
+		}
 		a.object = &store.Object{Key: r.key, Version: o.version, LastModified: now}
 	}
 	return a

@@ -28,6 +28,7 @@ var (
 	arm     = flag.String("arm", "", "bound, far, deleted or lasting; by the seed if empty")
 	layout  = flag.String("layout", "", "one of the layouts; by the seed if empty")
 	without = flag.String("without", "", "the promises that are not looked at, with commas")
+	several = flag.Bool("quorum", false, "all histories are on a quorum of stores")
 	survey  = flag.Bool("survey", false, "play all seeds, and tell what is broken how often, and first by which")
 	from    = flag.Int64("from", 0, "the first of the seeds")
 	plays   = flag.String("choices", "", "the choices, in hex, that TestChoices plays and tells")
@@ -43,7 +44,9 @@ const seldom = 100
 // tries is how many histories are played to make one short.
 const tries = 2000
 
-func config() sim.Config { return sim.Config{Arm: sim.Arm(*arm), Layout: *layout, Without: *without} }
+func config() sim.Config {
+	return sim.Config{Arm: sim.Arm(*arm), Layout: *layout, Without: *without, Quorum: *several}
+}
 
 // total is what came of many histories.
 type total struct {

@@ -20,6 +20,7 @@ type world struct {
 	injector   *injector
 	tables     *tables
 	seats      *seats
+	quorum     *quorum
 }
 
 // newWorld puts the parts together. Each knows some of those before it.
@@ -40,6 +41,8 @@ func newWorld(h *history) *world {
 	w.seats = &seats{fleet: f, server: w.server, lasting: w.lasting, returns: w.returns, tables: w.tables}
 	w.tables.seats, w.network.seats, w.users.tables = w.seats, w.seats, w.tables
 	w.injector.tables, w.server.tables = w.tables, w.tables
+	w.quorum = &quorum{fleet: f, server: w.server, network: w.network}
+	w.network.quorum, w.injector.quorum = w.quorum, w.quorum
 	w.ledger.sessionOver = w.users.tryOnce
 	w.candidates.users, w.candidates.injector = w.users, w.injector
 	return w
@@ -74,10 +77,23 @@ func (w *world) begin(cfg Config) {
 	}
 	w.dated = w.dated || w.choose(3) != 2
 	w.skewed = w.arm == Bound && !w.cfg.WriteOnce && w.choose(3) == 2
-	for f := range w.odds {
+	for f := range w.odds[:pastFaults] {
 		w.odds[f] = odds[w.choose(len(odds))]
 	}
+	if cfg.Quorum || w.arm == Bound && w.name == ways[0].name && w.choose(4) == 3 {
+		w.several()
+	}
 	w.populate()
+}
+
+// several has the history on a quorum of stores. Nobody writes there by other means, and it tells no time.
+func (w *world) several() {
+	w.arm, w.way, w.dated, w.skewed, w.existing = Bound, ways[0], false, false, false
+	w.odds[Poison], w.odds[StoreJump] = 0, 0
+	for f := MemberDown; f < Faults; f++ {
+		w.odds[f] = odds[w.choose(len(odds))]
+	}
+	w.quorum.begin(3 + 2*(w.choose(4)/3))
 }
 
 // populate makes the locks and the processes. With sessions there are some of each kind: with
