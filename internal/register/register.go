@@ -112,10 +112,7 @@ type set uint8
 
 func (s set) has(m int) bool { return s>>m&1 != 0 }
 func (s *set) add(m int)     { *s |= 1 << m }
-func (s set) without(m int) set {
-	return s &^ (1 << m)
-}
-func (s set) count() int { return bits.OnesCount8(uint8(s)) }
+func (s set) count() int     { return bits.OnesCount8(uint8(s)) }
 
 // New gives the register of a key. The name must be one that no other Register has ever had: 96 random
 // bits are enough. It is not safe to make two of one name, or to use one after its process was copied. Whole has
@@ -639,7 +636,7 @@ func (r *Register) prepare() {
 		case r.mine(i) && r.ballot.Below(m.acc.Promised):
 			r.preempted()
 			return
-		case !r.mine(i), m.acc.Promised != r.ballot, m.acc.Number != r.cfg.Number:
+		case !r.mine(i), m.acc.Promised != r.ballot:
 			r.promise(i)
 		case r.sure(i), r.never(i):
 			r.got.add(i)
@@ -729,7 +726,7 @@ func (r *Register) accept() {
 			continue
 		case !r.mine(i):
 			r.promise(i)
-		case r.sure(i), r.never(i), m.checked && r.got.without(i).count() >= r.cfg.Majority():
+		case r.sure(i), r.never(i), m.checked && r.got.count() >= r.cfg.Majority(): // which it is not one of
 			promised := r.ballot
 			if !r.next.IsZero() {
 				promised = r.next

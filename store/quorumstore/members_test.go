@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -292,6 +294,78 @@ func TestReplace(t *testing.T) {
 				t.Logf("elsewhere %v: %d requests", elsewhere, requests)
 				break
 			}
+		}
+	}
+}
+
+// TestRegister: of many that add a line to one object at once nobody's is lost, and none is added twice.
+func TestRegister(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) { testRegister(t, seed) })
+	}
+}
+
+func testRegister(t *testing.T, seed uint64) {
+	t.Helper()
+	const writers, lines = 4, 12
+	places, st := newQuorum(t, 3)
+	put(t, st, "lines", "", store.IfAbsent())
+	for i, p := range places {
+		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: 3*seed + uint64(i)})
+		p.Inject(
+			faultstore.Fault{Kind: faultstore.DelayBefore, Jitter: 30 * time.Millisecond},
+			faultstore.Fault{Kind: faultstore.DelayAfter, Jitter: 10 * time.Millisecond},
+		)
+	}
+	var all sync.WaitGroup
+	var want []string
+	for n := range writers {
+		st := open(t, places)
+		for i := range lines {
+			want = append(want, fmt.Sprintf("%d-%d", n, i))
+		}
+		mine := want[n*lines:]
+		all.Go(func() {
+			for _, line := range mine {
+				if err := addLine(t.Context(), st, line); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	o, err := st.Get(t.Context(), "lines", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(string(o.Body))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("seed %d: the lines are %v, want %v", seed, got, want)
+	}
+	time.Sleep(time.Second) // what nobody waits for is under way, and ends
+}
+
+// addLine adds a line to what there is. If it is not known whether it did, it looks: where the line is not there, the
+// write that was on the condition of the former version can land no more, or this one lands in its place.
+func addLine(ctx context.Context, st store.Store, line string) error {
+	for {
+		o, err := st.Get(ctx, "lines", "")
+		if err != nil {
+			return err
+		}
+		if slices.Contains(strings.Fields(string(o.Body)), line) {
+			return nil
+		}
+		_, err = st.Put(ctx, "lines", append(o.Body, line+"\n"...), store.IfMatch(o.Version))
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrUnknownOutcome):
+		default:
+			return err
 		}
 	}
 }

@@ -1,0 +1,474 @@
+package register_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/register"
+)
+
+// These are the sequences that chance rarely finds. TestRandom finds the others.
+
+// members are three that answer at once, but for what a test has them do.
+type members struct {
+	*testing.T
+	reg     *register.Register
+	objects *[3]object
+	markers [3]*register.Marker
+	strange func(a register.Action) register.Event // in place of the honest answer; nil: none
+	held    func(a register.Action) bool           // is answered later
+	later   []register.Action
+	puts    []register.Put
+	answers []register.Answer
+	now     time.Duration
+	asked   [3]counts
+}
+
+// counts are the requests that one member got.
+type counts struct{ gets, puts, checks int }
+
+type object struct {
+	at  string
+	acc register.Acceptor
+}
+
+// newMembers: the third one is new in configuration 1.
+func newMembers(t *testing.T) *members {
+	t.Helper()
+	cfg := register.Configuration{Quorum: "q", Number: 1}
+	m := &members{T: t, objects: new([3]object)}
+	for i := range m.markers {
+		name := strconv.Itoa(i)
+		cfg.Members = append(cfg.Members, register.Member{Place: "mem://" + name, Marker: "marker" + name, Since: i / 2})
+	}
+	for i := range m.markers {
+		m.markers[i] = &register.Marker{Name: cfg.Members[i].Marker, Number: 1, Whole: true, Known: cfg}
+	}
+	m.reg = register.New(cfg, "me", 0b111, func() uint64 { return 0 })
+	return m
+}
+
+// call makes a call, and gives its answer once nothing is left to do but what is held.
+func (m *members) call(c register.Call) register.Answer {
+	m.Helper()
+	m.step(c)
+	m.wait()
+	if len(m.answers) != 1 {
+		m.Fatalf("%d answers: %+v", len(m.answers), m.answers)
+	}
+	a := m.answers[0]
+	m.answers = nil
+	return a
+}
+
+func (m *members) step(ev register.Event) {
+	for _, a := range m.reg.Step(ev, m.now) {
+		m.count(a)
+		if answer, ok := a.(register.Answer); ok {
+			m.answers = append(m.answers, answer)
+			continue
+		}
+		if m.held != nil && m.held(a) {
+			m.later = append(m.later, a)
+			continue
+		}
+		m.step(m.answer(a))
+	}
+}
+
+func (m *members) count(a register.Action) {
+	switch a := a.(type) {
+	case register.Get:
+		m.asked[a.Member].gets++
+	case register.Put:
+		m.asked[a.Member].puts++
+	case register.Check:
+		m.asked[a.Member].checks++
+	}
+}
+
+// wait lets time pass until nothing is planned, or somebody is answered.
+func (m *members) wait() {
+	for due, ok := m.reg.Due(); ok && len(m.answers) == 0; due, ok = m.reg.Due() {
+		m.now = max(m.now, due)
+		m.step(register.Tick{})
+	}
+}
+
+// release answers what was held.
+func (m *members) release() {
+	later := m.later
+	m.held, m.later = nil, nil
+	for _, a := range later {
+		m.step(m.answer(a))
+	}
+}
+
+func (m *members) answer(a register.Action) register.Event {
+	if put, ok := a.(register.Put); ok {
+		m.puts = append(m.puts, put)
+	}
+	if m.strange != nil {
+		if ev := m.strange(a); ev != nil {
+			return ev
+		}
+	}
+	switch a := a.(type) {
+	case register.Get:
+		o := m.objects[a.Member]
+		return register.Shown{Member: a.Member, Request: a.Request, Same: a.Unless != "" && o.at == a.Unless, At: o.at, Acceptor: o.acc}
+	case register.Put:
+		if m.objects[a.Member].at != a.Over {
+			return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
+		}
+		m.objects[a.Member] = object{rand.Text(), a.Acceptor}
+		return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Landed, At: m.objects[a.Member].at}
+	case register.Check:
+		return register.Marked{Member: a.Member, Request: a.Request, Marker: m.markers[a.Member]}
+	}
+	m.Fatalf("no answer to %T", a)
+	return nil
+}
+
+var write = register.Call{ID: 1, Kind: register.Set, Value: register.Value{Version: "mine"}}
+
+// TestDenied: what is denied may be delivered once more, and be let through then (rule Q4).
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	m.strange = func(a register.Action) register.Event {
+		if put, ok := a.(register.Put); ok && !put.Acceptor.Accepted.IsZero() {
+			return register.Stored{Member: put.Member, Request: put.Request, Fate: register.Unsent, Err: errors.New("403")}
+		}
+		return nil
+	}
+	if a := m.call(write); a.Outcome != register.Uncertain {
+		t.Errorf("%+v, want one that says that it may have been written", a)
+	}
+}
+
+// TestLaterMarker: where a marker has a later number, that configuration is in force (rule Q6).
+func TestLaterMarker(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	m.markers[0].Number = 2
+	if a := m.call(register.Call{ID: 1, Kind: register.Look}); a.Outcome != register.Failed || !errors.Is(a.Err, register.ErrMoved) {
+		t.Errorf("%+v, want one that failed because the configuration has changed", a)
+	}
+	if !m.reg.Moved() {
+		t.Error("it goes on under the former configuration")
+	}
+}
+
+// TestOverNothing: over no object only a promise is written (rule Q5), as late as in the last phase.
+func TestOverNothing(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	m.held = func(a register.Action) bool {
+		get, ok := a.(register.Get)
+		return ok && get.Member == 2
+	}
+	if a := m.call(write); a.Outcome != register.Done {
+		t.Fatalf("%+v with two of three", a)
+	}
+	m.release()
+	if acc := m.objects[2].acc; acc.Value.Version != "mine" {
+		t.Errorf("the third member has %+v, and not what the others have", acc)
+	}
+	i := slices.IndexFunc(m.puts, func(p register.Put) bool { return p.Over == "" && !p.Acceptor.Accepted.IsZero() })
+	if i >= 0 {
+		t.Errorf("a value was written where there was no object: %+v", m.puts[i])
+	}
+}
+
+// TestBeforeItsTime: what lies in a new member from before its time counts as nothing (rule Q6).
+func TestBeforeItsTime(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	acceptor := func(number int, counter uint64, version string) register.Acceptor {
+		b := register.Ballot{Counter: counter, By: "other"}
+		return register.Acceptor{Quorum: "q", Number: number, Promised: b, Accepted: b, Value: register.Value{Version: version}}
+	}
+	m.objects[0] = object{"a", acceptor(0, 5, "new")}
+	m.objects[1] = object{"b", acceptor(0, 5, "new")}
+	m.objects[2] = object{"c", acceptor(0, 9, "old")}
+	m.markers[2].Whole = false
+	m.strange = func(a register.Action) register.Event {
+		if get, ok := a.(register.Get); ok && get.Member == 1 {
+			return register.Shown{Member: 1, Request: get.Request, Err: errors.New("it is down")}
+		}
+		return nil
+	}
+	m.reg = register.New(m.markers[0].Known, "me", 0b011, func() uint64 { return 0 })
+	if a := m.call(register.Call{ID: 1, Kind: register.Look}); a.Outcome != register.Failed || !errors.Is(a.Err, register.ErrNoMajority) {
+		t.Errorf("%+v, want one that says that there is no majority", a)
+	}
+	m.strange = nil
+	if a := m.call(register.Call{ID: 2, Kind: register.Settle}); a.Outcome != register.Done || a.Value.Version != "new" {
+		t.Errorf("%+v, want the value that a majority had", a)
+	}
+	if acc := m.objects[2].acc; acc.Value.Version != "new" || acc.Number != 1 {
+		t.Errorf("the new member was filled with %+v", acc)
+	}
+}
+
+// TestCosts: what a call asks of all three members together.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	set := func(id int, over, version string) register.Call {
+		return register.Call{ID: id, Kind: register.Set, Over: over, Value: register.Value{Version: version}}
+	}
+	other := newMembers(t)
+	other.objects = m.objects
+	other.reg = register.New(m.markers[0].Known, "other", 0b111, func() uint64 { return 0 })
+	for _, c := range []struct {
+		what    string
+		by      *members
+		call    register.Call
+		outcome register.Outcome
+		want    counts
+	}{
+		{"a look at nothing", m, register.Call{ID: 1, Kind: register.Look}, register.Done, counts{3, 0, 2}},
+		{"the first write", m, set(2, "", "a"), register.Done, counts{0, 6, 3}},
+		{"a renewal", m, set(3, "a", "b"), register.Done, counts{0, 3, 0}},
+		{"another renewal", m, set(4, "b", "c"), register.Done, counts{0, 3, 0}},
+		{"a look", m, register.Call{ID: 5, Kind: register.Look}, register.Done, counts{3, 0, 0}},
+		{"a renewal after it", m, set(6, "c", "d"), register.Done, counts{0, 3, 0}},
+		{"a write over what is not there", m, set(7, "a", "e"), register.Mismatch, counts{3, 0, 0}},
+		{"another's look", other, register.Call{ID: 8, Kind: register.Look}, register.Done, counts{3, 0, 0}},
+		{"another's write after it", other, set(9, "d", "f"), register.Done, counts{0, 6, 0}},
+		{"the former writer's, which is refused", m, set(10, "d", "g"), register.Mismatch, counts{4, 3, 0}},
+		{"its next look", m, register.Call{ID: 11, Kind: register.Look}, register.Done, counts{3, 0, 0}},
+		{"its write after it", m, set(12, "f", "h"), register.Done, counts{0, 6, 0}},
+		{"to delete", m, register.Call{ID: 13, Kind: register.Remove, Value: register.Value{Version: "i"}}, register.Done, counts{0, 3, 0}},
+		{"to delete once more", m, register.Call{ID: 14, Kind: register.Remove, Value: register.Value{Version: "j"}}, register.Done, counts{3, 0, 0}},
+		{"to settle what all have", m, register.Call{ID: 15, Kind: register.Settle}, register.Done, counts{0, 6, 0}},
+	} {
+		c.by.asked = [3]counts{}
+		a := c.by.call(c.call)
+		if a.Outcome != c.outcome {
+			t.Errorf("%s: %+v", c.what, a)
+		}
+		var got counts
+		for _, n := range c.by.asked {
+			got.gets, got.puts, got.checks = got.gets+n.gets, got.puts+n.puts, got.checks+n.checks
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}
+
+// TestBounds: whatever a member does, and however long, a call ends after so many requests.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	stored := func(fate register.Fate, err error) func(register.Action) register.Event {
+		return func(a register.Action) register.Event {
+			if put, ok := a.(register.Put); ok {
+				return register.Stored{Member: put.Member, Request: put.Request, Fate: fate, Err: err}
+			}
+			return nil
+		}
+	}
+	counter := uint64(100)
+	for name, c := range map[string]struct {
+		strange func(register.Action) register.Event
+		outcome register.Outcome
+		err     error
+		most    int // requests to one member
+	}{
+		"all writes are refused": {stored(register.Refused, nil), register.Failed, register.ErrContended, 24},
+		"all writes are lost":    {stored(register.Unknown, down), register.Failed, register.ErrContended, 24},
+		"all writes are denied":  {stored(register.Unsent, down), register.Failed, down, 3},
+		"another's ballot is larger": {func(a register.Action) register.Event {
+			get, ok := a.(register.Get)
+			if !ok {
+				return stored(register.Refused, nil)(a)
+			}
+			counter += 10
+			return register.Shown{Member: get.Member, Request: get.Request, At: rand.Text(), Acceptor: register.Acceptor{
+				Quorum: "q", Number: 1, Promised: register.Ballot{Counter: counter, By: "other"},
+			}}
+		}, register.Failed, register.ErrContended, 24},
+		"nothing is read": {func(a register.Action) register.Event {
+			if get, ok := a.(register.Get); ok {
+				return register.Shown{Member: get.Member, Request: get.Request, Err: down}
+			}
+			return nil
+		}, register.Failed, down, 1},
+		"no marker is read": {func(a register.Action) register.Event {
+			if check, ok := a.(register.Check); ok {
+				return register.Marked{Member: check.Member, Request: check.Request, Err: down}
+			}
+			return nil
+		}, register.Failed, down, 2},
+		"no marker is there": {func(a register.Action) register.Event {
+			if check, ok := a.(register.Check); ok {
+				return register.Marked{Member: check.Member, Request: check.Request}
+			}
+			return nil
+		}, register.Failed, register.ErrLost, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMembers(t)
+			m.strange = c.strange
+			a := m.call(write)
+			if a.Outcome != c.outcome || !errors.Is(a.Err, c.err) {
+				t.Errorf("%+v, want outcome %v and %v", a, c.outcome, c.err)
+			}
+			for i, n := range m.asked {
+				if sum := n.gets + n.puts + n.checks; sum > c.most || sum == 0 {
+					t.Errorf("%+v of member %d, want from 1 to %d", n, i, c.most)
+				}
+			}
+			if !m.reg.Idle() {
+				t.Error("it is not idle after that")
+			}
+			m.strange = nil
+			if a := m.call(register.Call{ID: 2, Kind: register.Look}); a.Outcome != register.Done {
+				t.Errorf("when all is well again: %+v", a)
+			}
+		})
+	}
+}
+
+// TestCancel: whoever gives up is answered at once, and nobody else is.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	enough := errors.New("enough")
+	m := newMembers(t)
+	m.held = func(a register.Action) bool {
+		put, ok := a.(register.Put)
+		return ok && !put.Acceptor.Accepted.IsZero()
+	}
+	m.step(write)
+	m.step(register.Call{ID: 2, Kind: register.Look})
+	m.step(register.Call{ID: 3, Kind: register.Look})
+	m.step(register.Cancel{ID: 2, Err: enough})
+	m.step(register.Cancel{ID: 7, Err: enough}) // of nobody
+	m.step(register.Cancel{ID: 1, Err: enough})
+	want := []register.Answer{
+		{ID: 2, Outcome: register.Failed, Err: enough},
+		{ID: 1, Outcome: register.Uncertain, Err: enough}, // what is under way may be accepted
+	}
+	if !reflect.DeepEqual(m.answers, want) {
+		t.Errorf("%+v, want %+v", m.answers, want)
+	}
+	m.answers = nil
+	m.release()
+	m.wait()
+	if len(m.answers) != 1 || m.answers[0].ID != 3 || m.answers[0].Value.Version != "mine" {
+		t.Errorf("%+v, want what was written after all", m.answers)
+	}
+	m.answers = nil
+	m.step(register.Cancel{ID: 3, Err: enough})
+	if len(m.answers) > 0 || !m.reg.Idle() {
+		t.Errorf("%+v to a cancellation of what was answered", m.answers)
+	}
+}
+
+// TestCancelledBeforeAnything: what was not sent has not been written.
+func TestCancelledBeforeAnything(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	m.held = func(register.Action) bool { return true }
+	m.step(write)
+	m.step(register.Cancel{ID: 1, Err: errors.New("enough")})
+	if len(m.answers) != 1 || m.answers[0].Outcome != register.Failed {
+		t.Errorf("%+v, want one that says that nothing was written", m.answers)
+	}
+	if m.reg.Idle() {
+		t.Error("it is idle while requests are under way")
+	}
+}
+
+// TestSlowMember: nobody waits for one that is not needed, it gets what the others have when it answers, and an answer
+// that is overdue is waited for by nobody, and is no answer to what it was asked since.
+func TestSlowMember(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	slow := func(a register.Action) bool {
+		switch a := a.(type) {
+		case register.Get:
+			return a.Member == 1
+		case register.Put:
+			return a.Member == 1
+		}
+		return false
+	}
+	m.held = slow
+	if a := m.call(write); a.Outcome != register.Done {
+		t.Fatalf("%+v with two of three", a)
+	}
+	renewal := func(id int, over, version string) register.Answer {
+		return m.call(register.Call{ID: id, Kind: register.Set, Over: over, Value: register.Value{Version: version}})
+	}
+	if a := renewal(2, "mine", "b"); a.Outcome != register.Done || len(m.later) != 1 {
+		t.Errorf("%+v, and %d requests under way to the slow member, want 1", a, len(m.later))
+	}
+	m.now += 2 * time.Second
+	if a := renewal(3, "b", "c"); a.Outcome != register.Done || len(m.later) != 2 {
+		t.Errorf("%+v, and %d requests under way to the slow member, want one more", a, len(m.later))
+	}
+	first, ok := m.later[0].(register.Get)
+	if !ok {
+		t.Fatalf("%+v", m.later)
+	}
+	m.step(register.Shown{Member: 1, Request: first.Request, At: "x", Acceptor: register.Acceptor{Quorum: "q", Number: 9}})
+	if m.reg.Moved() {
+		t.Error("an answer that is overdue was heeded")
+	}
+	m.release()
+	if v := m.objects[1].acc.Value.Version; v != "c" {
+		t.Errorf("the slow member has %q, want what the others have", v)
+	}
+}
+
+// TestLookWaits: a look that finds two values waits for a slow member, looks again twice, and then writes
+// what it found to a majority.
+func TestLookWaits(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	acceptor := func(counter uint64, version string) register.Acceptor {
+		b := register.Ballot{Counter: counter, By: "other"}
+		return register.Acceptor{Quorum: "q", Number: 1, Promised: b, Accepted: b, Value: register.Value{Version: version}}
+	}
+	*m.objects = [3]object{{"a", acceptor(5, "old")}, {"b", acceptor(6, "new")}, {"c", acceptor(5, "old")}}
+	m.held = func(a register.Action) bool {
+		get, ok := a.(register.Get)
+		return ok && get.Member == 2
+	}
+	look := register.Call{ID: 1, Kind: register.Look}
+	m.step(look)
+	if due, ok := m.reg.Due(); !ok || due < 10*time.Millisecond || len(m.answers) > 0 {
+		t.Errorf("it is due at %v, %v with the answers %+v: it should wait for the slow one", due, ok, m.answers)
+	}
+	m.release()
+	if len(m.answers) != 1 || m.answers[0].Value.Version != "old" {
+		t.Fatalf("%+v, want what two of three show", m.answers)
+	}
+	m.answers = nil
+	if puts := m.asked[0].puts + m.asked[1].puts; puts > 0 {
+		t.Errorf("%d writes by a look that needs none", puts)
+	}
+	m.asked = [3]counts{}
+	m.held = func(a register.Action) bool {
+		get, ok := a.(register.Get)
+		return ok && get.Member == 2
+	}
+	look.ID = 2
+	if a := m.call(look); a.Outcome != register.Done || a.Value.Version != "new" {
+		t.Errorf("%+v, want the one of the larger ballot", a)
+	}
+	if m.asked[0].gets != 3 || m.asked[0].puts != 2 {
+		t.Errorf("%+v, want three looks, a promise and an acceptance", m.asked[0])
+	}
+}
