@@ -59,6 +59,7 @@ var experiments = []experiment{
 	{"decisions", decisions},
 	{"command", commands},
 	{"scale", scale},
+	{"quorum", quorums},
 	{"verdict", verdict},
 }
 

@@ -46,6 +46,7 @@ const (
 	twoTrips    = "With peers a release in a line is a write, and a look by the process that was told. These are two trips, and a PUT by the bare SDK is one; what the processor needs comes on top. A release that comes before its holder has seen the last one who has joined looks first, and is three."
 	rejoins     = "A turn in a line of those who come back is a write to join, and a look and a write to leave. The rest are looks of those who wait, one a second at most. The holder keeps the lock for 3.5 to 8.5 s here, so that no look comes at one moment of all turns; with 6 s in each, in virtual time, the goals are kept (`TestTurns` of package semaphore: 7.4, 8.5 and 11.7)."
 	twoCores    = "A hundred tasks of 20 ms, each a candidate of its own, share two processors with the server. A turn without peers ends with a look, and the looks of the others compete with it. Tasks that share a lock or a semaphore in one process pass it on without the store."
+	threeAtOnce = "Near by, the three requests of a renewal on a quorum, three servers and three proxies share two processors, and one bare PUT has them for itself. Over a network they do not wait for one another."
 	seenLate    = "A follower counts a TTL and the margin from the look that showed it the last renewal, which comes a little later than that, and then looks once more before it writes. Those who try spread over a tenth of a TTL, or many would try at once."
 )
 
@@ -193,6 +194,9 @@ func (b *bench) goals() (rows [][]string, reasons []string) {
 		}
 	}
 	goal("100,000 locks of a process that is gone, from the first that is taken over to the last, s", 45, b.of("scale", "virtual time", "100000 locks", "spread s"), "")
+	for _, d := range distances {
+		goal("a renewal on a quorum over a PUT to its second-fastest member by the bare SDK, "+d.name, overRenewal, b.over(d.name), threeAtOnce)
+	}
 	var perInterval []float64
 	for _, v := range b.values("process", b.near()[0].name, "10000 leases, one session", "requests") {
 		perInterval = append(perInterval, v*(defaultTTL/3).Seconds())
