@@ -40,6 +40,12 @@ var rules = []rule{
 		may: []string{"std", "internal/record", "internal/retry"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
+	{
+		// As pure as internal/protocol.
+		pkg: "internal/register",
+		may: []string{"std"},
+		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
+	},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
 	{pkg: "internal/lockorder", may: []string{"std"}},
@@ -103,7 +109,7 @@ var rules = []rule{
 	{
 		pkg: "internal/proof/sim",
 		may: []string{
-			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record",
+			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record", "internal/register",
 		},
 	},
 
@@ -118,11 +124,12 @@ var rules = []rule{
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},
 	{pkg: "store/s3store", may: []string{"std", "store", "store/internal/exchange", "github.com/aws/..."}},
+	{pkg: "store/quorumstore", may: []string{"std", "store", "internal/register"}, not: []string{"net/http/...", "testing/..."}}, // large bodies wait in a file
 	{pkg: "store/gcsstore", may: []string{"std", "store", "store/internal/exchange"}},
 	{
 		pkg: "store/storeurl",
 		may: []string{
-			"std", "store", "store/memstore", "store/filestore", "store/s3store", "store/gcsstore", "store/azstore",
+			"std", "store", "store/memstore", "store/filestore", "store/s3store", "store/gcsstore", "store/azstore", "store/quorumstore",
 			"github.com/aws/...", "github.com/Azure/...", "golang.org/x/oauth2/...", "cloud.google.com/go/compute/metadata",
 		},
 	},

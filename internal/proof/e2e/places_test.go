@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/store/azstore"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/quorumstore"
 	"github.com/leasehold/leasehold/store/s3store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -93,7 +94,7 @@ func (p place) counts() map[string]int {
 }
 
 // everywhere runs test over each kind of store: in memory, in a directory, on each
-// server of S3, and on the emulators of other clouds.
+// server of S3, on the emulators of other clouds, and on a quorum of three kinds.
 func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 	t.Helper()
 	run := func(p place) {
@@ -137,6 +138,10 @@ func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 		// what is missing there is one more.
 		test(t, place{name: servers.GCS, open: opens(server.GCSURL(server.GCSBucket(t)))})
 	})
+	t.Run("quorum", func(t *testing.T) {
+		t.Parallel()
+		test(t, aQuorum(t))
+	})
 	t.Run("azurite", func(t *testing.T) {
 		t.Parallel()
 		server := servers.StartAzurite(t)
@@ -147,6 +152,33 @@ func everywhere(t *testing.T, test func(t *testing.T, p place)) {
 			open: func(t *testing.T) store.Store { return azuriteStore(t, server, at) },
 		})
 	})
+}
+
+// aQuorum is a store over a directory, a server of S3 and the emulator of Google's.
+func aQuorum(t *testing.T) place {
+	t.Helper()
+	s3, gcs := servers.Start(t, "gofakes3"), servers.StartGCS(t)
+	bucket, google := s3.Bucket(t), opens(gcs.GCSURL(gcs.GCSBucket(t)))
+	dir := t.TempDir()
+	p := place{name: "quorum", open: func(t *testing.T) store.Store {
+		file, err := filestore.New(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		amazon, err := s3store.New(s3.Client(), bucket, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := quorumstore.New([]store.Store{file, amazon, google(t)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}}
+	if err := p.open(t).(*quorumstore.Store).Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // azuriteStore opens a container by its URL, which may be that of a proxy.
