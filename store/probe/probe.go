@@ -36,6 +36,9 @@ type Options struct {
 	// bodies of 1 MiB; see [Options.Bytes]. Default: [store.MaxBody].
 	LargestBody int
 
+	// Under is a key that the scratch objects lie under. Default: none.
+	Under string
+
 	// OnFinding is called with each finding, as it is made.
 	OnFinding func(Finding)
 

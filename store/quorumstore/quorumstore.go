@@ -71,6 +71,8 @@ var (
 	ErrNoQuorum = errors.New("these stores are no quorum yet")
 	// ErrLost: the member has lost its objects, or they are not this quorum's.
 	ErrLost = register.ErrLost
+	// ErrNoMajority: fewer members than a majority answer, or vote.
+	ErrNoMajority = register.ErrNoMajority
 )
 
 // Store is a quorum. It is safe for concurrent use.
