@@ -53,13 +53,11 @@ func (s *survey) leftovers() (Result, string, error) {
 	ctx, cancel := bounded(s.ctx)
 	defer cancel()
 	var prefixes []string
-	under, _, _ := strings.Cut(s.prefix, scratch)
-	for e, err := range s.a.Store.List(ctx, under+scratch, "") {
+	for e, err := range s.a.Store.List(ctx, s.opts.Prefix+scratch, "") {
 		if err != nil {
 			return denied(err, "list")
 		}
-		prefix, _, _ := strings.Cut(strings.TrimPrefix(e.Key, under), "/")
-		prefix = under + prefix
+		prefix, _, _ := strings.Cut(e.Key, "/")
 		if !strings.HasPrefix(s.prefix, prefix) && !slices.Contains(prefixes, prefix) {
 			prefixes = append(prefixes, prefix)
 		}

@@ -352,11 +352,11 @@ func (s *Store) Over(around func(member store.Store) store.Store) (*Store, error
 	return New(members, &opts)
 }
 
-// Forget deletes in each member what is under the key dir and a slash, and that is mostly what deleted objects have
-// left: a small object each, which says so. Nobody may ever use a key under it again, or have a call under way.
-// An error of a member is joined to those of the others, which are asked all the same.
-func (s *Store) Forget(ctx context.Context, dir string) error {
-	if err := s.check("delete", dir); err != nil {
+// Forget deletes in each member what has keys that begin with the prefix, and that is mostly what deleted objects have
+// left: a small object each, which says so. Nobody may ever use such a key again, or have a call under way. An error
+// of a member is joined to those of the others, which are asked all the same.
+func (s *Store) Forget(ctx context.Context, prefix string) error {
+	if err := s.check("delete", prefix); err != nil {
 		return err
 	}
 	v, err := s.view(ctx)
@@ -366,7 +366,7 @@ func (s *Store) Forget(ctx context.Context, dir string) error {
 	errs := make([]error, len(v.members))
 	var all sync.WaitGroup
 	for i, m := range v.members {
-		all.Go(func() { errs[i] = at(m, forget(ctx, m, s.opts.Prefix+dir+"/")) })
+		all.Go(func() { errs[i] = at(m, forget(ctx, m, s.opts.Prefix+prefix)) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
@@ -392,6 +392,6 @@ func (s *Store) Members(ctx context.Context) ([]store.Store, error) {
 	return slices.Clone(v.members), nil
 }
 
-// Scratch is what objects may lie under that somebody makes in a member by itself, for a trial. The quorum never
-// looks at them.
-const Scratch = reserved + "-scratch"
+// Scratch is what the keys of objects may begin with that somebody makes in a member by itself, for a trial. The quorum
+// never looks at them.
+const Scratch = reserved + "-scratch-"
