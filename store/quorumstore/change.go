@@ -109,7 +109,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		if i := slices.IndexFunc(v.cfg.Members, func(m register.Member) bool { return m.Place == by.String() }); i >= 0 && v.cfg.Members[i].Since > 0 {
 			return s.Repair(ctx) // it was replaced before
 		}
-		return refusal("replace", "%s is no member; the members are %s", old, places(v.cfg))
+		return refusal("replace", "%s is no member; the members are %s", old, strings.Join(places(v.cfg), ", "))
 	}
 	for i, m := range v.cfg.Members {
 		if i != who && m.Place == by.String() {

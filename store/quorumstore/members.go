@@ -173,7 +173,7 @@ func (s *Store) known(ctx context.Context) (cfg register.Configuration, markers 
 	}
 	markers = map[string]*register.Marker{}
 	var errs []error
-	found, none := 0, 0
+	found, none, first := 0, 0, ""
 	for range s.given {
 		var a answer
 		select {
@@ -189,7 +189,11 @@ func (s *Store) known(ctx context.Context) (cfg register.Configuration, markers 
 			none++
 			continue
 		case found > 0 && a.marker.Known.Quorum != cfg.Quorum:
-			return cfg, nil, &store.Error{Op: "open", Kind: store.ErrInvalid, Cause: fmt.Errorf("the members are of two quorums, %s and %s", cfg.Quorum, a.marker.Known.Quorum)}
+			return cfg, nil, refusal("open", "the members are of two quorums: %s is of %s, and %s of %s",
+				first, cfg.Quorum, a.place, a.marker.Known.Quorum)
+		}
+		if found == 0 {
+			first = a.place
 		}
 		markers[a.place] = a.marker
 		if found++; found == 1 || a.marker.Known.Number > cfg.Number {
