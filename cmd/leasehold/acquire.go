@@ -199,7 +199,7 @@ func (a *app) useDetached(ctx context.Context, d *leasehold.Detached, storeURL s
 	if storeURL == "" {
 		return nil, bad("it does not say where its store is: give --store-url")
 	}
-	p := target{name: d.Key, key: d.Key, storeURL: storeURL, layout: d.Layout}
+	p := target{name: d.Key, key: d.Key, storeURL: storeURL, layout: d.Layout, opening: a.opening()}
 	if url, err := urlOf(storeURL, d.Key); err == nil {
 		p.name, p.url = url, url
 	}

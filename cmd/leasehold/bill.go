@@ -15,6 +15,7 @@ type bill struct {
 	Price        priced             `json:"price"`
 	Hours        float64            `json:"hours"` // of a month
 	Parts        []item             `json:"parts"`
+	Members      []memberBill       `json:"members,omitempty"` // of a quorum
 	Total        item               `json:"total"`
 	Alternatives []cost.Alternative `json:"alternatives"`
 	Savings      []cost.Saving      `json:"savings"`
@@ -36,6 +37,13 @@ type priced struct {
 	Title    string `json:"title"`
 	Date     string `json:"date"`
 	Currency string `json:"currency"`
+}
+
+// A memberBill is what one member of a quorum costs: it is asked as often as each of the others.
+type memberBill struct {
+	Member string  `json:"member"`
+	Price  *priced `json:"price,omitempty"` // nil: it costs nothing
+	USD    float64 `json:"usd"`
 }
 
 // An item is a line of the bill.
@@ -70,6 +78,14 @@ func (c *costCmd) bill() *bill {
 	for _, p := range parts {
 		b.Parts = append(b.Parts, c.item(p))
 	}
+	for _, m := range c.members {
+		of := memberBill{Member: readable(shown(m.url))}
+		if m.price != nil {
+			of.Price = &priced{m.price.Name, m.price.Title, c.prices.DateOf(m.price), c.prices.Currency}
+			of.USD = m.price.Of(b.Total.Times(1 / float64(len(c.members))))
+		}
+		b.Members = append(b.Members, of)
+	}
 	return b
 }
 
@@ -94,6 +110,7 @@ func (b *bill) text() string {
 	}
 	fmt.Fprintf(&out, ".\nList prices of %s, as of %s.\n\n", b.Price.Title, b.Price.Date)
 	out.WriteString(lines("WHO", append(b.Parts, b.Total)))
+	b.shares(&out)
 	if b.Measured != nil {
 		b.measurement(&out)
 	}
@@ -112,6 +129,23 @@ func (b *bill) text() string {
 	}
 	out.WriteString(columns(rows, 1))
 	return out.String()
+}
+
+// shares writes what each member of a quorum costs.
+func (b *bill) shares(out *strings.Builder) {
+	if len(b.Members) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\nEach of the %d members has an equal part of the requests:\n", len(b.Members))
+	rows := [][]string{{"MEMBER", "$ A MONTH", "PRICES"}}
+	for _, m := range b.Members {
+		whose := "none"
+		if m.Price != nil {
+			whose = m.Price.Title + ", as of " + m.Price.Date
+		}
+		rows = append(rows, []string{m.Member, dollars(m.USD), whose})
+	}
+	out.WriteString(columns(rows, 1))
 }
 
 // measurement writes what was counted beside what was computed.

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/storeurl"
 )
 
 // A costCmd is one use of cost.
@@ -26,8 +27,15 @@ type costCmd struct {
 	measure bool
 	length  time.Duration
 
-	prices *cost.Prices
-	price  *cost.Price
+	prices  *cost.Prices
+	price   *cost.Price
+	members []memberPrice // of a quorum
+}
+
+// A memberPrice is whose prices are those of a member.
+type memberPrice struct {
+	url   string
+	price *cost.Price // nil: it costs nothing
 }
 
 // mostCandidates is how many candidates of several locks a measurement has.
@@ -56,6 +64,10 @@ Modes, for --mode:
   fair   a fair lock, as in leasehold run --fair: the others wait in line, each a process
          with a session; shorter turns than four minutes are in docs/cost.md
 
+With quorum://NAME, or another URL of a quorum, as STORE the requests are those to all members,
+and each costs what its own store takes: a directory nothing, and a server that no list names as
+much as --price.
+
 With --measure the plan is run as well, for --for and a little over two TTLs before,
 by candidates in this process, and its requests are counted. They go to STORE, such as
 s3://bucket/prefix, or without it to memory. There are as many candidates for each
@@ -67,6 +79,7 @@ each time.
 --prices reads a file in the form of internal/cost/prices.json.`,
 		Example: `  leasehold cost --ttl 15s --candidates 5 --locks 100 --mode peer
   leasehold cost --price s3-express --infrequent 30s
+  leasehold cost --locks 100 quorum://main
   leasehold cost --measure --for 1m s3://my-bucket/scratch
   leasehold cost --measure --for 1m gs://my-bucket/scratch`,
 		Args: atMost(1),
@@ -100,7 +113,7 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 		return usage("%w", err)
 	}
 	switch {
-	case !c.measure && len(args) > 0:
+	case !c.measure && len(args) > 0 && !strings.HasPrefix(args[0], "quorum:"):
 		return usage("%q is one argument too many: without --measure no store is asked", args[0])
 	case !c.measure && long:
 		return usage("--for without --measure: nothing is counted")
@@ -110,6 +123,12 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 	if c.prices, err = readPrices(c.file); err != nil {
 		return err
 	}
+	if len(args) > 0 && strings.HasPrefix(args[0], "quorum:") {
+		if err = c.priceMembers(args[0]); err != nil {
+			return err
+		}
+		return c.checkPlan()
+	}
 	if of := priceName(strings.Join(args, "")); c.byURL && of != "" {
 		if _, none := c.prices.Store(of); none == nil {
 			c.name = of
@@ -118,9 +137,43 @@ func (c *costCmd) check(args []string, long bool) (err error) {
 	if c.price, err = c.prices.Store(c.name); err != nil {
 		return usage("--price: %w", err)
 	}
-	if err = c.plan.CheckAt(c.price); err != nil {
+	return c.checkPlan()
+}
+
+func (c *costCmd) checkPlan() error {
+	if err := c.plan.CheckAt(c.price); err != nil {
 		return usage("%w", err)
 	}
+	return nil
+}
+
+// priceMembers finds the price of each member of a quorum. Nothing is asked.
+func (c *costCmd) priceMembers(quorum string) error {
+	urls, err := storeurl.Members(quorum)
+	if err != nil {
+		return failed(err)
+	}
+	if len(urls) != 3 && len(urls) != 5 {
+		return usage("%s: %d members: a quorum has 3 or 5", shown(quorum), len(urls))
+	}
+	var prices []*cost.Price
+	for _, url := range urls {
+		m := memberPrice{url: url}
+		if !c.byURL || !strings.HasPrefix(url, "file:") {
+			name := c.name
+			if of := priceName(url); c.byURL && of != "" {
+				if _, none := c.prices.Store(of); none == nil {
+					name = of
+				}
+			}
+			if m.price, err = c.prices.Store(name); err != nil {
+				return usage("--price: %w", err)
+			}
+		}
+		c.members, prices = append(c.members, m), append(prices, m.price)
+	}
+	c.plan.Members = len(urls)
+	c.price = cost.Mean("quorum", "the quorum's members", prices)
 	return nil
 }
 
@@ -160,7 +213,7 @@ func (c *costCmd) count(ctx context.Context, where string) (*cost.Measured, stri
 	if where == "" {
 		where = "memory"
 	} else {
-		p := target{name: where, storeURL: where}
+		p := target{name: where, storeURL: where, opening: c.opening()}
 		if err := p.open(ctx); err != nil {
 			return nil, "", err
 		}

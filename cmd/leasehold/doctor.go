@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
+	"github.com/leasehold/leasehold/store/quorumstore"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
@@ -47,6 +48,10 @@ the layout object is.
 A finding that rules out --use is marked BAD; one that rules out another use only is
 marked "no", and says which.
 
+Of a quorum each member is probed by itself, and then the whole. It is safe if all of these
+are: a member that is not safe can make the whole forget. One that fails is told, and the
+others are probed all the same.
+
 With --output json the report can be kept, and given to "leasehold run --proof" and
 to LockOptions.Proof, which then refuse a store that was not found safe.
 
@@ -57,6 +62,7 @@ until then is neither safe nor unsafe.`,
   leasehold doctor gs://bucket/locks
   leasehold doctor 'azblob://container?account=myaccount'
   leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://storage.example'
+  leasehold doctor quorum://main
   leasehold doctor --output json file:///mnt/shared/locks > proof.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,34 +101,47 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	d.price = priceAt(p.store.String())
 	ctx, sig := d.interruptible(ctx)
-	opts := d.options(p)
-	d.console.tell("%s: at most %d requests, and %s in bodies%s", p.store, opts.Requests(), megabytes(opts.Bytes()),
-		d.dollars(", for less than $%.2f at the list prices of %s", probe.Requests{Put: opts.Requests()}))
-	report, err := probe.Run(ctx, p.store, opts)
-	d.console.show("")
+	if quorum, ok := p.store.(*quorumstore.Store); ok {
+		return d.diagnoseQuorum(ctx, p, quorum, sig)
+	}
+	d.price = priceAt(p.store.String())
+	report, err := d.probe(ctx, p.store, "", func(ctx context.Context) (store.Store, error) {
+		return storeurl.OpenExisting(ctx, p.storeURL)
+	})
 	if report == nil {
 		return failed(err)
 	}
 	if printErr := d.print(d.text(report), report); printErr != nil {
 		return printErr
 	}
-	if report.Left > 0 {
-		d.console.warn("%d scratch objects under %s*/ could not be removed", report.Left, "leasehold-probe-")
-	}
 	if sig := sig(); sig != nil {
-		return stopped(sig, errors.New("interrupted: the report is not complete"))
+		return stopped(sig, errInterrupted)
 	}
 	return d.outcome(report, err)
 }
 
-// options are those of the probe. On a terminal it shows how far it is.
-func (d *diagnosis) options(p target) *probe.Options {
-	opts := &probe.Options{
-		Races: d.races, LargestBody: d.largest,
-		Open: func(ctx context.Context) (store.Store, error) { return storeurl.OpenExisting(ctx, p.storeURL) },
+var errInterrupted = errors.New("interrupted: the report is not complete")
+
+// probe says what it will cost, and what could not be removed.
+func (d *diagnosis) probe(
+	ctx context.Context, st store.Store, prefix string, again func(context.Context) (store.Store, error),
+) (*probe.Report, error) {
+	opts := d.options(again)
+	opts.Prefix = prefix
+	d.console.tell("%s: at most %d requests, and %s in bodies%s", st, opts.Requests(), megabytes(opts.Bytes()),
+		d.dollars(", for less than $%.2f at the list prices of %s", probe.Requests{Put: opts.Requests()}))
+	report, err := probe.Run(ctx, st, opts)
+	d.console.show("")
+	if report != nil && report.Left > 0 {
+		d.console.warn("%d scratch objects under %sleasehold-probe-*/ could not be removed", report.Left, prefix)
 	}
+	return report, err
+}
+
+// options are those of the probe. On a terminal it shows how far it is.
+func (d *diagnosis) options(again func(context.Context) (store.Store, error)) *probe.Options {
+	opts := &probe.Options{Races: d.races, LargestBody: d.largest, Open: again}
 	if d.output != "json" {
 		opts.OnFinding = func(f probe.Finding) {
 			d.console.show("")

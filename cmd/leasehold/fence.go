@@ -168,7 +168,7 @@ func (g *fenceCmd) guard(ctx context.Context, name string) (*fence.Object, error
 	if base := os.Getenv(ownStore); base != "" {
 		home = func(string) (string, error) { return base, nil }
 	}
-	p, err := locate(ctx, name, "", g.mkdir, home)
+	p, err := locate(ctx, name, "", g.opening(), home)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (c *claims) open(ctx context.Context, lock target) error {
 		p.key = name
 		if strings.Contains(name, "://") {
 			var err error
-			if p, err = locate(ctx, name, "", lock.mkdir, nil); err != nil {
+			if p, err = locate(ctx, name, "", lock.opening, nil); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
 // leastAge is how old an object must be at least to be collected.
@@ -38,7 +39,8 @@ by the store's own clock and the reason:
 Semaphores stay, whose sessions are of the last kind: let gc run once a day where
 leasehold run --slots is used.
 
-Nothing is deleted from a store that does not tell its time. An error with one lock
+Nothing is deleted from a store that does not tell its time. A quorum of stores has no
+clock, so it is refused, with the exit code 64. An error with one lock
 does not keep the others from being collected; the exit code is that of the first
 error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks
@@ -54,6 +56,10 @@ error.`,
 			p, err := a.locatePrefix(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if _, ok := p.store.(*quorumstore.Store); ok {
+				return usage("%s: nothing is deleted: a quorum of stores has no clock, so how old an object is cannot be known; "+
+					"what is over stays, and does no harm", p.store)
 			}
 			return a.collect(cmd.Context(), p, &opts)
 		},

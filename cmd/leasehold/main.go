@@ -36,6 +36,7 @@ type flags struct {
 	verbose      bool
 	quiet        bool
 	requireStore bool
+	quorums      string // a file
 }
 
 // An app is one run of the program.
@@ -85,9 +86,12 @@ backup or jobs/backup. A name lies in the store whose URL is in the variable
 LEASEHOLD_STORE. Without that it lies in a directory of this user's on this machine;
 a line on stderr says so, and --require-store refuses it.
 
+quorum://NAME/key is a lock on several stores, of which a minority may fail: see
+leasehold quorum --help. --quorum is the file that has the members of NAME.
+
 Every flag but --token can be given by a variable as well: --conflict-exit-code by
-LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME. The flag
-counts if both are given.`,
+LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME, --quorum by
+LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:
@@ -103,6 +107,9 @@ counts if both are given.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) {
 				return nil // a shell asks, to which nothing is said
+			}
+			if err := a.passQuorums(); err != nil {
+				return err
 			}
 			if err := fromEnvironment(cmd.Flags()); err != nil {
 				return err
@@ -123,7 +130,8 @@ counts if both are given.`,
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
 	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")
-	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.serve(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.cost(), a.demo(), a.version(), a.man(), a.events())
+	all.StringVar(&a.quorums, quorumFlag, "", "`file` that has the members of quorum://NAME: in each line a name and URLs")
+	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.serve(), a.status(), a.watch(), a.list(), a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.cost(), a.quorum(), a.demo(), a.version(), a.man(), a.events())
 	a.completions(root)
 	root.SetOut(a.stdout)
 	shellScripts(root)

@@ -9,12 +9,16 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
 // message is the text of an error for a user: the cause first, then where it was, once.
 // The ID of the request is for the store's operators, so it takes -v to be told.
 func (a *app) message(err error) string {
 	failure, ok := errors.AsType[*store.Error](err)
+	if errors.Is(err, quorumstore.ErrNoQuorum) && a.at != nil {
+		return readable(a.at.String()) + ": " + noQuorum
+	}
 	text := oneLine(err)
 	if !ok {
 		// The text of the sentinel follows the sentence that explains it.

@@ -55,7 +55,7 @@ func slips(a, b string, most int) int {
 }
 
 // schemes are those of the stores' URLs.
-var schemes = []string{"s3", "gs", "azblob", "file", "mem"}
+var schemes = []string{"s3", "gs", "azblob", "file", "mem", "quorum"}
 
 // otherSchemes are what a URL of a bucket begins with in other tools, and what is meant. One that stands
 // for another form of URL besides is left to storeurl, which says how to write it.

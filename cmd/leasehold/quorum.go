@@ -4,13 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/quorumstore"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
+
+// quorumFlag names a file for all that run below this process, too.
+const quorumFlag = "quorum"
+
+// noQuorum is for stores that might become one.
+const noQuorum = "these stores are no quorum yet: leasehold quorum init makes one"
+
+const quorumForms = "write quorum://NAME, or quorum:///?member=URL&member=URL&member=URL"
+
+// passQuorums has the file of the flag looked up where the variable's is: by the stores, and by the command that runs.
+func (a *app) passQuorums() error {
+	if a.quorums == "" {
+		return nil
+	}
+	path, err := filepath.Abs(a.quorums) // the command may run elsewhere
+	if err == nil {
+		err = os.Setenv(storeurl.QuorumFile, path)
+	}
+	if err != nil {
+		return usage("--%s %s: %w", quorumFlag, a.quorums, err)
+	}
+	return nil
+}
 
 func (a *app) quorum() *cobra.Command {
 	cmd := &cobra.Command{
@@ -20,10 +48,17 @@ func (a *app) quorum() *cobra.Command {
 minority of them is down, slow, cut off or emptied.
 
 STORE is quorum:///?member=URL&member=URL&member=URL, with each URL escaped as a parameter,
-or quorum://NAME, whose members are in the file that LEASEHOLD_QUORUM_FILE names. Each member
-is a bucket, a prefix or a directory of its own, with nothing else in it.
+or quorum://NAME, whose members are in the file that --quorum or LEASEHOLD_QUORUM_FILE names:
+a line of it has a name and the URLs of the members, between spaces. Each member is a bucket, a
+prefix or a directory of its own, with nothing else in it.
 
 A lock's URL goes on with its key: quorum://NAME/locks/nightly.`,
+		Example: `  export LEASEHOLD_QUORUM_FILE=/etc/leasehold/quorums
+  leasehold quorum init quorum://main
+  leasehold run quorum://main/nightly -- ./nightly.sh
+  leasehold quorum status quorum://main`,
+		Args: cobra.ArbitraryArgs,
+		RunE: subcommand,
 	}
 	cmd.AddCommand(a.quorumInit(), a.quorumStatus(), a.quorumReplace(), a.quorumRepair())
 	return cmd
@@ -33,23 +68,59 @@ func (a *app) quorumInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init STORE",
 		Short: "Make a quorum of empty stores",
-		Long: `Make a quorum of empty stores. Interrupted, it is run again. On a quorum that is there already
-it changes nothing.`,
+		Long: `Make a quorum of empty stores, and the directories of file:// URLs. Interrupted, it is run
+again. On a quorum that is there already it changes nothing, and shows its members.
+
+A member that has lost its objects is not made again by it: that is for leasehold quorum replace.
+
+Exit codes are those of leasehold quorum status, if it is there; 69 if a store does not answer, and
+64 if one is not empty.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			a.mkdir = true
 			st, err := a.openQuorum(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			if err := st.Init(ctx); err != nil {
-				return failed(err)
+			there, err := made(ctx, st)
+			if err == nil && !there {
+				a.mkdir = true
+				if st, err = a.openQuorum(ctx, args[0]); err != nil {
+					return err
+				}
+				err = st.Init(ctx)
 			}
-			return a.quorumMembers(ctx, st)
+			if err != nil {
+				return a.quorumFailed(args[0], err)
+			}
+			if there {
+				a.console.tell("%s was there already: nothing is changed", st)
+			} else {
+				a.console.tell("%s is made", st)
+			}
+			return a.quorumMembers(ctx, args[0], st)
 		},
 	}
+}
+
+// made reports that a quorum is there, and nothing is left for Init: not even after it was interrupted in the middle of
+// its last round, in which it tells the members that they are whole.
+func made(ctx context.Context, st *quorumstore.Store) (bool, error) {
+	_, members, err := st.Status(ctx)
+	if errors.Is(err, quorumstore.ErrNoQuorum) {
+		return false, nil
+	}
+	whole, fail := 0, 0
+	for _, m := range members {
+		switch {
+		case m.Err != nil:
+			fail++
+		case m.Whole:
+			whole++
+		}
+	}
+	return whole == len(members) || whole > 0 && fail > 0, err
 }
 
 func (a *app) quorumStatus() *cobra.Command {
@@ -58,19 +129,22 @@ func (a *app) quorumStatus() *cobra.Command {
 		Short: "Show the members of a quorum",
 		Long: `Show the members of a quorum.
 
-  votes        on every object
-  being filled it is new, and votes on the objects that it has so far: see repair
-  lost         it has lost its objects, or has another quorum's, and does not vote: see replace
-  fails        it does not answer, or refuses
+  votes         on every object
+  being filled  it is new, and votes on the objects that it has so far: see repair
+  lost          it has lost its objects, or has another quorum's, and does not vote: see replace
+  fails         it does not answer, or refuses
 
-The exit code is 0 if every member votes, 78 if a majority does, and 69 if none does.`,
+SINCE is the configuration that the member is new in: each change makes one more.
+
+The exit code is 0 if every member votes, 78 if a majority does, and 69 if none does. Members
+that are being filled are not among those that do.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.openQuorum(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.quorumMembers(cmd.Context(), st)
+			return a.quorumMembers(cmd.Context(), args[0], st)
 		},
 	}
 }
@@ -83,25 +157,30 @@ func (a *app) quorumReplace() *cobra.Command {
 are URLs of stores; they may be the same, when OLD was emptied.
 
 Locks are used meanwhile. Interrupted, it is run again. Nobody has to be told: who opens the quorum
-with the old members finds the new ones, while a majority of the old ones answers.`,
-		Args: cobra.ExactArgs(3),
+with the old members finds the new ones, while a majority of the old ones answers.
+
+Exit codes are those of leasehold quorum status, of the members as they are then.`,
+		Example: `  leasehold quorum replace quorum://main gs://locks-us 's3://locks-us-2?region=us-east-2'
+  leasehold quorum replace quorum://main file:///srv/locks file:///srv/locks`,
+		Args: three,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.openQuorum(cmd.Context(), args[0])
+			ctx := cmd.Context()
+			st, err := a.openQuorum(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			by, err := storeurl.Open(cmd.Context(), args[2])
+			by, err := a.openMember(ctx, "NEW", args[2])
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			old, err := storeurl.Open(cmd.Context(), args[1]) // for its name as the quorum has it
+			old, err := a.placeOf(ctx, st, args[1])
 			if err != nil {
-				return failed(err)
+				return err
 			}
-			if err := st.Replace(cmd.Context(), old.String(), by); err != nil {
-				return failed(err)
+			if err := st.Replace(ctx, old, by); err != nil {
+				return a.quorumFailed(args[0], err)
 			}
-			return a.quorumMembers(cmd.Context(), st)
+			return a.quorumMembers(ctx, args[0], st)
 		},
 	}
 }
@@ -110,30 +189,115 @@ func (a *app) quorumRepair() *cobra.Command {
 	return &cobra.Command{
 		Use:   "repair STORE",
 		Short: "Finish a change, and bring to every member what the others have",
-		Args:  one,
+		Long: `Finish a change that was interrupted, and bring to every member what the others have: after a
+member was away for long, it need not wait for the next write of each object. Locks are used
+meanwhile, and it may be interrupted and run again.
+
+Exit codes are those of leasehold quorum status, of the members as they are then.`,
+		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.openQuorum(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if err := st.Repair(cmd.Context()); err != nil {
-				return failed(err)
+				return a.quorumFailed(args[0], err)
 			}
-			return a.quorumMembers(cmd.Context(), st)
+			return a.quorumMembers(cmd.Context(), args[0], st)
 		},
 	}
 }
 
 func (a *app) openQuorum(ctx context.Context, name string) (*quorumstore.Store, error) {
-	p, err := a.locatePrefix(ctx, name)
-	if err != nil {
+	if !strings.HasPrefix(name, "quorum://") {
+		return nil, usage("%s is no quorum: %s", shown(name), quorumForms)
+	}
+	// Who looks at all members needs nobody to tell of one.
+	p := target{name: name, storeURL: name, opening: opening{mkdir: a.mkdir}}
+	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
+	a.at = p.store
 	st, ok := p.store.(*quorumstore.Store)
 	if !ok {
-		return nil, usage("%s is no quorum: write quorum:///?member=URL&member=URL&member=URL, or quorum://NAME", name)
+		return nil, usage("%s is no quorum: %s", shown(name), quorumForms)
 	}
 	return st, nil
+}
+
+// openMember opens the store of an argument, whose directory is left to the first write.
+func (a *app) openMember(ctx context.Context, what, url string) (store.Store, error) {
+	switch {
+	case !strings.Contains(url, "://"):
+		return nil, usage("%s: %q is not the URL of a store: write one such as s3://bucket/prefix or file:///dir", what, url)
+	case strings.HasPrefix(url, "quorum:"):
+		return nil, usage("%s: a member is no quorum itself", what)
+	}
+	p := target{name: url, storeURL: url, opening: opening{mkdir: true}}
+	if err := p.open(ctx); err != nil {
+		return nil, err
+	}
+	return p.store, nil
+}
+
+// placeOf is how a quorum calls the member with that URL.
+func (a *app) placeOf(ctx context.Context, st *quorumstore.Store, url string) (string, error) {
+	_, members, err := st.Status(ctx)
+	if err != nil {
+		return "", a.quorumFailed(url, err)
+	}
+	for _, m := range members {
+		if m.Place == url {
+			return url, nil // as leasehold quorum status has it
+		}
+	}
+	old, err := a.openMember(ctx, "OLD", url)
+	if err != nil {
+		return "", err
+	}
+	return old.String(), nil
+}
+
+// quorumFailed is an error of a quorum, which names the member if it is one of a member.
+func (a *app) quorumFailed(name string, err error) error {
+	code := codeOf(err)
+	if errors.Is(err, quorumstore.ErrNoMajority) {
+		code = exitUnavailable
+	}
+	return &exit{code, fmt.Errorf("%s: %s", shown(name), faults(err))}
+}
+
+// fault is what is wrong with a member, without the name of an object that nobody knows.
+func fault(err error) string {
+	failure, ok := errors.AsType[*store.Error](err)
+	switch {
+	case errors.Is(err, quorumstore.ErrNoQuorum):
+		return noQuorum
+	case !ok:
+		return once(strings.ReplaceAll(oneLine(err), "filestore: ", ""))
+	}
+	before, _, _ := strings.Cut(oneLine(err), oneLine(failure))
+	text := once(before + failure.Kind.Error() + strings.ReplaceAll(cause(failure, ""), "filestore: ", ""))
+	if errors.Is(failure.Kind, store.ErrInvalid) && failure.Cause != nil {
+		text = before + oneLine(failure.Cause) // which says what to do
+	}
+	return text
+}
+
+// faults are those of several members, if the error is of several.
+func faults(err error) string {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return fault(err)
+	}
+	var all []string
+	for _, e := range joined.Unwrap() {
+		all = append(all, faults(e))
+	}
+	if strings.Contains(err.Error(), "\n") {
+		return strings.Join(all, "; ")
+	}
+	return fault(err)
 }
 
 // member is a line of JSON about one.
@@ -145,36 +309,31 @@ type member struct {
 	Error         string `json:"error,omitempty"`
 }
 
-func (a *app) quorumMembers(ctx context.Context, st *quorumstore.Store) error {
+// quorumMembers shows them. How many vote is the exit code.
+func (a *app) quorumMembers(ctx context.Context, name string, st *quorumstore.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	number, members, err := st.Status(ctx)
 	if err != nil {
-		return failed(err)
+		return a.quorumFailed(name, err)
 	}
 	voting := 0
 	rows := [][]string{{"MEMBER", "STATE", "SINCE", "WHY"}}
 	for _, m := range members {
-		state, why := "votes", "-"
-		switch {
-		case errors.Is(m.Err, quorumstore.ErrLost):
-			state = "lost"
-		case m.Err != nil:
-			state, why = "fails", a.message(m.Err)
-		case !m.Whole:
-			state = "being filled"
-		default:
+		state, why := memberState(m)
+		if state == "votes" {
 			voting++
 		}
 		rows = append(rows, []string{m.Place, state, fmt.Sprintf("configuration %d", m.Since), why})
-		if a.output == "json" {
-			line := member{Member: m.Place, State: state, Since: m.Since, Configuration: number}
-			if m.Err != nil {
-				line.Error = a.message(m.Err)
-			}
-			if err := a.print("", line); err != nil {
-				return err
-			}
+		if a.output != "json" {
+			continue
+		}
+		line := member{Member: m.Place, State: state, Since: m.Since, Configuration: number}
+		if m.Err != nil {
+			line.Error = why
+		}
+		if err := a.writeLine(line); err != nil {
+			return err
 		}
 	}
 	if a.output != "json" {
@@ -182,11 +341,62 @@ func (a *app) quorumMembers(ctx context.Context, st *quorumstore.Store) error {
 			return err
 		}
 	}
+	majority := len(members)/2 + 1
 	switch {
 	case voting == len(members):
 		return nil
-	case voting > len(members)/2:
-		return &exit{exitUnsafe, fmt.Errorf("%d of %d members vote", voting, len(members))}
+	case voting >= majority:
+		return &exit{exitUnsafe, fmt.Errorf("%s: %d of %d members vote: it goes on", shown(name), voting, len(members))}
 	}
-	return &exit{exitUnavailable, fmt.Errorf("%d of %d members vote, and it takes %d", voting, len(members), len(members)/2+1)}
+	return &exit{exitUnavailable, fmt.Errorf("%s: %d of %d members vote, and it takes %d: nobody can acquire or renew "+
+		"until they are back", shown(name), voting, len(members), majority)}
 }
+
+// memberState is how a member stands, and why.
+func memberState(m quorumstore.MemberStatus) (state, why string) {
+	switch {
+	case errors.Is(m.Err, quorumstore.ErrLost):
+		return "lost", "it has not what it had: leasehold quorum replace puts a new member there"
+	case m.Err != nil:
+		return "fails", fault(m.Err)
+	case !m.Whole:
+		return "being filled", "leasehold quorum repair brings it what it lacks"
+	}
+	return "votes", "-"
+}
+
+// quorumLogger tells of the members of a quorum.
+func (t *console) quorumLogger() *slog.Logger { return slog.New(memberHandler{t}) }
+
+// memberHandler is for the records of package quorumstore, and no others.
+type memberHandler struct{ t *console }
+
+func (h memberHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h memberHandler) Handle(_ context.Context, r slog.Record) error {
+	var place, why string
+	var after time.Duration
+	r.Attrs(func(a slog.Attr) bool {
+		switch v := a.Value.Any().(type) {
+		case time.Duration:
+			after = v
+		case error:
+			why = fault(v)
+			if errors.Is(v, quorumstore.ErrLost) {
+				why = "it has lost its objects: see leasehold quorum replace --help"
+			}
+		case string:
+			place = v
+		}
+		return true
+	})
+	if r.Level >= slog.LevelWarn {
+		h.t.warn("the quorum's member %s fails, and the others go on: %s", place, why)
+	} else {
+		h.t.tell("the quorum's member %s answers again, after %v", place, after.Round(time.Millisecond))
+	}
+	return nil
+}
+
+func (h memberHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h memberHandler) WithGroup(string) slog.Handler      { return h }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,20 +28,28 @@ type target struct {
 	url      string
 	storeURL string
 	layout   leasehold.Layout // that was asked for; empty: any
-	mkdir    bool             // the directory of the store may be made
+	opening  opening
 }
+
+// An opening is how stores are opened.
+type opening struct {
+	mkdir  bool         // a directory may be made
+	logger *slog.Logger // is told of the members of a quorum; nil: nobody is
+}
+
+func (a *app) opening() opening { return opening{a.mkdir, a.console.quorumLogger()} }
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
 func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (target, error) {
-	p, err := locate(ctx, name, as, a.mkdir, a.home)
+	p, err := locate(ctx, name, as, a.opening(), a.home)
 	a.at, a.lock = p.store, p.key
 	a.console.about(p.url)
 	return p, err
 }
 
 // locate is the same with a say in where a bare name lies.
-func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, home func(name string) (string, error)) (target, error) {
-	p := target{name: name, key: name, url: name, layout: as, mkdir: mkdir}
+func locate(ctx context.Context, name string, as leasehold.Layout, how opening, home func(name string) (string, error)) (target, error) {
+	p := target{name: name, key: name, url: name, layout: as, opening: how}
 	err := checkName(name)
 	if err != nil {
 		return target{}, usage("%w", err)
@@ -62,13 +71,13 @@ func locate(ctx context.Context, name string, as leasehold.Layout, mkdir bool, h
 // locatePrefix opens the store of all locks whose names begin with prefix, or that
 // lie in the store whose URL it is. The key of the target is what they begin with.
 func (a *app) locatePrefix(ctx context.Context, prefix string) (target, error) {
-	p, err := locatePrefix(ctx, prefix, a.mkdir, a.home)
+	p, err := locatePrefix(ctx, prefix, a.opening(), a.home)
 	a.at = p.store
 	return p, err
 }
 
-func locatePrefix(ctx context.Context, prefix string, mkdir bool, home func(name string) (string, error)) (target, error) {
-	p := target{name: prefix, storeURL: prefix, mkdir: mkdir}
+func locatePrefix(ctx context.Context, prefix string, how opening, home func(name string) (string, error)) (target, error) {
+	p := target{name: prefix, storeURL: prefix, opening: how}
 	if err := checkName(prefix); err != nil {
 		return target{}, usage("%w", err)
 	}
@@ -105,14 +114,10 @@ func isLock(ctx context.Context, st store.Store) bool {
 }
 
 func (p *target) open(ctx context.Context) (err error) {
-	open := storeurl.OpenExisting
-	if p.mkdir || p.byDefault() {
-		open = storeurl.Open // which leaves it to the first write
-	}
 	if strings.HasPrefix(p.storeURL, "mem:") {
 		return usage("%s: %w", p.name, errInMemory)
 	}
-	if p.store, err = open(ctx, p.storeURL); err != nil {
+	if p.store, err = openStore(ctx, p.storeURL, p.opening, p.byDefault()); err != nil {
 		if missing, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, store.ErrNoBucket) {
 			return &exit{exitAbsent, fmt.Errorf("%s: %w: mount what is to be there, or make the directory, with leasehold init or with --mkdir of leasehold run, elect and fence", p.name, missing)}
 		}
@@ -122,6 +127,11 @@ func (p *target) open(ctx context.Context) (err error) {
 		return failed(err)
 	}
 	return nil
+}
+
+// openStore opens a store whose directory is left to the first write, if it may be made.
+func openStore(ctx context.Context, url string, how opening, ours bool) (store.Store, error) {
+	return storeurl.OpenWith(ctx, url, &storeurl.Options{MustExist: !how.mkdir && !ours, Logger: how.logger})
 }
 
 // byDefault reports that the store is the one of bare names that this user has without

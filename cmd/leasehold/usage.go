@@ -72,6 +72,13 @@ func two(cmd *cobra.Command, args []string) error {
 	return usage("2 arguments are needed, and there %s: %s", are(len(args)), seeHelp(cmd))
 }
 
+func three(cmd *cobra.Command, args []string) error {
+	if len(args) == 3 {
+		return nil
+	}
+	return usage("3 arguments are needed, and there %s: %s", are(len(args)), seeHelp(cmd))
+}
+
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) <= n {

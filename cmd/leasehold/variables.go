@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/sdnotify"
+	"github.com/leasehold/leasehold/store/storeurl"
 )
 
 // variablePrefix begins the name of every variable of ours.
@@ -43,6 +44,8 @@ func variableOf(flag string) string {
 	switch flag {
 	case tokenFlag, "help", "version":
 		return ""
+	case quorumFlag:
+		return storeurl.QuorumFile
 	case "holder": // LEASEHOLD_HOLDER tells a job who holds its lock
 		return variablePrefix + "HOLDER_NAME"
 	}

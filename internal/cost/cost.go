@@ -61,6 +61,9 @@ type Plan struct {
 	// with the mode Wait; 0: none.
 	Infrequent time.Duration
 
+	// Members is how many stores a quorum has, each of which is asked; 0: it is one store.
+	Members int
+
 	// Changes is how often the holder of each lock changes in a day: it releases the
 	// lock and the next one acquires it.
 	Changes float64
@@ -95,6 +98,9 @@ func (p Plan) Check() error {
 
 // CheckAt is Check, and says why the plan cannot be computed for a store.
 func (p Plan) CheckAt(at *Price) error {
+	if p.Members > 0 && (budgets[p.Layout].claims > 0 || p.Layout == leasehold.LayoutMarkerIfMatch) {
+		return fmt.Errorf("the layout %s on a quorum is not computed: use the layout %s", p.Layout, leasehold.LayoutObject)
+	}
 	if at.Unordered && budgets[p.Layout].renewals > 0 {
 		return fmt.Errorf("the layout %s on %s: listings there are in no order, so each reads a day of epochs, which is not computed: use another layout", p.Layout, at.Title)
 	}
@@ -141,7 +147,14 @@ func (p Plan) Parts() []Part {
 		first := float64(Month)/float64(protocol.LateLook) - float64(Month)/float64(protocol.LineLook)
 		others.Requests = others.Plus(get.Times(first * locks))
 	}
-	parts := []Part{holders, others, {"changes of holder", int(changes + 0.5), p.change().Times(changes)}}
+	changing := p.change()
+	if p.Members > 0 {
+		// Whoever writes after another asks for a promise first. Holders write again and again, and others only look.
+		changing.Put *= 2
+		n := float64(p.Members)
+		holders.Requests, others.Requests, changing = holders.Times(n), others.Times(n), changing.Times(n)
+	}
+	parts := []Part{holders, others, {"changes of holder", int(changes + 0.5), changing.Times(changes)}}
 	if epochs := b.epochs(renewals, changes/locks) * locks; epochs > 0 {
 		collections := epochs / collectEvery
 		parts = append(parts, Part{"collections of epochs", int(collections + 0.5), p.collection(changes / locks).Times(collections)})

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
 // Measured is what was counted while a plan ran.
@@ -89,7 +90,11 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 	t := &trial{st: st, prefix: prefix, plan: p, stopped: make(chan error, 1)}
 	if p.Mode == Session {
 		for range p.Candidates {
-			t.processes = append(t.processes, &process{requests: &counter{Store: st}})
+			requests, err := newCounter(st)
+			if err != nil {
+				return nil, err
+			}
+			t.processes = append(t.processes, &process{requests: requests})
 		}
 	}
 	for i := range locks {
@@ -97,7 +102,11 @@ func newTrial(st store.Store, prefix string, p Plan, locks int) (*trial, error) 
 		friends := &friends{elections: map[string]*leasehold.Election{}}
 		var all []*candidate
 		for n := range p.Candidates {
-			c := &candidate{requests: &counter{Store: st}, held: make(chan struct{}), done: make(chan struct{})}
+			requests, err := newCounter(st)
+			if err != nil {
+				return nil, err
+			}
+			c := &candidate{requests: requests, held: make(chan struct{}), done: make(chan struct{})}
 			join := c.elect
 			switch p.Mode {
 			case Wait:
@@ -394,6 +403,11 @@ func (t *trial) end(ctx context.Context) error {
 		}
 		if err != nil {
 			return fmt.Errorf("what lies under %s was not deleted: %w", t.prefix, err)
+		}
+	}
+	if quorum, ok := t.st.(*quorumstore.Store); ok { // which keeps that they were deleted
+		if err := quorum.Forget(ctx, t.prefix); err != nil {
+			return fmt.Errorf("what lies under %s was not deleted in each member: %w", t.prefix, err)
 		}
 	}
 	return nil

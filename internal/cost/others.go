@@ -44,6 +44,9 @@ func (p Plan) Alternatives(at *Price, dynamo *DynamoDB) []Alternative {
 		all = append(all, a)
 	}
 	for _, r := range p.rivals() {
+		if p.Members > 0 && !r.dynamo {
+			continue // they have one store
+		}
 		a := Alternative{Name: r.name, Assumed: r.assumed, Requests: p.all(r)}
 		switch {
 		case !r.dynamo:
@@ -140,7 +143,7 @@ func (p Plan) Savings(at *Price) []Saving {
 		seldom.Changes = min(seldom.Changes, seldom.most())
 		try(seldom, "--infrequent "+short(seldom.Infrequent), seldom.slower(p))
 	}
-	if p.Layout != leasehold.LayoutObject {
+	if p.Layout != leasehold.LayoutObject && p.Members == 0 {
 		object := p
 		object.Layout = leasehold.LayoutObject
 		try(object, "--layout object", "it needs If-Match, and keeps no history")

@@ -167,6 +167,24 @@ func (p *Price) Of(r Requests) float64 {
 	return (r.Get**p.Get + r.Put**p.Put + r.List**p.List + r.Delete**p.Delete) / p.Per
 }
 
+// Mean is the price of a request to one of several stores, all of which are asked equally often. A nil one is of a store
+// that costs nothing.
+func Mean(name, title string, of []*Price) *Price {
+	var sum [4]float64
+	mean := &Price{Name: name, Title: title, Source: "the members", Per: 1}
+	for _, p := range of {
+		if p == nil {
+			continue
+		}
+		for i, price := range []*float64{p.Get, p.Put, p.List, p.Delete} {
+			sum[i] += *price / p.Per / float64(len(of))
+		}
+		mean.Unordered = mean.Unordered || p.Unordered
+	}
+	mean.Get, mean.Put, mean.List, mean.Delete = &sum[0], &sum[1], &sum[2], &sum[3]
+	return mean
+}
+
 // of is what reads and writes of small items cost, in dollars.
 func (d *DynamoDB) of(r Requests) float64 {
 	return (r.Get**d.Read + (r.Put+r.Delete)**d.Write) / d.Per

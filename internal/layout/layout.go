@@ -57,6 +57,9 @@ func (o Object) String() string {
 	if found {
 		query = "?" + query
 	}
+	if strings.HasSuffix(place, ":///") { // the slash is that of the path
+		place = place[:len(place)-1]
+	}
 	return place + "/" + o.Key + query
 }
 

@@ -53,7 +53,7 @@ func (s *survey) leftovers() (Result, string, error) {
 	ctx, cancel := bounded(s.ctx)
 	defer cancel()
 	var prefixes []string
-	for e, err := range s.a.Store.List(ctx, scratch, "") {
+	for e, err := range s.a.Store.List(ctx, s.opts.Prefix+scratch, "") {
 		if err != nil {
 			return denied(err, "list")
 		}

@@ -36,6 +36,9 @@ type Options struct {
 	// bodies of 1 MiB; see [Options.Bytes]. Default: [store.MaxBody].
 	LargestBody int
 
+	// Prefix is what the keys of all scratch objects begin with, before "leasehold-probe-". Default: nothing.
+	Prefix string
+
 	// OnFinding is called with each finding, as it is made.
 	OnFinding func(Finding)
 

@@ -81,7 +81,7 @@ func newSurvey(ctx context.Context, st store.Store, opts *Options) (*survey, err
 	s.connect(st, other)
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails, see crypto/rand
-	s.prefix = scratch + hex.EncodeToString(random[:]) + "/"
+	s.prefix = s.opts.Prefix + scratch + hex.EncodeToString(random[:]) + "/"
 	s.report = &Report{Format: 1, Store: st.String(), At: s.began.UTC().Truncate(time.Second), Limit: opts.Requests(), SentLimit: opts.Bytes()}
 	s.reserve = cleaning
 	return s, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ func (s *Store) Init(ctx context.Context) error {
 	for i, m := range s.given {
 		var err error
 		if markers[i], versions[i], err = readMarker(ctx, m); err != nil {
-			return err
+			return at(m, err)
 		}
 		switch marker := markers[i]; {
 		case marker == nil:
@@ -48,32 +49,32 @@ func (s *Store) Init(ctx context.Context) error {
 	// Nobody votes before all markers are there and one says that it is whole. So until then a marker
 	// that is not there was never there, and after that it is lost.
 	for i, m := range s.given {
-		at := slices.IndexFunc(cfg.Members, func(o register.Member) bool { return o.Place == m.String() })
+		who := slices.IndexFunc(cfg.Members, func(o register.Member) bool { return o.Place == m.String() })
 		switch {
-		case at < 0:
+		case who < 0:
 			return refusal("init", "%s is no member of the quorum that the others are of", m)
 		case markers[i] != nil:
 			continue
 		case whole:
 			return refusal("init", "%s has lost its marker, and so its objects: replace it", m)
 		}
-		markers[i] = &register.Marker{Name: cfg.Members[at].Marker, Known: *cfg}
+		markers[i] = &register.Marker{Name: cfg.Members[who].Marker, Known: *cfg}
 		if err := writeMarker(ctx, m, *markers[i], ""); err != nil {
-			return err
+			return at(m, err)
 		}
 	}
 	for i, m := range s.given {
 		if markers[i].Whole {
 			continue
 		}
-		_, at, err := readMarker(ctx, m)
+		_, over, err := readMarker(ctx, m)
 		if err != nil {
-			return err
+			return at(m, err)
 		}
 		marker := *markers[i]
 		marker.Whole = true
-		if err := writeMarker(ctx, m, marker, at); err != nil {
-			return err
+		if err := writeMarker(ctx, m, marker, over); err != nil {
+			return at(m, err)
 		}
 	}
 	return nil
@@ -88,7 +89,7 @@ func refusal(op, format string, args ...any) error {
 func empty(ctx context.Context, m store.Store) error {
 	for e, err := range m.List(ctx, "", "") {
 		if err != nil {
-			return err
+			return at(m, err)
 		}
 		return refusal("init", "%s is not empty: it has %q; a member has a bucket, prefix or directory of its own", m, e.Key)
 	}
@@ -108,7 +109,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		if i := slices.IndexFunc(v.cfg.Members, func(m register.Member) bool { return m.Place == by.String() }); i >= 0 && v.cfg.Members[i].Since > 0 {
 			return s.Repair(ctx) // it was replaced before
 		}
-		return refusal("replace", "%s is no member; the members are %s", old, places(v.cfg))
+		return refusal("replace", "%s is no member; the members are %s", old, strings.Join(places(v.cfg), ", "))
 	}
 	for i, m := range v.cfg.Members {
 		if i != who && m.Place == by.String() {
@@ -121,7 +122,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		switch marker, _, err := readMarker(ctx, v.members[i]); {
 		case err != nil:
 			if len(v.cfg.Members) == 3 {
-				return err
+				return at(v.members[i], err)
 			}
 		case marker == nil || marker.Name != m.Marker || !marker.Whole:
 			return refusal("replace", "%s is not whole: repair the quorum first, or replace that one", m.Place)
@@ -147,10 +148,10 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	next := v.cfg
 	next.Number++
 	next.Members = slices.Clone(v.cfg.Members)
-	marker, at, err := readMarker(ctx, by)
+	marker, over, err := readMarker(ctx, by)
 	switch {
 	case err != nil:
-		return next, err
+		return next, at(by, err)
 	case marker == nil && by.String() != v.cfg.Members[who].Place:
 		if err := empty(ctx, by); err != nil {
 			return next, err
@@ -160,8 +161,8 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 		return next, refusal("replace", "%s is a member of another quorum, %s", by, marker.Known.Quorum)
 	}
 	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
-	if err := writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, at); err != nil {
-		return next, err
+	if err := writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, over); err != nil {
+		return next, at(by, err)
 	}
 	body, err := json.Marshal(next)
 	if err != nil {
@@ -183,15 +184,15 @@ func (s *Store) Repair(ctx context.Context) error {
 	markers := make([]*register.Marker, len(v.members))
 	took := 0
 	for i, m := range v.members {
-		marker, at, err := readMarker(ctx, m)
+		marker, over, err := readMarker(ctx, m)
 		if err != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
 			v.s.health.note(v.cfg.Members[i].Place, errors.Join(err, ErrLost))
 			continue
 		}
 		if marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number {
 			marker.Number, marker.Known = v.cfg.Number, v.cfg
-			if err := writeMarker(ctx, m, *marker, at); err != nil {
-				return err
+			if err := writeMarker(ctx, m, *marker, over); err != nil {
+				return at(m, err)
 			}
 		}
 		markers[i] = marker
@@ -213,16 +214,16 @@ func (s *Store) Repair(ctx context.Context) error {
 		if missed>>i&1 != 0 {
 			return refusal("repair", "%s has not taken every object: see what it says, and try again", v.cfg.Members[i].Place)
 		}
-		marker, at, err := readMarker(ctx, m)
+		marker, over, err := readMarker(ctx, m)
 		if err != nil {
-			return err
+			return at(m, err)
 		}
 		if marker == nil || marker.Name != v.cfg.Members[i].Marker {
 			return refusal("repair", "%s has lost its objects meanwhile: replace it again", v.cfg.Members[i].Place)
 		}
 		marker.Whole = true
-		if err := writeMarker(ctx, m, *marker, at); err != nil {
-			return err
+		if err := writeMarker(ctx, m, *marker, over); err != nil {
+			return at(m, err)
 		}
 	}
 	return nil
@@ -273,11 +274,15 @@ type MemberStatus struct {
 	From   time.Time // Err: since when this Store has met it
 }
 
-// Status asks every member, and gives the number of the configuration.
+// Status asks every member, and gives the number of the configuration. Where no majority tells which configuration is
+// in force, it is the last one that any member knows, or, if none answers, the members that New was given.
 func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus, err error) {
 	v, err := s.anew(ctx)
 	if err != nil {
-		return 0, nil, err
+		var e error
+		if v, e = s.guess(ctx, err); e != nil {
+			return 0, nil, e
+		}
 	}
 	members = make([]MemberStatus, len(v.members))
 	var all sync.WaitGroup
@@ -293,6 +298,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 					st.Err = ErrLost
 				default:
 					st.Number, st.Whole = marker.Number, marker.Whole
+					s.health.found(m.Place)
 				}
 				return st.Err
 			})
@@ -303,3 +309,89 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 	all.Wait()
 	return v.cfg.Number, members, nil
 }
+
+// guess is a view for Status to look at, when the configuration in force cannot be found out.
+func (s *Store) guess(ctx context.Context, why error) (*view, error) {
+	for _, lasting := range []error{ErrNoQuorum, store.ErrInvalid, register.ErrForeign} {
+		if errors.Is(why, lasting) {
+			return nil, why
+		}
+	}
+	cfg, _, err := s.known(ctx)
+	if err != nil {
+		cfg = register.Configuration{}
+		for _, m := range s.given {
+			cfg.Members = append(cfg.Members, register.Member{Place: m.String()})
+		}
+	}
+	members, err := s.open(ctx, cfg)
+	if err != nil {
+		return nil, why
+	}
+	return s.newView(cfg, members), nil
+}
+
+// Over gives the same quorum with each member in something around it, such as a counter of requests, which calls
+// itself as the member does.
+func (s *Store) Over(around func(member store.Store) store.Store) (*Store, error) {
+	opts := s.opts
+	opts.Prefix = strings.TrimSuffix(opts.Prefix, "/")
+	if s.opts.Open != nil {
+		opts.Open = func(ctx context.Context, place string) (store.Store, error) {
+			m, err := s.opts.Open(ctx, place)
+			if err != nil {
+				return nil, err
+			}
+			return around(m), nil
+		}
+	}
+	var members []store.Store
+	for _, m := range s.given {
+		members = append(members, around(m))
+	}
+	return New(members, &opts)
+}
+
+// Forget deletes in each member what has keys that begin with the prefix, and that is mostly what deleted objects have
+// left: a small object each, which says so. Nobody may ever use such a key again, or have a call under way. An error
+// of a member is joined to those of the others, which are asked all the same.
+func (s *Store) Forget(ctx context.Context, prefix string) error {
+	if err := s.check("delete", prefix); err != nil {
+		return err
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(v.members))
+	var all sync.WaitGroup
+	for i, m := range v.members {
+		all.Go(func() { errs[i] = at(m, forget(ctx, m, s.opts.Prefix+prefix)) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func forget(ctx context.Context, m store.Store, prefix string) error {
+	var keys []string
+	for e, err := range m.List(ctx, prefix, "") {
+		if err != nil {
+			return err
+		}
+		keys = append(keys, e.Key)
+	}
+	return each(ctx, keys, m.Delete)
+}
+
+// Members are those of the configuration in force, for a look at each by itself.
+func (s *Store) Members(ctx context.Context) ([]store.Store, error) {
+	v, err := s.anew(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(v.members), nil
+}
+
+// Scratch is what the keys of objects may begin with that somebody makes in a member by itself, for a trial. The quorum
+// never looks at them.
+const Scratch = reserved + "-scratch-"

@@ -19,14 +19,32 @@ type health struct {
 }
 
 type memberHealth struct {
-	err   error
-	since time.Time
+	err     error
+	since   time.Time
+	answers bool // its marker was seen after it had been missed
+}
+
+// found takes in that a member has its marker, and so has lost nothing, or has been replaced.
+func (h *health) found(place string) {
+	h.mu.Lock()
+	m := h.members[place]
+	lost := m != nil && errors.Is(m.err, ErrLost)
+	if lost {
+		m.answers = true
+	}
+	h.mu.Unlock()
+	if lost {
+		h.note(place, nil)
+	}
 }
 
 // note takes in how a request to a member has ended. What is no fault of the member's is nil, or one of
-// the answers that a store gives in good order.
+// the answers that a store gives in good order: a key may be a directory, where it keeps files. A member that has lost its
+// objects answers in good order too.
 func (h *health) note(place string, err error) {
-	for _, fine := range []error{store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, context.Canceled} {
+	for _, fine := range []error{
+		store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, store.ErrInvalid, context.Canceled,
+	} {
 		if errors.Is(err, fine) {
 			err = nil
 		}
@@ -39,6 +57,10 @@ func (h *health) note(place string, err error) {
 		h.members[place] = m
 	}
 	was := m.err
+	if err == nil && errors.Is(was, ErrLost) && !m.answers {
+		return
+	}
+	m.answers = false
 	switch m.err = err; {
 	case err != nil && was == nil:
 		m.since = time.Now()

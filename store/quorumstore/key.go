@@ -149,6 +149,13 @@ func (k *key) check(a register.Check) {
 		marker, _, err := readMarker(ctx, m)
 		k.view.sees(a.Member, marker)
 		k.back(register.Marked{Member: a.Member, Request: a.Request, Marker: marker, Err: err})
-		return err
+		if err != nil {
+			return err
+		}
+		if of := k.view.cfg.Members[a.Member]; marker == nil || marker.Name != of.Marker {
+			return ErrLost
+		}
+		k.view.s.health.found(k.view.cfg.Members[a.Member].Place)
+		return nil
 	})
 }

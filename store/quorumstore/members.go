@@ -13,8 +13,8 @@ import (
 )
 
 // reserved is what the keys of the quorum's own objects begin with. They come early in a listing, so that
-// one who empties a member in that order takes its marker first.
-const reserved = ".leasehold-quorum"
+// one who empties a member in that order takes its marker first. A directory keeps names with ".leasehold" for itself.
+const reserved = "!leasehold-quorum"
 
 const (
 	markerKey = reserved              // the member's marker
@@ -36,6 +36,14 @@ func readMarker(ctx context.Context, m store.Store) (*register.Marker, store.Ver
 		return nil, "", &store.Error{Op: "get", Key: markerKey, Kind: store.ErrRefused, Cause: err}
 	}
 	return &marker, o.Version, nil
+}
+
+// at says at which member a request failed.
+func at(m store.Store, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", m, err)
 }
 
 // writeMarker writes it over that version, or where there is none.
@@ -160,13 +168,12 @@ func (s *Store) known(ctx context.Context) (cfg register.Configuration, markers 
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
 			defer cancel()
 			marker, _, err := readMarker(ctx, m)
-			s.health.note(m.String(), err)
-			answers <- answer{m.String(), marker, err}
+			answers <- answer{m.String(), marker, at(m, err)} // it may be no member any more, so its health is not noted
 		}()
 	}
 	markers = map[string]*register.Marker{}
 	var errs []error
-	found, none := 0, 0
+	found, none, first := 0, 0, ""
 	for range s.given {
 		var a answer
 		select {
@@ -182,7 +189,11 @@ func (s *Store) known(ctx context.Context) (cfg register.Configuration, markers 
 			none++
 			continue
 		case found > 0 && a.marker.Known.Quorum != cfg.Quorum:
-			return cfg, nil, &store.Error{Op: "open", Kind: store.ErrInvalid, Cause: fmt.Errorf("the members are of two quorums, %s and %s", cfg.Quorum, a.marker.Known.Quorum)}
+			return cfg, nil, refusal("open", "the members are of two quorums: %s is of %s, and %s of %s",
+				first, cfg.Quorum, a.place, a.marker.Known.Quorum)
+		}
+		if found == 0 {
+			first = a.place
 		}
 		markers[a.place] = a.marker
 		if found++; found == 1 || a.marker.Known.Number > cfg.Number {

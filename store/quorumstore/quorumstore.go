@@ -71,6 +71,8 @@ var (
 	ErrNoQuorum = errors.New("these stores are no quorum yet")
 	// ErrLost: the member has lost its objects, or they are not this quorum's.
 	ErrLost = register.ErrLost
+	// ErrNoMajority: fewer members than a majority answer, or vote.
+	ErrNoMajority = register.ErrNoMajority
 )
 
 // Store is a quorum. It is safe for concurrent use.
@@ -254,7 +256,25 @@ func failed(ctx context.Context, op, key string, outcome register.Outcome, err e
 	if e := ctx.Err(); e != nil && !errors.Is(err, e) {
 		err = errors.Join(e, err)
 	}
-	return &store.Error{Op: op, Key: key, Kind: kind, Cause: err}
+	return &store.Error{Op: op, Key: key, Kind: kind, Cause: hidden{err}}
+}
+
+// hidden is the errors of several members. What one of them is, the whole need not be: a caller that saw that it was
+// denied would give up, where another member was only slow.
+type hidden struct{ err error }
+
+func (h hidden) Error() string { return h.err.Error() }
+
+// Is is for what is true of the whole.
+func (h hidden) Is(target error) bool {
+	for _, e := range []error{
+		ErrNoMajority, ErrNoQuorum, register.ErrContended, register.ErrMoved, context.Canceled, context.DeadlineExceeded,
+	} {
+		if target == e { //nolint:errorlint // the target is one of these or none
+			return errors.Is(h.err, target)
+		}
+	}
+	return false
 }
 
 // kindOf is what a caller can do about an error of several members: the reason that all of those have that

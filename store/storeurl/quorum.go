@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
@@ -16,47 +21,178 @@ import (
 // QuorumFile is the variable that names a file of quorums.
 const QuorumFile = "LEASEHOLD_QUORUM_FILE"
 
-// openQuorum opens the members of a quorum, which the URL has, or a line of a file under the URL's name.
-func openQuorum(ctx context.Context, u *url.URL, query url.Values, files *filestore.Options) (store.Store, error) {
-	opts := quorumstore.Options{
-		Prefix: prefixOf(u),
-		Open: func(ctx context.Context, place string) (store.Store, error) {
-			return openMember(ctx, u, place, files)
-		},
+// Members gives the URLs of a quorum's members, as its URL or the file has them, and none for the URL of another
+// store. It sends nothing, so members that have been replaced are still among them.
+func Members(rawurl string) ([]string, error) {
+	u, query, err := parse(rawurl)
+	if err != nil || u.Scheme != "quorum" {
+		return nil, err
 	}
-	urls := query["member"]
-	if u.Host != "" {
-		var err error
-		if urls, err = listed(u); err != nil {
-			return nil, err
-		}
-		opts.Name = u.Host
+	return membersOf(u, query)
+}
+
+func membersOf(u *url.URL, query url.Values) ([]string, error) {
+	if u.Host == "" {
+		return query["member"], nil
+	}
+	return listed(u)
+}
+
+// openQuorum opens the members of a quorum, which the URL has, or a line of a file under the URL's name.
+func openQuorum(ctx context.Context, u *url.URL, query url.Values, opts *Options) (store.Store, error) {
+	urls, err := membersOf(u, query)
+	if err != nil {
+		return nil, err
 	}
 	var members []store.Store
 	for _, raw := range urls {
-		m, err := openMember(ctx, u, raw, files)
+		m, err := openMember(ctx, u, raw, opts)
 		if err != nil {
 			return nil, err
 		}
 		members = append(members, m)
 	}
-	st, err := quorumstore.New(members, &opts)
+	st, err := quorumstore.New(members, &quorumstore.Options{
+		Prefix: prefixOf(u),
+		Name:   u.Host,
+		Logger: opts.Logger,
+		Open: func(ctx context.Context, place string) (store.Store, error) {
+			return openMember(ctx, u, place, opts)
+		},
+	})
+	if failure, ok := errors.AsType[*store.Error](err); ok && failure.Cause != nil {
+		return nil, bad(u, failure.Cause.Error())
+	}
 	if err != nil {
-		return nil, bad(u, errors.Unwrap(err).Error())
+		return nil, err
 	}
 	return st, nil
 }
 
 // openMember opens one member, which is no quorum itself.
-func openMember(ctx context.Context, u *url.URL, raw string, files *filestore.Options) (store.Store, error) {
-	if strings.HasPrefix(raw, "quorum:") {
-		return nil, bad(u, "a member is a quorum itself")
+func openMember(ctx context.Context, u *url.URL, raw string, opts *Options) (store.Store, error) {
+	of, _, err := parse(raw)
+	switch {
+	case err == nil && of.Scheme == "quorum":
+		return nil, bad(u, "a member is a quorum itself: write the members of that one, or another store")
+	case err == nil && of.Scheme == "mem":
+		return nil, bad(u, "a store in memory is no member: others have another one of that name")
+	case err == nil && of.Scheme == "file":
+		return openDirectory(ctx, u, of, raw, opts)
 	}
-	m, err := open(ctx, raw, files)
+	m, err := open(ctx, raw, opts)
 	if err != nil {
-		return nil, fmt.Errorf("%s: a member: %w", u.Redacted(), err)
+		return nil, ofMember(u, err)
 	}
 	return m, nil
+}
+
+// ofMember says of which quorum a member cannot be opened.
+func ofMember(u *url.URL, err error) error {
+	where := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, OmitHost: u.OmitHost}
+	return fmt.Errorf("%s: a member: %w", where.String(), err)
+}
+
+// openDirectory opens a member that is a directory. One that is not there, or cannot be looked at, keeps nobody from
+// the others: it is opened when it is asked.
+func openDirectory(ctx context.Context, u, of *url.URL, raw string, opts *Options) (store.Store, error) {
+	dir, err := localPath(of)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return nil, ofMember(u, err)
+	}
+	m, err := open(ctx, raw, opts)
+	if err == nil {
+		return m, nil
+	}
+	name := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(dir), "/")}
+	return &later{name: name.String(), open: func() (*filestore.Store, error) {
+		return filestore.New(dir, &filestore.Options{MustExist: opts.MustExist})
+	}}, nil
+}
+
+// later is a directory that could not be opened yet.
+type later struct {
+	name string
+	open func() (*filestore.Store, error)
+
+	mu     sync.Mutex
+	opened *filestore.Store
+}
+
+func (l *later) String() string { return l.name }
+
+// now opens it, if it can be.
+func (l *later) now(op, key string) (*filestore.Store, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opened != nil {
+		return l.opened, nil
+	}
+	m, err := l.open()
+	if err != nil {
+		for _, kind := range []error{store.ErrNoBucket, store.ErrDenied} {
+			if errors.Is(err, kind) {
+				return nil, &store.Error{Op: op, Key: key, Kind: kind, Cause: err}
+			}
+		}
+		// It may be ErrInvalid, of a path that leads through a file, but the key is not what is wrong.
+		return nil, &store.Error{Op: op, Key: key, Kind: store.ErrUnavailable, Cause: errors.New(err.Error())}
+	}
+	l.opened = m
+	return m, nil
+}
+
+func (l *later) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	m, err := l.now("get", key)
+	if err != nil {
+		return nil, err
+	}
+	return m.Get(ctx, key, unless)
+}
+
+func (l *later) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	m, err := l.now("put", key)
+	if err != nil {
+		return nil, err
+	}
+	return m.Put(ctx, key, body, only)
+}
+
+func (l *later) Delete(ctx context.Context, key string) error {
+	m, err := l.now("delete", key)
+	if err != nil {
+		return err
+	}
+	return m.Delete(ctx, key)
+}
+
+func (l *later) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	m, err := l.now("list", prefix)
+	if err != nil {
+		return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, err) }
+	}
+	return m.List(ctx, prefix, after)
+}
+
+// PutLarge is for directories, which keep bodies of any size.
+func (l *later) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
+	m, err := l.now("put", key)
+	if err != nil {
+		return 0, err
+	}
+	return m.PutLarge(ctx, key, r)
+}
+
+// GetLarge is for directories, as PutLarge.
+func (l *later) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	m, err := l.now("get", key)
+	if err != nil {
+		return nil, 0, err
+	}
+	return m.GetLarge(ctx, key)
 }
 
 func checkQuorum(u *url.URL) error {
@@ -65,12 +201,15 @@ func checkQuorum(u *url.URL) error {
 	case strings.Contains(u.Host, ":"):
 		return bad(u, "the name of a quorum has no port")
 	case u.Host != "" && len(members) > 0:
-		return bad(u, "a quorum has a name, which is looked up in a file, or members, and not both: write quorum:///KEY?member=…")
+		return bad(u, "a quorum has a name, which is looked up in a file, or members, and not both: "+
+			"write quorum:///KEY?member=…")
 	case u.Host == "" && len(members) == 0:
-		return bad(u, "there are no members: write quorum:///KEY?member=URL&member=URL&member=URL, or quorum://NAME/KEY")
+		return bad(u, "there are no members: "+quorumForms)
 	}
 	return nil
 }
+
+const quorumForms = "write quorum:///KEY?member=URL&member=URL&member=URL, or quorum://NAME/KEY"
 
 // listed gives the members of the quorum of that name.
 func listed(u *url.URL) ([]string, error) {
@@ -80,21 +219,35 @@ func listed(u *url.URL) ([]string, error) {
 	}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names it
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrURL, QuorumFile, err)
+		return nil, bad(u, "the file of quorums: "+err.Error())
 	}
-	var names []string
+	var names, members []string
+	at := 0
 	for n, line := range strings.Split(string(text), "\n") {
 		fields := strings.Fields(line)
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
-		}
-		if fields[0] == u.Host {
-			if len(fields) == 1 {
-				return nil, fmt.Errorf("%w: %s, line %d: the quorum %q has no members: a line has its name and their URLs", ErrURL, file, n+1, u.Host)
+		switch {
+		case len(fields) == 0 || strings.HasPrefix(fields[0], "#"):
+		case strings.Contains(fields[0], "://"):
+			// The line itself may be long, and have what others should not see.
+			return nil, bad(u, fmt.Sprintf("%s, line %d: a URL stands where a name should: a line has a name, and then "+
+				"the URLs of the members", file, n+1))
+		case slices.Contains(names, fields[0]):
+			if fields[0] == u.Host {
+				return nil, bad(u, fmt.Sprintf("%s has that name twice, in lines %d and %d", file, at, n+1))
 			}
-			return fields[1:], nil
+		default:
+			if names = append(names, fields[0]); fields[0] == u.Host {
+				members, at = fields[1:], n+1
+			}
 		}
-		names = append(names, fields[0])
 	}
-	return nil, fmt.Errorf("%w: %s has no quorum %q; it has %s", ErrURL, file, u.Host, strings.Join(names, ", "))
+	switch {
+	case at > 0 && len(members) == 0:
+		return nil, bad(u, fmt.Sprintf("%s, line %d: there are no members: a line has a name, and then their URLs", file, at))
+	case at > 0:
+		return members, nil
+	case len(names) == 0:
+		return nil, bad(u, file+" has no quorum: a line has a name, and then the URLs of the members")
+	}
+	return nil, bad(u, fmt.Sprintf("%s has no quorum of that name; it has %s", file, strings.Join(names, ", ")))
 }

@@ -88,6 +88,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"path"
@@ -107,17 +108,37 @@ var ErrURL = errors.New("bad store URL")
 // Open opens the store of a store URL. It reads configuration files, and sends
 // nothing to the store. The context is for looking up the configuration only.
 func Open(ctx context.Context, rawurl string) (store.Store, error) {
-	return open(ctx, rawurl, nil)
+	return open(ctx, rawurl, &Options{})
 }
 
 // OpenExisting is [Open] for a place that must exist: if the URL's directory does not, it
 // fails with [store.ErrNoBucket], and so does every call if it is gone later; nothing makes
 // it. A bucket is never made, and asked for only by the calls.
+//
+// A directory that is a member of a quorum may come later: until then that member fails, and the others go on.
 func OpenExisting(ctx context.Context, rawurl string) (store.Store, error) {
-	return open(ctx, rawurl, &filestore.Options{MustExist: true})
+	return open(ctx, rawurl, &Options{MustExist: true})
 }
 
-func open(ctx context.Context, rawurl string, files *filestore.Options) (store.Store, error) {
+// Options are what [OpenWith] can be told. The zero Options are those of [Open].
+type Options struct {
+	// MustExist is for a place that must exist, as with [OpenExisting].
+	MustExist bool
+
+	// Logger is told when a member of a quorum begins to fail, and when it answers again: see
+	// [quorumstore.Options]. Default: nobody.
+	Logger *slog.Logger
+}
+
+// OpenWith is [Open] with options; nil are none.
+func OpenWith(ctx context.Context, rawurl string, opts *Options) (store.Store, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	return open(ctx, rawurl, opts)
+}
+
+func open(ctx context.Context, rawurl string, opts *Options) (store.Store, error) {
 	u, query, err := parse(rawurl)
 	if err != nil {
 		return nil, err
@@ -130,13 +151,13 @@ func open(ctx context.Context, rawurl string, files *filestore.Options) (store.S
 	case "azblob":
 		return openAzblob(u, query)
 	case "quorum":
-		return openQuorum(ctx, u, query, files)
+		return openQuorum(ctx, u, query, opts)
 	case "file":
 		dir, err := localPath(u)
 		if err != nil {
 			return nil, err
 		}
-		st, err := filestore.New(dir, files)
+		st, err := filestore.New(dir, &filestore.Options{MustExist: opts.MustExist})
 		if err != nil {
 			return nil, err // and not a Store that holds a nil
 		}

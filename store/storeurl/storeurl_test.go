@@ -82,8 +82,8 @@ func TestOpenRefuses(t *testing.T) {
 	noAzure(t)
 	for _, tt := range []struct{ url, says string }{
 		{"", "no scheme"},
-		{"jobs/backup", "no scheme; it must begin with one of azblob://, file://, gs://, mem://, s3://"},
-		{"ftp://host/key", "unknown scheme ftp://; this version knows azblob://, file://, gs://, mem://, s3://"},
+		{"jobs/backup", "no scheme; it must begin with one of azblob://, file://, gs://, mem://, quorum://, s3://"},
+		{"ftp://host/key", "unknown scheme ftp://; this version knows azblob://, file://, gs://, mem://, quorum://, s3://"},
 		{"http://host/key", "unknown scheme http://"},
 		{"gcs://bucket/key", "write gs://BUCKET/KEY"},
 		{"az://container/key", "write azblob://CONTAINER/KEY?account=ACCOUNT"},
