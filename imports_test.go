@@ -61,7 +61,7 @@ var rules = []rule{
 	{pkg: "internal/cleanup", may: []string{"std"}},
 	{pkg: "internal/tracing", may: []string{"std", "internal/callback", "internal/clock", "internal/engine", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
-	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "internal/protocol", "internal/record"}},
+	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
@@ -95,6 +95,7 @@ var rules = []rule{
 	{pkg: "internal/proof", may: []string{"std", "internal/longtest"}},
 	{pkg: "internal/proof/chaos", may: nil},
 	{pkg: "internal/proof/e2e", may: nil},
+	{pkg: "internal/proof/quorum", may: nil},
 	{pkg: "internal/proof/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},
 	{
 		pkg: "internal/proof/fencecheck/histories",

@@ -15,7 +15,7 @@ import (
 const GCS = "fake-gcs-server"
 
 // StartGCS is Start for the emulator of Google Cloud Storage. It wants no credentials and speaks no
-// S3: of the methods of the server, [Server.GCSBucket], Stop, Restart, Pause and Resume
+// S3: of the methods of the server, [Server.GCSBucket], MakeBucket, Stop, Restart, Pause and Resume
 // are for it. It keeps its data in memory, as gofakes3 does.
 func StartGCS(t testing.TB) *Server {
 	t.Helper()
@@ -34,9 +34,7 @@ func listsGCSBuckets(ctx context.Context, s *Server) error {
 func (s *Server) GCSBucket(t testing.TB) string {
 	t.Helper()
 	name := "test-" + strings.ToLower(rand.Text())
-	if err := s.gcs(t.Context(), http.MethodPost, `{"name":"`+name+`"}`); err != nil {
-		t.Fatalf("%s: make bucket %s: %v\n%s", s.Name, name, err, s.out.String())
-	}
+	s.MakeBucket(t, name)
 	return name
 }
 

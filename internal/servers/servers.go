@@ -22,6 +22,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -279,11 +280,23 @@ func (s *Server) ClientAt(endpoint string) *s3.Client {
 func (s *Server) Bucket(t testing.TB) string {
 	t.Helper()
 	name := "test-" + strings.ToLower(rand.Text())
-	client := s.Client()
-	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name}); err != nil {
+	s.MakeBucket(t, name)
+	return name
+}
+
+// MakeBucket makes an empty bucket of that name, as is needed after [Server.Restart] of a server that
+// keeps its data in memory.
+func (s *Server) MakeBucket(t testing.TB, name string) {
+	t.Helper()
+	var err error
+	if s.Name == GCS {
+		err = s.gcs(t.Context(), http.MethodPost, `{"name":"`+name+`"}`)
+	} else {
+		_, err = s.Client().CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name})
+	}
+	if err != nil {
 		t.Fatalf("%s: make bucket %s: %v\n%s", s.Name, name, err, s.out.String())
 	}
-	return name
 }
 
 // URL gives the URL of a store ("bucket") or a lock ("bucket/key") on the

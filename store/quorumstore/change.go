@@ -317,7 +317,8 @@ func (s *Store) guess(ctx context.Context, why error) (*view, error) {
 			return nil, why
 		}
 	}
-	cfg, _, err := s.known(ctx)
+	seen, err := s.known(ctx)
+	cfg := seen.cfg
 	if err != nil {
 		cfg = register.Configuration{}
 		for _, m := range s.given {

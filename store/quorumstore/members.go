@@ -94,6 +94,9 @@ func (s *Store) find(ctx context.Context, l *load) {
 	v, err := s.load(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if v != nil && (s.last == nil || v.cfg.Number > s.last.cfg.Number) {
+		s.last = v
+	}
 	if l.view, l.err = v, err; s.loading == l { // nobody has asked to have it found out anew
 		s.current, s.loading = v, nil
 	}
@@ -131,10 +134,11 @@ func (s *Store) remember(st store.Store) {
 
 // load finds the last configuration: the last one that a marker knows, and those that have followed it.
 func (s *Store) load(ctx context.Context) (*view, error) {
-	cfg, markers, err := s.known(ctx)
+	seen, err := s.known(ctx)
 	if err != nil {
 		return nil, err
 	}
+	cfg := seen.cfg
 	for {
 		members, err := s.open(ctx, cfg)
 		if err != nil {
@@ -142,7 +146,7 @@ func (s *Store) load(ctx context.Context) (*view, error) {
 		}
 		v := s.newView(cfg, members)
 		for i, m := range cfg.Members {
-			v.sees(i, markers[m.Place])
+			v.sees(i, seen.markers[m.Place])
 		}
 		next, err := v.next(ctx)
 		if err != nil {
@@ -155,15 +159,49 @@ func (s *Store) load(ctx context.Context) (*view, error) {
 	}
 }
 
-// known is the last configuration that any marker of the given members knows.
-func (s *Store) known(ctx context.Context) (cfg register.Configuration, markers map[string]*register.Marker, err error) {
+// A sighting is what markers tell of the configuration.
+type sighting struct {
+	cfg     register.Configuration      // the last one
+	markers map[string]*register.Marker // by place
+	found   int                         // how many there are
+	none    int                         // how many members have none
+	errs    []error                     // of the others
+}
+
+// known is a configuration that leads to the last one: the last that this Store was under, or a later one that a
+// marker of its members knows. The members given are asked where there is none yet, or too few of its members answer:
+// they may all have been replaced since.
+func (s *Store) known(ctx context.Context) (sighting, error) {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	seen := sighting{markers: map[string]*register.Marker{}}
+	if last != nil {
+		seen.cfg = last.cfg
+		if err := s.sight(ctx, last.members, &seen); err != nil || seen.found > len(last.members)/2 {
+			return seen, err
+		}
+	}
+	seen.found, seen.none = 0, 0
+	err := s.sight(ctx, s.given, &seen)
+	switch {
+	case err != nil, seen.cfg.Quorum != "":
+		return seen, err
+	case seen.none > len(s.given)/2:
+		return seen, &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
+	}
+	return seen, errors.Join(append([]error{register.ErrNoMajority}, seen.errs...)...)
+}
+
+// sight reads the markers of these members, until a majority of them has shown one.
+func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting) error {
 	type answer struct {
 		place  string
 		marker *register.Marker
 		err    error
 	}
-	answers := make(chan answer, len(s.given))
-	for _, m := range s.given {
+	answers := make(chan answer, len(members))
+	for _, m := range members {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
 			defer cancel()
@@ -171,53 +209,51 @@ func (s *Store) known(ctx context.Context) (cfg register.Configuration, markers 
 			answers <- answer{m.String(), marker, at(m, err)} // it may be no member any more, so its health is not noted
 		}()
 	}
-	markers = map[string]*register.Marker{}
-	var errs []error
-	found, none, first := 0, 0, ""
-	for range s.given {
+	first := ""
+	for range members {
 		var a answer
 		select {
 		case a = <-answers:
 		case <-ctx.Done():
-			return cfg, nil, ctx.Err()
+			return ctx.Err()
 		}
 		switch {
 		case a.err != nil:
-			errs = append(errs, a.err)
+			seen.errs = append(seen.errs, a.err)
 			continue
 		case a.marker == nil:
-			none++
+			seen.none++
 			continue
-		case found > 0 && a.marker.Known.Quorum != cfg.Quorum:
-			return cfg, nil, refusal("open", "the members are of two quorums: %s is of %s, and %s of %s",
-				first, cfg.Quorum, a.place, a.marker.Known.Quorum)
+		case seen.cfg.Quorum != "" && a.marker.Known.Quorum != seen.cfg.Quorum:
+			if first == "" {
+				first = "this process"
+			}
+			return refusal("open", "the members are of two quorums: %s is of %s, and %s of %s",
+				first, seen.cfg.Quorum, a.place, a.marker.Known.Quorum)
 		}
-		if found == 0 {
+		if first == "" {
 			first = a.place
 		}
-		markers[a.place] = a.marker
-		if found++; found == 1 || a.marker.Known.Number > cfg.Number {
-			cfg = a.marker.Known
+		seen.markers[a.place] = a.marker
+		if seen.cfg.Quorum == "" || a.marker.Known.Number > seen.cfg.Number {
+			seen.cfg = a.marker.Known
 		}
 		// Any one configuration leads to those that have followed it, if a majority of its members
 		// answers; later ones may have been brought by fewer.
-		if found > len(s.given)/2 {
-			return cfg, markers, nil
+		if seen.found++; seen.found > len(members)/2 {
+			return nil
 		}
 	}
-	switch {
-	case found > 0:
-		return cfg, markers, nil
-	case none > len(s.given)/2:
-		return cfg, nil, &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
-	}
-	return cfg, nil, errors.Join(append([]error{register.ErrNoMajority}, errs...)...)
+	return nil
 }
 
 // open gives the stores of a configuration's members.
 func (s *Store) open(ctx context.Context, cfg register.Configuration) ([]store.Store, error) {
 	s.mu.Lock()
 	given := slices.Concat(s.given, s.more)
+	if s.last != nil {
+		given = append(given, s.last.members...)
+	}
 	s.mu.Unlock()
 	members := make([]store.Store, len(cfg.Members))
 	for i, m := range cfg.Members {

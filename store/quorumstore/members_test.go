@@ -369,3 +369,31 @@ func addLine(ctx context.Context, st store.Store, line string) error {
 		}
 	}
 }
+
+// TestReplaceAll: who has opened the quorum goes on when all members that it was given have been replaced and are gone.
+func TestReplaceAll(t *testing.T) {
+	t.Parallel()
+	places, _ := newQuorum(t, 3)
+	all := append([]*place{}, places...)
+	for i := range 4 {
+		all = append(all, newPlace(fmt.Sprintf("mem://new/%d", i)))
+	}
+	st := open(t, places, all...)
+	put(t, st, "lock", "0", store.IfAbsent())
+	for i := range 4 {
+		operator := open(t, all[i:i+3], all...)
+		if err := operator.Replace(t.Context(), all[i].name, all[i+3]); err != nil {
+			t.Fatalf("change %d: %v", i, err)
+		}
+		all[i].Partition(true)
+		// A write that meets the change may be told that it is uncertain, a read is not.
+		version := put(t, st, "lock", fmt.Sprint(i+1), store.IfMatch(reads(t, st, "lock", fmt.Sprint(i))))
+		if got := reads(t, operator, "lock", fmt.Sprint(i+1)); got != version {
+			t.Errorf("after change %d version %s was written, and there is %s", i, version, got)
+		}
+	}
+	number, _, err := st.Status(t.Context())
+	if err != nil || number != 4 {
+		t.Errorf("after four changes: configuration %d, %v", number, err)
+	}
+}

@@ -83,6 +83,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	current *view         // nil: not known yet
+	last    *view         // the last that was
 	loading *load         // nil: nobody does
 	more    []store.Store // that Replace was given
 }

@@ -135,6 +135,13 @@ func TestHistories(t *testing.T) {
 			everyKind(t, place(t, &servers.ProxyOptions{Fault: badNetwork}))
 		})
 	}
+	for name, of := range quorums {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			longtest.Only(t)
+			everyKind(t, quorum(t, of))
+		})
+	}
 }
 
 // badNetwork lets one request in ten be lost, answered wrong or late.
