@@ -40,6 +40,7 @@ var rules = []rule{
 		may: []string{"std", "internal/record", "internal/retry"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
+	{pkg: "internal/register", may: []string{"std"}, not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."}},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
 	{pkg: "internal/lockorder", may: []string{"std"}},
@@ -55,7 +56,7 @@ var rules = []rule{
 	{pkg: "internal/cleanup", may: []string{"std"}},
 	{pkg: "internal/tracing", may: []string{"std", "internal/callback", "internal/clock", "internal/engine", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
-	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "internal/protocol", "internal/record"}},
+	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
@@ -103,7 +104,7 @@ var rules = []rule{
 	{
 		pkg: "internal/proof/sim",
 		may: []string{
-			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record",
+			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record", "internal/register",
 		},
 	},
 
@@ -114,6 +115,7 @@ var rules = []rule{
 	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
 	{pkg: "store/internal/wiretest", may: []string{"std", "store"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
+	{pkg: "store/quorumstore", may: []string{"std", "store", "internal/register"}, not: []string{"net/http/...", "testing/..."}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},
@@ -122,7 +124,7 @@ var rules = []rule{
 	{
 		pkg: "store/storeurl",
 		may: []string{
-			"std", "store", "store/memstore", "store/filestore", "store/s3store", "store/gcsstore", "store/azstore",
+			"std", "store", "store/memstore", "store/filestore", "store/s3store", "store/gcsstore", "store/azstore", "store/quorumstore",
 			"github.com/aws/...", "github.com/Azure/...", "golang.org/x/oauth2/...", "cloud.google.com/go/compute/metadata",
 		},
 	},
