@@ -28,7 +28,9 @@ type memberReport struct {
 
 // diagnoseQuorum probes each member by itself, and then the whole. What a member is found to be keeps nobody from
 // the others.
-func (d *diagnosis) diagnoseQuorum(ctx context.Context, p target, quorum *quorumstore.Store, sig func() os.Signal) error {
+func (d *diagnosis) diagnoseQuorum(
+	ctx context.Context, p target, quorum *quorumstore.Store, sig func() os.Signal,
+) error {
 	d.at = quorum
 	members, err := quorum.Members(ctx)
 	if err != nil {

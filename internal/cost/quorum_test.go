@@ -13,7 +13,9 @@ import (
 // TestQuorum: every member is asked, and a change of holder writes twice. The price is the sum of the members'.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
-	one := cost.Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 2, Mode: cost.Store, Layout: leasehold.LayoutObject, Changes: 10}
+	one := cost.Plan{
+		TTL: 15 * time.Second, Candidates: 3, Locks: 2, Mode: cost.Store, Layout: leasehold.LayoutObject, Changes: 10,
+	}
 	several := one
 	several.Members = 3
 	for i, p := range several.Parts() {
@@ -46,7 +48,9 @@ func TestQuorum(t *testing.T) {
 			t.Errorf("%s cannot be on a quorum", a.Name)
 		}
 	}
-	for _, l := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch, leasehold.LayoutMarkerIfMatch} {
+	for _, l := range []leasehold.Layout{
+		leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch, leasehold.LayoutMarkerIfMatch,
+	} {
 		several.Layout = l
 		if err := several.CheckAt(mean); err == nil || !strings.Contains(err.Error(), "on a quorum is not computed") {
 			t.Errorf("the layout %s: %v", l, err)
