@@ -40,12 +40,7 @@ var rules = []rule{
 		may: []string{"std", "internal/record", "internal/retry"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
-	{
-		// As pure as internal/protocol.
-		pkg: "internal/register",
-		may: []string{"std"},
-		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
-	},
+	{pkg: "internal/register", may: []string{"std"}, not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."}},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
 	{pkg: "internal/lockorder", may: []string{"std"}},
@@ -121,6 +116,7 @@ var rules = []rule{
 	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
 	{pkg: "store/internal/wiretest", may: []string{"std", "store"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
+	{pkg: "store/quorumstore", may: []string{"std", "store", "internal/register"}, not: []string{"net/http/...", "testing/..."}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},

@@ -28,7 +28,9 @@ type memberReport struct {
 
 // diagnoseQuorum probes each member by itself, and then the whole. What a member is found to be keeps nobody from
 // the others.
-func (d *diagnosis) diagnoseQuorum(ctx context.Context, p target, quorum *quorumstore.Store, sig func() os.Signal) error {
+func (d *diagnosis) diagnoseQuorum(
+	ctx context.Context, p target, quorum *quorumstore.Store, sig func() os.Signal,
+) error {
 	d.at = quorum
 	members, err := quorum.Members(ctx)
 	if err != nil {
@@ -38,10 +40,11 @@ func (d *diagnosis) diagnoseQuorum(ctx context.Context, p target, quorum *quorum
 	unsafe, code := []string{}, 0
 	for i, m := range members {
 		d.at, d.price = m, priceAt(m.String())
-		if err := d.heading("Member %d of %d, %s", i+1, len(members), m); err != nil {
+		if err = d.heading("Member %d of %d, %s", i+1, len(members), m); err != nil {
 			return err
 		}
-		report, err := d.probe(ctx, m, quorumstore.Scratch, again(p, m))
+		var report *probe.Report
+		report, err = d.probe(ctx, m, quorumstore.Scratch, again(p, m))
 		if err == nil || report != nil {
 			err = d.outcome(report, err)
 		}
@@ -66,23 +69,23 @@ func (d *diagnosis) diagnoseQuorum(ctx context.Context, p target, quorum *quorum
 			break
 		}
 	}
-	if ctx.Err() == nil {
+	if err = ctx.Err(); err == nil {
 		all.Report, err = d.whole(ctx, p, quorum)
 	}
 	switch {
 	case d.output == "json" && (all.Report != nil || len(all.Members) > 0):
-		if err := d.print("", all); err != nil {
-			return err
+		if printErr := d.print("", all); printErr != nil {
+			return printErr
 		}
 	case all.Report != nil:
-		if err := d.tell(d.text(all.Report)); err != nil {
-			return err
+		if printErr := d.tell(d.text(all.Report)); printErr != nil {
+			return printErr
 		}
 	}
 	switch sig := sig(); {
 	case sig != nil:
 		return stopped(sig, errInterrupted)
-	case code == exitUnsafe || len(unsafe) > 0 && err == nil && all.Report.Proves(all.Report.Store, d.use) == nil:
+	case code == exitUnsafe || len(unsafe) > 0 && err == nil && all.Proves(all.Store, d.use) == nil:
 		return &exit{code, fmt.Errorf("%s: the whole is no safer than its members, and %d of %d are not found safe: %s",
 			shown(p.name), len(unsafe), len(members), strings.Join(unsafe, ", "))}
 	case all.Report == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
 // An electCmd is one use of elect: a job that is done again and again.
@@ -94,6 +95,9 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	}
 	if err = c.prove(); err != nil {
 		return err
+	}
+	if _, quorum := c.target.store.(*quorumstore.Store); quorum && c.opts.FastStart {
+		c.console.warn("--fast-start changes nothing here: a quorum of stores has no clock to tell who is long gone")
 	}
 	if err = c.claims.open(ctx, c.target); err != nil {
 		return err

@@ -48,7 +48,9 @@ func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (tar
 }
 
 // locate is the same with a say in where a bare name lies.
-func locate(ctx context.Context, name string, as leasehold.Layout, how opening, home func(name string) (string, error)) (target, error) {
+func locate(
+	ctx context.Context, name string, as leasehold.Layout, how opening, home func(name string) (string, error),
+) (target, error) {
 	p := target{name: name, key: name, url: name, layout: as, opening: how}
 	err := checkName(name)
 	if err != nil {
@@ -76,7 +78,9 @@ func (a *app) locatePrefix(ctx context.Context, prefix string) (target, error) {
 	return p, err
 }
 
-func locatePrefix(ctx context.Context, prefix string, how opening, home func(name string) (string, error)) (target, error) {
+func locatePrefix(
+	ctx context.Context, prefix string, how opening, home func(name string) (string, error),
+) (target, error) {
 	p := target{name: prefix, storeURL: prefix, opening: how}
 	if err := checkName(prefix); err != nil {
 		return target{}, usage("%w", err)

@@ -167,8 +167,8 @@ func (p *Price) Of(r Requests) float64 {
 	return (r.Get**p.Get + r.Put**p.Put + r.List**p.List + r.Delete**p.Delete) / p.Per
 }
 
-// Mean is the price of a request to one of several stores, all of which are asked equally often. A nil one is of a store
-// that costs nothing.
+// Mean is the price of a request to one of several stores, all of which are asked equally often. A nil one is of a
+// store that costs nothing.
 func Mean(name, title string, of []*Price) *Price {
 	var sum [4]float64
 	mean := &Price{Name: name, Title: title, Source: "the members", Per: 1}

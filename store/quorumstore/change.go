@@ -184,7 +184,9 @@ func (s *Store) Repair(ctx context.Context) error {
 	markers := make([]*register.Marker, len(v.members))
 	took := 0
 	for i, m := range v.members {
-		marker, over, err := readMarker(ctx, m)
+		asked, cancel := context.WithTimeout(ctx, s.opts.Timeout) // one that does not answer is not waited for
+		marker, over, err := readMarker(asked, m)
+		cancel()
 		if err != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
 			v.s.health.note(v.cfg.Members[i].Place, errors.Join(err, ErrLost))
 			continue

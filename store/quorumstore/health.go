@@ -39,8 +39,8 @@ func (h *health) found(place string) {
 }
 
 // note takes in how a request to a member has ended. What is no fault of the member's is nil, or one of
-// the answers that a store gives in good order: a key may be a directory, where it keeps files. A member that has lost its
-// objects answers in good order too.
+// the answers that a store gives in good order: a key may be a directory, where it keeps files. A member that has
+// lost its objects answers in good order too.
 func (h *health) note(place string, err error) {
 	for _, fine := range []error{
 		store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, store.ErrInvalid, context.Canceled,

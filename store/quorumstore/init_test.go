@@ -69,7 +69,8 @@ func TestStatusWithoutMajority(t *testing.T) {
 	if err != nil || len(members) != 3 {
 		t.Fatalf("%+v, %v", members, err)
 	}
-	if !errors.Is(members[0].Err, store.ErrUnavailable) || !errors.Is(members[1].Err, quorumstore.ErrLost) || !members[2].Whole {
+	if !errors.Is(members[0].Err, store.ErrUnavailable) || !errors.Is(members[1].Err, quorumstore.ErrLost) ||
+		!members[2].Whole {
 		t.Errorf("%+v", members)
 	}
 	places[1].Partition(true)
@@ -119,7 +120,8 @@ func TestOneDenied(t *testing.T) {
 	places[0].Inject(faultstore.Fault{Kind: faultstore.Denied, When: func(faultstore.Call) bool { return true }})
 	places[1].Partition(true)
 	_, err := st.Get(t.Context(), "lock", "")
-	if store.Final(err) || !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrDenied) || !errors.Is(err, quorumstore.ErrNoMajority) {
+	if store.Final(err) || errors.Is(err, store.ErrDenied) || !errors.Is(err, store.ErrUnavailable) ||
+		!errors.Is(err, quorumstore.ErrNoMajority) {
 		t.Errorf("%v", err)
 	}
 }

@@ -271,7 +271,7 @@ func (h hidden) Is(target error) bool {
 	for _, e := range []error{
 		ErrNoMajority, ErrNoQuorum, register.ErrContended, register.ErrMoved, context.Canceled, context.DeadlineExceeded,
 	} {
-		if target == e { //nolint:errorlint // the target is one of these or none
+		if target == e {
 			return errors.Is(h.err, target)
 		}
 	}

@@ -44,13 +44,11 @@ func openQuorum(ctx context.Context, u *url.URL, query url.Values, opts *Options
 	if err != nil {
 		return nil, err
 	}
-	var members []store.Store
-	for _, raw := range urls {
-		m, err := openMember(ctx, u, raw, opts)
-		if err != nil {
+	members := make([]store.Store, len(urls))
+	for i, raw := range urls {
+		if members[i], err = openMember(ctx, u, raw, opts); err != nil {
 			return nil, err
 		}
-		members = append(members, m)
 	}
 	st, err := quorumstore.New(members, &quorumstore.Options{
 		Prefix: prefixOf(u),

@@ -116,7 +116,7 @@ func (l *lines) Write(p []byte) (int, error) {
 func (l *lines) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.String()
+	return l.String()
 }
 
 // TestDirectoryComesLater: a member whose directory is not there, or cannot be, keeps nobody from the others, and is
@@ -128,49 +128,45 @@ func TestDirectoryComesLater(t *testing.T) {
 	for _, name := range []string{"a", "b", "c/d"} {
 		members = append(members, fileOf(filepath.Join(dir, name)))
 	}
-	whole, err := storeurl.Open(t.Context(), quorumOf(members...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := whole.(*quorumstore.Store).Init(t.Context()); err != nil { //nolint:forcetypeassert // it is what it is
-		t.Fatal(err)
-	}
-	move := func(from, to string) {
-		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	open := func(opts *storeurl.Options) *quorumstore.Store {
+		st, err := storeurl.OpenWith(t.Context(), quorumOf(members...), opts)
+		ok(err)
+		quorum, is := st.(*quorumstore.Store)
+		if !is {
+			t.Fatalf("it is a %T", st)
+		}
+		return quorum
+	}
+	move := func(from, to string) { ok(os.Rename(filepath.Join(dir, from), filepath.Join(dir, to))) }
+	ok(open(nil).Init(t.Context()))
 	move("c", "away")
-	if err := os.WriteFile(filepath.Join(dir, "c"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(os.WriteFile(filepath.Join(dir, "c"), nil, 0o600))
 	var log lines
-	st, err := storeurl.OpenWith(t.Context(), quorumOf(members...), &storeurl.Options{
-		MustExist: true, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := st.(*quorumstore.Store).Members(t.Context()) //nolint:forcetypeassert // as above
+	st := open(&storeurl.Options{MustExist: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	opened, err := st.Members(t.Context())
 	if err != nil || opened[2].String() != members[2] {
 		t.Fatalf("%v, %v, want %s", opened, err, members[2])
 	}
 	later := opened[2]
-	if _, err := later.Get(t.Context(), "x", ""); !errors.Is(err, store.ErrUnavailable) {
+	if _, err = later.Get(t.Context(), "x", ""); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a path through a file: %v", err)
 	}
-	if _, err := st.Put(t.Context(), "x", []byte("1"), store.IfAbsent()); err != nil {
+	if _, err = st.Put(t.Context(), "x", []byte("1"), store.IfAbsent()); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Join(dir, "c")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := later.Put(t.Context(), "x", nil, store.IfAbsent()); !errors.Is(err, store.ErrNoBucket) {
+	ok(os.Remove(filepath.Join(dir, "c")))
+	if _, err = later.Put(t.Context(), "x", nil, store.IfAbsent()); !errors.Is(err, store.ErrNoBucket) {
 		t.Errorf("without a directory: %v", err)
 	}
 	move("away", "c")
 	// A status asks all members, and waits for each.
-	_, standing, err := st.(*quorumstore.Store).Status(t.Context()) //nolint:forcetypeassert // as above
+	_, standing, err := st.Status(t.Context())
 	if err != nil || len(standing) != 3 || standing[2].Err != nil || !standing[2].Whole {
 		t.Errorf("when it is back: %+v, %v", standing, err)
 	}
