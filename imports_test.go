@@ -116,7 +116,6 @@ var rules = []rule{
 	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
 	{pkg: "store/internal/wiretest", may: []string{"std", "store"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
-	{pkg: "store/quorumstore", may: []string{"std", "store", "internal/register"}, not: []string{"net/http/...", "testing/..."}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},
