@@ -31,6 +31,9 @@ const (
 // to bring about may still come: that is settled by the version that the next write is on the condition of.
 const overdue = time.Second
 
+// onceMore is after how long a member that has failed is asked again in the same call, where that waits for others.
+const onceMore = 500 * time.Millisecond
+
 // Pauses after another's ballot was larger, and of a look that waits for a slow member.
 const (
 	minPause = 10 * time.Millisecond
@@ -97,13 +100,14 @@ type member struct {
 	known   bool     // what follows is what it last showed
 	at      string
 	acc     Acceptor
-	fresh   bool  // and was asked for in this call
-	checked bool  // and the marker was read after that, in this call
-	whole   bool  // the marker has once said so, and it stays so until it is gone
-	trusted bool  // and had said so before what it last showed was asked for
-	quiet   bool  // it cannot help in this phase
-	exposed bool  // the call's own value may be accepted there
-	fault   error // why it takes no part in this call any more
+	fresh   bool          // and was asked for in this call
+	checked bool          // and the marker was read after that, in this call
+	whole   bool          // the marker has once said so, and it stays so until it is gone
+	trusted bool          // and had said so before what it last showed was asked for
+	quiet   bool          // it cannot help in this phase
+	exposed bool          // the call's own value may be accepted there
+	fault   error         // why it takes no part in this call
+	again   time.Duration // when it does once more; 0: never
 	steps   int
 }
 
@@ -136,7 +140,28 @@ func (r *Register) Idle() bool {
 }
 
 // Due is when a Tick is wanted; false: never.
-func (r *Register) Due() (time.Duration, bool) { return r.due, r.due > 0 }
+func (r *Register) Due() (time.Duration, bool) {
+	due := time.Duration(0)
+	if r.due > r.now {
+		due = r.due
+	}
+	for _, m := range r.members {
+		if m.again > 0 && (due == 0 || m.again < due) {
+			due = m.again
+		}
+	}
+	return due, due > 0
+}
+
+// forgive has members that have failed take part once more. A call that waits would otherwise wait for one that is
+// silent, though another that has failed once would make the majority.
+func (r *Register) forgive() {
+	for i := range r.members {
+		if m := &r.members[i]; m.again > 0 && r.now >= m.again {
+			m.fault, m.again = nil, 0
+		}
+	}
+}
 
 // Moved reports that a later configuration is in force: another Register must be made.
 func (r *Register) Moved() bool { return r.moved }
@@ -163,6 +188,7 @@ func (r *Register) Step(ev Event, now time.Duration) []Action {
 
 // run goes on for as long as something changes without an answer.
 func (r *Register) run() {
+	r.forgive()
 	for {
 		if r.call == nil && len(r.queue) > 0 {
 			r.begin()
@@ -197,7 +223,7 @@ func (r *Register) begin() {
 		if m.busy && r.now-m.sent > overdue {
 			m.busy, m.known = false, false
 		}
-		m.fresh, m.checked, m.exposed, m.fault, m.steps = false, false, false, nil, 0
+		m.fresh, m.checked, m.exposed, m.fault, m.again, m.steps = false, false, false, nil, 0, 0
 	}
 	if c.Kind == Remove {
 		r.call.Value.Deleted = true
@@ -259,6 +285,9 @@ func (r *Register) answer(a Answer) {
 	a.ID = r.call.ID
 	r.out = append(r.out, a)
 	r.call, r.due = nil, 0
+	for i := range r.members {
+		r.members[i].again = 0
+	}
 	if r.phase != following {
 		r.phase = idle
 	}
@@ -356,10 +385,14 @@ func (r *Register) heeds(m *member) {
 	}
 }
 
-// lost: the member takes no part in this call any more.
+// lost: the member takes no part in this call, or not for a while.
 func (m *member) lost(r *Register, err error) {
-	if m.asked == r.number {
-		m.fault = err
+	if m.asked != r.number {
+		return
+	}
+	m.fault = err
+	if r.call != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrForeign) {
+		m.again = r.now + onceMore
 	}
 }
 

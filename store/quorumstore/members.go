@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/register"
 	"github.com/leasehold/leasehold/store"
@@ -193,7 +194,11 @@ func (s *Store) known(ctx context.Context) (sighting, error) {
 	return seen, errors.Join(append([]error{register.ErrNoMajority}, seen.errs...)...)
 }
 
-// sight reads the markers of these members, until a majority of them has shown one.
+// enough is for how long the markers of a majority are waited for, where one has been seen.
+const enough = time.Second
+
+// sight reads the markers of these members, until a majority of them has shown one. Any one configuration leads to
+// those that have followed it, if a majority of its members answers, so slow members are not waited for.
 func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting) error {
 	type answer struct {
 		place  string
@@ -210,10 +215,16 @@ func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting
 		}()
 	}
 	first := ""
+	var waited <-chan time.Time
 	for range members {
+		if waited == nil && seen.cfg.Quorum != "" {
+			waited = time.After(enough)
+		}
 		var a answer
 		select {
 		case a = <-answers:
+		case <-waited:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -238,8 +249,6 @@ func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting
 		if seen.cfg.Quorum == "" || a.marker.Known.Number > seen.cfg.Number {
 			seen.cfg = a.marker.Known
 		}
-		// Any one configuration leads to those that have followed it, if a majority of its members
-		// answers; later ones may have been brought by fewer.
 		if seen.found++; seen.found > len(members)/2 {
 			return nil
 		}

@@ -397,3 +397,37 @@ func TestReplaceAll(t *testing.T) {
 		t.Errorf("after four changes: configuration %d, %v", number, err)
 	}
 }
+
+// TestOnceMore: while a member does not answer, another one that has failed once is asked again.
+func TestOnceMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		version := put(t, st, "lock", "0", store.IfAbsent())
+		synctest.Wait()
+		for _, op := range []string{"open", "get", "put"} {
+			places[0].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Hour})
+			failed := false
+			places[1].Inject(faultstore.Fault{Kind: faultstore.Unavailable, When: func(c faultstore.Call) bool {
+				once := !failed && (c.Op == op || op == "open")
+				failed = failed || once
+				return once
+			}})
+			began := time.Now()
+			switch op {
+			case "open":
+				reads(t, open(t, places), "lock", "0")
+			case "get":
+				reads(t, st, "lock", "0")
+			default:
+				put(t, st, "lock", "1", store.IfMatch(version))
+			}
+			if took := time.Since(began); took > 3*time.Second || !failed {
+				t.Errorf("%s: it took %v, and failed: %t", op, took, failed)
+			}
+			places[0].Clear()
+			places[1].Clear()
+		}
+		time.Sleep(2 * quorumstore.DefaultTimeout) // until all requests have ended
+	})
+}

@@ -319,8 +319,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// goesOn waits for so many terms and renewals of each lock from now on.
-func (f *fight) goesOn(t *testing.T, what string, terms, renews int) {
+// goesOn waits until each lock has changed hands from now on, and for so many renewals.
+func (f *fight) goesOn(t *testing.T, what string, renews int) {
 	t.Helper()
 	var before [2][2]int
 	for i, r := range f.referees {
@@ -329,7 +329,7 @@ func (f *fight) goesOn(t *testing.T, what string, terms, renews int) {
 	for i, r := range f.referees {
 		until(t, fmt.Sprintf("the %s goes on %s", r.what, what), func() bool {
 			now, renewed, _ := r.counts()
-			return now >= before[i][0]+terms && renewed >= before[i][1]+renews
+			return now > before[i][0] && renewed >= before[i][1]+renews
 		})
 	}
 }

@@ -105,7 +105,7 @@ func (c *changing) known() []*place {
 func TestReplaceUnderLoad(t *testing.T) {
 	t.Parallel()
 	const keys = 12
-	interruptions := 4
+	interruptions := 3
 	if long() {
 		interruptions = 10
 	}
@@ -128,7 +128,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 	f := fought(t, seed, stores)
 	defer f.judge(t)
 	t.Logf("-seed %d", seed)
-	f.goesOn(t, "at first", 1, 1)
+	f.goesOn(t, "at first", 1)
 
 	writes := c.replace(f, "a change that is not interrupted", 0, 0, false)
 	t.Logf("figures: a change is %d writes, with %d objects and two locks that are fought for", writes, keys)
@@ -172,13 +172,10 @@ func (c *changing) replace(f *fight, what string, n, after int, repair bool) int
 	err := begins.Replace(t.Context(), old.name, wrap(by.open(t.Context())))
 	interrupted := s.cut()
 	lap()
-	if after == 0 && err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if err != nil && !errors.Is(err, errCut) {
+	if err != nil && !interrupted {
 		t.Errorf("%s: it says %v", what, err)
 	}
-	f.goesOn(t, "while there is "+what, 1, 0)
+	f.goesOn(t, "while there is "+what, 0)
 	lap()
 	finished := "by itself"
 	if err != nil && repair {
@@ -217,7 +214,7 @@ func (c *changing) replace(f *fight, what string, n, after int, repair bool) int
 			t.Fatalf("%s: the old member is still asked: %d requests", what, now)
 		}
 		asked = now
-		f.goesOn(t, "without the old member after "+what, 1, 0)
+		f.goesOn(t, "without the old member after "+what, 0)
 	}
 	old.proxy.Refuse()
 	lap()
