@@ -3,14 +3,17 @@
  * stepped by reading it and writing it back on the condition that it has not changed. A write may
  * land late or never, and its answer may be lost; then the object is read again.
  *
- * A proposer wants to change the value that it last saw to a new one. Values are numbered; parent[v]
- * is the value that v was to replace. With an acceptance it may ask for the promise of its next
- * ballot: then its next round begins with the acceptance.
+ * Values are numbered; parent[v] is the value that v replaces. A proposer that has a majority of
+ * promises proposes a value over the one that it finds, or that one again. With an acceptance it may
+ * ask for the promise of its next ballot: then its next round begins with the acceptance. It may give
+ * up anywhere, and begin anew, under any configuration that there has been.
  *
  * Members lie at places. Each has a marker beside its objects: the number of the configuration that
  * it was made for, the number that it has taken, and whether it is whole. A member may lose all that
  * it had, its marker too. So an object with nothing accepted, or none at all, counts as what it
- * seems only by the marker, read after it. Over nothing only a promise is written.
+ * seems only by the marker, read after it, of a member that was known to be whole before it. Here the
+ * object and the marker are read in one step: a marker that says so later says so now. Over
+ * nothing only a promise is written.
  *
  * A change of the configuration replaces one member by a new one, at its place or at another. There
  * is one next configuration at most (it is itself a value of a register of the one before), and it
@@ -19,10 +22,15 @@
  * object of theirs has.
  *
  * Properties
- *   C  once a value is chosen, what is accepted under a larger ballot is it, or descends from it
+ *   C  once a value is chosen, what is accepted under a larger ballot is it, or descends from it;
+ *      of an older configuration, what is chosen
  *   S  of the values that were to replace one value, at most one is ever reported as written
  *   R  what a round, or a look, reports as the present value descends from all that was reported
  *      before it began
+ *
+ * Left out by symmetry: the first ballot is the first proposer's, slot 2 is changed first, and what
+ * then first tells members 0 and 1 apart happens to member 0: it is emptied, takes the number, or
+ * is changed.
  */
 #ifndef MAXB
 #define MAXB 3              /* ballots 1..MAXB; a ballot is used by one proposer, once */
@@ -37,7 +45,7 @@
 #define MAXC 0              /* changes of the configuration 1..MAXC; 0 is the first */
 #endif
 #ifndef LATES
-#define LATES 0             /* writes whose answer is not seen at once */
+#define LATES 0             /* writes whose answer is not seen at once; a proposer has one on the way */
 #endif
 #ifndef RIDES
 #define RIDES 0             /* acceptances that ask for the next promise */
@@ -45,29 +53,37 @@
 #ifndef LOOKS
 #define LOOKS 0             /* reads of a majority that shows the same */
 #endif
+#ifndef RIVALS
+#define RIVALS 0            /* changes that come second, and have written a marker */
+#endif
 #ifndef PLACES
 #define PLACES 3            /* 4: one more, for a new member */
 #endif
-#ifndef AIM
-#define AIM 0               /* witnesses: what is to be reached */
+#ifndef WITNESS
+#define WITNESS 0           /* what is to be reached */
+#endif
+#ifdef INITBACK
+#define FIRST 2             /* the first ballot */
+#else
+#define FIRST 1
 #endif
 #define NP 2
 #define NONE 15             /* no marker */
+#define RIVAL 14            /* the marker of a change that came second */
 #define MAJ(m) ((m) == 3 || (m) == 5 || (m) == 6 || (m) == 7)
 #define BIT(x) (1 << (x))
 #define OTHERS(s) (7 - BIT(s))
 
 typedef Acc { bit there; byte prom; byte ab; byte av; byte c };
 typedef Marker { byte made; byte num; bit whole };
-typedef Late { bit used; bit over; bit same; byte at; byte prom; byte ab; byte av; byte c };
+typedef Late { bit used; bit over; byte s; byte prom; byte ab; byte av; byte c };
 typedef Conf { byte pl[3]; byte made[3] };
 typedef Pro {
   byte ph;                  /* 0 idle, 1 prepare, 2 accept, 3 idle with a ballot that is promised */
-  byte b; byte saw; byte v; /* ballot; the value it wants to replace; its new value */
+  byte b;                   /* its ballot */
   byte nb;                  /* the ballot whose promise rides on the acceptances; 0 none */
-  byte got; byte bb; byte bv; byte prop; byte votes;
-  byte wh;                  /* whom it knows to be whole */
-  byte un;                  /* of whom, when known to be whole, it has then seen its own promise with nothing accepted */
+  byte got; byte bb; byte bv; byte votes;   /* bv: the value accepted last, then what it proposes */
+  bit own;                  /* and that is its own */
   byte c;                   /* the configuration of its round */
   byte base                 /* what had been reported when its round began */
 };
@@ -76,23 +92,33 @@ Marker mk[PLACES];
 Pro p[NP];
 Late l[NP];
 Conf conf[MAXC+1];
-byte nextb = 1, nextv = 1, lates = LATES, wipes = WIPES, rides = RIDES, looks = LOOKS;
+byte nextb = 1, nextv = 1, lates = LATES, wipes = WIPES, rides = RIDES, looks = LOOKS, rivals = RIVALS;
 byte cur;                   /* the last configuration */
-byte new[MAXC+1];           /* who is new in it */
 byte slot, took, fenced;    /* of its change: who is replaced; who of the others has the number, and all its objects */
-bit has;                   /* and whether they have anything that the new member has to have */
+bit has;                    /* and whether they have anything that the new member has to have */
 byte parent[MAXN+1];
 byte acc[MAXB+1];           /* who has ever accepted under a ballot, by its configuration's slots */
 byte val[MAXB+1];
+#if MAXC > 0
+byte under[MAXB+1];         /* the configuration of a ballot's round */
+#endif
 bit written[MAXN+1];        /* reported as written */
 byte last;                  /* the last value that was reported, as written or as present */
+#if defined(WHOLEAFTER) || defined(APART)
+byte un[NP];                /* who was seen with nothing accepted; the marker is read in a step of its own */
+#endif
+#if WITNESS == 2
+bit rode[NP];
+#elif WITNESS == 7
+bit gone;
+#endif
 
 #define ME p[_pid-1]
 #define DESC(x,y) ((x) == (y) || ((x) > 0 && (parent[x] == (y) || (parent[x] > 0 && (parent[parent[x]] == (y) || parent[parent[parent[x]]] == (y))))))
 
 #define PL(s) conf[ME.c].pl[s]
 #define O(s) a[PL(s)]
-/* an object of this member, of before its time: it counts as none */
+/* an object of this member, not of before its time: that counts as none */
 #if defined(OLDCOUNTS)
 #define MINE(s) (O(s).there)
 #else
@@ -100,23 +126,37 @@ byte last;                  /* the last value that was reported, as written or a
 #endif
 /* it has accepted: then it has been what it is since the marker was made */
 #define SURE(s) (MINE(s) && O(s).ab > 0)
-/* by the marker, what is not there was never there */
 #if defined(NOWHOLE)
 #define WHOLE(s) true
+#elif defined(NOMARKER) || defined(NONAME)
+#define WHOLE(s) (mk[PL(s)].whole || conf[ME.c].made[s] == 0)     /* it was, once */
 #else
 #define WHOLE(s) (mk[PL(s)].whole)
 #endif
+/* the marker is the member's, and it has not taken a larger number */
 #if defined(NONUMBER)
 #define HERE(s) (mk[PL(s)].made == conf[ME.c].made[s])
 #elif defined(NOMARKER)
 #define HERE(s) (mk[PL(s)].num <= ME.c)
+#elif defined(NONAME)
+#define HERE(s) (mk[PL(s)].made != NONE && mk[PL(s)].num <= ME.c)
 #else
 #define HERE(s) (mk[PL(s)].made == conf[ME.c].made[s] && mk[PL(s)].num <= ME.c)
 #endif
+/* by the marker, what is not there was never there */
 #ifdef SEEWIPE
 #define NEVER(s) true
 #else
 #define NEVER(s) (HERE(s) && WHOLE(s))
+#endif
+
+/* nothing has told members 0 and 1 apart */
+#define ALIKE (WIPES == 0 && cur <= 1 && took == 0 && rivals == RIVALS)
+
+#ifdef APART
+#define STILL(s) HERE(s)
+#else
+#define STILL(s) NEVER(s)
 #endif
 
 /* an acceptance may be written over what is there */
@@ -127,21 +167,18 @@ byte last;                  /* the last value that was reported, as written or a
 #endif
 #if defined(PLAINFILL)
 #define MAY(s) (SURE(s) || HERE(s))
-#elif defined(FILLFROMONE)
-#define MAY(s) (SURE(s) || NEVER(s) || (HERE(s) && (ME.got & OTHERS(s)) != 0))
 #elif defined(ANYFILL)
 #define MAY(s) (SURE(s) || NEVER(s) || (ME.got & OTHERS(s)) == OTHERS(s))
 #else
 #define MAY(s) (SURE(s) || NEVER(s) || (HERE(s) && (ME.got & OTHERS(s)) == OTHERS(s)))
 #endif
 
-#ifdef WHOLEAFTER
-#define WHOLENOW(s) && WHOLE(s)
+#if MAXC > 0
+#define BEFORE(j, i) (under[j] < under[i] && !MAJ(acc[j]))
 #else
-#define WHOLENOW(s)
+#define BEFORE(j, i) false
 #endif
-
-byte i_, j_, s_;
+byte i_, j_;
 inline chosen() {           /* C, after each acceptance */
   i_ = 1;
   do
@@ -150,7 +187,7 @@ inline chosen() {           /* C, after each acceptance */
      :: MAJ(acc[i_]) ->
         j_ = i_ + 1;
         do
-        :: j_ <= MAXB -> assert(acc[j_] == 0 || DESC(val[j_], val[i_])); j_++
+        :: j_ <= MAXB -> assert(acc[j_] == 0 || BEFORE(j_, i_) || DESC(val[j_], val[i_])); j_++
         :: else -> break
         od
      :: else
@@ -158,26 +195,32 @@ inline chosen() {           /* C, after each acceptance */
   :: else -> break
   od; i_ = 0; j_ = 0
 }
+inline drop(i) { l[i].used = 0; l[i].over = 0; l[i].s = 0; l[i].prom = 0; l[i].ab = 0; l[i].av = 0; l[i].c = 0 }
 /* what is under way over the version before will not land */
-inline changed(q) { i_ = 0; do :: i_ < NP -> if :: l[i_].at == q -> l[i_].same = 0 :: else fi; i_++ :: else -> break od; i_ = 0 }
+inline changed(q, again) {
+  i_ = 0
+#ifndef UNCOND
+  ;
+  do
+  :: i_ < NP -> if :: l[i_].used && conf[l[i_].c].pl[l[i_].s] == q && (l[i_].over || !(again)) -> drop(i_) :: else fi; i_++
+  :: else -> break
+  od; i_ = 0
+#endif
+}
 inline store(q, toprom, toab, toav, toc) {
-  changed(q); a[q].there = 1; a[q].prom = toprom; a[q].ab = toab; a[q].av = toav; a[q].c = toc
+  changed(q, wipes > 0); a[q].there = 1; a[q].prom = toprom; a[q].ab = toab; a[q].av = toav; a[q].c = toc
 }
-inline voted(q, tob, toc) {
-  if
-  :: tob > 0 ->
-     i_ = 0; do :: i_ < 3 -> if :: conf[toc].pl[i_] == q -> acc[tob] = acc[tob] | BIT(i_) :: else fi; i_++ :: else -> break od; i_ = 0;
-     chosen()
-  :: else
-  fi
+inline clear() {
+  ME.ph = 0; ME.b = 0; ME.nb = 0; ME.got = 0; ME.bb = 0; ME.bv = 0; ME.votes = 0; ME.own = 0; ME.base = 0; ME.c = 0
+#if defined(WHOLEAFTER) || defined(APART)
+  ; un[_pid-1] = 0
+#endif
 }
-inline clear() { ME.v = 0; ME.got = 0; ME.un = 0; ME.votes = 0; ME.bb = 0; ME.bv = 0; ME.prop = 0; ME.nb = 0 }
-inline giveup() { ME.ph = 0; ME.b = 0; clear() }
 inline on() {
-  ME.saw = ME.prop;
-  w = ME.votes;
-  if :: ME.nb != 0 -> ME.ph = 3; ME.b = ME.nb :: else -> ME.ph = 0; ME.b = 0; w = 0 fi;
-  clear(); ME.got = w; w = 0        /* who has accepted has promised, too */
+  if
+  :: ME.nb != 0 -> ME.ph = 3; ME.b = ME.nb; ME.nb = 0; ME.got = ME.votes; ME.votes = 0; ME.own = 0; ME.base = 0   /* who has accepted has promised, too */
+  :: else -> clear()
+  fi
 }
 inline reported(x) {
   assert(DESC(x, ME.base));                                           /* R */
@@ -185,19 +228,22 @@ inline reported(x) {
 }
 inline done() {
   if
-  :: ME.prop == ME.v && ME.v != 0 ->
-     s_ = 1;
-     do :: s_ <= MAXN -> assert(!(s_ != ME.v && written[s_] && parent[s_] == parent[ME.v])); s_++ :: else -> break od; s_ = 0;   /* S */
-     written[ME.v] = 1
+  :: ME.own ->
+     i_ = 1;
+     do :: i_ <= MAXN -> assert(!(i_ != ME.bv && written[i_] && parent[i_] == parent[ME.bv])); i_++ :: else -> break od; i_ = 0;   /* S */
+     written[ME.bv] = 1;
+#if WITNESS == 1
+     assert(ME.c != MAXC);                                              /* written under the last configuration */
+#elif WITNESS == 2
+     assert(!rode[_pid-1]);                                             /* written under a promise that rode */
+#elif WITNESS == 3
+     assert(ME.c == 0 || ME.c != cur || !(ME.votes & BIT(slot)) || mk[PL(slot)].whole);   /* with the vote of a new member that a round has filled */
+#elif WITNESS == 4
+     assert(parent[ME.bv] == 0 || wipes > 0);                           /* over another value, and a member has lost everything */
+#endif
   :: else
   fi;
-  reported(ME.prop);
-  if
-  :: AIM == 1 && ME.c == MAXC && ME.v != 0 -> assert(false)     /* written under the last configuration */
-  :: AIM == 2 && ME.got != 7 && ME.bb == 0 && ME.bv == 0 && ME.v != 0 && parent[ME.v] != 0 -> assert(false)      /* written by a promise that rode */
-  :: AIM == 3 && ME.c == MAXC && (ME.votes & BIT(slot)) && ME.v != 0 -> assert(false)   /* with the vote of the new member */
-  :: else
-  fi;
+  reported(ME.bv);
   on()
 }
 inline vote(x) {
@@ -216,99 +262,108 @@ inline promise(x) {
   ME.got = ME.got | BIT(x);
   if :: SURE(x) && O(x).ab > ME.bb -> ME.bb = O(x).ab; ME.bv = O(x).av :: else fi
 }
-inline member() { x = 0; do :: x < 2 -> x++ :: break od }
-inline late(q, toprom, toab, toav) {
-  lates--; l[_pid-1].used = 1; l[_pid-1].at = q; l[_pid-1].over = a[q].there; l[_pid-1].same = 1; l[_pid-1].c = ME.c;
+/* its promise was seen at a member that has accepted nothing */
+inline nothing(x) {
+#if defined(WHOLEAFTER)
+  un[_pid-1] = un[_pid-1] | BIT(x)
+#elif defined(APART)
+  if :: mk[PL(x)].made == conf[ME.c].made[x] && WHOLE(x) -> un[_pid-1] = un[_pid-1] | BIT(x) :: else fi
+#else
+  if :: NEVER(x) -> ME.got = ME.got | BIT(x) :: else fi
+#endif
+}
+inline late(x, toprom, toab, toav) {
+  lates--; l[_pid-1].used = 1; l[_pid-1].s = x; l[_pid-1].over = O(x).there; l[_pid-1].c = ME.c;
   l[_pid-1].prom = toprom; l[_pid-1].ab = toab; l[_pid-1].av = toav
 }
 /* a promise is written, over what is there */
-inline unsure(x) {
-  if
-#ifdef WHOLEAFTER
-  :: true -> ME.un = ME.un | BIT(x)
-#else
-  :: ME.wh & BIT(x) -> ME.un = ME.un | BIT(x)
-#endif
-  :: else
-  fi
-}
 inline ask(x) {
   if
   :: SURE(x) ->
      if
      :: promise(x); store(PL(x), ME.b, O(x).ab, O(x).av, ME.c)
-     :: lates > 0 && !l[_pid-1].used -> late(PL(x), ME.b, O(x).ab, O(x).av)
+     :: lates > 0 && !l[_pid-1].used -> late(x, ME.b, O(x).ab, O(x).av)
      fi
   :: !SURE(x) ->
      if
-     :: store(PL(x), ME.b, 0, 0, ME.c); if :: ME.ph == 1 -> unsure(x) :: else fi
-     :: lates > 0 && !l[_pid-1].used -> late(PL(x), ME.b, 0, 0)
+     :: store(PL(x), ME.b, 0, 0, ME.c); if :: ME.ph == 1 -> nothing(x) :: else fi
+     :: lates > 0 && !l[_pid-1].used -> late(x, ME.b, 0, 0)
      fi
   fi
 }
 proctype pro() {
   byte x, w;
+end:
   do
-  /* a round begins: with a new value, or only to read; under a configuration that it knows of */
-  :: atomic { ME.ph == 0 && nextb <= MAXB ->
+  /* a round begins, under a configuration that it knows of; what was before is given up */
+  :: atomic { nextb <= MAXB && (nextb > FIRST || _pid == 1) ->
+       clear();
        ME.ph = 1; ME.b = nextb; ME.base = last;
-       do :: ME.c < cur -> ME.c++; ME.wh = ME.wh & OTHERS(new[ME.c]) :: break od;
-#ifdef SAMEBALLOT
-       if :: nextb++ :: skip fi;
-#else
-       nextb++;
+       do :: ME.c < cur -> ME.c++ :: break od;
+#if MAXC > 0
+       under[nextb] = ME.c;
 #endif
-       if :: nextv <= MAXN -> ME.v = nextv; parent[nextv] = ME.saw; nextv++ :: skip fi }
+#ifdef SAMEBALLOT
+       if :: nextb++ :: skip fi
+#else
+       nextb++
+#endif
+     }
   /* or goes on with the ballot that was promised with the last acceptance */
   :: atomic { ME.ph == 3 && nextv <= MAXN ->
-       ME.ph = 2; ME.base = last; ME.v = nextv; parent[nextv] = ME.saw; nextv++; ME.prop = ME.v; val[ME.b] = ME.prop }
-  /* prepare at one member */
-  :: atomic { ME.ph == 1 -> member();
-       if
-       :: O(x).there && O(x).c > ME.c -> giveup()
-       :: MINE(x) && O(x).c <= ME.c && O(x).prom > ME.b -> giveup()
-       :: MINE(x) && O(x).c == ME.c && O(x).prom == ME.b && !(ME.got & BIT(x)) -> if :: SURE(x) -> promise(x) :: else -> unsure(x) fi   /* read back */
-       :: (!MINE(x) && (!O(x).there || O(x).c <= ME.c)) || (MINE(x) && O(x).c <= ME.c && O(x).prom < ME.b) -> ask(x)
-       :: else
-       fi; x = 0 }
-  /* the marker is read: with nothing accepted, the promise counts if the member was whole before, and is there */
-  :: atomic { ME.ph == 1 && ((ME.un & (7 - ME.got)) != 0 || ME.wh != 7) -> member();
-       if
-#ifdef SEEWIPE
-       :: true ->
-#else
-       :: HERE(x) ->
+#if WITNESS == 2
+       rode[_pid-1] = 1;
 #endif
-          if :: (ME.un & BIT(x)) WHOLENOW(x) -> ME.got = ME.got | BIT(x) :: else fi;
-          if :: WHOLE(x) -> ME.wh = ME.wh | BIT(x) :: else fi
+       ME.ph = 2; ME.base = last; parent[nextv] = ME.bv; ME.bv = nextv; ME.own = 1; nextv++; val[ME.b] = ME.bv }
+  /* prepare at one member */
+  :: atomic { ME.ph == 1 && ME.got != 7 ->
+       if :: !(ME.got & 1) -> x = 0 :: !(ME.got & 2) -> x = 1 :: !(ME.got & 4) -> x = 2 fi;
+       if
+       :: O(x).there && (O(x).c > ME.c || MINE(x) && O(x).prom > ME.b)                                 /* refused */
+       :: MINE(x) && O(x).c == ME.c && O(x).prom == ME.b -> if :: SURE(x) -> promise(x) :: else -> nothing(x) fi    /* read back */
+       :: !O(x).there || O(x).c <= ME.c && (!MINE(x) || O(x).prom < ME.b) -> ask(x)
        :: else
        fi; x = 0 }
+#if defined(WHOLEAFTER) || defined(APART)
+  :: atomic { ME.ph == 1 && un[_pid-1] != 0 ->
+       do :: x < 2 -> x++ :: break od;
+       if :: (un[_pid-1] & BIT(x)) && STILL(x) -> ME.got = ME.got | BIT(x) :: else fi; x = 0 }
+#endif
   /* a majority has promised: go on from the value accepted last */
   :: atomic { ME.ph == 1 && MAJ(ME.got) ->
-#ifdef NOADOPT
-       ME.prop = (ME.v != 0 -> ME.v : ME.bv);
-#else
-       ME.prop = ((ME.v != 0 && ME.bv == ME.saw) -> ME.v : ME.bv);
-#endif
        if
-       :: ME.prop == 0 -> reported(0); giveup()                                  /* nothing was ever written */
+       :: nextv <= MAXN -> parent[nextv] = ME.bv; ME.bv = nextv; ME.own = 1; nextv++
+#ifdef NOADOPT
+          ; parent[ME.bv] = 0
+#endif
+       :: true
+       fi;
+       if
+       :: ME.bv == 0 -> reported(0); clear()                                     /* nothing was ever written */
        :: else ->
-          if :: rides > 0 && nextb <= MAXB -> rides--; ME.nb = nextb; nextb++ :: skip fi;
-          val[ME.b] = ME.prop; ME.ph = 2
+          if :: rides > 0 && nextb <= MAXB -> rides--; ME.nb = nextb;
+#if MAXC > 0
+             under[nextb] = ME.c;
+#endif
+             nextb++
+          :: true
+          fi;
+          val[ME.b] = ME.bv; ME.ph = 2; ME.bb = 0
+#if defined(WHOLEAFTER) || defined(APART)
+          ; un[_pid-1] = 0
+#endif
        fi }
   /* accept at one member */
-  :: atomic { ME.ph == 2 -> member();
+  :: atomic { ME.ph == 2 ->
+       if :: !(ME.votes & 1) -> x = 0 :: !(ME.votes & 2) -> x = 1 :: !(ME.votes & 4) -> x = 2 fi;
        if
-       :: O(x).there && O(x).c > ME.c -> giveup()
-       :: MINE(x) && O(x).ab == ME.b && !(ME.votes & BIT(x)) -> vote(x)          /* read back */
-#ifndef NOPROMISE
-       :: MINE(x) && O(x).c <= ME.c && O(x).ab != ME.b && O(x).prom > ME.b -> giveup()    /* unknown: it may surface */
-#endif
-       :: O(x).c <= ME.c && (!O(x).there || !MINE(x)) ->
+       :: O(x).there && O(x).c > ME.c
+       :: MINE(x) && O(x).c <= ME.c && O(x).ab == ME.b -> vote(x)                /* read back */
+       :: O(x).c <= ME.c && !MINE(x) ->
 #ifdef CREATEACCEPT
           if
-          :: store(PL(x), ME.b, ME.b, ME.prop, ME.c); voted(PL(x), ME.b, ME.c); if :: NEVER(x) -> vote(x) :: else fi
-          :: lates > 0 && !l[_pid-1].used -> late(PL(x), ME.b, ME.b, ME.prop)
+          :: store(PL(x), ME.b, ME.b, ME.bv, ME.c); acc[ME.b] = acc[ME.b] | BIT(x); chosen(); if :: NEVER(x) -> vote(x) :: else fi
+          :: lates > 0 && !l[_pid-1].used -> late(x, ME.b, ME.b, ME.bv)
           fi
 #else
           ask(x)
@@ -319,67 +374,93 @@ proctype pro() {
           if :: ME.nb != 0 -> w = ME.nb :: else fi;
 #endif
           if
-          :: store(PL(x), w, ME.b, ME.prop, ME.c); voted(PL(x), ME.b, ME.c); w = 0; vote(x)
-          :: lates > 0 && !l[_pid-1].used -> late(PL(x), w, ME.b, ME.prop); w = 0
+          :: store(PL(x), w, ME.b, ME.bv, ME.c); acc[ME.b] = acc[ME.b] | BIT(x); chosen(); w = 0; vote(x)
+          :: lates > 0 && !l[_pid-1].used -> late(x, w, ME.b, ME.bv); w = 0
           fi
        :: else
        fi; x = 0 }
-  /* the caller gives up, or crashes */
-  :: atomic { ME.ph != 0 -> giveup() }
   od
 }
 
+#define AT(i) a[conf[l[i].c].pl[l[i].s]]
 proctype net() {
-  byte x;
+  byte x, w;
+end:
   do
-  :: atomic { x = 0; do :: x < NP - 1 -> x++ :: break od;
+  /* a late write lands */
+  :: atomic { l[0].used || l[1].used ->
+       if :: l[0].used -> x = 0 :: l[1].used -> x = 1 fi;
        if
-       :: l[x].used ->
-          if
 #ifdef UNCOND
-          :: store(l[x].at, l[x].prom, l[x].ab, l[x].av, l[x].c); voted(l[x].at, l[x].ab, l[x].c)
+       :: true ->
 #else
-          :: (l[x].over && l[x].same) || (!l[x].over && !a[l[x].at].there) ->
-             store(l[x].at, l[x].prom, l[x].ab, l[x].av, l[x].c); voted(l[x].at, l[x].ab, l[x].c)
+       :: l[x].over || !AT(x).there ->
 #endif
-          :: true
-          fi; l[x].used = 0; l[x].over = 0; l[x].same = 0; l[x].at = 0; l[x].prom = 0; l[x].ab = 0; l[x].av = 0; l[x].c = 0
+          w = (l[x].ab > 0 && (!AT(x).there || AT(x).ab != l[x].ab) -> l[x].ab : 0);
+          if :: w > 0 -> acc[w] = acc[w] | BIT(l[x].s); chosen() :: else fi;
+#if WITNESS == 8
+          assert(w == 0 || !MAJ(acc[w]));                             /* a late acceptance makes a majority */
+#endif
+          w = l[x].s;
+          AT(x).there = 1; AT(x).prom = l[x].prom; AT(x).ab = l[x].ab; AT(x).av = l[x].av; AT(x).c = l[x].c;
+          w = conf[l[x].c].pl[w]; drop(x); changed(w, wipes > 0); w = 0
+       :: lates > 0 -> drop(x)
        :: else
        fi; x = 0 }
+#if WIPES > 0
   /* a member loses all that it had */
-  :: atomic { wipes > 0 -> wipes--; x = 0; do :: x < PLACES - 1 -> x++ :: break od;
-       changed(x);
+  :: atomic { wipes > 0 ->
+#if MAXC > 0
+       do :: x < PLACES - 1 -> x++ :: break od;
+       if :: x == 1 && wipes == WIPES -> x = 0 :: else fi;
+#else
+       if :: wipes < WIPES -> do :: x < PLACES - 1 -> x++ :: break od :: else fi;
+#endif
+       wipes--;
+       changed(x, true);
        a[x].there = 0; a[x].prom = 0; a[x].ab = 0; a[x].av = 0; a[x].c = 0;
        mk[x].made = NONE; mk[x].num = 0; mk[x].whole = 0; x = 0 }
+#endif
   od
 }
 
 #if LOOKS > 0
-/* a look: a majority shows the same accepted ballot */
+/* a look: a majority shows the same accepted ballot, or that it has never accepted anything */
+#define L(s) a[conf[c].pl[s]]
+#define LM(s) mk[conf[c].pl[s]]
+#define LSURE(s) (L(s).there && L(s).c >= conf[c].made[s] && L(s).c <= c && L(s).ab > 0)
+#ifdef LOOKSEEWIPE
+#define LNEVER(s) true
+#else
+#define LNEVER(s) (LM(s).made == conf[c].made[s] && LM(s).num <= c && LM(s).whole)
+#endif
 proctype look() {
-  byte x, c, ab, av, n, base, wh = 7, un;
+  byte x, c, ab, av, n, base;
+  bit going;
 end:
   do
-  :: atomic { looks > 0 -> looks--; base = last; do :: c < cur -> c++; wh = wh & OTHERS(new[c]) :: break od; ab = 0; n = 0; un = 0 }
-  :: atomic { base != 255 && n != 7 -> x = 0; do :: x < 2 -> x++ :: break od;
+  :: atomic { looks > 0 -> looks--; going = 1; base = last; n = 0; ab = 0; av = 0; c = 0; do :: c < cur -> c++ :: break od }
+  :: atomic { going ->
+       if :: !(n & 1) -> x = 0 :: !(n & 2) -> x = 1 :: !(n & 4) -> x = 2 fi;
        if
-       :: !(n & BIT(x)) && a[conf[c].pl[x]].there && a[conf[c].pl[x]].c >= conf[c].made[x] && a[conf[c].pl[x]].c <= c && a[conf[c].pl[x]].ab > 0 ->
-          if
-          :: n == 0 -> ab = a[conf[c].pl[x]].ab; av = a[conf[c].pl[x]].av; n = BIT(x)
-          :: n != 0 && ab == a[conf[c].pl[x]].ab -> n = n | BIT(x)
-          :: else
-          fi
-       /* one with nothing accepted, by a member that is known to be whole; its marker is read after it */
-       :: (!a[conf[c].pl[x]].there || a[conf[c].pl[x]].c < conf[c].made[x] || a[conf[c].pl[x]].ab == 0) && (wh & BIT(x)) -> un = un | BIT(x)
-       :: mk[conf[c].pl[x]].made == conf[c].made[x] && mk[conf[c].pl[x]].num <= c && mk[conf[c].pl[x]].whole ->
-          wh = wh | BIT(x);
-          if :: (un & BIT(x)) && ab == 0 -> n = n | BIT(x) :: else fi
+       :: LSURE(x) && n == 0 -> ab = L(x).ab; av = L(x).av; n = BIT(x)
+#ifdef ONESHOWS
+       :: LSURE(x) && n != 0 -> n = n | BIT(x)
+#else
+       :: LSURE(x) && n != 0 && ab == L(x).ab -> n = n | BIT(x)
+#endif
+       :: !LSURE(x) && !(L(x).there && L(x).c > c) && ab == 0 && LNEVER(x) -> n = n | BIT(x)
        :: else
-       fi;
+       fi; x = 0;
        if
-       :: MAJ(n) -> assert(DESC(av, base)); if :: DESC(av, last) -> last = av :: else fi; n = 0; ab = 0; av = 0; base = last; c = 0; un = 0; break
+       :: MAJ(n) ->
+          assert(DESC(av, base));                                     /* R */
+#if WITNESS == 5
+          assert(av == 0);                                            /* a look sees a value */
+#endif
+          if :: DESC(av, last) -> last = av :: else fi; going = 0; n = 0; ab = 0; av = 0; base = 0; c = 0
        :: else
-       fi; x = 0 }
+       fi }
   od
 }
 #endif
@@ -388,9 +469,11 @@ end:
 /* who changes the configuration; any step may be the next, or none */
 proctype admin() {
   byte x, n;
+end:
   do
   /* the next one: a new member, whose marker is there before it is known */
-  :: atomic { cur < MAXC -> n = cur; x = 0; do :: x < 2 -> x++ :: break od;
+  :: atomic { cur < MAXC -> n = cur;
+       if :: cur == 0 -> x = 2 :: else -> do :: x < 2 -> x++ :: break od; if :: x == 1 && ALIKE -> x = 0 :: else fi fi;
        if
 #ifdef NOWAIT
        :: true ->
@@ -399,20 +482,29 @@ proctype admin() {
        :: mk[conf[n].pl[(x+1)%3]].whole && mk[conf[n].pl[(x+1)%3]].made == conf[n].made[(x+1)%3] &&
           mk[conf[n].pl[(x+2)%3]].whole && mk[conf[n].pl[(x+2)%3]].made == conf[n].made[(x+2)%3] ->
 #endif
+#if WITNESS == 7
+          gone = (mk[conf[n].pl[x]].made == NONE);
+#endif
           n++; slot = x; took = 0; fenced = 0; has = 0;
           x = 0; do :: x < 3 -> conf[n].pl[x] = conf[n-1].pl[x]; conf[n].made[x] = conf[n-1].made[x]; x++ :: else -> break od;
 #if PLACES > 3
           if
-          :: skip
-          :: conf[n-1].pl[0] != 3 && conf[n-1].pl[1] != 3 && conf[n-1].pl[2] != 3 -> conf[n].pl[slot] = 3
+          :: conf[n-1].pl[0] + conf[n-1].pl[1] + conf[n-1].pl[2] == 3 -> conf[n].pl[slot] = 3
+          :: conf[n-1].pl[0] + conf[n-1].pl[1] + conf[n-1].pl[2] > 3 -> conf[n].pl[slot] = 6 - conf[n-1].pl[0] - conf[n-1].pl[1] - conf[n-1].pl[2]
+          :: true
           fi;
 #endif
-          conf[n].made[slot] = n; cur = n; new[n] = slot;
+          conf[n].made[slot] = n; cur = n;
           x = conf[n].pl[slot]; mk[x].made = n; mk[x].num = n; mk[x].whole = 0
        :: else
        fi; n = 0; x = 0 }
+#if RIVALS > 0
+  /* another that wanted the next one has made its marker, and comes second */
+  :: atomic { rivals > 0 && cur > 0 -> rivals--; do :: x < 2 -> x++ :: break od; n = conf[cur].pl[x];
+       mk[n].made = RIVAL; mk[n].num = cur; mk[n].whole = 0; n = 0; x = 0 }
+#endif
   /* another member takes the number */
-  :: atomic { cur > 0 && took != OTHERS(slot) -> x = 0; do :: x < 2 -> x++ :: break od; n = conf[cur].pl[x];
+  :: atomic { cur > 0 && took != OTHERS(slot) -> do :: x < 2 -> x++ :: break od; if :: x == 1 && ALIKE -> x = 0 :: else fi; n = conf[cur].pl[x];
        if
        :: x != slot && !(took & BIT(x)) && mk[n].made == conf[cur].made[x] -> mk[n].num = cur; took = took | BIT(x)
        :: else
@@ -423,9 +515,9 @@ proctype admin() {
 #else
   :: atomic { cur > 0 && took == OTHERS(slot) && fenced != OTHERS(slot) ->
 #endif
-       x = 0; do :: x < 2 -> x++ :: break od; n = conf[cur].pl[x];
+       do :: x < 2 -> x++ :: break od; n = conf[cur].pl[x];
        if
-       #ifdef FENCELOST
+#ifdef FENCELOST
        :: x != slot && !(fenced & BIT(x)) ->
 #else
        :: x != slot && !(fenced & BIT(x)) && ((a[n].there && a[n].c >= conf[cur].made[x] && a[n].ab > 0) || (mk[n].made == conf[cur].made[x] && mk[n].whole)) ->
@@ -438,25 +530,36 @@ proctype admin() {
        :: else
        fi; n = 0; x = 0 }
   /* the new member is whole */
-  :: atomic { cur > 0 && fenced == OTHERS(slot) -> n = conf[cur].pl[slot];
+  :: atomic { cur > 0 && fenced == OTHERS(slot) && mk[conf[cur].pl[slot]].made == cur && !mk[conf[cur].pl[slot]].whole -> n = conf[cur].pl[slot];
        if
 #ifdef UNFILLED
-       :: mk[n].made == cur && !mk[n].whole ->
+       :: true ->
 #else
-       :: mk[n].made == cur && !mk[n].whole && (!has || (a[n].there && a[n].c >= cur && a[n].ab > 0)) ->
+       :: !has || (a[n].there && a[n].c >= cur && a[n].ab > 0) ->
 #endif
-          mk[n].whole = 1
+          mk[n].whole = 1;
+#if WITNESS == 6
+          assert(!has || cur != MAXC);                                /* the last change is complete, and had a value to copy */
+#elif WITNESS == 7
+          assert(!has || !gone);                                      /* so is one of a member that had lost everything */
+#endif
        :: else
        fi; n = 0 }
   od
 }
 #endif
 init { atomic { 
-  i_ = 0; do :: i_ < 3 -> conf[0].pl[i_] = i_; mk[i_].whole = 1; i_++ :: else -> break od; i_ = 0;
+  do :: i_ < 3 -> conf[0].pl[i_] = i_; mk[i_].whole = 1; i_++ :: else -> break od; i_ = 0;
 #if PLACES > 3
   mk[3].made = NONE;
 #endif
-  p[0].wh = 7; p[1].wh = 7;
+#ifdef INITBACK
+  /* place 2 accepted value 1 under ballot 1, and nobody else did; then it was replaced by place 3, which
+   * is whole, and may be replaced by place 2 again */
+  cur = 1; conf[1].pl[1] = 1; conf[1].pl[2] = 3; conf[1].made[2] = 1; slot = 2; took = 3; fenced = 3;
+  mk[0].num = 1; mk[1].num = 1; mk[3].made = 1; mk[3].num = 1; mk[3].whole = 1;
+  a[2].there = 1; a[2].prom = 1; a[2].ab = 1; a[2].av = 1; acc[1] = 4; val[1] = 1; nextb = 2; nextv = 2;
+#endif
   run pro(); run pro(); run net();
 #if LOOKS > 0
   run look();
