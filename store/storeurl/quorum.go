@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/filestore"
 	"github.com/leasehold/leasehold/store/quorumstore"
+	"github.com/leasehold/leasehold/store/s3store"
 )
 
 // QuorumFile is the variable that names a file of quorums.
@@ -82,7 +83,34 @@ func openMember(ctx context.Context, u *url.URL, raw string, opts *Options) (sto
 	if err != nil {
 		return nil, ofMember(u, err)
 	}
+	if bucket, ok := m.(*s3store.Store); ok {
+		return placed{bucket, placeOf(bucket.String(), of.Query())}, nil
+	}
 	return m, nil
+}
+
+// placed is a bucket under the name that other processes can open it by. A configuration has that, and not what is each
+// process's own, such as its profile.
+type placed struct {
+	*s3store.Store
+
+	place string
+}
+
+func (p placed) String() string { return p.place }
+
+// placeOf adds to a bucket's name what is needed to reach it.
+func placeOf(name string, query url.Values) string {
+	for _, parameter := range []string{"region", "path_style"} {
+		if value := query.Get(parameter); value != "" {
+			sign := "?"
+			if strings.Contains(name, "?") {
+				sign = "&"
+			}
+			name += sign + parameter + "=" + url.QueryEscape(value)
+		}
+	}
+	return name
 }
 
 // ofMember says of which quorum a member cannot be opened.
