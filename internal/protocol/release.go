@@ -179,8 +179,9 @@ func (c *Candidate) released(err error, out *actions) {
 	}
 	if err != nil && c.release.deleting {
 		// A delete that is on its way lands within the lease that it was sent under or never. It
-		// would remove the next holder's marker, so till then not even we take the lock anew.
-		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised)
+		// would remove the next holder's marker, so till then not even we take the lock anew: by
+		// our own clock as late as others would, since its rate may have changed meanwhile.
+		c.obs.claimableAt = max(c.obs.claimableAt, c.lease.promised+2*Margin(c.lease.record.TTL))
 	}
 	if !c.release.orphan {
 		if err == nil {

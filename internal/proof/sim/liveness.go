@@ -220,7 +220,24 @@ func (w *world) budget(p *process, holders map[*lock]*member, window time.Durati
 			may.reads += w.looks(p, holder.under.heartbeat, window)
 		}
 	}
+	if t := w.tables.on; t != nil && t.deleted && p.part != nil {
+		one := w.lookout(p, watched, window)
+		may.reads, may.writes = may.reads+one.reads, may.writes+one.writes
+	}
 	return may
+}
+
+// lookout is what it costs to wait for seats in an object that was deleted, which may last as long as the sessions of
+// those who held some (see awaitTurns): a look for one that is new, each second, looks at those sessions, and a few
+// writes where there is one.
+func (w *world) lookout(p *process, watched []*member, window time.Duration) traffic {
+	one := traffic{reads: int(window*(protocol.Drift+1)/protocol.Drift/oneLook) + lookBurst, writes: burst}
+	for _, o := range w.processes {
+		if o != p && o.open != nil && !slices.Contains(watched, o.open.heartbeat) {
+			one.reads += w.looks(p, o.open.heartbeat, window)
+		}
+	}
+	return one
 }
 
 // looks are those of one who waits: one for each renewal, and a few more until it knows when

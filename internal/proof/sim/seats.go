@@ -195,10 +195,10 @@ func (st *seats) grants(r *request, was, after record.Table) {
 		if late {
 			t.excused = true
 		}
-		if (s.Token <= t.top || s.Token <= was.Token || t.tokens[s.Token] != "") && !t.excused {
+		if (s.Token <= t.top || s.Token <= was.Token || len(t.tokens[s.Token]) > 0) && !t.excused {
 			st.violated(Tokens, "%s is granted the token %d after %d", s.Holder, s.Token, max(t.top, was.Token))
 		}
-		t.tokens[s.Token] = s.Holder
+		t.tokens[s.Token] = append(t.tokens[s.Token], s.Holder)
 		t.top = max(t.top, s.Token)
 		for _, w := range after.Waiters {
 			if slices.Index(t.order, w.ID) < slices.Index(t.order, s.ID) {
@@ -222,7 +222,7 @@ func (st *seats) grants(r *request, was, after record.Table) {
 // granted checks a caller that is told of its seat.
 func (st *seats) granted(c *caller) {
 	t := c.part.on
-	if t.tokens[c.token] != c.name {
+	if !slices.Contains(t.tokens[c.token], c.name) {
 		st.violated(Tokens, "%v gets the token %d, which was granted to %q", c, c.token, t.tokens[c.token])
 	}
 	if c.part.cfg.Size != t.now.Size && !t.deleted { // another one may have been made since

@@ -37,12 +37,12 @@ type table struct {
 	now     record.Table // the object, as it lies there or did
 	there   bool
 	born    bool
-	order   []string // the entries that have landed, in order
-	tokens  map[int64]string
-	top     int64         // the largest token of a grant
-	granted time.Duration // when the last grant landed
-	deleted bool          // somebody has deleted the object
-	excused bool          // and then a token was granted again in the one way in which it may be
+	order   []string           // the entries that have landed, in order
+	tokens  map[int64][]string // to whom each was granted; to several in one case: see grants
+	top     int64              // the largest token of a grant
+	granted time.Duration      // when the last grant landed
+	deleted bool               // somebody has deleted the object
+	excused bool               // and then a token was granted again in the one way in which it may be
 }
 
 // A part is that of one process, in one life: what an engine works for, and its callers.
@@ -101,7 +101,7 @@ func (ts *tables) begin() {
 	if ts.choose(5) == 0 {
 		return
 	}
-	t := &table{key: "t0", tokens: map[int64]string{}}
+	t := &table{key: "t0", tokens: map[int64][]string{}}
 	switch ts.choose(4) {
 	case 0: // a fair lock
 		t.size, t.heavy = 1, []int64{1}
