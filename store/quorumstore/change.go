@@ -97,7 +97,7 @@ func empty(ctx context.Context, m store.Store) error {
 }
 
 // Replace puts a new member in the place of one: of one that has lost its objects, or is to go. The new one may
-// lie where the old one did. It goes on while others use the quorum, may be interrupted, and is finished by
+// lie where the old one did, if that was emptied. It goes on while others use the quorum, may be interrupted, and is finished by
 // [Store.Repair] or by running it again. There is one change at a time.
 func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 	v, err := s.anew(ctx)
@@ -129,6 +129,9 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		}
 	}
 	next, err := s.propose(ctx, v, who, by)
+	if errors.Is(err, errWell) && v.cfg.Members[who].Since == v.cfg.Number && v.cfg.Number > 0 {
+		return s.Repair(ctx) // it was replaced before, by itself
+	}
 	if err != nil {
 		return err
 	}
@@ -141,6 +144,8 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 	}
 	return s.Repair(ctx)
 }
+
+var errWell = errors.New("has not lost its objects")
 
 // propose makes the new member's marker and then the next configuration, in this order: a marker that is not
 // there once its configuration is known has been lost.
@@ -159,6 +164,10 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	case marker == nil:
 	case marker.Known.Quorum != v.cfg.Quorum:
 		return next, refusal("replace", "%s is a member of another quorum, %s", by, marker.Known.Quorum)
+	case by.String() == v.cfg.Members[who].Place && marker.Name == v.cfg.Members[who].Marker:
+		// Its marker would be written over before it is known that this change comes first. If another one does, the
+		// quorum has lost a member that was well, and two at once can leave it without a majority.
+		return next, refusal("replace", "%s %w: empty it first, or name another place", by, errWell)
 	}
 	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
 	if err := writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, over); err != nil {

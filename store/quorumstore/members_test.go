@@ -298,6 +298,28 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestReplaceInPlace: a member that is well is not replaced by itself, and one that was emptied is.
+func TestReplaceInPlace(t *testing.T) {
+	t.Parallel()
+	places, st := newQuorum(t, 3)
+	version := put(t, st, "lock", "x", store.IfAbsent())
+	err := st.Replace(t.Context(), places[0].name, places[0])
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "mem://0 has not lost its objects") {
+		t.Errorf("%v, want a refusal", err)
+	}
+	if number, members, err := st.Status(t.Context()); err != nil || number != 0 || !members[0].Whole {
+		t.Errorf("after that: configuration %d, %+v, %v", number, members, err)
+	}
+	places[0].lose()
+	if err := st.Replace(t.Context(), places[0].name, places[0]); err != nil {
+		t.Fatal(err)
+	}
+	places[1].Partition(true)
+	if got := reads(t, st, "lock", "x"); got != version {
+		t.Errorf("version %s, want %s", got, version)
+	}
+}
+
 // TestRegister: of many that add a line to one object at once nobody's is lost, and none is added twice.
 func TestRegister(t *testing.T) {
 	t.Parallel()
