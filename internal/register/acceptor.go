@@ -67,11 +67,11 @@ func (a Acceptor) Encode() ([]byte, error) {
 
 // Decode reads an object of the quorum of that name. Every error is an [ErrForeign].
 func Decode(quorum string, object []byte) (Acceptor, error) {
-	line, body, ok := bytes.Cut(object[:min(len(object), MaxHeader)], []byte("\n"))
+	line, _, ok := bytes.Cut(object[:min(len(object), MaxHeader)], []byte("\n"))
 	if !ok {
 		return Acceptor{}, fmt.Errorf("%w: it does not begin with a line of JSON", ErrForeign)
 	}
-	body = object[len(line)+1:]
+	body := object[len(line)+1:]
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
 		return Acceptor{}, fmt.Errorf("%w: its first line: %w", ErrForeign, err)

@@ -60,6 +60,7 @@ func (Tick) event()   {}
 // A Kind is what a call is for.
 type Kind int
 
+// The kinds.
 const (
 	Look   Kind = iota // tells what there is
 	Set                // writes a value in place of the one that is expected
@@ -70,6 +71,7 @@ const (
 // A Fate is what became of a conditional write.
 type Fate int
 
+// The fates.
 const (
 	Landed  Fate = iota
 	Refused      // the condition does not hold, and never will again
@@ -119,6 +121,7 @@ func (Answer) action() {}
 // An Outcome is how a call has ended.
 type Outcome int
 
+// The outcomes.
 const (
 	Done      Outcome = iota
 	Mismatch          // of a Set: another value is there, and nothing was written nor will be

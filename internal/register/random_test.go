@@ -316,8 +316,7 @@ func (w *world) next(p *proposer) {
 		c = register.Call{Kind: register.Set, Over: p.last, Value: register.Value{Version: version, Body: []byte(version)}}
 	}
 	began := w.now
-	var wanted input
-	wanted = input{c.Kind, c.Over, c.Value.Version}
+	wanted := input{c.Kind, c.Over, c.Value.Version}
 	done := false
 	w.call(p, c, func(a register.Answer) {
 		done = true

@@ -55,7 +55,7 @@ var (
 // processes get to run so late that leases end, on a machine with two cores.
 var (
 	driving = []string{"./cmd/leasehold", "./internal/proof/chaos", "./internal/proof/linear"}
-	slowest = []string{"./internal/proof/e2e", "./internal/proof/mutate", "./internal/proof/sim"} // half an hour in full
+	slowest = []string{"./internal/proof/e2e", "./internal/proof/mutate", "./internal/proof/quorum", "./internal/proof/sim"} // half an hour in full
 )
 
 // modules gives those of their own that have tests, which "./..." does not see, but for the

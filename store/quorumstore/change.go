@@ -119,10 +119,10 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 			continue
 		}
 		// A member that is not whole has no copy of what the one that goes may be needed for.
-		switch marker, _, err := readMarker(ctx, v.members[i]); {
-		case err != nil:
+		switch marker, _, failed := readMarker(ctx, v.members[i]); {
+		case failed != nil:
 			if len(v.cfg.Members) == 3 {
-				return at(v.members[i], err)
+				return at(v.members[i], failed)
 			}
 		case marker == nil || marker.Name != m.Marker || !marker.Whole:
 			return refusal("replace", "%s is not whole: repair the quorum first, or replace that one", m.Place)
@@ -158,7 +158,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	case err != nil:
 		return next, at(by, err)
 	case marker == nil && by.String() != v.cfg.Members[who].Place:
-		if err := empty(ctx, by); err != nil {
+		if err = empty(ctx, by); err != nil {
 			return next, err
 		}
 	case marker == nil:
@@ -170,7 +170,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 		return next, refusal("replace", "%s %w: empty it first, or name another place", by, errWell)
 	}
 	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
-	if err := writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, over); err != nil {
+	if err = writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, over); err != nil {
 		return next, at(by, err)
 	}
 	body, err := json.Marshal(next)
@@ -194,15 +194,15 @@ func (s *Store) Repair(ctx context.Context) error {
 	took := 0
 	for i, m := range v.members {
 		asked, cancel := context.WithTimeout(ctx, s.opts.Timeout) // one that does not answer is not waited for
-		marker, over, err := readMarker(asked, m)
+		marker, over, failed := readMarker(asked, m)
 		cancel()
-		if err != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
-			v.s.health.note(v.cfg.Members[i].Place, errors.Join(err, ErrLost))
+		if failed != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
+			v.s.health.note(v.cfg.Members[i].Place, errors.Join(failed, ErrLost))
 			continue
 		}
 		if marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number {
 			marker.Number, marker.Known = v.cfg.Number, v.cfg
-			if err := writeMarker(ctx, m, *marker, over); err != nil {
+			if err = writeMarker(ctx, m, *marker, over); err != nil {
 				return at(m, err)
 			}
 		}
@@ -313,7 +313,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 				}
 				return st.Err
 			})
-			_, st.From = s.health.of(m.Place)
+			st.From, _ = s.health.of(m.Place)
 			members[i] = st
 		})
 	}

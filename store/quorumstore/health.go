@@ -73,11 +73,11 @@ func (h *health) note(place string, err error) {
 }
 
 // of is the fault of a member, and since when it has had it.
-func (h *health) of(place string) (error, time.Time) {
+func (h *health) of(place string) (time.Time, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m := h.members[place]; m != nil && m.err != nil {
-		return m.err, m.since
+		return m.since, m.err
 	}
-	return nil, time.Time{}
+	return time.Time{}, nil
 }

@@ -39,12 +39,12 @@ func (s *Store) aside(ctx context.Context, op, key string, value *register.Value
 	var writing sync.WaitGroup
 	for i, m := range v.cfg.Members {
 		writing.Go(func() {
-			err := writeAside(all, v.members[i], asideKey+value.Version, b)
-			s.health.note(m.Place, err)
-			if err != nil {
-				err = fmt.Errorf("%s: %w", m.Place, err)
+			wrong := writeAside(all, v.members[i], asideKey+value.Version, b)
+			s.health.note(m.Place, wrong)
+			if wrong != nil {
+				wrong = fmt.Errorf("%s: %w", m.Place, wrong)
 			}
-			answers <- err
+			answers <- wrong
 		})
 	}
 	err = majority(ctx, v, answers)
@@ -158,7 +158,7 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 		return 0, err
 	}
 	value := register.Value{Version: rand.Text()}
-	if err := s.aside(ctx, "put", key, &value, b); err != nil {
+	if err = s.aside(ctx, "put", key, &value, b); err != nil {
 		return 0, err
 	}
 	a, v, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Value: value})

@@ -208,9 +208,9 @@ func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting
 	answers := make(chan answer, len(members))
 	for _, m := range members {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
+			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
 			defer cancel()
-			marker, _, err := readMarker(ctx, m)
+			marker, _, err := readMarker(asked, m)
 			answers <- answer{m.String(), marker, at(m, err)} // it may be no member any more, so its health is not noted
 		}()
 	}
@@ -292,7 +292,7 @@ func (v *view) next(ctx context.Context) (*register.Configuration, error) {
 		return nil, a.Err
 	}
 	if !a.Value.Exists() {
-		return nil, nil
+		return nil, nil //nolint:nilnil // none has followed, which is no error
 	}
 	var cfg register.Configuration
 	if err := json.Unmarshal(a.Value.Body, &cfg); err != nil {

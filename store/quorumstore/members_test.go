@@ -257,7 +257,7 @@ func TestReplace(t *testing.T) {
 				for _, p := range append(places[1:3:3], by) {
 					p.Clear()
 				}
-				if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+				if err = open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
 					t.Fatalf("elsewhere %v, request %d lost: run again: %v", elsewhere, fails, err)
 				}
 			}
@@ -343,14 +343,14 @@ func testRegister(t *testing.T, seed uint64) {
 	var all sync.WaitGroup
 	var want []string
 	for n := range writers {
-		st := open(t, places)
+		mine := open(t, places)
 		for i := range lines {
 			want = append(want, fmt.Sprintf("%d-%d", n, i))
 		}
-		mine := want[n*lines:]
+		here := want[n*lines:]
 		all.Go(func() {
-			for _, line := range mine {
-				if err := addLine(t.Context(), st, line); err != nil {
+			for _, line := range here {
+				if err := addLine(t.Context(), mine, line); err != nil {
 					t.Error(err)
 				}
 			}

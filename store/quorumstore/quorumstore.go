@@ -307,7 +307,7 @@ func kindOf(err error) error {
 	}
 	walk(err)
 	for _, kind := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrRefused, store.ErrInvalid, store.ErrConflict} {
-		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k error) bool { return k != kind }) {
+		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k error) bool { return !errors.Is(k, kind) }) {
 			return kind
 		}
 	}

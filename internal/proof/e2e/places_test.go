@@ -160,7 +160,8 @@ func aQuorum(t *testing.T) place {
 	s3, gcs := servers.Start(t, "gofakes3"), servers.StartGCS(t)
 	bucket, google := s3.Bucket(t), opens(gcs.GCSURL(gcs.GCSBucket(t)))
 	dir := t.TempDir()
-	p := place{name: "quorum", open: func(t *testing.T) store.Store {
+	open := func(t *testing.T) *quorumstore.Store {
+		t.Helper()
 		file, err := filestore.New(dir, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -174,11 +175,11 @@ func aQuorum(t *testing.T) place {
 			t.Fatal(err)
 		}
 		return st
-	}}
-	if err := p.open(t).(*quorumstore.Store).Init(t.Context()); err != nil {
+	}
+	if err := open(t).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return place{name: "quorum", open: func(t *testing.T) store.Store { return open(t) }}
 }
 
 // azuriteStore opens a container by its URL, which may be that of a proxy.

@@ -29,7 +29,7 @@ var (
 )
 
 // long reports that the tests are to take long.
-func long() bool { return os.Getenv("LEASEHOLD_TEST_LONG") == "1" }
+func long() bool { return os.Getenv("LEASEHOLD_TEST_LONG") == "1" && !testing.Short() }
 
 func newSeed() uint64 { return cmp.Or(*seeded, rand.Uint64()) }
 
