@@ -91,6 +91,7 @@ var rules = []rule{
 	{pkg: "internal/proof/chaos", may: nil},
 	{pkg: "internal/proof/e2e", may: nil},
 	{pkg: "internal/proof/quorum", may: nil},
+	{pkg: "internal/proof/register", may: nil},
 	{pkg: "internal/proof/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},
 	{
 		pkg: "internal/proof/fencecheck/histories",

@@ -21,8 +21,13 @@ type health struct {
 type memberHealth struct {
 	err     error
 	since   time.Time
-	answers bool // its marker was seen after it had been missed
+	answers bool      // its marker was seen after it had been missed
+	told    time.Time // when the logger was told last that it fails
+	known   bool      // and was not told since that it answers again
 }
+
+// reminder is for how long one that fails and answers by turns is not told of again.
+const reminder = time.Minute
 
 // found takes in that a member has its marker, and so has lost nothing, or has been replaced.
 func (h *health) found(place string) {
@@ -61,13 +66,16 @@ func (h *health) note(place string, err error) {
 		return
 	}
 	m.answers = false
-	switch m.err = err; {
-	case err != nil && was == nil:
+	if m.err = err; err != nil && was == nil {
 		m.since = time.Now()
-		if h.logger != nil {
-			h.logger.Warn("a member of the quorum fails; the others go on without it", "member", place, "cause", err)
-		}
-	case err == nil && was != nil && h.logger != nil:
+	}
+	switch {
+	case h.logger == nil:
+	case err != nil && !m.known && (m.told.IsZero() || time.Since(m.told) >= reminder):
+		m.told, m.known = time.Now(), true
+		h.logger.Warn("a member of the quorum fails; the others go on without it", "member", place, "cause", err)
+	case err == nil && m.known:
+		m.known = false
 		h.logger.Info("a member of the quorum answers again", "member", place, "after", time.Since(m.since).Round(time.Millisecond), "cause", was)
 	}
 }

@@ -1,10 +1,12 @@
 package quorumstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -451,5 +453,38 @@ func TestOnceMore(t *testing.T) {
 			places[1].Clear()
 		}
 		time.Sleep(2 * quorumstore.DefaultTimeout) // until all requests have ended
+	})
+}
+
+// TestMemberFlaps: of a member that fails and answers by turns it is said once a minute that it fails, and each time
+// that it answers again.
+func TestMemberFlaps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "0", store.IfAbsent())
+		synctest.Wait()
+		var log bytes.Buffer
+		var members []store.Store
+		for _, p := range places {
+			members = append(members, p)
+		}
+		told, err := quorumstore.New(members, &quorumstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		down := faultstore.Fault{Kind: faultstore.Unavailable}
+		for range 100 {
+			places[2].Inject(down)
+			reads(t, told, "lock", "0")
+			synctest.Wait()
+			places[2].Clear()
+			reads(t, told, "lock", "0")
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		if fails, again := strings.Count(log.String(), "fails"), strings.Count(log.String(), "answers again"); fails != 2 || again != 2 {
+			t.Errorf("in 100 s it was said %d times that it fails, and %d times that it answers again: %s", fails, again, &log)
+		}
 	})
 }
