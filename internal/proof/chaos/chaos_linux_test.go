@@ -223,7 +223,10 @@ func recovered(t *testing.T, f *fleet) time.Duration {
 	}
 	most := ttl + ttl/5 + 5*time.Second // the rule, and what requests and processes take
 	if f.seats > 1 {
-		most += ttl // the head of the line may have died too, and is late before the next one looks at those who held (rule T7)
+		// The head of the line may have died too, and is late before the next one looks at those who held; and one
+		// behind several that have died looks when the line has stood still for half of the time that it should have
+		// taken (rule T7). Turns last for up to 4 TTL on average here, and up to four wait.
+		most += ttl + 5*ttl
 	}
 	if !await(most, func() bool { return len(f.waiting(now)) == 0 }) {
 		t.Errorf("nobody works under %v %v after the last fault", f.waiting(now), most)
