@@ -60,7 +60,7 @@ var parts = []part{
 	},
 	{
 		name:  "models",
-		short: words("env SHARE=1/4 spec/check quick"),
+		short: words("env SHARE=1/6 spec/check quick"),
 		long:  words("spec/check full"),
 	},
 	{
