@@ -203,9 +203,8 @@ func (b *bench) quorumAt(ctx context.Context, where string, far [3]time.Duration
 		s := b.of("quorum", where, subject, metric+", p50 µs")
 		return spread{s.median / 1000, s.least / 1000, s.most / 1000, s.n}.String()
 	}
-	over := b.over(where)
 	return []string{
-		where, ms(secondPut, renewal), ms(onQuorum, renewal), over.String(),
+		where, ms(secondPut, renewal), ms(onQuorum, renewal), b.over(where).String(),
 		ms(onQuorum, whole), b.ratio("quorum", where, whole+", p50 µs", onQuorum, onOne).String(),
 		b.of("quorum", where, onQuorum, "fail-over, s").String(), b.of("quorum", where, onOne, "fail-over, s").String(),
 	}, nil
@@ -213,14 +212,7 @@ func (b *bench) quorumAt(ctx context.Context, where string, far [3]time.Duration
 
 // over is a renewal on the quorum over a PUT to the second-fastest of its members, in the same round.
 func (b *bench) over(where string) spread {
-	base := b.values("quorum", where, secondPut, renewal+", p50 µs")
-	var all []float64
-	for round, v := range b.values("quorum", where, onQuorum, renewal+", p50 µs") {
-		if base[round] > 0 {
-			all = append(all, v/base[round])
-		}
-	}
-	return spreadOf(all)
+	return b.ratio("quorum", where, renewal+", p50 µs", onQuorum, secondPut)
 }
 
 // bySpeed are the numbers of the members, the fastest first.
