@@ -59,7 +59,7 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 	}
 	cfg := o.config(newIncarnation())
 	tune(&cfg)
-	if err = o.proven(st); err != nil {
+	if err = o.proven(st, key); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	l := &Lock{driver{st: st, key: key, at: at, opts: o}}

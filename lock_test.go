@@ -891,10 +891,10 @@ func TestProof(t *testing.T) {
 		uses []string
 	}{
 		{"", false, false, []string{"epochs"}},
-		{"epochs", false, true, []string{"epochs"}},
-		{"epochs", true, true, []string{"epochs"}},
+		{"epochs", false, true, []string{"epochs", "/k epochs"}},
+		{"epochs", true, true, []string{"epochs", "/k epochs"}},
 		{"fast start", false, false, []string{"epochs"}},
-		{"fast start", true, true, []string{"epochs", "fast start"}},
+		{"fast start", true, true, []string{"epochs", "fast start", "/k fast start"}},
 		{"", true, false, []string{"epochs", "fast start"}},
 	} {
 		a := &asks{no: c.no}
@@ -904,7 +904,10 @@ func TestProof(t *testing.T) {
 		}
 		var want []string
 		for _, use := range c.uses {
-			want = append(want, st.String()+" "+use)
+			if !strings.HasPrefix(use, "/") { // of the lock, and else of the store
+				use = " " + use
+			}
+			want = append(want, st.String()+use)
 		}
 		if !slices.Equal(a.uses, want) {
 			t.Errorf("%+v: it was asked for %q", c, a.uses)

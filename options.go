@@ -132,25 +132,29 @@ type LockOptions struct {
 // An interface, so that the root need not import the package that tests stores.
 type Proof interface {
 	// Proves returns nil if the store that calls itself storeName is safe for the use:
-	// the name of a layout, or "fast start". It is called by NewLock and NewElection.
+	// the name of a layout, or "fast start". It is called by NewLock, NewElection and NewSession, with the
+	// store's name, and if that is not safe with the lock's, which lies in it: the proof may be about a part of the
+	// store alone.
 	Proves(storeName, use string) error
 }
 
-// proven says why the store may not be used, by its own word or by a proof that is asked for.
-func (o *LockOptions) proven(st store.Store) error {
+// proven says why the store may not be used for a key, by its own word or by a proof that is asked for.
+func (o *LockOptions) proven(st store.Store, key string) error {
+	uses := []string{string(o.Layout)}
+	if o.FastStart { // a promise of its own, about the store's clock, so it takes a proof of its own
+		uses = append(uses, "fast start")
+	}
 	own, _ := st.(Proof)
-	for _, p := range []Proof{own, o.Proof} {
-		if p == nil {
+	for _, use := range uses {
+		if own != nil {
+			if err := own.Proves(st.String(), use); err != nil {
+				return err
+			}
+		}
+		if o.Proof == nil {
 			continue
 		}
-		if err := p.Proves(st.String(), string(o.Layout)); err != nil {
-			return err
-		}
-		// Fast start is a promise of its own, about the store's clock, so it takes a proof of its own.
-		if !o.FastStart {
-			continue
-		}
-		if err := p.Proves(st.String(), "fast start"); err != nil {
+		if err := o.Proof.Proves(st.String(), use); err != nil && o.Proof.Proves(layout.Object{Store: st, Key: key}.String(), use) != nil {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	if err = errors.Join(o.encodable(), o.proven(st)); err != nil {
+	if err = errors.Join(o.encodable(), o.proven(st, so.Prefix)); err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -254,7 +254,7 @@ type Clock struct {
 var ErrUnproven = errors.New("not proven to be safe")
 
 // Proves returns nil if the report says that the store, given by its own name, is safe
-// for the use. A report of a bucket counts for all prefixes in it. The error matches
+// for the use. A report of a bucket counts for all prefixes in it, and one of a prefix for what lies below it. The error matches
 // [ErrUnproven] and says what was found.
 func (r *Report) Proves(storeName, use string) error {
 	if !within(storeName, r.Store) {
