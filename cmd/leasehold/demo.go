@@ -20,14 +20,18 @@ import (
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/localhttp"
 )
 
 const (
 	demoBucket = "demo"
 	demoLimit  = time.Minute // for all of it, on a machine that is busy
+
+	demoLimitOfPage = 24 * time.Hour // where somebody looks at the page
 )
 
 func (a *app) demo() *cobra.Command {
+	var page string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show an election on an S3 server of its own, with a crash",
@@ -37,14 +41,24 @@ The demo starts an S3 server of its own, in memory and on this machine only, and
 five candidates, each a process "leasehold elect". It kills the leader with
 SIGKILL, and later lets another resign. It takes about ten seconds, and leaves
 nothing behind. The exit code is 0 only if a leader was elected each time, the
-tokens grew, and no two candidates' commands ever ran at once.`,
+tokens grew, and no two candidates' commands ever ran at once.
+
+With --http there is also the page of leasehold serve, which shows the same as it happens, and
+the candidates go on until an interrupt.`,
+		Example: `  leasehold demo
+  leasehold demo --http            # then see http://127.0.0.1:4041/ui/
+  leasehold demo --http=127.0.0.1:8080`,
 		Args: atMost(0),
-		RunE: func(*cobra.Command, []string) error { return a.stage() },
+		RunE: func(*cobra.Command, []string) error { return a.stage(page) },
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.Flags().StringVar(&page, "http", "", "show the page of leasehold serve on this `address` of this machine")
+	cmd.Flags().Lookup("http").NoOptDefVal = "127.0.0.1:4041"
+	show := &cobra.Command{
 		Use: "show", Hidden: true, Args: one,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0]) },
-	}, &cobra.Command{
+		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0], page) },
+	}
+	show.Flags().StringVar(&page, "http", "", "")
+	cmd.AddCommand(show, &cobra.Command{
 		Use: "work", Hidden: true, Args: one,
 		RunE: func(_ *cobra.Command, args []string) error { return a.work(args[0]) },
 	})
@@ -53,9 +67,19 @@ tokens grew, and no two candidates' commands ever ran at once.`,
 
 // stage runs the show under a guardian, as run does a command: so nothing of it
 // stays behind, however it ends.
-func (a *app) stage() error {
+func (a *app) stage(page string) error {
 	if a.output == "json" {
 		return usage("the demo is for people: there is no --output json")
+	}
+	limit := demoLimit
+	if page != "" {
+		limit = demoLimitOfPage
+		switch address, err := localhttp.ParseAddress(page); {
+		case err != nil:
+			return usage("--http: %w", err)
+		case strings.HasPrefix(page, "unix:"), localhttp.CheckWith(address, localhttp.Options{}) != nil:
+			return usage("--http %v: a browser on this machine is to reach it: give a port of 127.0.0.1", address)
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -66,13 +90,13 @@ func (a *app) stage() error {
 		return &exit{exitInternal, err}
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
-	argv := []string{self, "demo", "show", dir}
+	argv := []string{self, "demo", "show", dir, "--http=" + page}
 	if a.verbose {
 		argv = append(argv, "--verbose")
 	}
 	signals := make(chan os.Signal, 8)
 	listen(signals)
-	p, err := guardian.Start(guardian.Options{Argv: argv, Env: demoEnv(), Deadline: clock.Now() + demoLimit, Grace: time.Second})
+	p, err := guardian.Start(guardian.Options{Argv: argv, Env: demoEnv(), Deadline: clock.Now() + limit, Grace: time.Second})
 	if err != nil {
 		return &exit{exitInternal, err}
 	}
@@ -83,7 +107,7 @@ func (a *app) stage() error {
 		case <-p.Done():
 			switch status := p.Wait(); {
 			case status.Expired:
-				return &exit{exitInternal, fmt.Errorf("the demo was not over after %v, and was ended", demoLimit)}
+				return &exit{exitInternal, fmt.Errorf("the demo was not over after %v, and was ended", limit)}
 			case status.Code != 0:
 				return &exit{status.Code, nil}
 			}

@@ -55,7 +55,7 @@ type news struct {
 	two   bool            // and so does another
 }
 
-func (a *app) show(ctx context.Context, dir string) error {
+func (a *app) show(ctx context.Context, dir, page string) error {
 	server, err := startDemoServer(ctx)
 	if err != nil {
 		return &exit{exitInternal, fmt.Errorf("cannot start the S3 server: %w", err)}
@@ -64,7 +64,13 @@ func (a *app) show(ctx context.Context, dir string) error {
 	listen(s.signals)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
+	if page != "" {
+		err = s.open(ctx, page, &all)
+	}
 	for i := range 5 {
+		if err != nil {
+			break
+		}
 		var p *player
 		if p, err = s.enter(ctx, fmt.Sprintf("node-%d", i+1), dir); err != nil {
 			break
@@ -73,6 +79,9 @@ func (a *app) show(ctx context.Context, dir string) error {
 	}
 	if err == nil {
 		err = s.play()
+	}
+	if err == nil && page != "" {
+		err = s.stay()
 	}
 	cancel()
 	all.Wait()
@@ -112,6 +121,54 @@ func (s *show) enter(ctx context.Context, name, dir string) (*player, error) {
 	}
 	s.candidates = append(s.candidates, p)
 	return p, nil
+}
+
+// open has the page shown of the locks in the demo's bucket, by a process "leasehold serve".
+func (s *show) open(ctx context.Context, address string, all *sync.WaitGroup) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := osexec.CommandContext(ctx, self, "serve", "--http", address, "--every", "1s", "s3://"+demoBucket+"?endpoint="+s.server.endpoint)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	at := make(chan string, 1) // where it answers
+	var said []string          // instead
+	all.Go(func() {
+		defer close(at)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			if _, url, found := strings.Cut(lines.Text(), " on http://"); found && len(said) == 0 {
+				at <- "http://" + url
+			}
+			said = append(said, strings.TrimPrefix(lines.Text(), "leasehold: "))
+		}
+		_ = cmd.Wait() // killed, in the end; else it has said why
+	})
+	select {
+	case url, answers := <-at:
+		if !answers {
+			return fmt.Errorf("the page cannot be shown: %s", strings.Join(said, "; "))
+		}
+		fmt.Fprintf(s.out, "The page is at %s/ui/\n", url)
+		return nil
+	case sig := <-s.signals:
+		return stopped(sig, nil)
+	}
+}
+
+// stay leaves the candidates at work for whoever looks at the page.
+func (s *show) stay() error {
+	fmt.Fprintf(s.out, "\nThe candidates and the page go on until you press ^C.\n")
+	_, err := s.follow(demoLimitOfPage, func() bool { return false })
+	if end, ended := errors.AsType[*exit](err); ended && end.err == nil {
+		return nil
+	}
+	return err
 }
 
 // hear passes on what a candidate's command says. Its processes share the other
