@@ -73,7 +73,7 @@ func (c *electCmd) again(level slog.Level, pause time.Duration, cause string, fo
 
 // failure is the event of an error that ends the program.
 func failure(end *exit, message string) event {
-	e := event{Event: eventFailed, Message: message, ExitCode: &end.code}
+	e := event{Event: eventFailed, Message: message, ExitCode: &end.code, Docs: explained(end)}
 	if held, ok := errors.AsType[*leasehold.HeldError](end.err); ok {
 		e.party = party{Holder: held.Info.Holder, Token: held.Info.Token}
 	}

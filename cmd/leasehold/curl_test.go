@@ -10,7 +10,7 @@ import (
 )
 
 // documentedCurl matches a line with curl in docs/operations.md: of a shell, or of a probe.
-var documentedCurl = regexp.MustCompile(`(?m)^    (curl .*)$|command: \[(curl, .*)\]\}$`)
+var documentedCurl = regexp.MustCompile(`(?m)^(curl .*)$|command: \[(curl, .*)\]\}$`)
 
 // documentedAt is where the candidates of that document answer.
 var documentedAt = strings.NewReplacer("127.0.0.1:4040", `"$1"`, "/run/leasehold/http", `"$1"`)

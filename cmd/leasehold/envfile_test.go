@@ -21,7 +21,7 @@ func TestDocumentedVariables(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(text), "\n## Variables\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	lines := regexp.MustCompile(`(?m)^    ([A-Z_]+)=(.*)$`).FindAllStringSubmatch(section, -1)
+	lines := regexp.MustCompile(`(?m)^([A-Z_]+)=(.*)$`).FindAllStringSubmatch(section, -1)
 	if len(lines) < 5 {
 		t.Fatalf("there are %d variables in the file: is it there?", len(lines))
 	}

@@ -26,6 +26,7 @@ type event struct {
 	Waited   *int64 `json:"waited_ms,omitempty"`
 	Ahead    *int   `json:"ahead,omitempty"`
 	Pause    *int64 `json:"pause_ms,omitempty"`
+	Docs     string `json:"docs,omitempty"` // the page that explains it
 }
 
 // An eventName says what happened.
@@ -98,7 +99,7 @@ var eventKinds = []eventKind{
 	{eventVanished, "watch", "the lock's object was deleted", seen, seenToo},
 	{eventUnreadable, "watch", "the store did not answer, or the object is not a lock; the rest is as it was last seen", seen + " cause", seenToo},
 	{eventAppeared, "watch", "of a prefix: there is a lock that was not there, and nobody holds it", seen, seenToo},
-	{eventFailed, "all", "the end, if it is because of an error", said + "exit_code", "lock holder token"},
+	{eventFailed, "all", "the end, if it is because of an error", said + "exit_code", "lock holder token docs"},
 	{eventMessage, "all", "anything else, for people", said, "lock"},
 }
 

@@ -117,6 +117,20 @@ func codeOf(err error) int {
 	return exitInternal
 }
 
+// explained is the address of what the documentation says of an exit; "" if the message says it all: of a flag that
+// cannot be, of what only one command ends with, and where another holds the lock, which is no error.
+func explained(e *exit) string {
+	code := codeOf(e.err)
+	if code == exitHeld || code != e.code && code != exitLost { // for which there is --lost-exit-code
+		return ""
+	}
+	at := "main"
+	if v := thisBuild().Version; strings.HasPrefix(v, "v") && !strings.ContainsAny(v, "-+") {
+		at = v // the page of this version, if it is one that was released
+	}
+	return fmt.Sprintf("https://github.com/leasehold/leasehold/blob/%s/docs/trouble.md#code-%d", at, code)
+}
+
 // oneLine is the message of an error for a terminal and for a log: what it is
 // made of may have several lines.
 func oneLine(err error) string {

@@ -68,7 +68,11 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 		end = &exit{exitUsage, fmt.Errorf("%w: %s", err, seeHelp(root))}
 	}
 	if end.err != nil {
-		a.console.event(slog.LevelError, failure(end, a.message(end.err)))
+		e := failure(end, a.message(end.err))
+		a.console.event(slog.LevelError, e)
+		if e.Docs != "" {
+			a.console.remark("see %s", e.Docs)
+		}
 	}
 	return end.code
 }

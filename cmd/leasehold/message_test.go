@@ -120,6 +120,12 @@ func execute(t *testing.T, args []string) (code int, said string) {
 	var stdout, stderr bytes.Buffer
 	code = exec(t.Context(), args, &stdout, &stderr)
 	lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
+	if page, found := strings.CutPrefix(lines[len(lines)-1], "leasehold: see https://"); found {
+		if !strings.HasSuffix(page, fmt.Sprintf("/docs/trouble.md#code-%d", code)) {
+			t.Errorf("leasehold %q ends with %d, and names the page %q", args, code, page)
+		}
+		lines = lines[:len(lines)-1]
+	}
 	said, ours := strings.CutPrefix(lines[len(lines)-1], "leasehold: ")
 	if !ours {
 		t.Errorf("leasehold %q says %q", args, stderr.String())
