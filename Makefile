@@ -11,7 +11,7 @@ MODULES := . tools $(PINNED) $(TESTED)
 # What is compiled and vetted, with its tests, wherever this is run.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test race racelong lint vet format tidy fmt fuzz lockorder mutate prove bench adapters man servers
+.PHONY: check test race racelong lint vet format tidy fmt fuzz lockorder mutate prove bench adapters man site servers
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -75,6 +75,9 @@ MANDIR := man
 
 man: # write the manual pages
 	go run ./cmd/leasehold man $(MANDIR)
+
+site: # the documentation as a site, in docs/site/public; Hugo takes minutes to compile, once
+	cd docs/site && go tool hugo --minify --cleanDestinationDir --panicOnWarning
 
 servers: # build the test servers and print where they are
 	@set -e; for dir in $(PINNED); do (cd $$dir && for tool in $$(go list tool); do go tool -n $$tool; done); done
