@@ -20,7 +20,7 @@ func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# The commands
 
-What each command says of itself with ` + "`--help`" + `: a test keeps this page so. [Operations](../operations.md) says how they are used, and
+The help of each command, which a test keeps up to date here. [Operations](../operations.md) says how they are used, and
 has the exit codes and the [events](../operations.md#events).
 `)
 	eachCommand(newRoot(), func(cmd *cobra.Command) {

@@ -1,7 +1,7 @@
 // Package doctest runs what the documentation shows: the command lines, the programs and what they print. Its tests do
 // so for all pages, on a real server; each page gets one of its own.
 //
-// A page stays plain Markdown. A block of "sh" is run. What else is to be known of a block stands before it, in a
+// A page stays plain Markdown. A block of "sh" is run. The rest that is to be known of a block stands before it, in a
 // comment that no reader sees:
 //
 //	<!-- test: file NAME -->      the block is the file NAME, which the next blocks use
