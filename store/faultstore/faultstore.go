@@ -35,9 +35,9 @@ type Options struct {
 
 // A Call is one request on its way to the store.
 type Call struct {
-	Op     string // "get", "put", "delete", "list"
-	Key    string // or the prefix of a list
-	Body   []byte // of a Put; nil of a PutLarge, which has no condition either
+	Op     string          // "get", "put", "delete", "list"
+	Key    string          // or the prefix of a list
+	Body   []byte          // of a Put; nil of a PutLarge, which has no condition either
 	Only   store.Condition // also of a DeleteIf
 	Unless store.Version
 }
