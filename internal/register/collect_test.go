@@ -57,9 +57,9 @@ func TestCollect(t *testing.T) {
 		left    string // what each member has then
 		drops   int
 	}{
-		"all have it": {outcome: register.Done, drops: 3},
+		"all have it":            {outcome: register.Done, drops: 3},
 		"one never had anything": {given: func(m *members) { m.objects[1] = object{} }, outcome: register.Done, drops: 2},
-		"none has anything": {given: func(m *members) { *m.objects = [3]object{} }, outcome: register.Done},
+		"none has anything":      {given: func(m *members) { *m.objects = [3]object{} }, outcome: register.Done},
 		"one has what was deleted": {
 			given:   func(m *members) { m.objects[0] = object{"old", live(3)} },
 			outcome: register.Done, value: "deletion", left: "deletion",
