@@ -37,8 +37,8 @@ is run again. With --dry-run the members are tried, and nothing of the quorum is
 			}
 			var failure error
 			opts.OnKey = func(key string) {
-				if err := a.quorumCollected(key, !opts.DryRun); failure == nil {
-					failure = err
+				if failed := a.quorumCollected(key, !opts.DryRun); failure == nil {
+					failure = failed
 				}
 			}
 			did, err := st.Collect(ctx, &opts)

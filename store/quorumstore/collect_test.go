@@ -232,7 +232,7 @@ func TestCollectRefuses(t *testing.T) {
 			}}
 		}, "mem://1 looks at the condition of a delete first and deletes later"},
 		"no times": {func(p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
-		"emptied": {func(p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
+		"emptied":  {func(p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

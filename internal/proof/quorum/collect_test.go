@@ -91,6 +91,7 @@ func enough() int {
 func apart(c faultstore.Call) bool { return len(c.Key) < 2 || c.Key[:1] != "!" }
 
 func directory(t *testing.T) func() store.Store {
+	t.Helper()
 	dir := t.TempDir()
 	return func() store.Store {
 		st, err := filestore.New(dir, nil)
@@ -102,6 +103,7 @@ func directory(t *testing.T) func() store.Store {
 }
 
 func blobs(t *testing.T, server *servers.Azurite) func() store.Store {
+	t.Helper()
 	box := server.Container(t)
 	return func() store.Store {
 		key, err := container.NewSharedKeyCredential(server.Account, server.Key)
@@ -169,7 +171,7 @@ func (h *scribbles) scribble(ctx context.Context, open opener, id int) {
 			st = open(nil)
 		}
 		key := fmt.Sprint("k/", random.IntN(8))
-		o, read := h.get(st, id, key)
+		o, read := h.get(context.WithoutCancel(ctx), st, id, key)
 		if read != nil && !errors.Is(read, store.ErrNotExist) {
 			continue
 		}
@@ -184,17 +186,17 @@ func (h *scribbles) scribble(ctx context.Context, open opener, id int) {
 		began := time.Now()
 		var err error
 		if s.op == "delete" {
-			err = st.Delete(context.Background(), key)
+			err = st.Delete(context.WithoutCancel(ctx), key)
 		} else {
-			_, err = st.Put(context.Background(), key, []byte(s.body), only)
+			_, err = st.Put(context.WithoutCancel(ctx), key, []byte(s.body), only)
 		}
 		h.note(id, s, began, "", err)
 	}
 }
 
-func (h *scribbles) get(st store.Store, id int, key string) (*store.Object, error) {
+func (h *scribbles) get(ctx context.Context, st store.Store, id int, key string) (*store.Object, error) {
 	began := time.Now()
-	o, err := st.Get(context.Background(), key, "")
+	o, err := st.Get(ctx, key, "")
 	body := ""
 	if err == nil {
 		body = string(o.Body)
