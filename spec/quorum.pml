@@ -21,6 +21,12 @@
  * filled it, and everywhere when it is whole: when both others have taken the number, and then every
  * object of theirs has.
  *
+ * With COLLECT a change replaces nobody: it is for what the deletion TOMB, which is a value like any
+ * other, has left. When all members have taken the number, each is read, in a step of its own. If each
+ * has accepted TOMB under one ballot and an earlier configuration, or has no object at all, the object of
+ * each is deleted, some time, if it has not changed since. The ballots of a configuration are above those
+ * of the ones before. Who finds nothing after that has found TOMB.
+ *
  * Properties
  *   C  once a value is chosen, what is accepted under a larger ballot is it, or descends from it;
  *      of an older configuration, what is chosen
@@ -59,6 +65,9 @@
 #ifndef PLACES
 #define PLACES 3            /* 4: one more, for a new member */
 #endif
+#ifndef TOMB
+#define TOMB 2              /* with COLLECT: the value that is a deletion */
+#endif
 #ifndef WITNESS
 #define WITNESS 0           /* what is to be reached */
 #endif
@@ -86,6 +95,9 @@ typedef Pro {
   bit own;                  /* and that is its own */
   byte c;                   /* the configuration of its round */
   byte base                 /* what had been reported when its round began */
+#ifdef COLLECT
+  ; bit gr                  /* it has found nothing where TOMB had been */
+#endif
 };
 Acc a[PLACES];
 Marker mk[PLACES];
@@ -106,6 +118,19 @@ bit written[MAXN+1];        /* reported as written */
 byte last;                  /* the last value that was reported, as written or as present */
 #if defined(WHOLEAFTER) || defined(APART)
 byte un[NP];                /* who was seen with nothing accepted; the marker is read in a step of its own */
+#endif
+#ifdef COLLECT
+byte seen;                  /* by the collection: who has TOMB, or nothing; 8: and it was done */
+byte flag, sent;            /* whose object is to be deleted; and the request is on its way */
+byte kb;                    /* the ballot that TOMB was accepted under */
+bit grave;                  /* it has been deleted somewhere */
+#if !defined(NORANGE)
+#ifndef B0
+#define B0 (MAXB / (MAXC + 1))
+#endif
+#define BASE(c) ((c) == 0 -> 0 : B0 + ((c) - 1) * ((MAXB - B0) / MAXC))   /* the ballots below those of a configuration */
+byte nb[MAXC+1];            /* how many of each configuration are used */
+#endif
 #endif
 #if WITNESS == 2
 bit rode[NP];
@@ -195,10 +220,22 @@ inline chosen() {           /* C, after each acceptance */
   :: else -> break
   od; i_ = 0; j_ = 0
 }
+/* an object that is there may be gone again, and then what is to be written over none lands */
+#ifdef COLLECT
+#define AGAIN true
+#else
+#define AGAIN (wipes > 0)
+#endif
 inline drop(i) { l[i].used = 0; l[i].over = 0; l[i].s = 0; l[i].prom = 0; l[i].ab = 0; l[i].av = 0; l[i].c = 0 }
 /* what is under way over the version before will not land */
 inline changed(q, again) {
   i_ = 0
+#ifdef COLLECT
+  ; flag = flag & (7 - BIT(q))
+#ifndef UNCONDDROP
+  ; sent = sent & (7 - BIT(q))
+#endif
+#endif
 #ifndef UNCOND
   ;
   do
@@ -208,10 +245,13 @@ inline changed(q, again) {
 #endif
 }
 inline store(q, toprom, toab, toav, toc) {
-  changed(q, wipes > 0); a[q].there = 1; a[q].prom = toprom; a[q].ab = toab; a[q].av = toav; a[q].c = toc
+  changed(q, AGAIN); a[q].there = 1; a[q].prom = toprom; a[q].ab = toab; a[q].av = toav; a[q].c = toc
 }
 inline clear() {
   ME.ph = 0; ME.b = 0; ME.nb = 0; ME.got = 0; ME.bb = 0; ME.bv = 0; ME.votes = 0; ME.own = 0; ME.base = 0; ME.c = 0
+#ifdef COLLECT
+  ; ME.gr = 0
+#endif
 #if defined(WHOLEAFTER) || defined(APART)
   ; un[_pid-1] = 0
 #endif
@@ -232,6 +272,9 @@ inline done() {
      i_ = 1;
      do :: i_ <= MAXN -> assert(!(i_ != ME.bv && written[i_] && parent[i_] == parent[ME.bv])); i_++ :: else -> break od; i_ = 0;   /* S */
      written[ME.bv] = 1;
+#if WITNESS == 10
+     assert(!grave || ME.bv < TOMB);                                    /* written where a deletion was collected */
+#endif
 #if WITNESS == 1
      assert(ME.c != MAXC);                                              /* written under the last configuration */
 #elif WITNESS == 2
@@ -269,7 +312,11 @@ inline nothing(x) {
 #elif defined(APART)
   if :: mk[PL(x)].made == conf[ME.c].made[x] && WHOLE(x) -> un[_pid-1] = un[_pid-1] | BIT(x) :: else fi
 #else
-  if :: NEVER(x) -> ME.got = ME.got | BIT(x) :: else fi
+  if :: NEVER(x) -> ME.got = ME.got | BIT(x)
+#ifdef COLLECT
+     ; if :: grave -> ME.gr = 1 :: else fi
+#endif
+  :: else fi
 #endif
 }
 inline late(x, toprom, toab, toav) {
@@ -296,6 +343,17 @@ proctype pro() {
 end:
   do
   /* a round begins, under a configuration that it knows of; what was before is given up */
+#if defined(COLLECT) && !defined(NORANGE)
+  :: atomic { nb[0] > 0 || _pid == 1 ->
+       clear();
+#ifndef NONUMBERS
+       do :: ME.c < cur -> ME.c++ :: break od;
+#endif
+       if
+       :: BASE(ME.c) + nb[ME.c] < BASE(ME.c + 1) -> nb[ME.c]++; ME.ph = 1; ME.b = BASE(ME.c) + nb[ME.c]; ME.base = last; under[ME.b] = ME.c
+       :: else -> ME.c = 0
+       fi }
+#else
   :: atomic { nextb <= MAXB && (nextb > FIRST || _pid == 1) ->
        clear();
        ME.ph = 1; ME.b = nextb; ME.base = last;
@@ -309,6 +367,7 @@ end:
        nextb++
 #endif
      }
+#endif
   /* or goes on with the ballot that was promised with the last acceptance */
   :: atomic { ME.ph == 3 && nextv <= MAXN ->
 #if WITNESS == 2
@@ -331,6 +390,9 @@ end:
 #endif
   /* a majority has promised: go on from the value accepted last */
   :: atomic { ME.ph == 1 && MAJ(ME.got) ->
+#ifdef COLLECT
+       if :: ME.bv == 0 && ME.gr -> ME.bv = TOMB :: else fi; ME.gr = 0;
+#endif
        if
        :: nextv <= MAXN -> parent[nextv] = ME.bv; ME.bv = nextv; ME.own = 1; nextv++
 #ifdef NOADOPT
@@ -339,7 +401,11 @@ end:
        :: true
        fi;
        if
+#ifdef COLLECT
+       :: ME.bb == 0 && !ME.own -> reported(ME.bv); clear()                      /* nothing is there */
+#else
        :: ME.bv == 0 -> reported(0); clear()                                     /* nothing was ever written */
+#endif
        :: else ->
           if :: rides > 0 && nextb <= MAXB -> rides--; ME.nb = nextb;
 #if MAXC > 0
@@ -403,7 +469,7 @@ end:
 #endif
           w = l[x].s;
           AT(x).there = 1; AT(x).prom = l[x].prom; AT(x).ab = l[x].ab; AT(x).av = l[x].av; AT(x).c = l[x].c;
-          w = conf[l[x].c].pl[w]; drop(x); changed(w, wipes > 0); w = 0
+          w = conf[l[x].c].pl[w]; drop(x); changed(w, AGAIN); w = 0
        :: lates > 0 -> drop(x)
        :: else
        fi; x = 0 }
@@ -437,6 +503,9 @@ end:
 proctype look() {
   byte x, c, ab, av, n, base;
   bit going;
+#ifdef COLLECT
+  bit gr;
+#endif
 end:
   do
   :: atomic { looks > 0 -> looks--; going = 1; base = last; n = 0; ab = 0; av = 0; c = 0; do :: c < cur -> c++ :: break od }
@@ -450,10 +519,16 @@ end:
        :: LSURE(x) && n != 0 && ab == L(x).ab -> n = n | BIT(x)
 #endif
        :: !LSURE(x) && !(L(x).there && L(x).c > c) && ab == 0 && LNEVER(x) -> n = n | BIT(x)
+#ifdef COLLECT
+          ; if :: grave -> gr = 1 :: else fi
+#endif
        :: else
        fi; x = 0;
        if
        :: MAJ(n) ->
+#ifdef COLLECT
+          if :: av == 0 && gr -> av = TOMB :: else fi; gr = 0;
+#endif
           assert(DESC(av, base));                                     /* R */
 #if WITNESS == 5
           assert(av == 0);                                            /* a look sees a value */
@@ -465,7 +540,86 @@ end:
 }
 #endif
 
-#if MAXC > 0
+#ifdef COLLECT
+/* who collects; any step may be the next, or none */
+#ifdef NEWTOO
+#define FORMER(q) (a[q].c <= cur)
+#elif defined(NONUMBERS)
+#define FORMER(q) true
+#else
+#define FORMER(q) (a[q].c < cur)
+#endif
+#ifdef OTHERBALLOTS
+#define ONE(q) true
+#else
+#define ONE(q) (kb == 0 || a[q].ab == kb)
+#endif
+#ifdef NOTALL
+#define ENOUGH MAJ(seen)
+#else
+#define ENOUGH (seen == 7)
+#endif
+#ifdef NOTTAKEN
+#define TAKEN true
+#else
+#define TAKEN (took == 7)
+#endif
+#ifdef EARLYNONE
+#define TAKENTOO true
+#else
+#define TAKENTOO TAKEN
+#endif
+/* nobody has an object there, by the marker that is read after it */
+#ifdef PROMISEISNONE
+#define NOTHING(q) (a[q].ab == 0 && mk[q].made == 0 && mk[q].whole)
+#else
+#define NOTHING(q) (!a[q].there && mk[q].made == 0 && mk[q].whole)
+#endif
+proctype collector() {
+  byte x;
+end:
+  do
+  /* the next configuration, of the same members */
+  :: atomic { cur < MAXC ->
+       cur++; took = 0; seen = 0; flag = 0; kb = 0;
+       x = 0; do :: x < 3 -> conf[cur].pl[x] = conf[cur-1].pl[x]; conf[cur].made[x] = conf[cur-1].made[x]; x++ :: else -> break od; x = 0 }
+  /* a member takes the number */
+  :: atomic { cur > 0 && took != 7 ->
+#if WIPES == 0
+       x = (took == 0 -> 0 : (took == 1 -> 1 : 2));                  /* the members are called by the order in which they do */
+#else
+       do :: x < 2 -> x++ :: break od;
+#endif
+       if
+       :: !(took & BIT(x)) && mk[x].made == 0 -> took = took | BIT(x);
+#ifndef NONUMBERS
+          mk[x].num = cur
+#endif
+       :: else
+       fi; x = 0 }
+  /* and is read, when all have */
+  :: atomic { cur > 0 && seen < 7 && TAKENTOO -> do :: x < 2 -> x++ :: break od;
+       if
+       :: !(seen & BIT(x)) && TAKEN && a[x].there && a[x].ab > 0 && a[x].av == TOMB && FORMER(x) && ONE(x) ->
+          kb = a[x].ab; seen = seen | BIT(x); flag = flag | BIT(x)
+       :: !(seen & BIT(x)) && NOTHING(x) -> seen = seen | BIT(x)
+       :: else
+       fi; x = 0 }
+  :: atomic { seen < 8 && ENOUGH && TAKEN -> sent = sent | flag; flag = 0; seen = 8; kb = 0 }
+  /* a delete lands */
+  :: atomic { sent != 0 -> do :: x < 2 -> x++ :: break od;
+       if
+       :: sent & BIT(x) ->
+          sent = sent & (7 - BIT(x)); changed(x, true); grave = 1;
+          a[x].there = 0; a[x].prom = 0; a[x].ab = 0; a[x].av = 0; a[x].c = 0;
+#if WITNESS == 9
+          assert(a[0].there || a[1].there || a[2].there);             /* nothing is left */
+#endif
+       :: else
+       fi; x = 0 }
+  od
+}
+#elif MAXC > 0
 /* who changes the configuration; any step may be the next, or none */
 proctype admin() {
   byte x, n;
@@ -560,11 +714,20 @@ init { atomic {
   mk[0].num = 1; mk[1].num = 1; mk[3].made = 1; mk[3].num = 1; mk[3].whole = 1;
   a[2].there = 1; a[2].prom = 1; a[2].ab = 1; a[2].av = 1; acc[1] = 4; val[1] = 1; nextb = 2; nextv = 2;
 #endif
+#ifdef INITDELETED
+  /* the first proposer has been promised ballot 1 by members 1 and 2, and has not proposed yet; since then
+   * they have accepted TOMB under ballot 2, which is all that was ever written, and 0 has no object */
+  parent[TOMB] = 0; acc[2] = 6; val[2] = TOMB; last = TOMB; nb[0] = 2; nextv = TOMB + 1;
+  a[1].there = 1; a[1].prom = 2; a[1].ab = 2; a[1].av = TOMB; a[2].there = 1; a[2].prom = 2; a[2].ab = 2; a[2].av = TOMB;
+  p[0].ph = 1; p[0].b = 1; p[0].got = 6;
+#endif
   run pro(); run pro(); run net();
 #if LOOKS > 0
   run look();
 #endif
-#if MAXC > 0
+#ifdef COLLECT
+  run collector()
+#elif MAXC > 0
   run admin()
 #endif
 } }

@@ -199,6 +199,34 @@ type Large interface {
 	GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error)
 }
 
+// Conditional is a Store that also deletes on a condition. No lock rests on it. Some servers take the condition and
+// ignore it, and others look at it first and delete later, whatever is there then. So what rests on it tries it on
+// the very server before.
+type Conditional interface {
+	// DeleteIf removes the object if it has the version v.
+	//
+	// If the object has another version, DeleteIf must return ErrPrecondition and the object must be what
+	// it was. If there is no object, DeleteIf must return nil or ErrPrecondition. Of a DeleteIf and a Put
+	// that name the same version, at most one must land. If the deletion may have landed or may yet land,
+	// DeleteIf must return ErrUnknownOutcome. The zero Version must be refused with ErrInvalid before
+	// anything is sent.
+	DeleteIf(ctx context.Context, key string, v Version) error
+}
+
+// CheckDeleteIf reports why a DeleteIf with these arguments is refused before anything is sent.
+func CheckDeleteIf(ctx context.Context, key string, v Version) error {
+	if err := CheckKey("delete", key); err != nil {
+		return err
+	}
+	if v == "" {
+		return &Error{Op: "delete", Key: key, Kind: ErrInvalid, Cause: errors.New("a deletion on a condition needs a version")}
+	}
+	if err := ctx.Err(); err != nil {
+		return &Error{Op: "delete", Key: key, Kind: ErrUnavailable, Cause: err}
+	}
+	return nil
+}
+
 // The kinds of error. One sentinel for each decision that a caller can make.
 var (
 	// ErrNotExist: there is no such object.

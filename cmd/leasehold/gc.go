@@ -40,7 +40,8 @@ Semaphores stay, whose sessions are of the last kind: let gc run once a day wher
 leasehold run --slots is used.
 
 Nothing is deleted from a store that does not tell its time. A quorum of stores has no
-clock, so it is refused, with the exit code 64. An error with one lock
+clock, so it is refused, with the exit code 64; what deleted objects have left in its
+members is for leasehold quorum collect. An error with one lock
 does not keep the others from being collected; the exit code is that of the first
 error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks
@@ -59,7 +60,7 @@ error.`,
 			}
 			if _, ok := p.store.(*quorumstore.Store); ok {
 				return usage("%s: nothing is deleted: a quorum of stores has no clock, so how old an object is cannot be known; "+
-					"what is over stays, and does no harm", p.store)
+					"what is over stays, and does no harm; leasehold quorum collect takes away what deleted objects have left", p.store)
 			}
 			return a.collect(cmd.Context(), p, &opts)
 		},

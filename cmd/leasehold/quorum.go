@@ -60,7 +60,7 @@ A lock's URL goes on with its key: quorum://NAME/locks/nightly.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: subcommand,
 	}
-	cmd.AddCommand(a.quorumInit(), a.quorumStatus(), a.quorumReplace(), a.quorumRepair())
+	cmd.AddCommand(a.quorumInit(), a.quorumStatus(), a.quorumReplace(), a.quorumRepair(), a.quorumCollect())
 	return cmd
 }
 

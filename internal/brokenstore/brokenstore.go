@@ -22,6 +22,8 @@ type Store struct {
 
 	OnPutLarge func(ctx context.Context, key string, r io.Reader) (int64, error)
 	OnGetLarge func(ctx context.Context, key string) (io.ReadCloser, int64, error)
+
+	OnDeleteIf func(ctx context.Context, key string, v store.Version) error
 }
 
 // Get is OnGet, if that is set.
@@ -70,6 +72,14 @@ func (b *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 		return b.Store.GetLarge(ctx, key)
 	}
 	return b.OnGetLarge(ctx, key)
+}
+
+// DeleteIf is OnDeleteIf, if that is set.
+func (b *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if b.OnDeleteIf == nil {
+		return b.Store.DeleteIf(ctx, key, v)
+	}
+	return b.OnDeleteIf(ctx, key, v)
 }
 
 // Force writes without a condition.
@@ -137,5 +147,5 @@ func ListThen(change func([]store.Entry) []store.Entry) func(*Store) {
 	}
 }
 
-// Bare is a store without large bodies.
+// Bare is a store with the methods of [store.Store] only.
 type Bare struct{ store.Store }

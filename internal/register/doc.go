@@ -27,5 +27,11 @@
 // under the new number, has filled its object; and on every key once it is whole: a majority of the
 // others has taken the new number in its marker, and then in every object that it had.
 //
+// Rule Q7. What a deletion has left is dropped in each member, on the condition that it has not changed since it was read,
+// if every member was then seen, after all had taken the number of the configuration, to have that deletion, accepted under
+// one ballot and an earlier configuration and untouched for longer than any request is under way, or to have no object,
+// by its marker. The ballots of a configuration are above those of all earlier ones: so nobody is below what was
+// promised where it is not remembered any more.
+//
 // Each rule is in the model spec/quorum.pml, with the sequence that breaks without it.
 package register

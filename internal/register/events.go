@@ -15,6 +15,9 @@ type (
 		// Value, of a Set, is what is to be written, and of a Remove it has a version only, which names
 		// the deletion. No two calls have the same version.
 		Value Value
+		// Taken, of a Collect, has a bit for each member whose marker has been seen with the number of
+		// this configuration. All of them are needed (rule Q7).
+		Taken int
 	}
 	// Cancel: the caller does not wait any longer, because of Err. The Answer follows at once.
 	Cancel struct {
@@ -22,16 +25,18 @@ type (
 		Err error
 	}
 	// Shown is the answer to a Get. Without Err, Same says that the version is still the one that was
-	// named, and an empty At that there is no object.
+	// named, and an empty At that there is no object. Old, of a Get for a Collect, says that the object has been
+	// as it is for longer than any request is under way, by the member's own clock (rule Q7).
 	Shown struct {
 		Member   int
 		Request  int
 		Same     bool
 		At       string
 		Acceptor Acceptor
+		Old      bool
 		Err      error
 	}
-	// Stored is the answer to a Put.
+	// Stored is the answer to a Put, or to a Drop, after which an empty At says that there is no object.
 	Stored struct {
 		Member  int
 		Request int
@@ -66,6 +71,11 @@ const (
 	Set                // writes a value in place of the one that is expected
 	Remove             // deletes whatever there is
 	Settle             // has what there is accepted by every member that answers
+	// Collect takes away what a deletion has left in the members (rule Q7). If all members have the
+	// deletion, and for long enough, it is dropped: the answer is Done without a Value. If not all have it,
+	// it is settled first, and the answer is Done with it as the Value: it can be dropped when it is old.
+	// Otherwise the answer is a Mismatch, with what there is.
+	Collect
 )
 
 // A Fate is what became of a conditional write.
@@ -82,7 +92,7 @@ const (
 // An Action is something to do, in the order in which they are given.
 type Action interface{ action() }
 
-// The actions. Each Get, Put and Check is answered by one event, which has the number of its request. An answer
+// The actions. Each Get, Put, Check and Drop is answered by one event, which has the number of its request. An answer
 // that nobody waits for any more may come all the same.
 type (
 	// Get: read the member's object, unless its version is still Unless.
@@ -103,12 +113,19 @@ type (
 		Member  int
 		Request int
 	}
+	// Drop: delete the member's object if it is exactly that version. A store that would delete another one
+	// must not be asked.
+	Drop struct {
+		Member  int
+		Request int
+		Over    string
+	}
 	// Answer is that to a call.
 	Answer struct {
 		ID      int
 		Outcome Outcome
 		Value   Value // Done, Mismatch: what there is
-		Votes   int   // Done: a bit for each member that is known to have accepted it by now
+		Votes   int   // Done: a bit for each member that is known to have accepted it by now, or to have dropped it
 		Err     error // Failed, Uncertain: why
 	}
 )
@@ -116,6 +133,7 @@ type (
 func (Get) action()    {}
 func (Put) action()    {}
 func (Check) action()  {}
+func (Drop) action()   {}
 func (Answer) action() {}
 
 // An Outcome is how a call has ended.
@@ -124,7 +142,7 @@ type Outcome int
 // The outcomes.
 const (
 	Done      Outcome = iota
-	Mismatch          // of a Set: another value is there, and nothing was written nor will be
+	Mismatch          // of a Set, a Collect: another value is there, and nothing was written nor will be
 	Uncertain         // of a Set or Remove: it may have been written, or may yet surface (rule Q4)
 	Failed            // nothing was written nor will be
 )

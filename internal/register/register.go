@@ -19,6 +19,10 @@ var (
 	ErrMoved = errors.New("the configuration has changed")
 	// ErrNoMajority: too few members answer. It comes with what each of the others said.
 	ErrNoMajority = errors.New("no majority of the members")
+	// ErrNotAll: a Collect needs every member, and one does not take part. It comes with why.
+	ErrNotAll = errors.New("every member is needed")
+	// ErrNotTaken: a member has not taken the number of this configuration (rule Q7).
+	ErrNotTaken = errors.New("this member has not taken the number of the configuration")
 )
 
 // Bounds of one call: it never asks more than these of one member, nor begins more rounds.
@@ -74,12 +78,14 @@ type Register struct {
 type phase int
 
 const (
-	idle      phase = iota
-	gathering       // a look at the members
-	preparing       // a ballot is being promised
-	accepting       // a value is being accepted
-	pausing         // another's ballot was larger
-	following       // the call is answered, and what a majority has accepted goes to the others
+	idle       phase = iota
+	gathering        // a look at the members
+	preparing        // a ballot is being promised
+	accepting        // a value is being accepted
+	pausing          // another's ballot was larger
+	following        // the call is answered, and what a majority has accepted goes to the others
+	collecting       // a look at all members, for a Collect
+	dropping         // what a deletion has left is dropped
 )
 
 // prepared is a ballot that was promised with the last acceptance.
@@ -101,6 +107,7 @@ type member struct {
 	at      string
 	acc     Acceptor
 	fresh   bool          // and was asked for in this call
+	old     bool          // and has been so for longer than any request is under way
 	checked bool          // and the marker was read after that, in this call
 	whole   bool          // the marker has once said so, and it stays so until it is gone
 	trusted bool          // and had said so before what it last showed was asked for
@@ -123,11 +130,16 @@ func (s set) count() int     { return bits.OnesCount8(uint8(s)) }
 // a bit for each member whose marker has been seen to say so.
 func New(cfg Configuration, name string, whole int, random func() uint64) *Register {
 	r := &Register{cfg: cfg, by: name, random: random, members: make([]member, len(cfg.Members))}
+	r.counter = firstCounter(cfg.Number)
 	for i := range r.members {
 		r.members[i].whole = set(whole).has(i)
 	}
 	return r
 }
+
+// firstCounter is below all ballots of the configuration with that number, and above those of the former ones (rule
+// Q7): there are 2^32 for each, and 2^30 configurations.
+func firstCounter(number int) uint64 { return uint64(min(number, 1<<30-1)) << 32 } //nolint:gosec // it is not negative
 
 // Idle reports that no call waits and no request is under way.
 func (r *Register) Idle() bool {
@@ -205,6 +217,10 @@ func (r *Register) run() {
 			if r.now >= r.due {
 				r.look()
 			}
+		case collecting:
+			r.collect()
+		case dropping:
+			r.dropped()
 		case idle:
 		}
 		if r.phase == before && r.rounds == rounds && r.looks == looks && (r.call != nil || len(r.queue) == 0) {
@@ -236,6 +252,8 @@ func (r *Register) begin() {
 		r.rounds, r.prepared = 1, prepared{}
 		r.ballot, r.got, r.base = p.ballot, p.by, p.over.Version
 		r.propose(r.call.Value)
+	case c.Kind == Collect:
+		r.beginCollect()
 	case c.Kind == Settle, c.Kind != Look && r.promising():
 		r.round()
 	default:
@@ -370,7 +388,7 @@ func (r *Register) shown(ev Shown) {
 	case !ev.Same:
 		m.known, m.at, m.acc = true, ev.At, ev.Acceptor
 	}
-	m.fresh, m.checked, m.trusted = m.asked == r.number, false, m.whole
+	m.fresh, m.checked, m.trusted, m.old = m.asked == r.number, false, m.whole, ev.Old
 	r.heeds(m)
 }
 

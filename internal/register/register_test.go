@@ -27,10 +27,11 @@ type members struct {
 	answers []register.Answer
 	now     time.Duration
 	asked   [3]counts
+	young   int // a bit for each member whose object is not old
 }
 
 // counts are the requests that one member got.
-type counts struct{ gets, puts, checks int }
+type counts struct{ gets, puts, checks, drops int }
 
 type object struct {
 	at  string
@@ -89,6 +90,8 @@ func (m *members) count(a register.Action) {
 		m.asked[a.Member].puts++
 	case register.Check:
 		m.asked[a.Member].checks++
+	case register.Drop:
+		m.asked[a.Member].drops++
 	}
 }
 
@@ -121,7 +124,13 @@ func (m *members) answer(a register.Action) register.Event {
 	switch a := a.(type) {
 	case register.Get:
 		o := m.objects[a.Member]
-		return register.Shown{Member: a.Member, Request: a.Request, Same: a.Unless != "" && o.at == a.Unless, At: o.at, Acceptor: o.acc}
+		return register.Shown{Member: a.Member, Request: a.Request, Same: a.Unless != "" && o.at == a.Unless, At: o.at, Acceptor: o.acc, Old: m.young>>a.Member&1 == 0}
+	case register.Drop:
+		if m.objects[a.Member].at != a.Over {
+			return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
+		}
+		m.objects[a.Member] = object{}
+		return register.Stored{Member: a.Member, Request: a.Request}
 	case register.Put:
 		if m.objects[a.Member].at != a.Over {
 			return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
@@ -234,21 +243,21 @@ func TestCosts(t *testing.T) {
 		outcome register.Outcome
 		want    counts
 	}{
-		{"a look at nothing", m, register.Call{ID: 1, Kind: register.Look}, register.Done, counts{3, 0, 2}},
-		{"the first write", m, set(2, "", "a"), register.Done, counts{0, 6, 3}},
-		{"a renewal", m, set(3, "a", "b"), register.Done, counts{0, 3, 0}},
-		{"another renewal", m, set(4, "b", "c"), register.Done, counts{0, 3, 0}},
-		{"a look", m, register.Call{ID: 5, Kind: register.Look}, register.Done, counts{3, 0, 0}},
-		{"a renewal after it", m, set(6, "c", "d"), register.Done, counts{0, 3, 0}},
-		{"a write over what is not there", m, set(7, "a", "e"), register.Mismatch, counts{3, 0, 0}},
-		{"another's look", other, register.Call{ID: 8, Kind: register.Look}, register.Done, counts{3, 0, 0}},
-		{"another's write after it", other, set(9, "d", "f"), register.Done, counts{0, 6, 0}},
-		{"the former writer's, which is refused", m, set(10, "d", "g"), register.Mismatch, counts{4, 3, 0}},
-		{"its next look", m, register.Call{ID: 11, Kind: register.Look}, register.Done, counts{3, 0, 0}},
-		{"its write after it", m, set(12, "f", "h"), register.Done, counts{0, 6, 0}},
-		{"to delete", m, register.Call{ID: 13, Kind: register.Remove, Value: register.Value{Version: "i"}}, register.Done, counts{0, 3, 0}},
-		{"to delete once more", m, register.Call{ID: 14, Kind: register.Remove, Value: register.Value{Version: "j"}}, register.Done, counts{3, 0, 0}},
-		{"to settle what all have", m, register.Call{ID: 15, Kind: register.Settle}, register.Done, counts{0, 6, 0}},
+		{"a look at nothing", m, register.Call{ID: 1, Kind: register.Look}, register.Done, counts{3, 0, 2, 0}},
+		{"the first write", m, set(2, "", "a"), register.Done, counts{0, 6, 3, 0}},
+		{"a renewal", m, set(3, "a", "b"), register.Done, counts{0, 3, 0, 0}},
+		{"another renewal", m, set(4, "b", "c"), register.Done, counts{0, 3, 0, 0}},
+		{"a look", m, register.Call{ID: 5, Kind: register.Look}, register.Done, counts{3, 0, 0, 0}},
+		{"a renewal after it", m, set(6, "c", "d"), register.Done, counts{0, 3, 0, 0}},
+		{"a write over what is not there", m, set(7, "a", "e"), register.Mismatch, counts{3, 0, 0, 0}},
+		{"another's look", other, register.Call{ID: 8, Kind: register.Look}, register.Done, counts{3, 0, 0, 0}},
+		{"another's write after it", other, set(9, "d", "f"), register.Done, counts{0, 6, 0, 0}},
+		{"the former writer's, which is refused", m, set(10, "d", "g"), register.Mismatch, counts{4, 3, 0, 0}},
+		{"its next look", m, register.Call{ID: 11, Kind: register.Look}, register.Done, counts{3, 0, 0, 0}},
+		{"its write after it", m, set(12, "f", "h"), register.Done, counts{0, 6, 0, 0}},
+		{"to delete", m, register.Call{ID: 13, Kind: register.Remove, Value: register.Value{Version: "i"}}, register.Done, counts{0, 3, 0, 0}},
+		{"to delete once more", m, register.Call{ID: 14, Kind: register.Remove, Value: register.Value{Version: "j"}}, register.Done, counts{3, 0, 0, 0}},
+		{"to settle what all have", m, register.Call{ID: 15, Kind: register.Settle}, register.Done, counts{0, 6, 0, 0}},
 	} {
 		c.by.asked = [3]counts{}
 		a := c.by.call(c.call)

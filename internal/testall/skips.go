@@ -20,6 +20,7 @@ var allowed = []struct {
 	{regexp.MustCompile(`-short`), "the caller asked for it"},
 	{regexp.MustCompile(`no storetest\.Planter`), "what a store in memory cannot hold, it cannot show"},
 	{regexp.MustCompile(`no store\.Large`), "a store need not keep bodies of any size"},
+	{regexp.MustCompile(`no store\.Conditional`), "a store need not delete on a condition"},
 	{regexp.MustCompile(`the same in every layout`), "it is run over the default layout"},
 	{regexp.MustCompile(`^(to )?a (plain )?marker\b`), "that is another thing with markers, which have tests of their own"},
 	{regexp.MustCompile(`a holder that does not renew its marker|the layout marker does not renew leases`), "a plain marker's lease ends with its TTL"},

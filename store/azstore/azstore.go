@@ -321,8 +321,25 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.check("delete", key); err != nil {
 		return err
 	}
+	return s.remove(ctx, key, nil)
+}
+
+// DeleteIf removes the object if it has that ETag: see [store.Conditional].
+func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
+		return err
+	}
+	if err := s.check("delete", key); err != nil {
+		return err
+	}
+	return s.remove(ctx, key, &blob.DeleteOptions{AccessConditions: &blob.AccessConditions{
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: etag(v)},
+	}})
+}
+
+func (s *Store) remove(ctx context.Context, key string, opts *blob.DeleteOptions) error {
 	c := &call{Call: exchange.Call{Op: "delete", Key: key}}
-	if _, err := s.blob(s.once, key).Delete(c.watch(ctx), nil); err != nil {
+	if _, err := s.blob(s.once, key).Delete(c.watch(ctx), opts); err != nil {
 		if err = c.fail(ctx, err); !errors.Is(err, store.ErrNotExist) {
 			return err
 		}

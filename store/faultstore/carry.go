@@ -84,7 +84,7 @@ func (s *Store) begin(c Call) request {
 	}
 	e := &Event{N: s.calls, Op: c.Op, Key: c.Key}
 	switch {
-	case c.Op == "put":
+	case c.Op == "put", c.Only.Valid():
 		e.Condition = c.Only.String()
 	case c.Unless != "":
 		e.Condition = "unless version " + string(c.Unless)

@@ -35,10 +35,10 @@ type Options struct {
 
 // A Call is one request on its way to the store.
 type Call struct {
-	Op     string // "get", "put", "delete", "list"
-	Key    string // or the prefix of a list
-	Body   []byte // of a Put; nil of a PutLarge, which has no condition either
-	Only   store.Condition
+	Op     string          // "get", "put", "delete", "list"
+	Key    string          // or the prefix of a list
+	Body   []byte          // of a Put; nil of a PutLarge, which has no condition either
+	Only   store.Condition // also of a DeleteIf
 	Unless store.Version
 }
 
@@ -67,6 +67,8 @@ type Store struct {
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Large = (*Store)(nil)
+
+	_ store.Conditional = (*Store)(nil)
 )
 
 // Wrap puts faults in front of st; nil opts means none for now. It panics on a
@@ -212,6 +214,23 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	})
 	return err
 }
+
+// DeleteIf deletes on a condition through the faults, as a "delete".
+func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
+		return err
+	}
+	inner, ok := s.inner.(store.Conditional)
+	if !ok {
+		return &store.Error{Op: "delete", Key: key, Kind: store.ErrInvalid, Cause: errNotConditional}
+	}
+	_, err := carry(ctx, s, Call{Op: "delete", Key: key, Only: store.IfMatch(v)}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, inner.DeleteIf(ctx, key, v)
+	})
+	return err
+}
+
+var errNotConditional = errors.New("the store behind the faults is no store.Conditional")
 
 // List lists through the faults, as one request however many pages it has. A
 // listing whose answer is lost breaks off in the middle.

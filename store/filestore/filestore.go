@@ -124,6 +124,8 @@ type Store struct {
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Large = (*Store)(nil)
+
+	_ store.Conditional = (*Store)(nil)
 )
 
 // New returns the store in dir. It makes nothing: the first create makes the directory
@@ -286,11 +288,24 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := check(ctx, "delete", key); err != nil {
 		return err
 	}
+	return s.delete(ctx, key, store.Condition{})
+}
+
+// DeleteIf removes the object if it has that version, which is compared under the directory's lock, as that of a write.
+func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
+		return err
+	}
+	return s.delete(ctx, key, store.IfMatch(v))
+}
+
+// delete removes the object if the condition holds; the zero condition always does.
+func (s *Store) delete(ctx context.Context, key string, only store.Condition) error {
 	path, err := s.path(key)
 	if err != nil {
 		return failed("delete", key, err)
 	}
-	err = s.remove(ctx, path)
+	err = s.remove(ctx, path, only)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err = s.there(); err != nil {
@@ -307,7 +322,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 }
 
 // remove excludes writers: one that has compared must not find its object gone.
-func (s *Store) remove(ctx context.Context, path string) error {
+func (s *Store) remove(ctx context.Context, path string, only store.Condition) error {
 	if _, err := os.Lstat(path); err != nil {
 		return err
 	}
@@ -318,6 +333,14 @@ func (s *Store) remove(ctx context.Context, path string) error {
 	defer unlock()
 	if err := usable(path); err != nil {
 		return err
+	}
+	if only.Valid() {
+		if _, err := os.Lstat(path); err != nil { // it is gone since
+			return err
+		}
+		if err := compare(path, only); err != nil {
+			return err
+		}
 	}
 	return renamed(unlink(path))
 }

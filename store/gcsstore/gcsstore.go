@@ -87,6 +87,8 @@ type Store struct {
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Large = (*Store)(nil)
+
+	_ store.Conditional = (*Store)(nil)
 )
 
 // New gives the store of a bucket, which must exist. It sends nothing. The client must not
@@ -228,8 +230,26 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey("delete", key); err != nil {
 		return err
 	}
+	return s.remove(ctx, key, url.Values{})
+}
+
+// DeleteIf removes the object if it is that generation: see [store.Conditional].
+func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
+		return err
+	}
+	if !isGeneration(v) {
+		return &store.Error{
+			Op: "delete", Key: key, Kind: store.ErrPrecondition,
+			Cause: fmt.Errorf("%q is no generation of Google Cloud Storage, so no object has it", v),
+		}
+	}
+	return s.remove(ctx, key, url.Values{"ifGenerationMatch": {string(v)}})
+}
+
+func (s *Store) remove(ctx context.Context, key string, query url.Values) error {
 	c := &call{Call: exchange.Call{Op: "delete", Key: key}, name: s.prefix + key, bucket: s.bucket}
-	answer, err := s.do(ctx, c, s.request(http.MethodDelete, "/storage/v1/b/", c.name, url.Values{}, nil))
+	answer, err := s.do(ctx, c, s.request(http.MethodDelete, "/storage/v1/b/", c.name, query, nil))
 	if err == nil {
 		return answer.Body.Close()
 	}

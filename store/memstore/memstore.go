@@ -35,6 +35,8 @@ type Store struct {
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Large = (*Store)(nil)
+
+	_ store.Conditional = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -103,6 +105,20 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.objects, key)
+	return nil
+}
+
+// DeleteIf removes the object if it has that version.
+func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o, ok := s.objects[key]; ok && o.Version != v {
+		return &store.Error{Op: "delete", Key: key, Kind: store.ErrPrecondition, Date: time.Now()}
+	}
 	delete(s.objects, key)
 	return nil
 }

@@ -70,6 +70,8 @@ func (k *key) step(ev register.Event) {
 			go k.put(a)
 		case register.Check:
 			go k.check(a)
+		case register.Drop:
+			go k.drop(a)
 		}
 	}
 	due, ok := k.reg.Due()
@@ -101,7 +103,7 @@ func (k *key) get(a register.Get) {
 		o, err := m.Get(ctx, k.name, store.Version(a.Unless))
 		switch {
 		case err == nil:
-			ev.At = string(o.Version)
+			ev.At, ev.Old = string(o.Version), k.view.old(a.Member, o.LastModified)
 			ev.Acceptor, ev.Err = register.Decode(k.view.cfg.Quorum, o.Body)
 		case errors.Is(err, store.ErrNotModified):
 			ev.Same, err = true, nil
@@ -129,19 +131,43 @@ func (k *key) put(a register.Put) {
 				ev.At = string(o.Version)
 			}
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrConflict):
-			ev.Fate = register.Unknown
-		case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
-			ev.Fate, err = register.Refused, nil
-		default:
-			ev.Fate = register.Unsent
+		if ev.Fate = fateOf(err); ev.Fate == register.Refused {
+			err = nil
 		}
 		ev.Err = err
 		k.back(ev)
 		return err
 	})
+}
+
+// drop deletes on a condition. Collect has tried that the member can do it.
+func (k *key) drop(a register.Drop) {
+	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
+		ev := register.Stored{Member: a.Member, Request: a.Request}
+		err := error(&store.Error{Op: "delete", Key: k.name, Kind: store.ErrInvalid, Cause: errors.New("this store does not delete on a condition")})
+		if st, ok := m.(store.Conditional); ok {
+			err = st.DeleteIf(ctx, k.name, store.Version(a.Over))
+		}
+		ev.Fate, ev.Err = fateOf(err), err
+		k.back(ev)
+		if ev.Fate == register.Refused {
+			return nil
+		}
+		return err
+	})
+}
+
+// fateOf is what became of a conditional write, or delete.
+func fateOf(err error) register.Fate {
+	switch {
+	case err == nil:
+		return register.Landed
+	case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrConflict):
+		return register.Unknown
+	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
+		return register.Refused
+	}
+	return register.Unsent
 }
 
 func (k *key) check(a register.Check) {

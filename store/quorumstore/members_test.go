@@ -51,6 +51,10 @@ func (e *emptied) Put(ctx context.Context, key string, body []byte, only store.C
 
 func (e *emptied) Delete(ctx context.Context, key string) error { return e.now().Delete(ctx, key) }
 
+func (e *emptied) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	return e.now().(store.Conditional).DeleteIf(ctx, key, v) //nolint:errcheck,forcetypeassert // all of them are
+}
+
 func (e *emptied) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return e.now().List(ctx, prefix, after)
 }

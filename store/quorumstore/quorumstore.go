@@ -14,10 +14,12 @@
 // # What it rests on
 //
 // All that a [store.Store] promises, of each member by itself, and nothing between them. No rule rests
-// on a clock. A member that has lost all its objects is noticed by its marker, and does not vote until
+// on a clock, but for that of Collect. A member that has lost all its objects is noticed by its marker, and does not vote until
 // [Replace] has made a new member of its place. A member that has lost some of its objects, or that was set
 // back to an older state (a backup that was restored), cannot be told from an honest one: such a member must
 // be replaced by hand before it is used again.
+//
+// [Store.Collect] rests on one thing more: that no store carries out a request a day after it was sent.
 //
 // Versions name values, never a member's objects, and an answer has no times: the members' clocks are
 // many. So nothing that rests on a store's clock is possible here, such as a fast start.

@@ -17,6 +17,8 @@ type view struct {
 	members []store.Store
 	began   time.Time
 
+	clocks atomic.Pointer[[]time.Time] // of the members, during a collection
+
 	whole atomic.Int64 // a bit for each member whose marker has been seen to say so
 
 	mu   sync.Mutex
@@ -66,6 +68,12 @@ func (v *view) sees(member int, marker *register.Marker) {
 	if marker != nil && marker.Name == v.cfg.Members[member].Marker && marker.Whole {
 		v.whole.Or(1 << member)
 	}
+}
+
+// old reports that a member has an object for so long that all requests from before have ended.
+func (v *view) old(member int, modified time.Time) bool {
+	clocks := v.clocks.Load()
+	return clocks != nil && !modified.IsZero() && (*clocks)[member].Sub(modified) >= keptFor
 }
 
 // ask sends a request to a member, with a time of its own: the caller may be gone before it is answered.

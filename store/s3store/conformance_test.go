@@ -42,13 +42,63 @@ func open(t *testing.T, client *s3.Client, bucket string) *planted {
 	return &planted{st, client, bucket}
 }
 
+// careless is a server that does not keep what a delete on a condition is to promise.
+type careless struct {
+	storetest.Planter
+	store.Large
+}
+
+// TestDeleteIf: the condition is sent, and what is answered to it is understood. Of the servers here only versitygw
+// looks at it, and it looks first and deletes later, so none is a store.Conditional by the suite.
+func TestDeleteIf(t *testing.T) {
+	for _, name := range servers.Names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := servers.Start(t, name)
+			st := open(t, srv.Client(), srv.Bucket(t))
+			first, err := st.Put(t.Context(), "key", []byte("1"), store.IfAbsent())
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := st.Put(t.Context(), "key", []byte("2"), store.IfMatch(first.Version))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = st.DeleteIf(t.Context(), "key", first.Version)
+			_, there := st.Get(t.Context(), "key", "")
+			switch {
+			case errors.Is(err, store.ErrPrecondition) && there == nil:
+				if name != "versitygw" {
+					t.Errorf("%s looks at the condition now: is it a store.Conditional by the suite?", name)
+				}
+			case err == nil && errors.Is(there, store.ErrNotExist) && name != "versitygw":
+				return
+			default:
+				t.Errorf("a delete of a former version said %v, and a read %v", err, there)
+			}
+			if err := st.DeleteIf(t.Context(), "key", second.Version); err != nil {
+				t.Error(err)
+			}
+			if _, err := st.Get(t.Context(), "key", ""); !errors.Is(err, store.ErrNotExist) {
+				t.Errorf("after a delete of the current version: %v", err)
+			}
+			if err := st.DeleteIf(t.Context(), "key", second.Version); err != nil && !errors.Is(err, store.ErrPrecondition) {
+				t.Errorf("a delete of no object: %v", err)
+			}
+		})
+	}
+}
+
 func TestConformance(t *testing.T) {
 	for _, name := range servers.Names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)
 			client := srv.Client()
-			storetest.Run(t, func(t *testing.T) store.Store { return open(t, client, srv.Bucket(t)) })
+			storetest.Run(t, func(t *testing.T) store.Store {
+				st := open(t, client, srv.Bucket(t))
+				return careless{st, st} // TestDeleteIf is about deletes on a condition
+			})
 		})
 	}
 }

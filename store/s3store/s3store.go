@@ -70,6 +70,8 @@ type Store struct {
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Large = (*Store)(nil)
+
+	_ store.Conditional = (*Store)(nil)
 )
 
 // New gives the store of a bucket, which must exist. It sends nothing. The error
@@ -191,8 +193,21 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := store.CheckKey("delete", key); err != nil {
 		return err
 	}
+	return s.remove(ctx, &s3.DeleteObjectInput{}, key)
+}
+
+// DeleteIf removes the object if it has that ETag: see [store.Conditional]. General purpose buckets of AWS can do
+// it (If-Match on DELETE). Many other servers ignore the condition, and delete whatever is there.
+func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
+		return err
+	}
+	return s.remove(ctx, &s3.DeleteObjectInput{IfMatch: aws.String(s.quoted(v))}, key)
+}
+
+func (s *Store) remove(ctx context.Context, in *s3.DeleteObjectInput, key string) error {
 	c := &call{Call: exchange.Call{Op: "delete", Key: key}}
-	in := &s3.DeleteObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key)}
+	in.Bucket, in.Key = &s.bucket, aws.String(s.prefix+key)
 	if _, err := s.client.DeleteObject(ctx, in, c.options); err != nil {
 		if err = c.fail(ctx, err); !errors.Is(err, store.ErrNotExist) {
 			return err

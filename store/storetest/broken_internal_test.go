@@ -10,13 +10,14 @@ import (
 )
 
 func TestBrokenStoresAreCaught(t *testing.T) {
-	for i, breakage := range slices.Concat(largeBreakages, breakages) {
+	full := slices.Concat(largeBreakages, deleteBreakages)
+	for i, breakage := range slices.Concat(full, breakages) {
 		t.Run(breakage.name, func(t *testing.T) {
 			t.Parallel()
 			violations := Check(t.Context(), func() (store.Store, error) {
 				b := &brokenstore.Store{Store: memstore.New()}
 				breakage.apply(b)
-				if i >= len(largeBreakages) {
+				if i >= len(full) {
 					return brokenstore.Bare{Store: b}, nil // large bodies take their time
 				}
 				return b, nil
@@ -30,7 +31,7 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 // a case that cites it might be unable to fail.
 func TestEverySentenceIsDefended(t *testing.T) {
 	defended := []string{getTooLarge} // by TestPlantedBody
-	for _, breakage := range slices.Concat(breakages, largeBreakages) {
+	for _, breakage := range slices.Concat(breakages, largeBreakages, deleteBreakages) {
 		defended = append(defended, breakage.cited...)
 	}
 	for _, sentence := range sentences {

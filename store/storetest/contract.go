@@ -35,6 +35,12 @@ const (
 	putLargeEnded      = `If the context has already ended, PutLarge must send nothing and must not read r.`
 	getLargeOpens      = `GetLarge opens the object, whichever way it was written, and returns its size.`
 	getLargeNotExist   = `If there is no object, GetLarge must return ErrNotExist.`
+	deleteIfRemoves    = `DeleteIf removes the object if it has the version v.`
+	deleteIfOther      = `If the object has another version, DeleteIf must return ErrPrecondition and the object must be what it was.`
+	deleteIfAbsent     = `If there is no object, DeleteIf must return nil or ErrPrecondition.`
+	deleteIfRace       = `Of a DeleteIf and a Put that name the same version, at most one must land.`
+	deleteIfUnknown    = `If the deletion may have landed or may yet land, DeleteIf must return ErrUnknownOutcome.`
+	deleteIfZero       = `The zero Version must be refused with ErrInvalid before anything is sent.`
 	getLargeBreaks     = `A body that breaks off must end in an *Error, as Get would return it, and never in io.EOF.`
 )
 
@@ -51,4 +57,5 @@ var sentences = []string{
 	listYields, listShowsAnswered, listStopsEarly, listErrorLast, keysKept,
 	keysChecked, preconditionIsTrue, putLargeWrites, putLargeWhole, putLargeReader,
 	putLargeUnknown, putLargeEnded, getLargeOpens, getLargeNotExist, getLargeBreaks,
+	deleteIfRemoves, deleteIfOther, deleteIfAbsent, deleteIfRace, deleteIfUnknown, deleteIfZero,
 }

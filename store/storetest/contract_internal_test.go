@@ -22,6 +22,7 @@ var elsewhere = map[string]string{
 	`If the store refuses the request in a way that repeating it cannot change, and nothing landed, Put must return ErrDenied, ErrNoBucket, ErrInvalid or ErrRefused, whichever fits; a caller does not try again then.`: "it is about what a server says",
 	`If the bucket or directory itself does not exist, Get must not say ErrNotExist: it must return ErrNoBucket, or treat the object as absent only if a Put would create the place as well.`:                            "open gives a store whose place exists",
 	`A store may also refuse, with ErrInvalid, what it has no place for: a key that lies below another object's key ("a/b" where "a" is an object) or has a name that its file system or the store itself reserves.`:     "a permission; no case uses such keys",
+	`CheckDeleteIf reports why a DeleteIf with these arguments is refused before anything is sent.`:                                                                                                                      "what it refuses is cited as deleteIfZero and keysChecked",
 	`CheckPut reports why a Put with these arguments must be refused before anything is sent.`:                                                                                                                           "what it refuses is cited as putRefuses, putEnded and keysChecked",
 }
 

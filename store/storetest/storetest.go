@@ -12,7 +12,7 @@
 //
 //	contract: "A reader must never see a part of a body.": a body of 40960 bytes
 //
-// If the store is a [store.Large], the suite checks that too. No call can show some things, and
+// If the store is a [store.Large] or a [store.Conditional], the suite checks that too. No call can show some things, and
 // the store's own tests must: that one call is one request, that a missing bucket is
 // [store.ErrNoBucket], how the store maps the answers of a server that denies, throttles or
 // breaks off, and how much memory a large body takes. The racing cases are worth more under the
@@ -125,6 +125,8 @@ var cases = []testCase{
 	{name: "counter", run: counter},
 	{name: "read after write", run: readAfterWrite},
 	{name: "torn reads", run: tornReads},
+	{name: "conditional delete", run: deletesOnCondition},
+	{name: "conditional delete races", run: racingDeletes},
 	{name: "large bodies", run: largeBodies},
 	{name: "large body in the making", run: largeInTheMaking},
 	{name: "large body that fails", run: largeFails},

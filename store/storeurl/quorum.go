@@ -195,6 +195,15 @@ func (l *later) Delete(ctx context.Context, key string) error {
 	return m.Delete(ctx, key)
 }
 
+// DeleteIf is for directories, which compare and delete under a lock.
+func (l *later) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	m, err := l.now("delete", key)
+	if err != nil {
+		return err
+	}
+	return m.DeleteIf(ctx, key, v)
+}
+
 func (l *later) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	m, err := l.now("list", prefix)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestRandom(t *testing.T) {
 	}
 	for _, what := range []string{
 		"done", "mismatch", "uncertain", "failed", "in one round", "refused", "lost answer", "late", "no answer", "wiped", "changed",
-		"whole", "moved", "filled", "removed",
+		"whole", "moved", "filled", "removed", "collected", "settled first", "touched meanwhile", "dropped late",
 	} {
 		if counts[what] == 0 {
 			t.Errorf("%q never happened", what)
@@ -151,6 +151,9 @@ func newWorld(seed uint64) *world {
 	w.open(w.operator)
 	if w.rng.IntN(2) == 0 {
 		w.after(w.pause(), func() { w.change(2) })
+	}
+	if w.rng.IntN(2) == 0 {
+		w.after(w.pause(), func() { w.collect(4) })
 	}
 	if w.rng.IntN(2) == 0 {
 		w.wipes = n / 2
@@ -299,6 +302,67 @@ func (w *world) carryOut(n, who, left int, again func()) {
 	})
 }
 
+// collect makes a configuration of the same members, now and then, and takes away what a deletion has left.
+func (w *world) collect(left int) {
+	again := func(left int) {
+		if left > 0 && w.now < time.Minute {
+			w.after(w.pause(), func() { w.collect(left) })
+		}
+	}
+	if w.changing || w.votes() < len(w.configs[0].Members) {
+		again(left)
+		return
+	}
+	w.changing = true
+	n := len(w.configs)
+	cfg := w.configs[n-1]
+	cfg.Number = n
+	w.configs = append(w.configs, cfg)
+	w.say("change %d: of no member", n)
+	w.after(w.pause()/4, func() { w.number(n, func() { again(left - 1) }) })
+}
+
+// votes is how many members have all that they had.
+func (w *world) votes() (n int) {
+	for _, m := range w.configs[len(w.configs)-1].Members {
+		if p := w.places[index(m)]; p.marker != nil && p.marker.Name == m.Marker && p.marker.Whole {
+			n++
+		}
+	}
+	return n
+}
+
+// number gives all members the number, and has the key collected.
+func (w *world) number(n int, then func()) {
+	cfg := w.configs[n]
+	for _, m := range cfg.Members {
+		if w.places[index(m)].down {
+			w.after(w.pause(), func() { w.number(n, then) })
+			return
+		}
+	}
+	for _, m := range cfg.Members {
+		p := w.places[index(m)]
+		marker := *p.marker
+		marker.Number, p.marker = n, &marker
+	}
+	w.operator.cfg = n
+	w.open(w.operator)
+	w.call(w.operator, register.Call{Kind: register.Collect, Taken: 1<<len(cfg.Members) - 1}, func(a register.Answer) {
+		w.say("collected: %v %q %v", a.Outcome, a.Value.Version, a.Err)
+		switch {
+		case a.Outcome == register.Done && a.Value.Version == "":
+			w.counts["collected"]++
+		case a.Outcome == register.Done && a.Value.Deleted:
+			w.counts["settled first"]++
+		case a.Outcome == register.Mismatch && !a.Value.Exists():
+			w.counts["touched meanwhile"]++
+		}
+		w.changing = false
+		then()
+	})
+}
+
 // next has a proposer call.
 func (w *world) next(p *proposer) {
 	if p.left == 0 {
@@ -400,6 +464,8 @@ func (w *world) step(p *proposer, ev register.Event) {
 		case register.Check:
 			p.rounds++
 			w.check(p, reg, a)
+		case register.Drop:
+			w.drop(p, reg, a)
 		}
 	}
 	if due, ok := reg.Due(); ok && due != p.ticking {
@@ -428,7 +494,7 @@ func (w *world) place(p *proposer, member int) *place {
 func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 	pl := w.place(p, a.Member)
 	w.after(w.trip(pl), func() {
-		ev := register.Shown{Member: a.Member, Request: a.Request}
+		ev := register.Shown{Member: a.Member, Request: a.Request, Old: true} // a version never comes back here
 		switch {
 		case pl.down || w.lossy && w.rng.IntN(20) == 0:
 			ev.Err = errNoAnswer
@@ -436,7 +502,7 @@ func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 		case pl.object != nil:
 			ev.At, ev.Acceptor = fmt.Sprint(pl.version), *pl.object
 			if ev.At == a.Unless {
-				ev = register.Shown{Member: a.Member, Request: a.Request, Same: true}
+				ev = register.Shown{Member: a.Member, Request: a.Request, Same: true, Old: true}
 			}
 		}
 		w.after(w.trip(pl), func() { w.back(p, reg, ev) })
@@ -467,8 +533,26 @@ func (w *world) put(p *proposer, reg *register.Register, a register.Put) {
 		w.say("%d at %s: configuration %d, promised %v, accepted %v %q", p.id, w.configs[p.cfg].Members[a.Member].Place, acc.Number, acc.Promised, acc.Accepted, acc.Value.Version)
 		return register.Landed, fmt.Sprint(pl.version)
 	}
+	w.write(p, reg, pl, a.Member, a.Request, "late", land)
+}
+
+func (w *world) drop(p *proposer, reg *register.Register, a register.Drop) {
+	pl := w.place(p, a.Member)
+	w.write(p, reg, pl, a.Member, a.Request, "dropped late", func() (register.Fate, string) {
+		if pl.object == nil || fmt.Sprint(pl.version) != a.Over {
+			return register.Refused, ""
+		}
+		pl.object = nil
+		pl.version++
+		w.say("%d at %s: dropped", p.id, w.configs[p.cfg].Members[a.Member].Place)
+		return register.Landed, ""
+	})
+}
+
+// write brings a write to a member, with all that may happen on the way.
+func (w *world) write(p *proposer, reg *register.Register, pl *place, member, request int, late string, land func() (register.Fate, string)) {
 	w.after(w.trip(pl), func() {
-		ev := register.Stored{Member: a.Member, Request: a.Request}
+		ev := register.Stored{Member: member, Request: request}
 		chance := 99
 		if w.lossy {
 			chance = w.rng.IntN(40)
@@ -484,7 +568,7 @@ func (w *world) put(p *proposer, reg *register.Register, a register.Put) {
 			ev.Fate = register.Unknown
 			if chance == 2 {
 				w.after(w.pause()*2, func() { land() })
-				w.counts["late"]++
+				w.counts[late]++
 			}
 		default:
 			ev.Fate, ev.At = land()

@@ -79,11 +79,15 @@ const (
 
 // Those of a quorum's members.
 const (
-	MemberDown     = pastFaults + iota // one does not answer, for a while
-	MemberEmptied                      // one loses all that it has
-	MemberReplaced                     // one is replaced
-	MemberWhole                        // and the new one has everything
-	Faults                             // how many there are
+	MemberDown       = pastFaults + iota // one does not answer, for a while
+	MemberEmptied                        // one loses all that it has
+	MemberReplaced                       // one is replaced
+	MemberWhole                          // and the new one has everything
+	Tombstones                           // what deletions have left is collected
+	TombstoneGone                        // and nothing is left of one
+	TombstoneSettled                     // or all members have it first
+	TombstoneTouched                     // or somebody writes meanwhile
+	Faults                               // how many there are
 )
 
 var faultNames = [Faults]string{
@@ -106,6 +110,7 @@ var faultNames = [Faults]string{
 	"poison in a table's place", "table deleted by hand", "table of another size", "no room in a table",
 	"holder looks ahead",
 	"member down", "member emptied", "member replaced", "new member whole",
+	"collection of deletions", "deletion collected", "deletion settled first", "deletion written over meanwhile",
 }
 
 func (f Fault) String() string { return faultNames[f] }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -212,6 +213,10 @@ func (q *quorum) step(k *keyed, ev register.Event) {
 			q.send(k, a.Member, &a, func(p *place) register.Event { return q.put(k, p, a) }, func(err error) register.Event {
 				return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Unknown, Err: err}
 			})
+		case register.Drop:
+			q.send(k, a.Member, &register.Put{Member: a.Member, Request: a.Request}, func(p *place) register.Event { return q.drop(k, p, a) }, func(err error) register.Event {
+				return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Unknown, Err: err}
+			})
 		case register.Check:
 			q.send(k, a.Member, nil, func(p *place) register.Event {
 				return register.Marked{Member: a.Member, Request: a.Request, Marker: p.marker}
@@ -320,7 +325,18 @@ func (q *quorum) get(k *keyed, p *place, a register.Get) register.Event {
 	case o.version == a.Unless:
 		return register.Shown{Member: a.Member, Request: a.Request, Same: true}
 	}
-	return register.Shown{Member: a.Member, Request: a.Request, At: o.version, Acceptor: o.acceptor}
+	// It may be as young as it likes: here a version never comes back.
+	return register.Shown{Member: a.Member, Request: a.Request, At: o.version, Acceptor: o.acceptor, Old: true}
+}
+
+func (q *quorum) drop(k *keyed, p *place, a register.Drop) register.Event {
+	o := p.objects[k.key]
+	if o == nil || o.version != a.Over {
+		return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
+	}
+	delete(p.objects, k.key)
+	q.logf("      %v: place %d, %s: dropped, accepted %v %q", k.client.of, p.number, k.key, o.acceptor.Accepted, o.acceptor.Value.Version)
+	return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Landed}
 }
 
 func (q *quorum) put(k *keyed, p *place, a register.Put) register.Event {
@@ -494,6 +510,9 @@ func (q *quorum) trouble() {
 	if !q.on() || q.healed {
 		return
 	}
+	if q.choose(4) > 0 {
+		q.scribble()
+	}
 	switch {
 	case q.meets(MemberDown):
 		q.places[q.choose(len(q.places))].down = q.now + q.pick(500*time.Millisecond, 2*time.Second, 5*time.Second, 15*time.Second, 40*time.Second)
@@ -501,7 +520,90 @@ func (q *quorum) trouble() {
 		q.empty()
 	case !q.changing && q.meets(MemberReplaced):
 		q.replace(q.choose(len(q.configs[0].Members)))
+	case !q.changing && q.meets(Tombstones):
+		q.collect()
 	}
+}
+
+// scribble has a process write an object that is no lock's, or delete it.
+func (q *quorum) scribble() {
+	p := q.processes[q.choose(len(q.processes))]
+	key, body, deletes := fmt.Sprintf("scribbles/%d", q.choose(2)), fmt.Appendf(nil, "scribble %d", len(q.writes)), q.choose(3) > 0
+	c := begin(p, nil, func(ctx context.Context) {
+		var st remote
+		o, err := st.Get(ctx, key, "")
+		switch {
+		case errors.Is(err, store.ErrNotExist):
+			_, err = st.Put(ctx, key, body, store.IfAbsent())
+		case err == nil && deletes:
+			err = st.Delete(ctx, key)
+		case err == nil:
+			_, err = st.Put(ctx, key, body, store.IfMatch(o.Version))
+		}
+		_ = err // what is said of it was checked when it was said
+	})
+	c.done = func() {}
+	q.after(q.pick(time.Second, 20*time.Second), nil, func() { q.network.giveUp(c) })
+	q.network.resume(c)
+}
+
+// collect makes the next configuration, of the same members, and takes away what deletions have left.
+func (q *quorum) collect() {
+	old := len(q.configs) - 1
+	if q.lost(old) >= 0 {
+		return
+	}
+	q.changing = true
+	cfg := q.configs[old]
+	cfg.Number++
+	q.configs = append(q.configs, cfg)
+	q.met(Tombstones)
+	q.numberAll()
+}
+
+// numberAll gives every member the number.
+func (q *quorum) numberAll() {
+	cfg, keys := len(q.configs)-1, []string(nil)
+	for i := range q.configs[cfg].Members {
+		if q.now < q.at(cfg, i).down {
+			q.soonOrLate(q.numberAll)
+			return
+		}
+	}
+	for i := range q.configs[cfg].Members {
+		p := q.at(cfg, i)
+		marker := *p.marker
+		marker.Number, p.marker = cfg, &marker
+		for key := range p.objects {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	q.operator.cfg, q.operator.regs = cfg, nil
+	slices.Sort(keys)
+	slices.Reverse(keys) // scribbles first
+	q.dropAll(keys)
+}
+
+// dropAll takes one key after the other. It may be interrupted.
+func (q *quorum) dropAll(keys []string) {
+	if len(keys) == 0 || q.choose(16) == 15 {
+		q.changing = false
+		return
+	}
+	all := 1<<len(q.configs[0].Members) - 1
+	q.do(q.operator, nil, keys[0], register.Call{Kind: register.Collect, Taken: all}, q.now, func(a register.Answer, _ time.Duration) {
+		switch {
+		case a.Outcome == register.Done && a.Value.Version == "":
+			q.met(TombstoneGone, keys[0])
+		case a.Outcome == register.Done && a.Value.Deleted:
+			q.met(TombstoneSettled, keys[0])
+		case a.Outcome == register.Mismatch && !a.Value.Exists():
+			q.met(TombstoneTouched, keys[0])
+		}
+		q.after(q.pick(time.Millisecond, 300*time.Millisecond), nil, func() { q.dropAll(keys[1:]) })
+	})
 }
 
 // empty has a member lose everything, while no other has: more than a minority is more than is promised.

@@ -170,7 +170,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for f, count := range all.faults {
 		least := often
-		if sim.Fault(f) == sim.OldestLands {
+		if sim.Fault(f) == sim.OldestLands || sim.Fault(f) > sim.Tombstones {
 			least = seldom
 		}
 		if *arm == "" && *layout == "" && n >= enough && count < least {

@@ -93,6 +93,9 @@ func (w *world) several() {
 	for f := MemberDown; f < Faults; f++ {
 		w.odds[f] = odds[w.choose(len(odds))]
 	}
+	if w.odds[Tombstones] = []int{0, 8, 3, 2}[w.choose(4)]; w.odds[Tombstones] == 2 {
+		w.odds[MemberReplaced] = 0 // there is one change at a time
+	}
 	w.quorum.begin(3 + 2*(w.choose(4)/3))
 }
 

@@ -1,0 +1,429 @@
+package quorumstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/quorumstore"
+)
+
+const day = 24 * time.Hour
+
+// left are the keys that a member has, beside those of the quorum's own.
+func left(t *testing.T, p *place) (keys []string) {
+	t.Helper()
+	for e, err := range p.inner.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(e.Key, "!") {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys
+}
+
+// all has every member answer all that is under way.
+func all(t *testing.T, st *quorumstore.Store) {
+	t.Helper()
+	if err := st.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func collect(t *testing.T, st *quorumstore.Store, want quorumstore.Collected) {
+	t.Helper()
+	got, err := st.Collect(t.Context(), nil)
+	if err != nil || got != want {
+		t.Errorf("collected %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// TestCollect: what deleted objects leave is there for a day, and then goes, with a new configuration. What is in use
+// stays, and whoever has opened the quorum before goes on.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			places, st := newQuorum(t, n)
+			other := open(t, places)
+			for i := range 3 {
+				put(t, st, fmt.Sprintf("gone/%d", i), "x", store.IfAbsent())
+			}
+			version := put(t, other, "kept", "1", store.IfAbsent())
+			all(t, st)
+			for i := range 3 {
+				if err := st.Delete(t.Context(), fmt.Sprintf("gone/%d", i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait() // the last member has it too
+			collect(t, open(t, places), quorumstore.Collected{})
+			time.Sleep(day - time.Second)
+			collect(t, open(t, places), quorumstore.Collected{})
+			time.Sleep(time.Second)
+
+			dry, err := open(t, places).Collect(t.Context(), &quorumstore.CollectOptions{DryRun: true})
+			if want := (quorumstore.Collected{Gone: 3}); err != nil || dry != want {
+				t.Errorf("a dry run: %+v, %v", dry, err)
+			}
+			if keys := left(t, places[0]); len(keys) != 4 {
+				t.Errorf("after a dry run there is %v", keys)
+			}
+			var told []string
+			got, err := open(t, places).Collect(t.Context(), &quorumstore.CollectOptions{OnKey: func(key string) { told = append(told, key) }})
+			slices.Sort(told)
+			if want := (quorumstore.Collected{Gone: 3, Number: 1}); err != nil || got != want || !slices.Equal(told, []string{"gone/0", "gone/1", "gone/2"}) {
+				t.Errorf("collected %+v, %v; told of %v", got, err, told)
+			}
+			for _, p := range places {
+				if keys := left(t, p); !slices.Equal(keys, []string{"kept"}) {
+					t.Errorf("%s has %v", p.name, keys)
+				}
+			}
+			collect(t, open(t, places), quorumstore.Collected{Number: 1}) // nothing to do, and no other configuration for it
+
+			// The former configuration is left when nothing is found.
+			if _, err := other.Get(t.Context(), "gone/0", ""); !errors.Is(err, store.ErrNotExist) {
+				t.Error(err)
+			}
+			put(t, other, "gone/0", "new", store.IfAbsent())
+			reads(t, open(t, places), "gone/0", "new")
+			put(t, other, "kept", "2", store.IfMatch(version))
+			reads(t, st, "kept", "2")
+			if _, err := st.Put(t.Context(), "gone/0", nil, store.IfAbsent()); !errors.Is(err, store.ErrPrecondition) {
+				t.Errorf("a create over what is there: %v", err)
+			}
+		})
+	}
+}
+
+// TestCollectSettles: a member that has missed a deletion gets it, and a day later it goes.
+func TestCollectSettles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		places[2].Partition(true)
+		if err := st.Delete(t.Context(), "gone"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := open(t, places).Collect(t.Context(), nil); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "mem://2") {
+			t.Errorf("with a member away: %v", err)
+		}
+		places[2].Partition(false)
+		time.Sleep(day)
+		collect(t, open(t, places), quorumstore.Collected{Settled: 1})
+		collect(t, open(t, places), quorumstore.Collected{})
+		time.Sleep(day)
+		collect(t, open(t, places), quorumstore.Collected{Gone: 1, Number: 1})
+		for _, p := range places {
+			if keys := left(t, p); len(keys) > 0 {
+				t.Errorf("%s has %v", p.name, keys)
+			}
+		}
+	})
+}
+
+// TestCollectIsInterrupted: wherever it is, and whatever became of its last request, nothing comes back, and running
+// it again takes what is left.
+func TestCollectIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []faultstore.Kind{faultstore.LostAnswer, faultstore.LostRequest, faultstore.Unavailable} {
+		for fails := 1; ; fails++ { // the request that fails, and no other is sent after it
+			done := false
+			synctest.Test(t, func(t *testing.T) {
+				places, st := newQuorum(t, 3)
+				put(t, st, "gone", "x", store.IfAbsent())
+				put(t, st, "kept", "x", store.IfAbsent())
+				all(t, st)
+				if err := st.Delete(t.Context(), "gone"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				time.Sleep(day)
+				var mu sync.Mutex
+				requests := 0
+				for _, p := range places {
+					p.Inject(faultstore.Fault{Kind: kind, When: func(c faultstore.Call) bool {
+						if strings.Contains(c.Key, quorumstore.Scratch) {
+							return false
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						requests++
+						return requests >= fails
+					}})
+				}
+				_, err := open(t, places).Collect(t.Context(), nil)
+				if done = requests < fails; done && err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range places {
+					p.Clear()
+				}
+				what := fmt.Sprintf("%v from request %d", kind, fails)
+				if _, err := open(t, places).Get(t.Context(), "gone", ""); !errors.Is(err, store.ErrNotExist) {
+					t.Errorf("%s: a read: %v", what, err)
+				}
+				for range 2 {
+					if _, err := open(t, places).Collect(t.Context(), nil); err != nil {
+						t.Errorf("%s: run again: %v", what, err)
+					}
+					time.Sleep(day)
+				}
+				for _, p := range places {
+					if keys := left(t, p); !slices.Equal(keys, []string{"kept"}) {
+						t.Errorf("%s: %s has %v", what, p.name, keys)
+					}
+				}
+				reads(t, open(t, places), "kept", "x")
+			})
+			if done || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+// TestCollectRefuses: what cannot delete on a condition, or says no times, or is not whole, is refused by its name,
+// and nothing is changed.
+func TestCollectRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		member func(p *place) store.Store
+		want   string
+	}{
+		"no such method": {func(p *place) store.Store { return plain{p} }, "mem://1 cannot delete on a condition"},
+		"ignores the condition": {func(p *place) store.Store {
+			return deleting{p, func(ctx context.Context, key string, _ store.Version) error { return p.Delete(ctx, key) }}
+		}, "mem://1 ignores the condition of a delete"},
+		"says that it was refused, and deletes": {func(p *place) store.Store {
+			return deleting{p, func(ctx context.Context, key string, v store.Version) error {
+				err := p.DeleteIf(ctx, key, v)
+				return errors.Join(err, p.Delete(ctx, key))
+			}}
+		}, "mem://1 ignores the condition of a delete"},
+		"looks first": {func(p *place) store.Store {
+			return deleting{p, func(ctx context.Context, key string, v store.Version) error {
+				o, err := p.Get(ctx, key, "")
+				if err != nil || o.Version != v {
+					return p.DeleteIf(ctx, key, v)
+				}
+				for range 100 { // until the write has come
+					if now, err := p.Get(ctx, key, v); err == nil && now.Version != v {
+						break
+					}
+					time.Sleep(time.Millisecond)
+				}
+				return p.Delete(ctx, key)
+			}}
+		}, "mem://1 looks at the condition of a delete first and deletes later"},
+		"no times": {func(p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
+		"emptied":  {func(p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				places, st := newQuorum(t, 3)
+				put(t, st, "gone", "x", store.IfAbsent())
+				all(t, st)
+				if err := st.Delete(t.Context(), "gone"); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				time.Sleep(day)
+				st, err := quorumstore.New([]store.Store{places[0], c.member(places[1]), places[2]}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := st.Collect(t.Context(), nil)
+				if err == nil || !strings.Contains(err.Error(), c.want) || got.Gone > 0 {
+					t.Errorf("%+v, %v; want %q", got, err, c.want)
+				}
+				for _, p := range []*place{places[0], places[2]} {
+					if keys := left(t, p); !slices.Equal(keys, []string{"gone"}) {
+						t.Errorf("%s has %v", p.name, keys)
+					}
+					for e, err := range p.List(t.Context(), quorumstore.Scratch, "") {
+						t.Errorf("%s still has %s, %v", p.name, e.Key, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// plain has the methods of a store.Store only.
+type plain struct{ store.Store }
+
+// deleting has a DeleteIf of its own.
+type deleting struct {
+	store.Store
+	f func(ctx context.Context, key string, v store.Version) error
+}
+
+func (d deleting) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	return d.f(ctx, key, v)
+}
+
+// timeless does not say when an object was written.
+type timeless struct{ *place }
+
+func (p timeless) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	o, err := p.place.Get(ctx, key, unless)
+	if err == nil {
+		o.LastModified = time.Time{}
+	}
+	return o, err
+}
+
+// TestCollectMeetsWriter: a delete that is late does not hit what was written meanwhile.
+func TestCollectMeetsWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		if err := st.Delete(t.Context(), "gone"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(day)
+		for _, p := range places {
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "delete", Key: "gone", Delay: 2 * time.Second})
+		}
+		go func() {
+			time.Sleep(time.Second)
+			_, _ = open(t, places).Put(t.Context(), "gone", []byte("new"), store.IfAbsent())
+		}()
+		collect(t, open(t, places), quorumstore.Collected{Left: 1, Number: 1})
+		reads(t, open(t, places), "gone", "new")
+		for _, p := range places {
+			if keys := left(t, p); !slices.Equal(keys, []string{"gone"}) {
+				t.Errorf("%s has %v", p.name, keys)
+			}
+		}
+	})
+}
+
+// TestCollectCosts: the requests to each member. docs/quorum.md has them.
+func TestCollectCosts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		const gone, kept = 10, 20
+		for i := range gone {
+			put(t, st, fmt.Sprintf("gone/%d", i), "x", store.IfAbsent())
+		}
+		for i := range kept {
+			put(t, st, fmt.Sprintf("kept/%d", i), "x", store.IfAbsent())
+		}
+		all(t, st)
+		for i := range gone {
+			if err := st.Delete(t.Context(), fmt.Sprintf("gone/%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		time.Sleep(day)
+		count := func(want faultstore.Counts) {
+			t.Helper()
+			for _, p := range places {
+				p.Reset()
+			}
+			if _, err := open(t, places).Collect(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for _, p := range places {
+				n, trial := faultstore.Counts{}, 0
+				for _, e := range p.Log() {
+					if strings.HasPrefix(e.Key, quorumstore.Scratch) {
+						trial++
+						continue
+					}
+					switch e.Op {
+					case "get":
+						n.Get++
+					case "put":
+						n.Put++
+					case "delete":
+						n.Delete++
+					case "list":
+						n.List++
+					}
+				}
+				// The markers of a majority are read to find the configuration: which, is chance.
+				if n.Get >= want.Get-4 && n.Get <= want.Get+4 {
+					n.Get = want.Get
+				}
+				if n.Put == want.Put-1 { // the third member is not waited for
+					n.Put = want.Put
+				}
+				if n != want {
+					t.Errorf("%s: %+v, want %+v", p.name, n, want)
+				}
+				if trial != 6+48*5 {
+					t.Errorf("%s: %d requests of the trial", p.name, trial)
+				}
+			}
+		}
+		// A read of each key that is a day old, then one more and a delete of what goes; the rest is for the
+		// configuration, and does not grow.
+		count(faultstore.Counts{Get: gone + kept + gone + 10, Put: 3, Delete: gone, List: 1})
+		count(faultstore.Counts{Get: kept + 4, List: 1})
+	})
+}
+
+// TestCollectYoung: the age is that of what is read, whatever a listing said of it.
+func TestCollectYoung(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		if err := st.Delete(t.Context(), "gone"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var members []store.Store
+		for _, p := range places {
+			members = append(members, undated{p})
+		}
+		st, err := quorumstore.New(members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(day - time.Second)
+		collect(t, st, quorumstore.Collected{Left: 1, Number: 1})
+		time.Sleep(time.Second)
+		collect(t, st, quorumstore.Collected{Gone: 1, Number: 1})
+	})
+}
+
+// undated has no times in its listings.
+type undated struct{ *place }
+
+func (p undated) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range p.place.List(ctx, prefix, after) {
+			e.LastModified = time.Time{}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
