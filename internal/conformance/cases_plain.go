@@ -19,7 +19,7 @@ var plainCases = []Case{
 		if r := t.record(); !r.Held || r.Token != token || r.TTL != t.ttl {
 			t.fail("F15", "it said that it has the token %d, and the record is %+v", token, r)
 		}
-		t.holds("F4", t.ttl/4)
+		t.holds(t.ttl / 4)
 		t.release("F7")
 		t.freed(token)
 	}},
@@ -37,10 +37,12 @@ var plainCases = []Case{
 		t.start()
 		for range 2 {
 			if word, rest := t.tryAcquire(0); word != "held" || !strings.Contains(rest, "leasehold itself") {
+				t.must(lease.Err())
 				t.fail("F19", "while %q holds it the answer is %q", "leasehold itself", word+" "+rest)
 			}
 		}
 		if word, rest := t.tryAcquire(3 * t.ttl); word != "held" {
+			t.must(lease.Err()) // on a slow machine it is ours that is lost
 			t.fail("F5", "while it is held and renewed the answer is %q", word+" "+rest)
 		}
 		if n := t.writes(); n > 0 {
@@ -90,7 +92,7 @@ var plainCases = []Case{
 		token := t.acquire("F15", 0)
 		waiting := make(chan int64, 1)
 		go func() { waiting <- t.waiter() }()
-		t.holds("F18", 4*t.ttl)
+		t.holds(4 * t.ttl)
 		select {
 		case other := <-waiting:
 			t.fail("F18", "another has the lock, with the token %d", other)
@@ -248,7 +250,7 @@ func (t *trial) takesOver(ttl time.Duration, token int64) {
 	if late := t.acquired[token] - asked - patience(ttl); late > slack {
 		t.fail("F20", "it took the lock over %v after it could", late)
 	}
-	t.holds("F4", t.ttl/4)
+	t.holds(t.ttl / 4)
 }
 
 // freed checks that the lock is free, with the token of the lease before.

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/conformance"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -79,29 +81,41 @@ func examples(t *testing.T) string {
 	return dir
 }
 
-// passes puts a command through all cases.
-func passes(t *testing.T, opts conformance.Options) {
+// passes puts a command through so many cases at least. One that was too slow, and has broken nothing else, is tried
+// once more with a longer TTL: on a machine with much else to do, two seconds are over before a process has had its turn.
+func passes(t *testing.T, opts conformance.Options, least int) {
 	t.Helper()
 	results, err := conformance.Run(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all := len(conformance.Cases()); len(results) != all {
-		t.Errorf("%d results of %d cases", len(results), all)
+	if len(results) < least {
+		t.Errorf("%d results, want %d", len(results), least)
 	}
 	for _, r := range results {
+		if !r.Passed && r.Skipped == "" && !slices.ContainsFunc(r.Failures, func(f conformance.Failure) bool { return !slow[f.Rule] }) {
+			t.Logf("once more with a longer TTL: %s", show(r))
+			again := opts
+			again.TTL, again.Run = 8*time.Second, regexp.MustCompile("^"+r.Case+"$")
+			more, err := conformance.Run(t.Context(), again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r = more[0]
+		}
 		t.Logf("%5.1f s  %s", r.Seconds, r.Case)
-		if r.Skipped != "" {
-			t.Errorf("%s: skipped: %s", r.Case, r.Skipped)
-		} else if !r.Passed {
+		if !r.Passed {
 			t.Errorf("%s", show(r))
 		}
 	}
 }
 
+// slow are the rules that a subject breaks that is too slow; none: it was the runner.
+var slow = map[string]bool{"": true, "F15": true, "F17": true, "F18": true, "F20": true, "L1": true}
+
 func show(r conformance.Result) string {
 	var b strings.Builder
-	b.WriteString(r.Case + ":")
+	b.WriteString(r.Case + ": " + r.Skipped)
 	for _, f := range r.Failures {
 		b.WriteString("\n  " + f.Rule + ": " + f.What)
 	}
@@ -113,13 +127,13 @@ func show(r conformance.Result) string {
 func TestPython(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t)
-	passes(t, options(t, servers.Start(t, "gofakes3"), interpreter, filepath.Join(examples(t), "subject.py")))
+	passes(t, options(t, servers.Start(t, "gofakes3"), interpreter, filepath.Join(examples(t), "subject.py")), len(conformance.Cases()))
 }
 
 // TestOurs: so does this library.
 func TestOurs(t *testing.T) {
 	t.Parallel()
-	passes(t, options(t, servers.Start(t, "gofakes3"), subject(t)))
+	passes(t, options(t, servers.Start(t, "gofakes3"), subject(t)), len(conformance.Cases()))
 }
 
 // TestSigned is TestPython on servers that check signatures.
@@ -130,7 +144,7 @@ func TestSigned(t *testing.T) {
 			t.Parallel()
 			interpreter := python(t)
 			opts := options(t, servers.Start(t, name), interpreter, filepath.Join(examples(t), "subject.py"))
-			passes(t, opts)
+			passes(t, opts, len(conformance.Cases()))
 		})
 	}
 }
@@ -144,6 +158,61 @@ func subject(t *testing.T) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
+}
+
+// asked are the changes that make of leasehold.py and subject.py an implementation that renews when it is asked to.
+var asked = [][2]string{
+	{`while not self.end.wait(max(0, min(due, self.deadline) - clock())):`, "self.due = due = 1e18\n        while not self.end.wait(0.01):\n            due = self.due"},
+	{`self.known, failures, due = True, 0, t0 + lock.ttl / 3`, `self.known, failures, self.due = True, 0, 1e18`},
+	{`failures, due = failures + 1, clock()`, `failures, self.due = failures + 1, clock()`},
+	{`ready 1 renews-itself`, `ready 1 renews-when-asked`},
+	{"    if word == \"release\":", `    if word == "renew" and key in leases:
+        lease, before = leases[key], leases[key].deadline
+        lease.due = 0
+        while lease.valid() and lease.deadline == before and lease.due < 1e18: threading.Event().wait(0.01)
+        return "renewed" if lease.valid() else "error the lease is lost"
+    if word == "release":`},
+}
+
+// TestAsked: the runner also has an implementation renew that does so only when it is asked.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	longtest.Only(t)
+	interpreter := python(t)
+	dir := changed(t, asked...)
+	opts := options(t, servers.Start(t, "gofakes3"), interpreter, filepath.Join(dir, "subject.py"))
+	opts.Run = regexp.MustCompile("^(free-record|renews|renew-|unknown-fields|killed|stopped|taken|cut-off|answers-lost)")
+	passes(t, opts, 10)
+}
+
+// changed is a directory with the implementation in Python, with some words in place of others, which must be there.
+func changed(t *testing.T, changes ...[2]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	texts := map[string]string{}
+	for _, name := range []string{"leasehold.py", "subject.py"} {
+		text, err := os.ReadFile(filepath.Join(examples(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(text)
+	}
+	for _, c := range changes {
+		found := 0
+		for name, text := range texts {
+			found += strings.Count(text, c[0])
+			texts[name] = strings.ReplaceAll(text, c[0], c[1])
+		}
+		if found == 0 {
+			t.Fatalf("nothing has %q", c[0])
+		}
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // mutants are implementations that are wrong in one place of leasehold.py, and the cases that must show it.
@@ -184,39 +253,25 @@ func TestMutants(t *testing.T) {
 		for _, m := range mutants {
 			t.Run(m.name, func(t *testing.T) {
 				t.Parallel()
-				dir := t.TempDir()
-				for _, name := range []string{"leasehold.py", "subject.py"} {
-					source, err := os.ReadFile(filepath.Join(examples(t), name))
+				dir := changed(t, [2]string{m.old, m.new})
+				opts := options(t, srv, interpreter, filepath.Join(dir, "subject.py"))
+				opts.Run = regexp.MustCompile("^" + m.fails)
+				// A process that is late by itself does not do too early what it would do too early: so once more.
+				for _, opts.TTL = range []time.Duration{2 * time.Second, 8 * time.Second} {
+					results, err := conformance.Run(t.Context(), opts)
 					if err != nil {
 						t.Fatal(err)
 					}
-					text := string(source)
-					if name == "leasehold.py" {
-						if !strings.Contains(text, m.old) {
-							t.Fatalf("leasehold.py has no %q", m.old)
+					for _, r := range results {
+						for _, f := range r.Failures {
+							if strings.HasPrefix(f.Rule, m.rule) && f.Sentence != "" {
+								return // it was noticed
+							}
 						}
-						text = strings.ReplaceAll(text, m.old, m.new)
-					}
-					if err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-						t.Fatal(err)
+						t.Logf("it does not say that %s was broken: %s", m.rule, show(r))
 					}
 				}
-				opts := options(t, srv, interpreter, filepath.Join(dir, "subject.py"))
-				opts.Run = regexp.MustCompile("^" + m.fails)
-				results, err := conformance.Run(t.Context(), opts)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, r := range results {
-					for _, f := range r.Failures {
-						if strings.HasPrefix(f.Rule, m.rule) && f.Sentence != "" {
-							return // it was noticed
-						}
-					}
-				}
-				for _, r := range results {
-					t.Errorf("no case says that %s was broken: %s", m.rule, show(r))
-				}
+				t.Errorf("no case says that %s was broken", m.rule)
 			})
 		}
 	})

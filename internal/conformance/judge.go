@@ -128,7 +128,7 @@ func (j *judged) put(e *exchange) {
 	case known && over.bad != nil:
 		j.breaks("F11", "it writes over an object that is %v", over.bad)
 	case known && r.Token == over.record.Token:
-		j.again(e, r, over)
+		j.again(r, over)
 	case !r.Held:
 		j.breaks("F7", "it writes a free record with the token %d over one with %d", r.Token, over.record.Token)
 	default:
@@ -140,7 +140,7 @@ func (j *judged) put(e *exchange) {
 }
 
 // again judges a renewal or a release.
-func (j *judged) again(e *exchange, r record.Record, over seen) {
+func (j *judged) again(r record.Record, over seen) {
 	switch {
 	case !j.wrote(over.record):
 		j.breaks("F9", "it writes with the token %d over a record of %q that it has not written", r.Token, over.record.Holder)

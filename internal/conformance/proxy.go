@@ -158,14 +158,14 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	e := &exchange{
 		method: r.Method, key: r.URL.Path, ifMatch: r.Header.Get("If-Match"), ifNone: r.Header.Get("If-None-Match"),
-		body: body, arrived: clock.Now(), request: r.Clone(p.ctx),
+		body: body, arrived: clock.Now(), request: r.Clone(p.ctx), //nolint:contextcheck // it goes on when its client has left
 	}
 	f := p.arrive(e)
 	p.wait(f.before)
 	var got answer
 	if !f.unsent {
-		if got, err = p.pass(e); err == nil && f.twice {
-			got, err = p.pass(e)
+		if got, err = p.pass(e); err == nil && f.twice { //nolint:contextcheck // the same
+			got, err = p.pass(e) //nolint:contextcheck // the same
 		}
 		if err != nil {
 			panic(http.ErrAbortHandler)
@@ -200,16 +200,10 @@ var codes = map[int]string{
 func (p *proxy) arrive(e *exchange) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if e.key != p.key {
-		if len(p.log) < maxLog { // requests for anything else are shown, and left alone
-			p.log = append(p.log, e)
-		}
-		return pass
-	}
 	if len(p.log) < maxLog {
 		p.log = append(p.log, e)
 	}
-	if p.rule == nil {
+	if e.key != p.key || p.rule == nil { // requests for anything else are shown, and left alone
 		return pass
 	}
 	f := p.rule(e)

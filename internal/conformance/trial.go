@@ -212,17 +212,17 @@ func (t *trial) renewInTime() {
 }
 
 // holds has the subject hold its lease for so long: it must be valid all the time.
-func (t *trial) holds(rule string, d time.Duration) {
+func (t *trial) holds(d time.Duration) {
 	since, next := clock.Now(), time.Duration(0)
 	t.until(d, func() bool {
 		if now := clock.Now(); now > next {
 			next = now + t.ttl/8
 			if !t.valid() {
-				t.fail(rule, "the lease is not valid any more, and nothing has ended it")
+				t.fail("F18", "the lease is not valid any more, and nothing has ended it")
 			}
 		}
 		if t.lost(since) {
-			t.fail(rule, "it said \"lost\", and nothing has ended the lease")
+			t.fail("F18", "it said \"lost\", and nothing has ended the lease")
 		}
 		return false
 	})
