@@ -136,7 +136,7 @@ LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")
 	all.StringVar(&a.quorums, quorumFlag, "", "`file` that has the members of quorum://NAME: in each line a name and URLs")
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.serve(), a.status(), a.watch(), a.list(),
-		a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.cost(), a.quorum(),
+		a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.conformance(), a.cost(), a.quorum(),
 		a.demo(), a.version(), a.man(), a.events())
 	a.completions(root)
 	root.SetOut(a.stdout)

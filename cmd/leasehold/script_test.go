@@ -50,7 +50,7 @@ func TestScriptsWithServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)
-			dirs := []string{"server"}
+			dirs := []string{"server", "s3"}
 			if name == "versitygw" || name == "minio" { // they check signatures
 				dirs = append(dirs, "s3-signed")
 			}
@@ -62,7 +62,9 @@ func TestScriptsWithServer(t *testing.T) {
 						env.Vars = append(env.Vars, srv.Env()...)
 						env.Setenv("BUCKET", srv.URL(srv.Bucket(t)))
 						env.Setenv("NO_BUCKET", srv.URL("leasehold-no-such-bucket"))
-						return nil
+						examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+						env.Setenv("EXAMPLES", examples)
+						return err
 					})
 				})
 			}

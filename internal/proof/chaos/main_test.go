@@ -5,6 +5,8 @@
 //	go test -count=1 -v ./internal/proof/chaos -run Chaos -long 5m    for as long as that
 //	go test -count=1 -v ./internal/proof/chaos -run Soak -soak 30m    200 candidates over 20 elections
 //
+// TestLanguages is a part of the everyday loop, for 20 s.
+//
 // The go command does not know that the outcome depends on the command under attack,
 // hence -count=1.
 package chaos_test

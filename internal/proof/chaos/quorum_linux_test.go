@@ -65,5 +65,5 @@ func onQuorum(t *testing.T, c contest) {
 		t.Fatal(errors.Join(err, errors.New(strings.TrimSpace(string(said)))))
 	}
 	s.fleet = launch(t, c.seats, s.links, env, func(n int) []string { return c.argv(n, "quorum:///lock?"+members.Encode()) })
-	attack(t, s.fleet, s.network())
+	attack(t, c, s.fleet, s.network())
 }

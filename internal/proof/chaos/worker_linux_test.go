@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -91,15 +92,22 @@ func (w *worker) signal(sig syscall.Signal) bool {
 // the store that is away, the lost lease, and the signals to leasehold or its job.
 var expected = []int{0, refusedCode, 69, 76, 128 + int(syscall.SIGKILL), 128 + int(syscall.SIGTERM), -1}
 
+// tooSlow is what a worker says that ends with 70, since all answers of the store came too late.
+const (
+	tooSlow     = "the store takes longer to answer than half a TTL"
+	tooSlowCode = 70
+)
+
 // inquest fails the test for ends that nothing explains, with what the worker said.
 func (w *worker) inquest(t *testing.T) {
 	t.Helper()
+	said, err := os.ReadFile(w.log)
 	for code, n := range w.ends {
-		if !slices.Contains(expected, code) {
+		if !slices.Contains(expected, code) && (code != tooSlowCode || n > strings.Count(string(said), tooSlow)) {
 			t.Errorf("worker %d ended %d times with code %d", w.n, n, code)
 		}
 	}
-	if said, err := os.ReadFile(w.log); t.Failed() {
+	if t.Failed() {
 		t.Logf("worker %d, %v:\n%.20000s", w.n, err, said)
 	}
 }
@@ -108,6 +116,7 @@ func (w *worker) inquest(t *testing.T) {
 type fleet struct {
 	checker
 	workers []*worker
+	tenants string // what the processes are called that hold locks themselves; empty: tenants
 	summary string // the last to be said of it
 }
 
