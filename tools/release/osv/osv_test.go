@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const affected = `{
+  "schema_version": "1.3.1", "id": "GO-2026-0001", "modified": "2026-01-02T00:00:00Z", "summary": "It can be made to fail",
+  "affected": [{
+    "package": {"name": "example.com/bad", "ecosystem": "Go"},
+    "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": "1.2.0"}]}],
+    "ecosystem_specific": {"imports": [{"path": "example.com/bad", "symbols": ["Fail"]}]}
+  }, {"package": {"name": "stdlib", "ecosystem": "Go"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": "1.1.0"}]}]}]
+}`
+
+// folder is one with reports.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestFound: govulncheck finds, by the database, a call of what is vulnerable, and nothing in a version in which it is
+// mended.
+func TestFound(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "db")
+	n, latest, err := run(folder(t, map[string]string{"GO-2026-0001.json": affected, "README": "text"}), db)
+	if err != nil || n != 1 || latest != "GO-2026-0001" {
+		t.Fatalf("%d reports, the latest is %s, %v", n, latest, err)
+	}
+	tool := filepath.Join(t.TempDir(), "govulncheck")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", tool, "golang.org/x/vuln/cmd/govulncheck").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for version, code := range map[string]int{"v1.1.0": 3, "v1.2.0": 0} {
+		dir := folder(t, map[string]string{
+			"go.mod":     "module example.com/m\n\ngo 1.26\n\nrequire example.com/bad " + version + "\n\nreplace example.com/bad " + version + " => ./bad\n",
+			"main.go":    "package main\n\nimport \"example.com/bad\"\n\nfunc main() { bad.Fail() }\n",
+			"bad/go.mod": "module example.com/bad\n\ngo 1.26\n", "bad/bad.go": "package bad\n\nfunc Fail() {}\n",
+		})
+		cmd := exec.CommandContext(t.Context(), tool, "-db", "file://"+db, "./...")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code || strings.Contains(string(out), "GO-2026-0001") != (code == 3) {
+			t.Errorf("%s: %v, want code %d: %s", version, err, code, out)
+		}
+	}
+}
+
+// TestRefused: a report that would be left out is an error.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"nothing":       {map[string]string{"README": "text"}, "has no report"},
+		"no JSON":       {map[string]string{"GO-2026-0001.json": "text"}, "invalid character"},
+		"another name":  {map[string]string{"GO-2026-0002.json": affected}, `it is the report "GO-2026-0001"`},
+		"no module":     {map[string]string{"GO-2026-0001.json": `{"id":"GO-2026-0001"}`}, "it names no module"},
+		"nameless":      {map[string]string{"GO-2026-0001.json": `{"id":"GO-2026-0001","affected":[{"package":{}}]}`}, "without a name"},
+		"withdrawn one": {map[string]string{"GO-2026-0001.json": `{"id":"GO-2026-0001","withdrawn":"2026-01-01T00:00:00Z"}`}, ""},
+	} {
+		_, _, err := run(folder(t, c.files), filepath.Join(t.TempDir(), "db"))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
