@@ -40,32 +40,46 @@ func otherVersion(t *testing.T) (path, base string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if path, err = filepath.Abs(filepath.Join(root, ".cache", "versions", commit, "leasehold")); err != nil {
+	cache, err := os.UserCacheDir()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !pathExists(path) {
-		build(t, commit, path)
+	dir := filepath.Join(cache, "leasehold-test", "versions", commit) // tools/apicheck has it too
+	if path = filepath.Join(dir, "leasehold"); !pathExists(path) {
+		buildOther(t, commit, dir, path)
 	}
 	return path, base
 }
 
-// build builds the command of a commit. The binary comes to its place when it is whole: others may be at the same.
-func build(t *testing.T, commit, path string) {
+// buildOther builds the command of a commit. The source and the binary come to their places when they are whole: others
+// may be at the same.
+func buildOther(t *testing.T, commit, dir, path string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	made := fmt.Sprintf("%s.%d", path, os.Getpid())
-	for _, args := range [][]string{
-		{"git", "-C", "../../..", "archive", "--output", filepath.Join(dir, "source.tar"), commit},
-		{"tar", "-xf", filepath.Join(dir, "source.tar"), "-C", dir},
-		{"go", "-C", dir, "build", "-buildvcs=false", "-o", made, "./cmd/leasehold"},
-		{"mv", made, path},
-	} {
+	own, err := os.MkdirTemp(dir, "making-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(own) })
+	source := filepath.Join(dir, "source")
+	do := func(args ...string) {
+		t.Helper()
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v: %s", args, err, out)
 		}
+	}
+	if !pathExists(source) {
+		do("git", "-C", "../../..", "archive", "--prefix", "source/", "--output", filepath.Join(own, "tar"), commit)
+		do("tar", "-xf", filepath.Join(own, "tar"), "-C", own)
+		if err := os.Rename(filepath.Join(own, "source"), source); err != nil && !pathExists(source) {
+			t.Fatal(err)
+		}
+	}
+	do("go", "-C", source, "build", "-buildvcs=false", "-o", filepath.Join(own, "leasehold"), "./cmd/leasehold")
+	if err := os.Rename(filepath.Join(own, "leasehold"), path); err != nil {
+		t.Fatal(err)
 	}
 }
 
