@@ -2,7 +2,7 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 # Modules of their own that have tests. The comparison is not tidied: a module that only a
 # test of one of its dependencies needs cannot be had everywhere.
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))
-TESTED  := $(ADAPTERS) internal/pagetest internal/promtest internal/sqltest
+TESTED  := $(ADAPTERS) internal/pagetest internal/promtest internal/sqltest tools/release
 CHECKED := $(TESTED) bench
 # These pull in hundreds of packages, which take minutes to compile each time that they are compiled another way.
 HEAVY   := adapter/caddy adapter/dapr adapter/kubernetes adapter/kubernetes/controllerruntime adapter/litestream adapter/vault
@@ -12,6 +12,7 @@ MODULES := . tools $(PINNED) $(TESTED)
 PLATFORMS := windows/amd64 darwin/arm64
 
 .PHONY: check test race racelong lint vet format tidy fmt fuzz lockorder mutate prove bench adapters man site servers
+.PHONY: snapshot reproducible image packages-check apicheck vulncheck
 
 check: format vet lint tidy race # what CI does, but for the commands in README.md
 
@@ -81,3 +82,21 @@ site: # the documentation as a site, in docs/site/public; Hugo takes minutes to 
 
 servers: # build the test servers and print where they are
 	@set -e; for dir in $(PINNED); do (cd $$dir && for tool in $$(go list tool); do go tool -n $$tool; done); done
+
+snapshot: # everything that a release has, of the last commit, in .cache/release
+	tools/snapshot
+
+reproducible: # the same twice, at two paths
+	tools/reproducible
+
+image: # the container image, in .cache/image
+	tools/image
+
+packages-check: # install and remove the packages of the snapshot, as root on Debian
+	tools/packages-check
+
+apicheck: # compare the exported API with that of the last tag, or of api/base
+	tools/apicheck
+
+vulncheck: # look for known vulnerabilities in what is called
+	tools/vulncheck

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -18,46 +19,81 @@ type build struct {
 	Platform string `json:"platform"`
 }
 
+// These are set by the linker in releases, and where the source is no clone, as in a
+// distribution's build: -ldflags "-X main.setVersion=1.2.3 -X main.setRevision=… -X main.setDate=…".
+// Each that is empty is what the go command has written into the program.
+var (
+	setVersion  string
+	setRevision string
+	setDate     string // RFC 3339
+)
+
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Tell the version",
-		Args:  atMost(0),
-		RunE:  func(*cobra.Command, []string) error { return a.tellVersion() },
+		Long: `Tell the version, the revision of the source and its date, the version of Go, and the
+platform. "modified" says that the source was not the revision's.`,
+		Args: atMost(0),
+		RunE: func(*cobra.Command, []string) error { return a.tellVersion() },
 	}
 }
 
 func (a *app) tellVersion() error {
 	b := thisBuild()
-	text := "leasehold " + b.Version
+	return a.print(b.String(), b)
+}
+
+func (b build) String() string {
+	var source []string
 	if b.Revision != "" {
-		text += " (" + b.Revision
-		if b.Modified {
-			text += ", modified"
-		}
-		text += ")"
+		source = append(source, b.Revision)
 	}
-	return a.print(fmt.Sprintf("%s, %s, %s\n", text, b.Go, b.Platform), b)
+	if b.Modified {
+		source = append(source, "modified")
+	}
+	if b.Time != "" {
+		source = append(source, b.Time)
+	}
+	text := "leasehold " + b.Version
+	if len(source) > 0 {
+		text += " (" + strings.Join(source, ", ") + ")"
+	}
+	return fmt.Sprintf("%s, %s, %s\n", text, b.Go, b.Platform)
 }
 
 func thisBuild() build {
+	info, _ := debug.ReadBuildInfo() // nil without any
+	return buildOf(info, setVersion, setRevision, setDate)
+}
+
+// buildOf prefers what the linker was told, each by itself. A version is written without a "v" in the names of
+// packages and with one by the go command: it is told with one.
+func buildOf(info *debug.BuildInfo, version, revision, date string) build {
 	b := build{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Revision = s.Value
-		case "vcs.time":
-			b.Time = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
+	if info != nil {
+		if info.Main.Version != "" {
+			b.Version = info.Main.Version
 		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Revision = s.Value
+			case "vcs.time":
+				b.Time = s.Value
+			case "vcs.modified":
+				b.Modified = s.Value == "true"
+			}
+		}
+	}
+	if version != "" {
+		b.Version = "v" + strings.TrimPrefix(version, "v")
+	}
+	if revision != "" {
+		b.Revision = revision
+	}
+	if date != "" {
+		b.Time = date
 	}
 	return b
 }

@@ -68,7 +68,7 @@ func modules() []string {
 			dirs = append(dirs, filepath.Dir(f))
 		}
 	}
-	return append(dirs, "internal/pagetest", "internal/promtest", "internal/sqltest")
+	return append(dirs, "internal/pagetest", "internal/promtest", "internal/sqltest", "tools/release")
 }
 
 // without is the environment variable by which servers are left out.

@@ -34,6 +34,8 @@ var allowed = []struct {
 	{regexp.MustCompile(`s3rver cannot be installed here`), "s3rver is the second of two negative controls"},
 	{regexp.MustCompile(`^there is no (bash|zsh|fish|groff|mandoc|curl|python3|node) here$`), "what is for a tool can be tried where that is; .ci/run installs it where it may"},
 	{regexp.MustCompile(`^there is no chromium here$`), "the page can be tried where a browser is; .ci/run installs it where it may"},
+	{regexp.MustCompile(`^there is no systemd-analyze here$`), "the units can be checked where systemd is; .ci/run installs it where it may"},
+	{regexp.MustCompile(`^the older version \S+ is not in this clone`), "a clone without history has nothing to compare with"},
 	{regexp.MustCompile(`^there is no promtool here$`), "the queries of the alerts are checked by a test of ours too"},
 	{regexp.MustCompile(`^there is no terraform and no tofu here$`), "what they send is tested without them too, and they are no part of Debian"},
 	{regexp.MustCompile(`^there is no PowerShell here$`), "Debian has none, and its script is that of cobra"},

@@ -75,15 +75,19 @@ func (m *manifest) with(v Version, keep int) (next manifest, dropped []Version) 
 
 // manifestIn reads the value of the guarded object.
 func manifestIn(ctx context.Context, v *fence.Value) (*manifest, error) {
-	m := &manifest{Format: manifestFormat}
 	if !v.Exists {
-		return m, nil
+		return &manifest{Format: manifestFormat}, nil
 	}
 	body, err := v.ReadAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err = json.Unmarshal(body, m); err != nil {
+	return decodeManifest(body)
+}
+
+func decodeManifest(body []byte) (*manifest, error) {
+	m := &manifest{Format: manifestFormat}
+	if err := json.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errForeign, err)
 	}
 	if m.Format != manifestFormat {

@@ -256,9 +256,14 @@ func listed(u *url.URL) ([]string, error) {
 	if err != nil {
 		return nil, bad(u, "the file of quorums: "+err.Error())
 	}
+	return membersIn(string(text), file, u)
+}
+
+// membersIn finds the line of a file of quorums that is about the one of a URL.
+func membersIn(text, file string, u *url.URL) ([]string, error) {
 	var names, members []string
 	at := 0
-	for n, line := range strings.Split(string(text), "\n") {
+	for n, line := range strings.Split(text, "\n") {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) == 0 || strings.HasPrefix(fields[0], "#"):

@@ -51,6 +51,12 @@ func start(t *testing.T, env []string, args ...string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startAs(t, path, env, args...)
+}
+
+// startAs starts a command of another build.
+func startAs(t *testing.T, path string, env []string, args ...string) *run {
+	t.Helper()
 	// It ends in the clean-up, which comes after the test's context has ended.
 	r := &run{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), path, args...), done: make(chan struct{})}
 	r.Env = append(os.Environ(), env...)

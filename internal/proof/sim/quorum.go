@@ -65,6 +65,7 @@ type written struct {
 	request *request
 	key     string
 	landed  bool
+	since   time.Duration // it is under way
 	denied  bool // its caller was told that it never will
 }
 
@@ -146,7 +147,7 @@ func (q *quorum) key(c *client, key string) *keyed {
 // call takes a request to the store.
 func (q *quorum) call(r *request) {
 	c := register.Call{Kind: register.Look}
-	w := &written{request: r, key: r.key}
+	w := &written{request: r, key: r.key, since: q.now}
 	if r.writes() {
 		version := fmt.Sprintf("v%d", len(q.writes))
 		q.writes[version] = w
@@ -403,6 +404,10 @@ func (q *quorum) chosen(key, version string) {
 		q.deletedBefore(key)
 	}
 	w.landed = true
+	if q.overtaken(key, w) {
+		q.network.logf("    landed before the deletion: %s %q %v", r.op, r.key, r.only)
+		return
+	}
 	if a := q.network.land(r); a.err != nil {
 		q.violated(Sense, "%s of %s is written over what it was not to replace: %v", version, key, a.err)
 	}
@@ -426,6 +431,18 @@ func (q *quorum) deletedBefore(key string) {
 			return
 		}
 	}
+}
+
+// overtaken reports that a write was there just before a deletion that is. A minority had accepted it, and whoever deletes
+// without a condition supersedes what it finds so; later the write's own ballot gets a majority too.
+func (q *quorum) overtaken(key string, w *written) bool {
+	past := q.keys[key].past
+	n := len(past)
+	if w.request.op != "put" || n < 2 || past[n-1].version != "" || w.since > past[n-1].since {
+		return false
+	}
+	over := w.request.only.Match()
+	return over != "" && past[n-2].version == string(over)
 }
 
 // seen is the last moment since then at which a key had that version, and whether there was one.
