@@ -128,6 +128,8 @@ func (s *Step) take(words []Step) (err error) {
 	switch {
 	case (s.Do == "file" || s.Do == "same" || s.Do == "skip") && s.Argument == "":
 		return fmt.Errorf("line %d: %s of what?", s.Line, s.Do)
+	case s.Do != "skip" && strings.TrimSpace(s.Text) == "":
+		return fmt.Errorf("line %d: an empty block", s.Line)
 	case s.Do == "run" && s.Language != "sh":
 		return fmt.Errorf("line %d: a block of %q is not run, and does not say why", s.Line, s.Language)
 	}

@@ -50,6 +50,7 @@ func TestParseRefuses(t *testing.T) {
 	for page, want := range map[string]string{
 		"```go\npackage main\n```":                                        "is not run, and does not say why",
 		"```\nx\n```":                                                     "is not run, and does not say why",
+		"<!-- test: same a -->\n```go\n```":                               "an empty block",
 		"```sh\nx":                                                        "without an end",
 		"<!-- test: run -->\n```sh\nx\n```":                               "is none of",
 		"<!-- test: skip -->\n```sh\nx\n```":                              "skip of what?",
