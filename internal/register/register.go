@@ -457,6 +457,8 @@ func (r *Register) marked(ev Marked) {
 	switch want := r.cfg.Members[ev.Member].Marker; {
 	case ev.Err != nil:
 		m.lost(r, ev.Err)
+	case ev.Marker != nil && ev.Marker.Known.Quorum == r.cfg.Quorum && ev.Marker.Known.Number > r.cfg.Number:
+		r.leave() // also where the place has another member by now
 	case ev.Marker == nil, ev.Marker.Name != want:
 		m.lost(r, ErrLost)
 	case ev.Marker.Number > r.cfg.Number:

@@ -148,7 +148,8 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 var errWell = errors.New("has not lost its objects")
 
 // propose makes the new member's marker and then the next configuration, in this order: a marker that is not
-// there once its configuration is known has been lost.
+// there once its configuration is known has been lost. What the marker knows is the present configuration: the next one
+// may never come about, and nobody may take it from there.
 func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (register.Configuration, error) {
 	next := v.cfg
 	next.Number++
@@ -170,7 +171,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 		return next, refusal("replace", "%s %w: empty it first, or name another place", by, errWell)
 	}
 	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
-	if err = writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: next}, over); err != nil {
+	if err = writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: v.cfg}, over); err != nil {
 		return next, at(by, err)
 	}
 	body, err := json.Marshal(next)

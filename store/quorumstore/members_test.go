@@ -492,3 +492,65 @@ func TestMemberFlaps(t *testing.T) {
 		}
 	})
 }
+
+// TestReplaceAbandoned: a change that was interrupted between the marker of its new member and its proposal is none. Its
+// configuration used to be believed by whoever met the marker, beside the one that came about instead: when both were
+// repaired, there were two majorities without a common member.
+func TestReplaceAbandoned(t *testing.T) {
+	t.Parallel()
+	places, st := newQuorum(t, 3)
+	put(t, st, "lock", "x", store.IfAbsent())
+	places[0].lose()
+	for _, p := range places[1:] {
+		p.Inject(faultstore.Fault{Kind: faultstore.LostRequest, When: func(c faultstore.Call) bool {
+			return c.Op == "put" && strings.HasPrefix(c.Key, "!leasehold-quorum-next")
+		}})
+	}
+	if err := open(t, places).Replace(t.Context(), "mem://0", places[0]); err == nil {
+		t.Fatal("the change was not interrupted")
+	}
+	for _, p := range places[1:] {
+		p.Clear()
+	}
+	by := newPlace("mem://new")
+	if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+		t.Fatal(err)
+	}
+	// This one is led by the abandoned marker alone.
+	led := open(t, []*place{places[0], newPlace("mem://x"), newPlace("mem://y")}, places[1], places[2], by)
+	reads(t, led, "lock", "x")
+	number, members, err := led.Status(t.Context())
+	if err != nil || number != 1 || members[0].Place != by.name || !members[0].Whole {
+		t.Errorf("configuration %d, %+v, %v; want the one with %s", number, members, err, by.name)
+	}
+}
+
+// TestMissedChanges: a process that was cut off while all members were replaced in their places finds the quorum again. To
+// its configuration all of them had lost their objects, and it asked no further.
+func TestMissedChanges(t *testing.T) {
+	t.Parallel()
+	places, st := newQuorum(t, 3)
+	put(t, st, "lock", "x", store.IfAbsent())
+	var apart []*place
+	for _, p := range places {
+		apart = append(apart, &place{faultstore.Wrap(p.inner, nil), p.inner, p.name})
+	}
+	late := open(t, apart)
+	reads(t, late, "lock", "x")
+	for _, p := range apart {
+		p.Partition(true)
+	}
+	for i, p := range places {
+		p.lose()
+		if err := open(t, places).Replace(t.Context(), p.name, p); err != nil {
+			t.Fatalf("change %d: %v", i, err)
+		}
+	}
+	for _, p := range apart {
+		p.Partition(false)
+	}
+	if _, err := late.Get(t.Context(), "never", ""); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("what never was: %v", err)
+	}
+	reads(t, late, "lock", "x")
+}

@@ -65,8 +65,8 @@ type written struct {
 	request *request
 	key     string
 	landed  bool
-	since   time.Duration // it is under way
-	denied  bool // its caller was told that it never will
+	since   time.Duration // when it was begun
+	denied  bool          // its caller was told that it never will
 }
 
 // A client is the registers of one life of a process, under one configuration.
@@ -590,7 +590,7 @@ func (q *quorum) numberAll() {
 	for i := range q.configs[cfg].Members {
 		p := q.at(cfg, i)
 		marker := *p.marker
-		marker.Number, p.marker = cfg, &marker
+		marker.Number, marker.Known, p.marker = cfg, q.configs[cfg], &marker
 		for key := range p.objects {
 			if !slices.Contains(keys, key) {
 				keys = append(keys, key)
@@ -662,7 +662,7 @@ func (q *quorum) replace(who int) {
 		}
 	}
 	cfg.Members[who] = register.Member{Place: strconv.Itoa(to.number), Marker: fmt.Sprintf("m%d-%d", to.number, cfg.Number), Since: cfg.Number}
-	to.marker = &register.Marker{Name: cfg.Members[who].Marker, Number: cfg.Number, Known: cfg}
+	to.marker = &register.Marker{Name: cfg.Members[who].Marker, Number: cfg.Number, Known: q.configs[old]} // the new one is not chosen yet
 	q.configs = append(q.configs, cfg)
 	q.met(MemberReplaced, who, to.number)
 	q.soonOrLate(func() { q.number(who) })
@@ -681,7 +681,7 @@ func (q *quorum) number(who int) {
 			continue
 		}
 		marker := *p.marker
-		marker.Number, p.marker = cfg, &marker
+		marker.Number, marker.Known, p.marker = cfg, q.configs[cfg], &marker
 		took++
 	}
 	if took < q.configs[cfg].Majority() {
@@ -719,7 +719,7 @@ func (q *quorum) settle(who int, keys []string) {
 	}
 	if p := q.at(cfg, who); p.marker != nil && p.marker.Name == q.configs[cfg].Members[who].Marker {
 		marker := *p.marker
-		marker.Whole, p.marker = true, &marker
+		marker.Whole, marker.Known, p.marker = true, q.configs[cfg], &marker
 		q.met(MemberWhole, p.number)
 	}
 	q.changing = false
