@@ -47,6 +47,7 @@ type stored struct {
 type kept struct {
 	past  []moments                   // the versions, in order
 	votes map[register.Ballot]ballots // who has ever accepted under it
+	gone  []string                    // the versions of deletions that somebody has ever accepted
 }
 
 // moments are since when a version was there.
@@ -376,6 +377,9 @@ func (q *quorum) accepted(key string, p *place, a register.Acceptor) {
 	b, known := k.votes[a.Accepted]
 	if !known {
 		b.number = a.Number
+		if a.Value.Deleted {
+			k.gone = append(k.gone, a.Value.Version)
+		}
 	}
 	cfg := q.configs[b.number]
 	for i, m := range cfg.Members {
@@ -421,13 +425,9 @@ func (q *quorum) chosen(key, version string) {
 // deletedBefore has the deletion land that a value written over nothing must have followed: a minority had accepted
 // it.
 func (q *quorum) deletedBefore(key string) {
-	for _, p := range q.places {
-		o := p.objects[key]
-		if o == nil || o.acceptor.Accepted.IsZero() || !o.acceptor.Value.Deleted {
-			continue
-		}
-		if w := q.writes[o.acceptor.Value.Version]; w != nil && !w.landed && !w.denied {
-			q.chosen(key, o.acceptor.Value.Version)
+	for _, version := range q.keys[key].gone {
+		if w := q.writes[version]; w != nil && !w.landed && !w.denied {
+			q.chosen(key, version)
 			return
 		}
 	}
