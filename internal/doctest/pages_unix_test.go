@@ -178,7 +178,7 @@ func (r *reader) run(s doctest.Step, where string) {
 		r.t.Fatal(err)
 	}
 	defer out.Close()
-	defer os.Remove(out.Name())
+	defer func() { _ = os.Remove(out.Name()) }() // it is in a temporary directory
 	cmd := r.shell(ctx, s, out)
 	err = cmd.Start()
 	if err == nil {
@@ -217,7 +217,7 @@ func (r *reader) start(s doctest.Step, where string) {
 
 // shell is a block as a command, in a process group of its own.
 func (r *reader) shell(ctx context.Context, s doctest.Step, out io.Writer) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "bash", "-c", preamble+r.local(s.Text))
+	cmd := exec.CommandContext(ctx, "bash", "-c", preamble+r.local(s.Text)) //nolint:contextcheck // a listener that is closed at once needs none
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = r.dir, r.env, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

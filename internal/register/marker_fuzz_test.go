@@ -26,8 +26,8 @@ func FuzzMarker(f *testing.F) {
 			}
 			return
 		}
-		if err := m.Known.Check(); err != nil || m.Name == "" || m.Number < 0 {
-			t.Errorf("accepted %+v: %v", m, err)
+		if bad := m.Known.Check(); bad != nil || m.Name == "" || m.Number < 0 {
+			t.Errorf("accepted %+v: %v", m, bad)
 		}
 		again, err := m.Encode()
 		if err != nil {
