@@ -12,6 +12,9 @@ import (
 	"unicode"
 )
 
+// root is the repository, from here.
+const root = "../.."
+
 var (
 	inlineLink = regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)`)
 	heading    = regexp.MustCompile(`^#{1,6} +(.+?) *#*$`)

@@ -23,9 +23,6 @@ import (
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
-// root is the repository, from here.
-const root = "../.."
-
 // perStep is how long one step of a page may take. It only bounds what would never end.
 const perStep = 3 * time.Minute
 

@@ -347,12 +347,11 @@ func (r *Register) noMajority() {
 
 func (r *Register) cancel(ev Cancel) {
 	if r.call != nil && r.call.ID == ev.ID {
-		if r.phase == accepting {
-			r.fails(ev.Err)
-			r.phase = following
-			return
-		}
+		exposed := r.phase == accepting && r.exposed()
 		r.fails(ev.Err)
+		if exposed { // what may be accepted somewhere goes to the others; else nothing may be written any more
+			r.phase = following
+		}
 		return
 	}
 	for i, c := range r.queue {

@@ -401,6 +401,38 @@ func TestCancelledBeforeAnything(t *testing.T) {
 
 // TestSlowMember: nobody waits for one that is not needed, it gets what the others have when it answers, and an answer
 // that is overdue is waited for by nobody, and is no answer to what it was asked since.
+// TestCancelledBeforeItIsSent: a write that is given up when its ballot is prepared, and no member was sent the value yet, is
+// none. It used to be sent when the members had answered, after its caller was told that it never would be.
+func TestCancelledBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	if a := m.call(register.Call{ID: 1, Kind: register.Set, Value: register.Value{Version: "a"}}); a.Outcome != register.Done {
+		t.Fatalf("%+v", a)
+	}
+	m.strange = func(a register.Action) register.Event { // nothing is known of the members any more
+		if a, ok := a.(register.Get); ok {
+			return register.Shown{Member: a.Member, Request: a.Request, Err: errors.New("no answer")}
+		}
+		return nil
+	}
+	m.call(register.Call{ID: 2, Kind: register.Look})
+	m.strange, m.puts = nil, nil
+	m.held = func(a register.Action) bool { _, ok := a.(register.Get); return ok }
+	m.step(register.Call{ID: 3, Kind: register.Set, Over: "a", Value: register.Value{Version: "b"}})
+	if len(m.later) != 3 {
+		t.Fatalf("%d members are asked what they have", len(m.later))
+	}
+	m.step(register.Cancel{ID: 3, Err: errors.New("given up")})
+	if len(m.answers) != 1 || m.answers[0].Outcome != register.Failed {
+		t.Fatalf("%+v", m.answers)
+	}
+	m.release()
+	m.wait()
+	if len(m.puts) > 0 {
+		t.Errorf("after that %+v was sent", m.puts)
+	}
+}
+
 func TestSlowMember(t *testing.T) {
 	t.Parallel()
 	m := newMembers(t)

@@ -43,18 +43,18 @@ func (s source) write(dir string, binaries map[string]string) (digest string, er
 	}
 	index := v1.ImageIndex(empty.Index)
 	for _, platform := range slices.Sorted(maps.Keys(binaries)) {
-		image, err := s.image(platform, binaries[platform], roots)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", platform, err)
+		image, failed := s.image(platform, binaries[platform], roots)
+		if failed != nil {
+			return "", fmt.Errorf("%s: %w", platform, failed)
 		}
-		p, err := v1.ParsePlatform(platform)
-		if err != nil {
-			return "", err
+		p, failed := v1.ParsePlatform(platform)
+		if failed != nil {
+			return "", failed
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: p}})
 	}
 	index = mutate.IndexMediaType(index, types.OCIImageIndex)
-	if err := os.RemoveAll(dir); err != nil {
+	if err = os.RemoveAll(dir); err != nil {
 		return "", err
 	}
 	// The layout's own index has one entry, the one for all platforms: that is what is pushed.
@@ -62,7 +62,7 @@ func (s source) write(dir string, binaries map[string]string) (digest string, er
 	if err != nil {
 		return "", err
 	}
-	if err := at.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.tag()})); err != nil {
+	if err = at.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.tag()})); err != nil {
 		return "", err
 	}
 	hash, err := index.Digest()
@@ -82,7 +82,7 @@ func (s source) image(platform, binary string, roots []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := static(program, platform); err != nil {
+	if err = static(program, platform); err != nil {
 		return nil, fmt.Errorf("%s: %w", binary, err)
 	}
 	// Certificates change less often than the command: a layer of their own is not sent again.

@@ -69,7 +69,7 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := validate.Index(all); err != nil {
+	if err = validate.Index(all); err != nil {
 		t.Error(err)
 	}
 	inner, err := all.IndexManifest()

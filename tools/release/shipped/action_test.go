@@ -112,18 +112,18 @@ func use(t *testing.T, path string, inputs map[string]string) *workflow {
 		}
 		w.inputs[name] = value
 	}
-	for i, s := range a.Runs.Steps {
+	for _, s := range a.Runs.Steps {
 		if s.Shell != "bash" {
 			t.Fatalf("%s: the shell %q", s.Name, s.Shell)
 		}
 		if w.wanted(s.If) {
-			w.step(i, s)
+			w.step(s)
 		}
 	}
 	return w
 }
 
-func (w *workflow) step(i int, s step) {
+func (w *workflow) step(s step) {
 	w.t.Helper()
 	script, outputs, paths := filepath.Join(w.dir, "script.sh"), filepath.Join(w.dir, "output"), filepath.Join(w.dir, "path")
 	write(w.t, script, s.Run)
