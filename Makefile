@@ -22,7 +22,7 @@ test:
 RACE    := go test -race -short -timeout 30m
 
 race: # the everyday loop of what runs in many goroutines and in one process; racelong has all
-	$(RACE) $$(go list ./... | grep -v -e /cmd/ -e /examples/ -e /internal/cost -e /internal/guardian -e /internal/proof/ -e /serve -e /store/)
+	$(RACE) $$(go list ./... | grep -v -e /cmd/ -e /examples/ -e /internal/conformance -e /internal/cost -e /internal/doctest -e /internal/guardian -e /internal/proof/ -e /serve -e /store/)
 
 racelong: # the long tests of all packages
 	LEASEHOLD_TEST_LONG=1 $(RACE) -timeout 2h ./...
