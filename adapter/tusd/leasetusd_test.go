@@ -179,6 +179,7 @@ func TestLoss(t *testing.T) {
 		if err := other.Lock(t.Context(), never(t)); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // nothing else says that the one who was told has returned
 		if len(told) != 1 || time.Since(told[0]) < ttl/3 {
 			t.Fatalf("the holder was told to stop at %v, and the other has the upload at %v", told, time.Now())
 		}
