@@ -75,6 +75,7 @@ var rules = []rule{
 	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "internal/adaptertest", may: []string{"std", "internal/longtest", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
 	{pkg: "internal/conformance", may: []string{"std", ".", "store", "internal/clock", "internal/protocol", "internal/record"}, not: []string{"testing/..."}},
+	{pkg: "internal/doctest", may: []string{"std"}, not: []string{"testing/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
 	{

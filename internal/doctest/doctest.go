@@ -74,7 +74,7 @@ func Parse(page string) ([]Step, error) {
 			}
 			pending = nil
 			steps = append(steps, block)
-		case line == "":
+		case line == "", strings.HasPrefix(line, "<!--"): // another test's
 		case len(pending) > 0:
 			return nil, fmt.Errorf("line %d: no block follows the comment before it", i+1)
 		}
