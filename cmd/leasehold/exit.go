@@ -121,7 +121,10 @@ func codeOf(err error) int {
 // cannot be, of what only one command ends with, and where another holds the lock, which is no error.
 func explained(e *exit) string {
 	code := codeOf(e.err)
-	if code == exitHeld || code != e.code && code != exitLost { // for which there is --lost-exit-code
+	switch {
+	case e.code == exitLost: // whatever the reason was
+		code = exitLost
+	case code == exitHeld, code != e.code && code != exitLost: // for which there is --lost-exit-code
 		return ""
 	}
 	at := "main"
