@@ -91,7 +91,7 @@ var parts = []part{
 	{
 		name:  "chaos",
 		short: nil, // until each kind of fault was reached, it is one of the tests
-		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestChaos|TestSeats -long 5m"),
+		long:  words("go test ./internal/proof/chaos -count 1 -v -timeout 3h -run TestChaos|TestSeats|TestLanguages -long 5m"),
 	},
 	{
 		name:  "soak",
