@@ -83,30 +83,9 @@ var lossCases = []Case{
 			t.fail("F6", "another has the lock, and the answer is %q", word+" "+rest)
 		}
 	}},
-	{"renew-answer-lost", "A renewal lands, and its answer is lost: the lease goes on.", func(t *trial) {
-		t.start()
-		token := t.acquire("F15", 0)
-		hit := t.proxy.once(held, dropAnswer)
-		t.holds(3 * t.ttl)
-		t.wasHit(hit, "F18", "renewal")
-		t.still(token)
-	}},
-	{"renew-request-lost", "A renewal is lost: the lease goes on.", func(t *trial) {
-		t.start()
-		token := t.acquire("F15", 0)
-		hit := t.proxy.once(held, dropRequest)
-		t.holds(3 * t.ttl)
-		t.wasHit(hit, "F18", "renewal")
-		t.still(token)
-	}},
-	{"renew-twice", "A renewal is delivered twice, and the answer is that to the second one, 412: the lease goes on.", func(t *trial) {
-		t.start()
-		token := t.acquire("F15", 0)
-		hit := t.proxy.once(held, twice)
-		t.holds(3 * t.ttl)
-		t.wasHit(hit, "F18", "renewal")
-		t.still(token)
-	}},
+	{"renew-answer-lost", "A renewal lands, and its answer is lost: the lease goes on.", renewalMeets(dropAnswer)},
+	{"renew-request-lost", "A renewal is lost: the lease goes on.", renewalMeets(dropRequest)},
+	{"renew-twice", "A renewal is delivered twice, and the answer is that to the second one, 412: the lease goes on.", renewalMeets(twice)},
 	{"renew-503", "Two renewals are answered with 503: the lease goes on.", func(t *trial) {
 		t.start()
 		token := t.acquire("F15", 0)
@@ -121,22 +100,8 @@ var lossCases = []Case{
 		t.holds(3 * t.ttl)
 		t.still(token)
 	}},
-	{"release-answer-lost", "A release lands, and its answer is lost: it says that the lock is released, and it is.", func(t *trial) {
-		t.start()
-		token := t.acquire("F15", 0)
-		t.proxy.once(free, dropAnswer)
-		t.release("F6")
-		t.freed(token)
-		t.free()
-	}},
-	{"release-request-lost", "A release is lost: it is sent again.", func(t *trial) {
-		t.start()
-		token := t.acquire("F15", 0)
-		t.proxy.once(free, dropRequest)
-		t.release("F6")
-		t.freed(token)
-		t.free()
-	}},
+	{"release-answer-lost", "A release lands, and its answer is lost: it says that the lock is released, and it is.", releaseMeets(dropAnswer)},
+	{"release-request-lost", "A release is lost: it is sent again.", releaseMeets(dropRequest)},
 	{"release-late", "A release is carried out late, when the lock was released and acquired again: the new lease has a token of its own, and is not harmed.", func(t *trial) {
 		t.start()
 		first := t.acquire("F15", 0)
@@ -360,5 +325,29 @@ func (t *trial) refuses(f fault, which func(*exchange) bool) {
 	token := t.finish("F20", request, 2*slack)
 	if late := t.acquired[token] - back; late > slack {
 		t.fail("F20", "it took the lock %v after the store had come back", late)
+	}
+}
+
+// renewalMeets has a fault hit one renewal, which the lease outlives.
+func renewalMeets(f fault) func(t *trial) {
+	return func(t *trial) {
+		t.start()
+		token := t.acquire("F15", 0)
+		hit := t.proxy.once(held, f)
+		t.holds(3 * t.ttl)
+		t.wasHit(hit, "F18", "renewal")
+		t.still(token)
+	}
+}
+
+// releaseMeets has a fault hit one release, after which the lock is free all the same.
+func releaseMeets(f fault) func(t *trial) {
+	return func(t *trial) {
+		t.start()
+		token := t.acquire("F15", 0)
+		t.proxy.once(free, f)
+		t.release("F6")
+		t.freed(token)
+		t.free()
 	}
 }
