@@ -91,6 +91,16 @@ type process struct {
 	done chan struct{} // closed at its end
 }
 
+// over reports whether the process has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // ended says how the process ended, once done is closed.
 func (p *process) ended() string { return p.cmd.ProcessState.String() }
 
