@@ -36,12 +36,12 @@ type part struct {
 var parts = []part{
 	{
 		name:  "mutations",
-		short: words("go run ./internal/proof/mutate -share 1/48"),
+		short: words("go run ./internal/proof/mutate -share 1/96"),
 		long:  words("go run ./internal/proof/mutate"),
 	},
-	general("./internal/protocol", "1/20"),
+	general("./internal/protocol", "1/40"),
 	general("./internal/engine", "", ".", "./admin", "./semaphore", "./internal/proof/sim"),
-	general("./internal/record", "1/8"),
+	general("./internal/record", "1/16"),
 	general("./fence", ""),
 	general("./fence/fencelog", ""),
 	general("./fence/internal/request", ""),
@@ -55,7 +55,7 @@ var parts = []part{
 	general(".", ""),
 	{
 		name:  "simulation",
-		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 12000"),
+		short: words("go test ./internal/proof/sim -count 1 -v -timeout 1h -run TestSimulation -seeds 8000"),
 		long:  words("go test ./internal/proof/sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
 	},
 	{

@@ -4,12 +4,11 @@
 //
 // It builds the pinned object-storage servers and runs go test over the packages (./... unless
 // some are named), with the tests that the everyday loop leaves out; those that start many
-// processes come last, one at a time. Unless packages are named or -run is given it goes on with
-// the modules of their own that have tests, and then (unless -layouts=false) with the packages
-// whose tests are about locks in each of the other layouts. Of the slowest packages, the adapters
-// and the other layouts it runs the everyday loop only: -long runs all of them in full, which
-// takes hours on two cores. It says how long each package took, the longest first, and ends with
-// one line:
+// processes come last, one at a time. With -what it runs the modules of their own that have tests,
+// which compile for minutes, or the packages whose tests are about locks in each of the other
+// layouts. Of the slowest packages, the adapters and the other layouts it runs the everyday loop
+// only: -long runs all of them in full, which takes hours on two cores. It says how long each
+// package took, the longest first, and ends with one line:
 //
 //	812 passed, 0 failed, 3 skipped
 //
@@ -48,7 +47,9 @@ import (
 // packages whose tests care.
 var (
 	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
-	layered = []string{".", "./admin", "./cmd/leasehold", "./internal/proof/e2e"}
+	layered = []string{".", "./admin", "./internal/proof/e2e"}
+	// The command sees nothing of how two layouts of one kind differ: in the condition of a write.
+	commanded = map[string][]string{"epochs": {"./cmd/leasehold"}, "marker": {"./cmd/leasehold"}}
 )
 
 // The tests of these packages start processes, dozens at a time. Each has the machine for itself: beside others its
@@ -59,7 +60,7 @@ var (
 )
 
 // modules gives those of their own that have tests, which "./..." does not see, but for the
-// comparison: it takes minutes to compile, and nobody depends on it.
+// comparison: it takes minutes to compile, and nobody depends on it (-C bench).
 func modules() []string {
 	var dirs []string
 	for _, pattern := range []string{"adapter/*/go.mod", "adapter/*/*/go.mod"} {
@@ -69,6 +70,20 @@ func modules() []string {
 		}
 	}
 	return append(dirs, "internal/pagetest", "internal/promtest", "internal/sqltest", "tools/release")
+}
+
+// The parts of the whole. The first is what is run unless -what names others.
+var parts = []string{"root", "modules", "layouts"}
+
+// parse gives the parts that -what names, and those that it leaves out.
+func parse(what string) (these, others []string, err error) {
+	these = strings.Split(what, ",")
+	for _, p := range these {
+		if !slices.Contains(parts, p) {
+			return nil, nil, fmt.Errorf("-what %s: there is no part %q; there are %s", what, p, strings.Join(parts, ", "))
+		}
+	}
+	return these, slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return slices.Contains(these, p) }), nil
 }
 
 // without is the environment variable by which servers are left out.
@@ -96,7 +111,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		long    = flags.Bool("long", false, "run the long tests of the slowest packages, of the adapters and of the other layouts too")
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
-		all     = flags.Bool("layouts", true, "test the other layouts too")
+		what    = flags.String("what", parts[0], "the `parts` to run: root, modules, layouts")
 		dir     = flags.String("C", ".", "test the module in this `directory`, and no other")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -104,7 +119,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else if err != nil {
 		return 2
 	}
-	packages, whole := flags.Args(), flags.NArg() == 0 && *dir == "."
+	packages, whole := flags.Args(), flags.NArg() == 0 && *dir == "." && *only == ""
+	these, others, err := parse(*what)
+	if !whole && *what != parts[0] {
+		err = fmt.Errorf("-what %s is of whole parts, and packages, -C or -run name less", *what)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "testall:", err)
+		return 2
+	}
 	if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
@@ -118,29 +141,37 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			"-race=" + strconv.FormatBool(*race), "-short=" + strconv.FormatBool(*short || everyday), "-run", *only,
 		}, args...), built, stderr)
 	}
-	if !whole || *only != "" {
+	if !whole {
 		test(*dir, "object", false, several, packages...)
-	} else {
-		others, err := besides(ctx, driving, slowest)
-		if err != nil {
-			fmt.Fprintln(stderr, "testall:", err)
-			return 1
-		}
-		test(".", "object", false, several, others...)
-		test(".", "object", false, 1, driving...)
-		test(".", "object", !*long, 1, slowest...)
-		installPostgres(ctx, t)
-		for _, dir := range modules() {
-			t.printf("\nthe module %s:\n", dir)
-			test(dir, "object", !*long && strings.HasPrefix(filepath.ToSlash(dir), "adapter/"), several, "./...")
+		these, others = nil, nil
+	}
+	for _, part := range these {
+		switch part {
+		case "root":
+			rest, err := besides(ctx, driving, slowest)
+			if err != nil {
+				fmt.Fprintln(stderr, "testall:", err)
+				return 1
+			}
+			test(".", "object", false, several, rest...)
+			test(".", "object", false, 1, driving...)
+			test(".", "object", !*long, 1, slowest...)
+		case "modules":
+			installPostgres(ctx, t)
+			for _, dir := range modules() {
+				t.printf("\nthe module %s:\n", dir)
+				test(dir, "object", !*long && strings.HasPrefix(filepath.ToSlash(dir), "adapter/"), several, "./...")
+			}
+		case "layouts":
+			for _, layout := range layouts {
+				t.printf("\nthe layout %s:\n", layout)
+				args := append([]string{"-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, slices.Concat(layered, commanded[layout])...)
+				test(".", layout, !*long, 1, args...)
+			}
 		}
 	}
-	if whole && *all {
-		for _, layout := range layouts {
-			t.printf("\nthe layout %s:\n", layout)
-			args := append([]string{"-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, layered...)
-			test(".", layout, !*long, 1, args...)
-		}
+	if len(others) > 0 {
+		t.printf("\nnot run: %s; for these: go run ./internal/testall -what %s\n", strings.Join(others, " and "), strings.Join(others, ","))
 	}
 	t.summary(built)
 	if t.failed > 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -306,5 +307,33 @@ func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Each part is run, or named as one that is not.
+func TestParts(t *testing.T) {
+	for _, tc := range []struct{ what, these, others, problem string }{
+		{what: "root", these: "root", others: "modules layouts"},
+		{what: "modules,layouts", these: "modules layouts", others: "root"},
+		{what: "layouts,root,modules", these: "layouts root modules"},
+		{what: "adapters", problem: `no part "adapters"`},
+		{what: "", problem: `no part ""`},
+	} {
+		these, others, err := parse(tc.what)
+		if tc.problem != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.problem) {
+				t.Errorf("-what %q: %v, want %q", tc.what, err, tc.problem)
+			}
+			continue
+		}
+		if a, b := strings.Join(these, " "), strings.Join(others, " "); err != nil || a != tc.these || b != tc.others {
+			t.Errorf("-what %q runs %q and leaves out %q (%v), want %q and %q", tc.what, a, b, err, tc.these, tc.others)
+		}
+	}
+	for _, args := range [][]string{{"-what", "layouts", "./store"}, {"-what", "modules", "-run", "TestX"}, {"-what", "modules", "-C", "bench"}, {"-what", "no"}} {
+		var stderr strings.Builder
+		if code := run(t.Context(), args, io.Discard, &stderr); code != 2 || !strings.Contains(stderr.String(), "-what") {
+			t.Errorf("%q: exit code %d, %s", args, code, stderr.String())
+		}
 	}
 }
