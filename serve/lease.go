@@ -63,8 +63,8 @@ func (s *Server) admit(a *asked, h holding, left func()) (*lease, LeaseAnswer, e
 	return l, answer, nil
 }
 
-// tell is what the caller is told now, who relies on it. It is false if the lease is not valid, or is about to be
-// released: nothing may be told then that would outlast that.
+// tell gives the answer to the caller, which relies on it. It is false if the lease is not valid, or is about to be
+// released: no answer may then outlast it.
 func (l *lease) tell() (LeaseAnswer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -114,7 +114,7 @@ type Gone struct {
 	Key    string    `json:"key"`
 }
 
-// Trouble is an event: the look failed. What was seen before may be so no more. When looks succeed again, a
+// Trouble is an event: the look failed, and earlier events may be out of date. When looks succeed again, a
 // snapshot follows.
 type Trouble struct {
 	Time   time.Time `json:"time"`

@@ -48,8 +48,8 @@ paths that begin with the bucket) and AWS_REGION. Credentials are in the variabl
 have, as they are in this command's own environment. The cases write below a prefix with a name of
 its own, and remove it when they are done.
 
-A line says of each case whether it has passed. Of one that has failed, the sentence of
-docs/format.md that was broken follows, what was seen, the requests and the words of both sides.
+The command prints a line for each case. For a case that has failed it also prints the sentence of
+docs/format.md that was broken, the observation, the requests, and the lines of both sides.
 
 Exit codes: 0 if all cases have passed, 1 if one has not, 64 for bad usage, 69 if the store could not
 be reached, 77 if it denies access, 128+n after signal n.`,

@@ -40,10 +40,9 @@ Semaphores stay, whose sessions are of the last kind: let gc run once a day wher
 leasehold run --slots is used.
 
 Nothing is deleted from a store that does not tell its time. A quorum of stores has no
-clock, so it is refused, with the exit code 64; what deleted objects have left in its
-members is for leasehold quorum collect. An error with one lock
-does not keep the others from being collected; the exit code is that of the first
-error.`,
+clock, so gc refuses it with exit code 64: use leasehold quorum collect there. An error
+with one lock does not keep the others from being collected; the exit code is that of
+the first error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks
   leasehold gc --keep 1000 --age 720h jobs/`,
 		Args: one,

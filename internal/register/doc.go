@@ -13,7 +13,7 @@
 // the caller's, if that value is the one that the caller wanted to replace.
 //
 // Rule Q4. A value is written, or is what a read shows, once a majority has accepted it under one
-// ballot. What fewer have accepted may surface later.
+// ballot. A value that fewer have accepted may surface later.
 //
 // Rule Q5. A member that has lost its objects does not vote. So an object that has accepted nothing, or
 // none at all, counts as what it seems only by the member's [Marker]: the one that the configuration
@@ -27,11 +27,11 @@
 // under the new number, has filled its object; and on every key once it is whole: a majority of the
 // others has taken the new number in its marker, and then in every object that it had.
 //
-// Rule Q7. What a deletion has left is dropped in each member, on the condition that it has not changed since it was read,
-// if every member was then seen, after all had taken the number of the configuration, to have that deletion, accepted under
-// one ballot and an earlier configuration and untouched for longer than any request is under way, or to have no object,
-// by its marker. The ballots of a configuration are above those of all earlier ones: so nobody is below what was
-// promised where it is not remembered any more.
+// Rule Q7. A deletion marker is deleted in each member, on the condition that it has not changed since it was read. Before
+// that, all members have taken the number of the configuration; after that, every member was seen to have this deletion,
+// accepted under one ballot and an earlier configuration and untouched for longer than any request is under way, or,
+// by its marker, to have no object. The ballots of a configuration are above those of all earlier ones, so no new ballot
+// is below a promise that the collection has forgotten.
 //
 // Each rule is in the model spec/quorum.pml, with the sequence that breaks without it.
 package register

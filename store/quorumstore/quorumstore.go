@@ -2,27 +2,27 @@
 // among them. It goes on, and loses nothing, while a minority of them is down, slow, cut off or emptied.
 //
 // Each object is a compare-and-swap register of CASPaxos (Rystsov, 2018), with one object in each member
-// as its acceptor; package register has the rules and is what decides. There is no server: whoever uses
-// the store speaks with the members itself.
+// as its acceptor; package register has the rules and decides. There is no server: each process that uses
+// the store sends requests to the members itself.
 //
 // # What it costs
 //
-// Whoever wrote an object last writes it again by one request to each member, all at once, and waits
+// The process that wrote an object last writes it again by one request to each member, all at once, and waits
 // for the majority that answers first. Others need three such rounds: a read, a promise and the write.
 // A read is one request to each member, and waits for a majority that shows the same.
 //
 // # What it rests on
 //
 // All that a [store.Store] promises, of each member by itself, and nothing between them. No rule rests
-// on a clock, but for that of Collect. A member that has lost all its objects is noticed by its marker, and does not vote until
+// on a clock, except that of Collect. A member that has lost all its objects is noticed by its marker, and does not vote until
 // [Replace] has made a new member of its place. A member that has lost some of its objects, or that was set
 // back to an older state (a backup that was restored), cannot be told from an honest one: such a member must
 // be replaced by hand before it is used again.
 //
 // [Store.Collect] rests on one thing more: that no store carries out a request a day after it was sent.
 //
-// Versions name values, never a member's objects, and an answer has no times: the members' clocks are
-// many. So nothing that rests on a store's clock is possible here, such as a fast start.
+// Versions name values, never a member's objects. Answers have no times, since each member has a clock of its own;
+// so features that rest on the store's clock, such as a fast start, are not possible here.
 package quorumstore
 
 import (

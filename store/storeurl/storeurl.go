@@ -22,7 +22,7 @@
 //
 // # S3
 //
-// What the URL does not say comes from where the AWS SDK looks for it:
+// Everything that the URL leaves open comes from the places where the AWS SDK looks:
 // the environment, the shared configuration files, the role of the machine. With
 // an endpoint, from whichever of these, the bucket stands in the path unless
 // path_style=false, and the region is us-east-1 unless one is configured.
