@@ -3,12 +3,12 @@
 //	go run ./internal/testall [flags] [packages]
 //
 // It builds the pinned object-storage servers and runs go test over the packages (./... unless
-// some are named), with the tests that the everyday loop leaves out; those that start many
-// processes come last, one at a time. With -what it runs the modules of their own that have tests,
-// which compile for minutes, or the packages whose tests are about locks in each of the other
-// layouts. Of the slowest packages, the adapters and the other layouts it runs the everyday loop
-// only: -long runs all of them in full, which takes hours on two cores. It says how long each
-// package took, the longest first, and ends with one line:
+// some are named), with the tests that the everyday loop leaves out. With -what it runs the proofs,
+// which start many processes or play many histories; the packages whose tests are about locks in
+// each of the other layouts; or the modules of their own that have tests, which compile for minutes.
+// Of the slowest packages, the adapters and the other layouts it runs the everyday loop only: -long
+// runs all of them in full, which takes hours on two cores. It says how long each package took, the
+// longest first, and ends with one line:
 //
 //	812 passed, 0 failed, 3 skipped
 //
@@ -49,13 +49,14 @@ var (
 	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
 	layered = []string{".", "./admin", "./internal/proof/e2e"}
 	// The command sees nothing of how two layouts of one kind differ: in the condition of a write.
-	commanded = map[string][]string{"epochs": {"./cmd/leasehold"}, "marker": {"./cmd/leasehold"}}
+	commanded = map[string][]string{"epochs": {command}, "marker": {command}}
 )
 
 // The tests of these packages start processes, dozens at a time. Each has the machine for itself: beside others its
 // processes get to run so late that leases end, on a machine with two cores.
 var (
-	driving = []string{"./cmd/leasehold", "./internal/proof/chaos", "./internal/proof/linear"}
+	command = "./cmd/leasehold"
+	driving = []string{"./internal/proof/chaos", "./internal/proof/linear"}
 	slowest = []string{"./internal/proof/e2e", "./internal/proof/mutate", "./internal/proof/quorum", "./internal/proof/sim"} // half an hour in full
 )
 
@@ -73,7 +74,7 @@ func modules() []string {
 }
 
 // The parts of the whole. The first is what is run unless -what names others.
-var parts = []string{"root", "modules", "layouts"}
+var parts = []string{"root", "proofs", "layouts", "modules"}
 
 // parse gives the parts that -what names, and those that it leaves out.
 func parse(what string) (these, others []string, err error) {
@@ -111,7 +112,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		long    = flags.Bool("long", false, "run the long tests of the slowest packages, of the adapters and of the other layouts too")
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
-		what    = flags.String("what", parts[0], "the `parts` to run: root, modules, layouts")
+		what    = flags.String("what", parts[0], "the `parts` to run: root, proofs, layouts, modules")
 		dir     = flags.String("C", ".", "test the module in this `directory`, and no other")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -148,12 +149,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	for _, part := range these {
 		switch part {
 		case "root":
-			rest, err := besides(ctx, driving, slowest)
+			rest, err := besides(ctx, []string{command}, driving, slowest)
 			if err != nil {
 				fmt.Fprintln(stderr, "testall:", err)
 				return 1
 			}
 			test(".", "object", false, several, rest...)
+			test(".", "object", false, 1, command)
+		case "proofs":
 			test(".", "object", false, 1, driving...)
 			test(".", "object", !*long, 1, slowest...)
 		case "modules":

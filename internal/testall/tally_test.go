@@ -313,9 +313,9 @@ func write(t *testing.T, name, text string) {
 // Each part is run, or named as one that is not.
 func TestParts(t *testing.T) {
 	for _, tc := range []struct{ what, these, others, problem string }{
-		{what: "root", these: "root", others: "modules layouts"},
-		{what: "modules,layouts", these: "modules layouts", others: "root"},
-		{what: "layouts,root,modules", these: "layouts root modules"},
+		{what: "root", these: "root", others: "proofs layouts modules"},
+		{what: "modules,layouts", these: "modules layouts", others: "root proofs"},
+		{what: "layouts,root,proofs,modules", these: "layouts root proofs modules"},
 		{what: "adapters", problem: `no part "adapters"`},
 		{what: "", problem: `no part ""`},
 	} {
