@@ -23,6 +23,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -183,15 +184,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// besides lists the other packages.
+// besides lists the other packages. Those of the stores take longest, and come first.
 func besides(ctx context.Context, these ...[]string) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list ./...: %w", err)
 	}
-	return slices.DeleteFunc(strings.Fields(string(out)), func(pkg string) bool {
+	others := slices.DeleteFunc(strings.Fields(string(out)), func(pkg string) bool {
 		return slices.Contains(slices.Concat(these...), "."+strings.TrimPrefix(pkg, module))
-	}), nil
+	})
+	slices.SortStableFunc(others, func(a, b string) int {
+		return cmp.Compare(strings.Index(b, "/store/"), strings.Index(a, "/store/"))
+	})
+	return others, nil
 }
 
 // outcome sorts the names of the servers by what became of them.
