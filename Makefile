@@ -13,16 +13,13 @@ endif
 # On these the types are checked, with those of the tests, wherever this is run.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test compile race racelong lint types format tidy fmt fuzz lockorder mutate prove bench adapters man site servers
+.PHONY: check test race racelong lint types format tidy fmt fuzz lockorder mutate prove bench adapters man site servers
 .PHONY: snapshot reproducible image packages-check apicheck vulncheck
 
 check: format lint types tidy race # before a commit
 
 test:
 	go run ./internal/testall
-
-compile: # what the tests of the other modules compile, and the race detector
-	@set -e; go list -race -export -test -deps $(RACED) >/dev/null; for dir in $(TESTED); do (cd $$dir && go list -export -test -deps ./... >/dev/null); done
 
 RACE    := go test -race -short -timeout 30m
 

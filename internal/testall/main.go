@@ -48,9 +48,9 @@ import (
 // packages whose tests care.
 var (
 	layouts = []string{"epochs", "epochs+if-match", "marker", "marker+if-match"}
-	layered = []string{".", "./admin", "./internal/proof/e2e"}
-	// The command sees nothing of how two layouts of one kind differ: in the condition of a write.
-	commanded = map[string][]string{"epochs": {command}, "marker": {command}}
+	layered = []string{".", "./admin"}
+	// The command and whole processes see nothing of how two layouts of one kind differ: in the condition of a write.
+	byKind = map[string][]string{"epochs": {command, "./internal/proof/e2e"}, "marker": {command, "./internal/proof/e2e"}}
 )
 
 // The tests of these packages start processes, dozens at a time. Each has the machine for itself: beside others its
@@ -71,8 +71,15 @@ func modules() []string {
 			dirs = append(dirs, filepath.Dir(f))
 		}
 	}
-	return append(dirs, "internal/pagetest", "internal/promtest", "internal/sqltest", "tools/release")
+	dirs = append(dirs, "internal/pagetest", "internal/promtest", "internal/sqltest", "tools/release")
+	slices.SortStableFunc(dirs, func(a, b string) int {
+		return cmp.Compare(slices.Index(heavy, filepath.ToSlash(a)), slices.Index(heavy, filepath.ToSlash(b)))
+	})
+	return dirs
 }
+
+// heavy are the modules that take longest to compile, minutes each. They come last.
+var heavy = []string{"adapter/gocloud", "adapter/caddy", "adapter/kubernetes", "adapter/kubernetes/controllerruntime"}
 
 // The parts of the whole. The first is what is run unless -what names others.
 var parts = []string{"root", "proofs", "layouts", "modules"}
@@ -114,6 +121,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		only    = flags.String("run", "", "run only the tests that match this `regexp`")
 		count   = flags.Int("count", 1, "run each test `n` times")
 		what    = flags.String("what", parts[0], "the `parts` to run: root, proofs, layouts, modules")
+		within  = flags.Duration("within", 0, "begin nothing more after so long, and say what was left out; 0: no limit")
 		dir     = flags.String("C", ".", "test the module in this `directory`, and no other")
 	)
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -135,8 +143,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	several := runtime.NumCPU() + 1 // the long ones wait, most of the time
 	t := &tally{out: stdout, verbose: *verbose, ci: os.Getenv("CI") == "true"}
+	begun := time.Now()
+	var late []string
 	built := buildServers(ctx, t)
+	over := func() bool { return *within > 0 && time.Since(begun) > *within }
 	test := func(dir, layout string, everyday bool, atATime int, args ...string) {
+		if over() {
+			late = append(late, named(dir, layout, args))
+			return
+		}
+		if dir != "." || layout != "object" {
+			t.printf("\n%s:\n", named(dir, layout, args))
+		}
 		t.layout, t.everyday = layout, everyday
 		goTest(ctx, t, append([]string{
 			"-C", dir, "test", "-json", "-timeout", "20m", "-count", strconv.Itoa(*count), "-p", strconv.Itoa(atATime),
@@ -161,27 +179,42 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			test(".", "object", false, 1, driving...)
 			test(".", "object", !*long, 1, slowest...)
 		case "modules":
-			installPostgres(ctx, t)
+			if !over() {
+				installPostgres(ctx, t)
+			}
 			for _, dir := range modules() {
-				t.printf("\nthe module %s:\n", dir)
 				test(dir, "object", !*long && strings.HasPrefix(filepath.ToSlash(dir), "adapter/"), several, "./...")
 			}
 		case "layouts":
 			for _, layout := range layouts {
-				t.printf("\nthe layout %s:\n", layout)
-				args := append([]string{"-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, slices.Concat(layered, commanded[layout])...)
+				args := append([]string{"-ldflags", "-X " + module + "/internal/inside.DefaultLayout=" + layout}, slices.Concat(layered, byKind[layout])...)
 				test(".", layout, !*long, 1, args...)
 			}
 		}
+	}
+	if len(late) > 0 {
+		t.printf("\nleft out, since %v had passed: %s\n", *within, strings.Join(late, ", "))
 	}
 	if len(others) > 0 {
 		t.printf("\nnot run: %s; for these: go run ./internal/testall -what %s\n", strings.Join(others, " and "), strings.Join(others, ","))
 	}
 	t.summary(built)
-	if t.failed > 0 {
+	if t.failed > 0 || t.passed == 0 {
 		return 1
 	}
 	return 0
+}
+
+// named says what a run of go test is of.
+func named(dir, layout string, packages []string) string {
+	switch {
+	case dir != ".":
+		return dir
+	case layout != "object":
+		return "the layout " + layout
+	default:
+		return strings.Join(packages, " ")
+	}
 }
 
 // besides lists the other packages. Those of the stores take longest, and come first.

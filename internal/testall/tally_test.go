@@ -337,3 +337,21 @@ func TestParts(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is begun after -within, and all of it is named.
+func TestWithin(t *testing.T) {
+	t.Setenv(without, "gofakes3,versitygw,minio,fake-gcs-server")
+	var out, stderr strings.Builder
+	code := run(t.Context(), []string{"-within", "1ns", "-what", "proofs,layouts,modules"}, &out, &stderr)
+	for _, want := range []string{
+		"\nleft out, since 1ns had passed: ./internal/proof/chaos ./internal/proof/linear, ",
+		", the layout marker, ", ", internal/pagetest, ", "\nnot run: root; for these: go run ./internal/testall -what root\n", "\n0 passed, 0 failed, 0 skipped\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s%s", want, out.String(), stderr.String())
+		}
+	}
+	if code != 1 {
+		t.Errorf("nothing was run, and the exit code is %d", code)
+	}
+}
