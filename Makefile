@@ -24,7 +24,7 @@ test:
 RACE    := go test -race -short -timeout 30m
 
 # What runs in many goroutines and in one process, but for its tests that the race detector makes minutes of.
-RACED   := . ./peer ./semaphore ./shard ./s3lect ./metrics ./internal/engine ./internal/layout
+RACED   := . ./peer ./semaphore ./metrics ./internal/engine
 
 race: # the everyday loop of the packages where races are to be feared; racelong has all
 	$(RACE) -skip 'TestEveryLayout|TestMemoryOfALease|TestTraceIsWhole|TestTakeover' $(RACED)
