@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -113,6 +114,7 @@ type member struct {
 	trusted bool          // and had said so before what it last showed was asked for
 	quiet   bool          // it cannot help in this phase
 	exposed bool          // the call's own value may be accepted there
+	doubted bool          // that was refused, and the member has not shown since what it has
 	fault   error         // why it takes no part in this call
 	again   time.Duration // when it does once more; 0: never
 	steps   int
@@ -239,7 +241,7 @@ func (r *Register) begin() {
 		if m.busy && r.now-m.sent > overdue {
 			m.busy, m.known = false, false
 		}
-		m.fresh, m.checked, m.exposed, m.fault, m.again, m.steps = false, false, false, nil, 0, 0
+		m.fresh, m.checked, m.exposed, m.doubted, m.fault, m.again, m.steps = false, false, false, false, nil, 0, 0
 	}
 	if c.Kind == Remove {
 		r.call.Value.Deleted = true
@@ -282,7 +284,7 @@ func (r *Register) replaces(v Value) bool {
 	switch {
 	case c.Kind != Set && c.Kind != Remove:
 		return false
-	case r.exposed():
+	case r.open():
 		return v.Version == r.base
 	case c.Kind == Set:
 		return c.over(v)
@@ -321,10 +323,15 @@ func (r *Register) exposed() bool {
 	return false
 }
 
+// open reports that, or that a member has refused it, perhaps since it had been accepted there before.
+func (r *Register) open() bool {
+	return r.exposed() || slices.ContainsFunc(r.members, func(m member) bool { return m.doubted })
+}
+
 // fails ends the call without what was wanted.
 func (r *Register) fails(err error) {
 	outcome := Failed
-	if r.exposed() {
+	if r.open() {
 		outcome = Uncertain
 	}
 	r.answer(Answer{Outcome: outcome, Err: err})
@@ -347,9 +354,9 @@ func (r *Register) noMajority() {
 
 func (r *Register) cancel(ev Cancel) {
 	if r.call != nil && r.call.ID == ev.ID {
-		exposed := r.phase == accepting && r.exposed()
+		open := r.phase == accepting && r.open()
 		r.fails(ev.Err)
-		if exposed { // what may be accepted somewhere goes to the others; else nothing may be written any more
+		if open { // what may be accepted somewhere goes to the others; else nothing may be written any more
 			r.phase = following
 		}
 		return
@@ -388,6 +395,10 @@ func (r *Register) shown(ev Shown) {
 		m.known, m.at, m.acc = true, ev.At, ev.Acceptor
 	}
 	m.fresh, m.checked, m.trusted, m.old = m.asked == r.number, false, m.whole, ev.Old
+	if m.doubted && m.fresh {
+		m.exposed = m.exposed || r.sure(ev.Member) && r.call != nil && m.acc.Value.Version == r.call.Value.Version
+		m.doubted = false
+	}
 	r.heeds(m)
 }
 
@@ -435,8 +446,9 @@ func (r *Register) stored(ev Stored) {
 		m.known, m.at, m.acc, m.checked, m.trusted = true, ev.At, m.put, false, m.whole
 		m.exposed = m.exposed || own
 		r.took = r.now - m.sent
-	case Refused:
+	case Refused: // the same request may have been delivered before, and have landed
 		m.known = false
+		m.doubted = m.doubted || own
 	case Unsent: // the same request may be delivered once more, and land then
 		m.known = false
 		m.exposed = m.exposed || own
@@ -647,9 +659,10 @@ func (r *Register) concludes(v Value) {
 	}
 }
 
-// mismatch: another value is there. If ours was accepted anywhere, it may have been before this one.
+// mismatch: another value is there. If ours was accepted anywhere, it may have been before this one. If that is only
+// doubted, it is as on one store: there, too, a write that is delivered twice is told of the second time.
 func (r *Register) mismatch(v Value) {
-	if r.exposed() {
+	if c := r.call; r.exposed() || c.Kind != Set || c.over(v) {
 		r.fails(fmt.Errorf("%w: another value has followed", ErrContended))
 		return
 	}

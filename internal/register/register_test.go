@@ -399,8 +399,58 @@ func TestCancelledBeforeAnything(t *testing.T) {
 	}
 }
 
-// TestSlowMember: nobody waits for one that is not needed, it gets what the others have when it answers, and an answer
-// that is overdue is waited for by nobody, and is no answer to what it was asked since.
+// TestRefusedByItsDouble: a request that is delivered twice is refused the second time, by its own first. It used to count as
+// not carried out, and the caller was told that its value never would be there (rule Q4).
+func TestRefusedByItsDouble(t *testing.T) {
+	t.Parallel()
+	larger := register.Ballot{Counter: 1 << 40, By: "other"}
+	promised := register.Acceptor{Quorum: "q", Number: 1, Promised: larger}
+	for name, tc := range map[string]struct {
+		found func(put register.Put) register.Acceptor // by whoever looks after the refusal; nil: nobody can
+		want  register.Outcome
+	}{
+		"nobody can look": {nil, register.Uncertain},
+		"it had landed": {func(put register.Put) register.Acceptor {
+			if put.Member > 0 {
+				return promised
+			}
+			return register.Acceptor{Quorum: "q", Number: 1, Promised: larger, Accepted: put.Acceptor.Accepted, Value: put.Acceptor.Value}
+		}, register.Uncertain},
+		"another has promised": {func(register.Put) register.Acceptor { return promised }, register.Failed},
+		"another has followed": {func(register.Put) register.Acceptor {
+			return register.Acceptor{Quorum: "q", Number: 1, Promised: larger, Accepted: larger, Value: register.Value{Version: "another"}}
+		}, register.Mismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMembers(t)
+			refused := false
+			m.strange = func(a register.Action) register.Event {
+				switch a := a.(type) {
+				case register.Put:
+					switch {
+					case a.Acceptor.Value.Version == "mine" && a.Acceptor.Accepted.Counter < larger.Counter:
+						if refused = true; tc.found != nil {
+							m.objects[a.Member] = object{"now", tc.found(a)}
+						}
+						return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
+					case refused: // what it tries after that
+						return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Unsent, Err: errors.New("denied")}
+					}
+				case register.Get:
+					if refused && tc.found == nil {
+						return register.Shown{Member: a.Member, Request: a.Request, Err: errors.New("no answer")}
+					}
+				}
+				return nil
+			}
+			if a := m.call(write); a.Outcome != tc.want || !refused {
+				t.Errorf("%+v, want %v", a, tc.want)
+			}
+		})
+	}
+}
+
 // TestCancelledBeforeItIsSent: a write that is given up when its ballot is prepared, and no member was sent the value yet, is
 // none. It used to be sent when the members had answered, after its caller was told that it never would be.
 func TestCancelledBeforeItIsSent(t *testing.T) {
@@ -433,6 +483,8 @@ func TestCancelledBeforeItIsSent(t *testing.T) {
 	}
 }
 
+// TestSlowMember: nobody waits for one that is not needed, it gets what the others have when it answers, and an answer
+// that is overdue is waited for by nobody, and is no answer to what it was asked since.
 func TestSlowMember(t *testing.T) {
 	t.Parallel()
 	m := newMembers(t)
