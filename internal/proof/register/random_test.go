@@ -57,6 +57,7 @@ type world struct {
 	operator *proposer
 	wipes    int
 	lossy    bool
+	deletes  bool // it is about deletions, and about what is collected of them
 	history  []porcupine.Operation
 	lines    []string
 	counts   map[string]int
@@ -70,6 +71,7 @@ type place struct {
 	marker  *register.Marker
 	slow    time.Duration
 	down    bool
+	changed time.Duration // when the object did last
 }
 
 type proposer struct {
@@ -130,6 +132,7 @@ func newWorld(seed uint64) *world {
 		n = 5
 	}
 	w.lossy = w.rng.IntN(4) > 0
+	w.deletes = seed%3 == 1
 	cfg := register.Configuration{Quorum: "q"}
 	for i := range n + 2 {
 		w.places = append(w.places, &place{slow: time.Duration(1+w.rng.IntN(60)) * time.Millisecond})
@@ -152,7 +155,7 @@ func newWorld(seed uint64) *world {
 	if w.rng.IntN(2) == 0 {
 		w.after(w.pause(), func() { w.change(2) })
 	}
-	if w.rng.IntN(2) == 0 {
+	if w.rng.IntN(2) == 0 || w.deletes {
 		w.after(w.pause(), func() { w.collect(4) })
 	}
 	if w.rng.IntN(2) == 0 {
@@ -164,6 +167,12 @@ func newWorld(seed uint64) *world {
 	}
 	return w
 }
+
+// No request is under way for longer, and what has not changed for that long is old.
+const (
+	underWay = 1200 * time.Millisecond
+	old      = underWay + 200*time.Millisecond
+)
 
 func (w *world) pause() time.Duration { return time.Duration(w.rng.IntN(600)) * time.Millisecond }
 
@@ -372,7 +381,11 @@ func (w *world) next(p *proposer) {
 	c := register.Call{Kind: register.Look}
 	w.versions++
 	version := fmt.Sprintf("v%d", w.versions)
-	switch w.rng.IntN(6) {
+	what := w.rng.IntN(6)
+	if w.deletes && what > 3 {
+		what = 2
+	}
+	switch what {
 	case 0, 1:
 	case 2:
 		c = register.Call{Kind: register.Remove, Value: register.Value{Version: version}}
@@ -422,7 +435,11 @@ func (w *world) next(p *proposer) {
 		} else if w.rng.IntN(12) == 0 { // its process is another one now
 			w.open(p)
 		}
-		w.after(w.pause()/4, func() { w.next(p) })
+		wait := w.pause() / 4
+		if w.deletes && what == 2 && w.rng.IntN(2) == 0 {
+			wait += old + w.pause() // so that there is something to collect
+		}
+		w.after(wait, func() { w.next(p) })
 	})
 	if w.rng.IntN(8) == 0 {
 		id, reg := p.calls, p.reg
@@ -494,7 +511,8 @@ func (w *world) place(p *proposer, member int) *place {
 func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 	pl := w.place(p, a.Member)
 	w.after(w.trip(pl), func() {
-		ev := register.Shown{Member: a.Member, Request: a.Request, Old: true} // a version never comes back here
+		old := w.now-pl.changed > old
+		ev := register.Shown{Member: a.Member, Request: a.Request, Old: old}
 		switch {
 		case pl.down || w.lossy && w.rng.IntN(20) == 0:
 			ev.Err = errNoAnswer
@@ -502,7 +520,7 @@ func (w *world) get(p *proposer, reg *register.Register, a register.Get) {
 		case pl.object != nil:
 			ev.At, ev.Acceptor = fmt.Sprint(pl.version), *pl.object
 			if ev.At == a.Unless {
-				ev = register.Shown{Member: a.Member, Request: a.Request, Same: true, Old: true}
+				ev = register.Shown{Member: a.Member, Request: a.Request, Same: true, Old: old}
 			}
 		}
 		w.after(w.trip(pl), func() { w.back(p, reg, ev) })
@@ -528,6 +546,7 @@ func (w *world) put(p *proposer, reg *register.Register, a register.Put) {
 			return register.Refused, ""
 		}
 		pl.version++
+		pl.changed = w.now
 		acc := a.Acceptor
 		pl.object = &acc
 		w.say("%d at %s: configuration %d, promised %v, accepted %v %q", p.id, w.configs[p.cfg].Members[a.Member].Place, acc.Number, acc.Promised, acc.Accepted, acc.Value.Version)
@@ -544,6 +563,7 @@ func (w *world) drop(p *proposer, reg *register.Register, a register.Drop) {
 		}
 		pl.object = nil
 		pl.version++
+		pl.changed = w.now
 		w.say("%d at %s: dropped", p.id, w.configs[p.cfg].Members[a.Member].Place)
 		return register.Landed, ""
 	})
@@ -567,7 +587,7 @@ func (w *world) write(p *proposer, reg *register.Register, pl *place, member, re
 		case chance <= 3: // it lands late, or never
 			ev.Fate = register.Unknown
 			if chance == 2 {
-				w.after(w.pause()*2, func() { land() })
+				w.after(w.pause()*underWay/(600*time.Millisecond), func() { land() })
 				w.counts[late]++
 			}
 		default:
