@@ -194,10 +194,8 @@ func (s *Server) run(ctx context.Context) error {
 	defer cancel()
 	for {
 		answer := s.answers(ctx, s)
-		select {
-		case <-proc.done:
+		if proc.over() {
 			return fmt.Errorf("%w: %s", errExited, proc.ended())
-		default:
 		}
 		if answer == nil {
 			return nil
