@@ -117,7 +117,7 @@ var rules = []rule{
 	{pkg: "store/probe", may: []string{"std", "store", "store/internal/together"}, not: []string{"testing/..."}},
 	{pkg: "store/internal/together", may: []string{"std"}},
 	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
-	{pkg: "store/internal/wiretest", may: []string{"std", "store"}},
+	{pkg: "store/internal/wiretest", may: []string{"std", "store", "store/storetest"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/storetest"
 )
 
 // A Server reads whole requests and answers each with the same bytes.
@@ -151,4 +152,25 @@ func CheckError(t testing.TB, op string, err error, want ...error) {
 			t.Errorf("%s: matches %q: %v, want %v (%v)", op, kind, got, !got, err)
 		}
 	}
+}
+
+// NoticesLostConditions is a negative control: what open gives loses the conditions of writes on the way. If the
+// conformance suite does not notice that in its first two cases, its silence about other stores proves nothing. (That
+// each of its cases notices what it is about, package storetest tests in memory.)
+func NoticesLostConditions(t *testing.T, open func() (store.Store, error)) {
+	t.Helper()
+	opened := 0
+	violations := storetest.Check(t.Context(), func() (store.Store, error) {
+		if opened++; opened > 2 {
+			return nil, errors.New("two cases are enough")
+		}
+		return open()
+	})
+	for _, v := range violations {
+		if strings.HasPrefix(v.Sentence, "If the condition does not hold, Put must return ErrPrecondition") {
+			t.Logf("noticed, as it must be: %v", v)
+			return
+		}
+	}
+	t.Errorf("the suite saw no write against its condition; it saw %v", violations)
 }
