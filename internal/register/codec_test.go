@@ -3,6 +3,7 @@ package register_test
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestAcceptorIsRead(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]register.Acceptor{
 		"promise": {Quorum: "q", Promised: ballot(1)},
+		"largest": {Quorum: "q", Promised: ballot(1 << 62)},
 		"value": {
 			Quorum: "q", Number: 7, Promised: ballot(3), Accepted: ballot(2),
 			Value: register.Value{Version: "v", Body: []byte("line\nand another\x00")},
@@ -58,12 +60,12 @@ func TestAcceptorIsRefused(t *testing.T) {
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"2.me","accepted":"1.me"}` + "\n", `contradicts itself`},
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"2.me","version":"v"}` + "\n", `contradicts itself`},
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"4611686018427387905.me"}` + "\n", `contradicts itself`},
-		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me"}` + "\nbody", `contradicts itself`},
-		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","beside":5}` + "\n", `contradicts itself`},
+		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me"}` + "\nb", `contradicts itself`},
+		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","beside":1}` + "\n", `contradicts itself`},
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","beside":-1}` + "\n", `contradicts itself`},
-		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","deleted":true}` + "\nbody", `contradicts itself`},
-		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","deleted":true,"beside":5}` + "\n", `contradicts itself`},
-		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","beside":5}` + "\nbody", `contradicts itself`},
+		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","deleted":true}` + "\nb", `contradicts itself`},
+		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","deleted":true,"beside":1}` + "\n", `contradicts itself`},
+		{`{"leasehold_quorum":1,"quorum":"q","promised":"1.me","accepted":"1.me","version":"v","beside":1}` + "\nb", `contradicts itself`},
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"me"}` + "\n", `is no ballot`},
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"1."}` + "\n", `is no ballot`},
 		{`{"leasehold_quorum":1,"quorum":"q","promised":"0.me"}` + "\n", `is no ballot`},
@@ -86,6 +88,9 @@ func TestMaxHeader(t *testing.T) {
 		a.Value.Version = strings.Repeat("v", n)
 		object, err := a.Encode()
 		if err != nil {
+			if want := "more than " + strconv.Itoa(register.MaxHeader-1); !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%v does not end with %q", err, want)
+			}
 			break
 		}
 		if _, err := register.Decode("q", object); err != nil {
@@ -108,7 +113,7 @@ func TestBallots(t *testing.T) {
 			}
 		}
 		text, err := a.MarshalText()
-		var back register.Ballot
+		back := register.Ballot{Counter: 9, By: "before"}
 		if err2 := back.UnmarshalText(text); err != nil || err2 != nil || back != a {
 			t.Errorf("%v is written as %q and read as %v, %v, %v", a, text, back, err, err2)
 		}

@@ -55,7 +55,8 @@ func TestCollect(t *testing.T) {
 		err     error
 		value   string // its version
 		left    string // what each member has then
-		drops   int
+		drops   int    // all of which were carried out
+		tries   int    // or so many, and not all
 	}{
 		"all have it":            {outcome: register.Done, drops: 3},
 		"one never had anything": {given: func(m *members) { m.objects[1] = object{} }, outcome: register.Done, drops: 2},
@@ -71,6 +72,60 @@ func TestCollect(t *testing.T) {
 		"one has it under another ballot": {
 			given:   func(m *members) { m.objects[2] = object{"later", tombstone(1, 8)} },
 			outcome: register.Done, value: "deletion", left: "deletion",
+		},
+		"the first one has promised, and may accept": {
+			given:   func(m *members) { m.objects[0] = object{"promise", promise(3)} },
+			outcome: register.Done, value: "deletion", left: "deletion",
+		},
+		"one between has it under an earlier ballot": {
+			given:   func(m *members) { m.objects[0].acc, m.objects[2].acc = tombstone(1, 8), tombstone(1, 8) },
+			outcome: register.Done, value: "deletion", left: "deletion",
+		},
+		"one has become whole since it was asked": {
+			given: func(m *members) {
+				m.objects[2] = object{}
+				cfg := m.markers[0].Known
+				cfg.Number = 2
+				m.reg = register.New(cfg, "me", 0b011, func() uint64 { return 0 })
+			},
+			outcome: register.Done, drops: 2,
+		},
+		"one has been given an object until it was whole": {
+			given: func(m *members) {
+				m.objects[2] = object{}
+				cfg := m.markers[0].Known
+				cfg.Number = 2
+				m.reg = register.New(cfg, "me", 0b011, func() uint64 { return 0 })
+				m.strange = func(a register.Action) register.Event {
+					if check, ok := a.(register.Check); ok && check.Member == 2 && m.asked[2].checks == 1 {
+						m.objects[2] = object{"filled", live(9)}
+					}
+					return nil
+				}
+			},
+			outcome: register.Mismatch, value: "live",
+		},
+		"all have it, and were read before": {
+			given:   func(m *members) { m.call(register.Call{ID: 9, Kind: register.Look}) },
+			outcome: register.Done, drops: 3,
+		},
+		"one has been written since it was read": {
+			given: func(m *members) {
+				m.call(register.Call{ID: 9, Kind: register.Look})
+				m.objects[1] = object{"new", live(9)}
+			},
+			outcome: register.Mismatch, value: "live",
+		},
+		"one does not let it be dropped": {
+			given: func(m *members) {
+				m.strange = func(a register.Action) register.Event {
+					if drop, ok := a.(register.Drop); ok && drop.Member == 2 {
+						return register.Stored{Member: 2, Request: drop.Request, Fate: register.Unsent, Err: down}
+					}
+					return nil
+				}
+			},
+			outcome: register.Failed, err: down, tries: 3,
 		},
 		"one has an object": {
 			given:   func(m *members) { m.objects[1] = object{"new", live(9)} },
@@ -148,8 +203,11 @@ func TestCollect(t *testing.T) {
 					t.Errorf("member %d still has %+v", i, o)
 				}
 			}
-			if drops != c.drops {
-				t.Errorf("%d drops, want %d", drops, c.drops)
+			if want := c.drops + c.tries; drops != want {
+				t.Errorf("%d drops, want %d", drops, want)
+			}
+			if c.outcome == register.Done && c.value == "" && a.Votes != 0b111 {
+				t.Errorf("only %b are said to have nothing left", a.Votes)
 			}
 		})
 	}

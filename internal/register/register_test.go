@@ -64,6 +64,9 @@ func (m *members) call(c register.Call) register.Answer {
 	}
 	a := m.answers[0]
 	m.answers = nil
+	if due, ok := m.reg.Due(); ok {
+		m.Errorf("a Tick is wanted at %v, after the answer", due)
+	}
 	return a
 }
 
@@ -124,7 +127,10 @@ func (m *members) answer(a register.Action) register.Event {
 	switch a := a.(type) {
 	case register.Get:
 		o := m.objects[a.Member]
-		return register.Shown{Member: a.Member, Request: a.Request, Same: a.Unless != "" && o.at == a.Unless, At: o.at, Acceptor: o.acc, Old: m.young>>a.Member&1 == 0}
+		if a.Unless != "" && o.at == a.Unless { // as a store's answer, which has no more
+			return register.Shown{Member: a.Member, Request: a.Request, Same: true}
+		}
+		return register.Shown{Member: a.Member, Request: a.Request, At: o.at, Acceptor: o.acc, Old: m.young>>a.Member&1 == 0}
 	case register.Drop:
 		if m.objects[a.Member].at != a.Over {
 			return register.Stored{Member: a.Member, Request: a.Request, Fate: register.Refused}
@@ -346,6 +352,58 @@ func TestBounds(t *testing.T) {
 				t.Errorf("when all is well again: %+v", a)
 			}
 		})
+	}
+}
+
+// TestFirstBallot: the ballots of each configuration are above those of the former ones, and the last one's can be written
+// (rule Q7). Versions that share a quorum must agree on them.
+func TestFirstBallot(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[int]uint64{0: 1, 1: 1<<32 + 1, 3: 3<<32 + 1, 1<<30 - 1: (1<<30-1)<<32 + 1, 1 << 30: (1<<30-1)<<32 + 1, 1 << 40: (1<<30-1)<<32 + 1} {
+		m := newMembers(t)
+		cfg := m.markers[0].Known
+		cfg.Number = number
+		m.reg = register.New(cfg, "me", 0b111, func() uint64 { return 0 })
+		for i := range m.markers {
+			cfg.Members[i].Since = 0
+			m.markers[i].Number, m.markers[i].Known = number, cfg
+		}
+		if a := m.call(write); a.Outcome != register.Done {
+			t.Fatalf("%+v", a)
+		}
+		first := m.puts[0].Acceptor.Promised
+		if first.Counter != want {
+			t.Errorf("in configuration %d the first ballot is %d, want %d", number, first.Counter, want)
+		}
+		object, err := m.puts[len(m.puts)-1].Acceptor.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := register.Decode("q", object); err != nil {
+			t.Errorf("in configuration %d: %v", number, err)
+		}
+	}
+}
+
+// TestPauses: one that waits for its turn after a larger ballot is not idle, and says until when it waits.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t)
+	m.reg = register.New(m.markers[0].Known, "me", 0b111, func() uint64 { return uint64(10*time.Millisecond) - 1 }) // the longest
+	m.step(register.Call{ID: 9, Kind: register.Look})
+	m.answers = nil
+	larger := register.Ballot{Counter: 1 << 40, By: "other"}
+	for i := range m.objects { // the others have promised since it has looked
+		m.objects[i] = object{"other", register.Acceptor{Quorum: "q", Number: 1, Promised: larger}}
+	}
+	m.step(write)
+	due, ok := m.reg.Due()
+	if !ok || due != 10*time.Millisecond || len(m.answers) > 0 || m.reg.Idle() {
+		t.Errorf("it waits until %v, %v, idle: %v, with the answers %+v", due, ok, m.reg.Idle(), m.answers)
+	}
+	m.wait()
+	if len(m.answers) != 1 || m.answers[0].Outcome != register.Done || !m.reg.Idle() {
+		t.Errorf("%+v", m.answers)
 	}
 }
 
