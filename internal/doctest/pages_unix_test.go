@@ -84,11 +84,32 @@ func TestPages(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+			if tool := missing(steps); tool != "" {
+				t.Skipf("there is no %s here", tool)
+			}
 			if len(steps) > 0 {
 				newReader(t, name).follow(steps)
 			}
 		})
 	}
+}
+
+// usual are tools that most of a page may go by, and that a machine with nothing but Go lacks.
+var usual = regexp.MustCompile(`\b(curl|python3)\b`)
+
+// missing is one that the blocks of a page use, and that is not installed: "" if none is.
+func missing(steps []doctest.Step) string {
+	for _, s := range steps {
+		if s.Do == "skip" || s.Do == "same" || s.Do == "prints" || len(s.Needs) > 0 {
+			continue // it is not run, or left out by itself
+		}
+		for _, tool := range usual.FindAllString(s.Text, -1) {
+			if _, err := exec.LookPath(tool); err != nil {
+				return tool
+			}
+		}
+	}
+	return ""
 }
 
 // A reader does what one page says.
