@@ -11,14 +11,19 @@ import (
 func collecting(t *testing.T) *members {
 	t.Helper()
 	m := newMembers(t)
-	cfg := m.markers[0].Known
-	cfg.Number = 2
 	for i := range m.markers {
 		m.markers[i].Number = 2
 		m.objects[i] = object{"tombstone", tombstone(1, 7)}
 	}
-	m.reg = register.New(cfg, "me", 0b111, func() uint64 { return 0 })
+	m.collector(0b111)
 	return m
+}
+
+// collector makes the register anew, under configuration 2. Whole has a bit for each marker that it has seen to say so.
+func (m *members) collector(whole int) {
+	cfg := m.markers[0].Known
+	cfg.Number = 2
+	m.reg = register.New(cfg, "me", whole, func() uint64 { return 0 })
 }
 
 // tombstone is what a deletion leaves, accepted under a ballot of that configuration.
@@ -84,18 +89,14 @@ func TestCollect(t *testing.T) {
 		"one has become whole since it was asked": {
 			given: func(m *members) {
 				m.objects[2] = object{}
-				cfg := m.markers[0].Known
-				cfg.Number = 2
-				m.reg = register.New(cfg, "me", 0b011, func() uint64 { return 0 })
+				m.collector(0b011)
 			},
 			outcome: register.Done, drops: 2,
 		},
 		"one has been given an object until it was whole": {
 			given: func(m *members) {
 				m.objects[2] = object{}
-				cfg := m.markers[0].Known
-				cfg.Number = 2
-				m.reg = register.New(cfg, "me", 0b011, func() uint64 { return 0 })
+				m.collector(0b011)
 				m.strange = func(a register.Action) register.Event {
 					if check, ok := a.(register.Check); ok && check.Member == 2 && m.asked[2].checks == 1 {
 						m.objects[2] = object{"filled", live(9)}
@@ -159,9 +160,7 @@ func TestCollect(t *testing.T) {
 		"one is being filled": {
 			given: func(m *members) {
 				m.objects[2], m.markers[2].Whole = object{}, false
-				cfg := m.markers[0].Known
-				cfg.Number = 2
-				m.reg = register.New(cfg, "me", 0b011, func() uint64 { return 0 })
+				m.collector(0b011)
 			},
 			outcome: register.Failed, err: register.ErrNotFilled,
 		},
