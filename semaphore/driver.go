@@ -512,6 +512,9 @@ func (d *driver) end(s *leasehold.Session) {
 func (d *driver) close(ctx context.Context) error {
 	ctx, cancel := cleanup.Context(ctx)
 	defer cancel()
+	if deadline, limited := ctx.Deadline(); limited && d.opts.Session == nil { // else others may be under the session
+		d.Tell(protocol.Closing{Until: engine.Process{}.Now().Clock + time.Until(deadline)})
+	}
 	select {
 	case <-d.Settled():
 	case <-ctx.Done():

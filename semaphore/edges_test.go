@@ -338,6 +338,83 @@ func TestCloseAfterGivingUp(t *testing.T) {
 	}
 }
 
+// TestCloseInTime: what is not settled in half of the time that Close has does not keep the seats from others: the
+// session ends, and they go to the next at its next look. Where work goes on under the session it does not end.
+func TestCloseInTime(t *testing.T) {
+	for _, c := range []struct {
+		title string
+		left  string // what is left to settle
+		kind  faultstore.Kind
+	}{
+		{"others are faster", "a seat", faultstore.Conflict},
+		{"a seat, no answer", "a seat", faultstore.Unavailable},
+		{"a place in the line, no answer", "a place", faultstore.Unavailable},
+		{"work goes on", "work", faultstore.Unavailable},
+	} {
+		t.Run(c.title, func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) {
+				inner := memstore.New()
+				st := faultstore.Wrap(inner, nil)
+				a, b := newSemaphore(t, st, 1, nil), newSemaphore(t, inner, 1, nil)
+				var next func() *semaphore.Lease
+				switch c.left {
+				case "a place":
+					held := acquired(t, b, 1)
+					ctx, cancel := context.WithCancel(t.Context())
+					gaveUp := make(chan struct{})
+					go func() {
+						defer close(gaveUp)
+						if _, err := a.Acquire(ctx, 1); !errors.Is(err, context.Canceled) {
+							t.Errorf("gave up: %v", err)
+						}
+					}()
+					time.Sleep(time.Minute) // it waits
+					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "seats"})
+					cancel()
+					<-gaveUp
+					next = func() *semaphore.Lease {
+						released(t, held)
+						return acquired(t, b, 1)
+					}
+				default:
+					lease := acquired(t, a, 1)
+					time.Sleep(time.Minute)
+					st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Key: "seats"})
+					go func() {
+						if c.left == "work" {
+							time.Sleep(4 * time.Second)
+						}
+						_ = lease.Release(t.Context())
+					}()
+					next = func() *semaphore.Lease { return acquired(t, b, 1) }
+				}
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				err := a.Close(ctx)
+				took := time.Since(began)
+				if c.left == "work" { // and its half began when that was done
+					if err != nil || took < 4500*time.Millisecond {
+						t.Errorf("closed after %v: %v", took, err)
+					}
+				} else if err != nil || took < 2500*time.Millisecond || took > 3*time.Second {
+					t.Errorf("closed after %v: %v", took, err)
+				}
+				if n := heldIn(t, inner, "sessions/"); n > 1 || n == 1 && c.left != "a place" {
+					t.Errorf("%d sessions go on", n)
+				}
+				began = time.Now()
+				lease := next()
+				if took := time.Since(began); took > leasehold.DefaultTTL/3+time.Second {
+					t.Errorf("the next had the seat after %v", took)
+				}
+				released(t, lease)
+				closed(t, b)
+			})
+		})
+	}
+}
+
 // endsLate is a context that ends without waking anybody: as if the answer had come first.
 type endsLate struct {
 	context.Context

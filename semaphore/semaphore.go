@@ -216,6 +216,10 @@ func (s *Semaphore) Changed(version store.Version) {
 // seats that they got. It releases nothing itself: work in the seats goes on until they are released. Under a
 // session that was given it waits for no lease.
 //
+// Where a release or an acquisition that was given up is not settled in half of the time that ctx leaves, because many
+// leave at once or the store does not answer, Close ends the session without it: nothing else is under it then, and
+// its end frees the seats. Those who wait see that at their next look at it, within a third of a TTL.
+//
 // If ctx ends first, Close returns an error that matches ctx.Err(), and may be called again; if ctx has ended
 // before the call, it waits up to 5 s all the same. If the session was lost, the error matches
 // [leasehold.ErrLost]. A semaphore that is not closed ends that session by itself a TTL after the last use. It

@@ -38,6 +38,7 @@ type Table struct {
 
 	callers  []*caller // in the order in which they came
 	callerNo uint64
+	closing  time.Duration    // until when its user waits for those who leave; 0: it has not said
 	seq      uint64           // of write IDs
 	dead     map[string]bool  // sessions of others, or former ones of ours, that are over for good (rule D3)
 	ghosts   []string         // sessions that held seats when the object vanished
@@ -90,6 +91,9 @@ type (
 		Err     error        // Foreign, Unread
 		Fatal   bool         // Unread: to try again is pointless
 	}
+	// Closing: its user wants nothing more, and waits until then for what it has left to be out of the object. A
+	// Join takes it back.
+	Closing struct{ Until time.Duration }
 	// Told: another process says that it has written this version.
 	Told struct{ Version Version }
 	// TableWritten is the answer to a WriteTable. Only a clean success has no Err (rule A6).
@@ -104,6 +108,7 @@ type (
 func (Join) event()         {}
 func (Leave) event()        {}
 func (TableRead) event()    {}
+func (Closing) event()      {}
 func (Told) event()         {}
 func (TableWritten) event() {}
 
@@ -210,6 +215,8 @@ func (t *Table) Step(ev Event, now Now) []Action {
 		}
 	case SessionTroubled:
 		t.trouble.report(ev.Err, &Config{}, now, &out)
+	case Closing:
+		t.closing = ev.Until
 	case Told:
 		t.hear(ev, now)
 	case Recheck:
@@ -236,7 +243,7 @@ func (t *Table) Wake() (time.Duration, bool) {
 	}
 	for _, c := range t.callers {
 		if c.limited() {
-			wake = min(wake, c.until)
+			wake = min(wake, t.limit(c))
 		}
 	}
 	for _, session := range t.awaits {

@@ -85,6 +85,7 @@ func (t *Table) forget(c *caller) {
 // written: so it can be there only once.
 func (t *Table) join(ev Join, now Now) {
 	t.callerNo++
+	t.closing = 0
 	id := t.cfg.Incarnation + "." + strconv.FormatUint(t.callerNo, 10)
 	t.callers = append(t.callers, &caller{
 		Caller: ev.Caller, atOnce: !ev.Wait, asked: now.Clock, until: now.Clock + t.cfg.TTL,
@@ -173,12 +174,36 @@ func (t *Table) vacated(c *caller, err error, out *actions) {
 	}
 }
 
+// limit is when a caller is given up. One that leaves has a TTL, since its session ends with that, and all else under
+// it. Where nothing else is, and its user waits for less, there is half of that, from when the last one left: a process
+// that ended sooner would leave an entry that nobody takes out until its last heartbeat is old, and a session ends by
+// one write of an object that nobody else writes to.
+func (t *Table) limit(c *caller) time.Duration {
+	if c.state != leaving {
+		return c.until
+	}
+	var left time.Duration
+	for _, other := range t.callers {
+		switch {
+		case other.seat.Session != c.seat.Session:
+		case other.state != leaving:
+			return c.until
+		default:
+			left = max(left, other.until-t.cfg.TTL)
+		}
+	}
+	if t.closing <= left {
+		return c.until
+	}
+	return min(c.until, (left+t.closing)/2)
+}
+
 // giveUp ends what lasts for too long: a caller that does not wait, and one that cannot be settled. The entry
 // of the latter may be there for as long as its session goes on, so that has to end (rule T6).
 func (t *Table) giveUp(now Now, out *actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
-		case !c.limited() || now.Clock < c.until:
+		case !c.limited() || now.Clock < t.limit(c):
 		case c.state == coming:
 			t.refuse(c, t.trouble.noAnswer(), now, out)
 		default:

@@ -168,6 +168,8 @@ func (s *tableScript) event(name string, args []string) protocol.Event {
 		return protocol.SessionBeat{Session: args[0], TTL: s.duration(args[1])}
 	case "session-troubled": // REASON…
 		return protocol.SessionTroubled{Err: reason(args)}
+	case "closing": // UNTIL
+		return protocol.Closing{Until: s.duration(args[0])}
 	case "told": // VERSION
 		return protocol.Told{Version: protocol.Version(args[0])}
 	case "recheck":

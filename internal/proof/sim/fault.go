@@ -64,6 +64,7 @@ const (
 	MetaUnder                  // under a session
 	Noticed                    // a holder gives notice to a successor
 	OutOfLine                  // who waits for a seat gives up
+	Hurried                    // who leaves waits for less than a TTL for that to be settled
 	SeatLost                   // a seat is lost with its session, or because of what a person does to the object
 	HandedOver                 // who leaves gives seats to one of another process
 	LateJoin                   // an entry lands whose caller has left

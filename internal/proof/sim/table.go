@@ -244,6 +244,10 @@ func (ts *tables) leave(c *caller, why error) {
 		ts.violated(Returns, "%v goes on after it has given up", c)
 	}
 	ts.seats.within(c.part, "it is not settled what became of "+c.name, func() bool { return c.stands == leaves })
+	if !ts.healed && ts.choose(8) == 7 { // and the user waits for less than a TTL for that
+		ts.met(Hurried, c)
+		c.part.e.Tell(protocol.Closing{Until: c.part.clock() + ts.pick(5*time.Second, time.Second, 30*time.Millisecond)})
+	}
 }
 
 // who are the callers of a part that stand so.
