@@ -178,10 +178,13 @@ type seated struct {
 	close func(context.Context) error
 }
 
-// Release gives the seats back, and ends the session. The end of the session frees them too.
+// Release gives the seats back, and ends the session. The end of the session frees them too, and does not wait
+// for ever for the release.
 func (s *seated) Release(ctx context.Context) error {
+	closed := make(chan error, 1)
+	go func() { closed <- s.close(ctx) }()
 	err := s.Lease.Release(ctx)
-	if ctx.Err() != nil || s.close(ctx) != nil || errors.Is(err, leasehold.ErrLost) {
+	if <-closed != nil || errors.Is(err, leasehold.ErrLost) {
 		return err
 	}
 	return nil
