@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/semaphore"
@@ -36,7 +37,8 @@ type line struct {
 	size    int
 	url     string
 	env     []string
-	look    *semaphore.Semaphore // past the network
+	past    store.Store // the network
+	look    *semaphore.Semaphore
 	log     string
 	dropped *atomic.Int64 // answers to writes of the object; nil: there is no network
 	runs    []*run
@@ -96,7 +98,7 @@ func lines(t *testing.T, size int, test func(t *testing.T, l *line)) {
 func newLine(t *testing.T, size int, st store.Store, l *line) *line {
 	t.Helper()
 	l.t, l.size, l.log = t, size, filepath.Join(t.TempDir(), "log")
-	l.look = newSemaphore(t, st, "jobs/lock", size, nil)
+	l.past, l.look = st, newSemaphore(t, st, "jobs/lock", size, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan struct{})
 	go func() {
@@ -169,13 +171,7 @@ func (l *line) done() (together, most int) {
 		}
 	}
 	l.stop()
-	end, err := l.look.Inspect(l.t.Context())
-	if err != nil || len(end.Holders)+len(end.Waiters) > 0 {
-		l.t.Errorf("when all are done it looks like %+v, %v", end, err)
-	}
-	for _, h := range end.Holders {
-		l.t.Errorf("%s has left, and is still there; it said %s", h.Holder, &l.runs[slices.Index(l.names, h.Holder)].stderr)
-	}
+	left := l.left()
 	together, most, turns := l.jobs()
 	if len(turns) != len(l.runs) {
 		l.t.Errorf("%d processes had %d turns: %v", len(l.runs), len(turns), turns)
@@ -187,12 +183,38 @@ func (l *line) done() (together, most int) {
 			l.t.Error("no answer to a write was lost: nothing was tested of that")
 		}
 	}
-	l.t.Logf("figures: %d processes, at most %d at once; %d versions seen, with %d places in the line compared; %d answers to writes of the object lost",
-		len(l.runs), together, len(l.versions), ahead, dropped)
+	l.t.Logf("figures: %d processes, at most %d at once; %d versions seen, with %d places in the line compared; %d answers to writes of the object lost; %d left by the end of their session",
+		len(l.runs), together, len(l.versions), ahead, dropped, left)
 	if ahead < len(l.runs) {
 		l.t.Error("too little was seen of the line to prove anything")
 	}
 	return together, most
+}
+
+// left is how many are still in the object when all are done: who could not take its entry out in time, because many
+// left at once, has ended its session, so whoever comes next has all seats.
+func (l *line) left() int {
+	l.t.Helper()
+	end, err := l.look.Inspect(l.t.Context())
+	if err != nil {
+		l.t.Error(err)
+	}
+	seats := slices.Concat(end.Holders, end.Waiters)
+	for _, seat := range seats {
+		s, err := layout.Heartbeat{Store: l.past, Key: seat.Session}.Look(l.t.Context(), "")
+		if err != nil || s.Record.Held {
+			l.t.Errorf("%s has left, and its session goes on: %+v, %v; it said %s", seat.Holder, s.Record, err, &l.runs[slices.Index(l.names, seat.Holder)].stderr)
+		}
+	}
+	if lease, err := l.look.Acquire(l.t.Context(), l.size); err != nil {
+		l.t.Errorf("the next one after all: %v", err)
+	} else if err = lease.Release(l.t.Context()); err != nil {
+		l.t.Error(err)
+	}
+	if err = l.look.Close(l.t.Context()); err != nil {
+		l.t.Error(err)
+	}
+	return len(seats)
 }
 
 // begun is how many jobs have begun.
