@@ -280,8 +280,7 @@ func (j *job) verdict(r run) error {
 	return nil
 }
 
-// release lets the next holder start at once. It is bounded by the lease's deadline, at
-// which the lease ends anyway. The function that it returns says what became of it.
+// release lets the next holder start at once. The function that it returns says what became of it.
 func (j *job) release(ctx context.Context, lease held, signals int) (tell func()) {
 	ends := lease.Deadline()
 	err := j.last(ctx, signals, "releasing "+j.target.name, lease.Release)

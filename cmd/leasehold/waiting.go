@@ -104,11 +104,17 @@ func (j *job) settle(ctx context.Context, signals int) {
 	}
 }
 
+// lastTime is for how long what is done last may take. Where it fails others wait for up to a TTL, so with a long one
+// it may take longer.
+func (j *job) lastTime() time.Duration {
+	return min(j.opts.TTL, max(5*time.Second, min(j.opts.TTL/3, 30*time.Second)))
+}
+
 // last does what is to be done before the end. It says so if it takes long. It is bounded:
 // by time, and by the second signal of all that have come. Those that come meanwhile are
 // still there afterwards: this may not be the end, as after an elected leader's release.
 func (j *job) last(ctx context.Context, signals int, what string, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(5*time.Second, j.opts.TTL))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.lastTime())
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }()
@@ -126,7 +132,7 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 	said := false
 	say := func() {
 		if !said {
-			j.console.tell("%s: for %v at most; a signal more ends that", what, min(5*time.Second, j.opts.TTL))
+			j.console.tell("%s: for %v at most; a signal more ends that", what, j.lastTime().Round(time.Second))
 		}
 		said = true
 	}
