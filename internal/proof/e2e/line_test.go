@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -201,18 +202,17 @@ func (l *line) left() int {
 	}
 	seats := slices.Concat(end.Holders, end.Waiters)
 	for _, seat := range seats {
-		s, err := layout.Heartbeat{Store: l.past, Key: seat.Session}.Look(l.t.Context(), "")
-		if err != nil || s.Record.Held {
-			l.t.Errorf("%s has left, and its session goes on: %+v, %v; it said %s", seat.Holder, s.Record, err, &l.runs[slices.Index(l.names, seat.Holder)].stderr)
+		s, e := layout.Heartbeat{Store: l.past, Key: seat.Session}.Look(l.t.Context(), "")
+		if e != nil || s.Record.Held {
+			l.t.Errorf("%s has left, and its session goes on: %+v, %v; it said %s", seat.Holder, s.Record, e, &l.runs[slices.Index(l.names, seat.Holder)].stderr)
 		}
 	}
-	if lease, err := l.look.Acquire(l.t.Context(), l.size); err != nil {
-		l.t.Errorf("the next one after all: %v", err)
-	} else if err = lease.Release(l.t.Context()); err != nil {
-		l.t.Error(err)
+	lease, err := l.look.Acquire(l.t.Context(), l.size)
+	if err == nil {
+		err = errors.Join(lease.Release(l.t.Context()), l.look.Close(l.t.Context()))
 	}
-	if err = l.look.Close(l.t.Context()); err != nil {
-		l.t.Error(err)
+	if err != nil {
+		l.t.Errorf("the next one after all: %v", err)
 	}
 	return len(seats)
 }
