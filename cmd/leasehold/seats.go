@@ -178,8 +178,8 @@ type seated struct {
 	close func(context.Context) error
 }
 
-// Release gives the seats back, and ends the session. The end of the session frees them too, and does not wait
-// for ever for the release.
+// Release gives the seats back, and ends the session. The end of the session frees them too, where the
+// release is not done in half of the time.
 func (s *seated) Release(ctx context.Context) error {
 	closed := make(chan error, 1)
 	go func() { closed <- s.close(ctx) }()
