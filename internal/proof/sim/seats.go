@@ -182,6 +182,9 @@ func (st *seats) removed(p *part, was, after record.Table) {
 func (st *seats) grants(r *request, was, after record.Table) {
 	p := r.from.part
 	t := p.on
+	// As for locks: whoever saw that there is no object in the second of the last grant cannot know where its tokens
+	// were, whether it grants one or makes the object for those who leave.
+	late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
 	for _, s := range after.Holders {
 		if i := slices.IndexFunc(was.Holders, func(o record.Seat) bool { return o.ID == s.ID }); i >= 0 {
 			if was.Holders[i].Token != s.Token {
@@ -189,9 +192,6 @@ func (st *seats) grants(r *request, was, after record.Table) {
 			}
 			continue
 		}
-		// As for locks: whoever saw that there is no object in the second of the last grant cannot
-		// know where its tokens were.
-		late := t.deleted && !st.existing && r.only.Absent() && r.from.absent/time.Second <= t.granted/time.Second
 		if late {
 			t.excused = true
 		}
@@ -211,8 +211,10 @@ func (st *seats) grants(r *request, was, after record.Table) {
 			}
 		}
 	}
-	if after.Token < max(was.Token, t.top) && !t.excused {
-		st.violated(Tokens, "the last token is %d, and then %d", max(was.Token, t.top), after.Token)
+	if last := max(was.Token, t.top); after.Token < last {
+		if t.excused = t.excused || late; !t.excused {
+			st.violated(Tokens, "the last token is %d, and then %d", last, after.Token)
+		}
 	}
 	if len(after.Holders) > 0 {
 		t.granted = st.now
