@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -17,14 +18,14 @@ func TestSeatedRelease(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		st := faultstore.Wrap(inner, nil)
-		open := func(st *faultstore.Store) *semaphore.Semaphore {
+		open := func(st store.Store) *semaphore.Semaphore {
 			s, err := semaphore.New(st, "seats", 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return s
 		}
-		first, second := open(st), open(faultstore.Wrap(inner, nil))
+		first, second := open(st), open(inner)
 		lease, err := first.Acquire(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)

@@ -110,15 +110,19 @@ func TestSecondSignalEndsSettling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, said := newWaiter(levelNotice)
 		wrong := errors.New("wrong")
-		for ttl, want := range map[time.Duration]time.Duration{
-			2 * time.Second: 2 * time.Second, 15 * time.Second: 5 * time.Second, time.Minute: 20 * time.Second, time.Hour: 30 * time.Second,
-		} {
-			if j.opts.TTL = ttl; j.lastTime() != want {
-				t.Errorf("with a TTL of %v it may take %v", ttl, j.lastTime())
-			}
-		}
 		if err := j.last(t.Context(), 0, "settling", func(context.Context) error { return wrong }); !errors.Is(err, wrong) || said.Len() > 0 {
 			t.Errorf("%v, and it is said %q", err, said)
 		}
 	})
+}
+
+func TestLastTime(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		2 * time.Second: 2 * time.Second, 15 * time.Second: 5 * time.Second, time.Minute: 20 * time.Second, time.Hour: 30 * time.Second,
+	} {
+		j := job{opts: leasehold.LockOptions{TTL: ttl}}
+		if got := j.lastTime(); got != want {
+			t.Errorf("with a TTL of %v it may take %v", ttl, got)
+		}
+	}
 }
