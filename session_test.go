@@ -1123,8 +1123,12 @@ func (d *devNull) String() string { return "null://" }
 // user waits at included, is under 1 KB; and half as much again if the lock remembers the last
 // sixteen leases.
 func TestMemoryOfALease(t *testing.T) {
-	t.Run("young", func(t *testing.T) { testMemory(t, &devNull{}, 1024) })
-	t.Run("old", func(t *testing.T) { testMemory(t, &devNull{record: oldRecord(t)}, 1536) })
+	t.Run("young", func(t *testing.T) {
+		bubble(t, func(t *testing.T) { testMemory(t, &devNull{}, 1024) })
+	})
+	t.Run("old", func(t *testing.T) {
+		bubble(t, func(t *testing.T) { testMemory(t, &devNull{record: oldRecord(t)}, 1536) })
+	})
 }
 
 func testMemory(t *testing.T, st *devNull, most int64) {

@@ -140,13 +140,17 @@ func TestCollectionsAreCounted(t *testing.T) {
 	})
 }
 
-// TestChangesAreCounted: twenty changes of holder cost at most what the formula says, and
+// TestChangesAreCounted: changes of holder cost at most what the formula says, and
 // no less than a quarter of it, but for a look or two that chance spares them; the looks of waiters are what it says, up to a twentieth more or less.
 func TestChangesAreCounted(t *testing.T) {
 	longtest.Only(t)
-	const changes, pause = 20, 5*time.Minute + 2500*time.Millisecond
+	const pause = 5*time.Minute + 2500*time.Millisecond
 	for _, layout := range layouts() {
 		for _, mode := range modes(layout) {
+			changes := 20
+			if mode == Store && layout != leasehold.LayoutEpochs { // whose mean is near the formula, so that chance has to be evened out
+				changes = 100
+			}
 			for _, candidates := range []int{2, 5} {
 				p := Plan{TTL: 15 * time.Second, Candidates: candidates, Locks: 1, Mode: mode, Layout: layout, Changes: float64(24*time.Hour) / float64(pause)}
 				t.Run(fmt.Sprintf("%s %s %d", layout, mode, candidates), func(t *testing.T) {
@@ -181,7 +185,7 @@ func TestChangesAreCounted(t *testing.T) {
 						steady.Changes = 0
 						got = got.Plus(Total(steady.Parts()[:2]).Times(-float64(time.Since(began)) / float64(Month)))
 						// A renewal or two fall out while nobody holds the lock.
-						got, high := got.Times(1.0/changes), p.change()
+						got, high := got.Times(1/float64(changes)), p.change()
 						low := Requests{Get: high.Get/4 - 1, Put: high.Put - 2, List: high.List/4 - 1, Delete: high.Delete}
 						if mode == Wait { // nearly all of it are looks while the lock is held
 							low.Get, high.Get = high.Get*0.95, high.Get*1.05
