@@ -164,7 +164,7 @@ func (t *Table) compare(why error, now Now, out *actions) {
 func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	if ev.Err == nil {
 		t.trouble.progress()
-		t.refusals, t.pace.trip = 0, now.Clock-t.begun
+		t.crowd, t.pace.trip = crowd{}, now.Clock-t.begun
 		before := t.table
 		t.take(t.sent, ev.Version, now, out)
 		t.announce(before, out)
@@ -176,7 +176,6 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	t.due = now.Clock
 	if ev.Refused {
 		t.refused = ev.Err
-		t.refusals++
 		t.due += t.contention(now.Clock - t.begun)
 		return
 	}
@@ -192,15 +191,40 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 
 // contention is the pause after a write that another one has overtaken, and that took so long. Where many come at
 // one moment they spread, or each would make all others try again; those who leave give somebody else a seat, so
-// they go first. A hundred need the time of a hundred writes: whoever pauses for longer than that comes after all
-// others, and has been overtaken in a line that it has not got into.
+// they go first.
 func (t *Table) contention(trip time.Duration) time.Duration {
-	spread, most := firstPoll, 6 // up to 1.3 s
+	t.crowd.overtaken(t.table, t.begun, trip)
+	spread, doubled := firstPoll, t.crowd.doubled
 	if t.any(leaving) {
-		spread, most = spread/4, 2
+		spread, doubled = spread/4, min(doubled, 2)
 	}
-	spread = min(spread<<min(t.refusals-1, most), max(64*trip, firstPoll<<4))
+	spread <<= doubled
 	return spread/8 + t.rng.jitter(spread)
+}
+
+// crowd is what is known of those whose writes overtook this process's, since the last one that got through.
+type crowd struct {
+	doubled int           // how often the pause is
+	over    string        // the ID of the write over which the last one went that was overtaken
+	length  int           // of the list at that time
+	begun   time.Duration // when it was sent; 0: none was
+}
+
+// overtaken takes in that a write over that table was, which was sent then and took so long. The pause doubles while
+// they become more by one or more in two of the writes that there was time for. Others that are faster have turns, and
+// go on with them however long this one waits: it would lose as often, and be overtaken in a line that it is not in
+// by those who come back. Where nobody has written the store refuses, whatever it gives as a version.
+func (c *crowd) overtaken(over record.Table, begun, trip time.Duration) {
+	length := len(over.Seats())
+	more := time.Duration(length - c.length)
+	switch {
+	case c.begun == 0:
+	case over.WriteID == c.over || 2*more*trip > begun-c.begun:
+		c.doubled = min(c.doubled+1, 6) // up to 1.3 s
+	case c.doubled > 0:
+		c.doubled--
+	}
+	c.over, c.length, c.begun = over.WriteID, length, begun
 }
 
 // pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
