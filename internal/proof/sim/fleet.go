@@ -59,6 +59,11 @@ func (p *process) end() {
 	p.calls = nil
 }
 
+// writing reports that a write of it is under way.
+func (p *process) writing() bool {
+	return slices.ContainsFunc(p.calls, func(c *call) bool { return !c.finished && !c.over && c.waits != nil && c.waits.writes() })
+}
+
 // A member is what an engine works for, in its process, and the user of it: for a lock, for the
 // heartbeat of a session, or for the end of one.
 type member struct {

@@ -299,11 +299,12 @@ func (w *world) outlast() {
 }
 
 // promptly is how soon a free lock is taken after the failure has ended: the request that is
-// under way must be given up, if it gets no answer; a waiter for the end of a session has two
-// pauses, its own and that of the look at the session; then come a few requests.
+// under way must be given up, if it gets no answer, as a write may not in other trouble of its process
+// (duringWrite); a waiter for the end of a session has two pauses, its own and that of the look at
+// the session; then come a few requests.
 func (w *world) promptly() time.Duration {
 	d := 2*maxPause + 500*time.Millisecond
-	if w.lasting.answer.Status == 0 {
+	if w.lasting.answer.Status == 0 || slices.ContainsFunc(w.processes, (*process).writing) {
 		d += protocol.MaxRequest
 	}
 	return d*protocol.Drift/(protocol.Drift-1) + 2*time.Second
