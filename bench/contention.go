@@ -68,7 +68,7 @@ func contention(ctx context.Context, b *bench) error {
 		if took.n == 0 || took.median > tooLong.Seconds() && sub.name != fairLock && sub.name != fairWithPeers { // which is held to it
 			continue
 		}
-		if err := b.contestOf(ctx, sub, p, again, 1); err != nil { // hundreds of waits
+		if err := b.contestOf(ctx, sub, p, again, min(b.rounds, 3)); err != nil {
 			return err
 		}
 		of := func(metric string) spread { return b.of("contention", again.where, sub.name, metric) }

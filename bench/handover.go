@@ -15,7 +15,7 @@ import (
 var waiters = []int{2, 10, 100}
 
 // releases are how many of them each figure is of.
-const releases = 12
+const releases = 24
 
 // holdFor is how long each holder keeps the lock at least, so that the others have settled to wait: with a time that is
 // drawn, up to an interval of looks, that is 6 s on average, for which the goals are stated.
