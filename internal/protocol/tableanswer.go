@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -177,6 +178,9 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	if ev.Refused {
 		t.refused = ev.Err
 		t.due += t.contention(now.Clock - t.begun)
+		if t.crowd.met >= tooOften {
+			t.trouble.report(fmt.Errorf("others were faster than each of the last %d writes: %w", t.crowd.met, ev.Err), &Config{}, now, out)
+		}
 		return
 	}
 	t.tryFailed(ev.Err, ev.Fatal, now, out)
@@ -204,26 +208,35 @@ func (t *Table) contention(trip time.Duration) time.Duration {
 
 // crowd is what is known of those whose writes overtook this process's, since the last one that got through.
 type crowd struct {
+	met     int           // how many did in a row
 	doubled int           // how often the pause is
 	over    string        // the ID of the write over which the last one went that was overtaken
 	length  int           // of the list at that time
-	begun   time.Duration // when it was sent; 0: none was
+	begun   time.Duration // when it was sent
 }
+
+// How many in a row double the pause whoever comes, and how many are told.
+const (
+	often    = 8
+	tooOften = 48
+)
 
 // overtaken takes in that a write over that table was, which was sent then and took so long. The pause doubles while
 // they become more by one or more in two of the writes that there was time for. Others that are faster have turns, and
 // go on with them however long this one waits: it would lose as often, and be overtaken in a line that it is not in
-// by those who come back. Where nobody has written the store refuses, whatever it gives as a version.
+// by those who come back. Where nobody has written the store refuses, whatever it gives as a version. And it may refuse
+// all that this process writes, while others change the table all the time: so many in a row are not chance.
 func (c *crowd) overtaken(over record.Table, begun, trip time.Duration) {
 	length := len(over.Seats())
 	more := time.Duration(length - c.length)
 	switch {
-	case c.begun == 0:
+	case c.met == 0:
 	case over.WriteID == c.over || 2*more*trip > begun-c.begun:
-		c.doubled = min(c.doubled+1, 6) // up to 1.3 s
-	case c.doubled > 0:
-		c.doubled--
+		c.doubled++
+	default:
+		c.doubled = max(c.doubled-1, c.met/often)
 	}
+	c.met, c.doubled = c.met+1, min(c.doubled, 6) // up to 1.3 s
 	c.over, c.length, c.begun = over.WriteID, length, begun
 }
 
