@@ -46,7 +46,7 @@ type Table struct {
 	awaits   []string         // those that are to be watched
 	entered  []string         // sessions of ours that something here is under, or may yet be
 	trouble  trouble
-	crowd    crowd
+	refusals int // of writes in a row, because others were faster
 	told     told
 	pace     tablePace
 	rng      random

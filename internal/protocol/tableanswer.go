@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -165,7 +164,7 @@ func (t *Table) compare(why error, now Now, out *actions) {
 func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	if ev.Err == nil {
 		t.trouble.progress()
-		t.crowd, t.pace.trip = crowd{}, now.Clock-t.begun
+		t.refusals, t.pace.trip = 0, now.Clock-t.begun
 		before := t.table
 		t.take(t.sent, ev.Version, now, out)
 		t.announce(before, out)
@@ -177,10 +176,8 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	t.due = now.Clock
 	if ev.Refused {
 		t.refused = ev.Err
+		t.refusals++
 		t.due += t.contention(now.Clock - t.begun)
-		if t.crowd.met >= tooOften {
-			t.trouble.report(fmt.Errorf("others were faster than each of the last %d writes: %w", t.crowd.met, ev.Err), &Config{}, now, out)
-		}
 		return
 	}
 	t.tryFailed(ev.Err, ev.Fatal, now, out)
@@ -195,49 +192,15 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 
 // contention is the pause after a write that another one has overtaken, and that took so long. Where many come at
 // one moment they spread, or each would make all others try again; those who leave give somebody else a seat, so
-// they go first.
+// they go first. A hundred need the time of a hundred writes: whoever pauses for longer than that comes after all
+// others, and has been overtaken in a line that it has not got into.
 func (t *Table) contention(trip time.Duration) time.Duration {
-	t.crowd.overtaken(t.table, t.begun, trip)
-	spread, doubled := firstPoll, t.crowd.doubled
+	spread, most := firstPoll, 6 // up to 1.3 s
 	if t.any(leaving) {
-		spread, doubled = spread/4, min(doubled, 2)
+		spread, most = spread/4, 2
 	}
-	spread <<= doubled
+	spread = min(spread<<min(t.refusals-1, most), max(64*trip, firstPoll<<4))
 	return spread/8 + t.rng.jitter(spread)
-}
-
-// crowd is what is known of those whose writes overtook this process's, since the last one that got through.
-type crowd struct {
-	met     int           // how many did in a row
-	doubled int           // how often the pause is
-	over    string        // the ID of the write over which the last one went that was overtaken
-	length  int           // of the list at that time
-	begun   time.Duration // when it was sent
-}
-
-// How many in a row double the pause whoever comes, and how many are told.
-const (
-	often    = 8
-	tooOften = 48
-)
-
-// overtaken takes in that a write over that table was, which was sent then and took so long. The pause doubles while
-// they become more by one or more in two of the writes that there was time for. Others that are faster have turns, and
-// go on with them however long this one waits: it would lose as often, and be overtaken in a line that it is not in
-// by those who come back. Where nobody has written the store refuses, whatever it gives as a version. And it may refuse
-// all that this process writes, while others change the table all the time: so many in a row are not chance.
-func (c *crowd) overtaken(over record.Table, begun, trip time.Duration) {
-	length := len(over.Seats())
-	more := time.Duration(length - c.length)
-	switch {
-	case c.met == 0:
-	case over.WriteID == c.over || 2*more*trip > begun-c.begun:
-		c.doubled++
-	default:
-		c.doubled = max(c.doubled-1, c.met/often)
-	}
-	c.met, c.doubled = c.met+1, min(c.doubled, 6) // up to 1.3 s
-	c.over, c.length, c.begun = over.WriteID, length, begun
 }
 
 // pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others

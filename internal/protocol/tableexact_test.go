@@ -132,46 +132,6 @@ func TestLongTurn(t *testing.T) {
 	}
 }
 
-// TestAlwaysOvertaken: where each write is refused, and others change the table all the time, the tries are bounded, and
-// the user is told once a minute.
-func TestAlwaysOvertaken(t *testing.T) {
-	t.Parallel()
-	table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: time.Second})
-	now, looks, tries, told := time.Duration(0), 0, 0, 0
-	step := func(ev protocol.Event) (next protocol.Event) {
-		for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: wall.Add(now)}) {
-			switch a := a.(type) {
-			case protocol.ReadTable:
-				looks++
-				next = protocol.TableRead{Shown: protocol.Found, Version: protocol.Version(fmt.Sprint(looks)), Table: record.Table{
-					Size: 1, Token: 9, WriteID: fmt.Sprint("x", looks), Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 9}},
-				}}
-			case protocol.WriteTable:
-				tries++
-				next = protocol.TableWritten{Err: errors.New("412"), Refused: true}
-			case protocol.Troubled:
-				if told++; !strings.Contains(a.Err.Error(), "412") {
-					t.Errorf("it is told %v", a.Err)
-				}
-			}
-		}
-		return next
-	}
-	for next := step(protocol.Join{Caller: 1, Weight: 1, Session: "s", Wait: true}); now < 10*time.Minute; {
-		if next == nil {
-			wake, _ := table.Wake()
-			now, next = max(now, wake), protocol.Tick{}
-		} else {
-			now += 2 * time.Millisecond
-		}
-		next = step(next)
-	}
-	if tries > 850 || looks > 850 || told < 9 || told > 10 {
-		t.Errorf("%d looks, %d tries, told %d times", looks, tries, told)
-	}
-	t.Logf("%d looks, %d tries, told %d times", looks, tries, told)
-}
-
 // TestDiedTogether: those that died at one moment are waited out together, however many they are. Each used to
 // be found late only when the one behind it had been, for two thirds of a TTL each.
 func TestDiedTogether(t *testing.T) {
