@@ -69,7 +69,7 @@ prove: # attack it in every way, for hours
 mutate: # take out each rule in turn: the tests must notice
 	go run ./internal/proof/mutate
 
-bench: # run it beside what else there is, for 50 minutes, and write docs/benchmarks.md
+bench: # run it beside what else there is, for an hour, and write docs/benchmarks.md
 	go -C bench run .
 
 adapters: # the adapters' tests in full
