@@ -41,12 +41,6 @@ const enough, often = 40_000, 1000
 // must be met, which takes the longest time.
 const seldom = 100
 
-// rare are the kinds of trouble that are met seldom: few histories are on a quorum, and in few of these a member is
-// replaced, or what deletions have left is collected.
-func rare(f sim.Fault) bool {
-	return f == sim.OldestLands || f == sim.MemberReplaced || f >= sim.Tombstones
-}
-
 // tries is how many histories are played to make one short.
 const tries = 2000
 
@@ -176,7 +170,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for f, count := range all.faults {
 		least := often
-		if rare(sim.Fault(f)) {
+		if sim.Fault(f) == sim.OldestLands || sim.Fault(f) > sim.Tombstones {
 			least = seldom
 		}
 		if *arm == "" && *layout == "" && n >= enough && count < least {
