@@ -37,6 +37,7 @@ func (t *Table) readDone(ev TableRead, now Now, out *actions) {
 		}
 		t.take(ev.Table, ev.Version, now, out)
 	}
+	t.pace.look = now.Clock - t.begun
 	t.trouble.looked()
 }
 
@@ -191,15 +192,17 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 }
 
 // contention is the pause after a write that another one has overtaken, and that took so long. Where many come at
-// one moment they spread, or each would make all others try again; those who leave give somebody else a seat, so
-// they go first. A hundred need the time of a hundred writes: whoever pauses for longer than that comes after all
-// others, and has been overtaken in a line that it has not got into.
+// one moment they spread, or each would make all others try again. How long an answer takes says how many they are for
+// the store: one that does a request after the other has as many before each as it took. They come back with a look
+// and a write each, and there is room for those within six times as long. A store that is as fast for many as for
+// few has always one that is not overtaken, and pauses keep the others from paying for it. Those who leave give
+// somebody else a seat, so they go first.
 func (t *Table) contention(trip time.Duration) time.Duration {
-	spread, most := firstPoll, 6 // up to 1.3 s
+	again := t.refusals - 1
+	spread := max(firstPoll<<min(again, 4), min(6*trip, Renewal(t.cfg.TTL)))
 	if t.any(leaving) {
-		spread, most = spread/4, 2
+		spread = firstPoll / 4 << min(again, 2)
 	}
-	spread = min(spread<<min(t.refusals-1, most), max(64*trip, firstPoll<<4))
 	return spread/8 + t.rng.jitter(spread)
 }
 

@@ -26,7 +26,8 @@ import (
 type tablePace struct {
 	since time.Duration // when a token was last seen to be new
 	pause time.Duration // the last one
-	trip  time.Duration // how long the last one took that landed
+	trip  time.Duration // how long the last write took that landed
+	look  time.Duration // how long the last look took that was answered
 }
 
 // How often those look who wait for long: the head, and each of the others, since those before it may give up.
@@ -50,9 +51,11 @@ func (p *tablePace) saw(before, after record.Table, now time.Duration) {
 }
 
 // turned is the length of a turn, when another seat has been held for so long: the average of the last few,
-// with the write that passes one on, and the look that finds it.
+// with the write that passes one on, and the look that finds it. The last write may have been one of a crowd, all of
+// whom came at one moment, and turns that are thought to be as long would be so: those who wait would look as late. So it
+// counts for five times the last look at most, which is what one takes beside a look wherever that was measured.
 func (p *tablePace) turned(turn, held time.Duration) time.Duration {
-	held = max(held+p.trip*3/2, time.Millisecond)
+	held = max(held+min(p.trip, 5*p.look)*3/2, time.Millisecond)
 	return (3*cmp.Or(turn, held) + held) / 4
 }
 
