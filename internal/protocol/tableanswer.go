@@ -199,7 +199,7 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 // somebody else a seat, so they go first.
 func (t *Table) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
-	spread := max(firstPoll<<min(again, 4), min(6*trip, Renewal(t.cfg.TTL)))
+	spread := max(firstPoll<<min(again, 4), min(6*trip, Renewal(t.cfg.TTL), MaxRequest/2))
 	if t.any(leaving) {
 		spread = firstPoll / 4 << min(again, 2)
 	}
