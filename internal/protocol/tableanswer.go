@@ -192,11 +192,11 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 }
 
 // contention is the pause after a write that another one has overtaken, and that took so long. Where many come at
-// one moment they spread, or each would make all others try again. How long an answer takes says how many they are for
-// the store: one that does a request after the other has as many before each as it took. They come back with a look
-// and a write each, and there is room for those within six times as long. A store that is as fast for many as for
-// few has always one that is not overtaken, and pauses keep the others from paying for it. Those who leave give
-// somebody else a seat, so they go first.
+// one moment they spread, or each would make all others try again. A slow answer shows a crowd: a server that does one
+// request after the other has served all before this one. They come back with a look and a write each, and there is room
+// for those within six times as long. But an answer may be slow for other reasons, so there is a limit. On a store that
+// is as fast for many as for few the pauses only save requests. Those who leave give somebody else a seat, so they go
+// first.
 func (t *Table) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
 	spread := max(firstPoll<<min(again, 4), min(6*trip, Renewal(t.cfg.TTL), MaxRequest/2))
