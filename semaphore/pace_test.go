@@ -139,6 +139,49 @@ func TestCrowdOnABusyStore(t *testing.T) {
 	})
 }
 
+// Fifty readers that leave at one moment are a crowd, too, and each has a TTL to take its entry out. Whoever does not
+// get to that in time has to end its session.
+func TestLeaveABusyStore(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		const readers = 50
+		st := faultstore.Wrap(memstore.New(), nil)
+		slow := &busy{Store: st, get: 4 * time.Millisecond, put: 16 * time.Millisecond}
+		var all, in sync.WaitGroup
+		in.Add(readers)
+		leave := make(chan struct{})
+		took := make([]time.Duration, readers)
+		for i := range readers {
+			all.Go(func() {
+				l, err := semaphore.NewRWLock(slow, "seats", &semaphore.Options{Holder: fmt.Sprint(i)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				lease, err := l.RLock(t.Context())
+				in.Done()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				<-leave
+				began := time.Now()
+				released(t, lease)
+				took[i] = time.Since(began)
+				closed(t, l)
+			})
+		}
+		in.Wait()
+		before := count(st).table
+		close(leave)
+		all.Wait()
+		requests := float64(count(st).table-before) / readers
+		t.Logf("the longest release takes %v, %.1f requests each", slices.Max(took).Round(time.Millisecond), requests)
+		if slices.Max(took) > 12*time.Second || requests > 12 {
+			t.Error("a release may take 12s of the 15s that it has, and 12 requests")
+		}
+	})
+}
+
 // busy is a store that does one request after the other, each in so long.
 type busy struct {
 	store.Store

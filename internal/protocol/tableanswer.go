@@ -196,14 +196,25 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 // request after the other has served all before this one. They come back with a look and a write each, and there is room
 // for those within six times as long. But an answer may be slow for other reasons, so there is a limit. On a store that
 // is as fast for many as for few the pauses only save requests. Those who leave give somebody else a seat, so they go
-// first.
+// first, and make room only for as many as may leave when they do: the other holders.
 func (t *Table) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
-	spread := max(firstPoll<<min(again, 4), min(6*trip, Renewal(t.cfg.TTL), MaxRequest/2))
+	least, room := firstPoll<<min(again, 4), 6
 	if t.any(leaving) {
-		spread = firstPoll / 4 << min(again, 2)
+		least, room = firstPoll/4<<min(again, 2), min(room, t.others())
 	}
+	spread := max(least, min(time.Duration(room)*trip, Renewal(t.cfg.TTL), MaxRequest/2))
 	return spread/8 + t.rng.jitter(spread)
+}
+
+// others is how many seats were held by other processes when the table was last seen.
+func (t *Table) others() (n int) {
+	for _, h := range t.table.Holders {
+		if !t.mine(h) {
+			n++
+		}
+	}
+	return n
 }
 
 // pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
