@@ -109,6 +109,39 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// A turn that a caller of the same process gives to the next one costs the write that does it, and no looks: they would
+// find nothing that the process has not written. The line is made by one write, too.
+func TestTurnsOfOneProcess(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		const callers, hold = 100, 20 * time.Millisecond
+		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayAfter, Delay: 4 * time.Millisecond}}})
+		l, err := semaphore.NewLock(st, "seats", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				lease, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(hold)
+				released(t, lease)
+			})
+		}
+		all.Wait()
+		use, requests := callers*hold.Seconds()/time.Since(began).Seconds(), float64(count(st).table)/callers
+		t.Logf("%.2f requests a turn, in use for %.0f %%", requests, 100*use)
+		if requests > 1.1 || use < 0.8 {
+			t.Error("a turn may cost 1.1 requests, and the lock is to be in use for 80 %")
+		}
+		closed(t, l)
+	})
+}
+
 // Of a hundred that come at one moment each has got into the line before those who had their turn have come back often:
 // the longest wait is not much longer than the mean, which the first turns shorten, since the line forms then.
 func TestComeAtOnce(t *testing.T) {

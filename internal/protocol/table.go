@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -361,5 +362,17 @@ func (t *Table) wait(now Now, out *actions) {
 			out.add(InLine{c.Caller, ahead, t.table})
 		}
 	}
-	t.due = now.Clock + t.rng.vary(t.pace.next(t.table, first, t.cfg.TTL, now.Clock))
+	pause := t.pace.next(t.table, first, t.cfg.TTL, now.Clock)
+	if first == 0 && t.within() {
+		pause = LateLook // its turn is written here; a look only finds what somebody has changed by hand
+	}
+	t.due = now.Clock + t.rng.vary(pause)
+}
+
+// within reports that all who hold seats are callers of this process, which tell it when they leave.
+func (t *Table) within() bool {
+	return len(t.table.Holders) > 0 && !slices.ContainsFunc(t.table.Holders, func(h record.Seat) bool {
+		c := t.callerOf(h)
+		return c == nil || c.state != seated
+	})
 }

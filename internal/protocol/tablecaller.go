@@ -123,14 +123,18 @@ func (t *Table) leave(ev Leave, now Now, out *actions) {
 // lookFirst has whoever leaves look before it writes, if it has not seen the table for a while and somebody waits:
 // where there is a line somebody comes with each turn, and a write that is refused is followed by a look all the
 // same. Who hears of all who come looks if it has heard of one. It may write over what it knows (rule T1), so if the
-// look fails it does.
+// look fails it does. In the same way it writes at once where only another caller, who waits, was about to look.
 func (t *Table) lookFirst(now Now) {
 	first := len(t.table.Waiters) > 0 && now.Clock > t.seen+recentTable
 	if t.alone() != nil {
 		first = t.behind()
 	}
-	if first && t.fresh && t.busy == none {
+	switch {
+	case t.busy != none:
+	case first && t.fresh:
 		t.fresh, t.optional = false, true
+	case !first && !t.open:
+		t.fresh = true
 	}
 }
 
