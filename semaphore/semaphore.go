@@ -53,8 +53,9 @@ type Options struct {
 	//
 	// The callbacks of one semaphore run one after the other, on a goroutine of their own.
 	OnLost func(*Lease, error)
-	// OnTrouble is called when the store has failed three times in a row, and then once a minute while
-	// that goes on. Default: the Logger gets it.
+	// OnTrouble is called when the store has failed three times in a row, or others have been faster than
+	// all writes of this process for ten seconds, and then once a minute while that goes on. Default: the
+	// Logger gets it.
 	OnTrouble func(error)
 
 	// Trace is told of acquisitions, leases and requests, and of the session that is begun if none is given:

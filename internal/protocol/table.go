@@ -47,7 +47,8 @@ type Table struct {
 	awaits   []string         // those that are to be watched
 	entered  []string         // sessions of ours that something here is under, or may yet be
 	trouble  trouble
-	refusals int // of writes in a row, because others were faster
+	refusals int           // of writes in a row, because others were faster
+	row      time.Duration // when the first of them was sent
 	told     told
 	pace     tablePace
 	rng      random
@@ -295,6 +296,7 @@ func (t *Table) advance(now Now, out *actions) {
 	next, want := t.next(now, out)
 	if !want {
 		t.trouble.unwanted()
+		t.refusals = 0
 	}
 	switch {
 	case !want && !t.wanting():

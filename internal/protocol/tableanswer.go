@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -177,8 +178,7 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	t.due = now.Clock
 	if ev.Refused {
 		t.refused = ev.Err
-		t.refusals++
-		t.due += t.contention(now.Clock - t.begun)
+		t.overtaken(now, out)
 		return
 	}
 	t.tryFailed(ev.Err, ev.Fatal, now, out)
@@ -189,6 +189,20 @@ func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
 	t.trouble.writes++
 	t.trouble.tryAt = now.Clock + t.pause(t.trouble.writes)
 	t.failed(t.trouble.writes, err, fatal, now, out)
+}
+
+// overtaken takes in that another write was faster: once more, perhaps. A user whose writes all are overtaken waits for
+// no seat yet, so nothing else says why it waits.
+func (t *Table) overtaken(now Now, out *actions) {
+	if t.refusals == 0 {
+		t.row = t.begun
+	}
+	t.refusals++
+	t.due += t.contention(now.Clock - t.begun)
+	if lasted := now.Clock - t.row; lasted >= longRow && t.refusals >= enoughTries {
+		err := fmt.Errorf("it has refused %d writes in a row, for %v, since others were faster: %w", t.refusals, lasted.Round(time.Second), t.refused)
+		t.trouble.report(err, &Config{}, now, out)
+	}
 }
 
 // contention is the pause after a write that another one has overtaken, and that took so long. Where many come at

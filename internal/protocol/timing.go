@@ -76,6 +76,9 @@ const (
 	// not wait ends with the last one, and others go on and say so.
 	enoughTries = 3
 
+	// longRow is for how long a row of writes that others have overtaken may last before it is told.
+	longRow = 10 * time.Second
+
 	// reminder is how often trouble that goes on is told again.
 	reminder = time.Minute
 )
