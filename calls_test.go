@@ -43,7 +43,7 @@ func TestRandomCalls(t *testing.T) {
 		return
 	}
 	seeds := uint64(100)
-	if longtest.Wanted() && !testing.Short() {
+	if !longtest.Short() {
 		seeds = 1000
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {

@@ -549,7 +549,7 @@ func TestWaitForNextElection(t *testing.T) {
 // crashes.
 func TestManyCandidates(t *testing.T) {
 	longtest.Only(t)
-	if testing.Short() {
+	if longtest.Short() {
 		t.Skip("left out by -short")
 	}
 	needsRenewals(t)

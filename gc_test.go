@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -74,7 +75,7 @@ func (l *ledger) List(ctx context.Context, prefix, after string) iter.Seq2[store
 // twice, and the highest is never deleted.
 func TestCollectionRacesElections(t *testing.T) {
 	rounds := *gcRounds
-	if testing.Short() {
+	if longtest.Short() {
 		rounds /= 10
 	}
 	for _, l := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch} {

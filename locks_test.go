@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -84,7 +85,7 @@ func TestLocksForget(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "it measures what lies in a store too: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		n := 10_000
-		if testing.Short() {
+		if longtest.Short() {
 			n = 1000
 		}
 		locks := newLocks(t, memstore.New(), nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/lockorder"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -1123,6 +1124,7 @@ func (d *devNull) String() string { return "null://" }
 // user waits at included, is under 1 KB; and half as much again if the lock remembers the last
 // sixteen leases.
 func TestMemoryOfALease(t *testing.T) {
+	longtest.Only(t)
 	t.Run("young", func(t *testing.T) {
 		bubble(t, func(t *testing.T) { testMemory(t, &devNull{}, 1024) })
 	})

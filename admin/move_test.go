@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -536,7 +537,7 @@ func (c *contest) use(ctx context.Context, lock *leasehold.Lock, place int, r *r
 func TestMoveContended(t *testing.T) {
 	needs(t, here().Tokens(), "a marker has no token to go on with")
 	seeds := uint64(300)
-	if testing.Short() {
+	if longtest.Short() {
 		seeds = 30
 	}
 	var turns [2]int

@@ -22,10 +22,7 @@ import (
 // after each of its turns, and has a session whose heartbeats are not counted. The line is as long at the end of what
 // is measured as at its beginning.
 func TestTurns(t *testing.T) {
-	many := many
-	if !longtest.Wanted() {
-		many = min(many, 30)
-	}
+	longtest.Only(t)
 	const far, near = 150 * time.Millisecond, 2 * time.Millisecond
 	for _, c := range []struct {
 		waiters      int

@@ -128,6 +128,7 @@ func TestClientsTogether(t *testing.T) {
 // lost; its command has the token, and its code is the command's.
 func TestClientsKeep(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	s, address, _ := served(t, memstore.New(), 0)
 	proxy := servers.StartProxy(t, "http://"+address, &servers.ProxyOptions{Fault: func() func(r *http.Request, n int) servers.Fault {
 		var mu sync.Mutex
@@ -174,6 +175,7 @@ func TestClientsKeep(t *testing.T) {
 // TestClientKilled: when a client is killed, the next one has the lock when its TTL and margin are over.
 func TestClientKilled(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	_, address, _ := served(t, memstore.New(), 0)
 	eachClient(t, func(t *testing.T, kind string) {
 		holds := filepath.Join(t.TempDir(), "holds")

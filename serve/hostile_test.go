@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/localhttp"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -176,6 +177,7 @@ func raw(t *testing.T, address, text string) int {
 // nothing is acquired.
 func TestHostileClients(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	_, address, _ := served(t, memstore.New(), 0)
 	k := keeps(t, address, "held")
 	t.Run("each", func(t *testing.T) { hostile(t, address) })
@@ -299,6 +301,7 @@ func TestFlood(t *testing.T) {
 // A wait may last for longer than any other request, and one that is left ends.
 func TestLongWaits(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	s, address, _ := served(t, memstore.New(), 0)
 	k := keeps(t, address, "held")
 	began := time.Now()

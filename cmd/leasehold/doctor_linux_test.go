@@ -25,6 +25,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store/probe"
 )
 
@@ -164,6 +165,7 @@ func diagnosed(t *testing.T, h http.Handler, args ...string) (stdout, stderr str
 
 func TestDoctorRefusesLiars(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	if underTest != leasehold.LayoutObject {
 		t.Skip("the same in every layout: it is about stores")
 	}
@@ -189,6 +191,7 @@ func TestDoctorRefusesLiars(t *testing.T) {
 // BAD where the use asked for rests on it, the exit code is 78, and nowhere else either.
 func TestDoctorExitCodes(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	a := &app{}
 	good := probe.Report{Format: 1, Store: "file:///locks"}
 	stdout, _, _ := diagnosed(t, s3server(t), "--races", "5", "--output", "json")
@@ -255,6 +258,7 @@ func TestDoctorPrices(t *testing.T) {
 // On a terminal one line says how far it is; it is gone in the end.
 func TestDoctorOnTerminal(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	if underTest != leasehold.LayoutObject {
 		t.Skip("the same in every layout: it is about stores")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/servers"
 )
@@ -46,6 +47,8 @@ func condition(word string) (bool, error) {
 		return os.Getuid() == 0, nil // who reads all files
 	case "renewals":
 		return underTest != leasehold.LayoutMarker, nil
+	case "long":
+		return longtest.Wanted(), nil
 	}
 	return false, fmt.Errorf("unknown condition %q", word)
 }

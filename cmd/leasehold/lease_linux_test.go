@@ -19,6 +19,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
@@ -148,7 +149,7 @@ func TestOneOfTwoCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds := 25
-	if testing.Short() {
+	if longtest.Short() {
 		rounds = 8
 	}
 	first := 0
@@ -336,7 +337,7 @@ func TestRenewKilledAnywhere(t *testing.T) {
 		t.Fatalf("acquire: %d, %s", code, talk)
 	}
 	rounds := 60
-	if testing.Short() {
+	if longtest.Short() {
 		rounds = 15
 	}
 	began := time.Now()

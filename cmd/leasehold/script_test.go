@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 )
@@ -46,6 +47,7 @@ func TestScripts(t *testing.T) {
 
 func TestScriptsWithServer(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	for _, name := range serverNames() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

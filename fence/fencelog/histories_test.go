@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencelog"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/proof/fencecheck"
 	"github.com/leasehold/leasehold/internal/proof/fencecheck/histories"
 	"github.com/leasehold/leasehold/internal/proof/linear"
@@ -28,7 +29,11 @@ var (
 
 func TestLogHistories(t *testing.T) {
 	t.Parallel()
-	histories.Check(t, *firstSeed, *count, linear.Log, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *histories.History) {
+	n := *count
+	if longtest.Short() {
+		n /= 4
+	}
+	histories.Check(t, *firstSeed, n, linear.Log, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *histories.History) {
 		var all sync.WaitGroup
 		for client := range 3 {
 			own := rand.New(rand.NewPCG(r.Uint64(), 3))

@@ -39,7 +39,7 @@ func Rounds(t *testing.T, contend Contender) {
 	longtest.Only(t)
 	server := servers.Start(t, "minio")
 	todo, again, n := atomic.Int32{}, atomic.Int32{}, int32(rounds)
-	if testing.Short() {
+	if longtest.Short() {
 		n = lanes
 	}
 	var wg sync.WaitGroup

@@ -126,6 +126,7 @@ func show(r conformance.Result) string {
 // TestPython: the implementation in examples/python passes all cases.
 func TestPython(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	interpreter := python(t)
 	passes(t, options(t, servers.Start(t, "gofakes3"), interpreter, filepath.Join(examples(t), "subject.py")), len(conformance.Cases()))
 }
@@ -133,6 +134,7 @@ func TestPython(t *testing.T) {
 // TestOurs: so does this library.
 func TestOurs(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	passes(t, options(t, servers.Start(t, "gofakes3"), subject(t)), len(conformance.Cases()))
 }
 
@@ -247,6 +249,7 @@ var mutants = []struct {
 // TestMutants: an implementation that is wrong in one place fails the case that is about that.
 func TestMutants(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	interpreter := python(t)
 	srv := servers.Start(t, "gofakes3")
 	t.Run("all", func(t *testing.T) {

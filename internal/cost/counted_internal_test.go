@@ -69,6 +69,7 @@ func within(got, low, high Requests) bool {
 // or take one renewal of each, and what may be done about the past; followers and waiters
 // what they say and up to a twentieth more or less.
 func TestPlansAreCounted(t *testing.T) {
+	longtest.Only(t)
 	for _, p := range plans() {
 		t.Run(fmt.Sprintf("%s %s %v %v", p.Layout, p.Mode, p.TTL, p.Infrequent), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

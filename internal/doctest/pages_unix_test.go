@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/doctest"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -69,6 +70,7 @@ func pages(t *testing.T) []string {
 // TestPages runs what the pages show.
 func TestPages(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	for _, page := range pages(t) {
 		name, err := filepath.Rel(root, page)
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // A command that had ended before Start looked at how it began used to give
@@ -22,7 +24,7 @@ import (
 func TestQuickCommand(t *testing.T) {
 	t.Parallel()
 	times := 100
-	if testing.Short() {
+	if longtest.Short() {
 		times = 10
 	}
 	for range times {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // A promise is a cell of the table in docs/operations.md: what becomes of a job
@@ -99,7 +100,7 @@ func TestBlows(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{true, false} {
 		for _, b := range documented(t) {
-			if !without && testing.Short() && !b.leavesOne() {
+			if !without && longtest.Short() && !b.leavesOne() {
 				continue
 			}
 			t.Run(fmt.Sprintf("%v, cgroup %v", b, !without), func(t *testing.T) {

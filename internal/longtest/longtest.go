@@ -36,5 +36,8 @@ func Wanted() bool {
 	return os.Getenv(variable) == "1" || run != nil && run.Value.String() != ""
 }
 
+// Short reports that a test is to do less than it can: with -short, and in the everyday loop.
+func Short() bool { return testing.Short() || !Wanted() }
+
 // Want asks for the long tests in all processes that this one starts.
 func Want() error { return os.Setenv(variable, "1") }

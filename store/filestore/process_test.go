@@ -18,6 +18,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -72,7 +73,7 @@ func (p *process) rest(t *testing.T) []string {
 func TestProcesses(t *testing.T) {
 	const writers, increments, readers = 8, 25, 2
 	victims := 20
-	if testing.Short() {
+	if longtest.Short() {
 		victims = 5
 	}
 	dir := t.TempDir()

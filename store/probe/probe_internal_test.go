@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -432,6 +433,7 @@ func rare(random *rand.Rand, kind func(store.Condition) bool) *brokenstore.Store
 
 // A store in which one race in 500 goes wrong is noticed, nearly always.
 func TestOneRaceIn500(t *testing.T) {
+	longtest.Only(t)
 	const rounds = 20
 	for _, c := range []struct {
 		name  string
@@ -464,7 +466,7 @@ func TestOneRaceIn500(t *testing.T) {
 // whatever the network loses, refuses or delays.
 func TestProbeOverABadNetwork(t *testing.T) {
 	seeds := uint64(24)
-	if testing.Short() {
+	if longtest.Short() {
 		seeds = 8
 	}
 	for seed := range seeds {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/together"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -263,7 +264,7 @@ func brokenFor(t *testing.T, l lie, seed uint64) map[string]string {
 // whatever two candidates were seen to break by them.
 func TestProbeFindsWhateverBreaksCandidates(t *testing.T) {
 	seeds := 50
-	if testing.Short() {
+	if longtest.Short() {
 		seeds = 20
 	}
 	broke, refused := 0, 0

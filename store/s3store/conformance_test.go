@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/wiretest"
@@ -105,6 +106,7 @@ func TestConformance(t *testing.T) {
 
 // The negative controls: servers that ignore every condition of a write.
 func TestSuiteNoticesLostConditions(t *testing.T) {
+	longtest.Only(t)
 	for name, start := range map[string]func(t *testing.T) (srv *servers.Server, endpoint string){
 		"headers dropped on the way": func(t *testing.T) (*servers.Server, string) {
 			srv := servers.Start(t, "gofakes3")

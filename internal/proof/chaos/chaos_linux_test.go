@@ -65,7 +65,7 @@ func everywhere(t *testing.T, c contest) {
 	t.Helper()
 	t.Parallel()
 	longtest.Only(t)
-	if testing.Short() {
+	if longtest.Short() {
 		t.Skip("-short: half a minute of attacks")
 	}
 	for _, name := range []string{"minio", "versitygw"} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -20,7 +21,7 @@ const languages = 16
 // -long, on MinIO, so long as that says, in which each kind of fault must be reached.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
+	if longtest.Short() {
 		t.Skip("-short: 20 s of attacks")
 	}
 	out, err := exec.CommandContext(t.Context(), "python3", "-c", "import sys; print(sys.executable)").Output()

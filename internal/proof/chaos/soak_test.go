@@ -26,7 +26,7 @@ import (
 // are two leases of an election valid, tokens grow, and neither memory nor goroutines do.
 func TestSoak(t *testing.T) {
 	longtest.Only(t)
-	if testing.Short() {
+	if longtest.Short() {
 		t.Skip("-short: it shows nothing in a short time")
 	}
 	candidates, elections, lasts := 40, 4, 20*time.Second

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -147,7 +148,7 @@ func proxied(t *testing.T, name string, opts *servers.ProxyOptions) (direct, thr
 func TestTwoCopiesNeverRunAtOnce(t *testing.T) {
 	t.Parallel()
 	copies := 32
-	if testing.Short() {
+	if longtest.Short() {
 		copies = 8
 	}
 	sites(t, func(t *testing.T, at site) {
@@ -321,6 +322,7 @@ func succeed(t *testing.T, at site, h *holder) {
 // the lease ends, which is before anybody else can hold the lock.
 func TestStoreGoesAway(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	for how, cut := range map[string]func(*testing.T, *servers.Proxy, *holder){
 		"hangs":   func(_ *testing.T, p *servers.Proxy, _ *holder) { p.Hang() },
 		"refuses": func(_ *testing.T, p *servers.Proxy, _ *holder) { p.Refuse() },

@@ -90,6 +90,7 @@ func (c *crontab) twice(apart time.Duration) {
 // once a round. Without --hold-at-least it ran on each.
 func TestCronOnThreeMachines(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	if !underTest.Tokens() {
 		t.Skip("a marker that is released is gone, and cannot rest")
 	}

@@ -50,6 +50,7 @@ func probeOf(t *testing.T, races int, open func(context.Context) (store.Store, e
 // for.
 func TestProbeNoticesDroppedConditions(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	open := behind(t, &servers.ProxyOptions{DropConditions: true})
 	r := probeOf(t, 50, open)
 	for _, use := range probe.Uses() {
@@ -112,6 +113,7 @@ func TestProbeNoticesRareFaults(t *testing.T) {
 // carry locks, once it has been found out.
 func TestProbeAllowsForUnquotedETags(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	open := behind(t, &servers.ProxyOptions{Fault: func(r *http.Request, _ int) servers.Fault {
 		if r.Method == http.MethodPut && strings.HasPrefix(r.Header.Get("If-Match"), `"`) {
 			return servers.Status(http.StatusPreconditionFailed)

@@ -115,7 +115,7 @@ func TestFailover(t *testing.T) {
 	switch {
 	case *long:
 		rounds = 30
-	case testing.Short():
+	case longtest.Short():
 		rounds = 1
 	}
 	sites(t, func(t *testing.T, at site) {
@@ -193,7 +193,7 @@ func TestResignation(t *testing.T) {
 		last := b.begun(t, 1)
 		var took []time.Duration
 		rounds := 2
-		if testing.Short() {
+		if longtest.Short() {
 			rounds = 1
 		}
 		for n := range rounds {

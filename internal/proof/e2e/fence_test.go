@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold/fence/fencelog"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/proof/fencetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -227,6 +228,7 @@ func service(t *testing.T, fenced bool) string {
 // another that writes, and goes on writing. With -long 100 times in each place.
 func TestFormerHolderWakesUp(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	if !underTest.Tokens() || underTest != leasehold.LayoutObject {
 		t.Skip("the same in every layout with tokens: only the token matters")
 	}

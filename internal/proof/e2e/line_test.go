@@ -281,7 +281,7 @@ func (l *line) order(turns map[leasehold.Token]string) (compared int) {
 
 // many is how many processes stand in a line: in the everyday loop few.
 func many(short, long int) int {
-	if longtest.Wanted() && !testing.Short() {
+	if !longtest.Short() {
 		return long
 	}
 	return short
@@ -302,6 +302,7 @@ func gate(t *testing.T) (work string, open func()) {
 // answers, all have their turn, in order, and never take more than three.
 func TestLineOfProcesses(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	lines(t, 3, func(t *testing.T, l *line) {
 		come := func(i, weight int, work string) {
 			l.come(fmt.Sprintf("p%02d", i), weight, work, "--slots", "3", "--weight", fmt.Sprint(weight))
@@ -325,6 +326,7 @@ func TestLineOfProcesses(t *testing.T) {
 // before those that came after it, alone.
 func TestWriterAmongReaders(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	lines(t, semaphore.RWSize, func(t *testing.T, l *line) {
 		n := many(10, 50)
 		work, open := gate(t)

@@ -125,7 +125,7 @@ func TestMoves(t *testing.T) {
 		t.Skip("the new place of a lock is the same in every layout")
 	}
 	moves := 9
-	if longtest.Wanted() && !testing.Short() {
+	if !longtest.Short() {
 		moves = 100
 	}
 	minio, gcs, azurite := servers.Start(t, "minio"), servers.StartGCS(t), servers.StartAzurite(t)

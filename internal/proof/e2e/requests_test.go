@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -170,6 +171,7 @@ const (
 // find out where the bucket lies, and none before it ends.
 func TestCommandsSend(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	t.Cleanup(func() {
 		if !t.Failed() && !strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
 			allUsed(t)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
@@ -55,6 +56,7 @@ func (c *caller) ask(ctx context.Context, path, body string) bool {
 // told; and after that in time.
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	if underTest != leasehold.LayoutObject {
 		t.Skip("the same in every layout")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/shard"
 )
@@ -107,6 +108,7 @@ func TestSessionsEverywhere(t *testing.T) {
 // time, and those of a worker that stops go to the others.
 func TestShardsEverywhere(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	withSessions(t, func(t *testing.T, p place) {
 		names := []string{"0", "1", "2", "3", "4", "5", "6", "7"}
 		var mu sync.Mutex

@@ -160,6 +160,7 @@ func badNetwork(r *http.Request, _ int) servers.Fault {
 // that were not noticed, the test above would prove nothing.
 func TestControl(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	for _, name := range []string{"register", "lock", "session", "seats"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -385,6 +385,7 @@ func TestShare(t *testing.T) {
 // TestExplained: the lists of this module are not stale, and each is of a package.
 func TestExplained(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	const root = "../../.."
 	packages := []string{
 		".", "./fence", "./fence/fencelog", "./fence/internal/request", "./fence/fencehttp", "./fence/fencesql", "./shard", "./admin", "./store/filestore",

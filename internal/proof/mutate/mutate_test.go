@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // ruled is a file of a module with rules, of which its tests check some.
@@ -79,6 +81,7 @@ func inModule(t *testing.T, list string) (dir string) {
 // TestVerdicts: each mutation gets the one that it deserves, and the code stays as it is.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	for _, c := range []struct {
 		title, diff, tests string
 		want               string // a regexp for what is printed

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
@@ -104,6 +105,7 @@ func (c *changing) known() []*place {
 // more, and goes.
 func TestReplaceUnderLoad(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	const keys = 12
 	interruptions := 3
 	if long() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
@@ -55,6 +56,7 @@ func (w *stopwatch) longest(since int) (longest time.Duration, n int) {
 // the others take, and the one that hangs is asked once for each renewal at most.
 func TestRequestsOfRenewals(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	places := start(t)
 	var watches []*stopwatch
 	var members []store.Store

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -29,7 +29,7 @@ var (
 )
 
 // long reports that the tests are to take long.
-func long() bool { return os.Getenv("LEASEHOLD_TEST_LONG") == "1" && !testing.Short() }
+func long() bool { return !longtest.Short() }
 
 func newSeed() uint64 { return cmp.Or(*seeded, rand.Uint64()) }
 
@@ -95,6 +95,7 @@ func replace(t *testing.T, p *place, operator *quorumstore.Store) {
 // until one is back.
 func TestQuorumRounds(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	seed, n := newSeed(), *rounds
 	if n == 0 {
 		n = len(faults)

@@ -150,7 +150,7 @@ func TestSimulation(t *testing.T) {
 	switch {
 	case raceDetector:
 		n /= 30
-	case testing.Short():
+	case longtest.Short():
 		n /= 2
 	}
 	began := time.Now()
@@ -229,8 +229,11 @@ func TestChoices(t *testing.T) {
 // TestSameSeedSameHistory: what cannot be played again cannot be understood.
 func TestSameSeedSameHistory(t *testing.T) {
 	t.Parallel()
-	other := 0
-	for seed := range int64(200) {
+	seeds, other := int64(200), 0
+	if longtest.Short() {
+		seeds = 50
+	}
+	for seed := range seeds {
 		first := sim.Run(seed, config())
 		for range 2 {
 			if again := sim.Run(seed, config()); again.Hash != first.Hash {
@@ -244,8 +247,8 @@ func TestSameSeedSameHistory(t *testing.T) {
 			other++
 		}
 	}
-	if other != 200 {
-		t.Errorf("only %d of 200 seeds have a history that the next one does not have", other)
+	if other != int(seeds) {
+		t.Errorf("only %d of %d seeds have a history that the next one does not have", other, seeds)
 	}
 }
 
@@ -253,6 +256,7 @@ func TestSameSeedSameHistory(t *testing.T) {
 // check that it does not can fail; and such a history is made short and stays what it is.
 func TestFenceIsNeeded(t *testing.T) {
 	t.Parallel()
+	longtest.Only(t)
 	cfg := sim.Config{Arm: sim.Bound, Layout: "object", Unfenced: true}
 	back, short := 0, false
 	for seed := range int64(400) {
