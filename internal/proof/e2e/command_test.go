@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/longtest"
@@ -466,9 +469,7 @@ func TestStoppedHolderWakesUp(t *testing.T) {
 	t.Parallel()
 	sites(t, func(t *testing.T, at site) {
 		h := hold(t, at, "2s")
-		if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		h.stop(t, at)
 		next := hold(t, at, "1h") // no renewal of its own will change the record
 		before := record(t, at)
 		if err := h.Process.Signal(syscall.SIGCONT); err != nil {
@@ -485,6 +486,31 @@ func TestStoppedHolderWakesUp(t *testing.T) {
 		}
 		_ = next.Process.Signal(syscall.SIGTERM)
 		_ = syscall.Kill(-next.job, syscall.SIGKILL)
+	})
+}
+
+// stop stops the command between two writes. In a directory one that is stopped in the midst of a write keeps all
+// others from writing until it goes on, as package filestore says.
+func (h *holder) stop(t *testing.T, at site) {
+	t.Helper()
+	dir, inDirectory := strings.CutPrefix(path.Dir(at.url), "file://")
+	until(t, "the command is stopped between two writes", func() bool {
+		if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if !inDirectory {
+			return true
+		}
+		l := flock.New(filepath.Join(dir, ".leasehold.lock"))
+		defer l.Close()
+		free, err := l.TryLock()
+		if err == nil && !free {
+			err = h.Process.Signal(syscall.SIGCONT)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return free
 	})
 }
 
