@@ -215,20 +215,11 @@ func (t *Table) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
 	least, room := firstPoll<<min(again, 4), 6
 	if t.any(leaving) {
-		least, room = firstPoll/4<<min(again, 2), min(room, t.others())
+		others := filter(t.table.Holders, func(h record.Seat) bool { return !t.mine(h) })
+		least, room = firstPoll/4<<min(again, 2), min(room, len(others))
 	}
 	spread := max(least, min(time.Duration(room)*trip, Renewal(t.cfg.TTL), MaxRequest/2))
 	return spread/8 + t.rng.jitter(spread)
-}
-
-// others is how many seats were held by other processes when the table was last seen.
-func (t *Table) others() (n int) {
-	for _, h := range t.table.Holders {
-		if !t.mine(h) {
-			n++
-		}
-	}
-	return n
 }
 
 // pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
