@@ -82,7 +82,7 @@ func TestCollectUnderLoad(t *testing.T) {
 
 // enough is how many deletions are to be collected, and how many collectors interrupted.
 func enough() int {
-	if long() {
+	if !longtest.Short() {
 		return 6
 	}
 	return 3

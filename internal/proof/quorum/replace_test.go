@@ -108,7 +108,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 	longtest.Only(t)
 	const keys = 12
 	interruptions := 3
-	if long() {
+	if !longtest.Short() {
 		interruptions = 10
 	}
 	seed := newSeed()

@@ -28,9 +28,6 @@ var (
 	seeded = flag.Uint64("seed", 0, "what the candidates' pauses come from; 0: any")
 )
 
-// long reports that the tests are to take long.
-func long() bool { return !longtest.Short() }
-
 func newSeed() uint64 { return cmp.Or(*seeded, rand.Uint64()) }
 
 // cut and silent are the ways in which two members are down at a time.
@@ -99,7 +96,7 @@ func TestQuorumRounds(t *testing.T) {
 	seed, n := newSeed(), *rounds
 	if n == 0 {
 		n = len(faults)
-		if long() {
+		if !longtest.Short() {
 			n = 30
 		}
 	}
