@@ -169,8 +169,8 @@ func TestCrowdOnABusyStore(t *testing.T) {
 	})
 }
 
-// Fifty readers that leave at one moment are a crowd, too, and each has a TTL to take its entry out. Whoever does not
-// get to that in time has to end its session.
+// Fifty readers that leave at one moment are a crowd, too. Each has a TTL to take its entry out, and one that does not
+// has to end its session.
 func TestLeaveABusyStore(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		const readers = 50
