@@ -178,14 +178,16 @@ func (l *line) done() (together, most int) {
 		l.t.Errorf("%d processes had %d turns: %v", len(l.runs), len(turns), turns)
 	}
 	ahead := l.order(turns)
-	dropped := int64(-1)
+	lost := "no"
 	if l.dropped != nil {
-		if dropped = l.dropped.Load(); dropped == 0 {
+		n := l.dropped.Load()
+		if n == 0 {
 			l.t.Error("no answer to a write was lost: nothing was tested of that")
 		}
+		lost = fmt.Sprint(n)
 	}
-	l.t.Logf("figures: %d processes, at most %d at once; %d versions seen, with %d places in the line compared; %d answers to writes of the object lost; %d left by the end of their session",
-		len(l.runs), together, len(l.versions), ahead, dropped, left)
+	l.t.Logf("figures: %d processes, at most %d at once; %d versions seen, with %d places in the line compared; %s answers to writes of the object lost; %d left by the end of their session",
+		len(l.runs), together, len(l.versions), ahead, lost, left)
 	if ahead < len(l.runs) {
 		l.t.Error("too little was seen of the line to prove anything")
 	}
