@@ -41,19 +41,20 @@ func startAlone(t *testing.T, name string, todo plan, alter ...func(*exec.Cmd)) 
 	for _, a := range alter {
 		a(l.cmd)
 	}
-	if err := l.cmd.Start(); err != nil {
+	// Another description of the pipe: whether writing to it waits is for the guardian to say. It is opened before the
+	// guardian is there, since Fd makes writing to the one that the guardian gets wait.
+	full, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(l.cmd.ExtraFiles[3].Fd())), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(full) })
+	if err = l.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = l.cmd.Process.Kill()
 		_, _ = l.cmd.Process.Wait()
 	})
-	// Another description of the pipe: whether writing to it waits is for the guardian to say.
-	full, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(l.cmd.ExtraFiles[3].Fd())), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(full) })
 	l.full = func() {
 		for err = nil; err == nil; {
 			_, err = unix.Write(full, []byte("\n"))
