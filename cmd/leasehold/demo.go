@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -152,6 +154,7 @@ func (a *app) work(dir string) error {
 // the process ends.
 type demoServer struct {
 	endpoint  string
+	http      *http.Server
 	get, puts atomic.Int64
 }
 
@@ -175,7 +178,10 @@ func startDemoServer(ctx context.Context) (*demoServer, error) {
 		}
 		s3.ServeHTTP(w, r)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(count), ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(count), ReadHeaderTimeout: time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), // it would tell of answers to clients that are killed, as one is here
+	}
+	go func() { _ = s.http.Serve(listener) }()
 	return s, nil
 }
