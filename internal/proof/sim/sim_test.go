@@ -34,9 +34,8 @@ var (
 	plays   = flag.String("choices", "", "the choices, in hex, that TestChoices plays and tells")
 )
 
-// enough is how many seeds must meet each kind of trouble often: a member of a quorum is replaced in
-// one seed of 150.
-const enough, often = 200_000, 1000
+// enough is how many seeds must meet each kind of trouble often.
+const enough, often = 40_000, 1000
 
 // seldom is in how many of those each kind of failure must last, and how often the rarest trouble
 // must be met, which takes the longest time.
