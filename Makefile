@@ -2,7 +2,7 @@ TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
 # Modules of their own that have tests. The comparison is not tidied: a module that only a
 # test of one of its dependencies needs cannot be had everywhere.
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))
-TESTED  := $(ADAPTERS) internal/pagetest internal/promtest internal/sqltest tools/release
+TESTED  := $(ADAPTERS) integration/page integration/metrics integration/sql tools/release
 CHECKED := $(TESTED) bench
 PINNED  := internal/servers/pinned internal/servers/pinned/gcs
 # CI has an hour on a machine that has compiled and fetched nothing. There the other modules are tested, and no more.
@@ -64,10 +64,10 @@ lockorder: # the tests, with mutexes that panic when they are locked out of turn
 	@echo "figures: $$(go test -tags lockorder -list . $(ORDERED) | grep -c '^Test') tests, no mutex locked out of turn"
 
 prove: # attack it in every way, for hours
-	go run ./internal/proof -long
+	go run ./proof -long
 
 mutate: # take out each rule in turn: the tests must notice
-	go run ./internal/proof/mutate
+	go run ./proof/mutate
 
 bench: # run it beside what else there is, for an hour, and write docs/benchmarks.md
 	go -C bench run .

@@ -29,9 +29,8 @@ type rule struct {
 
 // rules are the whole of who may import what, outside of tests. The first that
 // matches a package is its rule; a package that none matches breaks the rules.
-// Nothing but commands may be a command. Shipped packages import nothing that proves them
-// (internal/proof and below) or serves tests only (internal/leasetest, internal/longtest,
-// internal/servers).
+// Nothing but commands may be a command. Shipped packages import nothing that serves
+// tests only (internal/leasetest, internal/servers and others).
 var rules = []rule{
 	{
 		// Same input, same output: nothing that blocks or tells the time. The
@@ -72,7 +71,7 @@ var rules = []rule{
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
-	{pkg: "internal/servers", may: []string{"std", "internal/longtest", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
+	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "github.com/johannesboyne/gofakes3/...", "golang.org/x/sys/..."}},
 	{pkg: "internal/adaptertest", may: []string{"std", "internal/longtest", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
 	{pkg: "internal/conformance", may: []string{"std", ".", "store", "internal/clock", "internal/protocol", "internal/record"}, not: []string{"testing/..."}},
 	{pkg: "internal/doctest", may: []string{"std"}, not: []string{"testing/..."}},
@@ -87,30 +86,26 @@ var rules = []rule{
 	{pkg: "internal/lockjson", may: []string{"std", ".", "admin", "semaphore"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/manpage", may: []string{"std", "github.com/spf13/..."}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/tty", may: []string{"std", "golang.org/x/sys/...", "golang.org/x/term"}},
-	{pkg: "internal/testall", may: []string{"std", "internal/longtest", "internal/servers"}},
 
-	{pkg: "internal/proof", may: []string{"std", "internal/longtest"}},
-	{pkg: "internal/proof/chaos", may: nil},
-	{pkg: "internal/proof/e2e", may: nil},
-	{pkg: "internal/proof/quorum", may: nil},
-	{pkg: "internal/proof/register", may: nil},
-	{pkg: "internal/proof/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},
+	{pkg: "internal/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
+	{pkg: "internal/fencecheck", may: []string{"std", ".", "fence/...", "store", "store/faultstore", "store/memstore"}},
 	{
-		pkg: "internal/proof/fencecheck/histories",
+		pkg: "internal/fencecheck/histories",
 		may: []string{
-			"std", "fence", "internal/proof/fencecheck", "internal/proof/linear",
+			"std", "fence", "internal/fencecheck", "internal/linear",
 			"store", "store/faultstore", "github.com/anishathalye/porcupine",
 		},
 	},
-	{pkg: "internal/proof/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},
-	{pkg: "internal/proof/linear", may: []string{"std", "github.com/anishathalye/porcupine"}},
-	{pkg: "internal/proof/mutate", may: []string{"std", "internal/longtest"}},
+	{pkg: "internal/fencetest", may: []string{"std", ".", "fence", "store/storeurl"}},
+
+	// The module of the proofs.
 	{
-		pkg: "internal/proof/sim",
+		pkg: "proof/sim",
 		may: []string{
 			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record", "internal/register",
 		},
 	},
+	{pkg: "proof/...", may: []string{"std"}},
 
 	{pkg: "store", may: []string{"std"}},
 	{pkg: "store/storetest", may: []string{"std", "store", "store/internal/together"}},
@@ -164,7 +159,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/proof/...", "internal/leasetest", "internal/adaptertest", "internal/longtest", "internal/servers", "internal/stores", "internal/testall"},
+		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/longtest", "internal/servers", "internal/stores"},
 	},
 }
 
@@ -185,7 +180,8 @@ func TestImports(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		t.Run(goos, func(t *testing.T) {
 			t.Parallel()
-			packages := list(t, goos)
+			packages := list(t, goos, ".")
+			maps.Copy(packages, list(t, goos, "proof"))
 			if packages[module+"/store"].ImportPath == "" {
 				t.Fatal("go list does not show package store")
 			}
@@ -215,10 +211,11 @@ func walk(t *testing.T) {
 	}
 }
 
-// list runs go list over this module and all that it depends on.
-func list(t *testing.T, goos string) map[string]listing {
+// list runs go list over the module in dir and all that it depends on.
+func list(t *testing.T, goos, dir string) map[string]listing {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Standard,Imports", "./...")
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -359,8 +356,8 @@ func TestImportsAreRefused(t *testing.T) {
 		{"/internal/engine", module + "/internal/protocol", true},
 		{"/internal/engine", module, false},
 		{"/internal/engine", "net/http", false},
-		{"/internal/proof/sim", module + "/internal/engine", true},
-		{"/internal/proof/sim", module, false},
+		{"/proof/sim", module + "/internal/engine", true},
+		{"/proof/sim", module, false},
 		{"/store", "fmt", true},
 		{"/store", "golang.org/x/sys/unix", false},
 		{"/store", module + "/store/memstore", false},
@@ -389,7 +386,6 @@ func TestImportsAreRefused(t *testing.T) {
 		{"/fence", module + "/cmd/leasehold", false},
 		{"/cmd/leasehold", module + "/store/storeurl", true},
 		{"/cmd/leasehold", module + "/internal/servers", false},
-		{"/cmd/leasehold", module + "/internal/testall", false},
 		{"/cmd/leasehold", module + "/cmd/other", false},
 		{"/examples/contention", module + "/store/faultstore", true},
 		{"/examples/contention", module + "/internal/servers", false},

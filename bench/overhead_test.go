@@ -30,7 +30,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 
 // Two writes by the bare SDK, by leasehold's store, and a lock that is acquired and released.
 func BenchmarkTwoWrites(b *testing.B) {
-	p := &place{name: "gofakes3", server: servers.Start(b, "gofakes3")}
+	p := &place{name: "gofakes3", server: servers.StartProcess(b, "gofakes3")}
 	p.bucket, p.endpoint = p.server.Bucket(b), p.server.Endpoint
 	f, err := openFloor(b.Context(), p, "floor")
 	if err != nil {

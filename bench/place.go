@@ -47,7 +47,7 @@ const (
 // where servers hardly differ.
 func openPlaces(h *host, names []string) (places []*place) {
 	for i, name := range names {
-		server := servers.Start(h, name)
+		server := servers.StartProcess(h, name)
 		p := &place{name: name, server: server, bucket: server.Bucket(h), endpoint: server.Endpoint}
 		p.counted = p.way(h)
 		places = append(places, p)

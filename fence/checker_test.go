@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/fence"
-	"github.com/leasehold/leasehold/internal/proof/fencecheck"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 func TestMemory(t *testing.T) {

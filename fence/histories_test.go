@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/fence"
-	"github.com/leasehold/leasehold/internal/proof/fencecheck/histories"
-	"github.com/leasehold/leasehold/internal/proof/linear"
+	"github.com/leasehold/leasehold/internal/fencecheck/histories"
+	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )

@@ -22,7 +22,7 @@ import (
 	"github.com/leasehold/leasehold"
 	grpcfence "github.com/leasehold/leasehold/adapter/grpc"
 	"github.com/leasehold/leasehold/fence"
-	"github.com/leasehold/leasehold/internal/proof/fencecheck"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 )
 
 // service is the health service of gRPC, for its generated code, with handlers of ours.

@@ -55,7 +55,7 @@ func condition(word string) (bool, error) {
 
 // serverNames are the servers that can carry the layout under test.
 func serverNames() []string {
-	names := slices.Clone(servers.Names)
+	names := slices.Clone(servers.Selected())
 	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutMarker {
 		names = append(names, servers.CreateOnly)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencelog"
 	"github.com/leasehold/leasehold/internal/longtest"
-	"github.com/leasehold/leasehold/internal/proof/fencecheck"
-	"github.com/leasehold/leasehold/internal/proof/fencecheck/histories"
-	"github.com/leasehold/leasehold/internal/proof/linear"
+	"github.com/leasehold/leasehold/internal/fencecheck"
+	"github.com/leasehold/leasehold/internal/fencecheck/histories"
+	"github.com/leasehold/leasehold/internal/linear"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/leasehold/leasehold/fence/fencelog"
-	"github.com/leasehold/leasehold/internal/proof/fencecheck"
+	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )

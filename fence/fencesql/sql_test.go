@@ -13,7 +13,7 @@ import (
 )
 
 // A recorder is a database that notes what it is asked, and answers nothing. Real ones are in
-// internal/sqltest.
+// integration/sql.
 type recorder struct{ asked []string }
 
 var errNoAnswer = errors.New("a recorder does not answer")

@@ -1,7 +1,7 @@
 // Package longtest leaves tests that take long out of the everyday loop, go test ./...
 //
 // They are run where LEASEHOLD_TEST_LONG=1 is in the environment, as internal/testall and
-// internal/proof have it, and where -run says which tests are wanted. Where internal/testall
+// proof have it, and where -run says which tests are wanted. Where internal/testall
 // wants them, it takes such a skip for a failure in CI.
 package longtest
 

@@ -2,7 +2,7 @@
 //
 // It is what a program needs that has a few gauges, counters and histograms and computes them when it
 // is asked: the client library of Prometheus would double the size of such a program. The module
-// internal/promtest reads what is written with the parser and the linter of Prometheus.
+// integration/metrics reads what is written with the parser and the linter of Prometheus.
 package promtext
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/internal/register"
 )
 
-// These are the sequences that chance rarely finds. TestRandom of internal/proof/register finds the others.
+// These are the sequences that chance rarely finds. TestRandom of proof/register finds the others.
 
 // members are three that answer at once, but for what a test has them do.
 type members struct {

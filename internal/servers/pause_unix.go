@@ -11,6 +11,10 @@ import (
 // connections stay open and nothing is answered. It must be running.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
+	if s.memory != nil {
+		s.memory.pause()
+		return
+	}
 	s.signal(t, syscall.SIGSTOP)
 	if err := stopped(s.proc.cmd.Process.Pid); err != nil {
 		t.Fatalf("%s: wait until it has stopped: %v", s.Name, err)
@@ -21,6 +25,10 @@ func (s *Server) Pause(t testing.TB) {
 // been sent meanwhile.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
+	if s.memory != nil {
+		s.memory.resume()
+		return
+	}
 	s.signal(t, syscall.SIGCONT)
 }
 

@@ -1,20 +1,19 @@
-// Package servers builds and starts real object-storage servers for tests.
+// Package servers starts object-storage servers for tests.
 //
-// The servers are pinned in a module of their own (the directory pinned), so
-// that what they depend on never reaches the go.mod of the library. The go
-// command builds each once, into its build cache, the first time a test asks
-// for it: minutes for MinIO on a cold cache, nothing afterwards. To build one
-// ahead of the tests, run "go tool -n NAME" in that directory.
+// gofakes3 runs inside the test process and costs nothing, so it is what go test ./... uses.
+// The others are real servers, pinned in modules of their own (the directory pinned), so that
+// what they depend on never reaches the go.mod of the library. The go command builds each
+// once, into its build cache, the first time a test asks for it: minutes for MinIO on a cold
+// cache, nothing afterwards.
 //
-//	srv := servers.Start(t, "gofakes3")
+//	srv := servers.Start(t, "versitygw")
 //	client, bucket := srv.Client(), srv.Bucket(t)
 //
-// A test with any server but gofakes3 is a long one (see package longtest): the everyday loop
-// has one server, which is built and started in no time.
-//
-// Nothing is left out silently: a server that cannot be built or started fails
-// the test, unless the environment variable LEASEHOLD_TEST_WITHOUT, a list
-// divided by commas, names it; then the test is skipped and says so.
+// Tests of the main module run on gofakes3 alone: go test ./... builds no servers, and a test
+// that needs another one is skipped and says so. Tests of the modules integration and proof,
+// and of the adapters, run on all servers. LEASEHOLD_TEST_SERVERS, a list separated by commas,
+// selects servers in any module; make integration sets it for the packages whose tests also run
+// on real servers. A server that cannot be built or started fails the test.
 package servers
 
 import (
@@ -34,38 +33,61 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-
-	"github.com/leasehold/leasehold/internal/longtest"
 )
 
-// Names are the servers of S3 that keep to the conditions of a write, quickest first.
-var Names = []string{everyday, "versitygw", "minio"}
+// Names are the S3 servers that honour conditional writes, quickest first.
+var Names = []string{Memory, "versitygw", "minio"}
 
-// everyday is the server of the tests that are not long.
-const everyday = "gofakes3"
+// Memory is gofakes3, which runs inside the test process.
+const Memory = "gofakes3"
 
 // CreateOnly is the name of a server that knows of one condition only, "create if
 // absent", and writes over whatever a request with If-Match does not name: gofakes3
 // behind a proxy with [ProxyOptions.DropIfMatch].
 const CreateOnly = "create-only"
 
-// without is the environment variable that leaves servers out.
-const without = "LEASEHOLD_TEST_WITHOUT"
+// variable lists the servers that tests may start.
+const variable = "LEASEHOLD_TEST_SERVERS"
 
 // readyWithin is how long a server may take to answer. It only bounds the wait
 // for one that never will: a ready server ends the wait at once.
 const readyWithin = time.Minute
 
-// LeftOut reports whether the environment leaves the server out of the tests.
-func LeftOut(name string) bool {
-	return slices.Contains(leftOut(), name)
+// Selected lists the S3 servers to test on, out of [Names].
+func Selected() []string {
+	return slices.DeleteFunc(slices.Clone(Names), Skipped)
 }
 
-func leftOut() []string {
-	return strings.FieldsFunc(os.Getenv(without), func(r rune) bool { return r == ',' || r == ' ' })
+// Skipped reports whether tests of this module do not run on the server.
+func Skipped(name string) bool {
+	listed := listed()
+	if len(listed) == 0 {
+		return name != Memory && inMainModule()
+	}
+	return !slices.Contains(listed, name)
 }
 
-// A Server is one server process with a data directory of its own, on a
+func listed() []string {
+	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// inMainModule reports whether the working directory, which for a test is that of its package,
+// belongs to the main module of this repository.
+func inMainModule() bool {
+	dir, err := os.Getwd()
+	if err != nil {
+		return false
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			_, err = os.Stat(filepath.Join(dir, "internal", "servers"))
+			return err == nil
+		}
+	}
+	return false
+}
+
+// A Server is one server with data of its own, on a
 // loopback port of its own. Client, Bucket, URL and Env are safe for concurrent
 // use, and so is Restricted; Stop, Restart, Pause and Resume are for one goroutine at a time.
 type Server struct {
@@ -80,6 +102,7 @@ type Server struct {
 	answers func(context.Context, *Server) error // gives nil once it serves requests
 	proc    *process                             // nil while stopped
 	out     tail
+	memory  *memory // instead of proc, for gofakes3; nil while stopped
 	iam     *Server // where its identities are made, if that is another
 	fragile bool    // its process may end of what it lets happen
 }
@@ -89,11 +112,22 @@ type Server struct {
 // its own.
 func Start(t testing.TB, name string) *Server {
 	t.Helper()
-	if name == CreateOnly {
-		s := Start(t, "gofakes3")
+	switch name {
+	case CreateOnly:
+		s := Start(t, Memory)
 		s.Name, s.Endpoint = name, StartProxy(t, s.Endpoint, &ProxyOptions{DropIfMatch: true}).Endpoint
 		return s
+	case Memory:
+		return startMemory(t)
+	default:
+		return StartProcess(t, name)
 	}
+}
+
+// StartProcess is Start, with gofakes3 in a process of its own, for comparisons in which each
+// server must have one.
+func StartProcess(t testing.TB, name string) *Server {
+	t.Helper()
 	path := binary(t, name)
 	return start(t, name, listsBuckets, func(port *port, dir string) command {
 		return pinned[name].command(path, port.addr, dir)
@@ -134,16 +168,17 @@ func StartS3rver(t testing.TB) *Server {
 
 func skip(t testing.TB, name string) {
 	t.Helper()
-	for _, out := range leftOut() {
-		if out != "s3rver" && out != "azurite" && out != GCS && !slices.Contains(Names, out) {
-			t.Fatalf("%s names an unknown server %q; there are %s, %s, s3rver and azurite", without, out, strings.Join(Names, ", "), GCS)
+	for _, n := range listed() {
+		if n != "s3rver" && n != "azurite" && n != GCS && !slices.Contains(Names, n) {
+			t.Fatalf("%s lists an unknown server %q; the servers are %s, %s, s3rver and azurite", variable, n, strings.Join(Names, ", "), GCS)
 		}
 	}
-	if LeftOut(name) {
-		t.Skipf("%s: left out by %s", name, without)
-	}
-	if name != everyday && testing.Testing() { // the comparison is no test
-		longtest.Only(t)
+	switch {
+	case !Skipped(name):
+	case len(listed()) == 0:
+		t.Skipf("needs %s: make integration runs it", name)
+	default:
+		t.Skipf("needs %s, which is not in %s", name, variable)
 	}
 }
 
@@ -218,6 +253,10 @@ func listsBuckets(ctx context.Context, s *Server) error {
 // Stop kills the server, as a crash would, and waits for its end. A server that
 // has been stopped already stays so.
 func (s *Server) Stop() {
+	if s.memory != nil {
+		s.memory.stop()
+		s.memory = nil
+	}
 	if s.proc == nil {
 		return
 	}
@@ -231,6 +270,12 @@ func (s *Server) Stop() {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Stop()
+	if s.Name == Memory && s.cmd.path == "" {
+		if err := s.restartMemory(t.Context()); err != nil {
+			t.Fatalf("restart %s: %v", s.Name, err)
+		}
+		return
+	}
 	var err error
 	// Another process may be looking at the port, as freePort does.
 	for range 50 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 )
 
 func TestStart(t *testing.T) {
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)
@@ -35,7 +36,7 @@ func TestStart(t *testing.T) {
 }
 
 func TestRestartKeepsData(t *testing.T) {
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		if name == "gofakes3" {
 			continue // it keeps its data in memory: see TestRestartOfMemoryServer
 		}
@@ -114,11 +115,18 @@ func TestServerDiesWithTheTestProcess(t *testing.T) {
 	}
 }
 
-func TestLeftOut(t *testing.T) {
-	t.Setenv("LEASEHOLD_TEST_WITHOUT", "minio, versitygw")
-	for name, want := range map[string]bool{"gofakes3": false, "versitygw": true, "minio": true} {
-		if got := servers.LeftOut(name); got != want {
-			t.Errorf("LeftOut(%q) = %v, want %v", name, got, want)
+func TestSelected(t *testing.T) {
+	t.Setenv("LEASEHOLD_TEST_SERVERS", "")
+	if got := servers.Selected(); !slices.Equal(got, []string{servers.Memory}) || !servers.Skipped("minio") {
+		t.Errorf("by default tests run on %q, and minio is skipped: %t", got, servers.Skipped("minio"))
+	}
+	t.Setenv("LEASEHOLD_TEST_SERVERS", "minio, azurite")
+	if got := servers.Selected(); !slices.Equal(got, []string{"minio"}) {
+		t.Errorf("with minio and azurite listed, tests of S3 run on %q", got)
+	}
+	for name, want := range map[string]bool{servers.Memory: true, "versitygw": true, "minio": false, "azurite": false} {
+		if got := servers.Skipped(name); got != want {
+			t.Errorf("Skipped(%q) = %t, want %t", name, got, want)
 		}
 	}
 }

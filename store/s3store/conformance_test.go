@@ -52,7 +52,7 @@ type careless struct {
 // TestDeleteIf: the condition is sent, and what is answered to it is understood. Of the servers here only versitygw
 // looks at it, and it looks first and deletes later, so none is a store.Conditional by the suite.
 func TestDeleteIf(t *testing.T) {
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)
@@ -91,7 +91,7 @@ func TestDeleteIf(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)
@@ -131,7 +131,7 @@ func TestSuiteNoticesLostConditions(t *testing.T) {
 // A server that keeps objects as files cannot have a key below another object's
 // key, and must say so, not leave a lock waiting for a store that will never do.
 func TestKeyBelowAnother(t *testing.T) {
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)

@@ -16,7 +16,7 @@ import (
 // TestInspection: what no lock does, on buckets that keep past versions.
 func TestInspection(t *testing.T) {
 	t.Parallel()
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := servers.StartVersioned(t, name)

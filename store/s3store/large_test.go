@@ -148,7 +148,7 @@ func TestLargeRequests(t *testing.T) {
 
 func TestLarge(t *testing.T) {
 	errOwn := errors.New("the reader's own error")
-	for _, name := range servers.Names {
+	for _, name := range servers.Selected() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := servers.Start(t, name)

@@ -1,0 +1,2 @@
+// Package page tests the web page of leasehold serve in headless Chromium.
+package page

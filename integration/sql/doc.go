@@ -1,0 +1,2 @@
+// Package sql tests package fencesql against a real PostgreSQL and SQLite.
+package sql

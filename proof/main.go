@@ -1,0 +1,234 @@
+// Proof attacks leasehold in every way that it has, and prints one table of what came out.
+//
+//	go -C proof run . [-long] [-only WORD]
+//
+// Without -long it is short enough for CI; docs/reliability.md
+// says what each part is. The exit code is 0 only if nothing was found.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// A part is one kind of attack: what is run for it, shortly and at length.
+type part struct {
+	name        string
+	short, long []string
+	apart       bool // see apart
+}
+
+var parts = []part{
+	{
+		name:  "mutations",
+		short: words("go -C proof run ./mutate -share 1/96"),
+		long:  words("go -C proof run ./mutate"),
+	},
+	general("./internal/protocol", "1/40"),
+	general("./internal/engine", "", ".", "./admin", "./semaphore", "./proof/sim"),
+	general("./internal/record", "1/16"),
+	general("./fence", ""),
+	general("./fence/fencelog", ""),
+	general("./fence/internal/request", ""),
+	general("./fence/fencehttp", ""),
+	general("./fence/fencesql", "", "./integration/sql"),
+	general("./shard", ""),
+	survey("./semaphore", ""), // a sixth of them has been looked through so far
+	general("./admin", ""),
+	general("./store/filestore", ""),
+	inProcessesOfItsOwn(survey("./internal/guardian", "")),
+	general(".", ""),
+	{
+		name:  "simulation",
+		short: words("go -C proof test ./sim -count 1 -v -timeout 1h -run TestSimulation -seeds 8000"),
+		long:  words("go -C proof test ./sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
+	},
+	{
+		name:  "models",
+		short: words("env SHARE=1/12 spec/check quick"),
+		long:  words("spec/check full"),
+	},
+	{
+		name:  "lock order",
+		short: nil, // of all that CI looks for, it was found least with
+		long:  []string{"make", "lockorder", "ORDERED=. ./admin ./shard ./s3lect ./peer ./semaphore"},
+	},
+	{
+		name:  "histories of fences",
+		short: words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 20000"),
+		long:  words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 100000"),
+	},
+	{
+		name:  "linearizability",
+		short: nil, // a history of each kind is among the tests
+		long:  words("go -C proof test ./histories -count 1 -v -timeout 3h -histories 100"),
+	},
+	{
+		name:  "processes",
+		short: nil, // those of the everyday loop are among the tests
+		long:  words("go -C proof test ./e2e -count 1 -v -timeout 2h"),
+	},
+	{
+		name:  "a former holder wakes up",
+		short: nil, // a round of it is one of those
+		long:  words("go -C proof test ./e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
+	},
+	{
+		name:  "chaos",
+		short: nil, // until each kind of fault was reached, it is one of the tests
+		long:  words("go -C proof test ./chaos -count 1 -v -timeout 3h -run TestChaos|TestSeats|TestLanguages -long 5m"),
+	},
+	{
+		name:  "soak",
+		short: nil, // a short one is among the tests
+		long:  words("go -C proof test ./chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
+	},
+	{
+		name:  "races",
+		short: nil, // CI looks for them apart
+		long:  words("make racelong"),
+	},
+	{
+		name:  "fuzzing",
+		short: nil, // the corpora are among the tests
+		long:  words("make fuzz FUZZTIME=3m"),
+	},
+}
+
+// general is the mutations of all the code of a package: a share of them in short, or none. The tests
+// of other packages may take part. Each that survives is a finding, unless its reason is
+// written down.
+func general(pkg, share string, others ...string) part {
+	return generally("go -C proof run ./mutate -general "+pkg, pkg, share, others)
+}
+
+// survey is the same where a busy machine may decide, or where not all have been looked through: survivors are
+// counted, and are no finding.
+func survey(pkg, share string, others ...string) part {
+	return generally("go -C proof run ./mutate -survey -general "+pkg, pkg, share, others)
+}
+
+func generally(command, pkg, share string, others []string) part {
+	p := part{name: "general mutations of " + pkg, long: append(words(command), others...)}
+	if share != "" {
+		p.short = append(append(words(command), "-share", share), others...)
+	}
+	return p
+}
+
+func inProcessesOfItsOwn(p part) part {
+	p.apart = true
+	return p
+}
+
+// apart has a command run its tests in process numbers of their own, since a mutation of
+// what kills processes may kill any. Where these cannot be had it is left out.
+func apart(ctx context.Context, command []string) []string {
+	args := words("unshare --pid --fork --mount-proc --kill-child")
+	if err := exec.CommandContext(ctx, args[0], append(args[1:], "true")...).Run(); err != nil {
+		return []string{"echo", "figures: left out: a process namespace, which it needs, cannot be had here: " + err.Error()}
+	}
+	return append(slices.Clip(command), "-exec", strings.Join(append(args, "setsid"), " "))
+}
+
+func words(command string) []string { return strings.Fields(command) }
+
+// A result is what came of a part.
+type result struct {
+	name    string
+	outcome string
+	took    time.Duration
+	figures []string
+}
+
+func main() {
+	long := flag.Bool("long", false, "attack for hours")
+	only := flag.String("only", "", "only the parts with this `word` in their names")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	results := run(ctx, *long, *only)
+	stop()
+	if !table(os.Stdout, results) {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, long bool, only string) (results []result) {
+	for _, p := range parts {
+		command := p.short
+		if long {
+			command = p.long
+		}
+		if command != nil && strings.Contains(p.name, only) && ctx.Err() == nil {
+			if p.apart {
+				command = apart(ctx, command)
+			}
+			results = append(results, attack(ctx, p.name, command))
+		}
+	}
+	return results
+}
+
+// attack runs one part and shows its output as it comes.
+func attack(ctx context.Context, name string, command []string) result {
+	fmt.Printf("\n== %s: %s\n", name, strings.Join(command, " "))
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = ".." // where the packages are named from
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	var said bytes.Buffer
+	cmd.Stdout = io.MultiWriter(os.Stdout, &said)
+	cmd.Stderr = cmd.Stdout
+	begun := time.Now()
+	r := result{name: name, outcome: "held"}
+	if err := cmd.Run(); err != nil {
+		r.outcome = "FAILED: " + err.Error()
+	}
+	r.took, r.figures = time.Since(begun), figures(said.String())
+	if r.outcome == "held" && len(r.figures) == 0 {
+		r.outcome = "FAILED: it says nothing of what it did"
+	}
+	return r
+}
+
+// said matches the lines in which a part says what it did.
+var said = regexp.MustCompile(`figures: (.*)|^(\d+ mutations: .*)|^(\d+ hold, .*)`)
+
+func figures(output string) (lines []string) {
+	for s := bufio.NewScanner(strings.NewReader(output)); s.Scan(); {
+		if m := said.FindStringSubmatch(s.Text()); m != nil {
+			lines = append(lines, m[1]+m[2]+m[3])
+		}
+	}
+	return lines
+}
+
+// table prints what came of all, and reports whether everything held.
+func table(w io.Writer, results []result) bool {
+	held := len(results) > 0
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nattack\toutcome\ttime\tfigures")
+	for _, r := range results {
+		held = held && r.outcome == "held"
+		lines := append(r.figures, "")
+		fmt.Fprintf(t, "%s\t%s\t%v\t%s\n", r.name, r.outcome, r.took.Round(time.Second), lines[0])
+		for _, line := range lines[1:max(len(lines)-1, 1)] {
+			fmt.Fprintf(t, "\t\t\t%s\n", line)
+		}
+	}
+	_ = t.Flush()
+	return held
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// suites is the tests over a schema.
+type suites struct {
+	*trial
+	schema *schema
+	tmp    string
+	json   string // the program test2json
+	all    []*suite
+}
+
+// A suite is the tests of one package, and what is known of each.
+type suite struct {
+	pkg    string // as it was named
+	dir    string // where it is
+	module string // where the go command is to run
+	path   string // as for the go command, there
+	binary string
+	tests  []*measured // the quickest first
+}
+
+// measured is what came of a test by itself over the schema when no mutant lives.
+type measured struct {
+	name string
+	took time.Duration
+	seen map[int]bool // sites
+}
+
+// general compiles the tests over the mutations of a package and measures each. The
+// function try then tries one mutation.
+func (t *trial) general(ctx context.Context, code *sources, mutations []*mutation, others []string) (
+	try func(context.Context, *mutation) verdict, remove func(), err error,
+) {
+	s := &suites{trial: t}
+	if s.schema, err = newSchema(code, mutations); err != nil {
+		return nil, nil, err
+	}
+	if s.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
+		return nil, nil, err
+	}
+	remove = func() { _ = os.RemoveAll(s.tmp) } // what stays is in the temporary directory
+	if err = errors.Join(open(s.tmp), s.measureAll(ctx, others)); err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return s.try, remove, nil
+}
+
+func (s *suites) measureAll(ctx context.Context, others []string) error {
+	json, err := s.goTool(ctx, s.dir, "tool", "-n", "test2json")
+	if err != nil {
+		return err
+	}
+	s.json = json
+	asks, err := s.schema.text()
+	if err != nil {
+		return err
+	}
+	overlay, err := s.overlay(append(s.schema.write(), &source{path: filepath.Join(s.schema.dir, "mutant__.go"), text: asks})...)
+	if err != nil {
+		return err
+	}
+	own := &suite{pkg: s.schema.pkg, dir: s.schema.dir, module: s.dir, path: s.schema.pkg}
+	// A package may have no tests of its own, if those of others are named.
+	if tests, _ := filepath.Glob(filepath.Join(own.dir, "*_test.go")); len(tests) > 0 || len(others) == 0 {
+		s.all = append(s.all, own)
+	}
+	for _, other := range others {
+		each := &suite{pkg: other}
+		each.module, each.path = s.module(other)
+		if each.dir, err = s.goTool(ctx, each.module, "list", "-f", "{{.Dir}}", each.path); err != nil {
+			return err
+		}
+		s.all = append(s.all, each)
+	}
+	for i, each := range s.all {
+		if each.binary, err = s.build(ctx, each, fmt.Sprintf("schema%d.test", i), overlay); err != nil {
+			return err
+		}
+		if err = s.measure(ctx, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goTool returns what the go command prints in a directory.
+func (s *suites) goTool(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// overlay writes the files, and the one that names them for the go command.
+func (s *suites) overlay(files ...*source) (path string, err error) {
+	dir, err := os.MkdirTemp(s.tmp, "overlay")
+	if err != nil {
+		return "", err
+	}
+	var replace struct{ Replace map[string]string }
+	replace.Replace = map[string]string{}
+	for i, f := range files {
+		to := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		replace.Replace[f.path] = to
+		if err = os.WriteFile(to, []byte(f.text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	body, err := json.Marshal(replace)
+	path = filepath.Join(dir, "overlay.json")
+	return path, errors.Join(err, os.WriteFile(path, body, 0o600))
+}
+
+func (s *suites) build(ctx context.Context, of *suite, name, overlay string) (binary string, err error) {
+	binary = filepath.Join(s.tmp, name)
+	_, err = s.goTool(ctx, of.module, "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary, "-overlay", overlay, of.path)
+	return binary, err
+}
+
+// measure runs each test by itself.
+func (s *suites) measure(ctx context.Context, of *suite) error {
+	cmd := exec.CommandContext(ctx, of.binary, "-test.list", ".")
+	cmd.Dir = of.dir
+	listed, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("the tests of %s cannot be listed: %w", of.pkg, err)
+	}
+	for name := range strings.Lines(string(listed)) {
+		if name = strings.TrimSpace(name); !strings.HasPrefix(name, "Benchmark") {
+			of.tests = append(of.tests, &measured{name: name, seen: map[int]bool{}})
+		}
+	}
+	if len(of.tests) == 0 {
+		return fmt.Errorf("%s has no test", of.pkg)
+	}
+	failed := make(chan error)
+	for _, test := range of.tests {
+		go func() {
+			s.jobs <- struct{}{}
+			defer func() { <-s.jobs }()
+			failed <- s.measureOne(ctx, of, test)
+		}()
+	}
+	var wrong []error
+	for range of.tests {
+		wrong = append(wrong, <-failed)
+	}
+	slices.SortStableFunc(of.tests, func(a, b *measured) int { return cmp.Compare(a.took, b.took) })
+	return errors.Join(wrong...)
+}
+
+func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) error {
+	file, err := os.CreateTemp(s.tmp, "seen")
+	if err != nil {
+		return err
+	}
+	_ = file.Close()                                    // nothing was written
+	if err = os.Chmod(file.Name(), 0o666); err != nil { // a test may become another user
+		return err
+	}
+	begun := time.Now()
+	o, err := s.run(ctx, of, of.binary, []*measured{test}, s.timeout, seenVar+"="+file.Name())
+	test.took = time.Since(begun)
+	if err == nil && len(o.failed) > 0 {
+		err = fmt.Errorf("%s fails in %s without a mutation:\n%s", of.pkg, strings.Join(o.failed, ", "), o.said)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file.Name())
+	for line := range strings.Lines(string(text)) {
+		if n, bad := strconv.Atoi(strings.TrimSpace(line)); bad == nil { // a process may be killed while it writes
+			test.seen[n] = true
+		}
+	}
+	return err
+}
+
+// run runs tests until one fails. An error means that the tests did not come to an end of
+// their own.
+func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*measured, limit time.Duration, env ...string) (outcome, error) {
+	var names []string
+	for _, test := range tests {
+		names = append(names, regexp.QuoteMeta(test.name))
+	}
+	tmp, err := os.MkdirTemp(s.tmp, "run")
+	if err = errors.Join(err, open(tmp)); err != nil {
+		return outcome{}, err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }() // it goes with the rest
+	within, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	argv := append(slices.Clone(s.prefix), binary, "-test.v=test2json", "-test.short", "-test.failfast", "-test.paniconexit0",
+		"-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd := exec.CommandContext(within, argv[0], argv[1:]...)
+	cmd.Dir = of.dir
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), env...)
+	cmd.WaitDelay = time.Second // for what the tests have started and left
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return outcome{}, ctx.Err()
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	convert := exec.CommandContext(ctx, s.json)
+	convert.Stdin = &said
+	events, wrong := convert.Output()
+	if wrong != nil {
+		return outcome{}, fmt.Errorf("test2json: %w", wrong)
+	}
+	o := read(events)
+	if err == nil {
+		o.failed = nil
+	} else if len(o.failed) == 0 {
+		return o, fmt.Errorf("%s fails outside of its tests: %w\n%s", of.pkg, err, o.said)
+	}
+	return o, nil
+}
+
+// try runs the tests that come by a mutation over it, the quickest first.
+func (s *suites) try(ctx context.Context, m *mutation) (v verdict) {
+	begun := time.Now()
+	defer func() { v.took = time.Since(begun) }()
+	v.unreached = true
+	overlay := ""
+	if len(m.change.choices) == 0 {
+		if !s.schema.compiles(m.change.file, m.change.mutated()) {
+			return verdict{bad: errUnbuilt}
+		}
+		var err error
+		if overlay, err = s.overlay(&source{path: m.change.file.path, text: m.change.mutated()}); err != nil {
+			return verdict{bad: err}
+		}
+	}
+	for _, of := range s.all {
+		tests, binary := of.tests, of.binary
+		if overlay == "" {
+			site := s.schema.sites[m.change.choices[0].key].number
+			tests = slices.DeleteFunc(slices.Clone(tests), func(t *measured) bool { return !t.seen[site] })
+		} else {
+			var err error
+			if binary, err = s.build(ctx, of, fmt.Sprintf("mutant%d.test", m.change.id), overlay); err != nil {
+				return verdict{bad: fmt.Errorf("%w: %w", errUnbuilt, err)} // in the tests, since the package compiles
+			}
+			defer func() { _ = os.Remove(binary) }() // it goes with the rest
+		}
+		for len(tests) > 0 {
+			var some []*measured
+			var usual time.Duration
+			some, tests, usual = batch(tests)
+			v.unreached = false
+			o, err := s.run(ctx, of, binary, some, 10*usual+5*time.Second, livesVar+"="+strconv.Itoa(m.change.id))
+			v.said += o.said
+			if err != nil {
+				v.bad = err
+				return v
+			}
+			if len(o.failed) > 0 {
+				v.passed, v.caught = nil, o.failed[:1]
+				return v
+			}
+		}
+		v.passed = append(v.passed, test{pkg: of.pkg})
+	}
+	return v
+}
+
+// batch takes tests from the front, for a fifth of a second or four times as long as the
+// first.
+func batch(tests []*measured) (some, rest []*measured, usual time.Duration) {
+	limit := max(200*time.Millisecond, 4*tests[0].took)
+	n := 0
+	for ; n < len(tests) && usual+tests[n].took <= limit; n++ {
+		usual += tests[n].took
+	}
+	return tests[:n], tests[n:], usual
+}
+
+// open lets other users into a directory: a test may become one.
+func open(dir string) error { return os.Chmod(dir, 0o755) }
