@@ -1,53 +1,77 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
-# Modules of their own that have tests. The comparison is not tidied: a module that only a
-# test of one of its dependencies needs cannot be had everywhere.
+SUM     := $(TOOL) gotestsum --format pkgname-and-test-fails --hide-summary=output --
+
+# The modules of this repository. What a module tests says its place: see CONTRIBUTING.md.
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))
-TESTED  := $(ADAPTERS) integration/page integration/metrics integration/sql tools/release
-CHECKED := $(TESTED) bench
-PINNED  := internal/servers/pinned internal/servers/pinned/gcs
-# CI has an hour on a machine that has compiled and fetched nothing. There the other modules are tested, and no more.
-ifneq ($(CI),true)
-OTHERS  := $(CHECKED)
-MODULES := $(PINNED) $(TESTED)
-endif
-# On these the types are checked, with those of the tests, wherever this is run.
+TESTED   := integration proof
+CHECKED  := $(TESTED) $(ADAPTERS) tools/release bench
+PINNED   := internal/servers/pinned internal/servers/pinned/gcs
+# Types are checked for these platforms too, those of tests included.
 PLATFORMS := windows/amd64 darwin/arm64
 
-.PHONY: check test race racelong lint types format tidy fmt fuzz lockorder mutate prove bench adapters man site servers
-.PHONY: snapshot reproducible image packages-check apicheck vulncheck
+.PHONY: check test integration integration-ci prove race racelong lint lint-changed types format tidy fmt fuzz lockorder layouts mutate bench
+.PHONY: adapters published man site servers snapshot reproducible image packages-check apicheck vulncheck
 
-check: format lint types tidy race # before a commit
+check: format lint types tidy test race # before a commit
 
-test:
-	go run ./internal/testall
+test: # class (a): fast, no servers
+	go test ./...
 
-RACE    := go test -race -short -timeout 30m
+# The servers that make integration runs tests on.
+SERVERS ?= gofakes3 versitygw minio fake-gcs-server azurite s3rver
+# Packages of the main module whose tests run on these servers too.
+ON_SERVERS := ./store/... ./internal/servers
 
-# What runs in many goroutines and in one process, but for its tests that the race detector makes minutes of.
-RACED   := . ./peer ./semaphore ./metrics ./internal/engine
+integration: # class (b): real servers, interpreters, browsers, databases; then the adapters
+	LEASEHOLD_TEST_SERVERS="$(SERVERS)" $(SUM) -count=1 -timeout 30m $(ON_SERVERS)
+	cd integration && LEASEHOLD_TEST_SERVERS="$(SERVERS)" $(SUM) -count=1 -timeout 30m ./...
+	@set -e; for dir in $(ADAPTERS) tools/release; do echo "in $$dir"; (cd $$dir && $(SUM) -short -count=1 -timeout 30m ./...); done
+	$(MAKE) published
 
-race: # the everyday loop of the packages where races are to be feared; racelong has all
+# What CI runs of it: two servers, and neither browsers, databases nor adapters.
+CI_SERVERS := gofakes3 versitygw
+CI_INTEGRATION := ./cli ./clients ./conformance ./docs ./stores
+
+integration-ci:
+	LEASEHOLD_TEST_SERVERS="$(CI_SERVERS)" $(SUM) -count=1 -timeout 15m $(ON_SERVERS)
+	cd integration && LEASEHOLD_TEST_SERVERS="$(CI_SERVERS)" $(SUM) -count=1 -timeout 15m $(CI_INTEGRATION)
+
+prove: # class (c): every attack, in about an hour; LONG=-long for hours
+	go -C proof run . $(LONG)
+
+RACE    := go test -race -timeout 30m
+
+# Packages with many goroutines. Left out: tests of which the race detector makes minutes.
+RACED   := . ./peer ./semaphore ./metrics ./internal/engine ./serve
+
+race: # the race detector where goroutines are
 	$(RACE) -skip 'TestEveryLayout|TestMemoryOfALease|TestTraceIsWhole|TestTakeover' $(RACED)
 
-racelong: # the long tests of all packages
-	LEASEHOLD_TEST_LONG=1 $(RACE) -timeout 2h ./...
-	@set -e; for dir in $(TESTED); do echo "in $$dir"; (cd $$dir && LEASEHOLD_TEST_LONG=1 $(RACE) ./...); done
-	@echo "figures: $$(go list ./... | wc -l) packages and $(words $(TESTED)) modules, no data race"
+racelong: # everywhere
+	$(RACE) -timeout 2h ./...
+	@set -e; for dir in $(TESTED) $(ADAPTERS); do echo "in $$dir"; (cd $$dir && $(RACE) -short ./...); done
+	@echo "figures: $$(go list ./... | wc -l) packages and $(words $(TESTED) $(ADAPTERS)) modules, no data race"
 
 lint: # go vet is one of the linters
-	@set -e; for dir in . $(OTHERS); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done
+	@set -e; for dir in . $(CHECKED); do echo "golangci-lint run in $$dir"; (cd $$dir && $(TOOL) golangci-lint run ./...); done
+
+# What CI lints: the packages with changes since BASE, by default the last commit of the day before.
+BASE ?= $(shell git rev-list -1 --before='1 day ago' HEAD)
+
+lint-changed:
+	tools/lint-changed "$(BASE)"
 
 types:
-	@set -e; for platform in $(PLATFORMS); do go -C tools run ./types $$platform $(addprefix ../,. $(OTHERS)); done
+	@set -e; for platform in $(PLATFORMS); do go -C tools run ./types $$platform $(addprefix ../,. $(CHECKED)); done
 
 format: # fails if fmt would change anything
-	@diff=$$($(TOOL) gofumpt -d .) && test -z "$$diff" || { echo "$$diff"; echo 'run: make fmt'; exit 1; }
+	@diff=$$($(TOOL) golangci-lint fmt --diff) && test -z "$$diff" || { echo "$$diff"; echo 'run: make fmt'; exit 1; }
 
 fmt:
-	$(TOOL) gofumpt -w .
+	$(TOOL) golangci-lint fmt
 
-tidy:
-	@set -e; for dir in . tools $(MODULES); do echo "go mod tidy -diff in $$dir"; (cd $$dir && go mod tidy -diff); done
+tidy: # bench is left out: a test of one of its dependencies needs a module that some proxies lack
+	@set -e; for dir in . tools $(TESTED) $(ADAPTERS) tools/release $(PINNED); do echo "go mod tidy -diff in $$dir"; (cd $$dir && go mod tidy -diff); done
 
 FUZZTIME := 60s
 
@@ -59,21 +83,28 @@ fuzz: # each target for a minute, two at a time
 
 ORDERED := . ./peer ./semaphore
 
-lockorder: # the tests, with mutexes that panic when they are locked out of turn
-	go test -tags lockorder -short -count 1 -timeout 30m ./internal/lockorder $(ORDERED)
-	@echo "figures: $$(go test -tags lockorder -list . $(ORDERED) | grep -c '^Test') tests, no mutex locked out of turn"
+lockorder: # the tests, with mutexes that panic when they are locked out of order
+	go test -tags lockorder -count 1 -timeout 30m ./internal/lockorder $(ORDERED)
+	@echo "figures: $$(go test -tags lockorder -list . $(ORDERED) | grep -c '^Test') tests, no mutex locked out of order"
 
-prove: # attack it in every way, for hours
-	go run ./proof -long
+LAYOUTS := epochs epochs+if-match marker marker+if-match
+
+layouts: # the tests of the library over the other layouts
+	@set -e; for layout in $(LAYOUTS); do echo "over $$layout"; \
+		go test -count 1 -timeout 30m -ldflags "-X github.com/leasehold/leasehold/internal/inside.DefaultLayout=$$layout" . ./admin; done
+	@echo "figures: the tests of two packages over $(words $(LAYOUTS)) layouts"
 
 mutate: # take out each rule in turn: the tests must notice
-	go run ./proof/mutate
+	go -C proof run ./mutate
 
 bench: # run it beside what else there is, for an hour, and write docs/benchmarks.md
 	go -C bench run .
 
-adapters: # the adapters' tests in full
-	@set -e; for dir in $(ADAPTERS); do echo "in $$dir"; (cd $$dir && LEASEHOLD_TEST_LONG=1 go test -race -count 1 -timeout 30m ./...); done
+adapters: # the adapters' tests in full, with other projects' own tests and the race detector
+	@set -e; for dir in $(ADAPTERS); do echo "in $$dir"; (cd $$dir && go test -race -count 1 -timeout 30m ./...); done
+
+published: # install the command and build the adapters as users do, from a module proxy
+	go -C tools run ./published ..
 
 MANDIR := man
 

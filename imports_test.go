@@ -72,7 +72,7 @@ var rules = []rule{
 	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "github.com/johannesboyne/gofakes3/...", "golang.org/x/sys/..."}},
-	{pkg: "internal/adaptertest", may: []string{"std", "internal/longtest", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
+	{pkg: "internal/adaptertest", may: []string{"std", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
 	{pkg: "internal/conformance", may: []string{"std", ".", "store", "internal/clock", "internal/protocol", "internal/record"}, not: []string{"testing/..."}},
 	{pkg: "internal/doctest", may: []string{"std"}, not: []string{"testing/..."}},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},

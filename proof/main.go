@@ -2,8 +2,8 @@
 //
 //	go -C proof run . [-long] [-only WORD]
 //
-// Without -long it is short enough for CI; docs/reliability.md
-// says what each part is. The exit code is 0 only if nothing was found.
+// make prove runs it; with -long every part attacks for longer, hours in all. docs/reliability.md
+// explains the parts. The exit code is 0 only if nothing was found.
 package main
 
 import (
@@ -34,7 +34,7 @@ type part struct {
 var parts = []part{
 	{
 		name:  "mutations",
-		short: words("go -C proof run ./mutate -share 1/96"),
+		short: words("go -C proof run ./mutate -share 1/12"),
 		long:  words("go -C proof run ./mutate"),
 	},
 	general("./internal/protocol", "1/40"),
@@ -53,18 +53,23 @@ var parts = []part{
 	general(".", ""),
 	{
 		name:  "simulation",
-		short: words("go -C proof test ./sim -count 1 -v -timeout 1h -run TestSimulation -seeds 8000"),
-		long:  words("go -C proof test ./sim -count 1 -v -timeout 3h -run TestSimulation -seeds 1000000"),
+		short: words("go -C proof test ./sim -count 1 -v -timeout 1h -seeds 40000"),
+		long:  words("go -C proof test ./sim -count 1 -v -timeout 3h -seeds 1000000"),
 	},
 	{
 		name:  "models",
-		short: words("env SHARE=1/12 spec/check quick"),
+		short: words("env SHARE=1/4 spec/check quick"),
 		long:  words("spec/check full"),
 	},
 	{
 		name:  "lock order",
-		short: nil, // of all that CI looks for, it was found least with
+		short: words("make lockorder"),
 		long:  []string{"make", "lockorder", "ORDERED=. ./admin ./shard ./s3lect ./peer ./semaphore"},
+	},
+	{
+		name:  "layouts",
+		short: words("make layouts"),
+		long:  words("make layouts"),
 	},
 	{
 		name:  "histories of fences",
@@ -72,38 +77,38 @@ var parts = []part{
 		long:  words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 100000"),
 	},
 	{
+		name:  "histories of registers",
+		short: words("go -C proof test ./register -count 1 -v -timeout 1h -seeds 20000"),
+		long:  words("go -C proof test ./register -count 1 -v -timeout 1h -seeds 80000"),
+	},
+	{
 		name:  "linearizability",
-		short: nil, // a history of each kind is among the tests
+		short: words("go -C proof test ./histories -count 1 -v -timeout 1h"),
 		long:  words("go -C proof test ./histories -count 1 -v -timeout 3h -histories 100"),
 	},
 	{
-		name:  "processes",
-		short: nil, // those of the everyday loop are among the tests
-		long:  words("go -C proof test ./e2e -count 1 -v -timeout 2h"),
+		name:  "quorums",
+		short: words("go -C proof test ./quorum -count 1 -v -timeout 1h"),
+		long:  words("go -C proof test ./quorum -count 1 -v -timeout 1h"),
 	},
 	{
-		name:  "a former holder wakes up",
-		short: nil, // a round of it is one of those
-		long:  words("go -C proof test ./e2e -count 1 -v -timeout 1h -run TestFormerHolder -long"),
+		name:  "processes",
+		short: words("go -C proof test ./e2e -count 1 -v -timeout 1h"),
+		long:  words("go -C proof test ./e2e -count 1 -v -timeout 2h -long"),
 	},
 	{
 		name:  "chaos",
-		short: nil, // until each kind of fault was reached, it is one of the tests
-		long:  words("go -C proof test ./chaos -count 1 -v -timeout 3h -run TestChaos|TestSeats|TestLanguages -long 5m"),
-	},
-	{
-		name:  "soak",
-		short: nil, // a short one is among the tests
-		long:  words("go -C proof test ./chaos -count 1 -v -timeout 3h -run TestSoak -soak 30m"),
+		short: words("go -C proof test ./chaos -count 1 -v -timeout 1h"),
+		long:  words("go -C proof test ./chaos -count 1 -v -timeout 3h -long 5m -soak 30m"),
 	},
 	{
 		name:  "races",
-		short: nil, // CI looks for them apart
+		short: nil, // CI looks for them
 		long:  words("make racelong"),
 	},
 	{
 		name:  "fuzzing",
-		short: nil, // the corpora are among the tests
+		short: words("make fuzz FUZZTIME=5s"),
 		long:  words("make fuzz FUZZTIME=3m"),
 	},
 }

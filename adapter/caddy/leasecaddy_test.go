@@ -21,7 +21,6 @@ import (
 	leasecaddy "github.com/leasehold/leasehold/adapter/caddy"
 	leasecertmagic "github.com/leasehold/leasehold/adapter/certmagic"
 	"github.com/leasehold/leasehold/internal/adaptertest"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
@@ -193,7 +192,6 @@ func TestReload(t *testing.T) {
 
 // TestRounds: the storage that Caddy gets keeps others out.
 func TestRounds(t *testing.T) {
-	longtest.Only(t)
 	server := servers.Start(t, "minio") // for its credentials, which no URL has
 	for _, variable := range server.Env() {
 		name, value, _ := strings.Cut(variable, "=")

@@ -4,7 +4,7 @@ go 1.26.3
 
 require (
 	github.com/dapr/components-contrib v1.18.0
-	github.com/leasehold/leasehold v0.0.0
+	github.com/leasehold/leasehold v0.1.0
 	go.uber.org/goleak v1.3.0
 )
 

@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/leasehold/leasehold => ../..
 
 require (
-	github.com/leasehold/leasehold v0.0.0
+	github.com/leasehold/leasehold v0.1.0
 	github.com/tus/tusd/v2 v2.9.1
 	go.uber.org/goleak v1.3.0
 )

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 )
@@ -36,10 +35,9 @@ type Contender func(t testing.TB, st store.Store, name string, work func(ctx con
 // no lock could hold what it promises, is played again if it failed.
 func Rounds(t *testing.T, contend Contender) {
 	t.Helper()
-	longtest.Only(t)
 	server := servers.Start(t, "minio")
 	todo, again, n := atomic.Int32{}, atomic.Int32{}, int32(rounds)
-	if longtest.Short() {
+	if testing.Short() {
 		n = lanes
 	}
 	var wg sync.WaitGroup

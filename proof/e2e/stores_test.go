@@ -120,7 +120,7 @@ func TestStores(t *testing.T) {
 			}
 			if said := differences(kept, r, of.name); said != nil {
 				t.Errorf("%s says otherwise:\n%s\nIf it is the store that has changed: "+
-					"go test ./proof/e2e -run TestStores -update -timeout 30m && go run ./internal/stores", path, strings.Join(said, "\n"))
+					"go -C proof test ./e2e -run TestStores -update -timeout 30m && go run ./internal/stores", path, strings.Join(said, "\n"))
 			}
 		})
 	}

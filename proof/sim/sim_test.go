@@ -104,7 +104,7 @@ func playAll(t *testing.T, from, to int64, cfg sim.Config) *total {
 				all.add(seed, r)
 				if !*survey && r.Promise != "" && all.broken.CompareAndSwap(false, true) {
 					t.Errorf("seed %d, %s, %s: %s", seed, r.Layout, r.Arm, tell(r, cfg))
-					t.Errorf("the whole of it: go test ./proof/sim -run TestSimulation -v -seed %d -arm %q -layout %q", seed, cfg.Arm, cfg.Layout)
+					t.Errorf("the whole of it: go -C proof test ./sim -run TestSimulation -v -seed %d -arm %q -layout %q", seed, cfg.Arm, cfg.Layout)
 				}
 			}
 		})
@@ -125,7 +125,7 @@ func tell(r sim.Result, cfg sim.Config) string {
 	if lines := strings.SplitAfter(history, "\n"); len(lines) > 120 {
 		history = "(…)\n" + strings.Join(lines[len(lines)-120:], "")
 	}
-	return fmt.Sprintf("%s: %s\n%d choices, shrunk to %d: go test ./proof/sim -run TestChoices -v -arm %s -layout %s -choices %s\n%s",
+	return fmt.Sprintf("%s: %s\n%d choices, shrunk to %d: go -C proof test ./sim -run TestChoices -v -arm %s -layout %s -choices %s\n%s",
 		r.Promise, r.Broken, long, len(r.Choices), r.Arm, r.Layout, hex.EncodeToString(r.Choices), history)
 }
 

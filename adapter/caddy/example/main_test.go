@@ -6,13 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // TestExample builds the program of the README, and has it check the README's Caddyfile and move a storage as the README says.
 func TestExample(t *testing.T) {
-	longtest.Only(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "caddy.exe")
 	run(t, "go", "build", "-o", program, ".")

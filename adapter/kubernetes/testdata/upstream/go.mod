@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/google/go-cmp v0.7.0
-	github.com/leasehold/leasehold v0.0.0
-	github.com/leasehold/leasehold/adapter/kubernetes v0.0.0
+	github.com/leasehold/leasehold v0.1.0
+	github.com/leasehold/leasehold/adapter/kubernetes v0.1.0
 	github.com/stretchr/testify v1.11.1
 	k8s.io/client-go v0.37.2
 	k8s.io/klog/v2 v2.140.0

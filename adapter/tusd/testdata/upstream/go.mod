@@ -3,8 +3,8 @@ module upstream
 go 1.26.0
 
 require (
-	github.com/leasehold/leasehold v0.0.0
-	github.com/leasehold/leasehold/adapter/tusd v0.0.0
+	github.com/leasehold/leasehold v0.1.0
+	github.com/leasehold/leasehold/adapter/tusd v0.1.0
 	github.com/stretchr/testify v1.11.1
 	github.com/tus/tusd/v2 v2.9.1
 )
