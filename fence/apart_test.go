@@ -113,15 +113,16 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 		faults []faultstore.Fault
 		newer  bool // a newer token comes while the value is sent
 		want   error
+		open   bool // whether the value may have been written
 		left   int
 	}{
-		"its own answer is lost": {[]faultstore.Fault{{Kind: faultstore.LostAnswer, Op: "put", Key: apartData}}, false, store.ErrUnavailable, 0},
-		"its own is denied":      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put", Key: apartData}}, false, store.ErrDenied, 0},
-		"the pointer is denied":  {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put", Key: "state.json"}}, false, store.ErrDenied, 0},
-		"fenced meanwhile":       {[]faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "put", Key: apartData, Delay: 5 * time.Second}}, true, fence.ErrFenced, 0},
+		"its own answer is lost": {[]faultstore.Fault{{Kind: faultstore.LostAnswer, Op: "put", Key: apartData}}, false, store.ErrUnavailable, false, 0},
+		"its own is denied":      {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put", Key: apartData}}, false, store.ErrDenied, false, 0},
+		"the pointer is denied":  {[]faultstore.Fault{{Kind: faultstore.Denied, Op: "put", Key: "state.json"}}, false, store.ErrDenied, false, 0},
+		"fenced meanwhile":       {[]faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "put", Key: apartData, Delay: 5 * time.Second}}, true, fence.ErrFenced, true, 0},
 		"no answer to the pointer": {[]faultstore.Fault{
 			{Kind: faultstore.LostAnswer, Op: "put", Key: "state.json", Nth: 1}, {Kind: faultstore.Denied, Op: "get", Nth: 2},
-		}, false, store.ErrUnknownOutcome, 1},
+		}, false, store.ErrUnknownOutcome, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 					put(t, newObject(t, st, nil), fence.Token(2), "newer")
 				}
 				err := <-failed
-				if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) != errors.Is(c.want, store.ErrUnknownOutcome) {
+				if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) != c.open {
 					t.Errorf("%v, want %v", err, c.want)
 				}
 				if e, ok := errors.AsType[*store.Error](err); errors.Is(c.want, store.ErrUnavailable) && (!ok || e.Op != "put" || !strings.HasPrefix(e.Key, "state.json.data/") || !strings.Contains(err.Error(), "faultstore: ")) {
@@ -146,6 +147,90 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 					t.Errorf("left behind: %q, want %d", keys, c.left)
 				}
 			})
+		})
+	}
+}
+
+// The network delivers a write twice, and the writer gets the answer to the second copy: a refusal of a write
+// that has landed. The data of a large value used to be deleted then, so every later read failed, and the writer of
+// a small one was told that nothing had changed.
+func TestRefusedWriteHasLanded(t *testing.T) {
+	for name, value := range map[string]string{"small": "value", "large": strings.Repeat("x", largestInline+1)} {
+		reads := 1 // of the object before it is written: that of Get
+		if name == "large" {
+			reads++ // before the data is sent
+		}
+		for _, c := range []struct {
+			title  string
+			faults []faultstore.Fault // beside the second answer
+			newer  bool               // a newer token claims before the writer reads again
+			want   error
+		}{
+			{"nothing else happens", nil, false, nil},
+			{"a claim comes first", []faultstore.Fault{{Kind: faultstore.DelayBefore, Op: "get", Key: "state.json", Nth: reads + 1, Delay: 5 * time.Second}}, true, fence.ErrFenced},
+			{"the store is away from then on", []faultstore.Fault{{Kind: faultstore.Denied, Op: "get", Key: "state.json", When: after(reads)}}, false, store.ErrDenied},
+		} {
+			t.Run(name+", "+c.title, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					st := newStore()
+					bad := faultstore.Wrap(st, &faultstore.Options{Faults: append(c.faults, faultstore.Fault{Kind: faultstore.SecondAnswer, Op: "put", Key: "state.json", Nth: 1})})
+					failed := make(chan error)
+					go func() {
+						o := newObject(t, bad, nil)
+						if _, err := o.Get(t.Context()); !errors.Is(err, store.ErrNotExist) {
+							t.Error(err)
+						}
+						failed <- o.Put(t.Context(), fence.Token(1), strings.NewReader(value))
+					}()
+					time.Sleep(time.Second)
+					if c.newer {
+						if _, err := newObject(t, st, nil).Claim(t.Context(), fence.Token(2)); err != nil {
+							t.Error(err)
+						}
+					}
+					if err := <-failed; !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) != (c.want != nil) {
+						t.Errorf("%v, want %v, and that the value may have been written", err, c.want)
+					}
+					holds(t, st, value)
+				})
+			})
+		}
+	}
+}
+
+// after is true of all calls but the first n that it is asked about.
+func after(n int) func(faultstore.Call) bool {
+	return func(faultstore.Call) bool {
+		n--
+		return n < 0
+	}
+}
+
+// TestRefusedPutOverHasLanded: the same for a write over a value that is replaced by another writer with that token
+// before it reads again. Two writers with one token never point to data that one of them has deleted.
+func TestRefusedPutOverHasLanded(t *testing.T) {
+	for reads, value := range []string{"value", strings.Repeat("x", largestInline+1)} {
+		bubble(t, func(t *testing.T) {
+			st := newStore()
+			put(t, newObject(t, st, nil), fence.Token(1), "first")
+			bad := faultstore.Wrap(st, nil)
+			o := newObject(t, bad, nil)
+			first, err := o.Get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad.Inject(
+				faultstore.Fault{Kind: faultstore.SecondAnswer, Op: "put", Key: "state.json", Nth: 1},
+				faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "state.json", Nth: reads + 1, Delay: 5 * time.Second},
+			)
+			failed := make(chan error)
+			go func() { failed <- o.PutOver(t.Context(), fence.Token(1), first, strings.NewReader(value)) }()
+			time.Sleep(time.Second)
+			put(t, newObject(t, st, nil), fence.Token(1), "another")
+			if err := <-failed; !errors.Is(err, store.ErrUnknownOutcome) {
+				t.Errorf("%.200v, want that it may have been written", err)
+			}
+			holds(t, st, "another")
 		})
 	}
 }

@@ -12,19 +12,19 @@ import (
 
 // change writes what next makes of the state that it is shown, on the condition that it
 // still is the state; if that is nothing, it writes nothing. With fresh that state is of
-// an answer to this change, else the one last seen will do. It returns what lies in the
-// store in the end.
-func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now *state) *content) (*state, error) {
+// an answer to this change, else the one last seen will do. It returns the attempt, of
+// which now is what the store has in the end.
+func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now *state) (*content, error)) (*attempt, error) {
+	a := &attempt{o: o, h: h}
 	if err := Admit(h); err != nil {
-		return nil, err
+		return a, err
 	}
 	select {
 	case o.turn <- struct{}{}:
 		defer func() { <-o.turn }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return a, ctx.Err()
 	}
-	a := attempt{o: o, h: h}
 	if !fresh {
 		o.mu.Lock()
 		a.now = o.known
@@ -36,10 +36,10 @@ func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now
 			break
 		}
 		if done, err := a.step(ctx, next); done {
-			return a.now, err
+			return a, err
 		}
 	}
-	return nil, a.end(a.err)
+	return a, a.end(a.err)
 }
 
 // An attempt is one change on its way to the store.
@@ -53,11 +53,21 @@ type attempt struct {
 	stale bool // only what was known was old: the next step need not wait
 
 	unknown error         // why what was sent may have landed
-	at      store.Version // what that was to replace
+	refused bool          // a write was refused; a copy of it may have landed before
+	at      store.Version // what was last sent was to replace this
+}
+
+// landed reports whether what was sent may be in the store, or may yet land.
+func (a *attempt) landed(in func(now *state) bool) bool {
+	if len(a.ids) == 0 {
+		return false
+	}
+	// Everything that was sent is on the condition of at or of something older.
+	return a.now == nil || a.now.version == a.at || in(a.now)
 }
 
 // step reads and writes once, and reports whether that was the end.
-func (a *attempt) step(ctx context.Context, next func(*state) *content) (done bool, err error) {
+func (a *attempt) step(ctx context.Context, next func(*state) (*content, error)) (done bool, err error) {
 	a.stale = false
 	if a.now == nil {
 		if a.now, a.err = a.o.read(ctx); a.err != nil {
@@ -71,13 +81,18 @@ func (a *attempt) step(ctx context.Context, next func(*state) *content) (done bo
 	case a.now.seal.token > a.h.Token():
 		return true, a.end(Refuse(a.h, a.o.String(), a.now.seal.token))
 	case a.unknown != nil && a.now.version != a.at:
-		// It landed and was replaced, or never will land. Nobody can tell which, and to
+		// It landed and was replaced, or never will land. Nothing tells which, and to
 		// write again could do twice what was to be done once.
-		return true, a.end(fmt.Errorf("%v: another with the same token has written meanwhile", a.o))
+		return true, a.end(a.overtaken())
 	}
-	c := next(a.now)
+	c, err := next(a.now)
 	if c == nil {
-		return true, nil
+		return true, a.end(err)
+	}
+	// The data of a value that is apart goes when its pointer is replaced. If the pointer
+	// landed and was replaced, it must not come back.
+	if c.kind == apart && a.refused && a.now.version != a.at && a.now.seal.token == a.h.Token() {
+		return true, a.end(a.overtaken())
 	}
 	if err := Admit(a.h); err != nil {
 		return true, a.end(err)
@@ -105,17 +120,39 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 		// that, since it is on the same condition.
 		a.unknown, a.at, a.now = err, a.now.version, nil
 	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
-		a.now, a.stale = nil, len(a.ids) == 1
-	case !request.Transient(err):
-		return true, a.end(err)
+		// Rule A6: the network may deliver a write twice, and then a refusal answers one that
+		// has landed.
+		a.refused, a.at, a.now, a.stale = true, a.now.version, nil, len(a.ids) == 1
+	default: // nothing landed
+		a.ids = a.ids[:len(a.ids)-1]
+		if !request.Transient(err) {
+			return true, a.end(err)
+		}
 	}
 	return false, nil
 }
 
-// end makes the error of the change: it also says if anything may have landed.
-func (a *attempt) end(err error) error {
-	if a.unknown == nil || errors.Is(err, store.ErrUnknownOutcome) {
-		return err
-	}
-	return fmt.Errorf("%w; before that: %w", err, a.unknown)
+func (a *attempt) overtaken() error {
+	return fmt.Errorf("%v: another with the same token has written meanwhile", a.o)
 }
+
+// end makes the error of the change: it also says if anything may have landed. While the
+// token is smaller than the holder's, nothing of the holder's has.
+func (a *attempt) end(err error) error {
+	switch {
+	case err == nil || errors.Is(err, store.ErrUnknownOutcome):
+		return err
+	case a.unknown != nil:
+		return fmt.Errorf("%w; before that: %w", err, a.unknown)
+	case a.refused && (a.now == nil || a.now.seal.token >= a.h.Token()):
+		return unsettled{err}
+	}
+	return err
+}
+
+// unsettled is an error of a change that may have been made before it was refused.
+type unsettled struct{ error }
+
+func (e unsettled) Error() string { return e.error.Error() + " (this write may have landed before)" }
+
+func (e unsettled) Unwrap() []error { return []error{e.error, store.ErrUnknownOutcome} }

@@ -99,16 +99,16 @@ func (o *Object) Get(ctx context.Context) (*Value, error) {
 // It returns a [*FencedError], and ends the holder's lease, if a larger token was
 // there. Any other error may leave the claim landed or not; to claim again is safe.
 func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
-	s, err := o.change(ctx, h, true, func(now *state) *content {
+	a, err := o.change(ctx, h, true, func(now *state) (*content, error) {
 		if now.seal.token == h.Token() {
-			return nil
+			return nil, nil //nolint:nilnil // there is nothing to write
 		}
-		return &content{now.seal.kind, now.body}
+		return &content{now.seal.kind, now.body}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return o.value(s)
+	return o.value(a.now)
 }
 
 // Put replaces the value by the bytes of r, to its end. A value larger than the store
@@ -116,14 +116,15 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 //
 // It returns a [*FencedError], and ends the holder's lease, if a larger token was
 // there: then nothing has changed, unless the error matches [store.ErrUnknownOutcome]
-// too, as any other error may: the value may have been written, and may yet be.
+// too, as any other error may: the value may have been written, and may yet be. A write
+// that the store refused counts as such, since the network may have delivered it twice.
 // Failures of the store are retried for half a minute. ctx bounds the call; if it ends
 // while a write is under way, the outcome is unknown.
 func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error { return o.put(ctx, h, r, nil) }
 
 // PutOver is Put on the condition that the object is what it was when Get or Claim has returned v. If it has
-// changed since, even by a claim, the error matches [ErrReplaced], and nothing was written. So writers with one
-// token, which are not fenced from each other, lose none of their changes if each writes over what it has read.
+// changed since, even by a claim, the error matches [ErrReplaced], and nothing was written, unless the error matches
+// [store.ErrUnknownOutcome] too. So writers with one token, which are not fenced from each other, lose none of their changes if each writes over what it has read.
 //
 // Get returns no Value of an object that has none; Claim always does.
 func (o *Object) PutOver(ctx context.Context, h Holder, v *Value, r io.Reader) error {
@@ -140,7 +141,8 @@ func (o *Object) put(ctx context.Context, h Holder, r io.Reader, over *Value) er
 		return err
 	}
 	if whole && !o.opts.Apart {
-		return o.replace(ctx, h, content{inline, body}, over)
+		_, err = o.replace(ctx, h, content{inline, body}, over)
+		return err
 	}
 	return o.putApart(ctx, h, body, r, over)
 }
@@ -148,27 +150,24 @@ func (o *Object) put(ctx context.Context, h Holder, r io.Reader, over *Value) er
 // Delete removes the value. The seal stays, so that former holders cannot write the
 // object anew. Errors are as for Put; that there was no value is none.
 func (o *Object) Delete(ctx context.Context, h Holder) error {
-	return o.replace(ctx, h, content{kind: nothing}, nil)
+	_, err := o.replace(ctx, h, content{kind: nothing}, nil)
+	return err
 }
 
 // replace writes c, over that value if it is one, and then removes what the old value kept elsewhere.
-func (o *Object) replace(ctx context.Context, h Holder, c content, over *Value) error {
+func (o *Object) replace(ctx context.Context, h Holder, c content, over *Value) (*attempt, error) {
 	var before *state
-	_, err := o.change(ctx, h, false, func(now *state) *content {
+	a, err := o.change(ctx, h, false, func(now *state) (*content, error) {
 		before = now
 		if over != nil && now.version != over.version {
-			before = nil
-			return nil
+			return nil, fmt.Errorf("%v: %w by another with the same token, or by a claim", o, ErrReplaced)
 		}
-		return &c
+		return &c, nil
 	})
-	if err == nil && before == nil {
-		return fmt.Errorf("%v: %w by another with the same token, or by a claim", o, ErrReplaced)
-	}
 	if err == nil {
 		o.removeData(ctx, before)
 	}
-	return err
+	return a, err
 }
 
 // A state is what one version of the object says.

@@ -167,8 +167,9 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 	if err != nil {
 		return err
 	}
-	err = o.replace(ctx, h, content{apart, line}, over)
-	if err != nil && !errors.Is(err, store.ErrUnknownOutcome) { // nothing points to it, nor will
+	a, err := o.replace(ctx, h, content{apart, line}, over)
+	pointed := func(now *state) bool { return now.seal.kind == apart && bytes.Equal(now.body, line) } // a claim keeps the pointer
+	if err != nil && !a.landed(pointed) {
 		_ = o.st.Delete(context.WithoutCancel(ctx), key)
 	}
 	return err

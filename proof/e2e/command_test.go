@@ -34,7 +34,7 @@ var command = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	built = filepath.Join(dir, "leasehold")
-	out, err := exec.Command("go", "build", "-o", built, "github.com/leasehold/leasehold/cmd/leasehold").CombinedOutput()
+	out, err := exec.Command("go", "-C", "../..", "build", "-o", built, "./cmd/leasehold").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

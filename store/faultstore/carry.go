@@ -114,6 +114,9 @@ func carry[T any](ctx context.Context, s *Store, c Call, send func(context.Conte
 	if err == nil {
 		answer, err = send(ctx)
 		truth = outcome(answer, err)
+		if t.kind == SecondAnswer {
+			answer, err = send(ctx)
+		}
 		if lost := s.homeward(ctx, c, t, again); lost != nil {
 			answer, err = broken(answer), lost
 		}

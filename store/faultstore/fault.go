@@ -41,17 +41,21 @@ const (
 	// LateDuplicate: all is well; the same request arrives once more after the
 	// delay, and nobody hears of its answer. Puts and deletes only.
 	LateDuplicate
+	// SecondAnswer: the request arrives twice at once, and the second answer comes. So a
+	// conditional put that has landed is refused, which no store can tell from a put that
+	// lost a race. Puts and deletes only.
+	SecondAnswer
 )
 
 var kindNames = [...]string{
 	Unavailable: "unavailable", Throttled: "throttled", Denied: "denied", Conflict: "conflict",
 	LostRequest: "lost request", LostAnswer: "lost answer", Hang: "hang",
 	DelayBefore: "delay before", DelayAfter: "delay after",
-	LateLanding: "late landing", LateDuplicate: "late duplicate",
+	LateLanding: "late landing", LateDuplicate: "late duplicate", SecondAnswer: "second answer",
 }
 
 func (k Kind) String() string {
-	if k < Unavailable || k > LateDuplicate {
+	if k < Unavailable || k > SecondAnswer {
 		return "kind " + strconv.Itoa(int(k))
 	}
 	return kindNames[k]
@@ -62,7 +66,7 @@ func (k Kind) ops() []string {
 	switch k {
 	case Conflict:
 		return []string{"put"}
-	case LateLanding, LateDuplicate:
+	case LateLanding, LateDuplicate, SecondAnswer:
 		return []string{"put", "delete"}
 	}
 	return []string{"get", "put", "delete", "list"}
@@ -116,7 +120,7 @@ func (f Fault) String() string {
 // check says why the fault could never happen.
 func (f Fault) check() error {
 	switch _, err := path.Match(f.Key, ""); {
-	case f.Kind < Unavailable || f.Kind > LateDuplicate:
+	case f.Kind < Unavailable || f.Kind > SecondAnswer:
 		return fmt.Errorf("there is no such kind")
 	case f.Op != "" && !slices.Contains(f.Kind.ops(), f.Op):
 		return fmt.Errorf("it can happen to %v only", f.Kind.ops())

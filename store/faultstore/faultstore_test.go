@@ -284,7 +284,7 @@ func TestItPrintsItself(t *testing.T) {
 func TestImpossibleFaults(t *testing.T) {
 	for _, f := range []faultstore.Fault{
 		{},
-		{Kind: faultstore.LateDuplicate + 1},
+		{Kind: faultstore.SecondAnswer + 1},
 		{Kind: faultstore.Conflict, Op: "get"},
 		{Kind: faultstore.LateLanding, Op: "list"},
 		{Kind: faultstore.Denied, Op: "head"},

@@ -81,6 +81,7 @@ func badNetwork(r *rand.Rand) []faultstore.Fault {
 		{Kind: faultstore.Conflict, Probability: p()},
 		{Kind: faultstore.LateLanding, Probability: p(), Jitter: 20 * time.Second},
 		{Kind: faultstore.LateDuplicate, Probability: p(), Jitter: 20 * time.Second},
+		{Kind: faultstore.SecondAnswer, Probability: p()},
 		{Kind: faultstore.DelayBefore, Probability: p(), Jitter: 3 * time.Second},
 		{Kind: faultstore.DelayAfter, Probability: p(), Jitter: 3 * time.Second},
 	}
