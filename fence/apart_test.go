@@ -235,6 +235,28 @@ func TestRefusedPutOverHasLanded(t *testing.T) {
 	}
 }
 
+// TestRefusedWriteBetweenTwoWriters: the pointer to a large value lands, its writer is refused, and another writer
+// with the same token replaces it and deletes its data. The first must not point to that data again.
+func TestRefusedWriteBetweenTwoWriters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		bad := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.SecondAnswer, Op: "put", Key: "state.json", Nth: 1},
+			{Kind: faultstore.DelayBefore, Op: "get", Key: "state.json", Nth: 2, Delay: 5 * time.Second},
+		}})
+		failed := make(chan error)
+		go func() {
+			failed <- newObject(t, bad, nil).Put(t.Context(), fence.Token(1), strings.NewReader(strings.Repeat("x", largestInline+1)))
+		}()
+		time.Sleep(time.Second)
+		put(t, newObject(t, st, nil), fence.Token(1), "another")
+		if err := <-failed; !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%v, want that it may have been written", err)
+		}
+		holds(t, st, "another")
+	})
+}
+
 // Collect reports an object that it cannot read, list or delete, and leaves one that it
 // does not know. No test noticed when it did not.
 func TestCollectInTrouble(t *testing.T) {

@@ -4,6 +4,7 @@
 package fencelog
 
 import (
+	"cmp"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -133,6 +134,9 @@ func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 	return l.get(ctx, last)
 }
 
+// errRefused: an entry was refused, and whether a copy of it had landed before could not be read.
+var errRefused = fmt.Errorf("its place is taken, and may have been taken by this entry: %w", store.ErrUnknownOutcome)
+
 // place creates an entry and returns what then lies in its place: it, or what had been
 // there before. Only that settles a create without an answer. An error matches
 // store.ErrUnknownOutcome if the entry may be there, or may yet be.
@@ -155,9 +159,12 @@ func (l *Log) place(ctx context.Context, h fence.Holder, e *entry) (*found, erro
 		}
 		if errors.Is(err, store.ErrPrecondition) {
 			var f *found
+			// Rule A6: the network may have delivered the entry twice, so a refusal is no proof
+			// that it is not there. Only what is there decides.
 			if f, err = l.get(ctx, e.at); err == nil {
 				return f, nil
 			}
+			unknown = cmp.Or(unknown, errRefused)
 		}
 		if !request.Transient(err) {
 			break

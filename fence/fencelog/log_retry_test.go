@@ -186,3 +186,18 @@ func TestClaimWithoutTheEntryOfItsCheckpoint(t *testing.T) {
 		t.Errorf("%v, want that the entry 4 is missing", err)
 	}
 }
+
+// An entry lands, the network delivers it once more, and its writer is refused and cannot read what is there. The
+// error used to say that nothing was written.
+func TestRefusedEntryMayBeThere(t *testing.T) {
+	st := newStore()
+	a := open(t, st, 1)
+	defer a.Close()
+	st.Inject(
+		faultstore.Fault{Kind: faultstore.SecondAnswer, Op: "put"},
+		faultstore.Fault{Kind: faultstore.Denied, Op: "get"},
+	)
+	if _, err := a.Append(t.Context(), []byte("entry")); !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, store.ErrDenied) {
+		t.Errorf("%v, want that the entry may be there", err)
+	}
+}
