@@ -75,6 +75,10 @@ var rules = []rule{
 	{pkg: "internal/adaptertest", may: []string{"std", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
 	{pkg: "internal/conformance", may: []string{"std", ".", "store", "internal/clock", "internal/protocol", "internal/record"}, not: []string{"testing/..."}},
 	{pkg: "internal/doctest", may: []string{"std"}, not: []string{"testing/..."}},
+	{
+		pkg: "internal/clitest",
+		may: []string{"std", ".", "internal/layout", "internal/record", "internal/servers", "internal/watchview", "peer", "github.com/rogpeppe/go-internal/testscript", "golang.org/x/sys/..."},
+	},
 	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
 	{
@@ -159,7 +163,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/longtest", "internal/servers", "internal/stores"},
+		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/clitest", "internal/longtest", "internal/servers", "internal/stores"},
 	},
 }
 

@@ -14,76 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/semaphore"
 )
-
-// kindOf is what is documented of an event.
-func kindOf(name eventName) (eventKind, bool) {
-	i := slices.IndexFunc(eventKinds, func(k eventKind) bool { return k.name == name })
-	if i < 0 {
-		return eventKind{}, false
-	}
-	return eventKinds[i], true
-}
-
-// conforms checks that a line is an event as it is documented.
-func conforms(line []byte) (name eventName, has map[string]json.RawMessage, err error) {
-	if err := json.Unmarshal(line, &has); err != nil {
-		return "", nil, fmt.Errorf("%s is not an object: %w", line, err)
-	}
-	var common struct {
-		Time  string    `json:"time"`
-		Event eventName `json:"event"`
-	}
-	if err := json.Unmarshal(line, &common); err != nil {
-		return "", nil, err
-	}
-	if _, err := time.Parse(time.RFC3339, common.Time); err != nil || !strings.HasSuffix(common.Time, "Z") {
-		return "", nil, fmt.Errorf("%s: the time is not in UTC: %w", line, err)
-	}
-	k, ok := kindOf(common.Event)
-	if !ok {
-		return "", nil, fmt.Errorf("%s: there is no event %q", line, common.Event)
-	}
-	for _, f := range fields(k.always) {
-		if has[f] == nil {
-			return "", nil, fmt.Errorf("%s: there is no field %q", line, f)
-		}
-	}
-	for f := range has {
-		if !slices.Contains(fields(k.always+" "+k.sometimes), f) {
-			return "", nil, fmt.Errorf("%s: the field %q is not one of that event", line, f)
-		}
-	}
-	return common.Event, has, nil
-}
-
-// events FILE NAME[+FIELD…]… checks that all lines of a file are events as they are documented, and
-// that among them, in this order, there are those, with these fields. Of NAME|NAME there is one.
-func eventLines(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: events FILE NAME[+FIELD…]…")
-	}
-	text, due := ts.ReadFile(args[0]), args[1:]
-	for line := range strings.Lines(text) {
-		name, has, err := conforms([]byte(line))
-		ts.Check(err)
-		if len(due) == 0 {
-			continue
-		}
-		want := strings.Split(due[0], "+")
-		if slices.Contains(strings.Split(want[0], "|"), string(name)) && !slices.ContainsFunc(want[1:], func(f string) bool { return has[f] == nil }) {
-			due = due[1:]
-		}
-	}
-	if len(due) > 0 {
-		ts.Fatalf("there is no event %s, or not in this order, in:\n%s", due[0], text)
-	}
-}
 
 // tags are the names of all fields of a type that is written as JSON.
 func tags(t reflect.Type) (names []string) {
@@ -131,9 +66,13 @@ func TestEventsStay(t *testing.T) {
 // on stderr.
 func TestEventsArePlayed(t *testing.T) {
 	t.Parallel()
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
+	var scripts []string
+	for _, dir := range []string{"testdata", "../../proof/cli/testdata"} { // there those whose leases end
+		found, err := filepath.Glob(dir + "/script/*.txtar")
+		if err != nil || len(found) < 10 {
+			t.Fatalf("%d scripts in %s, %v", len(found), dir, err)
+		}
+		scripts = append(scripts, found...)
 	}
 	played := map[string]bool{}
 	for _, path := range scripts {
@@ -182,7 +121,7 @@ func TestChangesAsEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, found, err := conforms(text)
+		name, found, err := clitest.Event(text)
 		if err != nil {
 			t.Error(err)
 		}
@@ -212,7 +151,7 @@ func TestSemaphoresAsEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, has, err := conforms(text)
+	_, has, err := clitest.Event(text)
 	if err != nil {
 		t.Fatal(err)
 	}

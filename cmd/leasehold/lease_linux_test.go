@@ -19,7 +19,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/longtest"
+	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
@@ -28,7 +28,7 @@ const withoutLeases = "a marker has no token to prove a lease by"
 // outcome runs leasehold, and returns its exit code and what it wrote to stderr.
 func outcome(t *testing.T, env []string, args ...string) (int, string) {
 	t.Helper()
-	cmd := leaseholdCommand(t, "", args...)
+	cmd := clitest.Command(t, "", args...)
 	cmd.Env = append(cmd.Env, env...)
 	var talk strings.Builder
 	cmd.Stderr = &talk
@@ -44,7 +44,7 @@ func outcome(t *testing.T, env []string, args ...string) (int, string) {
 // larger token.
 func TestLockOutlivesItsShell(t *testing.T) {
 	t.Parallel()
-	if !underTest.Tokens() {
+	if !clitest.UnderTest.Tokens() {
 		t.Skip(withoutLeases)
 	}
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestLockOutlivesItsShell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := leaseholdCommand(t, "")
+	self := clitest.Command(t, "")
 	shell := osexec.CommandContext(t.Context(), "sh", "-c", `"$0" "$@" && echo held && exec sleep 1000`,
 		self.Path, "acquire", "--ttl", "10m", "--file", file, "file://"+dir+"/l")
 	shell.Env = self.Env
@@ -83,7 +83,7 @@ func TestLockOutlivesItsShell(t *testing.T) {
 	var all sync.WaitGroup
 	for range contenders {
 		lock, e := leasehold.NewLock(st, "l", &leasehold.LockOptions{
-			Layout: underTest, OnWait: func(leasehold.Info) {
+			Layout: clitest.UnderTest, OnWait: func(leasehold.Info) {
 				select {
 				case waiting <- struct{}{}:
 				default:
@@ -141,17 +141,14 @@ func TestLockOutlivesItsShell(t *testing.T) {
 // other: one ends with 0 and the other with 76, and the one that won can go on.
 func TestOneOfTwoCopies(t *testing.T) {
 	t.Parallel()
-	if !underTest.Tokens() {
+	if !clitest.UnderTest.Tokens() {
 		t.Skip(withoutLeases)
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "locks"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	rounds := 25
-	if longtest.Short() {
-		rounds = 8
-	}
+	const rounds = 8
 	first := 0
 	for round := range rounds {
 		// In two directories, since those that share one wait for each other.
@@ -203,7 +200,7 @@ func TestOneOfTwoCopies(t *testing.T) {
 // all go on.
 func TestTwoWithOneFile(t *testing.T) {
 	t.Parallel()
-	if !underTest.Tokens() {
+	if !clitest.UnderTest.Tokens() {
 		t.Skip(withoutLeases)
 	}
 	dir := t.TempDir()
@@ -242,7 +239,7 @@ type stage struct {
 // with the file as it is, and so does a release.
 func TestRenewKilled(t *testing.T) {
 	t.Parallel()
-	if underTest != leasehold.LayoutObject {
+	if clitest.UnderTest != leasehold.LayoutObject {
 		t.Skip("a stage is a request here, of which other layouts have more: the same in every layout")
 	}
 	for _, s := range []stage{
@@ -296,7 +293,7 @@ func renewKilled(t *testing.T, s stage) {
 		t.Fatalf("acquire: %d, %s", code, talk)
 	}
 	for round := range 3 {
-		killed := leaseholdCommand(t, "", "renew", file)
+		killed := clitest.Command(t, "", "renew", file)
 		killed.Env = append(killed.Env, env...)
 		armed.Store(true)
 		if err := killed.Start(); err != nil {
@@ -325,7 +322,7 @@ func renewKilled(t *testing.T, s stage) {
 // TestRenewKilledAnywhere kills renewals after any time, also while they write their file.
 func TestRenewKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	if !underTest.Tokens() {
+	if !clitest.UnderTest.Tokens() {
 		t.Skip(withoutLeases)
 	}
 	dir := t.TempDir()
@@ -336,10 +333,7 @@ func TestRenewKilledAnywhere(t *testing.T) {
 	if code, talk := outcome(t, nil, "acquire", "--ttl", "10m", "--file", file, "file://"+dir+"/locks/l"); code != 0 {
 		t.Fatalf("acquire: %d, %s", code, talk)
 	}
-	rounds := 60
-	if longtest.Short() {
-		rounds = 15
-	}
+	const rounds = 15
 	began := time.Now()
 	if code, talk := outcome(t, nil, "renew", file); code != 0 {
 		t.Fatalf("%d, %s", code, talk)
@@ -347,7 +341,7 @@ func TestRenewKilledAnywhere(t *testing.T) {
 	whole := time.Since(began)
 	ended, pending := 0, 0
 	for round := range rounds {
-		killed := leaseholdCommand(t, "", "renew", file)
+		killed := clitest.Command(t, "", "renew", file)
 		if err := killed.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	osexec "os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +20,7 @@ var request = regexp.MustCompile(`^\.(\\"|TH |SH "|PP$|TP$|BR "|nf$|fi$|nh$|ad l
 var unescaped = strings.NewReplacer(`\-`, "-", `\(aq`, "'", `\(ga`, "`", `\(ha`, "^", `\(ti`, "~", `\[u2026]`, "…", `\&`, "", `\fB`, "", `\fI`, "", `\fR`, "", `\e`, `\`)
 
 // Every command has a manual page with its whole help, and the pages are roff: by what they look
-// like, and by tools where those are.
+// like; module integration has tools read them.
 func TestManualPages(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man", "man1")
@@ -56,7 +55,6 @@ func TestManualPages(t *testing.T) {
 	if len(pages) < 20 {
 		t.Errorf("%d pages: are all commands there?", len(pages))
 	}
-	linted(t, pages)
 }
 
 // wholeHelp checks that a page is well formed, and has all lines of the help and all flags.
@@ -93,31 +91,6 @@ func wholeHelp(t *testing.T, path string, cmd *cobra.Command) {
 	}
 	cmd.Flags().VisitAll(check)
 	cmd.InheritedFlags().VisitAll(check)
-}
-
-// linted has the tools read the pages that find mistakes in them.
-func linted(t *testing.T, pages []string) {
-	t.Helper()
-	for _, tool := range [][]string{{"groff", "-man", "-Tutf8", "-ww", "-z"}, {"mandoc", "-Tlint", "-Wwarning"}} {
-		t.Run(tool[0], func(t *testing.T) {
-			if _, err := osexec.LookPath(tool[0]); err != nil {
-				t.Skipf("there is no %s here", tool[0])
-			}
-			for _, page := range pages {
-				out, err := osexec.CommandContext(t.Context(), tool[0], append(tool[1:], page)...).CombinedOutput()
-				if said := remarks(string(out)); said != "" {
-					t.Errorf("%s: %v %s", page, err, said)
-				}
-			}
-		})
-	}
-}
-
-// remarks are what a tool says, but for what is not known where there is no revision: the date.
-func remarks(out string) string {
-	return strings.Join(slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
-		return line == "" || strings.Contains(line, "missing date")
-	}), "\n")
 }
 
 // The same source gives the same pages: their date is not that of the day.

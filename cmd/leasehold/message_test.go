@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/leasehold/leasehold"
@@ -66,6 +67,7 @@ func TestMessages(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("LEASEHOLD_LAYOUT", "")
+	var all sync.WaitGroup // all at once: they wait for their next try
 	for _, m := range mishaps {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Amz-Request-Id", "REQUEST-1")
@@ -81,28 +83,30 @@ func TestMessages(t *testing.T) {
 			if m.status == 0 && (args[0] == "fence" && args[1] != "get" || args[0] == "move" || (args[0] == "run" || args[0] == "elect") && args[1] != "--wait") {
 				continue // it is tried for half a minute, or for ever
 			}
-			t.Run(m.name+"/"+strings.Join(args, " "), func(t *testing.T) {
-				args = at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
+			all.Go(func() {
+				what := m.name + "/" + strings.Join(args, " ")
+				args := at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
 				code, said := execute(t, args)
 				if code != m.exit {
-					t.Errorf("exit code %d, want %d: %s", code, m.exit, said)
+					t.Errorf("%s: exit code %d, want %d: %s", what, code, m.exit, said)
 				}
 				if !strings.HasPrefix(said, m.begins) {
-					t.Errorf("it is said %q, want the cause first: %q", said, m.begins)
+					t.Errorf("%s: it is said %q, want the cause first: %q", what, said, m.begins)
 				}
 				saysOnce(t, said, address, "s3://", "odd näme", m.code, "words of the server")
 				if regexp.MustCompile(`%[0-9A-F]{2}|RequestID|HostID|operation error|REQUEST-1`).MatchString(said) {
-					t.Errorf("what only machines need is in %q", said)
+					t.Errorf("%s: what only machines need is in %q", what, said)
 				}
 				if m.status == 0 || args[0] == "cost" {
 					return
 				}
 				if _, said = execute(t, append([]string{"-v"}, args...)); !strings.Contains(said, "request ID REQUEST-1") {
-					t.Errorf("with -v it is said %q, without the ID of the request", said)
+					t.Errorf("%s: with -v it is said %q, without the ID of the request", what, said)
 				}
 			})
 		}
 	}
+	all.Wait()
 }
 
 // at fills in where a command is to look.

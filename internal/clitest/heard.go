@@ -1,4 +1,4 @@
-package main
+package clitest
 
 import (
 	"bufio"
@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// A heard command is under way, and what it says is heard line by line.
-type heard struct {
+// A Heard command is under way, and what it says is heard line by line.
+type Heard struct {
 	t     *testing.T
 	cmd   *osexec.Cmd
 	said  io.Reader
 	lines *bufio.Scanner
 }
 
-// listenTo starts a command, which is killed when the test ends.
-func listenTo(t *testing.T, cmd *osexec.Cmd) *heard {
+// Listen starts a command, which is killed when the test ends.
+func Listen(t *testing.T, cmd *osexec.Cmd) *Heard {
 	t.Helper()
 	said, err := cmd.StderrPipe()
 	if err != nil {
@@ -28,11 +28,11 @@ func listenTo(t *testing.T, cmd *osexec.Cmd) *heard {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // when it has not ended
-	return &heard{t, cmd, said, bufio.NewScanner(said)}
+	return &Heard{t, cmd, said, bufio.NewScanner(said)}
 }
 
-// hear waits for a line with that part, and returns it.
-func (h *heard) hear(part string) string {
+// Hear waits for a line with that part, and returns it.
+func (h *Heard) Hear(part string) string {
 	h.t.Helper()
 	var before []string
 	for h.lines.Scan() {
@@ -45,8 +45,8 @@ func (h *heard) hear(part string) string {
 	return ""
 }
 
-// stop interrupts it, and returns its exit code.
-func (h *heard) stop() int {
+// Stop interrupts it, and returns its exit code.
+func (h *Heard) Stop() int {
 	h.t.Helper()
 	if err := h.cmd.Process.Signal(os.Interrupt); err != nil {
 		h.t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package cli_test
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -18,8 +19,8 @@ func TestServeTerraform(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("sesame"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := listenTo(t, leaseholdCommand(t, "", "serve", "--http", "127.0.0.1:0", "--http-token-file", secret, "--terraform", "file://"+dir+"/states", "--mkdir"))
-	_, address, _ := strings.Cut(s.hear("keeping the states of Terraform "), ", at ")
+	s := clitest.Listen(t, clitest.Command(t, "", "serve", "--http", "127.0.0.1:0", "--http-token-file", secret, "--terraform", "file://"+dir+"/states", "--mkdir"))
+	_, address, _ := strings.Cut(s.Hear("keeping the states of Terraform "), ", at ")
 	_, terraform := servers.TerraformIn(t, path, `
 terraform {
   backend "http" {
@@ -56,7 +57,7 @@ output "value" {
 	if out, err := run("sesame", "output", "-raw", "value"); err != nil || out != "one" {
 		t.Errorf("the output is %q, %v", out, err)
 	}
-	if code := s.stop(); code != 0 {
+	if code := s.Stop(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }

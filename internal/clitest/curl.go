@@ -1,8 +1,9 @@
-package main
+package clitest
 
 import (
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -21,7 +22,7 @@ func curls(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: curls")
 	}
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile(filepath.Join(Root, "docs", "operations.md"))
 	ts.Check(err)
 	var names []string
 	for _, m := range documentedCurl.FindAllStringSubmatch(string(text), -1) {

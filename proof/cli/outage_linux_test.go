@@ -1,9 +1,10 @@
-package main
+package cli_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -13,15 +14,15 @@ func TestElectOutlivesOutage(t *testing.T) {
 	t.Parallel()
 	srv := servers.Start(t, "versitygw")
 	base, query, _ := strings.Cut(srv.URL(srv.Bucket(t)), "?")
-	candidate := leaseholdCommand(t, "", "elect", "--ttl", "1s", base+"/l?"+query, "--", "sh", "-c", "exec sleep 1000")
+	candidate := clitest.Command(t, "", "elect", "--ttl", "1s", base+"/l?"+query, "--", "sh", "-c", "exec sleep 1000")
 	candidate.Env = append(candidate.Env, srv.Env()...)
-	h := listenTo(t, candidate)
-	h.hear("leading ")
+	h := clitest.Listen(t, candidate)
+	h.Hear("leading ")
 	srv.Stop()
-	h.hear("the lease was lost, and the command was ended")
+	h.Hear("the lease was lost, and the command was ended")
 	srv.Restart(t)
-	h.hear("leading ")
-	if code := h.stop(); code != 130 {
+	h.Hear("leading ")
+	if code := h.Stop(); code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
 }

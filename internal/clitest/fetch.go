@@ -1,4 +1,4 @@
-package main
+package clitest
 
 import (
 	"context"
@@ -30,10 +30,10 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 		address = "unix:" + ts.MkAbs(path)
 	}
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		got, err := asked(context.Background(), args[0], address, args[3], token)
-		if err == nil && got.code == want {
-			_, _ = io.WriteString(ts.Stdout(), got.body)
-			ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), "headers"), []byte(got.headers), 0o600))
+		got, err := Ask(context.Background(), args[0], address, args[3], token)
+		if err == nil && got.Code == want {
+			_, _ = io.WriteString(ts.Stdout(), got.Body)
+			ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), "headers"), []byte(got.Headers), 0o600))
 			return
 		}
 		if time.Now().After(limit) {
@@ -42,13 +42,14 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-type fetched struct {
-	code          int
-	headers, body string
+// An Answer is what an HTTP server has said.
+type Answer struct {
+	Code          int
+	Headers, Body string
 }
 
-// asked is the answer to one request, with a connection of its own.
-func asked(ctx context.Context, method, address, path, token string) (fetched, error) {
+// Ask is the answer to one request, with a connection of its own.
+func Ask(ctx context.Context, method, address, path, token string) (Answer, error) {
 	network := "tcp"
 	host := address
 	if socket, ok := strings.CutPrefix(address, "unix:"); ok {
@@ -61,7 +62,7 @@ func asked(ctx context.Context, method, address, path, token string) (fetched, e
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, nil)
 	if err != nil {
-		return fetched{}, err
+		return Answer{}, err
 	}
 	if user, password, basic := strings.Cut(token, ":"); basic {
 		r.SetBasicAuth(user, password)
@@ -70,12 +71,12 @@ func asked(ctx context.Context, method, address, path, token string) (fetched, e
 	}
 	w, err := transport.RoundTrip(r)
 	if err != nil {
-		return fetched{}, err
+		return Answer{}, err
 	}
 	body, err := io.ReadAll(w.Body)
 	var headers strings.Builder
 	err = errors.Join(err, w.Header.Write(&headers), w.Body.Close())
-	return fetched{w.StatusCode, headers.String(), string(body)}, err
+	return Answer{w.StatusCode, headers.String(), string(body)}, err
 }
 
 // addressfrom VAR FILE sets a variable to the first line of a file.

@@ -1,4 +1,4 @@
-package main
+package clitest
 
 import (
 	"bytes"
@@ -7,72 +7,62 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/servers"
 )
 
-// underTest is the layout that all scripts run over: that of the variable, as for the
-// command itself.
-var underTest = leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject)))
+// UnderTest is the layout of LEASEHOLD_LAYOUT, which is the default of the command itself too.
+var UnderTest = leasehold.Layout(cmp.Or(os.Getenv("LEASEHOLD_LAYOUT"), string(leasehold.LayoutObject)))
 
-// overLayout has the commands of a script use the layout under test, and take over from
-// who is gone.
-func overLayout(env *testscript.Env) {
-	env.Setenv("LEASEHOLD_LAYOUT", string(underTest))
-	if underTest == leasehold.LayoutMarker {
+// setLayout has the commands of a script use the layout, and delete the markers of holders
+// that died.
+func (s *Scripts) setLayout(env *testscript.Env) {
+	env.Setenv("LEASEHOLD_LAYOUT", string(s.Layout))
+	if s.Layout == leasehold.LayoutMarker {
 		env.Setenv("LEASEHOLD_SWEEP", "true")
 	}
 }
 
-// condition is what a script can ask about the layout under test.
-func condition(word string) (bool, error) {
+// condition is what a script can ask about its layout.
+func (s *Scripts) condition(word string) (bool, error) {
 	switch word {
 	case "object":
-		return underTest == leasehold.LayoutObject, nil
+		return s.Layout == leasehold.LayoutObject, nil
 	case "epochs":
-		return underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutEpochsIfMatch, nil
+		return s.epochs(), nil
 	case "marker":
-		return !underTest.Tokens(), nil
+		return !s.Layout.Tokens(), nil
 	case "if-match":
-		return underTest != leasehold.LayoutEpochs && underTest != leasehold.LayoutMarker, nil
+		return s.Layout != leasehold.LayoutEpochs && s.Layout != leasehold.LayoutMarker, nil
 	case "root":
 		return os.Getuid() == 0, nil // who reads all files
 	case "renewals":
-		return underTest != leasehold.LayoutMarker, nil
-	case "long":
-		return longtest.Wanted(), nil
+		return s.Layout != leasehold.LayoutMarker, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", word)
 }
 
-// serverNames are the servers that can carry the layout under test.
-func serverNames() []string {
-	names := slices.Clone(servers.Selected())
-	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutMarker {
-		names = append(names, servers.CreateOnly)
-	}
-	return names
+// epochs reports whether each lease has an object of its own.
+func (s *Scripts) epochs() bool {
+	return s.Layout == leasehold.LayoutEpochs || s.Layout == leasehold.LayoutEpochsIfMatch
 }
 
-// weakness is what is said of markers where they are chosen, once in each process.
-var weakness = regexp.MustCompile(`(?m)^.*the layout marker has no tokens.*\n`)
+// Weakness is what is said of markers where they are chosen, once in each process.
+var Weakness = regexp.MustCompile(`(?m)^.*the layout marker has no tokens.*\n`)
 
 // slow is what is said of an end that takes more than a moment, as any may on a machine that is busy.
 var slow = regexp.MustCompile(`(?m)^leasehold: (releasing|settling)\b.*: for \S+ at most; a signal more ends that\n`)
 
 // talkOf is what the last program wrote to stderr, but for these.
-func talkOf(ts *testscript.TestScript) string {
+func (s *Scripts) talkOf(ts *testscript.TestScript) string {
 	text := slow.ReplaceAllString(ts.ReadFile("stderr"), "")
-	if !underTest.Tokens() {
-		text = weakness.ReplaceAllString(text, "")
+	if !s.Layout.Tokens() {
+		text = Weakness.ReplaceAllString(text, "")
 	}
 	return text
 }
@@ -83,9 +73,9 @@ func lies(ts *testscript.TestScript, lock string) string {
 }
 
 // files are the objects of a lock, the one that counts last.
-func files(ts *testscript.TestScript, lock string) []string {
+func (s *Scripts) files(ts *testscript.TestScript, lock string) []string {
 	at := lies(ts, lock)
-	if underTest == leasehold.LayoutObject || !underTest.Tokens() {
+	if s.Layout == leasehold.LayoutObject || !s.Layout.Tokens() {
 		return []string{at}
 	}
 	entries, err := os.ReadDir(at)
@@ -102,20 +92,20 @@ func files(ts *testscript.TestScript, lock string) []string {
 }
 
 // plant FILE LOCK puts the file where the record of a lock lies, or its next one.
-func plant(ts *testscript.TestScript, neg bool, args []string) {
+func (s *Scripts) plant(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: plant FILE LOCK")
 	}
 	at := lies(ts, args[1])
-	if underTest == leasehold.LayoutEpochs || underTest == leasehold.LayoutEpochsIfMatch {
-		at = filepath.Join(at, fmt.Sprintf("%010d.json", highest(ts, args[1])+1))
+	if s.epochs() {
+		at = filepath.Join(at, fmt.Sprintf("%010d.json", s.highest(ts, args[1])+1))
 	}
 	write(ts, at, []byte(ts.ReadFile(args[0])))
 }
 
 // highest is the number of the last epoch of a lock.
-func highest(ts *testscript.TestScript, lock string) int64 {
-	all := files(ts, lock)
+func (s *Scripts) highest(ts *testscript.TestScript, lock string) int64 {
+	all := s.files(ts, lock)
 	if len(all) == 0 {
 		return 0
 	}
@@ -124,12 +114,12 @@ func highest(ts *testscript.TestScript, lock string) int64 {
 }
 
 // objects LOCK FILE keeps a copy of all objects of a lock in one file.
-func objects(ts *testscript.TestScript, neg bool, args []string) {
+func (s *Scripts) objects(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: objects LOCK FILE")
 	}
 	var all bytes.Buffer
-	for _, path := range files(ts, args[0]) {
+	for _, path := range s.files(ts, args[0]) {
 		body, err := os.ReadFile(path)
 		ts.Check(err)
 		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(path), body)
@@ -139,13 +129,13 @@ func objects(ts *testscript.TestScript, neg bool, args []string) {
 
 // usurp LOCK takes a lock from its holder as another would, and frees it; of a marker,
 // that is to delete it.
-func usurp(ts *testscript.TestScript, neg bool, args []string) {
+func (s *Scripts) usurp(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: usurp LOCK")
 	}
-	all := files(ts, args[0])
+	all := s.files(ts, args[0])
 	at := all[len(all)-1]
-	if !underTest.Tokens() {
+	if !s.Layout.Tokens() {
 		ts.Check(os.Remove(at))
 		return
 	}
@@ -154,11 +144,11 @@ func usurp(ts *testscript.TestScript, neg bool, args []string) {
 	r, err := record.DecodeIn(record.AnyLayout, body)
 	ts.Check(err)
 	r.Held, r.Holder, r.WriteID = false, "usurper", "usurper.1"
-	switch underTest {
+	switch s.Layout {
 	case leasehold.LayoutObject:
 		r.Token++
 	case leasehold.LayoutEpochs:
-		r.Token = highest(ts, args[0]) + 1
+		r.Token = s.highest(ts, args[0]) + 1
 		at = filepath.Join(filepath.Dir(at), fmt.Sprintf("%010d.json", r.Token))
 	case leasehold.LayoutEpochsIfMatch:
 		r.Ended = record.EndedByTakeover // the first of its two writes
@@ -176,11 +166,11 @@ func write(ts *testscript.TestScript, path string, body []byte) {
 }
 
 // silent checks that the last program wrote nothing to stderr.
-func silent(ts *testscript.TestScript, neg bool, args []string) {
+func (s *Scripts) silent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: silent")
 	}
-	if text := talkOf(ts); text != "" {
+	if text := s.talkOf(ts); text != "" {
 		ts.Fatalf("stderr is not empty: %q", text)
 	}
 }
