@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,18 +54,34 @@ type attempt struct {
 
 	stale bool // only what was known was old: the next step need not wait
 
-	unknown error         // why what was sent may have landed
-	refused bool          // a write was refused; a copy of it may have landed before
-	at      store.Version // what was last sent was to replace this
+	open error  // why what was sent may have landed, if it may
+	at   *state // what the last write was to replace
 }
 
-// landed reports whether what was sent may be in the store, or may yet land.
-func (a *attempt) landed(in func(now *state) bool) bool {
-	if len(a.ids) == 0 {
+// errRefused: rule A6. The network may deliver a write twice, and then a refusal answers one that
+// has landed.
+var errRefused = fmt.Errorf("a write was refused, and may have landed before that: %w", store.ErrUnknownOutcome)
+
+// settle finds out from what there is now whether what was sent has landed, or may yet land.
+func (a *attempt) settle() (landed bool) {
+	switch {
+	case a.open == nil, a.now.version == a.at.version: // while that is there, the next write settles it: it is on the same condition
+	case slices.Contains(a.ids, a.now.seal.id):
+		return true
+	case a.now.seal.token < a.h.Token(), a.now.seal.over == a.at.seal.id:
+		// Nothing smaller lands after it, and only one write replaces a version.
+		a.open, a.ids = nil, nil
+	}
+	return false
+}
+
+// mayPoint reports whether the store may have, or get, what was sent: pointer.
+func (a *attempt) mayPoint(pointer []byte) bool {
+	if a.open == nil {
 		return false
 	}
-	// Everything that was sent is on the condition of at or of something older.
-	return a.now == nil || a.now.version == a.at || in(a.now)
+	return a.now == nil || a.now.version == a.at.version ||
+		a.now.seal.kind == apart && bytes.Equal(a.now.body, pointer) // a claim keeps it
 }
 
 // step reads and writes once, and reports whether that was the end.
@@ -73,26 +91,21 @@ func (a *attempt) step(ctx context.Context, next func(*state) (*content, error))
 		if a.now, a.err = a.o.read(ctx); a.err != nil {
 			return !request.Transient(a.err), a.end(a.err)
 		}
-		if slices.Contains(a.ids, a.now.seal.id) { // rule A6: it landed, whatever the store said
+		if a.settle() { // rule A6: it landed, whatever the store said
 			return true, nil
 		}
 	}
 	switch {
 	case a.now.seal.token > a.h.Token():
 		return true, a.end(Refuse(a.h, a.o.String(), a.now.seal.token))
-	case a.unknown != nil && a.now.version != a.at:
-		// It landed and was replaced, or never will land. Nothing tells which, and to
-		// write again could do twice what was to be done once.
-		return true, a.end(a.overtaken())
+	case a.open != nil && a.now.version != a.at.version:
+		// It landed and was replaced, or never will land. Nothing tells which, and to write
+		// again could do twice what was to be done once, or point to data that is deleted.
+		return true, a.end(fmt.Errorf("%v: another with the same token has written meanwhile", a.o))
 	}
 	c, err := next(a.now)
 	if c == nil {
 		return true, a.end(err)
-	}
-	// The data of a value that is apart goes when its pointer is replaced. If the pointer
-	// landed and was replaced, it must not come back.
-	if c.kind == apart && a.refused && a.now.version != a.at && a.now.seal.token == a.h.Token() {
-		return true, a.end(a.overtaken())
 	}
 	if err := Admit(a.h); err != nil {
 		return true, a.end(err)
@@ -101,12 +114,11 @@ func (a *attempt) step(ctx context.Context, next func(*state) (*content, error))
 }
 
 func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) {
-	s := &state{seal: seal{c.kind, a.h.Token(), request.NewID()}, body: c.body}
+	s := &state{seal: seal{c.kind, a.h.Token(), request.NewID(), a.now.seal.id}, body: c.body}
 	only := store.IfAbsent()
 	if a.now.version != "" {
 		only = store.IfMatch(a.now.version)
 	}
-	a.ids = append(a.ids, s.seal.id)
 	object, err := request.Put(ctx, a.o.st, a.o.key, s.seal.add(c.body), only)
 	a.err = err
 	switch {
@@ -116,43 +128,22 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 		a.o.remember(s)
 		return true, nil
 	case errors.Is(err, store.ErrUnknownOutcome):
-		// While what it was to replace is there, it may yet land; the next write settles
-		// that, since it is on the same condition.
-		a.unknown, a.at, a.now = err, a.now.version, nil
+		a.open = err
 	case errors.Is(err, store.ErrPrecondition), errors.Is(err, store.ErrNotExist):
-		// Rule A6: the network may deliver a write twice, and then a refusal answers one that
-		// has landed.
-		a.refused, a.at, a.now, a.stale = true, a.now.version, nil, len(a.ids) == 1
+		a.stale = len(a.ids) == 0
+		a.open = cmp.Or(a.open, errRefused)
 	default: // nothing landed
-		a.ids = a.ids[:len(a.ids)-1]
-		if !request.Transient(err) {
-			return true, a.end(err)
-		}
+		return !request.Transient(err), a.end(err)
 	}
+	a.ids = append(a.ids, s.seal.id)
+	a.at, a.now = a.now, nil
 	return false, nil
 }
 
-func (a *attempt) overtaken() error {
-	return fmt.Errorf("%v: another with the same token has written meanwhile", a.o)
-}
-
-// end makes the error of the change: it also says if anything may have landed. While the
-// token is smaller than the holder's, nothing of the holder's has.
+// end makes the error of the change: it also says if anything may have landed.
 func (a *attempt) end(err error) error {
-	switch {
-	case err == nil || errors.Is(err, store.ErrUnknownOutcome):
+	if err == nil || a.open == nil || errors.Is(err, store.ErrUnknownOutcome) {
 		return err
-	case a.unknown != nil:
-		return fmt.Errorf("%w; before that: %w", err, a.unknown)
-	case a.refused && (a.now == nil || a.now.seal.token >= a.h.Token()):
-		return unsettled{err}
 	}
-	return err
+	return fmt.Errorf("%w; before that: %w", err, a.open)
 }
-
-// unsettled is an error of a change that may have been made before it was refused.
-type unsettled struct{ error }
-
-func (e unsettled) Error() string { return e.error.Error() + " (this write may have landed before)" }
-
-func (e unsettled) Unwrap() []error { return []error{e.error, store.ErrUnknownOutcome} }

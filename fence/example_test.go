@@ -26,5 +26,5 @@ func ExampleObject() {
 	fmt.Println(err)
 	// Output:
 	// claimed {"step": 1}
-	// mem:// state.json refuses token 41: a holder with token 42 has claimed it (this write may have landed before)
+	// mem:// state.json refuses token 41: a holder with token 42 has claimed it
 }

@@ -32,7 +32,7 @@ type ObjectOptions struct {
 // age. It is a register in the sense of the protocol, changed by compare-and-swap
 // alone; nothing rests on a clock or on a lease being valid.
 //
-// The store has under the key the user's own bytes and after them a line of 264
+// The store has under the key the user's own bytes and after them a line of 392
 // blanks, the seal, which has the token; so a plain GET by other tools sees the value.
 // A value over 1 MiB lies in an object of its own below KEY.data/, byte for byte, and
 // a line of JSON under the key says where. A deleted object is a seal alone: it must

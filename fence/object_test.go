@@ -135,7 +135,7 @@ func TestPlainReadersSeeTheBytes(t *testing.T) {
 	const value = `{"step": 7}`
 	put(t, newObject(t, st, nil), fence.Token(3), value)
 	body := raw(t, st)
-	if !bytes.HasPrefix(body, []byte(value)) || strings.TrimRight(string(body), " \t\n") != value || len(body) != len(value)+266 {
+	if !bytes.HasPrefix(body, []byte(value)) || strings.TrimRight(string(body), " \t\n") != value || len(body) != len(value)+394 {
 		t.Errorf("a plain GET shows %q", body)
 	}
 	var parsed map[string]int
@@ -246,7 +246,7 @@ func TestForeignObjects(t *testing.T) {
 		"an empty object":    {},
 		"edited":             edited,
 		"cut":                sealed[1:],
-		"with blanks":        []byte("x\n" + strings.Repeat(" ", 264) + "\n"),
+		"with blanks":        []byte("x\n" + strings.Repeat(" ", 392) + "\n"),
 		"with a wrong blank": append(bytes.Clone(sealed[:len(sealed)-2]), "x\n"...),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,10 +17,14 @@ import (
 // it a former holder's write to life. So each attempt to write has random bits of its
 // own (rule A2). They are written as blanks, which JSON, YAML, TOML, HTML and most text
 // take at their end.
+//
+// Each seal also names the one it was written over. So a writer whose write was refused, or not
+// answered, can tell that it never landed: what it was to replace was replaced by another.
 type seal struct {
 	kind  kind
 	token leasehold.Token
 	id    request.ID
+	over  request.ID // zero: there was no object, or none with a seal
 }
 
 // A kind is what the bytes before the seal are.
@@ -33,7 +37,7 @@ const (
 )
 
 const (
-	sealed   = 1 + 8 + 16                        // bytes of a seal's fields
+	sealed   = 1 + 8 + 16 + 16                   // bytes of a seal's fields
 	checked  = sealed + 8                        // and of what they are checked by
 	sealSize = len("\n") + 8*checked + len("\n") // a blank for each bit
 )
@@ -44,7 +48,7 @@ const zero, one = ' ', '\t'
 func (s seal) add(body []byte) []byte {
 	fields := append(make([]byte, 0, checked), byte(s.kind))
 	fields = binary.BigEndian.AppendUint64(fields, uint64(s.token)) //nolint:gosec // tokens are positive
-	fields = append(fields, s.id[:]...)
+	fields = append(append(fields, s.id[:]...), s.over[:]...)
 	fields = append(fields, check(body, fields)...)
 	all := append(make([]byte, 0, len(body)+sealSize), body...)
 	all = append(all, '\n')
@@ -94,7 +98,10 @@ func unseal(all []byte) (body []byte, s seal, err error) {
 	if !bytes.Equal(fields[sealed:], check(body, fields[:sealed])) {
 		return nil, seal{}, errBroken
 	}
-	s = seal{kind: kind(fields[0]), token: leasehold.Token(binary.BigEndian.Uint64(fields[1:])), id: request.ID(fields[9:sealed])} //nolint:gosec // checked below
+	s = seal{
+		kind: kind(fields[0]), token: leasehold.Token(binary.BigEndian.Uint64(fields[1:])), //nolint:gosec // checked below
+		id: request.ID(fields[9:25]), over: request.ID(fields[25:sealed]),
+	}
 	switch {
 	case s.token <= 0:
 		return nil, seal{}, fmt.Errorf("its seal has the token %d", s.token)

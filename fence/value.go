@@ -168,8 +168,7 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 		return err
 	}
 	a, err := o.replace(ctx, h, content{apart, line}, over)
-	pointed := func(now *state) bool { return now.seal.kind == apart && bytes.Equal(now.body, line) } // a claim keeps the pointer
-	if err != nil && !a.landed(pointed) {
+	if err != nil && !a.mayPoint(line) {
 		_ = o.st.Delete(context.WithoutCancel(ctx), key)
 	}
 	return err
