@@ -329,7 +329,13 @@ func TestLostAnswers(t *testing.T) {
 				o := newObject(t, st, nil)
 				put(t, o, fence.Token(1), "before")
 				st.Inject(faultstore.Fault{Kind: kind, Op: "put", Nth: 1, Delay: time.Minute})
-				put(t, o, fence.Token(1), "after")
+				v, err := o.Get(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := o.PutOver(t.Context(), fence.Token(1), v, strings.NewReader("after")); err != nil {
+					t.Error(err)
+				}
 				holds(t, st, "after")
 				st.Wait()
 				holds(t, st, "after")
