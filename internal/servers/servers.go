@@ -334,7 +334,7 @@ func (s *Server) MakeBucket(t testing.TB, name string) {
 		s.Restart(t)
 	}
 	var err error
-	if s.Name == GCS {
+	if s.Name == GCS || s.Name == Front {
 		err = s.gcs(t.Context(), http.MethodPost, `{"name":"`+name+`"}`)
 	} else {
 		_, err = s.Client().CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -87,64 +88,72 @@ var full = sas.ContainerPermissions{Read: true, Create: true, Write: true, Delet
 func host(srv *servers.Azurite) string { return strings.TrimSuffix(srv.Endpoint, "/"+srv.Account) }
 
 func TestConformance(t *testing.T) {
-	srv := servers.StartAzurite(t)
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, srv, newContainer(t, srv)) })
+	servers.OnAzure(t, func(t *testing.T, srv *servers.Azurite) {
+		storetest.Run(t, func(t *testing.T) store.Store { return open(t, srv, newContainer(t, srv)) })
+	})
 }
 
 // The negative control: a server that ignores every condition of a write. If the suite does
 // not notice, its silence about Azurite proves nothing. Conditions are a part of the signature
 // of a key, but not of a SAS.
 func TestSuiteNoticesLostConditions(t *testing.T) {
-	srv := servers.StartAzurite(t)
-	proxy := servers.StartProxy(t, host(srv), &servers.ProxyOptions{DropConditions: true})
-	wiretest.NoticesLostConditions(t, func() (store.Store, error) {
-		return azstore.New(signed(t, srv, newContainer(t, srv), proxy.Endpoint, full, time.Hour), nil)
+	servers.OnAzure(t, func(t *testing.T, srv *servers.Azurite) {
+		transport := &http.Transport{MaxIdleConnsPerHost: 100}
+		t.Cleanup(transport.CloseIdleConnections)
+		client := &http.Client{Transport: wiretest.Altered{By: transport, Alter: func(r *http.Request) {
+			r.Header.Del("If-Match")
+			r.Header.Del("If-None-Match")
+		}}}
+		wiretest.NoticesLostConditions(t, func() (store.Store, error) {
+			return azstore.New(signed(t, srv, newContainer(t, srv), host(srv), full, time.Hour), &azstore.Options{Transport: client})
+		})
 	})
 }
 
-// TestCredentials: what Azurite says of each kind of credentials.
+// TestCredentials: what the service says of each kind of credentials.
 func TestCredentials(t *testing.T) {
-	srv := servers.StartAzurite(t)
-	client := newContainer(t, srv)
-	get := func(url string, opts *azstore.Options) error {
-		st, err := azstore.New(url, opts)
+	servers.OnAzure(t, func(t *testing.T, srv *servers.Azurite) {
+		client := newContainer(t, srv)
+		get := func(url string, opts *azstore.Options) error {
+			st, err := azstore.New(url, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = st.Get(t.Context(), "absent", "")
+			return err
+		}
+		wrong, err := container.NewSharedKeyCredential(srv.Account, "d3Jvbmc=")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "a SAS", get(signed(t, srv, client, host(srv), full, time.Hour), nil), store.ErrNotExist)
+		expired := get(signed(t, srv, client, host(srv), full, -time.Minute), nil)
+		wantKind(t, "an expired SAS", expired, store.ErrDenied)
+		if strings.Contains(expired.Error(), "sig=") {
+			t.Errorf("it shows the SAS: %v", expired)
+		}
+		wantKind(t, "a SAS that may do less", get(signed(t, srv, client, host(srv), sas.ContainerPermissions{List: true}, time.Hour), nil), store.ErrDenied)
+		wantKind(t, "another key", get(client.URL(), &azstore.Options{SharedKey: wrong}), store.ErrDenied)
+		// On Azure it is a 404 ResourceNotFound, or a 409 PublicAccessNotPermitted: see TestCodes.
+		if err = get(client.URL(), nil); !store.Final(err) || errors.Is(err, store.ErrNotExist) {
+			t.Errorf("no credentials: %v", err)
+		}
+
+		st, err := azstore.NewFromConnectionString(srv.ConnectionString(), "no-such-container", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = st.Get(t.Context(), "absent", "")
-		return err
-	}
-	wrong, err := container.NewSharedKeyCredential(srv.Account, "d3Jvbmc=")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantKind(t, "a SAS", get(signed(t, srv, client, host(srv), full, time.Hour), nil), store.ErrNotExist)
-	expired := get(signed(t, srv, client, host(srv), full, -time.Minute), nil)
-	wantKind(t, "an expired SAS", expired, store.ErrDenied)
-	if strings.Contains(expired.Error(), "sig=") {
-		t.Errorf("it shows the SAS: %v", expired)
-	}
-	wantKind(t, "a SAS that may do less", get(signed(t, srv, client, host(srv), sas.ContainerPermissions{List: true}, time.Hour), nil), store.ErrDenied)
-	wantKind(t, "another key", get(client.URL(), &azstore.Options{SharedKey: wrong}), store.ErrDenied)
-	// On Azure it is a 404 ResourceNotFound, or a 409 PublicAccessNotPermitted: see TestCodes.
-	if err = get(client.URL(), nil); !store.Final(err) || errors.Is(err, store.ErrNotExist) {
-		t.Errorf("no credentials: %v", err)
-	}
-
-	st, err := azstore.NewFromConnectionString(srv.ConnectionString(), "no-such-container", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = st.Get(t.Context(), "absent", "")
-	wantKind(t, "get in no container", err, store.ErrNoBucket)
-	_, err = st.Put(t.Context(), "absent", []byte("x"), store.IfAbsent())
-	wantKind(t, "create in no container", err, store.ErrNoBucket)
-	_, err = st.PutLarge(t.Context(), "absent", strings.NewReader("x"))
-	wantKind(t, "large put in no container", err, store.ErrNoBucket)
-	wantKind(t, "delete in no container", st.Delete(t.Context(), "absent"), store.ErrNoBucket)
-	for _, err = range st.List(t.Context(), "", "") {
-		wantKind(t, "list of no container", err, store.ErrNoBucket)
-	}
+		wantKind(t, "get in no container", err, store.ErrNoBucket)
+		_, err = st.Put(t.Context(), "absent", []byte("x"), store.IfAbsent())
+		wantKind(t, "create in no container", err, store.ErrNoBucket)
+		_, err = st.PutLarge(t.Context(), "absent", strings.NewReader("x"))
+		wantKind(t, "large put in no container", err, store.ErrNoBucket)
+		wantKind(t, "delete in no container", st.Delete(t.Context(), "absent"), store.ErrNoBucket)
+		for _, err = range st.List(t.Context(), "", "") {
+			wantKind(t, "list of no container", err, store.ErrNoBucket)
+		}
+	})
 }
 
 // TestObstacles: what other users of Azure can put in the way. None of it may look like a rival's

@@ -33,62 +33,63 @@ func settingsOf(ctx context.Context, look store.Inspection) (values map[string]s
 
 // TestInspection: what no lock does.
 func TestInspection(t *testing.T) {
-	srv := servers.StartAzurite(t)
-	client := newContainer(t, srv)
-	st := open(t, srv, client)
-	look, ctx := st.Inspect(), t.Context()
-	if _, errs := settingsOf(ctx, look); len(errs) != 1 || errs["versioning"] == nil {
-		t.Errorf("before a write: %v", errs)
-	}
-	o, err := st.Put(ctx, "kept", []byte("x"), store.IfAbsent())
-	if err != nil {
-		t.Fatal(err)
-	}
-	values, errs := settingsOf(ctx, look)
-	if len(errs) > 0 || len(values) != 5 {
-		t.Errorf("%q, %v", values, errs)
-	}
-	for name, value := range values {
-		if value != "" {
-			t.Errorf("%s: %q", name, value)
+	servers.OnAzure(t, func(t *testing.T, srv *servers.Azurite) {
+		client := newContainer(t, srv)
+		st := open(t, srv, client)
+		look, ctx := st.Inspect(), t.Context()
+		if _, errs := settingsOf(ctx, look); len(errs) != 1 || errs["versioning"] == nil {
+			t.Errorf("before a write: %v", errs)
 		}
-	}
-	for _, key := range []string{"scratch/a", "scratch/b", "scratchy"} {
-		for range 2 {
-			if err = look.Overwrite(ctx, key, []byte(key)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err = look.DeleteIf(ctx, "scratchy", o.Version); !errors.Is(err, store.ErrPrecondition) {
-		t.Errorf("a delete of another version: %v", err)
-	}
-	requests, err := look.Purge(ctx, "scratch")
-	if err != nil || requests < 4 {
-		t.Errorf("%d requests, %v", requests, err)
-	}
-	var left []string
-	for e, err := range st.List(ctx, "", "") {
+		o, err := st.Put(ctx, "kept", []byte("x"), store.IfAbsent())
 		if err != nil {
 			t.Fatal(err)
 		}
-		left = append(left, e.Key)
-	}
-	if !slices.Equal(left, []string{"kept", "scratchy"}) {
-		t.Errorf("%q are left", left)
-	}
-	if err = look.DeleteIf(ctx, "kept", o.Version); err != nil {
-		t.Error(err)
-	}
+		values, errs := settingsOf(ctx, look)
+		if len(errs) > 0 || len(values) != 5 {
+			t.Errorf("%q, %v", values, errs)
+		}
+		for name, value := range values {
+			if value != "" {
+				t.Errorf("%s: %q", name, value)
+			}
+		}
+		for _, key := range []string{"scratch/a", "scratch/b", "scratchy"} {
+			for range 2 {
+				if err = look.Overwrite(ctx, key, []byte(key)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err = look.DeleteIf(ctx, "scratchy", o.Version); !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("a delete of another version: %v", err)
+		}
+		requests, err := look.Purge(ctx, "scratch")
+		if err != nil || requests < 4 {
+			t.Errorf("%d requests, %v", requests, err)
+		}
+		var left []string
+		for e, err := range st.List(ctx, "", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, e.Key)
+		}
+		if !slices.Equal(left, []string{"kept", "scratchy"}) {
+			t.Errorf("%q are left", left)
+		}
+		if err = look.DeleteIf(ctx, "kept", o.Version); err != nil {
+			t.Error(err)
+		}
 
-	// A SAS of the container tells nothing of the account.
-	poor, err := azstore.New(signed(t, srv, client, host(srv), full, time.Hour), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, errs := settingsOf(ctx, poor.Inspect()); !errors.Is(errs["soft delete"], store.ErrDenied) || strings.Contains(errs["soft delete"].Error(), "sig=") {
-		t.Errorf("with a SAS: %v", errs)
-	}
+		// A SAS of the container tells nothing of the account.
+		poor, err := azstore.New(signed(t, srv, client, host(srv), full, time.Hour), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, errs := settingsOf(ctx, poor.Inspect()); !errors.Is(errs["soft delete"], store.ErrDenied) || strings.Contains(errs["soft delete"].Error(), "sig=") {
+			t.Errorf("with a SAS: %v", errs)
+		}
+	})
 }
 
 // What Azure says and the emulator does not: versions, and policies of the container and the account.

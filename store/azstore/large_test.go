@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,135 +124,150 @@ func (p *planted) through(t *testing.T, srv *servers.Azurite, proxy *servers.Pro
 }
 
 func TestLarge(t *testing.T) {
-	srv := servers.StartAzurite(t)
-	t.Run("requests", func(t *testing.T) {
-		for size, want := range map[int64]int{0: 1, 1: 1, block - 1: 1, block: 2, block + 1: 3, 3 * block: 4} {
-			proxy := servers.StartProxy(t, host(srv), nil)
+	servers.OnAzure(t, func(t *testing.T, srv *servers.Azurite) {
+		t.Run("requests", func(t *testing.T) {
+			for size, want := range map[int64]int{0: 1, 1: 1, block - 1: 1, block: 2, block + 1: 3, 3 * block: 4} {
+				proxy := servers.StartProxy(t, host(srv), nil)
+				st := open(t, srv, newContainer(t, srv))
+				if n, err := st.through(t, srv, proxy).PutLarge(t.Context(), "k", random(size)); err != nil || n != size {
+					t.Fatalf("PutLarge of %d bytes gives %d, %v", size, n, err)
+				}
+				if n := proxy.Counts(); n[http.MethodPut] != want || len(n) != 1 {
+					t.Errorf("%d bytes took %v, want %d PUT", size, n, want)
+				}
+				st.wantLarge(t, size)
+			}
+		})
+		// That there were blocks to see makes it worth something that no object is.
+		t.Run("the reader fails", func(t *testing.T) {
+			errOwn := errors.New("the reader's own error")
 			st := open(t, srv, newContainer(t, srv))
-			if n, err := st.through(t, srv, proxy).PutLarge(t.Context(), "k", random(size)); err != nil || n != size {
-				t.Fatalf("PutLarge of %d bytes gives %d, %v", size, n, err)
+			_, err := st.PutLarge(t.Context(), "k", source{size: 2*block + 1, err: errOwn}.reader())
+			checkError(t, "put", err, store.ErrInvalid)
+			if n := st.blocks(t); n != 2 || !errors.Is(err, errOwn) || !strings.Contains(err.Error(), "a week from now") {
+				t.Errorf("%d blocks are left; the error is %v", n, err)
 			}
-			if n := proxy.Counts(); n[http.MethodPut] != want || len(n) != 1 {
-				t.Errorf("%d bytes took %v, want %d PUT", size, n, want)
-			}
-			st.wantLarge(t, size)
-		}
-	})
-	// That there were blocks to see makes it worth something that no object is.
-	t.Run("the reader fails", func(t *testing.T) {
-		errOwn := errors.New("the reader's own error")
-		st := open(t, srv, newContainer(t, srv))
-		_, err := st.PutLarge(t.Context(), "k", source{size: 2*block + 1, err: errOwn}.reader())
-		checkError(t, "put", err, store.ErrInvalid)
-		if n := st.blocks(t); n != 2 || !errors.Is(err, errOwn) || !strings.Contains(err.Error(), "a week from now") {
-			t.Errorf("%d blocks are left; the error is %v", n, err)
-		}
-		st.wantNothing(t)
-		// They are in nobody's way.
-		if _, err = st.PutLarge(t.Context(), "k", random(block)); err != nil {
-			t.Fatal(err)
-		}
-		st.wantLarge(t, block)
-	})
-	t.Run("the context ends", func(t *testing.T) {
-		for _, size := range []int64{1, block, 2 * block} {
-			st := open(t, srv, newContainer(t, srv))
-			ctx, cancel := context.WithCancel(t.Context())
-			_, err := st.PutLarge(ctx, "k", source{size: size, err: io.EOF, then: cancel}.reader())
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%v does not match context.Canceled", err)
-			}
-			checkError(t, "put", err, store.ErrUnavailable)
 			st.wantNothing(t)
-		}
-	})
-	t.Run("memory", func(t *testing.T) {
-		const size = 200 * mib
-		st := open(t, srv, newContainer(t, srv))
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		if _, err := st.PutLarge(t.Context(), "k", random(size)); err != nil {
-			t.Fatal(err)
-		}
-		st.wantLarge(t, size)
-		runtime.ReadMemStats(&after)
-		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > size/2 {
-			t.Errorf("%d bytes were allocated for a body of %d", allocated, size)
-		}
+			// They are in nobody's way.
+			if _, err = st.PutLarge(t.Context(), "k", random(block)); err != nil {
+				t.Fatal(err)
+			}
+			st.wantLarge(t, block)
+		})
+		t.Run("the context ends", func(t *testing.T) {
+			for _, size := range []int64{1, block, 2 * block} {
+				st := open(t, srv, newContainer(t, srv))
+				ctx, cancel := context.WithCancel(t.Context())
+				_, err := st.PutLarge(ctx, "k", source{size: size, err: io.EOF, then: cancel}.reader())
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%v does not match context.Canceled", err)
+				}
+				checkError(t, "put", err, store.ErrUnavailable)
+				st.wantNothing(t)
+			}
+		})
 	})
 }
 
-func TestLargeFaults(t *testing.T) {
-	srv := servers.StartAzurite(t)
-	lost, unsent, denied, busy := servers.DropAnswer, servers.DropRequest, servers.Status(403), servers.Status(503)
-	for _, c := range []struct {
-		name   string
-		faults map[string][]servers.Fault // of a purpose, one request after the other
-		want   []error                    // nil: success
-		there  bool
-	}{
-		// One fault is made up for by a repetition.
-		{"small, lost answer", map[string][]servers.Fault{"PUT": {lost}}, nil, true},
-		{"small, lost request", map[string][]servers.Fault{"PUT": {unsent}}, nil, true},
-		{"small, busy", map[string][]servers.Fault{"PUT": {busy}}, nil, true},
-		{"block, lost answer", map[string][]servers.Fault{"block 00001": {lost}}, nil, true},
-		{"block, lost request", map[string][]servers.Fault{"block 00001": {unsent}}, nil, true},
-		{"block, busy", map[string][]servers.Fault{"block 00000": {busy}, "block 00002": {busy, busy}}, nil, true},
-		{"commit, lost request", map[string][]servers.Fault{"commit": {unsent}}, nil, true},
-		{"commit, lost answer", map[string][]servers.Fault{"commit": {lost}}, nil, true},
+// All that the process allocates to write and read a body is less than half of it.
+func TestLargeTakesLittleMemory(t *testing.T) {
+	const size = 100 * mib
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("ETag", `"1"`)
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Length", strconv.Itoa(size))
+			_, _ = io.Copy(w, random(size))
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(server.Close)
+	st := &planted{Store: newStore(t, server.URL)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := st.PutLarge(t.Context(), "k", random(size)); err != nil {
+		t.Fatal(err)
+	}
+	st.wantLarge(t, size)
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > size/2 {
+		t.Errorf("%d bytes were allocated for a body of %d", allocated, size)
+	}
+}
 
-		// More are not, and then it matters which request it was.
-		{"small, lost answers", map[string][]servers.Fault{"PUT": {lost, lost, lost}}, []error{store.ErrUnknownOutcome}, true},
-		{"small, lost requests", map[string][]servers.Fault{"PUT": {unsent, unsent, unsent}}, []error{store.ErrUnknownOutcome}, false},
-		{"small, denied", map[string][]servers.Fault{"PUT": {denied}}, []error{store.ErrDenied}, false},
-		{"small, lost answer, then denied", map[string][]servers.Fault{"PUT": {lost, denied}}, []error{store.ErrUnknownOutcome}, true},
-		{"small, broken down, then denied", map[string][]servers.Fault{"PUT": {servers.StatusAfter(500), denied}}, []error{store.ErrUnknownOutcome}, true},
-		{"block, lost answers", map[string][]servers.Fault{"block 00001": {lost, lost, lost}}, []error{store.ErrUnavailable}, false},
-		{"block, lost answer, then denied", map[string][]servers.Fault{"block 00002": {lost, denied}}, []error{store.ErrDenied}, false},
-		{"commit, lost answers", map[string][]servers.Fault{"commit": {lost, unsent, unsent}}, []error{store.ErrUnknownOutcome}, true},
-		{"commit, lost requests", map[string][]servers.Fault{"commit": {unsent, unsent, unsent}}, []error{store.ErrUnknownOutcome}, false},
-		{"commit, denied", map[string][]servers.Fault{"commit": {denied}}, []error{store.ErrDenied}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var mu sync.Mutex
-			left := c.faults
-			proxy := servers.StartProxy(t, host(srv), &servers.ProxyOptions{Fault: func(r *http.Request, _ int) servers.Fault {
+func TestLargeFaults(t *testing.T) {
+	servers.OnAzure(t, func(t *testing.T, srv *servers.Azurite) {
+		lost, unsent, denied, busy := servers.DropAnswer, servers.DropRequest, servers.Status(403), servers.Status(503)
+		for _, c := range []struct {
+			name   string
+			faults map[string][]servers.Fault // of a purpose, one request after the other
+			want   []error                    // nil: success
+			there  bool
+		}{
+			// One fault is made up for by a repetition.
+			{"small, lost answer", map[string][]servers.Fault{"PUT": {lost}}, nil, true},
+			{"small, lost request", map[string][]servers.Fault{"PUT": {unsent}}, nil, true},
+			{"small, busy", map[string][]servers.Fault{"PUT": {busy}}, nil, true},
+			{"block, lost answer", map[string][]servers.Fault{"block 00001": {lost}}, nil, true},
+			{"block, lost request", map[string][]servers.Fault{"block 00001": {unsent}}, nil, true},
+			{"block, busy", map[string][]servers.Fault{"block 00000": {busy}, "block 00002": {busy, busy}}, nil, true},
+			{"commit, lost request", map[string][]servers.Fault{"commit": {unsent}}, nil, true},
+			{"commit, lost answer", map[string][]servers.Fault{"commit": {lost}}, nil, true},
+
+			// More are not, and then it matters which request it was.
+			{"small, lost answers", map[string][]servers.Fault{"PUT": {lost, lost, lost}}, []error{store.ErrUnknownOutcome}, true},
+			{"small, lost requests", map[string][]servers.Fault{"PUT": {unsent, unsent, unsent}}, []error{store.ErrUnknownOutcome}, false},
+			{"small, denied", map[string][]servers.Fault{"PUT": {denied}}, []error{store.ErrDenied}, false},
+			{"small, lost answer, then denied", map[string][]servers.Fault{"PUT": {lost, denied}}, []error{store.ErrUnknownOutcome}, true},
+			{"small, broken down, then denied", map[string][]servers.Fault{"PUT": {servers.StatusAfter(500), denied}}, []error{store.ErrUnknownOutcome}, true},
+			{"block, lost answers", map[string][]servers.Fault{"block 00001": {lost, lost, lost}}, []error{store.ErrUnavailable}, false},
+			{"block, lost answer, then denied", map[string][]servers.Fault{"block 00002": {lost, denied}}, []error{store.ErrDenied}, false},
+			{"commit, lost answers", map[string][]servers.Fault{"commit": {lost, unsent, unsent}}, []error{store.ErrUnknownOutcome}, true},
+			{"commit, lost requests", map[string][]servers.Fault{"commit": {unsent, unsent, unsent}}, []error{store.ErrUnknownOutcome}, false},
+			{"commit, denied", map[string][]servers.Fault{"commit": {denied}}, []error{store.ErrDenied}, false},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				var mu sync.Mutex
+				left := c.faults
+				proxy := servers.StartProxy(t, host(srv), &servers.ProxyOptions{Fault: func(r *http.Request, _ int) servers.Fault {
+					mu.Lock()
+					defer mu.Unlock()
+					what := purpose(r)
+					if len(left[what]) == 0 {
+						return servers.Pass
+					}
+					fault := left[what][0]
+					left[what] = left[what][1:]
+					return fault
+				}})
+				direct := open(t, srv, newContainer(t, srv))
+				size := int64(2*block + 1)
+				if strings.HasPrefix(c.name, "small") {
+					size = 1
+				}
+				_, err := direct.through(t, srv, proxy).PutLarge(t.Context(), "k", random(size))
+				if c.want == nil && err != nil {
+					t.Errorf("PutLarge gives %v", err)
+				}
+				if c.want != nil {
+					checkError(t, "put", err, c.want...)
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				what := purpose(r)
-				if len(left[what]) == 0 {
-					return servers.Pass
+				for what, faults := range left {
+					if len(faults) > 0 {
+						t.Errorf("%d faults of %q never happened", len(faults), what)
+					}
 				}
-				fault := left[what][0]
-				left[what] = left[what][1:]
-				return fault
-			}})
-			direct := open(t, srv, newContainer(t, srv))
-			size := int64(2*block + 1)
-			if strings.HasPrefix(c.name, "small") {
-				size = 1
-			}
-			_, err := direct.through(t, srv, proxy).PutLarge(t.Context(), "k", random(size))
-			if c.want == nil && err != nil {
-				t.Errorf("PutLarge gives %v", err)
-			}
-			if c.want != nil {
-				checkError(t, "put", err, c.want...)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for what, faults := range left {
-				if len(faults) > 0 {
-					t.Errorf("%d faults of %q never happened", len(faults), what)
+				if c.there {
+					direct.wantLarge(t, size)
+				} else {
+					direct.wantNothing(t)
 				}
-			}
-			if c.there {
-				direct.wantLarge(t, size)
-			} else {
-				direct.wantNothing(t)
-			}
-		})
-	}
+			})
+		}
+	})
 }
 
 // The outcome of the last request says nothing about those before it.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/azstore"
 	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
@@ -87,12 +88,13 @@ func wanted(status int, op, code string) error {
 func TestStatuses(t *testing.T) {
 	var requests atomic.Int64
 	var answer func(w http.ResponseWriter)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		answer(w)
-	}))
-	t.Cleanup(server.Close)
-	st := newStore(t, server.URL)
+	})
+	st := newStore(t, "http://account.example", func(o *azstore.Options) {
+		o.Transport = &http.Client{Transport: wiretest.Direct{Server: server}}
+	})
 	for status := 300; status < 600; status++ {
 		for _, b := range bodies {
 			for _, op := range all {

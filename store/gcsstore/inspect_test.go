@@ -52,54 +52,55 @@ func settingsOf(ctx context.Context, look store.Inspection) (values map[string]s
 
 // TestInspection: what no lock does, in a bucket that keeps past versions.
 func TestInspection(t *testing.T) {
-	srv := servers.StartGCS(t)
-	st := open(t, srv.Endpoint, versioned(t, srv.Endpoint))
-	look, ctx := st.Inspect(), t.Context()
-	for _, key := range []string{"scratch/a", "scratch/b", "scratchy", "kept"} {
-		for range 2 {
-			if err := look.Overwrite(ctx, key, []byte(key)); err != nil {
-				t.Fatal(err)
+	servers.OnGCS(t, func(t *testing.T, srv *servers.Server) {
+		st := open(t, srv.Endpoint, versioned(t, srv.Endpoint))
+		look, ctx := st.Inspect(), t.Context()
+		for _, key := range []string{"scratch/a", "scratch/b", "scratchy", "kept"} {
+			for range 2 {
+				if err := look.Overwrite(ctx, key, []byte(key)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	values, errs := settingsOf(ctx, look)
-	if len(errs) > 0 || values["versioning"] != "enabled" || values["retention"] != "" || values["noncurrent versions"] == "0" {
-		t.Errorf("%q, %v", values, errs)
-	}
-	if look.Unquoted() != nil {
-		t.Error("generations have no quotes")
-	}
+		values, errs := settingsOf(ctx, look)
+		if len(errs) > 0 || values["versioning"] != "enabled" || values["retention"] != "" || values["noncurrent versions"] == "0" {
+			t.Errorf("%q, %v", values, errs)
+		}
+		if look.Unquoted() != nil {
+			t.Error("generations have no quotes")
+		}
 
-	o, err := st.Get(ctx, "kept", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = look.DeleteIf(ctx, "kept", `"x"`); !errors.Is(err, store.ErrPrecondition) {
-		t.Errorf("a delete of a version of another store: %v", err)
-	}
-	if err = st.Delete(ctx, "scratch/b"); err != nil {
-		t.Fatal(err)
-	}
-	requests, err := look.Purge(ctx, "scratch")
-	if err != nil || requests < 2 {
-		t.Errorf("%d requests, %v", requests, err)
-	}
-	var left []string
-	for e, err := range st.List(ctx, "", "") {
+		o, err := st.Get(ctx, "kept", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		left = append(left, e.Key)
-	}
-	if !slices.Equal(left, []string{"kept", "scratchy"}) {
-		t.Errorf("%q are left", left)
-	}
-	if err = look.DeleteIf(ctx, "kept", o.Version); err != nil {
-		t.Error(err)
-	}
-	if _, err = st.Get(ctx, "kept", ""); !errors.Is(err, store.ErrNotExist) {
-		t.Errorf("after a delete of its version: %v", err)
-	}
+		if err = look.DeleteIf(ctx, "kept", `"x"`); !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("a delete of a version of another store: %v", err)
+		}
+		if err = st.Delete(ctx, "scratch/b"); err != nil {
+			t.Fatal(err)
+		}
+		requests, err := look.Purge(ctx, "scratch")
+		if err != nil || requests < 2 {
+			t.Errorf("%d requests, %v", requests, err)
+		}
+		var left []string
+		for e, err := range st.List(ctx, "", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, e.Key)
+		}
+		if !slices.Equal(left, []string{"kept", "scratchy"}) {
+			t.Errorf("%q are left", left)
+		}
+		if err = look.DeleteIf(ctx, "kept", o.Version); err != nil {
+			t.Error(err)
+		}
+		if _, err = st.Get(ctx, "kept", ""); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("after a delete of its version: %v", err)
+		}
+	})
 }
 
 // The emulator overlooks the condition of a delete.

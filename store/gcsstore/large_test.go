@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
@@ -70,34 +72,35 @@ func wantLarge(t *testing.T, st *gcsstore.Store, size int64) {
 }
 
 func TestLarge(t *testing.T) {
-	srv := servers.StartGCS(t)
-	for _, c := range []struct {
-		size      int64
-		post, put int
-	}{
-		{0, 1, 0},
-		{1, 1, 0},
-		{mib + 1, 1, 0},
-		{chunk - 1, 1, 0},
-		{chunk, 1, 2}, // the second one says that there is no more
-		{chunk + 1, 1, 2},
-		{5*chunk - 1, 1, 5},
-	} {
-		proxy := servers.StartProxy(t, srv.Endpoint, nil)
-		st := open(t, proxy.Endpoint, srv.GCSBucket(t))
-		if n, err := st.PutLarge(t.Context(), "k", random(c.size)); err != nil || n != c.size {
-			t.Fatalf("PutLarge of %d bytes gives %d, %v", c.size, n, err)
+	servers.OnGCS(t, func(t *testing.T, srv *servers.Server) {
+		for _, c := range []struct {
+			size      int64
+			post, put int
+		}{
+			{0, 1, 0},
+			{1, 1, 0},
+			{mib + 1, 1, 0},
+			{chunk - 1, 1, 0},
+			{chunk, 1, 2}, // the second one says that there is no more
+			{chunk + 1, 1, 2},
+			{3*chunk - 1, 1, 3},
+		} {
+			proxy := servers.StartProxy(t, srv.Endpoint, nil)
+			st := open(t, proxy.Endpoint, srv.GCSBucket(t))
+			if n, err := st.PutLarge(t.Context(), "k", random(c.size)); err != nil || n != c.size {
+				t.Fatalf("PutLarge of %d bytes gives %d, %v", c.size, n, err)
+			}
+			if n := proxy.Counts(); n[http.MethodPost] != c.post || n[http.MethodPut] != c.put || len(n) > 2 {
+				t.Errorf("%d bytes took %v, want %d POST and %d PUT", c.size, n, c.post, c.put)
+			}
+			wantLarge(t, st.Store, c.size)
 		}
-		if n := proxy.Counts(); n[http.MethodPost] != c.post || n[http.MethodPut] != c.put || len(n) > 2 {
-			t.Errorf("%d bytes took %v, want %d POST and %d PUT", c.size, n, c.post, c.put)
-		}
-		wantLarge(t, st.Store, c.size)
-	}
+	})
 }
 
 // All that the process allocates to write and read a body is less than half of it.
 func TestLargeTakesLittleMemory(t *testing.T) {
-	const size = 200 * mib
+	const size = 100 * mib
 	st, _ := startSessions(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -147,10 +150,17 @@ var (
 func startSessions(t *testing.T, faults ...fault) (*gcsstore.Store, *sessions) {
 	t.Helper()
 	s := &sessions{faults: faults}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	token := func(context.Context) (string, error) { return "secret", nil }
-	return newStore(t, server.URL, &gcsstore.Options{Token: token}), s
+	return direct(t, s, func(context.Context) (string, error) { return "secret", nil }), s
+}
+
+// direct gives a store that reaches a server without a socket, so that it waits in virtual time.
+func direct(t *testing.T, server http.Handler, token func(context.Context) (string, error)) *gcsstore.Store {
+	t.Helper()
+	st, err := gcsstore.New(&http.Client{Transport: wiretest.Direct{Server: server}}, "bucket", &gcsstore.Options{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
 }
 
 func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -194,11 +204,7 @@ func (s *sessions) serve(w http.ResponseWriter, r *http.Request, n int64) {
 		_, _ = io.WriteString(w, `{"generation":"1"}`)
 	case r.Method == http.MethodPost:
 		s.open = true
-		scheme := "http"
-		if r.TLS != nil {
-			scheme = "https"
-		}
-		w.Header().Set("Location", scheme+"://"+r.Host+r.URL.Path+"?uploadType=resumable&upload_id=hidden")
+		w.Header().Set("Location", "https://"+r.Host+r.URL.Path+"?uploadType=resumable&upload_id=hidden")
 	case s.there: // a session that has ended says again what it said then
 		_, _ = io.WriteString(w, `{"generation":"1"}`)
 	case !s.open:
@@ -239,6 +245,12 @@ func (s *sessions) put(w http.ResponseWriter, which string, n int64) {
 	w.WriteHeader(308)
 }
 
+// bubble runs a subtest in virtual time.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
 func TestLargeFaults(t *testing.T) {
 	const size = 2*chunk + 1 // the requests: POST, three PUT, and DELETE where it fails
 	for _, c := range []struct {
@@ -247,39 +259,43 @@ func TestLargeFaults(t *testing.T) {
 		faults []fault
 		want   []error // nil: success
 		there  bool
+		again  int    // how often a request is sent again
 		asked  string // the requests after the first chunk's
 	}{
-		{"nothing", size, nil, nil, true, "PUT bytes 8388608-16777215/*, PUT bytes 16777216-16777216/16777217"},
-		{"whole chunks", 2 * chunk, nil, nil, true, "PUT bytes 8388608-16777215/*, PUT bytes */16777216"},
-		{"begin, lost", size, []fault{lost}, nil, true, ""},
-		{"begin, lost for ever", size, []fault{lost, lost, lost, unheard}, []error{store.ErrUnavailable}, false, ""},
-		{"begin, denied", size, []fault{denied}, []error{store.ErrDenied}, false, ""},
-		{"chunk, lost", size, []fault{pass, pass, lost}, nil, true, "PUT bytes 8388608-16777215/*, PUT bytes */*, PUT bytes 16777216-16777216/16777217"},
-		{"chunk, unheard", size, []fault{pass, pass, unheard}, nil, true, "PUT bytes 8388608-16777215/*, PUT bytes */*, PUT bytes 8388608-16777215/*, PUT bytes 16777216-16777216/16777217"},
-		{"chunk, busy", size, []fault{pass, pass, busy, busy, throttled}, nil, true, ""},
-		{"chunk, half of it", size, []fault{pass, pass, {takes: chunk / 2}}, nil, true, "PUT bytes 8388608-16777215/*, PUT bytes 12582912-16777215/*, PUT bytes 16777216-16777216/16777217"},
-		{"chunk, lost for ever", size, []fault{pass, unheard, unheard, unheard, unheard}, []error{store.ErrUnavailable}, false, ""},
-		{"chunk, denied", size, []fault{pass, pass, denied}, []error{store.ErrDenied}, false, "PUT bytes 8388608-16777215/*, DELETE"},
-		{"chunk, lost, then denied", size, []fault{pass, pass, lost, denied}, []error{store.ErrDenied}, false, "PUT bytes 8388608-16777215/*, PUT bytes */*, DELETE"},
-		{"end, lost", size, []fault{pass, pass, pass, lost}, nil, true, "PUT bytes 8388608-16777215/*, PUT bytes 16777216-16777216/16777217, PUT bytes */16777217"},
-		{"end, unheard", size, []fault{pass, pass, pass, unheard}, nil, true, ""},
-		{"end, busy after all", size, []fault{pass, pass, pass, busyButYes}, nil, true, ""},
-		{"end, lost for ever", size, []fault{pass, pass, pass, lost, unheard, unheard, unheard}, []error{store.ErrUnknownOutcome}, true, ""},
-		{"end, unheard for ever", size, []fault{pass, pass, pass, unheard, unheard, unheard, unheard}, []error{store.ErrUnknownOutcome}, false, ""},
-		{"end, denied", size, []fault{pass, pass, pass, denied}, []error{store.ErrDenied}, false, ""},
-		{"end, lost, then denied", size, []fault{pass, pass, pass, lost, denied}, []error{store.ErrUnknownOutcome}, true, ""},
-		{"cancel, lost", size, []fault{pass, denied, lost}, []error{store.ErrDenied}, false, ""},
-		{"small, lost", 1, []fault{lost}, nil, true, ""},
-		{"small, busy", 1, []fault{busy, throttled}, nil, true, ""},
-		{"small, denied", 1, []fault{denied}, []error{store.ErrDenied}, false, ""},
-		{"small, lost, then denied", 1, []fault{lost, denied}, []error{store.ErrUnknownOutcome}, true, ""},
-		{"small, throttled for ever", 1, []fault{throttled, throttled, throttled, throttled}, []error{store.ErrThrottled}, false, ""},
-		{"small, lost for ever", 1, []fault{unheard, unheard, unheard, unheard}, []error{store.ErrUnknownOutcome}, false, ""},
+		{"nothing", size, nil, nil, true, 0, "PUT bytes 8388608-16777215/*, PUT bytes 16777216-16777216/16777217"},
+		{"whole chunks", 2 * chunk, nil, nil, true, 0, "PUT bytes 8388608-16777215/*, PUT bytes */16777216"},
+		{"begin, lost", size, []fault{lost}, nil, true, 1, ""},
+		{"begin, lost for ever", size, []fault{lost, lost, lost, unheard}, []error{store.ErrUnavailable}, false, 3, ""},
+		{"begin, denied", size, []fault{denied}, []error{store.ErrDenied}, false, 0, ""},
+		{"chunk, lost", size, []fault{pass, pass, lost}, nil, true, 1, "PUT bytes 8388608-16777215/*, PUT bytes */*, PUT bytes 16777216-16777216/16777217"},
+		{"chunk, unheard", size, []fault{pass, pass, unheard}, nil, true, 1, "PUT bytes 8388608-16777215/*, PUT bytes */*, PUT bytes 8388608-16777215/*, PUT bytes 16777216-16777216/16777217"},
+		{"chunk, busy", size, []fault{pass, pass, busy, busy, throttled}, nil, true, 3, ""},
+		{"chunk, half of it", size, []fault{pass, pass, {takes: chunk / 2}}, nil, true, 0, "PUT bytes 8388608-16777215/*, PUT bytes 12582912-16777215/*, PUT bytes 16777216-16777216/16777217"},
+		{"chunk, lost for ever", size, []fault{pass, unheard, unheard, unheard, unheard}, []error{store.ErrUnavailable}, false, 3, ""},
+		{"chunk, denied", size, []fault{pass, pass, denied}, []error{store.ErrDenied}, false, 0, "PUT bytes 8388608-16777215/*, DELETE"},
+		{"chunk, lost, then denied", size, []fault{pass, pass, lost, denied}, []error{store.ErrDenied}, false, 1, "PUT bytes 8388608-16777215/*, PUT bytes */*, DELETE"},
+		{"end, lost", size, []fault{pass, pass, pass, lost}, nil, true, 1, "PUT bytes 8388608-16777215/*, PUT bytes 16777216-16777216/16777217, PUT bytes */16777217"},
+		{"end, unheard", size, []fault{pass, pass, pass, unheard}, nil, true, 1, ""},
+		{"end, busy after all", size, []fault{pass, pass, pass, busyButYes}, nil, true, 1, ""},
+		{"end, lost for ever", size, []fault{pass, pass, pass, lost, unheard, unheard, unheard}, []error{store.ErrUnknownOutcome}, true, 3, ""},
+		{"end, unheard for ever", size, []fault{pass, pass, pass, unheard, unheard, unheard, unheard}, []error{store.ErrUnknownOutcome}, false, 3, ""},
+		{"end, denied", size, []fault{pass, pass, pass, denied}, []error{store.ErrDenied}, false, 0, ""},
+		{"end, lost, then denied", size, []fault{pass, pass, pass, lost, denied}, []error{store.ErrUnknownOutcome}, true, 1, ""},
+		{"cancel, lost", size, []fault{pass, denied, lost}, []error{store.ErrDenied}, false, 0, ""},
+		{"small, lost", 1, []fault{lost}, nil, true, 1, ""},
+		{"small, busy", 1, []fault{busy, throttled}, nil, true, 2, ""},
+		{"small, denied", 1, []fault{denied}, []error{store.ErrDenied}, false, 0, ""},
+		{"small, lost, then denied", 1, []fault{lost, denied}, []error{store.ErrUnknownOutcome}, true, 1, ""},
+		{"small, throttled for ever", 1, []fault{throttled, throttled, throttled, throttled}, []error{store.ErrThrottled}, false, 3, ""},
+		{"small, lost for ever", 1, []fault{unheard, unheard, unheard, unheard}, []error{store.ErrUnknownOutcome}, false, 3, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		bubble(t, c.name, func(t *testing.T) {
 			st, s := startSessions(t, c.faults...)
+			begun := time.Now()
 			n, err := st.PutLarge(t.Context(), "k", random(c.size))
+			if took, want := time.Since(begun), 250*time.Millisecond*time.Duration(1<<c.again-1); took != want {
+				t.Errorf("the pauses were %v, want %v", took, want)
+			}
 			if c.want == nil && (err != nil || n != c.size) {
 				t.Errorf("PutLarge gives %d, %v", n, err)
 			}
@@ -319,18 +335,17 @@ func TestLargeWithoutAnotherToken(t *testing.T) {
 		{busyButYes, store.ErrUnknownOutcome},
 		{throttled, store.ErrThrottled},
 	} {
-		s := &sessions{faults: []fault{c.first}}
-		server := httptest.NewServer(s)
-		t.Cleanup(server.Close)
-		tokens := 0
-		st := newStore(t, server.URL, &gcsstore.Options{Token: func(context.Context) (string, error) {
-			if tokens++; tokens > 1 {
-				return "", errors.New("no token")
-			}
-			return "secret", nil
-		}})
-		_, err := st.PutLarge(t.Context(), "k", random(1))
-		wiretest.CheckError(t, "put", err, c.want)
+		synctest.Test(t, func(t *testing.T) {
+			tokens := 0
+			st := direct(t, &sessions{faults: []fault{c.first}}, func(context.Context) (string, error) {
+				if tokens++; tokens > 1 {
+					return "", errors.New("no token")
+				}
+				return "secret", nil
+			})
+			_, err := st.PutLarge(t.Context(), "k", random(1))
+			wiretest.CheckError(t, "put", err, c.want)
+		})
 	}
 }
 
@@ -365,12 +380,14 @@ func TestLargeHTTP2(t *testing.T) {
 // which anybody could write the object.
 func TestLargeThatStays(t *testing.T) {
 	for name, last := range map[string]fault{"refused": denied, "unheard": unheard, "busy": busy} {
-		st, s := startSessions(t, pass, denied, last)
-		_, err := st.PutLarge(t.Context(), "k", random(2*chunk))
-		wiretest.CheckError(t, "put", err, store.ErrDenied)
-		if !strings.Contains(err.Error(), "after a week") || strings.Contains(err.Error(), "hidden") || !s.open {
-			t.Errorf("%s: %v", name, err)
-		}
+		bubble(t, name, func(t *testing.T) {
+			st, s := startSessions(t, pass, denied, last)
+			_, err := st.PutLarge(t.Context(), "k", random(2*chunk))
+			wiretest.CheckError(t, "put", err, store.ErrDenied)
+			if !strings.Contains(err.Error(), "after a week") || strings.Contains(err.Error(), "hidden") || !s.open {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -393,6 +410,18 @@ func TestLargeGivesUp(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || s.there || s.open || s.cancelled != (size >= chunk) {
 			t.Errorf("%d bytes: %v; the requests were %q", size, err, s.asked)
 		}
+	}
+}
+
+// The server takes the request that cancels an upload.
+func TestLargeCancels(t *testing.T) {
+	srv := servers.StartGCSFront(t)
+	st := open(t, srv.Endpoint, srv.GCSBucket(t))
+	own := errors.New("the reader's own error")
+	_, err := st.PutLarge(t.Context(), "k", source{size: chunk, err: own}.reader())
+	wiretest.CheckError(t, "put", err, store.ErrInvalid)
+	if !errors.Is(err, own) || strings.Contains(err.Error(), "stays on the server") {
+		t.Error(err)
 	}
 }
 
@@ -480,13 +509,13 @@ func TestLargeOfAServerThatForgets(t *testing.T) {
 		want error
 	}{{2 * chunk, store.ErrUnavailable}, {chunk + 1, store.ErrUnknownOutcome}} {
 		puts := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				t.Error(err)
 			}
 			switch r.Method {
 			case http.MethodPost:
-				w.Header().Set("Location", "http://"+r.Host+"/?upload_id=1")
+				w.Header().Set("Location", "https://"+r.Host+"/?upload_id=1")
 				return
 			case http.MethodPut:
 				puts++
@@ -501,9 +530,10 @@ func TestLargeOfAServerThatForgets(t *testing.T) {
 				w.Header().Set("Range", "bytes=0-99")
 			}
 			w.WriteHeader(308)
-		}))
-		t.Cleanup(server.Close)
-		_, err := newStore(t, server.URL, nil).PutLarge(t.Context(), "k", random(c.size))
-		wiretest.CheckError(t, "put", err, c.want)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			_, err := direct(t, server, nil).PutLarge(t.Context(), "k", random(c.size))
+			wiretest.CheckError(t, "put", err, c.want)
+		})
 	}
 }

@@ -98,12 +98,11 @@ func wanted(status int, op string, b body) error {
 func TestStatuses(t *testing.T) {
 	var requests atomic.Int64
 	var answer func(w http.ResponseWriter)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		answer(w)
-	}))
-	t.Cleanup(server.Close)
-	st := newStore(t, server.URL, nil)
+	})
+	st := direct(t, server, nil)
 	for status := 300; status < 600; status++ {
 		for _, b := range bodies {
 			for _, op := range all {
