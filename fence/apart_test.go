@@ -257,6 +257,58 @@ func TestRefusedWriteBetweenTwoWriters(t *testing.T) {
 	})
 }
 
+// TestPointerLandsLate: nobody answers the write of a pointer, and the lease ends before it lands. Its data must be
+// there when it does.
+func TestPointerLandsLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st, lease := newStore(), fencecheck.Lease(t)
+		large := strings.Repeat("x", largestInline+1)
+		st.Inject(
+			faultstore.Fault{Kind: faultstore.LateLanding, Op: "put", Key: "state.json", Nth: 1, Delay: time.Minute},
+			faultstore.Fault{Kind: faultstore.DelayAfter, Op: "get", Key: "state.json", Nth: 2, Delay: 2 * time.Second},
+		)
+		failed := make(chan error)
+		go func() { failed <- newObject(t, st, nil).Put(t.Context(), lease, strings.NewReader(large)) }()
+		time.Sleep(time.Second)
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-failed; !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%v, want that it may be written", err)
+		}
+		st.Wait()
+		holds(t, st, large)
+	})
+}
+
+// TestDataOfALostPointer: a write of a pointer was lost, and a newer holder has claimed the object and written a large
+// value of its own. Nothing can point to the first one's data then, so it is deleted.
+func TestDataOfALostPointer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := newStore()
+		bad := faultstore.Wrap(st, &faultstore.Options{Faults: []faultstore.Fault{
+			{Kind: faultstore.LostRequest, Op: "put", Key: "state.json", Nth: 1},
+			{Kind: faultstore.DelayBefore, Op: "get", Key: "state.json", Nth: 2, Delay: 5 * time.Second},
+		}})
+		large := strings.Repeat("x", largestInline+1)
+		failed := make(chan error)
+		go func() { failed <- newObject(t, bad, nil).Put(t.Context(), fence.Token(1), strings.NewReader(large)) }()
+		time.Sleep(time.Second)
+		newer := newObject(t, st, nil)
+		if _, err := newer.Claim(t.Context(), fence.Token(2)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, newer, fence.Token(2), large+"y")
+		if err := <-failed; !errors.Is(err, fence.ErrFenced) || !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%v, want that it is fenced, and may have been written before", err)
+		}
+		holds(t, st, large+"y")
+		if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != 1 {
+			t.Errorf("there is the data of %q, want that of the newer value alone", keys)
+		}
+	})
+}
+
 // Collect reports an object that it cannot read, list or delete, and leaves one that it
 // does not know. No test noticed when it did not.
 func TestCollectInTrouble(t *testing.T) {

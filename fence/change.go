@@ -80,8 +80,7 @@ func (a *attempt) mayPoint(pointer []byte) bool {
 	if a.open == nil {
 		return false
 	}
-	return a.now == nil || a.now.version == a.at.version ||
-		a.now.seal.kind == apart && bytes.Equal(a.now.body, pointer) // a claim keeps it
+	return a.now == nil || a.now.version == a.at.version || bytes.Equal(a.now.body, pointer) // a claim keeps it
 }
 
 // step reads and writes once, and reports whether that was the end.
@@ -142,7 +141,7 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 
 // end makes the error of the change: it also says if anything may have landed.
 func (a *attempt) end(err error) error {
-	if err == nil || a.open == nil || errors.Is(err, store.ErrUnknownOutcome) {
+	if a.open == nil || errors.Is(err, store.ErrUnknownOutcome) {
 		return err
 	}
 	return fmt.Errorf("%w; before that: %w", err, a.open)

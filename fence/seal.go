@@ -100,7 +100,7 @@ func unseal(all []byte) (body []byte, s seal, err error) {
 	}
 	s = seal{
 		kind: kind(fields[0]), token: leasehold.Token(binary.BigEndian.Uint64(fields[1:])), //nolint:gosec // checked below
-		id: request.ID(fields[9:25]), over: request.ID(fields[25:sealed]),
+		id: request.ID(fields[9:]), over: request.ID(fields[25:]),
 	}
 	switch {
 	case s.token <= 0:
