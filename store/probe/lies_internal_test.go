@@ -352,32 +352,29 @@ func TestProbeRefusesLiars(t *testing.T) {
 	for _, l := range lies {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(2) {
-				r := asked(t, l, seed, &Options{Races: 1000})
-				var passed []string
-				for _, use := range l.breaks {
-					if r.Proves(r.Store, use) == nil {
-						passed = append(passed, use)
+			r := asked(t, l, 1, &Options{Races: 1000})
+			var passed []string
+			for _, use := range l.breaks {
+				if r.Proves(r.Store, use) == nil {
+					passed = append(passed, use)
+				}
+			}
+			if passed != nil {
+				t.Errorf("it is said to be safe for %q", passed)
+			}
+			if l.spares != "" && r.Proves(r.Store, l.spares) != nil {
+				t.Error(r.Proves(r.Store, l.spares))
+			}
+			for _, name := range l.finding {
+				if r.Finding(name).Result != Bad {
+					t.Errorf("it says of %q: %+v", name, r.Finding(name))
+				}
+			}
+			if t.Failed() {
+				for _, f := range r.Findings {
+					if f.Result != OK {
+						t.Logf("%+v", f)
 					}
-				}
-				if passed != nil {
-					t.Errorf("seed %d: it is said to be safe for %q", seed, passed)
-				}
-				if l.spares != "" && r.Proves(r.Store, l.spares) != nil {
-					t.Errorf("seed %d: %v", seed, r.Proves(r.Store, l.spares))
-				}
-				for _, name := range l.finding {
-					if r.Finding(name).Result != Bad {
-						t.Errorf("seed %d: it says of %q: %+v", seed, name, r.Finding(name))
-					}
-				}
-				if t.Failed() {
-					for _, f := range r.Findings {
-						if f.Result != OK {
-							t.Logf("%+v", f)
-						}
-					}
-					return
 				}
 			}
 		})

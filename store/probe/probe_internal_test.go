@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -56,7 +55,7 @@ func empty(t *testing.T, st store.Store) {
 func TestProbeOfAGoodStore(t *testing.T) {
 	st := faultstore.Wrap(memstore.New(), nil)
 	var told []Finding
-	r := probed(t, st, &Options{OnFinding: func(f Finding) { told = append(told, f) }})
+	r := probedSoon(t, st, &Options{OnFinding: func(f Finding) { told = append(told, f) }})
 	for _, v := range r.Verdicts {
 		if !v.Safe || len(v.Why) > 0 {
 			t.Errorf("%s: %v", v.Use, v.Why)
@@ -414,63 +413,11 @@ func TestEveryNeedIsDefended(t *testing.T) {
 	}
 }
 
-// rare is a store in which about one race in 500 goes wrong: one write in 500, of those
-// of a kind, is carried out without its condition.
-func rare(random *rand.Rand, kind func(store.Condition) bool) *brokenstore.Store {
-	var mu sync.Mutex
-	b := &brokenstore.Store{Store: memstore.New()}
-	b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-		mu.Lock()
-		slip := kind(only) && random.IntN(500) == 0
-		mu.Unlock()
-		if slip {
-			return b.Force(ctx, key, body)
-		}
-		return b.Store.Put(ctx, key, body, only)
-	}
-	return b
-}
-
-// A store in which one race in 500 goes wrong is noticed, nearly always.
-func TestOneRaceIn500(t *testing.T) {
-	longtest.Only(t)
-	const rounds = 20
-	for _, c := range []struct {
-		name  string
-		kind  func(store.Condition) bool
-		least int // of a hundred
-	}{
-		// By chance 99.8 of a hundred, and 95.
-		{"any", store.Condition.Valid, 90},
-		{"creates", store.Condition.Absent, 70},
-		{"updates", updates, 70},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			caught := 0
-			for seed := range rounds {
-				r := probedSoon(t, brokenstore.Bare{Store: rare(rand.New(rand.NewPCG(uint64(seed), 0)), c.kind)}, nil)
-				if r.Proves(r.Store, "object") != nil {
-					caught++
-				}
-			}
-			t.Logf("%d of %d caught", caught, rounds)
-			if caught*100 < c.least*rounds {
-				t.Errorf("only %d of %d were caught", caught, rounds)
-			}
-		})
-	}
-}
-
 // A bad network does not break the store's conditions: an honest store is never called bad,
 // whatever the network loses, refuses or delays.
 func TestProbeOverABadNetwork(t *testing.T) {
-	seeds := uint64(24)
-	if longtest.Short() {
-		seeds = 8
-	}
-	for seed := range seeds {
-		p := 0.005 * float64(1+seed%8) // of each kind
+	for seed := range uint64(4) {
+		p := 0.005 * float64(1+2*seed) // of each kind
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

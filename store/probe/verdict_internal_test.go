@@ -8,9 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -180,7 +182,12 @@ func TestProbeSendsWhatItSays(t *testing.T) {
 // Progress is told of while an experiment goes on, and grows.
 func TestProgress(t *testing.T) {
 	var told []Progress
-	r := probed(t, memstore.New(), &Options{Races: 3000, OnProgress: func(p Progress) { told = append(told, p) }})
+	var r *Report
+	synctest.Test(t, func(t *testing.T) { // where requests that take no time take none
+		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Delay: time.Millisecond}}})
+		defer st.Close()
+		r = probed(t, st, &Options{Races: 1000, OnProgress: func(p Progress) { told = append(told, p) }})
+	})
 	if len(told) < 2 {
 		t.Fatalf("in %v it told %v", r.Took.Duration(), told)
 	}
