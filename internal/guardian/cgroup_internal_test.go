@@ -58,7 +58,7 @@ func testCgroup(t *testing.T) *cgroup {
 	}
 	t.Cleanup(func() {
 		c.kill()
-		for end := time.Now().Add(20 * sec); c.populated() && time.Now().Before(end); time.Sleep(ms) {
+		for end := time.Now().Add(hang); c.populated() && time.Now().Before(end); time.Sleep(ms) {
 		}
 		c.remove()
 	})
@@ -316,13 +316,13 @@ func TestCollect(t *testing.T) {
 		_, _ = innocent.Wait()
 	})
 	testCgroup(t)
-	defer time.AfterFunc(20*sec, func() { _ = left.Signal(unix.SIGTERM) }).Stop() // or it would be waited for without end
+	defer time.AfterFunc(hang, func() { _ = left.Signal(unix.SIGTERM) }).Stop() // or it would be waited for without end
 	if state, err := left.Wait(); err != nil || state.String() != "signal: killed" {
 		t.Errorf("what was left ended with %v, %v", state, err)
 	}
 	for dir, want := range map[string]bool{orphaned.Dir: false, old.Dir: false, watched.Dir: true, fresh.Dir: true, other: true} {
 		// Another test that starts a job may be about to remove it.
-		for end := time.Now().Add(20 * sec); !want && exists(dir) && time.Now().Before(end); time.Sleep(ms) {
+		for end := time.Now().Add(hang); !want && exists(dir) && time.Now().Before(end); time.Sleep(ms) {
 		}
 		if exists(dir) != want {
 			t.Errorf("%s is there: %v, want %v", dir, !want, want)

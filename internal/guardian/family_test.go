@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -32,9 +33,16 @@ const (
 	bareVar  = "GUARDIAN_TEST_BARE"  // open no more descriptors
 )
 
+// hang bounds what would never come.
+const hang = 3 * time.Minute
+
 func TestMain(m *testing.M) {
 	helper := strings.HasPrefix(os.Args[0], "job-")
 	if os.Getenv(markVar) == "" && !helper {
+		flag.Parse()
+		if err := flag.Set("test.parallel", "8"); err != nil { // they wait for processes
+			panic(err)
+		}
 		os.Exit(byThemselves(m)) // and no mutation of Main can end it
 	}
 	if file := os.Getenv(sleepVar); file != "" {
@@ -78,7 +86,7 @@ func byThemselves(m *testing.M) (code int) {
 // removeByHand ends all that runs in a cgroup that was made by hand, and removes it.
 func removeByHand(dir string) error {
 	killed := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
-	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(hang); ; time.Sleep(5 * time.Millisecond) {
 		below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
 		for _, procs := range below {
 			_ = os.Remove(filepath.Dir(procs)) // once nothing runs in it any more
@@ -109,6 +117,7 @@ type family struct {
 	orders *os.File
 	events *json.Decoder
 	told   *os.File // what events reads
+	clock  string   // a file: see passes
 	first  event
 }
 
@@ -123,9 +132,9 @@ func command(t *testing.T, p plan, alter ...func(*exec.Cmd)) *family {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &family{t: t, dir: t.TempDir(), exe: exe, parent: exec.CommandContext(context.WithoutCancel(t.Context()), exe)}
+	f := &family{t: t, dir: t.TempDir(), exe: exe, clock: filepath.Join(t.TempDir(), "clock"), parent: exec.CommandContext(context.WithoutCancel(t.Context()), exe)}
 	f.parent.Dir, f.parent.Stderr = f.dir, os.Stderr
-	f.parent.Env = append(os.Environ(), planVar+"="+string(text), markVar+"="+f.dir)
+	f.parent.Env = append(os.Environ(), planVar+"="+string(text), markVar+"="+f.dir, sleepVar+"="+f.clock)
 	for _, a := range alter {
 		a(f.parent)
 	}
@@ -175,7 +184,7 @@ func (f *family) launch() {
 		_ = f.parent.Wait()
 		orders.Close()
 		events.Close()
-		for limit := time.Now().Add(10 * time.Second); f.cgroup() != "" && time.Now().Before(limit); time.Sleep(time.Millisecond) {
+		for limit := time.Now().Add(hang); f.cgroup() != "" && time.Now().Before(limit); time.Sleep(time.Millisecond) {
 			if err := os.Remove(f.cgroup()); err == nil || errors.Is(err, fs.ErrNotExist) {
 				break
 			}
@@ -184,10 +193,36 @@ func (f *family) launch() {
 	f.first = f.event()
 }
 
+// passes sets the clock of the family on: so much time has passed since the start, at least.
+func (f *family) passes(d time.Duration) {
+	f.t.Helper()
+	if err := os.WriteFile(f.clock+".new", []byte(d.String()), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Rename(f.clock+".new", f.clock); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// looks gives the family the time to look at its clock, which it does once a second. On a busy
+// machine it may not have looked: then the test has seen less, and does not fail.
+func looks() { time.Sleep(1200 * time.Millisecond) }
+
+// works makes sure that so many processes run that heed no SIGTERM.
+func (f *family) works(n int) {
+	f.t.Helper()
+	shells := slices.DeleteFunc(f.living(), func(pid int) bool {
+		return !strings.HasPrefix(describe([]int{pid})[0], "sh ") // what sleeps for them may die
+	})
+	if len(shells) < n {
+		f.t.Errorf("of the job there run %v, want %d processes", describe(shells), n)
+	}
+}
+
 func (f *family) event() event {
 	f.t.Helper()
 	var e event
-	_ = f.told.SetReadDeadline(time.Now().Add(40 * time.Second))
+	_ = f.told.SetReadDeadline(time.Now().Add(hang))
 	if err := f.events.Decode(&e); err != nil {
 		f.t.Fatalf("no event from the parent: %v", err)
 	}
@@ -374,7 +409,7 @@ func describe(pids []int) (all []string) {
 // eventually waits for a condition, for longer than any machine needs.
 func eventually(t *testing.T, condition func() (bool, string)) {
 	t.Helper()
-	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(hang); ; time.Sleep(5 * time.Millisecond) {
 		ok, seen := condition()
 		if ok {
 			return

@@ -11,6 +11,8 @@ import (
 const (
 	sec = time.Second
 	ms  = time.Millisecond
+
+	hang = 3 * time.Minute // bounds what would never come
 )
 
 // The instants around which everything turns, to the nanosecond.

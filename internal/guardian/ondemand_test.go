@@ -23,7 +23,7 @@ func TestTerminalOnDemand(t *testing.T) {
 		t.Run(c.how+" "+c.asks, func(t *testing.T) {
 			t.Parallel()
 			y := newTTY(t)
-			f := script(t, never, time.Second, `echo $$ > me; `+onceTold+c.asks+"; "+forever,
+			f := script(t, never, time.Minute, `echo $$ > me; `+onceTold+c.asks+"; "+forever,
 				y.login(`set -m; `+c.how+`; read line; echo "$line" > after`))
 			me := f.me()
 			if foreground(t, me) {
@@ -48,7 +48,7 @@ func TestTerminalOnDemand(t *testing.T) {
 func TestBackgroundAsks(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `echo $$ > me; `+onceTold+`read line; echo "$line" > got; `+forever, y.login(`
+	f := script(t, never, time.Minute, `echo $$ > me; `+onceTold+`read line; echo "$line" > got; `+forever, y.login(`
 		set -m
 		"$0" & wait $!; echo $? > stopped
 		read line; echo "$line" > first
@@ -77,7 +77,7 @@ const onceTold = "while ! test -e go; do sleep 0.01; done; "
 func TestStopWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, onceTold+`kill -STOP $$; exit 4`, y.login(`set -m; "$0" < /dev/null; echo $? > stopped; fg; echo $? > ended`))
+	f := script(t, never, time.Minute, onceTold+`kill -STOP $$; exit 4`, y.login(`set -m; "$0" < /dev/null; echo $? > stopped; fg; echo $? > ended`))
 	f.write("go")
 	if got := f.says("stopped", 1)[0]; got != "148" { // 128 + SIGTSTP
 		t.Errorf("the shell saw %s, want 148", got)
@@ -90,7 +90,7 @@ func TestStopWithoutTerminal(t *testing.T) {
 func TestTerminalOtherInput(t *testing.T) {
 	t.Parallel()
 	y, other := newTTY(t), newTTY(t)
-	f := script(t, never, time.Second, `trap 'exit 4' INT; echo $$ > me; `+forever, y.login(`"$0" < `+other.line.Name()))
+	f := script(t, never, time.Minute, `trap 'exit 4' INT; echo $$ > me; `+forever, y.login(`"$0" < `+other.line.Name()))
 	eventually(t, func() (bool, string) { return foreground(t, f.me()), "not in the foreground" })
 	y.types("\x03")
 	f.ended(4, 0, false)
@@ -100,7 +100,7 @@ func TestTerminalOtherInput(t *testing.T) {
 func TestForeignTerminal(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `test -t 0 && test -t 1; echo $? > tty; exit 4`, func(c *exec.Cmd) {
+	f := script(t, never, time.Minute, `test -t 0 && test -t 1; echo $? > tty; exit 4`, func(c *exec.Cmd) {
 		c.Stdin, c.Stdout = y.line, y.line
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	})
@@ -115,7 +115,7 @@ func TestForeignTerminal(t *testing.T) {
 func TestTerminalGuardianKilled(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `stty raw -echo; echo > ready; `+forever, y.login(`"$0"; read line; echo "$line" > after`))
+	f := script(t, never, time.Minute, `stty raw -echo; echo > ready; `+forever, y.login(`"$0"; read line; echo "$line" > after`))
 	f.says("ready", 1)
 	g := f.guardian()
 	for _, fd := range descriptors(g) {

@@ -15,20 +15,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/leasehold/leasehold/internal/longtest"
 )
 
 // A command that had ended before Start looked at how it began used to give
 // neither a process nor an error.
 func TestQuickCommand(t *testing.T) {
 	t.Parallel()
-	times := 100
-	if longtest.Short() {
-		times = 10
-	}
-	for range times {
-		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}).ended(0, 0, false)
+	for range 10 {
+		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Minute}).ended(0, 0, false)
 	}
 }
 
@@ -57,7 +51,7 @@ func TestCannotRun(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, noCgroup := range []bool{false, true} {
-				f := command(t, plan{Argv: []string{c.path}, Deadline: never, Grace: time.Second, NoCgroup: noCgroup})
+				f := command(t, plan{Argv: []string{c.path}, Deadline: never, Grace: time.Minute, NoCgroup: noCgroup})
 				want := fmt.Sprintf("cannot run %q: %s", c.path, c.reason)
 				if f.first.Code != c.code || f.first.Error != want {
 					t.Errorf("got %d, %q, want %d, %q", f.first.Code, f.first.Error, c.code, want)
@@ -70,7 +64,7 @@ func TestCannotRun(t *testing.T) {
 
 func TestTooLate(t *testing.T) {
 	t.Parallel()
-	f := command(t, plan{Argv: []string{"sh", "-c", "echo > ran"}, Deadline: -time.Second, Grace: time.Second})
+	f := command(t, plan{Argv: []string{"sh", "-c", "echo > ran"}, Deadline: -time.Second, Grace: time.Minute})
 	if !f.first.TooLate {
 		t.Errorf("got %+v, want too late", f.first)
 	}
@@ -82,7 +76,7 @@ func TestTooLate(t *testing.T) {
 func TestPassedUnchanged(t *testing.T) {
 	t.Parallel()
 	odd := "a b\n\xff\"'$(x)"
-	f := command(t, plan{Argv: []string{"sh", "-c", `printf %s "$1$ODD$TWICE" > got`, "sh", "-x"}, Deadline: never, Grace: time.Second}, env("ODD="+odd))
+	f := command(t, plan{Argv: []string{"sh", "-c", `printf %s "$1$ODD$TWICE" > got`, "sh", "-x"}, Deadline: never, Grace: time.Minute}, env("ODD="+odd))
 	f.ended(0, 0, false)
 	if got, _ := os.ReadFile(filepath.Join(f.dir, "got")); string(got) != "-x"+odd+"2" {
 		t.Errorf("got %q, want %q", got, "-x"+odd+"2")
@@ -98,7 +92,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer given.Close()
-	sleep := plan{Argv: []string{"sleep", "1000"}, Deadline: never, Grace: time.Second}
+	sleep := plan{Argv: []string{"sleep", "1000"}, Deadline: never, Grace: time.Minute}
 	first := command(t, sleep)
 	withMore := command(t, sleep, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{given, nil} })
 	// This process may itself have been given some.
@@ -134,7 +128,7 @@ func descriptors(pid int) (fds []string) {
 func TestOutputs(t *testing.T) {
 	t.Parallel()
 	out, errs := newFile(t, "out"), newFile(t, "err")
-	f := command(t, plan{Argv: []string{"sh", "-c", "echo out; echo err >&2"}, Deadline: never, Grace: time.Second}, func(c *exec.Cmd) { c.Stdout, c.Stderr = out, errs })
+	f := command(t, plan{Argv: []string{"sh", "-c", "echo out; echo err >&2"}, Deadline: never, Grace: time.Minute}, func(c *exec.Cmd) { c.Stdout, c.Stderr = out, errs })
 	f.ended(0, 0, false)
 	for file, want := range map[string]string{out.Name(): "out\n", errs.Name(): "err\n"} {
 		if got, _ := os.ReadFile(file); string(got) != want {

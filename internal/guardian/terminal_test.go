@@ -97,7 +97,7 @@ func inState(t *testing.T, pid int, states string) {
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `trap 'exit 4' INT; test -t 0 && test -t 1 && test -t 2; echo $? > tty; echo $$ > me; `+forever,
+	f := script(t, never, time.Minute, `trap 'exit 4' INT; test -t 0 && test -t 1 && test -t 2; echo $? > tty; echo $$ > me; `+forever,
 		y.login(`"$0"; read line; echo "$line" > after`))
 	if f.says("tty", 1)[0] != "0" {
 		t.Error("the command has no terminal")
@@ -117,7 +117,7 @@ func TestTerminal(t *testing.T) {
 func TestTerminalCannotRun(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := command(t, plan{Argv: []string{"/"}, Deadline: never, Grace: time.Second}, y.login(`"$0"; read line; echo "$line" > after`))
+	f := command(t, plan{Argv: []string{"/"}, Deadline: never, Grace: time.Minute}, y.login(`"$0"; read line; echo "$line" > after`))
 	if f.first.Code != 126 {
 		t.Errorf("got %+v, want code 126", f.first)
 	}
@@ -130,7 +130,7 @@ func TestTerminalCannotRun(t *testing.T) {
 func TestTerminalNested(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := command(t, plan{Argv: []string{"bash", "-c", `set -m; sh -c 'echo $$ > me; exec sleep 1000'; exit`}, Deadline: never, Grace: time.Second},
+	f := command(t, plan{Argv: []string{"bash", "-c", `set -m; sh -c 'echo $$ > me; exec sleep 1000'; exit`}, Deadline: never, Grace: time.Minute},
 		y.login(`"$0"; read line; echo "$line" > after`))
 	me := f.me()
 	eventually(t, func() (bool, string) { return foreground(t, me), "not in the foreground" })
@@ -156,7 +156,7 @@ func TestTerminalModes(t *testing.T) {
 		{"exit 0", 0, 0, true},
 	} {
 		y := newTTY(t)
-		f := script(t, never, time.Second, `stty raw -echo; `+c.end, y.login(`"$0"; echo > after; read line`))
+		f := script(t, never, time.Minute, `stty raw -echo; `+c.end, y.login(`"$0"; echo > after; read line`))
 		f.ended(c.code, c.sig, false)
 		f.says("after", 1)
 		if raw := !y.echoes(); raw != c.raw {
@@ -179,7 +179,7 @@ func (y *tty) echoes() bool {
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `echo $$ > me; exec sleep 1000`, y.login(`"$0"; exit`))
+	f := script(t, never, time.Minute, `echo $$ > me; exec sleep 1000`, y.login(`"$0"; exit`))
 	f.me()
 	y.keyboard.Close()
 	f.ended(129, syscall.SIGHUP, false)
@@ -188,7 +188,7 @@ func TestHangUp(t *testing.T) {
 func TestStopAndContinue(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `trap 'exit 4' INT; echo $$ > me; `+forever, y.login(`
+	f := script(t, never, time.Minute, `trap 'exit 4' INT; echo $$ > me; `+forever, y.login(`
 		set -m
 		"$0"; echo $? > stopped
 		read line
@@ -211,7 +211,7 @@ func TestStopAndContinue(t *testing.T) {
 func TestStopWithoutShell(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `trap 'exit 4' INT; trap 'echo >> conts' CONT; echo $$ > me; `+forever, y.login(`exec "$0"`))
+	f := script(t, never, time.Minute, `trap 'exit 4' INT; trap 'echo >> conts' CONT; echo $$ > me; `+forever, y.login(`exec "$0"`))
 	me := f.me()
 	y.types("\x1a")
 	f.says("conts", 1)
@@ -223,7 +223,7 @@ func TestStopWithoutShell(t *testing.T) {
 func TestStoppedPastDeadline(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, 5*time.Second, time.Second, `echo $$ > me; `+forever, y.login(`
+	f := script(t, time.Hour, 30*time.Minute, `echo $$ > me; `+forever, y.login(`
 		set -m
 		"$0"; echo $? > stopped
 		read line
@@ -231,6 +231,7 @@ func TestStoppedPastDeadline(t *testing.T) {
 	me := f.me()
 	y.types("\x1a")
 	f.says("stopped", 1)
+	f.passes(45 * time.Minute)
 	inState(t, me, "Z")
 	y.types("go on\n")
 	f.ended(143, syscall.SIGTERM, true)
@@ -240,7 +241,7 @@ func TestStoppedPastDeadline(t *testing.T) {
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	y := newTTY(t)
-	f := script(t, never, time.Second, `echo $$ > me; `+forever, y.login(`
+	f := script(t, never, time.Minute, `echo $$ > me; `+forever, y.login(`
 		set -m
 		"$0"; echo $? > stopped
 		bg; stty -echo; echo > going

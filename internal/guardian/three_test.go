@@ -22,7 +22,7 @@ import (
 // command's words on its command line.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	f := command(t, plan{Argv: []string{"sh", "-c", "echo > leasehold; sleep 1000"}, Deadline: never, Grace: time.Second})
+	f := command(t, plan{Argv: []string{"sh", "-c", "echo > leasehold; sleep 1000"}, Deadline: never, Grace: time.Minute})
 	f.says("leasehold", 1)
 	for name, pid := range map[string]int{"job-guardian": f.guardian(), "job-watcher": f.watcher()} {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -40,7 +40,7 @@ func TestNames(t *testing.T) {
 // is done to the session or the group of the parent leaves one of them, or both.
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, time.Second, forever)
+	f := script(t, never, time.Minute, forever)
 	session := func(pid int) (group, session int) {
 		group, err := unix.Getpgid(pid)
 		if err != nil {
@@ -71,7 +71,7 @@ func TestWatcherHoldsNothingOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	f := script(t, never, time.Second, forever, func(c *exec.Cmd) { c.Stdin, c.Stdout = out, out })
+	f := script(t, never, time.Minute, forever, func(c *exec.Cmd) { c.Stdin, c.Stdout = out, out })
 	eventually(t, func() (bool, string) {
 		var held []string
 		for _, fd := range descriptors(f.watcher()) {
@@ -93,7 +93,7 @@ func TestWatcherKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	f := script(t, never, time.Second, `trap 'exit 3' TERM; echo > ready; `+forever, func(c *exec.Cmd) { c.Stderr = said })
+	f := script(t, never, time.Minute, `trap 'exit 3' TERM; echo > ready; `+forever, func(c *exec.Cmd) { c.Stderr = said })
 	f.says("ready", 1)
 	w := f.watcher()
 	kill(t, w, syscall.SIGKILL)
@@ -117,7 +117,7 @@ func TestQuietEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}, func(c *exec.Cmd) { c.Stderr = said }).ended(0, 0, false)
+	command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Minute}, func(c *exec.Cmd) { c.Stderr = said }).ended(0, 0, false)
 	if text, _ := os.ReadFile(said.Name()); len(text) > 0 {
 		t.Errorf("it said %q", text)
 	}
@@ -182,7 +182,7 @@ func unread(t *testing.T, pid int) (total int) {
 // for as long as the command runs: they would use up all process IDs.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, time.Second, `i=0; while [ $i -lt 50 ]; do (true &); i=$((i+1)); done; echo > forked; `+forever)
+	f := script(t, never, time.Minute, `i=0; while [ $i -lt 50 ]; do (true &); i=$((i+1)); done; echo > forked; `+forever)
 	f.says("forked", 1)
 	g := f.guardian()
 	eventually(t, func() (bool, string) {
@@ -219,8 +219,8 @@ func childrenOf(parent int) (pids []int) {
 // anybody here. It ends with the command all the same.
 func TestCgroupIsEmptied(t *testing.T) {
 	t.Parallel()
-	f := script(t, never, 100*time.Millisecond, forever)
-	dir := f.needsCgroup()
+	f := script(t, never, 30*time.Minute, `echo $$ > me; `+forever)
+	dir, me := f.needsCgroup(), f.me()
 	stray := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := stray.Start(); err != nil {
 		t.Fatal(err)
@@ -234,10 +234,12 @@ func TestCgroupIsEmptied(t *testing.T) {
 		close(ended)
 	}()
 	f.order("stop")
+	inState(t, me, "Z")
+	f.passes(45 * time.Minute) // which is more than the grace
 	f.ended(143, syscall.SIGTERM, true)
 	select {
 	case <-ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(hang):
 		t.Error("what came into the cgroup lives on")
 		_ = stray.Process.Kill()
 	}
@@ -249,8 +251,8 @@ func TestCgroupIsCollected(t *testing.T) {
 	s := newStruck(t, false)
 	dir := s.needsCgroup()
 	s.strike(blow{"killed", "killed", "killed", firstAlone})
-	for end := time.Now().Add(30 * time.Second); ; {
-		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Second}).ended(0, 0, false)
+	for end := time.Now().Add(hang); ; {
+		command(t, plan{Argv: []string{"true"}, Deadline: never, Grace: time.Minute}).ended(0, 0, false)
 		if _, err := os.Stat(dir); err != nil {
 			break
 		}

@@ -42,7 +42,7 @@ func startProcess(t *testing.T, states string, argv ...string) int {
 		_ = p.Kill()
 		_, _ = p.Wait()
 	})
-	for end := time.Now().Add(20 * sec); ; time.Sleep(ms) {
+	for end := time.Now().Add(hang); ; time.Sleep(ms) {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(p.Pid) + "/stat")
 		rest := strings.TrimSpace(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if rest == "" || strings.Contains(states, rest[:1]) {
@@ -85,7 +85,7 @@ func TestStrike(t *testing.T) {
 		t.Error("what was killed a moment ago is not waited for")
 	}
 	var info siginfo
-	for end := time.Now().Add(20 * sec); info.pid == 0 && time.Now().Before(end); time.Sleep(ms) {
+	for end := time.Now().Add(hang); info.pid == 0 && time.Now().Before(end); time.Sleep(ms) {
 		info, _ = waitid(unix.P_PID, running, unix.WEXITED|unix.WNOWAIT)
 	}
 	if info.status != int32(unix.SIGKILL) {
