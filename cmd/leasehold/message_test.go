@@ -36,7 +36,7 @@ var mishaps = []mishap{
 var storeCommands = [][]string{
 	{"run", "LOCK", "--", "true"},
 	{"run", "--wait", "0", "LOCK", "--", "true"},
-	{"run", "--wait", "3s", "LOCK", "--", "true"},
+	{"run", "--wait", "10m", "LOCK", "--", "true"},
 	{"elect", "LOCK", "--", "true"},
 	{"elect", "--once", "LOCK", "--", "true"},
 	{"status", "LOCK"},
@@ -80,7 +80,7 @@ func TestMessages(t *testing.T) {
 		}
 		address := strings.TrimPrefix(server.URL, "http://")
 		for _, args := range storeCommands {
-			if m.status == 0 && (args[0] == "fence" && args[1] != "get" || args[0] == "move" || (args[0] == "run" || args[0] == "elect") && args[1] != "--wait") {
+			if m.status == 0 && (args[0] == "fence" && args[1] != "get" || args[0] == "move" || (args[0] == "run" || args[0] == "elect") && args[2] != "0") {
 				continue // it is tried for half a minute, or for ever
 			}
 			all.Go(func() {

@@ -55,7 +55,9 @@ func TestWaitingOnTerminal(t *testing.T) {
 		t.Errorf("the waiter: %v", err)
 	}
 	_, _ = io.Copy(&seen, screen) // ends with an error: nobody is left at the other end
-	if text := clitest.Weakness.ReplaceAllString(seen.String(), ""); !strings.HasSuffix(text, "\r\x1b[K") || strings.Contains(text, "\n") {
+	text := clitest.Weakness.ReplaceAllString(seen.String(), "")
+	text = regexp.MustCompile(`leasehold: releasing l: .*\r\n`).ReplaceAllString(text, "") // on a busy machine
+	if !strings.HasSuffix(text, "\r\x1b[K") || strings.Contains(text, "\n") {
 		t.Errorf("the terminal shows %q, want one line that is removed at the end", text)
 	}
 }
