@@ -290,6 +290,9 @@ func (s *Server) Restart(t testing.TB) {
 	t.Fatalf("restart %s: %v\n%s", s.Name, err, s.out.String())
 }
 
+// Ended reports whether the server's process has ended by itself.
+func (s *Server) Ended() bool { return s.proc != nil && s.proc.over() }
+
 func (s *Server) cleanUp(t testing.TB) {
 	t.Helper()
 	if s.proc != nil && s.proc.over() && !s.fragile {

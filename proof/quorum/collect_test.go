@@ -79,12 +79,7 @@ func TestCollectUnderLoad(t *testing.T) {
 }
 
 // enough is how many deletions are to be collected, and how many collectors interrupted.
-func enough() int {
-	if !testing.Short() {
-		return 6
-	}
-	return 3
-}
+const enough = 6
 
 // apart leaves the trials of members alone.
 func apart(c faultstore.Call) bool { return len(c.Key) < 2 || c.Key[:1] != "!" }
@@ -241,7 +236,7 @@ func (h *scribbles) note(id int, s stroke, began time.Time, body string, err err
 // collect is one collector after the other, of which every second one is cut off at some request.
 func (h *scribbles) collect(ctx context.Context, open opener) {
 	random := rand.New(rand.NewPCG(h.seed, 99))
-	for i := 0; ctx.Err() == nil && (h.gone < enough() || h.interrupts < enough()); i++ {
+	for i := 0; ctx.Err() == nil && (h.gone < enough || h.interrupts < enough); i++ {
 		var requests atomic.Int64
 		after := 10 + random.Int64N(80)
 		did, err := open(func(c faultstore.Call) bool {
@@ -304,7 +299,7 @@ var one = porcupine.NondeterministicModel{
 func (h *scribbles) judge() {
 	h.t.Logf("figures: seed %d: %d operations, %d of unknown outcome; %d deletions collected, %d settled first, %d touched meanwhile, %d collectors interrupted",
 		h.seed, len(h.history), h.unknown, h.gone, h.settled, h.touched, h.interrupts)
-	if h.gone < enough() || h.interrupts < enough() || len(h.history) < 100 {
+	if h.gone < enough || h.interrupts < enough || len(h.history) < 100 {
 		h.t.Error("that is too little to say anything")
 	}
 	if result := porcupine.CheckOperationsTimeout(one.ToModel(), h.history, time.Minute); result != porcupine.Ok {

@@ -34,13 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// kinds are the servers of the members: of three kinds, or three of the one that the everyday loop has.
-func kinds() []string {
-	if !testing.Short() {
-		return []string{"minio", "versitygw", servers.GCS}
-	}
-	return []string{"gofakes3", "gofakes3", "gofakes3"}
-}
+// kinds are the servers of the members.
+var kinds = []string{"minio", "versitygw", servers.GCS}
 
 // A place is a bucket behind a proxy of its own: a member of a quorum, or one to be.
 type place struct {
@@ -57,7 +52,7 @@ type place struct {
 func start(t *testing.T) []*place {
 	t.Helper()
 	var places []*place
-	for _, kind := range kinds() {
+	for _, kind := range kinds {
 		if kind == servers.GCS {
 			places = append(places, newPlace(t, servers.StartGCS(t)))
 		} else {

@@ -105,10 +105,7 @@ func (c *changing) known() []*place {
 func TestReplaceUnderLoad(t *testing.T) {
 	t.Parallel()
 	const keys = 12
-	interruptions := 3
-	if !testing.Short() {
-		interruptions = 10
-	}
+	const interruptions = 10
 	seed := newSeed()
 	c := &changing{t: t, members: start(t)}
 	c.all = slices.Clone(c.members)

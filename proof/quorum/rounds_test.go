@@ -93,10 +93,7 @@ func TestQuorumRounds(t *testing.T) {
 	t.Parallel()
 	seed, n := newSeed(), *rounds
 	if n == 0 {
-		n = len(faults)
-		if !testing.Short() {
-			n = 30
-		}
+		n = 30
 	}
 	places := start(t)
 	told := newNotes()

@@ -18,7 +18,6 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -71,11 +70,7 @@ func (p *process) rest(t *testing.T) []string {
 // Eight processes count in one object while two read it and one after another
 // is killed at random: every increment that was answered is there, once.
 func TestProcesses(t *testing.T) {
-	const writers, increments, readers = 8, 25, 2
-	victims := 20
-	if longtest.Short() {
-		victims = 5
-	}
+	const writers, increments, readers, victims = 8, 25, 2, 5
 	dir := t.TempDir()
 	st := open(t, dir)
 	create(t, st, ledgerKey, string(ledger{}.encode()))

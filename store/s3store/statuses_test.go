@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
@@ -96,12 +98,13 @@ func wanted(status int, op string, b body) error {
 func TestStatuses(t *testing.T) {
 	var requests atomic.Int64
 	var answer func(w http.ResponseWriter)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		answer(w)
+	})
+	st := newStore(t, client("http://s3.example", func(o *s3.Options) {
+		o.HTTPClient = &http.Client{Transport: wiretest.Direct{Server: server}}
 	}))
-	t.Cleanup(server.Close)
-	st := newStore(t, client(server.URL))
 	for status := 300; status < 600; status++ {
 		for _, b := range bodies {
 			for _, op := range all {

@@ -50,15 +50,11 @@ type Planter interface {
 }
 
 // Run checks a store, each case as a subtest. For each, open must give an empty
-// store: a fresh directory, bucket or prefix. With -short it leaves out the case
-// that writes more objects than fit on a page of a listing.
+// store: a fresh directory, bucket or prefix.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if c.long && testing.Short() {
-				t.Skip("left out by -short: more than a thousand writes")
-			}
 			violations, skipped := c.check(t.Context(), open(t))
 			for _, v := range violations {
 				t.Error(v)
@@ -95,7 +91,6 @@ func Check(ctx context.Context, open func() (store.Store, error)) []Violation {
 // A testCase is one behaviour, checked over an empty store.
 type testCase struct {
 	name string
-	long bool
 	run  func(*trial)
 }
 
@@ -117,7 +112,7 @@ var cases = []testCase{
 	{name: "list", run: list},
 	{name: "list stops", run: listStops},
 	{name: "list is current", run: listIsCurrent},
-	{name: "list pages", long: true, run: listPages},
+	{name: "list pages", run: listPages},
 	{name: "context ended", run: contextEnded},
 	{name: "context ends in flight", run: contextEndsInFlight},
 	{name: "racing creates", run: racingCreates},
