@@ -36,7 +36,15 @@ func purpose(r *http.Request) string {
 }
 
 func TestLargeFaults(t *testing.T) {
-	srv := servers.Start(t, "versitygw")
+	for _, name := range []string{"gofakes3", "versitygw"} {
+		if !servers.Skipped(name) {
+			t.Run(name, func(t *testing.T) { largeFaults(t, servers.Start(t, name)) })
+		}
+	}
+}
+
+func largeFaults(t *testing.T, srv *servers.Server) {
+	t.Helper()
 	lost, refused, denied, busy := servers.DropAnswer, servers.DropRequest, servers.Status(403), servers.Status(503)
 	for _, c := range []struct {
 		name   string
