@@ -42,7 +42,7 @@ func labelled(t *testing.T, f func(ctx context.Context)) (left func() int) {
 // gone waits until no goroutine is left.
 func gone(t *testing.T, left func() int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); left() > 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); left() > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines are left", left())
 		}
