@@ -14,14 +14,16 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-var callsSeed = flag.Uint64("calls.seed", 0, "the one seed of TestRandomCalls; 0: many")
+var (
+	callsSeed  = flag.Uint64("calls.seed", 0, "the one seed of TestRandomCalls; 0: many")
+	callsSeeds = flag.Uint64("calls.seeds", 25, "how many seeds TestRandomCalls runs")
+)
 
 // TestRandomCalls calls whatever there is to be called, from several goroutines of two processes
 // with a bad network, and believes what the calls return:
@@ -42,11 +44,7 @@ func TestRandomCalls(t *testing.T) {
 		bubble(t, func(t *testing.T) { callAtRandom(t, *callsSeed) })
 		return
 	}
-	seeds := uint64(100)
-	if !longtest.Short() {
-		seeds = 1000
-	}
-	for seed := uint64(1); seed <= seeds; seed++ {
+	for seed := uint64(1); seed <= *callsSeeds; seed++ {
 		bubble(t, func(t *testing.T) { callAtRandom(t, seed) })
 		if t.Failed() {
 			t.Fatalf("go test -run TestRandomCalls -calls.seed %d .", seed)

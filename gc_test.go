@@ -12,13 +12,12 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-var gcRounds = flag.Int("gc-rounds", 100, "how many elections TestCollectionRacesElections runs for each layout")
+var gcRounds = flag.Int("gc-rounds", 10, "how many elections TestCollectionRacesElections runs for each layout")
 
 // A ledger is a store that remembers which epochs were created, and looks at the leases
 // whenever something lands.
@@ -75,9 +74,6 @@ func (l *ledger) List(ctx context.Context, prefix, after string) iter.Seq2[store
 // twice, and the highest is never deleted.
 func TestCollectionRacesElections(t *testing.T) {
 	rounds := *gcRounds
-	if longtest.Short() {
-		rounds /= 10
-	}
 	for _, l := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch} {
 		t.Run(string(l), func(t *testing.T) {
 			terms, deleted := 0, 0

@@ -19,7 +19,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/lockorder"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -84,10 +83,7 @@ func documentedKey(t *testing.T) int {
 func TestLocksForget(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "it measures what lies in a store too: the same in every layout")
 	bubble(t, func(t *testing.T) {
-		n := 10_000
-		if longtest.Short() {
-			n = 1000
-		}
+		const n = 1000
 		locks := newLocks(t, memstore.New(), nil)
 		lease := had(t, locks, "jobs/held")
 		touch := func() {

@@ -19,7 +19,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/lockorder"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -373,7 +372,7 @@ func TestWaitersOfSessions(t *testing.T) {
 // TestCrashOfAHolder: a thousand locks of a session that is gone, and three processes that
 // want them.
 func TestCrashOfAHolder(t *testing.T) {
-	const n = 1000
+	const n = 3000
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		gone := startProcess(t, st, "gone")
@@ -1124,7 +1123,6 @@ func (d *devNull) String() string { return "null://" }
 // user waits at included, is under 1 KB; and half as much again if the lock remembers the last
 // sixteen leases.
 func TestMemoryOfALease(t *testing.T) {
-	longtest.Only(t)
 	t.Run("young", func(t *testing.T) {
 		bubble(t, func(t *testing.T) { testMemory(t, &devNull{}, 1024) })
 	})
@@ -1136,7 +1134,7 @@ func TestMemoryOfALease(t *testing.T) {
 func testMemory(t *testing.T, st *devNull, most int64) {
 	t.Helper()
 	most += 2 * int64(unsafe.Sizeof(lockorder.Mutex{})-unsafe.Sizeof(sync.Mutex{})) // where its mutexes are checked
-	const n = 10_000
+	const n = 3000
 	s, err := leasehold.NewSession(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)

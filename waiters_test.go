@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -250,7 +249,6 @@ func TestTakeoverIsShared(t *testing.T) {
 // TestTakeoverHeedsTheStore: where the store serves 500 writes a second, and asks for fewer when there are
 // more, those who take locks over send about as many, and not as many as they may.
 func TestTakeoverHeedsTheStore(t *testing.T) {
-	longtest.Only(t)
 	needs(t, here() == leasehold.LayoutObject, "how many are taken over at a time: the same in every layout")
 	bubble(t, func(t *testing.T) {
 		const locks, rate = 4000, 500

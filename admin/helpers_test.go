@@ -9,7 +9,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -31,7 +30,6 @@ var (
 
 // TestEveryLayout runs over the other layouts what depends on them.
 func TestEveryLayout(t *testing.T) {
-	longtest.Only(t)
 	leasetest.EveryLayout(t, []func(*testing.T){
 		TestInitWhoseAnswerIsLost, TestBreak, TestBreakOfAnother, TestBreakIsOvertaken, TestBreakLooksAtTheToken, TestBreakUnderASession,
 		TestInspect, TestInspectUnderASession, TestHistoryIsDocumented, TestWatchIsDocumented, TestList, TestListUnderSessions, TestHistory, TestLongHistory, TestHistoryOfOneProcess, TestHistoryUnderASession, TestCollect, TestCollectSessions,

@@ -15,7 +15,6 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -536,10 +535,7 @@ func (c *contest) use(ctx context.Context, lock *leasehold.Lock, place int, r *r
 // to its end.
 func TestMoveContended(t *testing.T) {
 	needs(t, here().Tokens(), "a marker has no token to go on with")
-	seeds := uint64(300)
-	if longtest.Short() {
-		seeds = 30
-	}
+	const seeds = uint64(30)
 	var turns [2]int
 	var deaths [2]atomic.Int64
 	for seed := uint64(1); seed <= seeds; seed++ {

@@ -72,6 +72,11 @@ var parts = []part{
 		long:  words("make layouts"),
 	},
 	{
+		name:  "long runs in virtual time",
+		short: words("go test -tags prove ./internal/cost ./semaphore ./shard -count 1 -v -timeout 1h -run Counted|TestTurns|TestDay"),
+		long:  words("go test -tags prove ./internal/cost ./semaphore ./shard -count 1 -v -timeout 1h -run Counted|TestTurns|TestDay"),
+	},
+	{
 		name:  "histories of fences",
 		short: words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 20000"),
 		long:  words("go test ./fence ./fence/fencelog -count 1 -v -timeout 1h -run Histories -histories 100000"),

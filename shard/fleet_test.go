@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +19,8 @@ import (
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
+
+var long = flag.Bool("long", false, "run TestDay in full: 100 workers, 5,000 shards, a day")
 
 const prefix = "streams/orders"
 

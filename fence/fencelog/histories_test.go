@@ -14,7 +14,6 @@ import (
 
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencelog"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/internal/fencecheck/histories"
 	"github.com/leasehold/leasehold/internal/linear"
@@ -23,17 +22,13 @@ import (
 )
 
 var (
-	count     = flag.Int("histories", 2000, "how many histories to check")
+	count     = flag.Int("histories", 500, "how many histories to check")
 	firstSeed = flag.Uint64("seed", 1, "seed of the first history")
 )
 
 func TestLogHistories(t *testing.T) {
 	t.Parallel()
-	n := *count
-	if longtest.Short() {
-		n /= 4
-	}
-	histories.Check(t, *firstSeed, n, linear.Log, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *histories.History) {
+	histories.Check(t, *firstSeed, *count, linear.Log, func(t *testing.T, r *rand.Rand, st *faultstore.Store, h *histories.History) {
 		var all sync.WaitGroup
 		for client := range 3 {
 			own := rand.New(rand.NewPCG(r.Uint64(), 3))

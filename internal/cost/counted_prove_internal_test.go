@@ -1,3 +1,5 @@
+//go:build prove
+
 package cost
 
 import (
@@ -10,7 +12,6 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -69,7 +70,6 @@ func within(got, low, high Requests) bool {
 // or take one renewal of each, and what may be done about the past; followers and waiters
 // what they say and up to a twentieth more or less.
 func TestPlansAreCounted(t *testing.T) {
-	longtest.Only(t)
 	for _, p := range plans() {
 		t.Run(fmt.Sprintf("%s %s %v %v", p.Layout, p.Mode, p.TTL, p.Infrequent), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -114,7 +114,6 @@ func TestPlansAreCounted(t *testing.T) {
 
 // TestCollectionsAreCounted: epochs that are older than a day cost what the formulas say.
 func TestCollectionsAreCounted(t *testing.T) {
-	longtest.Only(t)
 	bubble(t, func(t *testing.T) {
 		p := Plan{TTL: time.Minute, Candidates: 1, Locks: 1, Mode: Store, Layout: leasehold.LayoutEpochs}
 		tr, err := newTrial(memstore.New(), "measured", p, 1)
@@ -144,7 +143,6 @@ func TestCollectionsAreCounted(t *testing.T) {
 // TestChangesAreCounted: changes of holder cost at most what the formula says, and
 // no less than a quarter of it, but for a look or two that chance spares them; the looks of waiters are what it says, up to a twentieth more or less.
 func TestChangesAreCounted(t *testing.T) {
-	longtest.Only(t)
 	const pause = 5*time.Minute + 2500*time.Millisecond
 	for _, layout := range layouts() {
 		for _, mode := range modes(layout) {

@@ -1,25 +1,22 @@
+//go:build prove
+
 package shard_test
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/shard"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
-
-var long = flag.Bool("long", false, "run TestDay in full: 100 workers, 5,000 shards, a day")
 
 // TestDay: workers come, go, crash and are cut off, many at a time now and then. There are
 // never two owners, all shards are worked on evenly again soon, and no plan moves more than
 // it must.
 func TestDay(t *testing.T) {
-	longtest.Only(t)
 	workers, shards, changes, pause := 12, 240, 40, 3*time.Minute
 	if *long {
 		workers, shards, changes, pause = 100, 5000, 172, 8*time.Minute
