@@ -67,13 +67,14 @@ var rules = []rule{
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record"}},
-	{pkg: "internal/longtest", may: []string{"std"}},
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "github.com/johannesboyne/gofakes3/...", "golang.org/x/sys/..."}},
 	{pkg: "internal/adaptertest", may: []string{"std", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
 	{pkg: "internal/conformance", may: []string{"std", ".", "store", "internal/clock", "internal/protocol", "internal/record"}, not: []string{"testing/..."}},
+	{pkg: "internal/pipenet", may: []string{"std"}},
+	{pkg: "internal/servetest", may: []string{"std", "serve", "store", "internal/localhttp"}},
 	{pkg: "internal/doctest", may: []string{"std"}, not: []string{"testing/..."}},
 	{
 		pkg: "internal/clitest",
@@ -163,7 +164,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/clitest", "internal/longtest", "internal/servers", "internal/stores"},
+		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/clitest", "internal/pipenet", "internal/servers", "internal/servetest", "internal/stores"},
 	},
 }
 
