@@ -18,6 +18,11 @@ func deletes(st *faultstore.Store) int { return st.Counts().Delete }
 func collecting(t *testing.T, l leasehold.Layout, session bool) (*faultstore.Store, *leasehold.Lock, *leasehold.Lease) {
 	t.Helper()
 	st := newStore()
+	before := newLock(t, st, &leasehold.LockOptions{Layout: l})
+	for range 150 {
+		release(t, acquire(t, before))
+	}
+	time.Sleep(25 * time.Hour)
 	opts := &leasehold.LockOptions{Layout: l}
 	if session {
 		s, err := leasehold.NewSession(t.Context(), st, nil)
@@ -27,11 +32,6 @@ func collecting(t *testing.T, l leasehold.Layout, session bool) (*faultstore.Sto
 		opts.Session = s
 		t.Cleanup(func() { _ = s.Close(context.Background()) })
 	}
-	before := newLock(t, st, &leasehold.LockOptions{Layout: l})
-	for range 150 {
-		release(t, acquire(t, before))
-	}
-	time.Sleep(25 * time.Hour)
 	st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "delete", Delay: time.Second})
 	lock := newLock(t, st, opts)
 	for range 200 {

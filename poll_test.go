@@ -46,20 +46,20 @@ func looks(t *testing.T, opts leasehold.LockOptions, spans ...time.Duration) (at
 // Now it looks once a second in the first ten minutes whatever the TTL, but at the end of a lease.
 func TestWaiterPauses(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "the pauses are the same in every layout")
-	for ttl, most := range map[time.Duration]time.Duration{
-		2 * time.Second:      1500 * time.Millisecond,
-		leasehold.DefaultTTL: 5 * time.Second,
-		leasehold.MaxTTL:     10 * time.Second,
+	for ttl, c := range map[time.Duration]struct{ most, after time.Duration }{
+		2 * time.Second:      {1500 * time.Millisecond, 10 * time.Minute},
+		leasehold.DefaultTTL: {5 * time.Second, 50 * time.Minute},
+		leasehold.MaxTTL:     {10 * time.Second, 2 * time.Hour},
 	} {
-		at := looks(t, leasehold.LockOptions{TTL: ttl}, 5*time.Second, 10*time.Minute-5*time.Second, 2*time.Hour, time.Hour)
+		at := looks(t, leasehold.LockOptions{TTL: ttl}, 5*time.Second, 10*time.Minute-5*time.Second, c.after, 10*time.Minute)
 		if n := len(at[0].at) + len(at[1].at); n < 560 || n > 620 {
 			t.Errorf("TTL %v: %d looks in ten minutes", ttl, n)
 		}
 		if got := at[1].pauses(); !between(got, 500, 450*time.Millisecond, 2100*time.Millisecond) {
 			t.Errorf("TTL %v: after five seconds the pauses are %v", ttl, got)
 		}
-		if got := at[3].pauses(); !between(got, 280, most*3/4, most*5/4) {
-			t.Errorf("TTL %v: after two hours the pauses are %v", ttl, got)
+		if got := at[3].pauses(); !between(got, 46, c.most*3/4, c.most*5/4) {
+			t.Errorf("TTL %v: after %v more the pauses are %v", ttl, c.after, got)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestPollInterval(t *testing.T) {
 // idle for a second and more.
 func TestReleaseIsNoticed(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "what it costs is counted there: the same in every layout, but for more requests")
-	const candidates, rounds, put = 3, 400, 150 * time.Millisecond
+	const candidates, rounds, put = 3, 200, 150 * time.Millisecond
 	bubble(t, func(t *testing.T) {
 		type turn struct {
 			candidate int

@@ -372,7 +372,7 @@ func TestWaitersOfSessions(t *testing.T) {
 // TestCrashOfAHolder: a thousand locks of a session that is gone, and three processes that
 // want them.
 func TestCrashOfAHolder(t *testing.T) {
-	const n = 3000
+	const n = 1000
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
 		gone := startProcess(t, st, "gone")

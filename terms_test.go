@@ -103,12 +103,12 @@ func inspect(st store.Store, key string) (leasehold.Info, error) {
 }
 
 // resignations are so many races, at delays that are drawn; most of them meet in a moment.
-func resignations(t *testing.T, rounds int, unit time.Duration) {
+func resignations(t *testing.T, rounds int, unit, ttl time.Duration) {
 	t.Helper()
 	for range rounds {
 		delay := rand.N(3 * unit)
 		st := delayed([]faultstore.Kind{faultstore.DelayBefore, faultstore.DelayAfter}[rand.N(2)], delay)
-		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me"}})
+		e, err := leasehold.NewElection(st, "leaders/x", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Holder: "me", TTL: ttl}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,13 +133,13 @@ func resignations(t *testing.T, rounds int, unit time.Duration) {
 // the work was called with it and with a context that went on (21 of 3,000).
 func TestResignRacesTheBeginning(t *testing.T) {
 	needsRenewals(t)
-	bubble(t, func(t *testing.T) { resignations(t, 3000, 2) })
+	bubble(t, func(t *testing.T) { resignations(t, 3000, 2, leasehold.DefaultTTL) })
 }
 
 // The same on the clock of the machine, where goroutines run at the same time.
 func TestResignRacesTheBeginningInRealTime(t *testing.T) {
 	needsRenewals(t)
-	resignations(t, 300, 20*time.Microsecond)
+	resignations(t, 300, 20*time.Microsecond, time.Hour) // however long the machine is busy
 }
 
 // When the store refused the release, a resignation from under Run returned nil, and so did

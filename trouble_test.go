@@ -100,7 +100,7 @@ func TestTroubleIsBounded(t *testing.T) {
 						bubble(t, func(t *testing.T) {
 							st := &refusing{Store: memstore.New(), ops: ops}
 							st.set(kind)
-							began, lasts := time.Now(), min(10*ttl, 10*time.Minute)
+							began, lasts := time.Now(), min(10*ttl, 3*time.Minute)
 							ctx, cancel := context.WithTimeout(t.Context(), lasts)
 							defer cancel()
 							err := try(ctx, st, ttl)
@@ -110,7 +110,7 @@ func TestTroubleIsBounded(t *testing.T) {
 							if ctx.Err() != nil && !strings.Contains(err.Error(), "out of order") && name != "Run" {
 								t.Errorf("%s does not say why: %v", name, err)
 							}
-							time.Sleep(min(2*ttl, 10*time.Minute)) // it is settled meanwhile
+							time.Sleep(min(2*ttl, 3*time.Minute)) // it is settled meanwhile
 							if sent, most := st.sent.Load(), allowed(time.Since(began)); sent > most {
 								t.Errorf("%s sent %d requests in %v, more than %d", name, sent, time.Since(began), most)
 							}
