@@ -36,7 +36,7 @@ quarter() { echo "$((left / 4000)).$(printf '%03d' $((left / 4 % 1000)))"; }
 	keep() { answer=$(ask POST "/v1/leases/$lease/keepalive" '{}' --max-time "$(quarter)" 2>/dev/null); }
 	while { keep || keep; } && [ "$(printf '%s\n' "$answer" | tail -n 1)" = 200 ]; do
 		left=$(member left_ms)
-		sleep "$(quarter)"
+		sleep "$(quarter)" >/dev/null 2>&1 # if it outlives this, it keeps nobody waiting for the end of the output
 	done
 	echo "lock.sh: the lease is lost: $(member detail)" >&2
 	trap '' TERM # which comes as soon as the command has ended
