@@ -85,33 +85,51 @@ func ListenWith(ctx context.Context, a Address, o Options) (*Server, error) {
 	if err := CheckWith(a, o); err != nil {
 		return nil, err
 	}
-	if o.Conns <= 0 {
-		o.Conns = DefaultConns
-	}
-	if o.Refuse == nil {
-		o.Refuse = func(w http.ResponseWriter, _ *http.Request, status int, why string) { http.Error(w, why, status) }
-	}
-	s := &Server{opts: o, close: func() error { return nil }}
-	s.conns.most = o.Conns
 	if a.network == "unix" {
 		l, remove, err := listenUnix(ctx, a.path)
 		if err != nil {
 			return nil, err
 		}
-		s.listener, s.close = l, remove
+		s := newServer(l, o)
+		s.close = remove
 		return s, nil
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, a.network, a.String())
 	if err != nil {
 		return nil, reason(err)
 	}
-	tcp, ok := l.Addr().(*net.TCPAddr)
-	s.listener, s.local = l, ok && tcp.IP.IsLoopback()
-	if err := o.check(s.local); err != nil { // localhost can be anything, as /etc/hosts has it
-		_ = l.Close()
-		return nil, fmt.Errorf("%s is %v: %w", a.host, tcp.IP, err)
+	s, err := Over(l, o)
+	if err != nil { // localhost can be anything, as /etc/hosts has it
+		return nil, fmt.Errorf("%s is %w", a.host, err)
 	}
 	return s, nil
+}
+
+// Over is ListenWith, for a listener that is there already. Where it may not serve, the listener is closed.
+func Over(l net.Listener, o Options) (*Server, error) {
+	s := newServer(l, o)
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	s.local = ok && tcp.IP.IsLoopback()
+	if err := o.check(s.local); err != nil {
+		_ = l.Close()
+		if ok {
+			return nil, fmt.Errorf("%v: %w", tcp.IP, err)
+		}
+		return nil, fmt.Errorf("%v: %w", l.Addr(), err)
+	}
+	return s, nil
+}
+
+func newServer(l net.Listener, o Options) *Server {
+	if o.Conns <= 0 {
+		o.Conns = DefaultConns
+	}
+	if o.Refuse == nil {
+		o.Refuse = func(w http.ResponseWriter, _ *http.Request, status int, why string) { http.Error(w, why, status) }
+	}
+	s := &Server{listener: l, opts: o, close: func() error { return nil }}
+	s.conns.most = o.Conns
+	return s
 }
 
 // reason is why nothing listens, without the address, which the caller says.

@@ -12,10 +12,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/localhttp"
+	"github.com/leasehold/leasehold/internal/pipenet"
 )
 
 // serve serves with h until the end of the test, and returns the server's address.
@@ -25,7 +28,7 @@ func serve(t *testing.T, address string, token localhttp.Token, h http.HandlerFu
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(h, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 		defer cancel()
 		if err := errors.Join(s.Stop(ctx), <-done); err != nil {
 			t.Errorf("the server ended with %v", err)
@@ -78,14 +81,25 @@ func ask(t *testing.T, s *localhttp.Server, change func(*http.Request)) answer {
 	if network != "unix" || !found {
 		network, address = "tcp", s.Address()
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+	return askBy(t, s, func() net.Conn {
+		c, err := new(net.Dialer).DialContext(t.Context(), network, address)
+		if err != nil {
+			t.Error(err)
+			return new(net.TCPConn)
+		}
+		return c
+	}, change)
+}
+
+// askBy is ask, by the connection that dial makes.
+func askBy(t *testing.T, s *localhttp.Server, dial func() net.Conn, change func(*http.Request)) answer {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
 	}}
-	host := address
-	if network == "unix" {
+	host := s.Address()
+	if strings.HasPrefix(host, "unix:") {
 		host = "leasehold"
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", nil)
@@ -213,39 +227,113 @@ func TestOtherSites(t *testing.T) {
 // It used to be the newest, so that a flood kept everybody out.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "127.0.0.1:0", localhttp.Token{}, hello)
-	ended := make(chan int, 200)
-	for i := range 200 { // and say nothing
-		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Address())
+	synctest.Test(t, func(t *testing.T) {
+		const flood = 200
+		s, dial, stop := serveInMemory(t, localhttp.Options{})
+		ended := make(chan int, flood)
+		began := time.Now()
+		for i := range flood { // and say nothing
+			c := dial()
+			go func() {
+				_, _ = io.Copy(io.Discard, c)
+				ended <- i
+			}()
+			synctest.Wait() // it is the newest
+		}
+		for range flood - localhttp.DefaultConns { // at once, while those after them have time for a request
+			if i := <-ended; i >= flood-localhttp.DefaultConns {
+				t.Errorf("connection %d ended before those that are older", i)
+			}
+		}
+		if got := askBy(t, s, dial, nil); got.code != 200 {
+			t.Errorf("one that asks meanwhile: %+v", got)
+		}
+		<-ended // another one was closed for it
+		if took := time.Since(began); took != 0 {
+			t.Errorf("that took %v", took)
+		}
+		for range localhttp.DefaultConns - 1 { // when they have taken too long
+			<-ended
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("connections without a request were closed after %v", took)
+		}
+		if got := askBy(t, s, dial, nil); got.code != 200 {
+			t.Errorf("after all that: %+v", got)
+		}
+		if got := askBy(t, s, dial, func(r *http.Request) { r.Header.Set("X", strings.Repeat("x", 32<<10)) }); got.code != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("32 KiB of headers: %+v", got)
+		}
+		stop()
+	})
+}
+
+// What a client begins and does not end is cut off when its time is over, wherever it has stopped; and a number of
+// connections of its own can be given.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, dial, stop := serveInMemory(t, localhttp.Options{Conns: 4})
+		var each sync.WaitGroup
+		for _, text := range []string{
+			"", "GET / HT", "GET / HTTP/1.1\r\nHost: localhost\r\nX: y\r\n", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf",
+		} {
+			c, began := dial(), time.Now()
+			each.Go(func() {
+				go func() { _, _ = io.WriteString(c, text) }()
+				_, _ = io.Copy(io.Discard, c)
+				if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
+					t.Errorf("%q was cut off after %v", text, took)
+				}
+			})
+		}
+		each.Wait()
+		stop()
+	})
+}
+
+// serveInMemory serves in a bubble, where dial makes a connection; stop must be called.
+func serveInMemory(t *testing.T, o localhttp.Options) (s *localhttp.Server, dial func() net.Conn, stop func()) {
+	t.Helper()
+	l := pipenet.Loopback(4040)
+	s, err := localhttp.Over(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(http.HandlerFunc(readAll), slog.New(slog.DiscardHandler)) }()
+	dial = func() net.Conn {
+		c, err := l.DialContext(t.Context(), "", "")
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
+			return new(net.TCPConn)
 		}
-		defer c.Close()
-		go func() {
-			_, _ = io.Copy(io.Discard, c)
-			ended <- i
-		}()
+		return c
 	}
-	for range 200 - 64 { // at once, while those after them have time for a request
-		if i := <-ended; i >= 200-64 {
-			t.Fatalf("connection %d ended before those that are older", i)
+	return s, dial, func() {
+		if err := errors.Join(s.Stop(t.Context()), <-done); err != nil {
+			t.Errorf("the server ended with %v", err)
 		}
 	}
-	if got := ask(t, s, nil); got.code != 200 {
-		t.Errorf("one that asks meanwhile: %+v", got)
-	}
-	for range 64 { // when they have taken too long
-		select {
-		case <-ended:
-		case <-time.After(time.Minute):
-			t.Fatal("a connection without a request stays")
+}
+
+// readAll answers when it has read a request.
+func readAll(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	hello(w, r)
+}
+
+// A listener that others can reach needs a token, and is closed where there is none.
+func TestOver(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []net.Addr{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, &net.UnixAddr{Name: "x", Net: "unix"}} {
+		l := pipenet.Listen(addr)
+		if s, err := localhttp.Over(l, localhttp.Options{}); !errors.Is(err, localhttp.ErrTokenNeeded) || !strings.Contains(err.Error(), strings.TrimSuffix(addr.String(), ":1")) {
+			t.Errorf("%v: %v, %v", addr, s, err)
 		}
-	}
-	if got := ask(t, s, nil); got.code != 200 {
-		t.Errorf("after all that: %+v", got)
-	}
-	if got := ask(t, s, func(r *http.Request) { r.Header.Set("X", strings.Repeat("x", 32<<10)) }); got.code != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("32 KiB of headers: %+v", got)
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v: it is open: %v", addr, err)
+		}
 	}
 }
 
