@@ -210,7 +210,7 @@ type schema struct {
 }
 
 // Of large answers, such as all of a thousand locks, the first few are looked through: it takes longer than all else.
-const largeBody, checkedLarge = 64 << 10, 20
+const largeBody, checkedLarge = 8 << 10, 20
 
 var checked atomic.Int64
 
@@ -271,12 +271,12 @@ func (d *openAPI) differs(s *schema, value any, at string) error {
 			return fmt.Errorf("%s: there is no schema %s", at, name)
 		}
 	}
-	wrong := fmt.Errorf("%s: %v is not of the type %s", at, value, s.Type)
+	wrong := func() error { return fmt.Errorf("%s: %v is not of the type %s", at, value, s.Type) }
 	switch s.Type {
 	case "string":
 		text, is := value.(string)
 		if !is {
-			return wrong
+			return wrong()
 		}
 		if _, err := time.Parse(time.RFC3339Nano, text); s.Format == "date-time" && err != nil {
 			return fmt.Errorf("%s: %w", at, err)
@@ -287,16 +287,16 @@ func (d *openAPI) differs(s *schema, value any, at string) error {
 	case "integer", "number":
 		n, is := value.(json.Number)
 		if !is || s.Type == "integer" && strings.ContainsAny(n.String(), ".eE") {
-			return wrong
+			return wrong()
 		}
 	case "boolean":
 		if _, is := value.(bool); !is {
-			return wrong
+			return wrong()
 		}
 	case "array":
 		all, is := value.([]any)
 		if !is {
-			return wrong
+			return wrong()
 		}
 		for i, v := range all {
 			if err := d.differs(s.Items, v, fmt.Sprintf("%s[%d]", at, i)); err != nil {
@@ -311,10 +311,10 @@ func (d *openAPI) differs(s *schema, value any, at string) error {
 	return nil
 }
 
-func (d *openAPI) members(s *schema, value any, at string, wrong error) error {
+func (d *openAPI) members(s *schema, value any, at string, wrong func() error) error {
 	members, is := value.(map[string]any)
 	if !is {
-		return wrong
+		return wrong()
 	}
 	for _, name := range s.Required {
 		if _, is := members[name]; !is {

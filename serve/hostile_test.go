@@ -8,30 +8,38 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/localhttp"
-	"github.com/leasehold/leasehold/internal/longtest"
+	"github.com/leasehold/leasehold/internal/pipenet"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// served is a server on a loopback address until the end of the test, with so many connections; and where it is.
-func served(t *testing.T, st store.Store, conns int) (s *serve.Server, address string, stop func()) {
+// A network is where a server is that serves over connections in virtual time.
+type network struct {
+	*pipenet.Listener
+	server *serve.Server
+	client *http.Client
+	stop   func()
+}
+
+// served is a server over so many connections at a time. The test must stop it.
+func served(t *testing.T, st store.Store, conns int) *network {
 	t.Helper()
-	s = made(t, st, nil)
-	at, err := localhttp.ParseAddress("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := localhttp.ListenWith(t.Context(), at, localhttp.Options{Conns: conns, Refuse: s.Refuse})
+	s := made(t, st, nil)
+	n := &network{Listener: pipenet.Loopback(4041), server: s}
+	n.client = &http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true}}
+	l, err := localhttp.Over(n.Listener, localhttp.Options{Conns: conns, Refuse: s.Refuse})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,32 +48,22 @@ func served(t *testing.T, st store.Store, conns int) (s *serve.Server, address s
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
-		defer cancel()
-		_ = l.Stop(ctx) // what is open yet is cut off
-		if err := <-done; err != nil {
+	n.stop = func() {
+		t.Helper()
+		if err := errors.Join(l.Stop(t.Context()), <-done); err != nil {
 			t.Error(err)
 		}
-		now, cancelNow := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancelNow()
-		if err := s.Stop(now); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return s, l.Address(), stop
+		stopped(t, s)
+	}
+	return n
 }
 
 // over asks by a connection of its own.
-func over(t *testing.T, address, method, path, body string, change func(*http.Request)) (answer, error) {
+func (n *network) over(t *testing.T, method, path, body string, change func(*http.Request)) (answer, error) {
 	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Timeout: 30 * time.Second, Transport: transport}
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+n.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		return answer{}, err
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -73,7 +71,7 @@ func over(t *testing.T, address, method, path, body string, change func(*http.Re
 	if change != nil {
 		change(r)
 	}
-	w, err := client.Do(r)
+	w, err := n.client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -86,11 +84,11 @@ func over(t *testing.T, address, method, path, body string, change func(*http.Re
 }
 
 // answered is over, which must be answered.
-func answered(t *testing.T, address, method, path, body string, change func(*http.Request)) answer {
+func (n *network) answered(t *testing.T, method, path, body string, change func(*http.Request)) answer {
 	t.Helper()
-	a, err := over(t, address, method, path, body, change)
+	a, err := n.over(t, method, path, body, change)
 	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
+		t.Errorf("%s %s: %v", method, path, err)
 	}
 	return a
 }
@@ -104,10 +102,10 @@ type keeper struct {
 }
 
 // keeps acquires a lease and keeps it, and the test fails if that is lost.
-func keeps(t *testing.T, address, key string) *keeper {
+func keeps(t *testing.T, n *network, key string) *keeper {
 	t.Helper()
 	k := &keeper{done: make(chan struct{})}
-	if k.lease = answered(t, address, "POST", "/v1/locks/"+key+"/acquire", `{"ttl":"5s"}`, nil); k.lease.code != 200 {
+	if k.lease = n.answered(t, "POST", "/v1/locks/"+key+"/acquire", `{"ttl":"5s"}`, nil); k.lease.code != 200 {
 		t.Fatalf("acquire: %d %s", k.lease.code, k.lease.body)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -117,7 +115,7 @@ func keeps(t *testing.T, address, key string) *keeper {
 		until := time.Now().Add(time.Duration(k.lease.Left) * time.Millisecond)
 		for ctx.Err() == nil {
 			sent := time.Now()
-			a, err := over(t, address, "POST", "/v1/leases/"+k.lease.Lease+"/keepalive", "", nil) //nolint:contextcheck // what is under way when it stops is to end well
+			a, err := n.over(t, "POST", "/v1/leases/"+k.lease.Lease+"/keepalive", "", nil) //nolint:contextcheck // what is under way when it stops is to end well
 			switch {
 			case err != nil:
 				k.failed.Add(1)
@@ -131,42 +129,41 @@ func keeps(t *testing.T, address, key string) *keeper {
 				t.Errorf("no keepalive was answered before the end; %d failed", k.failed.Load())
 				return
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(time.Second)
 		}
 	}()
 	return k
 }
 
 // ends stops it, and checks that the lease is what it was.
-func (k *keeper) ends(t *testing.T, address string) {
+func (k *keeper) ends(t *testing.T, n *network) {
 	t.Helper()
 	k.stop()
 	<-k.done
-	if a := answered(t, address, "GET", "/v1/leases/"+k.lease.Lease, "", nil); a.code != 200 || a.Token != k.lease.Token {
+	if a := n.answered(t, "GET", "/v1/leases/"+k.lease.Lease, "", nil); a.code != 200 || a.Token != k.lease.Token {
 		t.Errorf("the lease that was held all the time: %d %s", a.code, a.body)
 	}
-	if a := answered(t, address, "DELETE", "/v1/leases/"+k.lease.Lease, "", nil); a.code != 204 {
+	if a := n.answered(t, "DELETE", "/v1/leases/"+k.lease.Lease, "", nil); a.code != 204 {
 		t.Errorf("its release: %d %s", a.code, a.body)
 	}
 }
 
 // raw sends text as it is, and gives the status of the answer; 0: the connection was closed without one.
-func raw(t *testing.T, address, text string) int {
+func (n *network) raw(t *testing.T, what, text string) int {
 	t.Helper()
-	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	c, err := n.DialContext(t.Context(), "", "")
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	if _, err = io.WriteString(c, text); err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
 		return 0
 	}
+	defer c.Close()
+	began := time.Now()
+	go func() { _, _ = io.WriteString(c, text) }() // it may be answered, or cut off, before it has said all
 	w, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("%s had neither an answer nor an end for %v", what, took)
+	}
 	if err != nil {
-		if ne, is := errors.AsType[net.Error](err); is && ne.Timeout() {
-			t.Errorf("%.40q: neither an answer nor an end", text)
-		}
 		return 0
 	}
 	_ = w.Body.Close()
@@ -176,23 +173,27 @@ func raw(t *testing.T, address, text string) int {
 // What a hostile client sends is refused or cut off, whatever it is; a lease that somebody holds goes on meanwhile, and
 // nothing is acquired.
 func TestHostileClients(t *testing.T) {
-	t.Parallel()
-	longtest.Only(t)
-	_, address, _ := served(t, memstore.New(), 0)
-	k := keeps(t, address, "held")
-	t.Run("each", func(t *testing.T) { hostile(t, address) })
-	own := func(r *http.Request) { r.Header.Set("Origin", "http://"+address) }
-	if a := answered(t, address, "GET", "/v1/locks/held", "", own); a.code != 200 {
-		t.Errorf("a page of its own: %d %s", a.code, a.body)
-	}
-	k.ends(t, address)
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		n := served(t, st, 0)
+		k := keeps(t, n, "held")
+		hostile(t, n)
+		own := func(r *http.Request) { r.Header.Set("Origin", "http://"+n.Addr().String()) }
+		if a := n.answered(t, "GET", "/v1/locks/held", "", own); a.code != 200 {
+			t.Errorf("a page of its own: %d %s", a.code, a.body)
+		}
+		k.ends(t, n)
+		n.stop()
+	})
 }
 
 // hostile sends what no good client does.
-func hostile(t *testing.T, address string) {
+func hostile(t *testing.T, n *network) {
 	t.Helper()
+	address := n.Addr().String()
 	host := "Host: " + address + "\r\n"
 	acquire := "POST /v1/locks/evil/acquire HTTP/1.1\r\n"
+	var each sync.WaitGroup
 	for what, tc := range map[string]struct {
 		text  string
 		codes []int
@@ -239,111 +240,103 @@ func hostile(t *testing.T, address string) {
 		"half the headers":        {acquire + host + "X: y\r\n", []int{0, 400, 408}},
 		"half a body":             {acquire + host + "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"ttl\":", []int{408, 0}},
 	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			got := raw(t, address, tc.text)
-			for _, code := range tc.codes {
-				if got == code {
-					return
-				}
+		each.Go(func() {
+			if got := n.raw(t, what, tc.text); !slices.Contains(tc.codes, got) {
+				t.Errorf("%s was answered with %d, want one of %v", what, got, tc.codes)
 			}
-			t.Errorf("it was answered with %d, want one of %v", got, tc.codes)
 		})
 	}
+	each.Wait()
 }
 
 // However many connections are opened that ask nothing, or ask slowly, none of those loses a lease who ask as they
 // should.
 func TestFlood(t *testing.T) {
-	t.Parallel()
-	const flood, atOnce = 10_000, 500
-	_, address, _ := served(t, memstore.New(), 100)
-	k := keeps(t, address, "held")
-	gate := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
-	var dialled, refused atomic.Int64
-	for i := range flood {
-		gate <- struct{}{}
-		all.Go(func() {
-			defer func() { <-gate }()
-			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				refused.Add(1)
-				return
-			}
-			defer c.Close()
-			dialled.Add(1)
-			switch i % 3 { // nothing, half a request, and a request whose body does not come
-			case 1:
-				_, _ = fmt.Fprintf(c, "POST /v1/locks/evil/acquire HTTP/1.1\r\nHost: %s\r\n", address)
-			case 2:
-				_, _ = fmt.Fprintf(c, "POST /v1/locks/evil/acquire HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", address)
-			}
-			_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-			if _, err := io.Copy(io.Discard, c); err != nil {
-				if ne, is := errors.AsType[net.Error](err); is && ne.Timeout() {
-					t.Error("a connection that asks nothing stays")
+	leasetest.Bubble(t, func(t *testing.T) {
+		const flood, atOnce, conns = 1000, 50, 20
+		n := served(t, memstore.New(), conns)
+		k := keeps(t, n, "held")
+		gate := make(chan struct{}, atOnce)
+		var all sync.WaitGroup
+		for i := range flood {
+			gate <- struct{}{}
+			all.Go(func() {
+				defer func() { <-gate }()
+				c, err := n.DialContext(t.Context(), "", "")
+				if err != nil {
+					t.Error(err)
+					return
 				}
+				defer c.Close()
+				text := "" // nothing, half a request, and a request whose body does not come
+				switch i % 3 {
+				case 1:
+					text = "POST /v1/locks/evil/acquire HTTP/1.1\r\nHost: localhost\r\n"
+				case 2:
+					text = "POST /v1/locks/evil/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+				}
+				began := time.Now()
+				go func() { _, _ = io.WriteString(c, text) }()
+				_, _ = io.Copy(io.Discard, c)
+				if took := time.Since(began); took > 6*time.Second {
+					t.Errorf("a connection that asks nothing stays for %v", took)
+				}
+			})
+			if i%100 == 0 {
+				time.Sleep(time.Second)
 			}
-		})
-	}
-	all.Wait()
-	k.ends(t, address)
-	t.Logf("%d connections were opened and %d refused; %d keepalives had to be sent again", dialled.Load(), refused.Load(), k.failed.Load())
-	if dialled.Load() < flood/2 {
-		t.Errorf("only %d connections were opened", dialled.Load())
-	}
-	if a := answered(t, address, "GET", "/v1/locks/evil", "", nil); a.code != 404 {
-		t.Errorf("the flood has acquired something: %d %s", a.code, a.body)
-	}
+		}
+		all.Wait()
+		k.ends(t, n)
+		if a := n.answered(t, "GET", "/v1/locks/evil", "", nil); a.code != 404 {
+			t.Errorf("the flood has acquired something: %d %s", a.code, a.body)
+		}
+		n.stop()
+	})
 }
 
 // A wait may last for longer than any other request, and one that is left ends.
 func TestLongWaits(t *testing.T) {
-	t.Parallel()
-	longtest.Only(t)
-	s, address, _ := served(t, memstore.New(), 0)
-	k := keeps(t, address, "held")
-	began := time.Now()
-	if a := answered(t, address, "POST", "/v1/locks/held/acquire", `{"wait":"6s"}`, nil); a.code != 409 || time.Since(began) < 6*time.Second {
-		t.Errorf("after %v: %d %s", time.Since(began), a.code, a.body)
-	}
-	if a := answered(t, address, "GET", "/v1/leases/"+k.lease.Lease+"?wait=6s", "", nil); a.code != 200 || time.Since(began) < 12*time.Second {
-		t.Errorf("after %v: %d %s", time.Since(began), a.code, a.body)
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	left := make(chan error, 1)
-	go func() {
-		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+address+"/v1/locks/held/acquire", strings.NewReader(`{"wait":"1h"}`))
-		if err != nil {
-			left <- err
-			return
+	leasetest.Bubble(t, func(t *testing.T) {
+		n := served(t, memstore.New(), 0)
+		k := keeps(t, n, "held")
+		began := time.Now()
+		if a := n.answered(t, "POST", "/v1/locks/held/acquire", `{"wait":"10m"}`, nil); a.code != 409 || time.Since(began) < 10*time.Minute {
+			t.Errorf("after %v: %d %s", time.Since(began), a.code, a.body)
 		}
-		r.Header.Set("Content-Type", "application/json")
-		w, err := http.DefaultClient.Do(r)
-		if err == nil {
-			_ = w.Body.Close()
+		began = time.Now()
+		if a := n.answered(t, "GET", "/v1/leases/"+k.lease.Lease+"?wait=10m", "", nil); a.code != 200 || time.Since(began) < 10*time.Minute {
+			t.Errorf("after %v: %d %s", time.Since(began), a.code, a.body)
 		}
-		left <- err
-	}()
-	waiting := func(n int) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			_, _, usages, _ := s.Sizes()
-			a := answered(t, address, "GET", "/metrics", "", nil)
-			if strings.Contains(a.body, fmt.Sprintf("leasehold_serve_waiting{for=\"lock\"} %d\n", n)) {
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Addr().String()+"/v1/locks/held/acquire", strings.NewReader(`{"wait":"1h"}`))
+			if err != nil {
+				left <- err
 				return
 			}
-			if time.Now().After(end) {
-				t.Fatalf("there are not %d who wait, of %d keys:\n%s", n, usages, a.body)
+			r.Header.Set("Content-Type", "application/json")
+			w, err := n.client.Do(r)
+			if err == nil {
+				_ = w.Body.Close()
+			}
+			left <- err
+		}()
+		waiting := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if a := n.answered(t, "GET", "/metrics", "", nil); !strings.Contains(a.body, fmt.Sprintf("leasehold_serve_waiting{for=\"lock\"} %d\n", want)) {
+				t.Errorf("there are not %d who wait:\n%s", want, a.body)
 			}
 		}
-	}
-	waiting(1)
-	leave()
-	if err := <-left; err == nil {
-		t.Error("it was answered")
-	}
-	waiting(0)
-	k.ends(t, address)
+		waiting(1)
+		leave()
+		if err := <-left; err == nil {
+			t.Error("it was answered")
+		}
+		waiting(0)
+		k.ends(t, n)
+		n.stop()
+	})
 }

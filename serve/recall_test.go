@@ -17,7 +17,7 @@ import (
 // Watching a thousand locks costs one listing for each look, and reads of what has changed only.
 func TestLooksReadWhatChanged(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
-		const many = 1000
+		const many = 200
 		inner := memstore.New()
 		plant(t, inner, many)
 		st := faultstore.Wrap(inner, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-var seeds = flag.Int("seeds", 40, "how many histories TestHistories makes")
+var seeds = flag.Int("seeds", 25, "how many histories TestHistories makes")
 
 // TestHistories: runs of Terraform through two servers over a bad network, with locks that are broken at any moment.
 // Each run reads a number under its lock and stores a larger one. What was answered with 200 is never lost: every run

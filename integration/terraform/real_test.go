@@ -1,5 +1,6 @@
 //go:build unix
 
+// Package terraform_test runs the released Terraform, or OpenTofu, on the backend of serve/terraform.
 package terraform_test
 
 import (
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/leasetest"
-	"github.com/leasehold/leasehold/internal/longtest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/serve/terraform"
 	"github.com/leasehold/leasehold/store"
@@ -120,7 +120,7 @@ func (j *job) end() (out string, err error) {
 	select {
 	case err = <-j.done:
 		return oneLine(j.out.String()), err
-	case <-time.After(3 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		_ = j.cmd.Process.Kill()
 		err = <-j.done
 		j.u.t.Fatalf("%v does not end: %v\n%s", j.cmd.Args, err, j.out.String())
@@ -143,7 +143,7 @@ func (u *user) apply() *job {
 func (u *user) wait(what string, is func() bool) {
 	u.t.Helper()
 	for begin := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > 5*time.Minute {
 			u.t.Fatalf("it is not so that: %s", what)
 		}
 	}
@@ -173,7 +173,6 @@ type scene struct {
 
 func newScene(t *testing.T, ttl time.Duration) *scene {
 	t.Helper()
-	longtest.Only(t)
 	s := &scene{terraform: servers.Terraform(t), dir: t.TempDir(), ttl: ttl}
 	st, err := filestore.New(s.dir, nil)
 	if err != nil {
@@ -238,7 +237,7 @@ func (s *scene) versions(t *testing.T) (all []terraform.Version) {
 // TestTerraformRuns: init, plan, apply, a change and destroy, and what they cost.
 func TestTerraformRuns(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, time.Minute)
+	s := newScene(t, time.Hour)
 	s.counts(t)
 	a := newUser(t, s.terraform, s.url+"prod", "first")
 	t.Logf("figures: init costs %+v", s.counts(t))
@@ -278,7 +277,7 @@ func TestTerraformRuns(t *testing.T) {
 // -lock-timeout.
 func TestTerraformsContend(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, time.Minute)
+	s := newScene(t, time.Hour)
 	a, b := newUser(t, s.terraform, s.url+"prod", "first"), newUser(t, s.terraform, s.url+"prod", "second")
 	first := a.apply()
 	said := b.fails("apply", "-auto-approve")
@@ -288,7 +287,7 @@ func TestTerraformsContend(t *testing.T) {
 	t.Logf("it says: %s", said)
 	s.counts(t)
 	begin := time.Now()
-	second := b.begin("apply", "-auto-approve", "-lock-timeout=2m")
+	second := b.begin("apply", "-auto-approve", "-lock-timeout=10m")
 	seen := s.requests()
 	b.wait("the second one asks for the lock", func() bool { return s.requests() > seen+1 })
 	if b.has("at-work") {
@@ -311,7 +310,7 @@ func TestTerraformsContend(t *testing.T) {
 // state, and keeps it in errored.tfstate.
 func TestTerraformIsDisplaced(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, time.Minute)
+	s := newScene(t, time.Hour)
 	a, b := newUser(t, s.terraform, s.url+"prod", "first"), newUser(t, s.terraform, s.url+"prod", "second")
 	first := a.apply()
 	s.counts(t)
@@ -351,7 +350,7 @@ func (s *scene) displaced(t *testing.T, a *user, first *job) {
 // first one cannot store its state.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 3*time.Second)
+	s := newScene(t, time.Minute)
 	a, b := newUser(t, s.terraform, s.url+"prod", "first"), newUser(t, s.terraform, s.url+"prod", "second")
 	first := a.apply()
 	s.restart(t)
@@ -360,7 +359,7 @@ func TestServerIsKilled(t *testing.T) {
 	if said := b.fails("apply", "-auto-approve"); !strings.Contains(said, s.id(t)) {
 		t.Errorf("it does not say who held the lock: %s", said)
 	}
-	b.ok("apply", "-auto-approve", "-lock-timeout=2m")
+	b.ok("apply", "-auto-approve", "-lock-timeout=10m")
 	t.Logf("figures: with a TTL of %v the second one had ended after %v", s.ttl, time.Since(begin).Round(100*time.Millisecond))
 	s.displaced(t, a, first)
 }
@@ -368,7 +367,7 @@ func TestServerIsKilled(t *testing.T) {
 // TestServerIsReplaced: the same, and nobody else has locked. Then the first one stores its state and unlocks.
 func TestServerIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 3*time.Second)
+	s := newScene(t, time.Minute)
 	a := newUser(t, s.terraform, s.url+"prod", "first")
 	first := a.apply()
 	s.restart(t)
