@@ -378,11 +378,11 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestSlowClients: thousands that connect and say nothing, or a byte at a time, are
+// TestSlowClients: hundreds that connect and say nothing, or a byte at a time, are
 // cut off within the server's patience, and meanwhile a follower gets its answer.
 func TestSlowClients(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const size = 3000
+		const size = 300
 		w := newWorld(t)
 		e, _, _ := lead(t, nil)
 		s := must(peer.NewServer(&peer.ServerOptions{Certificate: w.Issue(t, "leader.test")}, e))

@@ -1,3 +1,4 @@
+// Package peer_test lets thousands of followers wait on one leader.
 package peer_test
 
 import (
@@ -22,9 +23,13 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 var long = flag.Bool("long", false, "10,000 followers instead of 500")
+
+// key is that of the election.
+const key = "leaders/scheduler"
 
 // roleEnv makes the test binary another process of a test.
 const roleEnv = "LEASEHOLD_TEST_ROLE"
@@ -36,8 +41,6 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "followers":
 		err = beFollowers(os.Stdin, os.Stdout)
-	case "few files":
-		err = beShortOfFiles(os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -108,16 +111,33 @@ func beFollower(opts *peer.ClientOptions, address string, i int, connect chan st
 // TestThousands: thousands of followers wait on one leader and hear of its resignation.
 // They are another process, as a process may have too few files for both sides.
 //
-//	go test ./peer -run TestThousands -long -v
+//	go -C proof test ./peer -run TestThousands -long -v
 func TestThousands(t *testing.T) {
 	number := 500
 	if *long {
 		number = 10_000
 	}
 	a := servers.NewAuthority(t)
-	e, _, _ := lead(t, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute, Address: "10.0.1.42:8443", Holder: "leader/1"}})
+	e, err := leasehold.NewElection(memstore.New(), key, &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Minute, Address: "10.0.1.42:8443", Holder: "leader/1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	h := peer.NewHandler(nil, e)
-	s := start(t, &peer.ServerOptions{Certificate: a.Issue(t, "127.0.0.1"), Handler: h})
+	s, err := peer.NewServer(&peer.ServerOptions{Addr: "127.0.0.1:0", Certificate: a.Issue(t, "127.0.0.1"), Handler: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	before := used()
 
 	began := time.Now()
