@@ -176,7 +176,7 @@ func TestNewHealthServerRefuses(t *testing.T) {
 	}
 }
 
-// Peer mode as a program uses it, over TCP and TLS.
+// Peer mode as a program uses it, over TCP and TLS: a follower asks the leader, and learns of its end.
 func TestPeerMode(t *testing.T) {
 	t.Parallel()
 	authority := servers.NewAuthority(t)
@@ -184,25 +184,15 @@ func TestPeerMode(t *testing.T) {
 	a := beginPeer(t, st, "a", authority)
 	a.lead(t)
 	b := beginPeer(t, st, "b", authority)
-	// Each answer ends an election cycle.
-	heard := func() {
-		t.Helper()
+	// Each answer ends an election cycle. First it looks, and asks who is there; what it asks then is answered when
+	// there is something new.
+	for range 2 {
 		if s, err := b.WaitForNextElection(t.Context(), time.Now()); err != nil || s.LeaderID != "a" {
 			t.Fatalf("%+v, %v", s, err)
 		}
 	}
-	for range 3 { // it has looked, asked who is there, and asked for longer
-		heard()
-	}
-	b.net.Reset()
-	for renewals := a.net.Counts().Put; a.net.Counts().Put < renewals+3; { // a whole lease
-		heard()
-	}
-	if got := b.net.Counts(); got.Get+got.Put > 0 {
-		t.Errorf("while the leader answered, the follower made %+v", got)
-	}
 	a.quit(t)
-	b.lead(t)
+	b.lead(t) // by itself it would look in an hour
 }
 
 // beginPeer begins an instance in peer mode with its health server, at a port of this
@@ -217,7 +207,7 @@ func beginPeer(t *testing.T, st *memstore.Store, id string, authority *servers.A
 		}
 		l.Close()
 		i := newInstance(t, st, id, func(c *s3lect.ElectorConfig) {
-			c.ServerAddr, c.LeaderTimeout, c.FrequentInterval = l.Addr().String(), 3*time.Second, 100*time.Millisecond
+			c.ServerAddr, c.LeaderTimeout, c.InfrequentInterval = l.Addr().String(), 10*time.Minute, time.Hour
 			c.PeerMode, c.PeerCACert = true, authority.PEM()
 		})
 		if _, err = serve(t, i.S3Elector, authority.Issue(t, "127.0.0.1"), l.Addr().String()); err != nil {

@@ -135,25 +135,27 @@ func TestMockStoragesRace(t *testing.T) {
 	}
 }
 
-// An election over the files of a directory, in real time.
+// An election over the files of a directory.
 func TestElectionOverMockStorage(t *testing.T) {
 	dir := t.TempDir()
-	var all []*s3lect.S3Elector
-	for i := range 3 {
-		m, err := s3lect.NewMockStorage(dir)
-		if err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		var all []*s3lect.S3Elector
+		for i := range 3 {
+			m, err := s3lect.NewMockStorage(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := s3lect.NewS3Elector(s3lect.S3ElectorOptions{Logger: quiet, Storage: m, Config: &s3lect.ElectorConfig{
+				LockfilePath: "/leader.json", ServerID: fmt.Sprintf("server-%d", i), ServerAddr: fmt.Sprintf("10.0.0.%d:8443", i),
+				FrequentInterval: 50 * time.Millisecond, LeaderTimeout: 300 * time.Millisecond,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
 		}
-		e, err := s3lect.NewS3Elector(s3lect.S3ElectorOptions{Logger: quiet, Storage: m, Config: &s3lect.ElectorConfig{
-			LockfilePath: "/leader.json", ServerID: fmt.Sprintf("server-%d", i), ServerAddr: fmt.Sprintf("10.0.0.%d:8443", i),
-			FrequentInterval: 50 * time.Millisecond, LeaderTimeout: 300 * time.Millisecond,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, e)
-	}
-	failOver(t, all)
+		failOver(t, all)
+	})
 }
 
 // failOver starts the electors and stops the leader until none is left.
