@@ -99,7 +99,7 @@ func TestTheCheckCanFail(t *testing.T) {
 		}
 		return servers.Pass
 	}})
-	cmd, stdout, stderr := program(t, srv.Env(), "--store", srv.URLAt(proxy.Endpoint, srv.Bucket(t)), "--processes", "2", "--tasks", "2", "--acquisitions", "1", "--hold", "10s", "--ttl", "1m")
+	cmd, stdout, stderr := program(t, srv.Env(), "--store", srv.URLAt(proxy.Endpoint, srv.Bucket(t)), "--processes", "2", "--tasks", "2", "--acquisitions", "1", "--hold", "5m", "--ttl", "10m")
 	err := cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(stderr.String(), "it has the lock, and is not alone inside") {
 		t.Errorf("%v, want exit code 1 and the reason\n%s%s", err, stdout, stderr)

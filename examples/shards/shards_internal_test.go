@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store/filestore"
 )
 
@@ -52,28 +53,30 @@ func (p *process) await(t *testing.T, word string, n int) {
 
 // TestShards: a second process gets half of the shards, and the first gets them back.
 func TestShards(t *testing.T) {
-	t.Parallel()
-	st, err := filestore.New(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--store", st.String(), "--n", "6", "--ttl", "3s"}
-	a := start(t, args...)
-	a.await(t, " begin ", 6)
-	b := start(t, args...)
-	a.await(t, " end ", 3)
-	b.await(t, " begin ", 3)
-	b.stop()
-	b.await(t, " end ", 3)
-	if err := <-b.end; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	a.await(t, " begin ", 3)
-	a.stop()
-	a.await(t, " end ", 6)
-	if err := <-a.end; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	dir := t.TempDir()
+	leasetest.Bubble(t, func(t *testing.T) {
+		st, err := filestore.New(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--store", st.String(), "--n", "6", "--ttl", "3s"}
+		a := start(t, args...)
+		a.await(t, " begin ", 6)
+		b := start(t, args...)
+		a.await(t, " end ", 3)
+		b.await(t, " begin ", 3)
+		b.stop()
+		b.await(t, " end ", 3)
+		if err := <-b.end; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		a.await(t, " begin ", 3)
+		a.stop()
+		a.await(t, " end ", 6)
+		if err := <-a.end; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestUsage(t *testing.T) {
