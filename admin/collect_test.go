@@ -91,7 +91,7 @@ func TestCollect(t *testing.T) {
 func TestCollectSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		over, gone, alive := startProcess(t, st, "over"), startProcess(t, st, "gone"), startProcess(t, st, "alive")
+		over, gone, alive := startProcess(t, st, "over"), startProcess(t, st, "gone"), startPatient(t, st, "alive", 10*time.Minute)
 		over.acquire("shards/1")
 		gone.acquire("shards/2")
 		lease := alive.acquire("shards/3")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
@@ -65,9 +66,15 @@ type process struct {
 
 func startProcess(t *testing.T, st store.Store, name string) *process {
 	t.Helper()
+	return startPatient(t, st, name, leasehold.DefaultTTL)
+}
+
+// startPatient starts one whose session beats as seldom as such a TTL needs: in days of virtual time it costs real seconds.
+func startPatient(t *testing.T, st store.Store, name string, ttl time.Duration) *process {
+	t.Helper()
 	needs(t, here().Tokens(), "a marker has no record that can name a session")
 	p := &process{t: t, st: newStoreOver(st)}
-	p.session = newSession(t, p.st, &leasehold.SessionOptions{Holder: name})
+	p.session = newSession(t, p.st, &leasehold.SessionOptions{Holder: name, TTL: ttl})
 	return p
 }
 

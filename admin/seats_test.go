@@ -25,8 +25,14 @@ type user struct {
 
 func newUser(t *testing.T, st store.Store, name string) *user {
 	t.Helper()
+	return newPatient(t, st, name, leasehold.DefaultTTL)
+}
+
+// newPatient is one with another TTL: see startPatient.
+func newPatient(t *testing.T, st store.Store, name string, ttl time.Duration) *user {
+	t.Helper()
 	net := newStoreOver(st)
-	s, err := semaphore.New(net, "jobs/s", 3, &semaphore.Options{Holder: name})
+	s, err := semaphore.New(net, "jobs/s", 3, &semaphore.Options{Holder: name, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +214,7 @@ func TestBreakSeatIsOvertaken(t *testing.T) {
 func TestCollectSessionsOfSemaphores(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := newStore()
-		a, b, dead := newUser(t, st, "a"), newUser(t, st, "b"), newUser(t, st, "dead")
+		a, b, dead := newPatient(t, st, "a", 10*time.Minute), newPatient(t, st, "b", 10*time.Minute), newUser(t, st, "dead")
 		held, lost := a.take(t, 1), dead.take(t, 2)
 		dead.net.Partition(true)
 		collected := func() (keys []string) {
