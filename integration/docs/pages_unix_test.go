@@ -1,6 +1,5 @@
 //go:build unix
 
-// Package docs_test runs what the pages of the documentation show.
 package docs_test
 
 import (

@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +69,14 @@ func Command(t testing.TB, store string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// hangUp gives what the scripts start the default disposition of SIGHUP also where this process
+// ignores it, as under nohup: what a shell was started to ignore it cannot trap.
+var hangUp = sync.OnceFunc(func() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nobody reads it: it is still ignored here
+	}
+})
+
 // Scripts are the scripts of one directory, for package testscript.
 type Scripts struct {
 	Dir    string
@@ -79,6 +90,7 @@ func (s Scripts) Run(t *testing.T) {
 	if s.Layout == "" {
 		s.Layout = UnderTest
 	}
+	hangUp()
 	testscript.Run(t, testscript.Params{
 		Dir:                 s.Dir,
 		RequireExplicitExec: true,

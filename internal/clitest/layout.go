@@ -56,7 +56,7 @@ func (s *Scripts) epochs() bool {
 var Weakness = regexp.MustCompile(`(?m)^.*the layout marker has no tokens.*\n`)
 
 // slow is what is said of an end that takes more than a moment, as any may on a machine that is busy.
-var slow = regexp.MustCompile(`(?m)^leasehold: (releasing|settling)\b.*: for \S+ at most; a signal more ends that\n`)
+var slow = regexp.MustCompile(`(?m)^leasehold: (releasing|settling|waiting for the answer to a claim)\b.*: for \S+ at most; a signal more ends that\n`)
 
 // talkOf is what the last program wrote to stderr, but for these.
 func (s *Scripts) talkOf(ts *testscript.TestScript) string {

@@ -1,0 +1,2 @@
+// Package docs runs what the pages of the documentation show.
+package docs
