@@ -66,3 +66,17 @@ func TestParts(t *testing.T) {
 		}
 	}
 }
+
+// Each package of this module that has tests is part of some part: a proof that nothing runs proves nothing.
+func TestEveryPackageIsAPart(t *testing.T) {
+	files, err := filepath.Glob("*/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		pkg := "./" + filepath.Dir(file)
+		if !slices.ContainsFunc(parts, func(p part) bool { return slices.Contains(p.short, pkg) && slices.Contains(p.long, pkg) }) {
+			t.Errorf("no part runs %s", pkg)
+		}
+	}
+}
