@@ -124,7 +124,7 @@ func TestSet(t *testing.T) {
 		"leasehold_store_duration_seconds":   {"put", "ok"},
 	} {
 		found := slices.ContainsFunc(families[name].GetMetric(), func(m *dto.Metric) bool {
-			return m.GetHistogram().GetSampleCount() > 0 && m.GetHistogram().GetSampleSum() < time.Minute.Seconds() && len(m.GetLabel()) == len(labels) &&
+			return m.GetHistogram().GetSampleCount() > 0 && m.GetHistogram().GetSampleSum() < time.Hour.Seconds() && len(m.GetLabel()) == len(labels) &&
 				!slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return !slices.Contains(labels, l.GetValue()) })
 		})
 		if !found {

@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write the pictures of docs/serve.md")
 const screenshots = "LEASEHOLD_TEST_SCREENSHOTS"
 
 // patience is how long a test waits for what the page is to show. It bounds a failure: no test waits it out otherwise.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // A chromium is a browser that runs until the end of the test.
 type chromium struct{ ctx context.Context }
@@ -48,10 +48,10 @@ func launch(t *testing.T) *chromium {
 		}
 	}
 	if program == "" {
-		t.Skip("there is no chromium here")
+		t.Skip("no chromium here: there is no chromium or chromium-browser on PATH (Debian: apt-get install chromium)")
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true),
 	)

@@ -44,6 +44,7 @@ func begin(t *testing.T, opts serve.Options) *site {
 	if opts.Every == 0 {
 		opts.Every = time.Second
 	}
+	opts.TTL = time.Minute // no lease is to be lost because the machine is busy
 	opts.Holder, opts.Price = "web-1/serve", "s3"
 	opts.URL = func(key string) string { return "s3://my-bucket/locks/" + key }
 	var err error

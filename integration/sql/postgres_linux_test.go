@@ -167,7 +167,7 @@ func (p *postgres) ready() error {
 		return err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	for {
 		if err = db.PingContext(ctx); err == nil {
