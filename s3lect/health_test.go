@@ -207,7 +207,7 @@ func beginPeer(t *testing.T, st *memstore.Store, id string, authority *servers.A
 		}
 		l.Close()
 		i := newInstance(t, st, id, func(c *s3lect.ElectorConfig) {
-			c.ServerAddr, c.LeaderTimeout, c.InfrequentInterval = l.Addr().String(), 10*time.Minute, time.Hour
+			c.ServerAddr, c.LeaderTimeout, c.InfrequentInterval = l.Addr().String(), time.Minute, time.Hour
 			c.PeerMode, c.PeerCACert = true, authority.PEM()
 		})
 		if _, err = serve(t, i.S3Elector, authority.Issue(t, "127.0.0.1"), l.Addr().String()); err != nil {
