@@ -14,16 +14,14 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-var (
-	callsSeed  = flag.Uint64("calls.seed", 0, "the one seed of TestRandomCalls; 0: many")
-	callsSeeds = flag.Uint64("calls.seeds", 25, "how many seeds TestRandomCalls runs")
-)
+var callsSeed = flag.Uint64("calls.seed", 0, "the one seed of TestRandomCalls; 0: many")
 
 // TestRandomCalls calls whatever there is to be called, from several goroutines of two processes
 // with a bad network, and believes what the calls return:
@@ -44,7 +42,7 @@ func TestRandomCalls(t *testing.T) {
 		bubble(t, func(t *testing.T) { callAtRandom(t, *callsSeed) })
 		return
 	}
-	for seed := uint64(1); seed <= *callsSeeds; seed++ {
+	for seed := uint64(1); seed <= leasetest.Seeds(25); seed++ {
 		bubble(t, func(t *testing.T) { callAtRandom(t, seed) })
 		if t.Failed() {
 			t.Fatalf("go test -run TestRandomCalls -calls.seed %d .", seed)

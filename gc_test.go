@@ -2,7 +2,6 @@ package leasehold_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -12,12 +11,11 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
-
-var gcRounds = flag.Int("gc-rounds", 10, "how many elections TestCollectionRacesElections runs for each layout")
 
 // A ledger is a store that remembers which epochs were created, and looks at the leases
 // whenever something lands.
@@ -73,7 +71,7 @@ func (l *ledger) List(ctx context.Context, prefix, after string) iter.Seq2[store
 // collection every second of all that is 6 s old. No two lead, no number is created
 // twice, and the highest is never deleted.
 func TestCollectionRacesElections(t *testing.T) {
-	rounds := *gcRounds
+	rounds := int(leasetest.Seeds(10))
 	for _, l := range []leasehold.Layout{leasehold.LayoutEpochs, leasehold.LayoutEpochsIfMatch} {
 		t.Run(string(l), func(t *testing.T) {
 			terms, deleted := 0, 0

@@ -269,7 +269,7 @@ func TestPeersLeaderIsCutOff(t *testing.T) {
 		random := rand.New(rand.NewPCG(2, 0))
 		w := newTown()
 		all := w.settlers(t, 4, ttl)
-		for round := range 100 {
+		for round := range 40 {
 			time.Sleep(20*time.Second + time.Duration(random.Int64N(int64(10*time.Second))))
 			n, leader := leaders(all)
 			if n != 1 {

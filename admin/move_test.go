@@ -3,7 +3,6 @@ package admin_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -531,8 +530,6 @@ func (c *contest) use(ctx context.Context, lock *leasehold.Lock, place int, r *r
 	return ctx.Err()
 }
 
-var moveSeeds = flag.Uint64("move.seeds", 12, "how many seeds TestMoveContended runs")
-
 // TestMoveContended: a lock moves while others take turns in both places, over networks that lose and delay, and
 // while movers die. At no moment do two hold it, its tokens grow from one place to the other, and the move comes
 // to its end.
@@ -540,7 +537,7 @@ func TestMoveContended(t *testing.T) {
 	needs(t, here().Tokens(), "a marker has no token to go on with")
 	var turns [2]int
 	var deaths [2]atomic.Int64
-	for seed := uint64(1); seed <= *moveSeeds; seed++ {
+	for seed := uint64(1); seed <= leasetest.Seeds(12); seed++ {
 		bubble(t, func(t *testing.T) { moveContended(t, seed, &turns, &deaths) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

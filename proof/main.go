@@ -73,8 +73,8 @@ var parts = []part{
 	},
 	{
 		name:  "long runs in virtual time",
-		short: words("go test -tags prove ./internal/cost ./semaphore ./shard -count 1 -v -timeout 1h -run Counted|TestTurns|TestDay"),
-		long:  words("go test -tags prove ./internal/cost ./semaphore ./shard -count 1 -v -timeout 1h -run Counted|TestTurns|TestDay"),
+		short: words("go test -tags prove . ./admin ./internal/cost ./semaphore ./shard -count 1 -v -timeout 1h -run Counted|TestTurns|TestHundred|TestDay|TestRandomCalls|TestCollectionRacesElections|TestTraceIsWhole|TestMoveContended"),
+		long:  words("go test -tags prove . ./admin ./internal/cost ./semaphore ./shard -count 1 -v -timeout 1h -run Counted|TestTurns|TestHundred|TestDay|TestRandomCalls|TestCollectionRacesElections|TestTraceIsWhole|TestMoveContended"),
 	},
 	{
 		name:  "histories of fences",

@@ -1,0 +1,5 @@
+//go:build prove
+
+package leasetest
+
+const times = 20
