@@ -1,5 +1,5 @@
 TOOL    := go tool -modfile=$(CURDIR)/tools/go.mod
-SUM     := $(TOOL) gotestsum --format pkgname-and-test-fails --hide-summary=output --
+SUM     := $(TOOL) gotestsum --format pkgname-and-test-fails --
 
 # The modules of this repository. What a module tests says its place: see CONTRIBUTING.md.
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard adapter/*/go.mod adapter/*/*/go.mod))

@@ -1,5 +1,5 @@
 // Package stores tests the URLs of stores with what the machine has around it.
-package stores
+package stores_test
 
 import (
 	"errors"

@@ -1,5 +1,5 @@
 // Package probe measures how surely a probe notices a store whose races go wrong seldom.
-package probe
+package probe_test
 
 import (
 	"context"

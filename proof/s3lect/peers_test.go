@@ -82,8 +82,8 @@ func begin(t *testing.T, st store.Store, id string, authority *servers.Authority
 			continue
 		}
 		t.Cleanup(func() {
-			if err := hs.Stop(context.Background()); err != nil {
-				t.Error(err)
+			if stopped := hs.Stop(context.Background()); stopped != nil {
+				t.Error(stopped)
 			}
 		})
 		if err = i.Start(t.Context()); err != nil {
