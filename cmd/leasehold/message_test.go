@@ -67,7 +67,8 @@ func TestMessages(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("LEASEHOLD_LAYOUT", "")
-	var all sync.WaitGroup // all at once: they wait for their next try
+	var all sync.WaitGroup // some at once: they wait for their next try
+	turns := make(chan struct{}, 4)
 	for _, m := range mishaps {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Amz-Request-Id", "REQUEST-1")
@@ -84,6 +85,8 @@ func TestMessages(t *testing.T) {
 				continue // it is tried for half a minute, or for ever
 			}
 			all.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
 				what := m.name + "/" + strings.Join(args, " ")
 				args := at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
 				code, said := execute(t, args)
