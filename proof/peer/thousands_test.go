@@ -126,9 +126,9 @@ func TestThousands(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := peer.NewHandler(nil, e)
-	s, err := peer.NewServer(&peer.ServerOptions{Addr: "127.0.0.1:0", Certificate: a.Issue(t, "127.0.0.1"), Handler: h})
-	if err != nil {
-		t.Fatal(err)
+	s, wrong := peer.NewServer(&peer.ServerOptions{Addr: "127.0.0.1:0", Certificate: a.Issue(t, "127.0.0.1"), Handler: h})
+	if wrong != nil {
+		t.Fatal(wrong)
 	}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
