@@ -1,4 +1,4 @@
-//go:build !race
+//go:build prove && !race
 
 package semaphore_test
 

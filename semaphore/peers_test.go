@@ -28,6 +28,8 @@ type words struct {
 }
 
 // options are those of a process, which hears at its name if there are peers.
+//
+//nolint:unparam // the runs at length have no peers too
 func (w *words) options(peers bool, name string) *semaphore.Options {
 	opts := &semaphore.Options{Holder: name}
 	if peers {

@@ -125,7 +125,7 @@ func TestChangesAsEvents(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		names, has = append(names, string(name)), append(has, slices.Collect(maps.Keys(found))...)
+		names, has = append(names, name), append(has, slices.Collect(maps.Keys(found))...)
 	}
 	if want := []string{"elected", "renewed", "resigned", "expired", "taken_over", "vanished", "unreadable"}; !slices.Equal(names, want) {
 		t.Errorf("the events are %q, want %q", names, want)

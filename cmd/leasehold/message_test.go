@@ -88,8 +88,8 @@ func TestMessages(t *testing.T) {
 				turns <- struct{}{}
 				defer func() { <-turns }()
 				what := m.name + "/" + strings.Join(args, " ")
-				args := at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
-				code, said := execute(t, args)
+				full := at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
+				code, said := execute(t, full)
 				if code != m.exit {
 					t.Errorf("%s: exit code %d, want %d: %s", what, code, m.exit, said)
 				}
@@ -100,10 +100,10 @@ func TestMessages(t *testing.T) {
 				if regexp.MustCompile(`%[0-9A-F]{2}|RequestID|HostID|operation error|REQUEST-1`).MatchString(said) {
 					t.Errorf("%s: what only machines need is in %q", what, said)
 				}
-				if m.status == 0 || args[0] == "cost" {
+				if m.status == 0 || full[0] == "cost" {
 					return
 				}
-				if _, said = execute(t, append([]string{"-v"}, args...)); !strings.Contains(said, "request ID REQUEST-1") {
+				if _, said = execute(t, append([]string{"-v"}, full...)); !strings.Contains(said, "request ID REQUEST-1") {
 					t.Errorf("%s: with -v it is said %q, without the ID of the request", what, said)
 				}
 			})

@@ -38,8 +38,8 @@ func Build(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(dir) }()                                                                          // it is a temporary directory
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "leasehold"), "./cmd/leasehold") //nolint:noctx // there is no test yet
 	build.Dir = Root
-	if out, err := build.CombinedOutput(); err != nil {
-		return failed(fmt.Errorf("%w: %s", err, out))
+	if out, wrong := build.CombinedOutput(); wrong != nil {
+		return failed(fmt.Errorf("%w: %s", wrong, out))
 	}
 	if err = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil {
 		return failed(err)

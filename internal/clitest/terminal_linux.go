@@ -90,6 +90,7 @@ func OnTerminal(t *testing.T, store string, columns uint16, variables []string, 
 	return v
 }
 
+// Resize gives the terminal another size.
 func (v *Viewer) Resize(t *testing.T, rows, columns uint16) {
 	t.Helper()
 	if err := unix.IoctlSetWinsize(int(v.line.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
@@ -97,6 +98,7 @@ func (v *Viewer) Resize(t *testing.T, rows, columns uint16) {
 	}
 }
 
+// Press types keys.
 func (v *Viewer) Press(t *testing.T, keys string) {
 	t.Helper()
 	if _, err := io.WriteString(v.screen, keys); err != nil {
@@ -104,6 +106,7 @@ func (v *Viewer) Press(t *testing.T, keys string) {
 	}
 }
 
+// Text is all that was written so far.
 func (v *Viewer) Text() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -143,6 +146,7 @@ func (v *Viewer) Ends(t *testing.T, code int) {
 	}
 }
 
+// Mode gives the settings of the terminal.
 func (v *Viewer) Mode(t *testing.T) *unix.Termios {
 	t.Helper()
 	mode, err := unix.IoctlGetTermios(int(v.line.Fd()), unix.TCGETS)

@@ -143,6 +143,8 @@ func command(t *testing.T, p plan, alter ...func(*exec.Cmd)) *family {
 }
 
 // script is command for a shell script.
+//
+//nolint:unparam // as for command
 func script(t *testing.T, deadline, grace time.Duration, text string, alter ...func(*exec.Cmd)) *family {
 	t.Helper()
 	f := command(t, plan{Argv: []string{"sh", "-c", text}, Deadline: deadline, Grace: grace}, alter...)

@@ -206,8 +206,8 @@ func sharedKey(r *http.Request, query url.Values) string {
 		lines = append(lines, value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		if name := strings.ToLower(name); strings.HasPrefix(name, "x-ms-") {
-			lines = append(lines, name+":"+r.Header.Get(name))
+		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-ms-") {
+			lines = append(lines, lower+":"+r.Header.Get(name))
 		}
 	}
 	lines = append(lines, "/"+accessKey+r.URL.EscapedPath())

@@ -236,7 +236,8 @@ func gcsJSON(w http.ResponseWriter, query url.Values, resource any) error {
 			if !nested {
 				return gcsInvalid("Invalid field selection %s", fields)
 			}
-			keep(item.(map[string]any), strings.Split(strings.TrimSuffix(of, ")"), ","))
+			fields, _ := item.(map[string]any) // as every item of the listing is
+			keep(fields, strings.Split(strings.TrimSuffix(of, ")"), ","))
 		}
 		text, err = json.Marshal(all)
 	}
@@ -328,7 +329,7 @@ func (f *gcsFront) begin(w http.ResponseWriter, r *http.Request, b *gcsBucket, q
 				return nil
 			})
 		}
-		if _, more := parts.NextRawPart(); err != nil || more != io.EOF { //nolint:errorlint // it is the end itself
+		if _, more := parts.NextRawPart(); err != nil || more != io.EOF {
 			return gcsInvalid("Malformed multipart body: %v", cmp.Or(err, more))
 		}
 	case "resumable":

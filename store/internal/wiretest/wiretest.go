@@ -175,7 +175,7 @@ type Direct struct{ Server http.Handler }
 
 // RoundTrip has the server answer the request.
 func (d Direct) RoundTrip(r *http.Request) (answer *http.Response, err error) {
-	if err := r.Context().Err(); err != nil {
+	if err = r.Context().Err(); err != nil {
 		return nil, err
 	}
 	r = r.Clone(r.Context())
