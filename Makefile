@@ -42,7 +42,7 @@ prove: # class (c): every attack, in about an hour; LONG=-long for hours
 RACE    := go test -race -timeout 30m
 
 # Packages with many goroutines. Left out: tests of which the race detector makes minutes.
-RACED   := . ./peer ./semaphore ./metrics ./internal/engine ./serve
+RACED   := . ./peer ./semaphore ./metrics ./internal/engine
 
 race: # the race detector where goroutines are
 	$(RACE) -skip 'TestEveryLayout|TestMemoryOfALease|TestTraceIsWhole|TestTakeover' $(RACED)
