@@ -38,11 +38,17 @@ type process struct {
 
 func startProcess(t *testing.T, st store.Store, name string) *process {
 	t.Helper()
+	return startPatient(t, st, name, leasehold.DefaultTTL)
+}
+
+// startPatient starts one whose session beats as seldom as such a TTL needs: in days of virtual time it costs real seconds.
+func startPatient(t *testing.T, st store.Store, name string, ttl time.Duration) *process {
+	t.Helper()
 	if !here().Tokens() {
 		t.Skip(withoutSessions)
 	}
 	p := &process{t: t, st: faultstore.Wrap(st, nil), locks: map[string]*leasehold.Lock{}}
-	s, err := leasehold.NewSession(t.Context(), p.st, &leasehold.SessionOptions{Holder: name})
+	s, err := leasehold.NewSession(t.Context(), p.st, &leasehold.SessionOptions{Holder: name, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -880,7 +886,7 @@ func TestSettledOrphanIsTold(t *testing.T) {
 func TestCollectedWhileUnderASession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memstore.New()
-		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		a, b := startPatient(t, st, "a", 10*time.Minute), startPatient(t, st, "b", 10*time.Minute)
 		lock := func(p *process) *leasehold.Lock {
 			l, err := leasehold.NewLock(p.st, "shards/1", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs, Session: p.session})
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,8 +183,21 @@ func TestWaiterComesWhenTheSessionIsOver(t *testing.T) {
 // look twice at no lock.
 func TestTakeoverIsShared(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "how many are taken over at a time: the same in every layout")
+	// Which of the two learns first that the session is over is a matter of when each looked at its heartbeat: by a second,
+	// and then most is taken when the other one begins. So it is done again until they have begun at one time.
+	for range 20 {
+		if takeOverTogether(t) || t.Failed() {
+			return
+		}
+	}
+	t.Error("the two never began at one time")
+}
+
+// takeOverTogether reports whether both began at about one time.
+func takeOverTogether(t *testing.T) (together bool) {
+	t.Helper()
 	bubble(t, func(t *testing.T) {
-		const locks = 2000
+		const locks = 1000
 		inner := memstore.New()
 		gone := startProcess(t, inner, "gone")
 		others := []*process{startProcess(t, inner, "a"), startProcess(t, inner, "b")}
@@ -196,9 +210,15 @@ func TestTakeoverIsShared(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		for _, p := range others {
+		var claiming [2]atomic.Bool
+		for i, p := range others {
 			p.st.Reset()
-			p.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 100 * time.Millisecond, Jitter: 100 * time.Millisecond})
+			p.st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 100 * time.Millisecond, Jitter: 100 * time.Millisecond, When: func(c faultstore.Call) bool {
+				if c.Op == "put" && strings.HasPrefix(c.Key, "shards/") {
+					claiming[i].Store(true)
+				}
+				return true
+			}})
 		}
 		gone.st.Partition(true)
 		held := func() (all, least int) {
@@ -210,11 +230,9 @@ func TestTakeoverIsShared(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		began := time.Now()
-		// Which of the two learns first that the session is over is a matter of when each looked at its heartbeat:
-		// by a second, and then most is taken when the other one begins.
-		left := 0
+		left := locks // when both have begun
 		for ; all < locks; all, least = held() {
-			if least == 0 {
+			if !claiming[0].Load() || !claiming[1].Load() {
 				left = locks - all
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -233,7 +251,8 @@ func TestTakeoverIsShared(t *testing.T) {
 				}
 			}
 		}
-		if took > 4*time.Second || looks > locks+claims || claims > locks*9/5 || (left >= locks*9/10 && least < locks/10) {
+		together = left >= locks*19/20
+		if took > 3*time.Second || looks > locks+claims || claims > locks*9/5 || (together && least < locks/10) {
 			t.Errorf("taken over in %v, with %d looks and %d claims; of %d that were left for both one has %d", took, looks, claims, left, least)
 		}
 		t.Log(took, looks, claims, left, least)
@@ -244,6 +263,7 @@ func TestTakeoverIsShared(t *testing.T) {
 			p.end()
 		}
 	})
+	return together
 }
 
 // TestTakeoverHeedsTheStore: where the store serves 500 writes a second, and asks for fewer when there are
@@ -251,7 +271,7 @@ func TestTakeoverIsShared(t *testing.T) {
 func TestTakeoverHeedsTheStore(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "how many are taken over at a time: the same in every layout")
 	bubble(t, func(t *testing.T) {
-		const locks, rate = 4000, 500
+		const locks, rate = 2000, 500
 		inner := memstore.New()
 		limited := faultstore.Wrap(inner, nil)
 		gone, p := startProcess(t, inner, "gone"), startProcess(t, limited, "p")
@@ -289,7 +309,7 @@ func TestTakeoverHeedsTheStore(t *testing.T) {
 		}
 		took := time.Since(began)
 		t.Log(took, refused)
-		if here() == leasehold.LayoutObject && (took > 16*time.Second || refused > locks/2) {
+		if here() == leasehold.LayoutObject && (took > 10*time.Second || refused > locks*13/20) {
 			t.Errorf("%d locks were taken over in %v, and %d writes were too many", locks, took, refused)
 		}
 		cancel()
