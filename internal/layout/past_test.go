@@ -233,6 +233,9 @@ func TestSignposts(t *testing.T) {
 				collected(t, e, layout.DefaultCollection)
 				collected(t, e, layout.DefaultCollection) // another at the same time
 			}
+			if n := s.Record.Epoch; n%25 != 0 && (n < 495 || n > 510) {
+				continue
+			}
 			switch n := posts(); {
 			case s.Record.Epoch < 500 && n != 0, s.Record.Epoch > 501 && n != 1:
 				t.Fatalf("%d signposts at epoch %d", n, s.Record.Epoch)
