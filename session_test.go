@@ -350,7 +350,7 @@ func TestWaitersOfSessions(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var waiting sync.WaitGroup
-		for i, key := range keys(1000) {
+		for i, key := range keys(300) {
 			if i < 3 {
 				holders = append(holders, startProcess(t, st, fmt.Sprint("holder ", i)))
 			}

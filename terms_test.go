@@ -133,7 +133,7 @@ func resignations(t *testing.T, rounds int, unit, ttl time.Duration) {
 // the work was called with it and with a context that went on (21 of 3,000).
 func TestResignRacesTheBeginning(t *testing.T) {
 	needsRenewals(t)
-	bubble(t, func(t *testing.T) { resignations(t, 3000, 2, leasehold.DefaultTTL) })
+	bubble(t, func(t *testing.T) { resignations(t, 1500, 2, leasehold.DefaultTTL) })
 }
 
 // The same on the clock of the machine, where goroutines run at the same time.
