@@ -41,7 +41,8 @@ func TestReleaseEndsTheLeaseFirst(t *testing.T) {
 			t.Error("a release was sent while the lease went on")
 		}
 	}}
-	e, err := leasehold.NewElection(st, "leaders/x", nil)
+	opts := &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{TTL: time.Hour}} // the clock is real
+	e, err := leasehold.NewElection(st, "leaders/x", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
