@@ -399,7 +399,8 @@ func TestTryAcquireEnds(t *testing.T) {
 			st := &refusing{Store: memstore.New(), ops: "put"}
 			st.set(store.ErrUnavailable)
 			began := time.Now()
-			if _, err := newLock(t, st, &leasehold.LockOptions{TTL: ttl}).TryAcquire(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+			lock := newLock(t, st, &leasehold.LockOptions{TTL: ttl})
+			if _, err := lock.TryAcquire(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 				t.Error(err)
 			}
 			if d := time.Since(began); d > min(ttl, 3*time.Second) {
@@ -411,6 +412,10 @@ func TestTryAcquireEnds(t *testing.T) {
 			}
 			if d := time.Since(began); d > min(ttl, time.Minute) {
 				t.Errorf("TTL %v: a store that hangs is waited for %v", ttl, d)
+			}
+			st.mend()
+			if err := lock.Settle(t.Context()); err != nil { // or a look for that might be under way at the end
+				t.Error(err)
 			}
 			time.Sleep(time.Minute) // requests end
 		})
