@@ -31,6 +31,8 @@ func TestCannotRun(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
+		syscall.ForkLock.RLock() // a child forked now would keep the file open, and exec would fail with "text file busy"
+		defer syscall.ForkLock.RUnlock()
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}

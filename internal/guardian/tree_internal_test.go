@@ -172,7 +172,10 @@ func TestChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	odd := filepath.Join(t.TempDir(), "a) Z 1 b ")
-	if err = os.WriteFile(odd, sleep, 0o700); err != nil {
+	syscall.ForkLock.RLock() // a child forked now would keep the file open, and exec would fail with "text file busy"
+	err = os.WriteFile(odd, sleep, 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	pid := startProcess(t, "SR", odd, "1000")

@@ -145,7 +145,10 @@ func users(t *testing.T) (dir string, as func(u user, umask int, role, dir strin
 		t.Fatal(err)
 	}
 	program := filepath.Join(base, "program")
-	if err = os.WriteFile(program, self, 0o755); err != nil { //nolint:gosec // they are to run it
+	syscall.ForkLock.RLock() // a child forked now would keep the file open, and exec would fail with "text file busy"
+	err = os.WriteFile(program, self, 0o755) //nolint:gosec // they are to run it
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(base, "dir")

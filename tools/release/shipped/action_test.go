@@ -294,9 +294,7 @@ func TestActionInstalls(t *testing.T) {
 		if err := os.Remove(filepath.Join(path, "uname")); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(path, "uname"), []byte("#!/bin/sh\necho Plan9\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		writeScript(t, filepath.Join(path, "uname"), "#!/bin/sh\necho Plan9\n")
 		use(t, path, map[string]string{"lock": newLock(t)}).want(1, 1, "no archive for Plan9")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -109,11 +110,20 @@ func bare(t *testing.T, more map[string]string) string {
 		}
 	}
 	for name, script := range more {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		writeScript(t, filepath.Join(dir, name), script)
 	}
 	return dir
+}
+
+// writeScript lets no child be forked meanwhile: it would keep the file open, and exec would
+// fail with "text file busy".
+func writeScript(t *testing.T, path, script string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A release as it lies on a server: a directory with an archive and its checksum.
