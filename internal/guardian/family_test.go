@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,6 +43,9 @@ func TestMain(m *testing.M) {
 		flag.Parse()
 		if err := flag.Set("test.parallel", "8"); err != nil { // they wait for processes
 			panic(err)
+		}
+		if signal.Ignored(syscall.SIGHUP) { // as under nohup: what starts here would ignore it, too
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		}
 		os.Exit(byThemselves(m)) // and no mutation of Main can end it
 	}

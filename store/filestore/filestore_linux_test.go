@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/filestore"
 )
 
 // mount gives a file system of its own, of a quarter of a megabyte.
@@ -163,9 +164,7 @@ func TestDenied(t *testing.T) {
 func asNobody(t *testing.T, dir string) {
 	t.Helper()
 	const nobody = 65534
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	filestore.OpenToAll(t, dir)
 	for _, path := range []string{dir, filepath.Join(dir, "open"), filepath.Join(dir, "shut"), filepath.Join(dir, "shut", "k"), filepath.Join(dir, "shut", ".leasehold.lock")} {
 		if err := os.Chown(path, nobody, nobody); err != nil {
 			t.Fatal(err)

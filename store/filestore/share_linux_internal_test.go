@@ -58,11 +58,27 @@ func shared(t *testing.T, uid, gid int, mode fs.FileMode) string {
 		t.Skip("only the superuser can act as another user")
 	}
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // they are to reach what lies in it
-		t.Fatal(err)
-	}
+	OpenToAll(t, dir)
 	give(t, dir, uid, gid, mode)
 	return dir
+}
+
+// OpenToAll lets all users enter the directory that the testing package made around dir.
+func OpenToAll(t *testing.T, dir string) {
+	t.Helper()
+	made := filepath.Dir(dir)
+	if err := os.Chmod(made, 0o755); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	for path := made; path != "/"; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode()&1 == 0 {
+			t.Skipf("other users cannot enter %s: set TMPDIR to a directory that all may enter", path)
+		}
+	}
 }
 
 func give(t *testing.T, path string, uid, gid int, mode fs.FileMode) {

@@ -137,15 +137,13 @@ func users(t *testing.T) (dir string, as func(u user, umask int, role, dir strin
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(filepath.Dir(base), 0o755); err != nil { //nolint:gosec // they are to reach what lies in it
-		t.Fatal(err)
-	}
+	filestore.OpenToAll(t, base)
 	self, err := os.ReadFile(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(base, "program")
-	syscall.ForkLock.RLock() // a child forked now would keep the file open, and exec would fail with "text file busy"
+	syscall.ForkLock.RLock()                 // a child forked now would keep the file open, and exec would fail with "text file busy"
 	err = os.WriteFile(program, self, 0o755) //nolint:gosec // they are to run it
 	syscall.ForkLock.RUnlock()
 	if err != nil {
