@@ -16,65 +16,114 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Init makes a quorum of three or five stores, in which there must be nothing. It may be interrupted and
-// run again with the same members: it goes on where it was. Once it has been done, running it again changes
-// nothing, and a member that has lost its marker is not given another: that is for [Store.Replace].
+// Init makes a quorum of three or five stores, in which there must be nothing. If it is interrupted, run it again with
+// the same members, and it continues. Several processes may call it at once. On a quorum that exists it changes nothing,
+// and a member that has lost its marker is not given another: that is for [Store.Replace]. Two members that are one
+// place under two names are refused.
 func (s *Store) Init(ctx context.Context) error {
-	markers := make([]*register.Marker, len(s.given))
-	versions := make([]store.Version, len(s.given))
-	whole := false
-	var cfg *register.Configuration
-	for i, m := range s.given {
+	// All processes write the markers in the same order, so the first marker decides between them.
+	members := slices.SortedFunc(slices.Values(s.given), func(a, b store.Store) int { return strings.Compare(a.String(), b.String()) })
+	mine := &register.Configuration{Quorum: rand.Text()}
+	for _, m := range members {
+		mine.Members = append(mine.Members, register.Member{Place: m.String(), Marker: rand.Text()})
+	}
+	err := s.mark(ctx, members, mine)
+	for rounds := 2 * len(members); rounds > 0 && errors.Is(err, store.ErrPrecondition); rounds-- {
+		err = s.mark(ctx, members, mine) // another process has written first
+	}
+	if errors.Is(err, errOnePlace) {
+		err = errors.Join(err, withdraw(ctx, members, mine.Quorum))
+	}
+	return err
+}
+
+var errOnePlace = errors.New("are one place under two names: give each member a bucket, prefix or directory of its own")
+
+// mark is one round of Init: it finds the configuration that the markers have, or takes this one if there are none, and
+// writes the markers that are missing.
+func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.Configuration) error {
+	markers := make([]*register.Marker, len(members))
+	cfg, whole := mine, false
+	for i, m := range members {
 		var err error
-		if markers[i], versions[i], err = readMarker(ctx, m); err != nil {
+		if markers[i], _, err = readMarker(ctx, m); err != nil {
 			return at(m, err)
 		}
-		switch marker := markers[i]; {
-		case marker == nil:
+		marker := markers[i]
+		if marker == nil {
 			if err := empty(ctx, m); err != nil {
 				return err
 			}
-		case cfg != nil && marker.Known.Quorum != cfg.Quorum:
-			return refusal("init", "%s is a member of another quorum, %s", m, marker.Known.Quorum)
-		default:
-			cfg, whole = &marker.Known, whole || marker.Whole
+			continue
 		}
-	}
-	if cfg == nil {
-		cfg = &register.Configuration{Quorum: rand.Text()}
-		for _, m := range s.given {
-			cfg.Members = append(cfg.Members, register.Member{Place: m.String(), Marker: rand.Text()})
+		for j, other := range markers[:i] {
+			switch {
+			case other == nil:
+			case other.Known.Quorum != marker.Known.Quorum:
+				return refusal("init", "%s is a member of another quorum, %s", m, marker.Known.Quorum)
+			case other.Name == marker.Name:
+				return refusal("init", "%s and %s %w", members[j], m, errOnePlace)
+			}
 		}
+		cfg, whole = &marker.Known, whole || marker.Whole
 	}
 	// Nobody votes before all markers are there and one says that it is whole. So until then a marker
 	// that is not there was never there, and after that it is lost.
-	for i, m := range s.given {
+	for i, m := range members {
 		who := slices.IndexFunc(cfg.Members, func(o register.Member) bool { return o.Place == m.String() })
 		switch {
 		case who < 0:
 			return refusal("init", "%s is no member of the quorum that the others are of", m)
 		case markers[i] != nil:
 			continue
-		case whole:
-			return refusal("init", "%s has lost its marker, and so its objects: replace it", m)
+		case whole: // another process may have finished since the marker was read
+			marker, _, err := readMarker(ctx, m)
+			if err == nil && marker == nil {
+				err = refusal("init", "%s has lost its marker, and so its objects: replace it", m)
+			}
+			if err != nil {
+				return at(m, err)
+			}
+			markers[i] = marker
+			continue
 		}
 		markers[i] = &register.Marker{Name: cfg.Members[who].Marker, Known: *cfg}
 		if err := writeMarker(ctx, m, *markers[i], ""); err != nil {
 			return at(m, err)
 		}
 	}
-	for i, m := range s.given {
-		if markers[i].Whole {
+	for i, m := range members {
+		marker, over, err := readMarker(ctx, m)
+		switch {
+		case err != nil:
+			return at(m, err)
+		case marker == nil || marker.Name != markers[i].Name:
+			return refusal("init", "the marker of %s has changed meanwhile: run init again", m)
+		case marker.Whole:
 			continue
 		}
-		_, over, err := readMarker(ctx, m)
-		if err != nil {
+		marker.Whole = true
+		if err := writeMarker(ctx, m, *marker, over); err != nil {
 			return at(m, err)
 		}
-		marker := *markers[i]
-		marker.Whole = true
-		if err := writeMarker(ctx, m, marker, over); err != nil {
-			return at(m, err)
+	}
+	return nil
+}
+
+// withdraw deletes the markers of a quorum that this process has begun and cannot finish.
+func withdraw(ctx context.Context, members []store.Store, quorum string) error {
+	for _, m := range members {
+		marker, version, err := readMarker(ctx, m)
+		if err == nil && (marker == nil || marker.Known.Quorum != quorum) {
+			continue
+		}
+		if c, ok := m.(store.Conditional); err == nil && ok {
+			err = c.DeleteIf(ctx, markerKey, version)
+		} else if err == nil {
+			err = &store.Error{Op: "delete", Key: markerKey, Kind: store.ErrInvalid, Cause: errors.New("this store does not delete on a condition")}
+		}
+		if err != nil {
+			return fmt.Errorf("delete the object %q there: %w", markerKey, at(m, err))
 		}
 	}
 	return nil
@@ -90,6 +139,9 @@ func empty(ctx context.Context, m store.Store) error {
 	for e, err := range m.List(ctx, "", "") {
 		if err != nil {
 			return at(m, err)
+		}
+		if e.Key == markerKey { // since it was looked for
+			return at(m, &store.Error{Op: "init", Key: markerKey, Kind: store.ErrPrecondition})
 		}
 		return refusal("init", "%s is not empty: it has %q; a member has a bucket, prefix or directory of its own", m, e.Key)
 	}
@@ -129,7 +181,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		}
 	}
 	next, err := s.propose(ctx, v, who, by)
-	if errors.Is(err, errWell) && v.cfg.Members[who].Since == v.cfg.Number && v.cfg.Number > 0 {
+	if errors.Is(err, errWell) && by.String() == old && v.cfg.Members[who].Since == v.cfg.Number && v.cfg.Number > 0 {
 		return s.Repair(ctx) // it was replaced before, by itself
 	}
 	if err != nil {
@@ -165,13 +217,26 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	case marker == nil:
 	case marker.Known.Quorum != v.cfg.Quorum:
 		return next, refusal("replace", "%s is a member of another quorum, %s", by, marker.Known.Quorum)
-	case by.String() == v.cfg.Members[who].Place && marker.Name == v.cfg.Members[who].Marker:
-		// Its marker would be written over before it is known that this change comes first. If another one does, the
-		// quorum has lost a member that was well, and two at once can leave it without a majority.
-		return next, refusal("replace", "%s %w: empty it first, or name another place", by, errWell)
+	default:
+		// The marker of a member would be written over before it is known that this change comes first. If another one
+		// does, the quorum has lost a member that was well, and two at once can leave it without a majority.
+		for i, m := range v.cfg.Members {
+			switch {
+			case m.Marker != marker.Name:
+			case i != who:
+				return next, refusal("replace", "%s is the member %s under another name: name a place that is no member", by, m.Place)
+			case m.Place != by.String():
+				return next, refusal("replace", "%s is %s under another name, and %w: name another place", by, m.Place, errWell)
+			default:
+				return next, refusal("replace", "%s %w: empty it first, or name another place", by, errWell)
+			}
+		}
 	}
 	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
-	if err = writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: v.cfg}, over); err != nil {
+	if marker != nil && marker.Number == next.Number {
+		// An attempt that was interrupted has left it, and its configuration may yet be the one that is chosen.
+		next.Members[who].Marker = marker.Name
+	} else if err = writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: v.cfg}, over); err != nil {
 		return next, at(by, err)
 	}
 	body, err := json.Marshal(next)
@@ -329,10 +394,9 @@ func (s *Store) guess(ctx context.Context, why error) (*view, error) {
 			return nil, why
 		}
 	}
-	seen, err := s.known(ctx)
+	seen, _ := s.known(ctx)
 	cfg := seen.cfg
-	if err != nil {
-		cfg = register.Configuration{}
+	if cfg.Quorum == "" {
 		for _, m := range s.given {
 			cfg.Members = append(cfg.Members, register.Member{Place: m.String()})
 		}

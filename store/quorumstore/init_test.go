@@ -125,3 +125,131 @@ func TestOneDenied(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// alias is the same place under another name, as localhost is for 127.0.0.1, or a symbolic link for a directory.
+func (p *place) alias(name string) *place {
+	return &place{faultstore.Wrap(p.inner, nil), p.inner, name}
+}
+
+// TestInitOnOnePlace: two names for one place are no two members, however often somebody tries, and nothing is left.
+func TestInitOnOnePlace(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"mem://0-alias", "mem://a"} { // next in order, and last
+		places := []*place{newPlace("mem://0"), newPlace("mem://1")}
+		all := append(places, places[0].alias(name)) //nolint:gocritic // another slice
+		for range 3 {
+			err := open(t, all).Init(t.Context())
+			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "mem://0 and "+name+" are one place under two names") {
+				t.Errorf("%v, want a refusal", err)
+			}
+		}
+		for _, p := range places {
+			for e := range p.List(t.Context(), "", "") {
+				t.Errorf("%s has %s left", p.name, e.Key)
+			}
+		}
+		if err := open(t, append(places, newPlace("mem://2"))).Init(t.Context()); err != nil {
+			t.Errorf("with a place of its own: %v", err)
+		}
+	}
+	places, st := newQuorum(t, 3)
+	put(t, st, "lock", "x", store.IfAbsent())
+	if err := open(t, []*place{places[0], places[1], places[0].alias("mem://a")}).Init(t.Context()); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("over a quorum: %v, want a refusal", err)
+	}
+	reads(t, open(t, places), "lock", "x")
+}
+
+// TestInitAtOnce: several processes that name the members in different orders make one quorum.
+func TestInitAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+		var all sync.WaitGroup
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+			mine := open(t, []*place{places[order[0]], places[order[1]], places[order[2]]})
+			all.Go(func() {
+				if err := mine.Init(t.Context()); err != nil {
+					t.Errorf("%v: %v", order, err)
+				}
+			})
+		}
+		all.Wait()
+		_, members, err := open(t, places).Status(t.Context())
+		for _, m := range members {
+			if err != nil || m.Err != nil || !m.Whole {
+				t.Errorf("%+v, %v", m, err)
+			}
+		}
+	}
+}
+
+// TestReplaceByAlias: no member is written over because somebody calls it by another name.
+func TestReplaceByAlias(t *testing.T) {
+	t.Parallel()
+	places, st := newQuorum(t, 3)
+	version := put(t, st, "lock", "x", store.IfAbsent())
+	for i, want := range []string{
+		"mem://alias is mem://0 under another name, and has not lost its objects",
+		"mem://alias is the member mem://1 under another name",
+		"mem://alias is the member mem://2 under another name",
+	} {
+		by := places[i].alias("mem://alias")
+		err := open(t, places, by).Replace(t.Context(), "mem://0", by)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	number, members, err := st.Status(t.Context())
+	for _, m := range members {
+		if err != nil || number != 0 || m.Err != nil || !m.Whole {
+			t.Errorf("after that: configuration %d, %+v, %v", number, m, err)
+		}
+	}
+	if got := reads(t, open(t, places), "lock", "x"); got != version {
+		t.Errorf("version %s, want %s", got, version)
+	}
+	// One that was emptied may come back under another name.
+	places[0].lose()
+	by := places[0].alias("mem://alias")
+	if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForeignMember: a member that has another quorum's objects is a member that fails, and keeps nobody from opening the
+// quorum. The quorum is the one that most members are of, whatever those are of that do not answer.
+func TestForeignMember(t *testing.T) {
+	t.Parallel()
+	places, st := newQuorum(t, 3)
+	put(t, st, "lock", "x", store.IfAbsent())
+	others, other := newQuorum(t, 3)
+	put(t, other, "lock", "y", store.IfAbsent())
+	for i := range places {
+		mixed := append([]*place{}, places...)
+		mixed[i] = others[i].alias(places[i].name)
+		for range 5 { // whichever answers first
+			reads(t, open(t, mixed), "lock", "x")
+		}
+		put(t, open(t, mixed), fmt.Sprint("new", i), "x", store.IfAbsent())
+		_, members, err := open(t, mixed).Status(t.Context())
+		if err != nil || !errors.Is(members[i].Err, quorumstore.ErrLost) {
+			t.Errorf("%+v, %v; want %s lost", members, err, places[i].name)
+		}
+		next := mixed[(i+1)%3]
+		next.Partition(true)
+		if _, err := open(t, mixed).Get(t.Context(), "lock", ""); !errors.Is(err, quorumstore.ErrNoMajority) || store.Final(err) {
+			t.Errorf("one of each: %v, want no majority", err)
+		}
+		next.Partition(false)
+		next.lose()
+		_, err = open(t, mixed).Get(t.Context(), "lock", "")
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "the members are of different quorums: mem://") {
+			t.Errorf("one of each, and one emptied: %v", err)
+		}
+		if err := open(t, places).Replace(t.Context(), next.name, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads(t, open(t, others), "lock", "y")
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/register"
@@ -162,11 +163,10 @@ func (s *Store) load(ctx context.Context) (*view, error) {
 
 // A sighting is what markers tell of the configuration.
 type sighting struct {
-	cfg     register.Configuration      // the last one
-	markers map[string]*register.Marker // by place
-	found   int                         // how many there are
-	none    int                         // how many members have none
-	errs    []error                     // of the others
+	cfg     register.Configuration      // the last one of the quorum; no Quorum: not known
+	markers map[string]*register.Marker // of that quorum, by place
+	found   int                         // how many of the members asked have such a marker
+	none    int                         // how many have none at all
 }
 
 // known is a configuration that leads to the last one: the last that this Store was under, or a later one that a
@@ -179,81 +179,158 @@ func (s *Store) known(ctx context.Context) (sighting, error) {
 	seen := sighting{markers: map[string]*register.Marker{}}
 	if last != nil {
 		seen.cfg = last.cfg
-		if err := s.sight(ctx, last.members, &seen); err != nil || seen.found > len(last.members)/2 {
-			return seen, err
+		if err := s.sight(ctx, last.members, &seen); err == nil && seen.found > len(last.members)/2 {
+			return seen, nil
 		}
 	}
-	seen.found, seen.none = 0, 0
 	err := s.sight(ctx, s.given, &seen)
-	switch {
-	case err != nil, seen.cfg.Quorum != "":
-		return seen, err
-	case seen.none > len(s.given)/2:
-		return seen, &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
+	if seen.cfg.Quorum == "" && seen.none > len(s.given)/2 {
+		err = &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
 	}
-	return seen, errors.Join(append([]error{register.ErrNoMajority}, seen.errs...)...)
+	return seen, err
 }
 
-// enough is for how long the markers of a majority are waited for, where one has been seen.
+// enough is for how long the markers of a majority are waited for, where the quorum is known and one has been seen.
 const enough = time.Second
 
-// sight reads the markers of these members, until a majority of them has shown one. Any one configuration leads to
-// those that have followed it, if a majority of its members answers, so slow members are not waited for.
+// sight reads the markers of these members. Any one configuration leads to those that have followed it, if a majority
+// of its members answers, so slow members are not waited for. A marker of another quorum than the known one is the
+// fault of that member alone. Where no quorum is known yet, it is the one that most of the members are of, whatever
+// the silent ones are of: a member that was restored from another quorum's backup must not lead anybody there.
 func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting) error {
-	type answer struct {
-		place  string
-		marker *register.Marker
-		err    error
-	}
-	answers := make(chan answer, len(members))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan shown, len(members))
 	for _, m := range members {
-		go func() {
-			asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Timeout)
-			defer cancel()
-			marker, _, err := readMarker(asked, m)
-			answers <- answer{m.String(), marker, at(m, err)} // it may be no member any more, so its health is not noted
-		}()
+		go func() { answers <- s.markerOf(ctx, m) }()
 	}
-	first := ""
-	var waited <-chan time.Time
-	for range members {
-		if waited == nil && seen.cfg.Quorum != "" {
-			waited = time.After(enough)
+	known := seen.cfg.Quorum
+	t := tally{of: map[string][]shown{}, silent: len(members), errs: []error{register.ErrNoMajority}}
+	var slow <-chan time.Time
+	for late, heard := false, 0; heard < len(members) && !late && !t.enough(known, len(members)); heard++ {
+		if slow == nil && len(t.of[known]) > 0 {
+			slow = time.After(enough)
 		}
-		var a answer
 		select {
-		case a = <-answers:
-		case <-waited:
-			return nil
+		case a := <-answers:
+			t.add(a)
+		case <-slow:
+			late = true
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		switch {
-		case a.err != nil:
-			seen.errs = append(seen.errs, a.err)
-			continue
-		case a.marker == nil:
-			seen.none++
-			continue
-		case seen.cfg.Quorum != "" && a.marker.Known.Quorum != seen.cfg.Quorum:
-			if first == "" {
-				first = "this process"
-			}
-			return refusal("open", "the members are of two quorums: %s is of %s, and %s of %s",
-				first, seen.cfg.Quorum, a.place, a.marker.Known.Quorum)
+	}
+	seen.found, seen.none = 0, t.none
+	quorum := known
+	var err error
+	if known == "" {
+		if quorum = t.most(); quorum == "" {
+			quorum, err = t.undecided()
 		}
-		if first == "" {
-			first = a.place
-		}
+	}
+	for _, a := range t.of[quorum] {
 		seen.markers[a.place] = a.marker
+		seen.found++
 		if seen.cfg.Quorum == "" || a.marker.Known.Number > seen.cfg.Number {
 			seen.cfg = a.marker.Known
 		}
-		if seen.found++; seen.found > len(members)/2 {
-			return nil
+	}
+	return err
+}
+
+// again is how long a member that has failed to show its marker is left alone before it is asked once more.
+const again = enough / 2
+
+// markerOf asks a member, and once more if it fails. It may be no member any more, so its health is not noted.
+func (s *Store) markerOf(ctx context.Context, m store.Store) shown {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
+	marker, _, err := readMarker(ctx, m)
+	if err != nil && !store.Final(err) && ctx.Err() == nil {
+		select {
+		case <-time.After(again):
+			marker, _, err = readMarker(ctx, m)
+		case <-ctx.Done():
 		}
 	}
-	return nil
+	return shown{m.String(), marker, at(m, err)}
+}
+
+// A shown marker is what a member was found to have, nil if there is none.
+type shown struct {
+	place  string
+	marker *register.Marker
+	err    error
+}
+
+// A tally is what the markers of several members say.
+type tally struct {
+	of     map[string][]shown // by quorum
+	none   int                // how many members have no marker
+	silent int                // how many have not answered, or with an error
+	errs   []error
+}
+
+func (t *tally) add(a shown) {
+	if a.err != nil {
+		t.errs = append(t.errs, a.err)
+		return
+	}
+	t.silent--
+	if a.marker == nil {
+		t.none++
+		t.errs = append(t.errs, fmt.Errorf("%s: %w", a.place, ErrLost))
+		return
+	}
+	quorum := a.marker.Known.Quorum
+	t.of[quorum] = append(t.of[quorum], a)
+}
+
+// enough reports whether more answers would change nothing.
+func (t *tally) enough(known string, members int) bool {
+	if known == "" {
+		return t.most() != ""
+	}
+	return len(t.of[known]) > members/2
+}
+
+// most is the quorum that most members are of, whatever the silent ones are of; empty if that is open.
+func (t *tally) most() string {
+	best, second, quorum := 0, 0, ""
+	for q, members := range t.of {
+		switch n := len(members); {
+		case n > best:
+			best, second, quorum = n, best, q
+		case n > second:
+			second = n
+		}
+	}
+	if best <= second+t.silent {
+		return ""
+	}
+	return quorum
+}
+
+// undecided says why most is none, and gives the one quorum that it may be.
+func (t *tally) undecided() (string, error) {
+	var of []string
+	for quorum, members := range t.of {
+		for _, m := range members {
+			of = append(of, fmt.Sprintf("%s is of %s", m.place, quorum))
+		}
+	}
+	slices.Sort(of)
+	switch {
+	case len(t.of) == 1:
+		for quorum := range t.of {
+			return quorum, errors.Join(t.errs...)
+		}
+	case len(t.of) > 1 && t.silent == 0:
+		return "", refusal("open", "the members are of different quorums: %s", strings.Join(of, ", "))
+	case len(t.of) > 1:
+		t.errs = append(t.errs, fmt.Errorf("the members are of different quorums: %s", strings.Join(of, ", ")))
+	}
+	return "", errors.Join(t.errs...)
 }
 
 // open gives the stores of a configuration's members.
