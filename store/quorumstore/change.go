@@ -32,7 +32,7 @@ func (s *Store) Init(ctx context.Context) error {
 		err = s.mark(ctx, members, mine) // another process has written first
 	}
 	if errors.Is(err, errOnePlace) {
-		err = errors.Join(err, withdraw(ctx, members, mine.Quorum))
+		err = errors.Join(err, s.withdraw(ctx, members, mine.Quorum))
 	}
 	return err
 }
@@ -46,7 +46,7 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 	cfg, whole := mine, false
 	for i, m := range members {
 		var err error
-		if markers[i], _, err = readMarker(ctx, m); err != nil {
+		if markers[i], _, err = s.readMarker(ctx, m); err != nil {
 			return at(m, err)
 		}
 		marker := markers[i]
@@ -77,7 +77,7 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 		case markers[i] != nil:
 			continue
 		case whole: // another process may have finished since the marker was read
-			marker, _, err := readMarker(ctx, m)
+			marker, _, err := s.readMarker(ctx, m)
 			if err == nil && marker == nil {
 				err = refusal("init", "%s has lost its marker, and so its objects: replace it", m)
 			}
@@ -88,12 +88,12 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 			continue
 		}
 		markers[i] = &register.Marker{Name: cfg.Members[who].Marker, Known: *cfg}
-		if err := writeMarker(ctx, m, *markers[i], ""); err != nil {
+		if err := s.writeMarker(ctx, m, *markers[i], ""); err != nil {
 			return at(m, err)
 		}
 	}
 	for i, m := range members {
-		marker, over, err := readMarker(ctx, m)
+		marker, over, err := s.readMarker(ctx, m)
 		switch {
 		case err != nil:
 			return at(m, err)
@@ -103,7 +103,7 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 			continue
 		}
 		marker.Whole = true
-		if err := writeMarker(ctx, m, *marker, over); err != nil {
+		if err := s.writeMarker(ctx, m, *marker, over); err != nil {
 			return at(m, err)
 		}
 	}
@@ -111,9 +111,9 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 }
 
 // withdraw deletes the markers of a quorum that this process has begun and cannot finish.
-func withdraw(ctx context.Context, members []store.Store, quorum string) error {
+func (s *Store) withdraw(ctx context.Context, members []store.Store, quorum string) error {
 	for _, m := range members {
-		marker, version, err := readMarker(ctx, m)
+		marker, version, err := s.readMarker(ctx, m)
 		if err == nil && (marker == nil || marker.Known.Quorum != quorum) {
 			continue
 		}
@@ -171,7 +171,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 			continue
 		}
 		// A member that is not whole has no copy of what the one that goes may be needed for.
-		switch marker, _, failed := readMarker(ctx, v.members[i]); {
+		switch marker, _, failed := s.readMarker(ctx, v.members[i]); {
 		case failed != nil:
 			if len(v.cfg.Members) == 3 {
 				return at(v.members[i], failed)
@@ -206,7 +206,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	next := v.cfg
 	next.Number++
 	next.Members = slices.Clone(v.cfg.Members)
-	marker, over, err := readMarker(ctx, by)
+	marker, over, err := s.readMarker(ctx, by)
 	switch {
 	case err != nil:
 		return next, at(by, err)
@@ -236,7 +236,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	if marker != nil && marker.Number == next.Number {
 		// An attempt that was interrupted has left it, and its configuration may yet be the one that is chosen.
 		next.Members[who].Marker = marker.Name
-	} else if err = writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: v.cfg}, over); err != nil {
+	} else if err = s.writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: v.cfg}, over); err != nil {
 		return next, at(by, err)
 	}
 	body, err := json.Marshal(next)
@@ -256,19 +256,20 @@ func (s *Store) Repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Of a view of its own, as a member that does not answer is asked once, and not for each key.
+	v = s.newView(v.cfg, v.members)
+	v.once = true
 	markers := make([]*register.Marker, len(v.members))
 	took := 0
 	for i, m := range v.members {
-		asked, cancel := context.WithTimeout(ctx, s.opts.Timeout) // one that does not answer is not waited for
-		marker, over, failed := readMarker(asked, m)
-		cancel()
+		marker, over, failed := s.readMarker(ctx, m)
 		if failed != nil || marker == nil || marker.Name != v.cfg.Members[i].Marker {
-			v.s.health.note(v.cfg.Members[i].Place, errors.Join(failed, ErrLost))
+			v.hears(i, errors.Join(failed, ErrLost))
 			continue
 		}
 		if marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number {
 			marker.Number, marker.Known = v.cfg.Number, v.cfg
-			if err = writeMarker(ctx, m, *marker, over); err != nil {
+			if err = s.writeMarker(ctx, m, *marker, over); err != nil {
 				return at(m, err)
 			}
 		}
@@ -291,7 +292,7 @@ func (s *Store) Repair(ctx context.Context) error {
 		if missed>>i&1 != 0 {
 			return refusal("repair", "%s has not taken every object: see what it says, and try again", v.cfg.Members[i].Place)
 		}
-		marker, over, err := readMarker(ctx, m)
+		marker, over, err := s.readMarker(ctx, m)
 		if err != nil {
 			return at(m, err)
 		}
@@ -299,7 +300,7 @@ func (s *Store) Repair(ctx context.Context) error {
 			return refusal("repair", "%s has lost its objects meanwhile: replace it again", v.cfg.Members[i].Place)
 		}
 		marker.Whole = true
-		if err := writeMarker(ctx, m, *marker, over); err != nil {
+		if err := s.writeMarker(ctx, m, *marker, over); err != nil {
 			return at(m, err)
 		}
 	}
@@ -367,7 +368,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 		all.Go(func() {
 			st := MemberStatus{Place: m.Place, Since: m.Since}
 			v.ask(i, func(ctx context.Context, place store.Store) error {
-				marker, _, err := readMarker(ctx, place)
+				marker, _, err := s.readMarker(ctx, place)
 				switch {
 				case err != nil:
 					st.Err = err
@@ -443,21 +444,22 @@ func (s *Store) Forget(ctx context.Context, prefix string) error {
 	errs := make([]error, len(v.members))
 	var all sync.WaitGroup
 	for i, m := range v.members {
-		all.Go(func() { errs[i] = at(m, forget(ctx, m, s.opts.Prefix+prefix)) })
+		all.Go(func() { errs[i] = at(m, s.forget(ctx, m, s.opts.Prefix+prefix)) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-func forget(ctx context.Context, m store.Store, prefix string) error {
+func (s *Store) forget(ctx context.Context, m store.Store, prefix string) error {
 	var keys []string
-	for e, err := range m.List(ctx, prefix, "") {
-		if err != nil {
-			return err
-		}
-		keys = append(keys, e.Key)
+	if err := s.listing(ctx, m, prefix, "", func(e store.Entry) { keys = append(keys, e.Key) }); err != nil {
+		return err
 	}
-	return each(ctx, keys, m.Delete)
+	return each(ctx, keys, func(ctx context.Context, key string) error {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+		return m.Delete(ctx, key)
+	})
 }
 
 // Members are those of the configuration in force, for a look at each by itself.

@@ -102,19 +102,15 @@ func (c *collection) list(ctx context.Context, v *view) ([]string, error) {
 	errs := make([]error, len(v.members))
 	for i, m := range v.members {
 		all.Go(func() {
-			for e, err := range m.List(ctx, c.s.opts.Prefix, "") {
-				switch {
-				case err != nil:
-					errs[i] = at(m, err)
+			errs[i] = at(m, c.s.listing(ctx, m, c.s.opts.Prefix, "", func(e store.Entry) {
+				if strings.HasPrefix(e.Key, reserved) {
 					return
-				case strings.HasPrefix(e.Key, reserved):
-					continue
 				}
 				mu.Lock()
+				defer mu.Unlock()
 				others, seen := old[e.Key]
 				old[e.Key] = (others || !seen) && (e.LastModified.IsZero() || c.clocks[i].Sub(e.LastModified) >= keptFor)
-				mu.Unlock()
-			}
+			}))
 		})
 	}
 	all.Wait()
@@ -202,7 +198,7 @@ func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 // taken has every member take the number of the configuration. All must be there, and whole.
 func (v *view) taken(ctx context.Context) error {
 	for i, m := range v.members {
-		marker, over, err := readMarker(ctx, m)
+		marker, over, err := v.s.readMarker(ctx, m)
 		switch of := v.cfg.Members[i]; {
 		case err != nil:
 			return at(m, err)
@@ -214,7 +210,7 @@ func (v *view) taken(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", of.Place, register.ErrMoved)
 		case marker.Number < v.cfg.Number || marker.Known.Number < v.cfg.Number:
 			marker.Number, marker.Known = v.cfg.Number, v.cfg
-			if err := writeMarker(ctx, m, *marker, over); err != nil {
+			if err := v.s.writeMarker(ctx, m, *marker, over); err != nil {
 				return at(m, err)
 			}
 		}

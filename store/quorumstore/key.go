@@ -172,7 +172,7 @@ func fateOf(err error) register.Fate {
 
 func (k *key) check(a register.Check) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
-		marker, _, err := readMarker(ctx, m)
+		marker, _, err := k.view.s.readMarker(ctx, m)
 		k.view.sees(a.Member, marker)
 		k.back(register.Marked{Member: a.Member, Request: a.Request, Marker: marker, Err: err})
 		if err != nil {

@@ -117,21 +117,89 @@ func (v *view) discard(version string) {
 	}
 }
 
-// beside opens the body of a value, from the first member that has it.
+// beside opens the body of a value at the first member that shows it. A member that does not answer for a second is
+// not waited for: the next one is asked, too.
 func (v *view) beside(ctx context.Context, value register.Value) (io.ReadCloser, error) {
+	type answer struct {
+		place string
+		body  io.ReadCloser
+		err   error
+	}
+	answers := make(chan answer, len(v.members))
+	left, waiting := v.wellFirst(), 0
+	ask := func() {
+		if len(left) == 0 {
+			return
+		}
+		i := left[0]
+		left = left[1:]
+		waiting++
+		go func() {
+			r, err := v.openAside(ctx, i, value)
+			answers <- answer{v.cfg.Members[i].Place, r, err}
+		}()
+	}
 	errs := []error{fmt.Errorf("the body of %d bytes", value.Beside)}
-	for i, m := range v.members {
-		r, size, err := openAside(ctx, m, asideKey+value.Version)
-		if err == nil && size != value.Beside {
-			_ = r.Close()
-			err = fmt.Errorf("%d bytes", size)
+	for ask(); waiting > 0; ask() {
+		select {
+		case a := <-answers:
+			waiting--
+			if a.err == nil {
+				go func() {
+					for range waiting {
+						if late := <-answers; late.err == nil {
+							_ = late.body.Close()
+						}
+					}
+				}()
+				return a.body, nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", a.place, a.err))
+		case <-time.After(enough):
 		}
-		if err == nil {
-			return r, nil
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", v.cfg.Members[i].Place, err))
 	}
 	return nil, errors.Join(errs...)
+}
+
+// wellFirst are the members, in an order in which those come last that have failed.
+func (v *view) wellFirst() []int {
+	var well, failing []int
+	for i, m := range v.cfg.Members {
+		if _, err := v.s.health.of(m.Place); err != nil {
+			failing = append(failing, i)
+		} else {
+			well = append(well, i)
+		}
+	}
+	return append(well, failing...)
+}
+
+// openAside opens the body of a value at one member, within the time for one request.
+func (v *view) openAside(ctx context.Context, member int, value register.Value) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(v.s.opts.Timeout, cancel)
+	defer late.Stop()
+	r, size, err := openAside(ctx, v.members[member], asideKey+value.Version)
+	if err == nil && size != value.Beside {
+		_ = r.Close()
+		err = fmt.Errorf("%d bytes", size)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return opened{r, cancel}, nil
+}
+
+// opened is a body whose request ends when it is closed.
+type opened struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+func (o opened) Close() error {
+	defer o.end()
+	return o.ReadCloser.Close()
 }
 
 func openAside(ctx context.Context, m store.Store, name string) (io.ReadCloser, int64, error) {
@@ -236,22 +304,28 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 // copies brings the body of a value to every member that has it not yet, and tells by a bit for each who has
 // missed it.
 func (v *view) copies(ctx context.Context, value register.Value) (missed int) {
-	for i, m := range v.members {
-		r, size, err := openAside(ctx, m, asideKey+value.Version)
+	for i := range v.members {
+		if v.deaf(i) {
+			missed |= 1 << i
+			continue
+		}
+		r, err := v.openAside(ctx, i, value)
 		if err == nil {
 			_ = r.Close()
-			if size == value.Beside {
-				continue
-			}
+			continue
 		}
-		if err == nil || !errors.Is(err, store.ErrNotExist) || v.copyTo(ctx, i, value) != nil {
+		v.hears(i, err)
+		if !errors.Is(err, store.ErrNotExist) || v.copyTo(ctx, i, value) != nil {
 			missed |= 1 << i
 		}
 	}
 	return missed
 }
 
+// copyTo has the usual time for one request, and a second more for each MiB.
 func (v *view) copyTo(ctx context.Context, member int, value register.Value) error {
+	ctx, cancel := context.WithTimeout(ctx, v.s.opts.Timeout+time.Duration(value.Beside>>20)*time.Second)
+	defer cancel()
 	r, err := v.beside(ctx, value)
 	if err != nil {
 		return err

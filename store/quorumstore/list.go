@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/register"
 	"github.com/leasehold/leasehold/store"
@@ -81,17 +82,16 @@ func (v *view) list(ctx context.Context, prefix, after string, all bool) ([]stri
 
 func (v *view) listOf(ctx context.Context, member int, prefix, after string) (keys []string, err error) {
 	m, place := v.members[member], v.cfg.Members[member]
-	for e, err := range m.List(ctx, prefix, after) {
-		if err != nil {
-			v.s.health.note(place.Place, err)
-			return nil, fmt.Errorf("%s: %w", place.Place, err)
-		}
+	var marker *register.Marker
+	err = v.s.listing(ctx, m, prefix, after, func(e store.Entry) {
 		if !strings.HasPrefix(e.Key, reserved) {
 			keys = append(keys, e.Key)
 		}
+	})
+	if err == nil {
+		marker, _, err = v.s.readMarker(ctx, m)
 	}
-	marker, _, err := readMarker(ctx, m)
-	v.s.health.note(place.Place, err)
+	v.hears(member, err)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", place.Place, err)
@@ -103,6 +103,22 @@ func (v *view) listOf(ctx context.Context, member int, prefix, after string) (ke
 		return nil, fmt.Errorf("%s: %w", place.Place, register.ErrNotFilled)
 	}
 	return keys, nil
+}
+
+// listing lists a member, which may take any time, but no longer from one key to the next than a request may.
+func (s *Store) listing(ctx context.Context, m store.Store, prefix, after string, found func(store.Entry)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(s.opts.Timeout, func() { cancel(context.DeadlineExceeded) })
+	defer late.Stop()
+	for e, err := range m.List(ctx, prefix, after) {
+		if err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		found(e)
+		late.Reset(s.opts.Timeout)
+	}
+	return nil
 }
 
 // confirm yields the objects among these keys, each read in its turn, some ahead of it.

@@ -25,7 +25,9 @@ const (
 )
 
 // readMarker gives the marker of a member, nil if it has none.
-func readMarker(ctx context.Context, m store.Store) (*register.Marker, store.Version, error) {
+func (s *Store) readMarker(ctx context.Context, m store.Store) (*register.Marker, store.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
 	o, err := m.Get(ctx, markerKey, "")
 	switch {
 	case errors.Is(err, store.ErrNotExist):
@@ -49,7 +51,9 @@ func at(m store.Store, err error) error {
 }
 
 // writeMarker writes it over that version, or where there is none.
-func writeMarker(ctx context.Context, m store.Store, marker register.Marker, over store.Version) error {
+func (s *Store) writeMarker(ctx context.Context, m store.Store, marker register.Marker, over store.Version) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
 	body, err := marker.Encode()
 	if err != nil {
 		return err
@@ -243,13 +247,11 @@ const again = enough / 2
 
 // markerOf asks a member, and once more if it fails. It may be no member any more, so its health is not noted.
 func (s *Store) markerOf(ctx context.Context, m store.Store) shown {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	marker, _, err := readMarker(ctx, m)
-	if err != nil && !store.Final(err) && ctx.Err() == nil {
+	marker, _, err := s.readMarker(ctx, m)
+	if err != nil && !store.Final(err) && !errors.Is(err, context.DeadlineExceeded) {
 		select {
 		case <-time.After(again):
-			marker, _, err = readMarker(ctx, m)
+			marker, _, err = s.readMarker(ctx, m)
 		case <-ctx.Done():
 		}
 	}

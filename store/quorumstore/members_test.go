@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"slices"
@@ -53,6 +54,14 @@ func (e *emptied) Delete(ctx context.Context, key string) error { return e.now()
 
 func (e *emptied) DeleteIf(ctx context.Context, key string, v store.Version) error {
 	return e.now().(store.Conditional).DeleteIf(ctx, key, v) //nolint:errcheck,forcetypeassert // all of them are
+}
+
+func (e *emptied) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	return e.now().(store.Large).GetLarge(ctx, key) //nolint:errcheck,forcetypeassert // all of them are
+}
+
+func (e *emptied) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
+	return e.now().(store.Large).PutLarge(ctx, key, r) //nolint:errcheck,forcetypeassert // all of them are
 }
 
 func (e *emptied) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
@@ -555,4 +564,174 @@ func TestMissedChanges(t *testing.T) {
 		t.Errorf("what never was: %v", err)
 	}
 	reads(t, late, "lock", "x")
+}
+
+// TestOneHangs: nothing waits long for one member that never answers, however many objects there are.
+func TestOneHangs(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", store.MaxBody)
+	for hung := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			defer time.Sleep(time.Minute) // until all requests have ended
+			places, st := newQuorum(t, 3)
+			for i := range 100 {
+				put(t, st, fmt.Sprintf("locks/%d", i), "x", store.IfAbsent())
+			}
+			for i := range 5 {
+				put(t, st, fmt.Sprintf("large/%d", i), large, store.IfAbsent())
+			}
+			synctest.Wait()
+			places[hung].Inject(faultstore.Fault{Kind: faultstore.Hang, When: func(faultstore.Call) bool { return true }})
+			by := newPlace("mem://new")
+			for _, c := range []struct {
+				what string
+				most time.Duration
+				do   func(st *quorumstore.Store) error
+			}{
+				{"a large read", 2 * time.Second, func(st *quorumstore.Store) error { reads(t, st, "large/1", large); return nil }},
+				{"a listing", 2 * time.Second, func(st *quorumstore.Store) error {
+					n := 0
+					for _, err := range st.List(t.Context(), "", "") {
+						if err != nil {
+							return err
+						}
+						n++
+					}
+					if n != 105 {
+						t.Errorf("%d objects listed, want 105", n)
+					}
+					return nil
+				}},
+				{"a repair", time.Minute, func(st *quorumstore.Store) error { return st.Repair(t.Context()) }},
+				{"what deleted objects have left", 30 * time.Second, func(st *quorumstore.Store) error {
+					if err := st.Forget(t.Context(), "none"); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Forget: %v, want the member that hangs", err)
+					}
+					return nil
+				}},
+				{"a replacement", 2 * time.Minute, func(st *quorumstore.Store) error {
+					return st.Replace(t.Context(), places[hung].name, by)
+				}},
+			} {
+				began := time.Now()
+				if err := c.do(open(t, places, by)); err != nil {
+					t.Errorf("%s: %v", c.what, err)
+				}
+				took := time.Since(began)
+				if t.Log(c.what, took); took > c.most {
+					t.Errorf("%s took %v, want at most %v", c.what, took, c.most)
+				}
+			}
+		})
+	}
+}
+
+// TestReplaceTwice: of two changes at once one is made, and the other is told so.
+func TestReplaceTwice(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		by := []*place{newPlace("mem://a"), newPlace("mem://b")}
+		errs := make([]error, 2)
+		var both sync.WaitGroup
+		for i := range by {
+			both.Go(func() { errs[i] = open(t, places, by...).Replace(t.Context(), "mem://0", by[i]) })
+		}
+		both.Wait()
+		number, members, err := open(t, places, by...).Status(t.Context())
+		if err != nil || number != 1 {
+			t.Fatalf("configuration %d, %v", number, err)
+		}
+		for i := range by {
+			if made := members[0].Place == by[i].name; made != (errs[i] == nil) {
+				t.Errorf("%s: %v, and the member is %s", by[i].name, errs[i], members[0].Place)
+			}
+		}
+	}
+}
+
+// TestReplaceKilled: whoever changes a member and is killed, with whatever has arrived by then, leaves nothing that
+// running it again does not finish.
+func TestReplaceKilled(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ lost, elsewhere bool }{{true, false}, {true, true}, {false, true}} {
+		for kill := 0; ; kill++ {
+			done := false
+			for round := range 12 { // whose last requests arrive, or not, and who answers first afterwards
+				synctest.Test(t, func(t *testing.T) { done = replaceKilled(t, c.lost, c.elsewhere, kill, round) })
+			}
+			if done || t.Failed() {
+				t.Logf("%+v: %d writes", c, kill)
+				break
+			}
+		}
+	}
+}
+
+func replaceKilled(t *testing.T, lost, elsewhere bool, kill, round int) (done bool) {
+	t.Helper()
+	places, st := newQuorum(t, 3)
+	put(t, st, "lock", "x", store.IfAbsent())
+	by := places[0]
+	if lost {
+		places[0].lose()
+	}
+	if elsewhere {
+		by = newPlace("mem://new")
+	}
+	// The one that is killed has the same places, through wires of its own.
+	var dying []*place
+	var mu sync.Mutex
+	sent := 0
+	wire := func(p *place) *place {
+		apart := p.alias(p.name)
+		cut := func(lands bool) func(faultstore.Call) bool {
+			return func(c faultstore.Call) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				if c.Op == "put" && !lands {
+					sent++
+				}
+				late := sent > kill && c.Op == "put" && sent <= kill+2 && sent%2 == round%2
+				return sent > kill && late == lands
+			}
+		}
+		apart.Inject(
+			faultstore.Fault{Kind: faultstore.Unavailable, When: cut(false)},
+			faultstore.Fault{Kind: faultstore.LostAnswer, When: cut(true)},
+		)
+		return apart
+	}
+	for _, p := range places {
+		dying = append(dying, wire(p))
+	}
+	other := dying[0]
+	if elsewhere {
+		other = wire(by)
+	}
+	err := open(t, dying, other).Replace(t.Context(), "mem://0", other)
+	mu.Lock()
+	done = sent <= kill
+	mu.Unlock()
+	if done && err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+	for i, p := range append(slices.Clone(places), by) {
+		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: uint64(3*round + i)})
+		p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Jitter: 30 * time.Millisecond})
+	}
+	if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+		t.Errorf("lost %v, elsewhere %v, killed after %d writes, round %d: run again: %v", lost, elsewhere, kill, round, err)
+	}
+	_, members, err := open(t, places, by).Status(t.Context())
+	for _, m := range members {
+		if err != nil || m.Err != nil || !m.Whole {
+			t.Errorf("lost %v, elsewhere %v, killed after %d writes, round %d: %+v, %v", lost, elsewhere, kill, round, m, err)
+		}
+	}
+	reads(t, open(t, places, by), "lock", "x")
+	time.Sleep(time.Minute) // until all requests have ended
+	return done
 }

@@ -2,6 +2,7 @@ package quorumstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,10 @@ type view struct {
 	clocks atomic.Pointer[[]time.Time] // of the members, during a collection
 
 	whole atomic.Int64 // a bit for each member whose marker has been seen to say so
+
+	// once is for a view that goes through all keys: a member that has let one request time out is asked no more.
+	once   bool
+	silent atomic.Int64 // a bit for each such member
 
 	mu   sync.Mutex
 	keys map[string]*key
@@ -76,10 +81,25 @@ func (v *view) old(member int, modified time.Time) bool {
 	return clocks != nil && !modified.IsZero() && (*clocks)[member].Sub(modified) >= keptFor
 }
 
+// deaf reports that a member is not asked any more.
+func (v *view) deaf(member int) bool { return v.once && v.silent.Load()>>member&1 != 0 }
+
+// hears takes in how a request to a member has ended.
+func (v *view) hears(member int, err error) {
+	if v.once && errors.Is(err, context.DeadlineExceeded) {
+		v.silent.Or(1 << member)
+	}
+	v.s.health.note(v.cfg.Members[member].Place, err)
+}
+
 // ask sends a request to a member, with a time of its own: the caller may be gone before it is answered.
 func (v *view) ask(member int, request func(ctx context.Context, m store.Store) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), v.s.opts.Timeout)
 	defer cancel()
-	err := request(ctx, v.members[member])
-	v.s.health.note(v.cfg.Members[member].Place, err)
+	if v.deaf(member) {
+		cancel()
+		_ = request(ctx, v.members[member]) // which sends nothing, and says so to whoever waits
+		return
+	}
+	v.hears(member, request(ctx, v.members[member]))
 }
