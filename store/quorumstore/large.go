@@ -25,12 +25,12 @@ type body struct {
 	close func()
 }
 
-// aside writes the body of a value beside it.
-func (s *Store) aside(ctx context.Context, op, key string, value *register.Value, b body) error {
+// aside writes the body of a value beside it. Discard deletes it again, for when nobody has the name of the value.
+func (s *Store) aside(ctx context.Context, op, key string, value *register.Value, b body) (discard func(), err error) {
 	v, err := s.view(ctx)
 	if err != nil {
 		b.close()
-		return failed(ctx, op, key, register.Failed, err)
+		return nil, failed(ctx, op, key, register.Failed, err)
 	}
 	value.Body, value.Beside = nil, b.size
 	began := time.Now()
@@ -58,14 +58,20 @@ func (s *Store) aside(ctx context.Context, op, key string, value *register.Value
 		late.Stop()
 		cancel()
 		b.close()
-		if err != nil { // the value was never proposed, so nobody has the name
-			v.discard(value.Version)
-		}
 	}()
-	if err != nil {
-		return failed(ctx, op, key, register.Failed, err)
+	discard = func() {
+		go func() {
+			writing.Wait() // what arrives after its deletion would stay
+			for i := range v.members {
+				go v.ask(i, func(ctx context.Context, m store.Store) error { return m.Delete(ctx, asideKey+value.Version) })
+			}
+		}()
 	}
-	return nil
+	if err != nil {
+		discard()
+		return nil, failed(ctx, op, key, register.Failed, err)
+	}
+	return discard, nil
 }
 
 // majority waits until a majority has succeeded, or cannot any more.
@@ -108,13 +114,6 @@ func writeAside(ctx context.Context, m store.Store, name string, b body) error {
 	}
 	_, err := large.PutLarge(ctx, name, r)
 	return err
-}
-
-// discard deletes a body that no value names.
-func (v *view) discard(version string) {
-	for i := range v.members {
-		go v.ask(i, func(ctx context.Context, m store.Store) error { return m.Delete(ctx, asideKey+version) })
-	}
 }
 
 // beside opens the body of a value at the first member that shows it. A member that does not answer for a second is
@@ -226,21 +225,19 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 		return 0, err
 	}
 	value := register.Value{Version: rand.Text()}
-	if err = s.aside(ctx, "put", key, &value, b); err != nil {
+	discard, err := s.aside(ctx, "put", key, &value, b)
+	if err != nil {
 		return 0, err
 	}
-	a, v, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Value: value})
+	a, _, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Value: value})
+	if err == nil && a.Outcome == register.Mismatch || err != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+		discard()
+	}
 	switch {
-	case err == nil && a.Outcome == register.Mismatch:
-		v.discard(value.Version)
-		return 0, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid, Cause: errors.New("there is an object already: a large body needs a key that nobody has used")}
-	case errors.Is(err, store.ErrUnknownOutcome):
-		return 0, err
 	case err != nil:
-		if v != nil {
-			v.discard(value.Version)
-		}
 		return 0, err
+	case a.Outcome == register.Mismatch:
+		return 0, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid, Cause: errors.New("there is an object already: a large body needs a key that nobody has used")}
 	}
 	return b.size, nil
 }

@@ -569,7 +569,7 @@ func TestMissedChanges(t *testing.T) {
 // TestOneHangs: nothing waits long for one member that never answers, however many objects there are.
 func TestOneHangs(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("x", store.MaxBody)
+	full := strings.Repeat("x", store.MaxBody)
 	for hung := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			defer time.Sleep(time.Minute) // until all requests have ended
@@ -578,7 +578,7 @@ func TestOneHangs(t *testing.T) {
 				put(t, st, fmt.Sprintf("locks/%d", i), "x", store.IfAbsent())
 			}
 			for i := range 5 {
-				put(t, st, fmt.Sprintf("large/%d", i), large, store.IfAbsent())
+				put(t, st, fmt.Sprintf("large/%d", i), full, store.IfAbsent())
 			}
 			synctest.Wait()
 			places[hung].Inject(faultstore.Fault{Kind: faultstore.Hang, When: func(faultstore.Call) bool { return true }})
@@ -588,7 +588,7 @@ func TestOneHangs(t *testing.T) {
 				most time.Duration
 				do   func(st *quorumstore.Store) error
 			}{
-				{"a large read", 2 * time.Second, func(st *quorumstore.Store) error { reads(t, st, "large/1", large); return nil }},
+				{"a large read", 2 * time.Second, func(st *quorumstore.Store) error { reads(t, st, "large/1", full); return nil }},
 				{"a listing", 2 * time.Second, func(st *quorumstore.Store) error {
 					n := 0
 					for _, err := range st.List(t.Context(), "", "") {

@@ -175,13 +175,18 @@ func (s *Store) Put(ctx context.Context, key string, text []byte, only store.Con
 		return nil, err
 	}
 	value := register.Value{Version: rand.Text(), Body: slices.Clone(text)}
+	discard := func() {}
 	if len(text) > store.MaxBody-register.MaxHeader {
 		b := body{bytes.NewReader(value.Body), int64(len(value.Body)), func() {}}
-		if err := s.aside(ctx, "put", key, &value, b); err != nil {
+		var err error
+		if discard, err = s.aside(ctx, "put", key, &value, b); err != nil {
 			return nil, err
 		}
 	}
 	a, _, err := s.call(ctx, "put", key, register.Call{Kind: register.Set, Over: string(only.Match()), Value: value})
+	if err == nil && a.Outcome == register.Mismatch || err != nil && !errors.Is(err, store.ErrUnknownOutcome) {
+		discard()
+	}
 	switch {
 	case err != nil:
 		return nil, err
