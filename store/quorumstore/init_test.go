@@ -124,6 +124,11 @@ func TestOneDenied(t *testing.T) {
 		!errors.Is(err, quorumstore.ErrNoMajority) {
 		t.Errorf("%v", err)
 	}
+	for _, want := range []string{"mem://0: ", "access denied", "mem://1: ", "store unavailable"} { // the reason of each
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
 }
 
 // alias is the same place under another name, as localhost is for 127.0.0.1, or a symbolic link for a directory.
