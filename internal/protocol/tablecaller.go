@@ -183,9 +183,6 @@ func (t *Table) vacated(c *caller, err error, out *actions) {
 // that ended sooner would leave an entry that nobody takes out until its last heartbeat is old, and a session ends by
 // one write of an object that nobody else writes to.
 func (t *Table) limit(c *caller) time.Duration {
-	if c.state != leaving || t.closing == 0 {
-		return c.until
-	}
 	var left time.Duration
 	for _, other := range t.callers {
 		switch {
