@@ -211,7 +211,7 @@ func (d *driver) vacated(a protocol.Vacated) {
 	c := d.callers[a.Caller]
 	if c.lease != nil {
 		if a.Err != nil {
-			c.lease.outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session: %w", d.at(), a.Err)
+			c.lease.outcome = fmt.Errorf("the seat in %v may still be taken for held, until the end of its session is known to others: %w", d.at(), a.Err)
 		}
 		closeAfter(c.lease.released, d.traceReleased(c.lease))
 	}

@@ -1006,6 +1006,49 @@ func TestReleaseUnanswered(t *testing.T) {
 	})
 }
 
+// TestReleaseUnreachable: while the store cannot be reached at all, a session ends before its table has tried for a
+// TTL. The release says that the seat may be taken for held; it used to return nil.
+func TestReleaseUnreachable(t *testing.T) {
+	for _, title := range []string{"a session of its own", "one that is given"} {
+		t.Run(title, func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) {
+				inner := memstore.New()
+				st := faultstore.Wrap(inner, nil)
+				opts := &semaphore.Options{}
+				if title == "one that is given" {
+					session, err := leasehold.NewSession(t.Context(), st, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					opts.Session = session
+					defer func() { _ = session.Close(t.Context()) }() // it was lost
+				}
+				s := newSemaphore(t, st, 1, opts)
+				l := acquired(t, s, 1)
+				time.Sleep(7 * time.Second)
+				st.Partition(true)
+				began := time.Now()
+				err := l.Release(t.Context())
+				if took := time.Since(began); took > leasehold.DefaultTTL {
+					t.Errorf("it took %v", took)
+				}
+				says(t, "unreachable", err, "the seat in mem://", "may still be taken for held, until the end of its session is known to others")
+				if !errors.Is(err, leasehold.ErrSessionOver) || errors.Is(err, leasehold.ErrLost) || !errors.Is(l.Err(), leasehold.ErrReleased) {
+					t.Errorf("released: %v; the lease: %v", err, l.Err())
+				}
+				if again := l.Release(t.Context()); again != err { //nolint:errorlint // the very same
+					t.Errorf("released again: %v", again)
+				}
+				if info, err := newSemaphore(t, inner, 1, nil).Inspect(t.Context()); err != nil || info.Taken() != 1 {
+					t.Errorf("it looks like %+v, %v", info, err)
+				}
+				st.Partition(false)
+				_ = s.Close(t.Context()) // its session was lost
+			})
+		})
+	}
+}
+
 // TestOneCallbackAtATime: whatever tells of it, trouble is told of once a minute, and by one callback at a time.
 func TestOneCallbackAtATime(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {

@@ -139,7 +139,8 @@ func (l *Lease) beginRelease() {
 // Release returns nil when the seats are certainly not this lease's any more. If ctx ends first, it
 // returns an error that matches ctx.Err(), and goes on in the background; if ctx has ended before the
 // call, it waits up to 5 s all the same. If the store does not answer for a TTL the error says so, and
-// the session ends: nobody could free the seats otherwise. If the lease had been lost, the error matches
+// the session ends: nobody could free the seats otherwise. If the session ends before the release is
+// confirmed, the error says so: others take the seats for held until they know of that end. If the lease had been lost, the error matches
 // [leasehold.ErrLost]. Further calls return what the first one did.
 func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := cleanup.Context(ctx)

@@ -111,7 +111,7 @@ func codeOf(err error) int {
 		return exitDenied
 	case is(store.ErrNotExist), is(store.ErrNoBucket) && is(fs.ErrNotExist): // no directory
 		return exitAbsent
-	case is(semaphore.ErrFull, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
+	case is(semaphore.ErrFull, leasehold.ErrSessionOver, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
 		return exitUnavailable
 	}
 	return exitInternal

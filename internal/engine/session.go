@@ -80,7 +80,7 @@ func (b *beats) Report(action protocol.Action) {
 	case protocol.Renewed:
 		b.s.renewed()
 	case protocol.Lost:
-		b.s.runtime().Apart(func() { b.s.End(fmt.Errorf("%w: %w", ErrLost, a.Err)) })
+		b.s.runtime().Apart(func() { b.s.End(a.Err) })
 	}
 }
 

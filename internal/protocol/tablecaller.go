@@ -215,7 +215,7 @@ func (t *Table) giveUp(now Now, out *actions) {
 }
 
 // sessionOver ends what is under a session of ours (rules T2 and D7). The entries stay: others take
-// them out when the session is over for them too.
+// them out when the session is over for them too. So one that leaves is told that its entry may still be there.
 func (t *Table) sessionOver(ev SessionOver, out *actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
@@ -229,7 +229,7 @@ func (t *Table) sessionOver(ev SessionOver, out *actions) {
 			out.add(Unseated{c.Caller, false, ev.Err})
 			t.forget(c)
 		case c.state == leaving:
-			t.vacated(c, nil, out)
+			t.vacated(c, ev.Err, out)
 		}
 	}
 }
