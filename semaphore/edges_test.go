@@ -1114,6 +1114,9 @@ func TestWithHolder(t *testing.T) {
 				t.Errorf("a name of %d bytes: %v", len(name), err)
 			}
 		}
+		if _, err := s.Acquire(t.Context(), 1, semaphore.WithHolder("a\xff")); err == nil || !strings.Contains(err.Error(), `WithHolder: the name "a\xff" is not valid UTF-8`) {
+			t.Errorf("a name that is no text: %v", err)
+		}
 		if n := st.Counts(); n.Get+n.Put != 0 {
 			t.Errorf("that sent %+v", n)
 		}
@@ -1143,6 +1146,9 @@ func TestWithHolder(t *testing.T) {
 		}
 		if len(info.Waiters) != 1 || info.Waiters[0].Holder != "third" {
 			t.Errorf("waiting are %+v", info.Waiters)
+		}
+		if _, err = s.Acquire(t.Context(), 1, semaphore.WithHolder("a\xff")); err == nil { // it used to be the end of the third
+			t.Error("a name that is no text was taken")
 		}
 		released(t, first)
 		released(t, second, <-third)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
@@ -77,11 +78,15 @@ const maxHolder = 1024
 type acquisition struct{ holder string }
 
 // WithHolder names the holder of this lease to people, in place of [Options.Holder]: the caller, for one, where
-// one process takes seats for many. It has 1 to 1024 bytes, of which others see the first 96 at most.
+// one process takes seats for many. It has 1 to 1024 bytes of UTF-8, of which others see the first 96 at most.
 func WithHolder(name string) AcquireOption {
 	return func(a *acquisition) error {
-		if a.holder = name; name == "" || len(name) > maxHolder {
+		a.holder = name
+		switch {
+		case name == "" || len(name) > maxHolder:
 			return fmt.Errorf("WithHolder: the name has %d bytes, and may have 1 to %d", len(name), maxHolder)
+		case !utf8.ValidString(name): // all callers share the next write, and it would be the end of each of them
+			return fmt.Errorf("WithHolder: the name %q is not valid UTF-8", name)
 		}
 		return nil
 	}
