@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
@@ -35,12 +36,16 @@ func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	if done == nil {
 		return Detached{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", l.d.at, l.Err())
 	}
-	r := l.d.await(ctx, done)
+	r, err := cleanup.Wait(ctx, done, l.ctx)
+	if err != nil {
+		l.d.Cancel()
+		r = <-done // there is always an answer, and soon, since Cancel sends nothing
+	}
 	switch {
 	case r.err == nil:
 		return l.d.detachedOf(*r.record), nil
 	case errors.Is(r.err, protocol.ErrCancelled):
-		return Detached{}, fmt.Errorf("the lease of the lock %v is not detached, and is being released: %w", l.d.at, ctx.Err())
+		return Detached{}, fmt.Errorf("the lease of the lock %v is not detached, and is being released: %w", l.d.at, err)
 	}
 	return Detached{}, r.err
 }

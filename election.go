@@ -334,12 +334,10 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	case t != nil:
 		e.giveNotice(ctx, t, successor)
 		t.stop(ErrResigned)
-		select {
-		case <-t.over:
-			return t.end
-		case <-ctx.Done():
-			return fmt.Errorf("the work of %v has not stopped and been released yet: %w", e.lock.d.at, ctx.Err())
+		if _, err := cleanup.Wait(ctx, t.over, t.lease.ctx); err != nil {
+			return fmt.Errorf("the work of %v has not stopped and been released yet: %w", e.lock.d.at, err)
 		}
+		return t.end
 	case lease == nil || lease.settled.Load():
 		return ErrNotLeading
 	}

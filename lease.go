@@ -187,8 +187,8 @@ func (l *Lease) beginRelease(successor string) {
 //
 // Release returns nil when the lock is certainly not this lease's any more. If ctx
 // ends first, it returns an error that matches ctx.Err(), and goes on in the
-// background; if ctx has ended before the call, it waits up to 5 s all the same,
-// so that a deferred Release works. If the store does not answer for a TTL, the
+// background; if ctx has ended before the call, or ends with the lease as [Lease.Context] does,
+// it waits up to 5 s all the same, so that a deferred Release works. If the store does not answer for a TTL, the
 // error says so: then the others wait the lease out. If the lease had been lost,
 // the error matches [ErrLost], whether the lock is free or not. Further calls return
 // what the first one did.
@@ -206,12 +206,10 @@ func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 // free begins the release, and returns why the lock may not be free, if it may not.
 func (l *Lease) free(ctx context.Context, successor string) error {
 	l.beginRelease(successor)
-	select {
-	case <-l.released:
-		return l.outcome
-	case <-ctx.Done():
-		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, cleanup.Why(ctx))
+	if _, err := cleanup.Wait(ctx, l.released, l.ctx); err != nil {
+		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, err)
 	}
+	return l.outcome
 }
 
 // ended adds to what free returned that the lease had been lost.

@@ -240,7 +240,8 @@ func (d *driver) explain(err error) error {
 // ends first; then f must return.
 //
 // Do returns f's error, joined with one that matches [ErrLost] if the lease was
-// lost before f returned. It returns an error of [Lock.Acquire] without calling f.
+// lost before f returned. f may release the lease itself. Do returns an error of
+// [Lock.Acquire] without calling f.
 //
 // Do never returns before f has, however ctx ends, because the lock must not be freed while f
 // works. The release afterwards takes 5 s at most. That it was not confirmed is logged and not
@@ -261,9 +262,9 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease
 	context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	defer func() {
 		cancel(nil)
-		// Asked before the release, after which every lease has ended. One that f has detached is its own.
+		// Asked before the release, after which every lease has ended. That f has ended it itself is no failure.
 		lost := l.Err()
-		if errors.Is(lost, ErrDetached) {
+		if errors.Is(lost, ErrDetached) || errors.Is(lost, ErrReleased) {
 			lost = nil
 		}
 		last, done := cleanup.Last(ctx)

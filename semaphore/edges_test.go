@@ -1155,3 +1155,38 @@ func TestWithHolder(t *testing.T) {
 		closed(t, s)
 	})
 }
+
+// TestReleasedWithin: a function that releases its own lease, be it with its own context, which ends by that, has
+// done its work.
+func TestReleasedWithin(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 1, nil)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "seats", Delay: time.Second})
+		for what, with := range map[string]func(ctx context.Context, l *semaphore.Lease) context.Context{
+			"another context":  func(context.Context, *semaphore.Lease) context.Context { return t.Context() },
+			"its own":          func(_ context.Context, l *semaphore.Lease) context.Context { return l.Context() },
+			"that of its work": func(ctx context.Context, _ *semaphore.Lease) context.Context { return ctx },
+		} {
+			if err := s.Do(t.Context(), 1, func(ctx context.Context, l *semaphore.Lease) error {
+				err := l.Release(with(ctx, l))
+				if info, failed := s.Inspect(t.Context()); failed != nil || info.Taken() != 0 {
+					t.Errorf("%s: it looks like %+v, %v", what, info, failed)
+				}
+				return err
+			}); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		st.Clear()
+		l := acquired(t, s, 1)
+		st.Partition(true)
+		began := time.Now()
+		err := l.Release(l.Context())
+		if took := time.Since(began); err == nil || took != 5*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		st.Partition(false)
+		closed(t, s)
+	})
+}

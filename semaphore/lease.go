@@ -138,7 +138,7 @@ func (l *Lease) beginRelease() {
 //
 // Release returns nil when the seats are certainly not this lease's any more. If ctx ends first, it
 // returns an error that matches ctx.Err(), and goes on in the background; if ctx has ended before the
-// call, it waits up to 5 s all the same. If the store does not answer for a TTL the error says so, and
+// call, or ends with the lease as its Context does, it waits up to 5 s all the same. If the store does not answer for a TTL the error says so, and
 // the session ends: nobody could free the seats otherwise. If the session ends before the release is
 // confirmed, the error says so: others take the seats for held until they know of that end. If the lease had been lost, the error matches
 // [leasehold.ErrLost]. Further calls return what the first one did.
@@ -146,12 +146,10 @@ func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := cleanup.Context(ctx)
 	defer cancel()
 	l.beginRelease()
-	select {
-	case <-l.released:
-		return l.ended(l.outcome)
-	case <-ctx.Done():
-		return l.ended(fmt.Errorf("the release of seats in %v is under way and not confirmed yet: %w", l.d.at(), cleanup.Why(ctx)))
+	if _, err := cleanup.Wait(ctx, l.released, l.ctx); err != nil {
+		return l.ended(fmt.Errorf("the release of seats in %v is under way and not confirmed yet: %w", l.d.at(), err))
 	}
+	return l.ended(l.outcome)
 }
 
 // ended adds to what came of the release that the lease had been lost.
@@ -169,6 +167,9 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease
 	defer func() {
 		cancel(nil)
 		lost := l.Err() // asked before the release, after which every lease has ended
+		if errors.Is(lost, leasehold.ErrReleased) {
+			lost = nil // f has released it itself
+		}
 		last, done := cleanup.Last(ctx)
 		defer done()
 		if e := l.Release(last); e != nil && lost == nil {

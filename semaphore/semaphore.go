@@ -185,7 +185,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, weight int, opts ...AcquireO
 // context that f gets ends with ctx and with the lease, whichever ends first; then f must return.
 //
 // Do returns f's error, joined with one that matches [leasehold.ErrLost] if the lease was lost
-// before f returned. It returns an error of Acquire without calling f.
+// before f returned. f may release the lease itself. Do returns an error of Acquire without calling f.
 func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
 	lease, err := s.Acquire(ctx, weight, opts...)
 	if err != nil {

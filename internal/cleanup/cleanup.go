@@ -31,6 +31,33 @@ func Last(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errTimeout)
 }
 
+// Wait waits for done, or returns why ctx ended first. Where own has ended and ctx with it, as the context of
+// a lease does by its own release, done has some time after all.
+func Wait[T any](ctx context.Context, done <-chan T, own context.Context) (result T, err error) {
+	select {
+	case result = <-done: // even if ctx has ended
+		return result, nil
+	default:
+	}
+	select {
+	case result = <-done:
+		return result, nil
+	case <-ctx.Done():
+	}
+	// They are the very same error: the end of another context may look like it.
+	if own.Err() == nil || context.Cause(ctx) != context.Cause(own) { //nolint:errorlint // see above
+		return result, Why(ctx)
+	}
+	last, cancel := Last(ctx)
+	defer cancel()
+	select {
+	case result = <-done:
+		return result, nil
+	case <-last.Done():
+		return result, Why(last)
+	}
+}
+
 // Why is why such a context has ended.
 func Why(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errTimeout) {
