@@ -197,7 +197,8 @@ func (s *Session) Leases() []*Lease {
 //
 // If ctx ends first, Close returns its error, the heartbeat is not sent any more, and the
 // others wait the TTL out; if ctx has ended before the call, Close waits up to 5 s all the
-// same. A session that was lost must be closed too; then the error matches [ErrLost].
+// same. A session that has ended by itself must be closed too; then the error matches [ErrLost], also
+// if the others need not wait it out.
 //
 // Work under the leases must stop when their contexts end, and release them: Close waits for
 // that, so do not call it from such work. After Close every acquisition under the session fails
@@ -206,6 +207,16 @@ func (s *Session) Close(ctx context.Context) error {
 	ctx, cancel := cleanup.Context(ctx)
 	defer cancel()
 	s.inner.End(engine.ErrClosed)
+	err := s.free(ctx)
+	// A session that had to end because of one lock is no heartbeat that was lost, but its leases were.
+	if over := s.inner.Over(); !errors.Is(over, engine.ErrClosed) && !errors.Is(err, ErrLost) {
+		err = errors.Join(fmt.Errorf("%w: %w", ErrLost, over), err)
+	}
+	return err
+}
+
+// free frees the object of a session that is over when each lease has been released.
+func (s *Session) free(ctx context.Context) error {
 	select {
 	case <-s.unused:
 	case <-ctx.Done():

@@ -620,6 +620,26 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
+// TestCloseOfAnOrphan: a session that had to end because of one lock has taken the other leases with it. Close says so;
+// it used to return nil.
+func TestCloseOfAnOrphan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := startProcess(t, memstore.New(), "a")
+		lease, other := a.acquire("shards/1"), a.acquire("shards/2")
+		a.st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "shards/1*"})
+		if err := lease.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "may still be taken for held") {
+			t.Errorf("released: %v", err)
+		}
+		<-other.Done()
+		a.st.Clear()
+		_ = other.Release(t.Context())
+		err := a.session.Close(t.Context())
+		if !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, leasehold.ErrSessionOver) || !strings.Contains(err.Error(), "shards/1 names it") {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
 // TestSettledOrphan: the same, and the store comes back in time. The lock is freed, and the
 // session goes on.
 func TestSettledOrphan(t *testing.T) {

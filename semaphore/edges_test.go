@@ -1006,6 +1006,26 @@ func TestReleaseUnanswered(t *testing.T) {
 	})
 }
 
+// TestCloseOfAnOrphan: a session that had to end because of one release has taken the other leases with it. Close says
+// so; it used to return nil.
+func TestCloseOfAnOrphan(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 2, nil)
+		l, other := acquired(t, s, 1), acquired(t, s, 1)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		says(t, "released", l.Release(t.Context()), "may still be taken for held")
+		<-other.Done()
+		if err := other.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the other: %v", err)
+		}
+		if err := s.Close(t.Context()); !errors.Is(err, leasehold.ErrLost) || !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("closed: %v", err)
+		}
+		closed(t, s) // there is none any more
+	})
+}
+
 // TestReleaseUnreachable: while the store cannot be reached at all, a session ends before its table has tried for a
 // TTL. The release says that the seat may be taken for held; it used to return nil.
 func TestReleaseUnreachable(t *testing.T) {

@@ -110,7 +110,11 @@ func (t *Table) do(action protocol.Action) {
 	case protocol.WriteTable:
 		t.write(a)
 	case protocol.SessionOrphan:
-		t.owner.Session(a.Session).orphaned(t.owner.Place())
+		if s := t.owner.Session(a.Session); a.Closing {
+			t.runtime().Apart(func() { s.End(ErrClosed) })
+		} else {
+			s.orphaned(t.owner.Place())
+		}
 	case protocol.Left:
 		t.owner.Session(a.Session).leave(t)
 	}

@@ -251,8 +251,12 @@ type (
 	// Reaped: the lock that a Reaper wanted to be over is, and this is its last record.
 	Reaped struct{ Record record.Record }
 	// SessionOrphan: a record that names this session of ours may be there, or may come,
-	// and nobody will free it: only the end of the session does (rule D6).
-	SessionOrphan struct{ Session string }
+	// and nobody will free it: only the end of the session does (rule D6). Closing: its user is
+	// closing it, and holds nothing under it any more, so nothing is lost by that.
+	SessionOrphan struct {
+		Session string
+		Closing bool
+	}
 	// Unnamed: the lock does not name this session of ours any more: see Membership.Released.
 	Unnamed struct{ Session string }
 	// Left: nothing of this candidate is under this session of ours any more, or may yet be.

@@ -204,6 +204,6 @@ func (c *Candidate) unreleased(err error, out *actions) {
 // month, and with it a lock that nobody holds and nobody will free (rule D6).
 func (c *Candidate) abandon(out *actions) {
 	for _, session := range c.named(nil) {
-		out.add(SessionOrphan{session})
+		out.add(SessionOrphan{Session: session})
 	}
 }

@@ -600,7 +600,7 @@ func (s *script) show(action protocol.Action) string {
 	case protocol.Left:
 		return "left: " + a.Session
 	case protocol.SessionOrphan:
-		return "session orphan: " + a.Session
+		return "session orphan: " + a.Session + map[bool]string{true: ", closing"}[a.Closing]
 	case protocol.Lost:
 		return "lost: " + a.Err.Error()
 	case protocol.Released:

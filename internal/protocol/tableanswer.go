@@ -108,7 +108,7 @@ func (t *Table) gone() {
 // take it out then.
 func (t *Table) orphan(c *caller, out *actions) {
 	if c.sent {
-		out.add(SessionOrphan{c.seat.Session})
+		out.add(SessionOrphan{Session: c.seat.Session})
 	}
 }
 

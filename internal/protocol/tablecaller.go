@@ -208,7 +208,7 @@ func (t *Table) giveUp(now Now, out *actions) {
 		case c.state == coming:
 			t.refuse(c, t.trouble.noAnswer(), now, out)
 		default:
-			out.add(SessionOrphan{c.seat.Session})
+			out.add(SessionOrphan{Session: c.seat.Session, Closing: now.Clock < c.until})
 			t.vacated(c, ErrUnsettled, out)
 		}
 	}

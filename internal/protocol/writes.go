@@ -101,7 +101,7 @@ func (w *writes) merge(out *actions) {
 	}
 	// All of different sessions: only the end of one makes its claim harmless.
 	if session := w.open[0].record.Session; session != "" {
-		out.add(SessionOrphan{session})
+		out.add(SessionOrphan{Session: session})
 	}
 	w.open = slices.Delete(w.open, 0, 1)
 }
