@@ -115,6 +115,33 @@ func TestGivenUpWhileItWaits(t *testing.T) {
 	}
 }
 
+// TestSessionLostIsTold: a worker whose session was lost says that, and why. It used to tell of the election in which it
+// took part, or of its membership, which end with the session too.
+func TestSessionLostIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, log := newFleet(t, 3), &logbook{}
+		a := f.start("a", &shard.Options{Logger: log.logger()})
+		b := f.start("b", &shard.Options{Logger: log.logger()})
+		f.settle()
+		const rounds = 10
+		for round := range rounds {
+			for _, n := range []*node{a, b} {
+				n.st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: prefix + "/sessions/*"})
+				for log.count("the worker begins anew") == 2*round+map[bool]int{true: 1}[n == b] {
+					time.Sleep(time.Second)
+				}
+				n.st.Clear()
+				f.settle()
+			}
+		}
+		all := log.count("the worker begins anew")
+		if n := log.count("the worker begins anew", `error="the session is over: no renewal came through in time"`); n != 2*rounds || all != n {
+			t.Errorf("of %d lines %d name the session: %s", all, n, strings.Join(log.lines, ""))
+		}
+		f.end()
+	})
+}
+
 // TestWorkFails: an error of the work is logged, with the shard, before it begins again.
 func TestWorkFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {

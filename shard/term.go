@@ -65,7 +65,10 @@ func (t *term) run() error {
 		return err
 	}
 	membership, err := lock.Acquire(t.ctx)
-	if err != nil {
+	switch over := t.session.Err(); {
+	case err != nil && over != nil:
+		return over
+	case err != nil:
 		return fmt.Errorf("the worker cannot be made known to the others: %w", err)
 	}
 	var all sync.WaitGroup
@@ -102,6 +105,9 @@ func (t *term) campaign() {
 		// Without a coordinator everybody keeps what they have, and somebody may put it right.
 		t.electing(err)
 		sleep(t.ctx, t.opts.TTL)
+	}
+	if over := t.session.Err(); over != nil { // and the election with it
+		t.stop(over)
 	}
 	t.stop(fmt.Errorf("the worker cannot take part in the election of a coordinator: %w", err)) // unless it has ended
 	last, cancel := cleanupContext(t.ctx, requestTimeout)
