@@ -106,6 +106,56 @@ func TestLargeValueInAMomentOfTrouble(t *testing.T) {
 	})
 }
 
+// A write that is refused leaves the value that it was to replace, also where that lies apart.
+func TestRefusedWriteKeepsTheLargeValue(t *testing.T) {
+	large := strings.Repeat("x", largestInline+1)
+	denied := faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "state.json"}
+	for name, c := range map[string]struct {
+		faults []faultstore.Fault
+		write  func(o *fence.Object, old *fence.Value) error
+		want   error
+	}{
+		"by an older token": {nil, func(o *fence.Object, _ *fence.Value) error {
+			return o.Put(t.Context(), fence.Token(6), strings.NewReader("small"))
+		}, fence.ErrFenced},
+		"over an older value": {nil, func(o *fence.Object, old *fence.Value) error {
+			return o.PutOver(t.Context(), fence.Token(7), old, strings.NewReader("small"))
+		}, fence.ErrReplaced},
+		"by the store": {[]faultstore.Fault{denied}, func(o *fence.Object, _ *fence.Value) error {
+			return o.Put(t.Context(), fence.Token(7), strings.NewReader("small"))
+		}, store.ErrDenied},
+		"by the store, a large one": {[]faultstore.Fault{denied}, func(o *fence.Object, _ *fence.Value) error {
+			return o.Put(t.Context(), fence.Token(7), strings.NewReader(large))
+		}, store.ErrDenied},
+		"by the store, to be deleted": {[]faultstore.Fault{denied}, func(o *fence.Object, _ *fence.Value) error { return o.Delete(t.Context(), fence.Token(7)) }, store.ErrDenied},
+		"by an older token, a claim": {nil, func(o *fence.Object, _ *fence.Value) error {
+			_, err := o.Claim(t.Context(), fence.Token(6))
+			return err
+		}, fence.ErrFenced},
+		"by an older token, a removal": {nil, func(o *fence.Object, _ *fence.Value) error { return o.Delete(t.Context(), fence.Token(6)) }, fence.ErrFenced},
+	} {
+		for _, fresh := range []bool{false, true} {
+			st := newStore()
+			o := newObject(t, st, nil)
+			put(t, o, fence.Token(7), "first")
+			old, err := o.Get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, o, fence.Token(7), large)
+			if fresh {
+				o = newObject(t, st, nil)
+			}
+			st.Inject(c.faults...)
+			if err := c.write(o, old); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			st.Clear()
+			holds(t, st, large)
+		}
+	}
+}
+
 // A large value that could not be pointed to is removed, unless a pointer to it may yet land.
 // No test noticed when it stayed, nor when it was removed although it may be in use.
 func TestLargeValueThatNothingPointsTo(t *testing.T) {

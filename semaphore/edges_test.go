@@ -1210,3 +1210,84 @@ func TestReleasedWithin(t *testing.T) {
 		closed(t, s)
 	})
 }
+
+// TestDoWhileSuspended: work that went on while the machine slept for longer than the TTL has lost its lease, though
+// no timer has gone off since.
+func TestDoWhileSuspended(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), 1, nil)
+		if err := s.Do(t.Context(), 1, func(context.Context, *semaphore.Lease) error {
+			leasetest.Slept.Store(int64(time.Hour))
+			return nil
+		}); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("it returned %v", err)
+		}
+		if err := s.Close(t.Context()); err != nil && !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// TestReleaseAfterItsContext: a release whose context has ended has 5 s all the same, and no more.
+func TestReleaseAfterItsContext(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := newSemaphore(t, st, 1, nil)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		l := acquired(t, s, 1)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Key: "seats", Delay: 2 * time.Second})
+		if err := l.Release(ended); err != nil {
+			t.Errorf("released in two seconds: %v", err)
+		}
+		st.Clear()
+		l = acquired(t, s, 1)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		began := time.Now()
+		err := l.Release(ended)
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 5*time.Second {
+			t.Errorf("while the store fails it took %v: %v", took, err)
+		}
+		st.Clear()
+		closed(t, s)
+	})
+}
+
+// TestTryAnotherSize: whether or not there is a seat, and a session, one that was configured differently is told so.
+func TestTryAnotherSize(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := newSemaphore(t, st, 3, nil), newSemaphore(t, st, 2, nil)
+		l := acquired(t, a, 3)
+		for range 2 {
+			if _, err := b.TryAcquire(t.Context(), 1); !errors.Is(err, semaphore.ErrSize) || errors.Is(err, leasehold.ErrHeld) {
+				t.Errorf("of another size: %v", err)
+			}
+		}
+		released(t, l)
+		if _, err := b.TryAcquire(t.Context(), 1); !errors.Is(err, semaphore.ErrSize) {
+			t.Errorf("of another size, and free: %v", err)
+		}
+		closed(t, a, b)
+	})
+}
+
+// TestJoinAfterTheSession: an acquisition that cannot begin, since the session that it has begun has run out by then,
+// keeps nobody from closing that.
+func TestJoinAfterTheSession(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), 1, &semaphore.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+			if e.Kind == leasehold.KindSession {
+				leasetest.Slept.Store(int64(time.Hour))
+			}
+		}}})
+		if l, err := s.TryAcquire(t.Context(), 1); l != nil || !errors.Is(err, leasehold.ErrSessionOver) {
+			t.Errorf("acquired: %v, %v", l, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Close(ctx); errors.Is(err, context.DeadlineExceeded) || err != nil && !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -151,6 +152,28 @@ func TestCloseWaitsForWords(t *testing.T) {
 		closed(t, a)
 		if fmt.Sprint(net.said) != "[a seats b seats]" {
 			t.Errorf("said: %q", net.said)
+		}
+		released(t, <-got)
+		closed(t, b)
+	})
+}
+
+// Close waits for a process that does not answer for as long as for a request, whatever time it has.
+func TestCloseBesideADeafPeer(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		net := &words{take: 24 * time.Hour}
+		a := newSemaphore(t, st, 1, net.options(true, "a"))
+		b := newSemaphore(t, st, 1, net.options(true, "b"))
+		held := acquired(t, a, 1)
+		got := make(chan *semaphore.Lease)
+		go func() { got <- acquired(t, b, 1) }()
+		time.Sleep(time.Minute)
+		released(t, held)
+		began := time.Now()
+		closed(t, a)
+		if took := time.Since(began); took > protocol.MaxRequest {
+			t.Errorf("it took %v", took)
 		}
 		released(t, <-got)
 		closed(t, b)
