@@ -30,6 +30,7 @@ type Table struct {
 	fresh    bool          // what was shown last may be acted on
 	version  Version       // empty: there is no object, as far as is known
 	table    record.Table  // what was shown last; without an object, where one that is made begins
+	top      int64         // the largest token ever seen
 	begun    time.Duration // when the last request was sent
 	seen     time.Duration // when that was sent which has shown the table
 	optional bool          // the look under way is: if it fails, what was shown before is written over

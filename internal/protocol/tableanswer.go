@@ -128,6 +128,9 @@ func (t *Table) absent(ev TableRead, now Now, out *actions) {
 func (t *Table) take(table record.Table, v Version, now Now, out *actions) {
 	t.pace.saw(t.table, table, now.Clock)
 	t.fresh, t.version, t.table, t.seen = true, v, table, t.begun
+	if table.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
+		t.top = max(t.top, table.Token)
+	}
 	t.told.enough = false
 	t.open, t.refused, t.ghosts = false, nil, nil
 	t.compare(ErrUnlisted, now, out)

@@ -11,6 +11,7 @@ import (
 // wait and would have to are answered.
 func (t *Table) next(now Now, out *actions) (record.Table, bool) {
 	n := t.table
+	n.Token = max(n.Token, t.top) // rule A3: somebody may have put an older version back
 	stays := func(s record.Seat) bool {
 		if t.dead[s.Session] {
 			return false // rule T3: over for good, so anybody may
