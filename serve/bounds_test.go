@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -403,4 +406,60 @@ func TestOptions(t *testing.T) {
 	if _, err := serve.New(nil, nil); err == nil {
 		t.Error("it needs no store")
 	}
+}
+
+// A caller that waits for a lock counts as a lease: it may get one at any moment.
+func TestWaitingCallersCountAsLeases(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), &serve.Options{Leases: 3, Waiting: 10})
+		acquired(t, s, "k", `{"ttl":"1h"}`)
+		var waits sync.WaitGroup
+		for range 2 {
+			waits.Go(func() { wants(t, "a wait", ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"1m"}`), 409, "held") })
+		}
+		synctest.Wait()
+		wants(t, "a lease more", ask(t, s, "POST", "/v1/locks/other/acquire", ""), 429, "too-many")
+		waits.Wait()
+		acquired(t, s, "other", `{"ttl":"1h"}`)
+		acquired(t, s, "third", `{"ttl":"1h"}`)
+		wants(t, "a lease more", ask(t, s, "POST", "/v1/locks/fourth/acquire", ""), 429, "too-many")
+		stopped(t, s)
+	})
+}
+
+// Without the token nothing is answered, whatever the path: neither a route, nor the page, nor what is mounted.
+func TestEveryPathNeedsTheToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token, err := localhttp.ReadToken(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leasetest.Bubble(t, func(t *testing.T) {
+		n := servedWith(t, memstore.New(), localhttp.Options{Token: token}, func(s *serve.Server) {
+			s.Handle("/mounted/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secrets") }))
+		})
+		paths := [][2]string{{"GET", "/"}, {"GET", "/ui"}, {"GET", "/ui/"}, {"GET", "/ui/page.js"}, {"GET", "/mounted/x"}, {"LOCK", "/mounted/x"}, {"GET", "/none"}}
+		for _, r := range serve.Routes() {
+			paths = append(paths, [2]string{r[0], strings.NewReplacer("{key}", "k", "{id}", strings.Repeat("0", 32)).Replace(r[1])})
+		}
+		for _, p := range paths {
+			for what, header := range map[string]string{"no token": "", "another": "Bearer other", "no scheme": "secret", "an empty one": "Bearer "} {
+				a := n.answered(t, p[0], p[1], "", func(r *http.Request) {
+					if header != "" {
+						r.Header.Set("Authorization", header)
+					}
+				})
+				if a.code != 401 || a.problem() != "token" || len(a.header.Values("WWW-Authenticate")) == 0 || a.header.Get("Location") != "" {
+					t.Errorf("%s %s, %s: %d %v %s", p[0], p[1], what, a.code, a.header, a.body)
+				}
+			}
+		}
+		if a := n.answered(t, "GET", "/metrics", "", func(r *http.Request) { r.Header.Set("Authorization", "Bearer secret") }); a.code != 200 {
+			t.Errorf("with the token: %d %s", a.code, a.body)
+		}
+		n.stop()
+	})
 }

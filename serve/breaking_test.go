@@ -170,3 +170,29 @@ func TestBreakBudget(t *testing.T) {
 		stopped(t, s)
 	})
 }
+
+// The token of an earlier lease breaks nothing: neither a lease that this server has given since, of a lock or of a
+// slot, nor one that is beside it.
+func TestBreakByAnOldToken(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), &serve.Options{AllowBreak: true})
+		for key, body := range map[string]string{"lock": `{"ttl":"1h"}`, "slots": `{"ttl":"1h","slots":2}`, "fair": `{"ttl":"1h","fair":true}`} {
+			old := acquired(t, s, key, body)
+			if d := ask(t, s, "DELETE", "/v1/leases/"+old.Lease, ""); d.code != 204 {
+				t.Fatalf("%s: released: %d %s", key, d.code, d.body)
+			}
+			now := acquired(t, s, key, body)
+			got := ask(t, s, "POST", "/v1/locks/"+key+"/break", fmt.Sprintf(`{"token":%d}`, old.Token))
+			if key == "lock" {
+				wants(t, key, got, 409, "held")
+			}
+			if got.code == 200 && !strings.Contains(got.body, `"freed":false`) {
+				t.Errorf("%s: token %d, when it has %d: %s", key, old.Token, now.Token, got.body)
+			}
+			if k := ask(t, s, "POST", "/v1/leases/"+now.Lease+"/keepalive", ""); k.code != 200 || k.Token != now.Token {
+				t.Errorf("%s: the lease of now: %d %s", key, k.code, k.body)
+			}
+		}
+		stopped(t, s)
+	})
+}

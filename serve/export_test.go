@@ -34,8 +34,9 @@ func Margin(d time.Duration) time.Duration { return margin(d) }
 
 // Bounds that no option changes.
 const (
-	MaxBody   = maxBody
-	KeepEnded = keepEnded
+	MaxBody       = maxBody
+	KeepEnded     = keepEnded
+	ReleaseWithin = releaseWithin
 )
 
 // Sizes are how much is remembered: leases, endings, keys in use, looks at single keys.

@@ -36,10 +36,17 @@ type network struct {
 // served is a server over so many connections at a time. The test must stop it.
 func served(t *testing.T, st store.Store, conns int) *network {
 	t.Helper()
+	return servedWith(t, st, localhttp.Options{Conns: conns}, func(*serve.Server) {})
+}
+
+func servedWith(t *testing.T, st store.Store, o localhttp.Options, mount func(*serve.Server)) *network {
+	t.Helper()
 	s := made(t, st, nil)
+	mount(s)
 	n := &network{Listener: pipenet.Loopback(4041), server: s}
 	n.client = &http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true}}
-	l, err := localhttp.Over(n.Listener, localhttp.Options{Conns: conns, Refuse: s.Refuse})
+	o.Refuse = s.Refuse
+	l, err := localhttp.Over(n.Listener, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -414,6 +415,103 @@ func TestStop(t *testing.T) {
 	})
 }
 
+// When the server stops, a lock is freed no earlier than its caller was told, and a margin: the caller's clock may run
+// slower than this one.
+func TestStopKeepsTheMargin(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, &serve.Options{TTL: 12 * time.Second})
+		a := acquired(t, s, "k", `{"ttl":"10s"}`)
+		left := time.Duration(a.Left) * time.Millisecond
+		told := time.Now()
+		done := make(chan error, 1)
+		go func() { done <- s.Stop(t.Context()) }()
+		for leasetest.RecordIn(t, st, "k").Held {
+			time.Sleep(time.Millisecond)
+		}
+		if after := time.Since(told); after < left+serve.Margin(left) || after > left+serve.Margin(left)+time.Second {
+			t.Errorf("it was freed after %v, and its caller was told %v", after, left)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A release that the store has not taken is answered with 202, and not as if the lock were free; and it goes on.
+func TestReleaseUnderWay(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, nil)
+		a := acquired(t, s, "k", `{"ttl":"1h"}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "k"})
+		began := time.Now()
+		d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, "")
+		if took := time.Since(began); d.code != 202 || d.body != "" || took != serve.ReleaseWithin {
+			t.Errorf("after %v: %d %s", took, d.code, d.body)
+		}
+		if !leasetest.RecordIn(t, inner, "k").Held {
+			t.Error("it is free")
+		}
+		wants(t, "the caller", ask(t, s, "POST", "/v1/leases/"+a.Lease+"/keepalive", ""), 410, "over")
+		wants(t, "another caller", ask(t, s, "POST", "/v1/locks/k/acquire", ""), 409, "held")
+		st.Clear()
+		acquired(t, s, "k", `{"wait":"1m"}`)
+		stopped(t, s)
+	})
+}
+
+// No ID of a lease is in the log, whatever becomes of it: an ID is the right to a lease.
+func TestLogHasNoID(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		var log leasetest.Log
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, &serve.Options{AllowBreak: true, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		var all []answer
+		take := func(key, body string) answer {
+			t.Helper()
+			a := acquired(t, s, key, body)
+			all = append(all, a)
+			return a
+		}
+		released := take("released", "")
+		for range 2 {
+			ask(t, s, "DELETE", "/v1/leases/"+released.Lease, "")
+		}
+		ask(t, s, "POST", "/v1/leases/"+released.Lease+"/keepalive", "")
+		ask(t, s, "GET", "/v1/leases/"+released.Lease+"?wait=soon", "")
+		ask(t, s, "PUT", "/v1/leases/"+released.Lease, "")
+		broken := take("broken", `{"ttl":"1h"}`)
+		ask(t, s, "POST", "/v1/locks/broken/break", fmt.Sprintf(`{"token":%d}`, broken.Token))
+		take("silent", `{"ttl":"1s"}`)
+		take("seat", `{"ttl":"1s","slots":2}`)
+		time.Sleep(3 * time.Second)
+		failing := take("failing", `{"ttl":"1h"}`)
+		take("lost", `{"ttl":"1h"}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "failing"})
+		ask(t, s, "DELETE", "/v1/leases/"+failing.Lease, "")
+		st.Clear()
+		st.Partition(true)
+		time.Sleep(time.Minute)
+		st.Partition(false)
+		time.Sleep(time.Minute)
+		take("last", `{"ttl":"1h","wait":"1m"}`)
+		stopped(t, s)
+		text := log.String()
+		for _, a := range all {
+			if strings.Contains(text, a.Lease) {
+				t.Errorf("the ID of the lease of %s is in the log", a.Key)
+			}
+		}
+		for _, said := range []string{"refused", "broken", "not released", "session is lost"} {
+			if !strings.Contains(text, said) {
+				t.Errorf("the log does not say %q:\n%s", said, text)
+			}
+		}
+	})
+}
+
 // A server that is stopped before it has a session, or cannot have one, ends.
 func TestStopUnstarted(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -629,5 +727,41 @@ func TestElection(t *testing.T) {
 		}
 		stopped(t, a)
 		stopped(t, b)
+	})
+}
+
+// A leader that has been dead for long is not named: neither one with a heartbeat of its own, nor one under the session of
+// another server.
+func TestDeadLeader(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		cut := faultstore.Wrap(st, nil)
+		dead, s := started(t, cut, &serve.Options{Holder: "dead"}), started(t, st, nil)
+		if won := ask(t, dead, "POST", "/v1/elections/served/campaign", `{"ttl":"1h"}`); won.code != 200 {
+			t.Fatalf("%d %s", won.code, won.body)
+		}
+		lock, err := leasehold.NewLock(cut, "alone", &leasehold.LockOptions{Holder: "dead"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		time.Sleep(2 * time.Second)
+		for _, key := range []string{"served", "alone"} {
+			if l := ask(t, s, "GET", "/v1/elections/"+key, ""); l.Name != "dead" || l.Token == 0 {
+				t.Errorf("%s, while it leads: %s", key, l.body)
+			}
+		}
+		cut.Partition(true)
+		time.Sleep(10 * time.Minute)
+		for _, key := range []string{"served", "alone"} {
+			if l := ask(t, s, "GET", "/v1/elections/"+key, ""); l.code != 200 || l.Name != "" || l.Token != 0 || l.Address != "" {
+				t.Errorf("%s, ten minutes after its death: %d %s", key, l.code, l.body)
+			}
+		}
+		cut.Partition(false)
+		time.Sleep(time.Minute)
+		_ = lease.Release(t.Context()) // it is lost
+		stopped(t, dead)
+		stopped(t, s)
 	})
 }

@@ -198,6 +198,29 @@ func TestServingProcessDies(t *testing.T) {
 	})
 }
 
+// TestSameIDAfterTheKeeperDied: a LOCK that is sent again is answered as the first was only while somebody keeps the lock.
+// After that the run must get a lock that is kept.
+func TestSameIDAfterTheKeeperDied(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		a := start(t, st, &terraform.Options{TTL: 30 * time.Second})
+		b := start(t, st, &terraform.Options{TTL: 30 * time.Second})
+		a.lock("s", "x")
+		b.lock("s", "x") // the same request, sent again by way of another process
+		a.st.Partition(true)
+		time.Sleep(10 * time.Minute)
+		if got := b.want(http.StatusLocked, "LOCK", "/s", lockBody("x")); holder(t, got).ID != "x" {
+			t.Errorf("who holds it: %s", got.body)
+		}
+		b.until("s", "x", 2*time.Minute)
+		time.Sleep(10 * time.Minute)
+		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); !r.Held || r.Meta["ID"] != "x" {
+			t.Errorf("nobody keeps the lock: %+v", r)
+		}
+		b.want(http.StatusLocked, "LOCK", "/s", lockBody("y"))
+		b.unlock("s", "x")
+	})
+}
+
 // TestStoreFailsForLong: the lock of a run is lost when it cannot be renewed, and its state is taken all the same while
 // nobody else has locked: that it took long is no reason to lose it.
 func TestStoreFailsForLong(t *testing.T) {
