@@ -30,6 +30,7 @@ type serveCmd struct {
 	conns             int
 	proof             string
 	opts              serve.Options
+	given             func(flag string) bool
 
 	address  localhttp.Address
 	http     localhttp.Options
@@ -99,6 +100,7 @@ Exit codes: 64, 65, 66, 69, 70, 77 and 78 as of leasehold run, if it cannot begi
 		},
 	}
 	c.flags(cmd.Flags())
+	c.given = cmd.Flags().Changed
 	return cmd
 }
 
@@ -160,7 +162,29 @@ func (c *serveCmd) check() (err error) {
 			return usage("--%s %d is less than 1", flag, n)
 		}
 	}
-	// Those that wait have a connection each, and must leave some for those that hold.
+	return c.makeRoom(localhttp.MaxConns())
+}
+
+// makeRoom bounds the connections by the files that this process may open, and by them those that wait, which have a
+// connection each, and must leave some for those that hold.
+func (c *serveCmd) makeRoom(most int) error {
+	if c.conns > most {
+		switch {
+		case c.given("connections"):
+			return usage("--connections %d: this process may open too few files for more than %d: raise ulimit -n", c.conns, most)
+		case most < 8:
+			return usage("this process may open too few files for connections and a store: raise ulimit -n")
+		}
+		c.conns = most
+		if !c.given("max-subscribers") {
+			c.opts.Subscribers = min(c.opts.Subscribers, most/8)
+		}
+		if !c.given("max-waiting") {
+			c.opts.Waiting = min(c.opts.Waiting, max(1, (most-c.opts.Subscribers)/3))
+		}
+		c.console.warn("this process may open few files, so there are at most %d connections, %d waiting callers and %d streams of events: raise ulimit -n for more",
+			c.conns, c.opts.Waiting, c.opts.Subscribers)
+	}
 	if least := 2*c.opts.Waiting + c.opts.Subscribers; c.conns < least {
 		return usage("--connections %d is less than all may take that wait: twice --max-waiting and --max-subscribers are %d", c.conns, least)
 	}

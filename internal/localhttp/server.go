@@ -26,7 +26,13 @@ const (
 	maxHeaderBytes = 16 << 10
 	patience       = 5 * time.Second // for a request, and for its answer
 	idle           = 30 * time.Second
+	spareFiles     = 64 // for logs, the heartbeat and whatever else the process opens
 )
+
+// MaxConns is how many connections a server accepts at most: half of the files that this process may open, without some.
+// The other half is for the store, since each request can send one to it: a process that can open no connection to its
+// store loses its leases.
+func MaxConns() int { return max(1, (files()-spareFiles)/2) }
 
 // A Server listens from [Listen] on, answers from [Server.Serve] on, and is used once. It is safe
 // for concurrent use.
@@ -47,7 +53,7 @@ type Options struct {
 	// for a token on an address that is not local. Default: HTTP as it is.
 	TLS *tls.Config
 	// Conns is how many connections there may be at a time. When there are more, the one is closed that has
-	// been without a request for longest. Default [DefaultConns].
+	// been without a request for longest. There are never more than [MaxConns]. Default [DefaultConns].
 	Conns int
 	// Refuse answers a request that is refused before the handler gets it, with a status and the reason.
 	// Default: [http.Error].
@@ -128,7 +134,7 @@ func newServer(l net.Listener, o Options) *Server {
 		o.Refuse = func(w http.ResponseWriter, _ *http.Request, status int, why string) { http.Error(w, why, status) }
 	}
 	s := &Server{listener: l, opts: o, close: func() error { return nil }}
-	s.conns.most = o.Conns
+	s.conns.most = min(o.Conns, MaxConns())
 	return s
 }
 
