@@ -192,6 +192,7 @@ func (s *Server) enterWait(a *asked) error {
 	}
 	s.waiting++
 	s.useLocked(a.key, 0, 1, a.election)
+	s.watch.counts()
 	return nil
 }
 
@@ -200,6 +201,7 @@ func (s *Server) leaveWait(a *asked) {
 	defer s.mu.Unlock()
 	s.waiting--
 	s.useLocked(a.key, 0, -1, false)
+	s.watch.counts()
 }
 
 // errWaited ends an acquisition that has waited for as long as its caller wanted.

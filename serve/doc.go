@@ -73,7 +73,9 @@
 //
 // All who subscribe, and all who ask for /v1/locks, share one watcher. It looks every [Options.Every] while
 // somebody subscribes, at once when this server has given or released a lease, though not twice within a
-// second, and no more often than [Options.Budget] allows: what it does then is later, and not less.
+// second, and no more often than [Options.Budget] allows: what it does then is later, and not less. All who ask while
+// it looks are answered by that look, also if it fails, which takes half a minute at most. Which callers wait here is
+// told within a second or two, without a look.
 //
 // # Problems
 //

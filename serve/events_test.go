@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -373,6 +375,211 @@ func TestLooks(t *testing.T) {
 		if o := ask(t, s, "HEAD", "/v1/locks/k", ""); o.code != 200 || o.body != "" {
 			t.Errorf("HEAD: %d %q", o.code, o.body)
 		}
+		stopped(t, s)
+	})
+}
+
+// While the store does not answer, one read answers all who wait for it, those that came while it was under way too, and a
+// stream that begins then. They used to queue, for half a minute each.
+func TestOneHungReadAnswersAll(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, nil)
+		acquired(t, s, "k", `{"ttl":"1h"}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.Hang, Op: "list"})
+		before, began := st.Counts().List, time.Now()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				a := ask(t, s, "GET", "/v1/locks", "")
+				wants(t, "everything", a, 503, "store")
+				if took := time.Since(began); took > serve.LookWithin || !strings.Contains(a.Detail, "within 30s") {
+					t.Errorf("it was answered after %v: %s", took, a.body)
+				}
+			})
+			time.Sleep(2 * time.Second)
+		}
+		v := subscribe(t, s)
+		all.Wait()
+		synctest.Wait()
+		if n := st.Counts().List - before; n > 1 {
+			t.Errorf("%d listings", n)
+		}
+		if names, _ := v.take(); !slices.Equal(names, []string{"trouble"}) {
+			t.Errorf("after %v the stream got %q", time.Since(began), names)
+		}
+		time.Sleep(2 * time.Second)
+		late := subscribe(t, s) // while the next one is under way
+		if names, _ := late.take(); !slices.Equal(names, []string{"trouble"}) {
+			t.Errorf("a late stream got %q", names)
+		}
+		// Who leaves is not held up, and takes it from nobody else.
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		gone, left := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			asking(t, ctx, s, "GET", "/v1/locks", "")
+			left <- time.Since(gone)
+		}()
+		if took := <-left; took != time.Second {
+			t.Errorf("who has left was held up for %v", took)
+		}
+		st.Clear()
+		time.Sleep(serve.LookWithin + 6*time.Second)
+		for _, stream := range []*stream{v, late} {
+			if names, _ := stream.take(); !slices.Contains(names, "snapshot") {
+				t.Errorf("when it answers again: %q", names)
+			}
+			stream.leave()
+			<-stream.done
+		}
+		stopped(t, s)
+	})
+}
+
+// A view is what a stream's client knows.
+type view map[string]string
+
+// take applies what a stream has told.
+func (v view) take(t *testing.T, s *stream) {
+	t.Helper()
+	_, events := s.take()
+	for _, e := range events {
+		switch e.name {
+		case "snapshot":
+			clear(v)
+			for _, o := range as[serve.Snapshot](t, e).Objects {
+				v.put(o)
+			}
+		case "change":
+			v.put(as[serve.Change](t, e).Object)
+		case "gone":
+			delete(v, as[serve.Gone](t, e).Key)
+		}
+	}
+}
+
+func (v view) put(o serve.Object) {
+	v[o.Key] = fmt.Sprintf("%s %s %s %d, %d here, %d waiting", o.Kind, o.State, o.Holder, o.Token, o.Here, o.Waiting)
+}
+
+// A stream that begins with what another has looked at is told what has changed since that. It used to be told what had
+// changed since the stream's own look before, and showed for good who waited then.
+func TestStreamBeginsWithAnothersLook(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), nil)
+		acquired(t, s, "k", `{"ttl":"1h"}`)
+		first := subscribe(t, s)
+		done := make(chan answer, 1)
+		go func() { done <- ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"1500ms"}`) }()
+		time.Sleep(time.Millisecond)
+		acquired(t, s, "x", `{"ttl":"1h"}`)
+		if a := ask(t, s, "GET", "/v1/locks", ""); len(a.Objects) == 0 || a.Objects[0].Waiting != 1 {
+			t.Errorf("everything: %s", a.body)
+		}
+		second := subscribe(t, s)
+		wants(t, "who waits", <-done, 409, "held")
+		time.Sleep(10 * time.Second)
+		for _, v := range []*stream{first, second} {
+			is := view{}
+			if is.take(t, v); !strings.HasSuffix(is["k"], "1 here, 0 waiting") {
+				t.Errorf("it shows %s", is["k"])
+			}
+			v.leave()
+			<-v.done
+		}
+		stopped(t, s)
+	})
+}
+
+// A stream that began at any moment shows in the end what is, whoever else has looked meanwhile.
+func TestEventsMissNothing(t *testing.T) {
+	for seed := range 5 {
+		leasetest.Bubble(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a seed that is to be repeated
+			st := memstore.New()
+			s, other := started(t, st, nil), started(t, st, nil)
+			var streams []*stream
+			var views []view
+			var waits sync.WaitGroup
+			held := map[string]answer{}
+			for range 120 {
+				key, by := fmt.Sprintf("k%d", r.IntN(4)), []*serve.Server{s, s, other}[r.IntN(3)]
+				switch n := r.IntN(10); {
+				case n < 3:
+					if a := ask(t, by, "POST", "/v1/elections/"+key+"/campaign", `{"ttl":"1h"}`); a.code == 200 {
+						held[a.Lease] = a
+					}
+				case n < 5:
+					wait := 1 + r.IntN(9)
+					waits.Go(func() {
+						if a := ask(t, s, "POST", "/v1/locks/"+key+"/acquire", fmt.Sprintf(`{"ttl":"1h","wait":"%ds"}`, wait)); a.code == 200 {
+							ask(t, s, "DELETE", "/v1/leases/"+a.Lease, "")
+						}
+					})
+				case n < 7:
+					for id := range held {
+						ask(t, s, "DELETE", "/v1/leases/"+id, "")
+						ask(t, other, "DELETE", "/v1/leases/"+id, "")
+						delete(held, id)
+						break
+					}
+				case n < 9:
+					ask(t, s, "GET", []string{"/v1/locks", "/v1/locks/" + key}[r.IntN(2)], "")
+				case len(streams) < 10:
+					streams, views = append(streams, subscribe(t, s)), append(views, view{})
+				}
+				time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
+			}
+			waits.Wait()
+			time.Sleep(30 * time.Second)
+			is := view{}
+			for _, o := range ask(t, s, "GET", "/v1/locks", "").Objects {
+				is.put(o)
+			}
+			for i, v := range streams {
+				views[i].take(t, v)
+				v.leave()
+				<-v.done
+				if !maps.Equal(views[i], is) {
+					t.Errorf("seed %d: stream %d of %d shows %v, and it is %v", seed, i, len(streams), views[i], is)
+				}
+			}
+			stopped(t, s)
+			stopped(t, other)
+		})
+	}
+}
+
+// Who begins or ends to wait is told within seconds, without a look.
+func TestWaitersAreTold(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, &serve.Options{Every: time.Hour})
+		acquired(t, s, "k", `{"ttl":"1h"}`)
+		v, is := subscribe(t, s), view{}
+		time.Sleep(5 * time.Second)
+		is.take(t, v)
+		before := st.Counts().List
+		done := make(chan answer, 1)
+		go func() { done <- ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"10s"}`) }()
+		time.Sleep(2 * time.Second)
+		if is.take(t, v); !strings.HasSuffix(is["k"], "1 here, 1 waiting") {
+			t.Errorf("while one waits: %s", is["k"])
+		}
+		if a := ask(t, s, "GET", "/v1/locks", ""); len(a.Objects) == 0 || a.Objects[0].Waiting != 1 {
+			t.Errorf("everything: %s", a.body)
+		}
+		wants(t, "who waits", <-done, 409, "held")
+		time.Sleep(2 * time.Second)
+		if is.take(t, v); !strings.HasSuffix(is["k"], "1 here, 0 waiting") {
+			t.Errorf("when the wait is over: %s", is["k"])
+		}
+		if n := st.Counts().List - before; n > 0 {
+			t.Errorf("%d looks", n)
+		}
+		v.leave()
+		<-v.done
 		stopped(t, s)
 	})
 }

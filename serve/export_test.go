@@ -37,6 +37,7 @@ const (
 	MaxBody       = maxBody
 	KeepEnded     = keepEnded
 	ReleaseWithin = releaseWithin
+	LookWithin    = lookWithin
 )
 
 // Sizes are how much is remembered: leases, endings, keys in use, looks at single keys.

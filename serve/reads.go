@@ -11,11 +11,11 @@ import (
 
 func (s *Server) getLocks(c *call) (int, any, error) {
 	c.patient()
-	l, err := s.watch.everything(c.r.Context())
+	all, err := s.watch.everything(c.r.Context())
 	if err != nil {
 		return 0, nil, s.refusalOf("", err)
 	}
-	return http.StatusOK, s.watch.snapshot(l), nil
+	return http.StatusOK, all, nil
 }
 
 func (s *Server) getLock(c *call) (int, any, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,11 +32,13 @@ type watcher struct {
 	price  *cost.Price
 	recall recall // of looks at everything
 
-	turn    chan struct{} // has one element while nobody looks at everything
 	changed chan struct{} // has one after this server has changed something, which no look has seen
+	counted chan struct{} // has one after there is another number of callers that wait
 
 	mu          sync.Mutex
-	last        *look                // the last that succeeded
+	flight      *flight              // the look that is under way; nil: none is
+	last        *look                // the last that succeeded, with what the subscribers were told
+	trouble     []byte               // the event of the last look; nil: it succeeded
 	lastTouch   time.Time            // when this server last changed anything
 	touches     map[string]time.Time // and when which key, for a while
 	single      map[string]*single
@@ -50,6 +53,14 @@ type look struct {
 	seen         watchview.Snapshot
 	objects      []Object
 	bodies       []json.RawMessage // of the objects
+}
+
+// A flight is a look that is under way, for all who wait for it.
+type flight struct {
+	began time.Time
+	done  chan struct{} // closed when it has ended
+	look  *look
+	err   error
 }
 
 // A single is a look at one key, which all who ask meanwhile share.
@@ -70,11 +81,10 @@ type subscriber struct {
 
 func newWatcher(s *Server, price *cost.Price) *watcher {
 	w := &watcher{
-		s: s, budget: newBudget(s.opts.Budget, s.opts.Limit), price: price, turn: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		s: s, budget: newBudget(s.opts.Budget, s.opts.Limit), price: price, changed: make(chan struct{}, 1), counted: make(chan struct{}, 1),
 		touches: map[string]time.Time{}, single: map[string]*single{}, subscribers: map[*subscriber]struct{}{},
 	}
 	w.looks = &counting{Store: s.st, all: w.budget.sent}
-	w.turn <- struct{}{}
 	return w
 }
 
@@ -119,29 +129,129 @@ func (w *watcher) errNoBudget(pause time.Duration) error {
 	return refuse(wordTooMany, "looks at the store may send %d requests a minute, and have: ask again in %v", w.budget.limit, pause.Round(time.Second))
 }
 
-// everything is the last look, if it is fresh, or another one.
-func (w *watcher) everything(ctx context.Context) (*look, error) {
+// counts takes in that another number of callers waits. That is in no look, so it takes none to tell of it.
+func (w *watcher) counts() {
 	select {
-	case <-w.turn:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	case w.counted <- struct{}{}:
+	default:
 	}
-	defer func() { w.turn <- struct{}{} }()
-	w.mu.Lock()
-	last, touched := w.last, w.lastTouch
-	w.mu.Unlock()
-	if last != nil && time.Since(last.ended) < w.s.opts.Every && !touched.After(last.began) {
-		return last, nil
-	}
-	if pause := w.budget.pause(); pause > 0 {
-		return nil, w.errNoBudget(pause)
-	}
-	return w.look(ctx)
 }
 
-// look looks at everything. The caller has the turn.
-func (w *watcher) look(ctx context.Context) (*look, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookWithin, fmt.Errorf("the store has not shown everything within %v", lookWithin))
+// everything is the last look, if it is fresh, or another one. All who ask share one; and one that fails is the answer to
+// all of them, since the next could only fail as late.
+func (w *watcher) everything(ctx context.Context) (rawSnapshot, error) {
+	w.mu.Lock()
+	touched := w.lastTouch
+	for {
+		if l := w.last; l != nil && time.Since(l.ended) < w.s.opts.Every && !touched.After(l.began) {
+			w.recount()
+			defer w.mu.Unlock()
+			return w.snapshot(w.last), nil
+		}
+		f := w.flight
+		if f == nil {
+			if pause := w.budget.pause(); pause > 0 {
+				w.mu.Unlock()
+				return rawSnapshot{}, w.errNoBudget(pause)
+			}
+			f = w.begin()
+		}
+		w.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return rawSnapshot{}, context.Cause(ctx)
+		}
+		if f.err != nil {
+			return rawSnapshot{}, f.err
+		}
+		w.mu.Lock()
+		if !touched.After(f.began) { // however long ago that is by now
+			defer w.mu.Unlock()
+			return w.snapshot(f.look), nil
+		}
+	}
+}
+
+// begin begins a look. It is nobody's alone, so no caller's leaving ends it. The mutex is locked, and no look is under way.
+func (w *watcher) begin() *flight {
+	f := &flight{began: time.Now(), done: make(chan struct{})}
+	w.flight = f
+	go func() {
+		defer close(f.done)
+		f.look, f.err = w.look()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.flight = nil
+		w.landed(f)
+	}()
+	return f
+}
+
+// landed tells the subscribers of a look. The mutex is locked.
+func (w *watcher) landed(f *flight) {
+	if f.err != nil {
+		w.s.log.Info("a look at everything failed", "error", oneLine(f.err))
+		w.trouble = event("trouble", Trouble{Time: at(time.Now()), Error: oneLine(f.err), Budget: w.spent()})
+		for sub := range w.subscribers {
+			sub.begun = false // a snapshot follows when it works again
+			w.tell(sub, w.trouble)
+		}
+		return
+	}
+	w.trouble = nil
+	before, l := w.last, w.own(f.look)
+	f.look, w.last = l, l
+	var whole, changes []byte
+	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Budget: w.spent()})
+	for sub := range w.subscribers {
+		if sub.begun && before != nil {
+			if changes == nil {
+				changes = append(w.changes(before, l), looked...)
+			}
+			w.tell(sub, changes)
+			continue
+		}
+		if whole == nil {
+			whole = append(event("snapshot", w.snapshot(l)), looked...)
+		}
+		sub.begun = true
+		w.tell(sub, whole)
+	}
+}
+
+// own is a look with what only this server knows of the objects, as it is now.
+func (w *watcher) own(l *look) *look {
+	n := *l
+	n.objects, n.bodies = slices.Clone(l.objects), slices.Clone(l.bodies)
+	for i, o := range n.objects {
+		if now := w.s.own(o); now.Here != o.Here || now.Waiting != o.Waiting || now.Kind != o.Kind {
+			n.objects[i], n.bodies[i] = now, encoded(now)
+		}
+	}
+	return &n
+}
+
+// recount tells the subscribers who holds and who waits here now, where that has changed since the last look. The mutex is
+// locked.
+func (w *watcher) recount() {
+	before := w.last
+	if before == nil {
+		return
+	}
+	w.last = w.own(before)
+	if changes := w.changes(before, w.last); len(changes) > 0 {
+		for sub := range w.subscribers {
+			if sub.begun {
+				w.tell(sub, changes)
+			}
+		}
+	}
+}
+
+// look looks at everything.
+func (w *watcher) look() (*look, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lookWithin, fmt.Errorf("the store has not shown everything within %v", lookWithin))
 	defer cancel()
 	select {
 	case <-w.changed: // which this look sees
@@ -160,11 +270,8 @@ func (w *watcher) look(ctx context.Context) (*look, error) {
 			l.seen.Cut = true
 			break
 		}
-		o := w.s.own(w.s.objectOf(e, err))
-		body, failed := json.Marshal(o)
-		if failed != nil {
-			return nil, failed
-		}
+		o := w.s.objectOf(e, err)
+		body := encoded(o)
 		size += len(body)
 		l.objects, l.bodies = append(l.objects, o), append(l.bodies, body)
 		l.seen.Rows = append(l.seen.Rows, rowOf(e, err))
@@ -172,10 +279,16 @@ func (w *watcher) look(ctx context.Context) (*look, error) {
 	w.recall.end()
 	l.seen.Requests = int(sum(w.budget.sent.totals()) - before)
 	l.ended = time.Now()
-	w.mu.Lock()
-	w.last = l
-	w.mu.Unlock()
 	return l, nil
+}
+
+// encoded is JSON of what is told, none of which can fail.
+func encoded(data any) json.RawMessage {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 // rawSnapshot is a Snapshot whose objects are encoded already.
@@ -285,10 +398,13 @@ func (w *watcher) subscribe() (*subscriber, error) {
 	w.subscribers[sub] = struct{}{}
 	if w.cancel == nil {
 		ctx, cancel := context.WithCancel(w.s.ctx)
-		w.cancel = cancel
+		w.cancel, w.trouble = cancel, nil
 		w.loops.Go(func() { w.loop(ctx) })
+	} else if w.trouble != nil {
+		w.tell(sub, w.trouble) // or it would learn nothing until the next look ends
 	} else if l := w.last; l != nil && time.Since(l.ended) < 2*w.s.opts.Every {
-		w.tell(sub, event("snapshot", w.snapshot(l)))
+		w.recount()
+		w.tell(sub, event("snapshot", w.snapshot(w.last)))
 		sub.begun = true
 	}
 	return sub, nil
@@ -330,72 +446,63 @@ func (w *watcher) tell(sub *subscriber, events []byte) {
 	}
 }
 
-// loop looks until nobody subscribes any more, and tells what has changed. What this server changes itself is
-// told at once, but for a pause after each look.
+// loop looks until nobody subscribes any more. What this server changes itself is told at once, but for a pause after
+// each look.
 func (w *watcher) loop(ctx context.Context) {
-	var before *look
 	for ctx.Err() == nil {
 		if pause := w.budget.pause(); pause > 0 {
-			w.sleep(ctx, pause, nil)
+			w.sleep(ctx, pause)
 			continue
 		}
-		before = w.lookAndTell(ctx, before)
-		w.sleep(ctx, freshFor, nil)
-		w.sleep(ctx, w.s.opts.Every-freshFor, w.changed)
+		w.mu.Lock()
+		f := w.flight
+		if f == nil {
+			f = w.begin()
+		}
+		w.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return
+		}
+		next := time.After(w.s.opts.Every)
+		w.sleep(ctx, freshFor)
+		w.rest(ctx, next)
 	}
 }
 
-// sleep pauses, or less if ctx ends or something comes.
-func (w *watcher) sleep(ctx context.Context, d time.Duration, comes <-chan struct{}) {
+// rest waits for the time of the next look, or until this server changes something. What changes only in who waits here is
+// told meanwhile; not at once, since most waits are short.
+func (w *watcher) rest(ctx context.Context, next <-chan time.Time) {
+	var settled <-chan time.Time
+	counted := w.counted
+	for {
+		select {
+		case <-next:
+			return
+		case <-w.changed:
+			return
+		case <-ctx.Done():
+			return
+		case <-counted:
+			counted, settled = nil, time.After(freshFor)
+		case <-settled:
+			counted, settled = w.counted, nil
+			w.mu.Lock()
+			w.recount()
+			w.mu.Unlock()
+		}
+	}
+}
+
+// sleep pauses, or less if ctx ends.
+func (w *watcher) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-comes:
 	case <-ctx.Done():
 	}
-}
-
-// lookAndTell looks, tells what has changed since before, and returns what is there now; nil: nobody knows.
-func (w *watcher) lookAndTell(ctx context.Context, before *look) *look {
-	select {
-	case <-w.turn:
-	case <-ctx.Done():
-		return nil
-	}
-	l, err := w.look(ctx)
-	w.turn <- struct{}{}
-	if ctx.Err() != nil {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err != nil {
-		w.s.log.Info("a look at everything failed", "error", oneLine(err))
-		events := event("trouble", Trouble{Time: at(time.Now()), Error: oneLine(err), Budget: w.spent()})
-		for sub := range w.subscribers {
-			w.tell(sub, events)
-			sub.begun = false // a snapshot follows when it works again
-		}
-		return nil
-	}
-	var whole, changes []byte
-	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Budget: w.spent()})
-	for sub := range w.subscribers {
-		if sub.begun && before != nil {
-			if changes == nil {
-				changes = append(w.changes(before, l), looked...)
-			}
-			w.tell(sub, changes)
-			continue
-		}
-		if whole == nil {
-			whole = append(event("snapshot", w.snapshot(l)), looked...)
-		}
-		sub.begun = true
-		w.tell(sub, whole)
-	}
-	return l
 }
 
 // changes are the events of what has changed: in the store, or only in what this server has to do with it.
@@ -435,11 +542,7 @@ func (w *watcher) changes(before, l *look) (events []byte) {
 
 // event is one server-sent event. JSON has no line breaks.
 func event(name string, data any) []byte {
-	text, err := json.Marshal(data)
-	if err != nil {
-		panic(err) // nothing that is told can fail
-	}
-	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encoded(data))
 }
 
 // termsOf is the history of a lock.
