@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -175,7 +176,35 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 		l.end("its caller left before it was answered")
 		return 0, nil, refuse(wordOver, "its caller left")
 	}
-	return http.StatusOK, answer, nil
+	c.done = true
+	if err := s.write(c.w, c.r, http.StatusOK, "application/json", answer); err != nil {
+		l.end("its caller could not be answered: " + oneLine(err))
+	}
+	return 0, nil, nil
+}
+
+// stateWithin is how long the answer to a wait that is over waits for the store to say who holds the lock.
+const stateWithin = 2 * time.Second
+
+// overdue says who holds the lock, to a caller whose wait is over. The acquisition mostly knows; but it does not if the
+// lock has just changed hands, or the wait was shorter than a read.
+func (s *Server) overdue(ctx context.Context, a *asked, err error) error {
+	if errors.Is(err, leasehold.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) || storeFailed(err) {
+		return err
+	}
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateWithin)
+	defer cancel()
+	o, unseen := s.watch.object(short, a.key)
+	if unseen != nil || o.Error != "" {
+		return err
+	}
+	detail := fmt.Sprintf("the wait of %v is over: the lock is %s", a.wait, o.State)
+	if o.State == "held" && o.Holder != "" {
+		detail += " by " + o.Holder
+	} else if o.State != "held" {
+		detail += " by now: ask again"
+	}
+	return &refusal{wordHeld, detail, &o.Report}
 }
 
 // enterWait bounds the callers that wait, and the leases.
@@ -231,6 +260,8 @@ func (s *Server) get(ctx context.Context, a *asked) (*lease, LeaseAnswer, error)
 			return nil, LeaseAnswer{}, errStopping
 		case a.wait > 0 && ctx.Err() == nil && g.session.Err() != nil:
 			last = g // which is lost: there will be another
+		case errors.Is(context.Cause(ctx), errWaited):
+			return nil, LeaseAnswer{}, s.overdue(ctx, a, err)
 		default:
 			return nil, LeaseAnswer{}, err
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -129,6 +130,9 @@ func read(t *testing.T, method, path string, code int, header http.Header, body 
 			t.Errorf("%s %s, %d: %v\n%s", method, path, code, err, body)
 		}
 	}
+	if goWords.MatchString(a.Detail) {
+		t.Errorf("%s %s, %d: what is wrong is said in the words of Go: %s", method, path, code, a.Detail)
+	}
 	if header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s %s, %d: it may be kept in a cache: %v", method, path, code, header)
 	}
@@ -138,6 +142,9 @@ func read(t *testing.T, method, path string, code int, header http.Header, body 
 	}
 	return a
 }
+
+// goWords are those of its packages, which nobody knows who asks.
+var goWords = regexp.MustCompile(`\bGo\b|struct|json:|[a-z]Body|\bu?int\d*\b|unmarshal|strconv|\bnil\b`)
 
 // acquired is a lease, which must be given.
 func acquired(t *testing.T, h http.Handler, key, body string) answer {

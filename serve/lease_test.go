@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +38,9 @@ func TestLease(t *testing.T) {
 			wants(t, path, held, 409, "held")
 			if held.Holder != "me" || held.Token != a.Token || held.State != "held" || held.Lock != st.String()+"p/a/b" || held.Meta["x"] != "y" || held.Session == "" {
 				t.Errorf("who holds it: %s", held.body)
+			}
+			if strings.Contains(held.body, "expires_at") { // which would be in the past soon: the session is renewed
+				t.Errorf("it is told when the record expires: %s", held.body)
 			}
 		}
 		time.Sleep(6 * time.Second)
@@ -581,6 +587,109 @@ func TestWaits(t *testing.T) {
 		time.Sleep(time.Minute)
 		if r := leasetest.RecordIn(t, st, "k"); r.Held {
 			t.Errorf("it is held: %+v", r)
+		}
+		stopped(t, s)
+	})
+}
+
+// A wait that is over is answered with who holds the lock, also if it was too short for a read, or the lock changes hands at
+// that moment; the store fails only if it does.
+func TestWaitsThatAreOver(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, nil)
+		lock, err := leasehold.NewLock(inner, "k", &leasehold.LockOptions{Holder: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Delay: 300 * time.Millisecond})
+		for _, key := range []string{"k", "k"} {
+			held := ask(t, s, "POST", "/v1/locks/"+key+"/acquire", `{"wait":"100ms"}`)
+			if wants(t, "a short wait", held, 409, "held"); held.State != "held" || held.Holder != "other" || held.Token != int64(lease.Token()) || !strings.Contains(held.Detail, "other") {
+				t.Errorf("who holds it: %s", held.body)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		leasetest.Release(t, lease)
+		st.Clear()
+
+		st.Inject(faultstore.Fault{Kind: faultstore.Hang})
+		began := time.Now()
+		wants(t, "while the store does not answer", ask(t, s, "POST", "/v1/locks/another/acquire", `{"wait":"3s"}`), 503, "store")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it was answered after %v", took)
+		}
+		st.Clear()
+		time.Sleep(time.Minute)
+		stopped(t, s)
+	})
+}
+
+// Of many short waits for one lock, through two servers and over a slow network, each is answered with the lease or with who
+// holds it.
+func TestWaitsInTurmoil(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		var servers []*serve.Server
+		for range 2 {
+			st := faultstore.Wrap(inner, nil)
+			st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Jitter: 200 * time.Millisecond})
+			servers = append(servers, started(t, st, nil))
+		}
+		var callers sync.WaitGroup
+		var given, refused atomic.Int64
+		for i := range 8 {
+			s, body := servers[i%2], `{"wait":"%dms","holder":"%d"}`
+			if i >= 4 {
+				body = `{"wait":"%dms","holder":"%d","fair":true}`
+			}
+			callers.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 2)) //nolint:gosec // a seed that is to be repeated
+				for range 40 {
+					path := fmt.Sprintf("/v1/locks/k%d", i/4)
+					switch a := ask(t, s, "POST", path+"/acquire", fmt.Sprintf(body, 1+r.IntN(600), i)); {
+					case a.code == 200:
+						given.Add(1)
+						time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+						ask(t, s, "DELETE", "/v1/leases/"+a.Lease, "")
+					case a.code == 409 && a.State != "" && (a.State != "held" || a.Holder != "" || a.Semaphore != nil):
+						refused.Add(1)
+					default:
+						t.Errorf("%d %s", a.code, a.body)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if given.Load() < 20 || refused.Load() < 20 {
+			t.Errorf("%d leases, %d refusals", given.Load(), refused.Load())
+		}
+		for _, s := range servers {
+			stopped(t, s)
+		}
+	})
+}
+
+// deafWriter is a client that has gone, of which the server does not know until it writes.
+type deafWriter struct{ *httptest.ResponseRecorder }
+
+func (deafWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// A lease of which its caller could not be told is released at once, and not after its TTL.
+func TestAnswerIsLost(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, nil)
+		for _, body := range []string{`{"ttl":"1h"}`, `{"ttl":"1h","wait":"1m"}`} {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/locks/k/acquire", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			s.ServeHTTP(deafWriter{httptest.NewRecorder()}, r)
+			synctest.Wait()
+			if r := leasetest.RecordIn(t, st, "k"); r.Held || r.Token == 0 {
+				t.Errorf("it is held, or never was: %+v", r)
+			}
 		}
 		stopped(t, s)
 	})

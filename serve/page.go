@@ -91,7 +91,7 @@ func (s *Server) toPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "ui/")
-	s.writeRaw(w, r, http.StatusTemporaryRedirect, "", nil)
+	_ = s.writeRaw(w, r, http.StatusTemporaryRedirect, "", nil)
 }
 
 // readOnly refuses what only reads are for.

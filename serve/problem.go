@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -106,11 +108,12 @@ func (s *Server) answerRefusal(w http.ResponseWriter, r *http.Request, f *refusa
 	if kind.status == http.StatusTooManyRequests || kind.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	s.write(w, r, kind.status, problemType, p)
+	_ = s.write(w, r, kind.status, problemType, p)
 }
 
-// write writes an answer as JSON, within bounded time.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, contentType string, data any) {
+// write writes an answer as JSON, within bounded time. It fails if the client is known to have gone, which only matters
+// where it is told of a lease.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, contentType string, data any) error {
 	var body []byte
 	if data != nil {
 		text, err := json.Marshal(data)
@@ -119,23 +122,34 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, conte
 		}
 		body = append(text, '\n')
 	}
-	s.writeRaw(w, r, status, contentType, body)
+	return s.writeRaw(w, r, status, contentType, body)
 }
 
-func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+func (s *Server) writeRaw(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) error {
 	s.stats.answered(status)
 	// An answer may be late, after a wait, and is not to be cut off for that. Not every writer has a deadline.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin))
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if contentType != "" {
 		h.Set("Content-Type", contentType)
 	}
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // a client that is gone needs none
+	if len(body) > 0 {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := w.Write(body); err != nil {
+		return err
+	}
+	if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 // randomHex is 128 random bits.
@@ -159,14 +173,7 @@ func (s *Server) refusalOf(key string, err error) *refusal {
 	if held := s.heldBy(key, err); held != nil {
 		return &refusal{wordHeld, oneLine(err), held}
 	}
-	is := func(kinds ...error) bool {
-		for _, kind := range kinds {
-			if errors.Is(err, kind) {
-				return true
-			}
-		}
-		return false
-	}
+	is := func(kinds ...error) bool { return isOneOf(err, kinds...) }
 	switch {
 	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, semaphore.ErrSize, admin.ErrAmbiguous, admin.ErrNoHistory):
 		return refuse(wordForeign, "%s", oneLine(err))
@@ -174,10 +181,20 @@ func (s *Server) refusalOf(key string, err error) *refusal {
 		return refuse(wordKey, "%s", oneLine(err))
 	case is(leasehold.ErrSessionOver, leasehold.ErrLost):
 		return refuse(wordStopping, "%s", oneLine(err))
-	case is(context.DeadlineExceeded):
+	case key != "" && is(context.DeadlineExceeded):
 		return refuse(wordStore, "the store has not said whether the lock is free: %s", oneLine(err))
 	}
 	return refuse(wordStore, "%s", oneLine(err))
+}
+
+// isOneOf reports that an error matches one of others.
+func isOneOf(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// storeFailed reports that an error has to do with the store, and not with time alone.
+func storeFailed(err error) bool {
+	return isOneOf(err, store.ErrUnavailable, store.ErrThrottled, store.ErrUnknownOutcome, store.ErrConflict) || store.Final(err)
 }
 
 // heldBy is what is known of a lock that somebody else holds, or nil if the error is another one.

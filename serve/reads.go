@@ -162,7 +162,7 @@ const plain = "text/plain; charset=utf-8"
 
 // getHealthz says that the server answers: that the store fails is nothing that a restart would mend.
 func (s *Server) getHealthz(c *call) (int, any, error) {
-	s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
+	_ = s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
 	c.done = true
 	return 0, nil, nil
 }
@@ -171,13 +171,13 @@ func (s *Server) getReadyz(c *call) (int, any, error) {
 	if err := s.Ready(); err != nil {
 		return 0, nil, refuse(wordStopping, "%s", oneLine(err))
 	}
-	s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
+	_ = s.writeRaw(c.w, c.r, http.StatusOK, plain, []byte("ok\n"))
 	c.done = true
 	return 0, nil, nil
 }
 
 func (s *Server) getMetrics(c *call) (int, any, error) {
-	s.writeRaw(c.w, c.r, http.StatusOK, promtext.ContentType, s.metrics())
+	_ = s.writeRaw(c.w, c.r, http.StatusOK, promtext.ContentType, s.metrics())
 	c.done = true
 	return 0, nil, nil
 }
@@ -186,7 +186,7 @@ func (s *Server) getMetrics(c *call) (int, any, error) {
 var openAPI []byte
 
 func (s *Server) getOpenAPI(c *call) (int, any, error) {
-	s.writeRaw(c.w, c.r, http.StatusOK, "application/json", bytes.Clone(openAPI))
+	_ = s.writeRaw(c.w, c.r, http.StatusOK, "application/json", bytes.Clone(openAPI))
 	c.done = true
 	return 0, nil, nil
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -130,7 +132,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if data != nil {
 		contentType = "application/json"
 	}
-	s.write(w, r, status, contentType, data)
+	_ = s.write(w, r, status, contentType, data)
 }
 
 // call makes sure of what is in the address, and has the route answer.
@@ -216,12 +218,24 @@ func decodeStrictly(body []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return refuse(wordBody, "the body is not what is expected: %s", strings.TrimPrefix(oneLine(err), "json: "))
+		return refuse(wordBody, "the body is not what is expected: %s", misfit(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return refuse(wordBody, "something follows the JSON object")
 	}
 	return nil
+}
+
+// misfit says what is wrong with JSON, without the names that Go has for it.
+func misfit(err error) string {
+	if e, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		kind := map[reflect.Kind]string{reflect.String: "a string", reflect.Bool: "true or false", reflect.Map: "an object", reflect.Struct: "an object"}[e.Type.Kind()]
+		if kind == "" {
+			kind = "a whole number" // that fits in 64 bits
+		}
+		return fmt.Sprintf("%q must be %s, and is: %s", e.Field, kind, e.Value)
+	}
+	return strings.TrimPrefix(oneLine(err), "json: ")
 }
 
 // unique refuses an object in which a name stands twice, or is not all in lower case where a member would be

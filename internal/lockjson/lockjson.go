@@ -48,7 +48,7 @@ type Details struct {
 	Term       int64             `json:"term,omitempty"` // not there if it was not counted
 	AcquiredAt *time.Time        `json:"acquired_at,omitempty"`
 	RenewedAt  *time.Time        `json:"renewed_at,omitempty"`
-	ExpiresAt  *time.Time        `json:"expires_at,omitempty"`
+	ExpiresAt  *time.Time        `json:"expires_at,omitempty"` // not there under a session
 	Rest       int64             `json:"rest_ms,omitempty"` // of a free lock: others leave it alone for so much longer
 	Session    string            `json:"session,omitempty"`
 	Meta       map[string]string `json:"meta,omitempty"`
@@ -89,6 +89,9 @@ func Describe(url string, asked leasehold.Layout, i leasehold.Info) Report {
 	}
 	if asked != leasehold.LayoutObject {
 		r.Layout = asked
+	}
+	if i.Held && i.Session != "" {
+		r.ExpiresAt = nil // the record is not renewed: the session is
 	}
 	if !i.Held && !asked.Tokens() {
 		r.TTL = 0 // there is no marker that would have one

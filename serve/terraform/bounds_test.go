@@ -97,6 +97,8 @@ func TestBadRequests(t *testing.T) {
 		"a serial that is none":        {http.StatusBadRequest, request("POST", "/s?ID=x", `{"serial":"7"}`)},
 		"two states":                   {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x")+stateOf(1, "x"))},
 		"a lock that is no JSON":       {http.StatusBadRequest, request("LOCK", "/s", "x")},
+		"a lock that is a list":        {http.StatusBadRequest, request("LOCK", "/s", "[]")},
+		"a lock with a number":         {http.StatusBadRequest, request("LOCK", "/s", `{"ID":7}`)},
 		"a lock that is too large":     {http.StatusRequestEntityTooLarge, request("LOCK", "/s", lockBody(strings.Repeat("x", 64<<10)))},
 		"a lock without an ID":         {http.StatusBadRequest, request("LOCK", "/s", "")},
 		"a lock with a long ID":        {http.StatusBadRequest, request("LOCK", "/s", lockBody(strings.Repeat("x", 129)))},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -121,6 +122,9 @@ func holder(t *testing.T, a answer) terraform.LockInfo {
 	return i
 }
 
+// goWords are those of its packages, which nobody knows who asks.
+var goWords = regexp.MustCompile(`\bGo\b|struct|json:|LockInfo|\bu?int\d*\b|unmarshal|strconv|\bnil\b`)
+
 // detail is why an answer refuses.
 func detail(t *testing.T, a answer) string {
 	t.Helper()
@@ -130,6 +134,9 @@ func detail(t *testing.T, a answer) string {
 	}
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != a.status || a.header.Get("Content-Type") != "application/problem+json" {
 		t.Fatalf("no problem: %v: %s", err, a.body)
+	}
+	if goWords.MatchString(p.Detail) {
+		t.Errorf("what is wrong is said in the words of Go: %s", p.Detail)
 	}
 	return p.Detail
 }

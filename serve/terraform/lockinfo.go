@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ func parseLockInfo(body []byte) (LockInfo, error) {
 		return i, nil
 	}
 	if err := json.Unmarshal(body, &i); err != nil {
-		return i, fmt.Errorf("the body is not the JSON of a lock: %w", err)
+		return i, fmt.Errorf("the body is not the JSON of a lock: %s", misfit(err))
 	}
 	if len(i.ID) > maxID || !utf8.ValidString(i.ID) {
 		return i, fmt.Errorf("the ID of the lock has more than %d bytes, or is not UTF-8", maxID)
@@ -44,6 +45,17 @@ func parseLockInfo(body []byte) (LockInfo, error) {
 	i.Who, i.Operation, i.Version = clip(i.Who, maxWho), clip(i.Operation, maxWho), clip(i.Version, maxWho)
 	i.Info, i.Path = clip(i.Info, maxText), clip(i.Path, maxText)
 	return i, nil
+}
+
+// misfit says what is wrong with JSON, without the names that Go has for it.
+func misfit(err error) string {
+	if e, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		if e.Field == "" {
+			return "it is no object, but: " + e.Value
+		}
+		return fmt.Sprintf("%q cannot be: %s", e.Field, e.Value)
+	}
+	return err.Error()
 }
 
 // clip cuts a text to so many bytes, between two characters, and makes it UTF-8.

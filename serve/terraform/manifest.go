@@ -88,7 +88,7 @@ func manifestIn(ctx context.Context, v *fence.Value) (*manifest, error) {
 func decodeManifest(body []byte) (*manifest, error) {
 	m := &manifest{Format: manifestFormat}
 	if err := json.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("%w: %w", errForeign, err)
+		return nil, fmt.Errorf("%w: %s", errForeign, misfit(err))
 	}
 	if m.Format != manifestFormat {
 		return nil, fmt.Errorf("%w: it has format %d, and this version knows format %d", errForeign, m.Format, manifestFormat)

@@ -68,7 +68,7 @@ func (h *Handler) stateIn(c *call) (*state, *refusal) {
 		Terraform string `json:"terraform_version"`
 	}
 	if err := json.Unmarshal(body, &says); err != nil {
-		return nil, refuse(http.StatusBadRequest, "the body is not the JSON of a state: %v", err)
+		return nil, refuse(http.StatusBadRequest, "the body is not the JSON of a state: %s", misfit(err))
 	}
 	if bytes.TrimLeft(body, " \t\r\n")[0] != '{' { // null is JSON too
 		return nil, refuse(http.StatusBadRequest, "the body is not the JSON of a state: it is no object")
