@@ -2,7 +2,9 @@
 // lock.mjs KEY CMD [ARG...]: run a command under a lock of `leasehold serve`.
 //
 // Ends with the command's code, with 75 if another holds the lock, and with 76 if the lease was lost: then the
-// command was killed first. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are durations.
+// command was killed first. If it cannot ask, the command does not run: 64 if the request is wrong, 77 if it is not
+// allowed, 69 if the server or its store fails. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are
+// durations.
 import { spawn } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -39,13 +41,20 @@ async function keep(lease, left) {
   }
 }
 
+// refused is the exit code for a status that is not 200: only of a lock that is held is it 75.
+function refused(status) {
+  if (status === 409) return 75;
+  if ([401, 403, 421].includes(status)) return 77;
+  return status >= 400 && status < 500 && status !== 408 && status !== 429 ? 64 : 69;
+}
+
 const [key, ...command] = process.argv.slice(2);
 const lease = await ask("POST", `/v1/locks/${key}/acquire`, {
   wait: process.env.LEASEHOLD_WAIT ?? "30s", ttl: process.env.LEASEHOLD_TTL ?? "10s", holder: `node/${process.pid}`,
-});
+}).catch((failed) => ({ code: 503, detail: `${failed.message}: ${failed.cause ?? ""}` })); // nobody answers, or it is no such server
 if (lease.code !== 200) {
-  console.error("lock.mjs:", lease.detail);
-  process.exit(75);
+  console.error("lock.mjs:", lease.detail ?? lease.code);
+  process.exit(refused(lease.code));
 }
 const env = { ...process.env, LEASEHOLD_TOKEN: String(lease.token) };
 const child = spawn(command[0], command.slice(1), { stdio: "inherit", env });

@@ -2,7 +2,10 @@
 """lock.py KEY CMD [ARG...]: run a command under a lock of `leasehold serve`.
 
 Ends with the command's code, with 75 if another holds the lock, and with 76 if the lease was lost: then the
-command was killed first. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are durations."""
+command was killed first. If it cannot ask, the command does not run: 64 if the request is wrong, 77 if it is not
+allowed, 69 if the server or its store fails. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are
+durations."""
+import http.client
 import json
 import os
 import subprocess
@@ -46,13 +49,25 @@ def keep(lease, left, lost):
         time.sleep(left / 4)
 
 
+def refused(status):
+    """The exit code for a status that is not 200: only of a lock that is held is it 75."""
+    if status == 409:
+        return 75
+    if status in (401, 403, 421):
+        return 77
+    return 64 if 400 <= status < 500 and status not in (408, 429) else 69
+
+
 key, command = sys.argv[1], sys.argv[2:]
-status, lease = ask("POST", f"/v1/locks/{key}/acquire", {
-    "wait": os.environ.get("LEASEHOLD_WAIT", "30s"), "ttl": os.environ.get("LEASEHOLD_TTL", "10s"),
-    "holder": f"python/{os.getpid()}"})
+try:
+    status, lease = ask("POST", f"/v1/locks/{key}/acquire", {
+        "wait": os.environ.get("LEASEHOLD_WAIT", "30s"), "ttl": os.environ.get("LEASEHOLD_TTL", "10s"),
+        "holder": f"python/{os.getpid()}"})
+except (OSError, ValueError, http.client.HTTPException) as failed:  # nobody answers, or it is no such server
+    status, lease = 503, {"detail": str(failed)}
 if status != 200:
-    print("lock.py:", lease["detail"], file=sys.stderr)
-    sys.exit(75)
+    print("lock.py:", lease.get("detail", status), file=sys.stderr)
+    sys.exit(refused(status))
 child = subprocess.Popen(command, env={**os.environ, "LEASEHOLD_TOKEN": str(lease["token"])})
 
 

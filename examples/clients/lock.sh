@@ -2,7 +2,9 @@
 # lock.sh KEY CMD [ARG...]: run a command under a lock of `leasehold serve`, with curl.
 #
 # Ends with the command's code, with 75 if another holds the lock, and with 76 if the lease was lost: then the
-# command was killed first. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are durations.
+# command was killed first. If it cannot ask, the command does not run: 64 if the request is wrong, 77 if it is not
+# allowed, 69 if the server or its store fails. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are
+# durations.
 base=${LEASEHOLD_SERVE:-http://127.0.0.1:4041}
 key=$1
 shift
@@ -19,9 +21,16 @@ member() { printf '%s\n' "$answer" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/
 
 wants="{\"wait\":\"${LEASEHOLD_WAIT:-30s}\",\"ttl\":\"${LEASEHOLD_TTL:-10s}\",\"holder\":\"sh/$$\"}"
 answer=$(ask POST "/v1/locks/$key/acquire" "$wants")
-if [ "$(printf '%s\n' "$answer" | tail -n 1)" != 200 ]; then
-	echo "lock.sh: $(member detail)" >&2
-	exit 75
+status=$(printf '%s\n' "$answer" | tail -n 1)
+if [ "$status" != 200 ]; then
+	echo "lock.sh: $(member detail) ($status)" >&2
+	case $status in # only of a lock that is held is it 75
+	409) exit 75 ;;
+	401 | 403 | 421) exit 77 ;;
+	408 | 429) exit 69 ;;
+	4??) exit 64 ;;
+	*) exit 69 ;; # 000: nobody answers
+	esac
 fi
 lease=$(member lease) left=$(member left_ms) LEASEHOLD_TOKEN=$(member token)
 export LEASEHOLD_TOKEN
