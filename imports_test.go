@@ -117,18 +117,20 @@ var rules = []rule{
 	{pkg: "store/probe", may: []string{"std", "store", "store/internal/together"}, not: []string{"testing/..."}},
 	{pkg: "store/internal/together", may: []string{"std"}},
 	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
+	{pkg: "store/internal/awsidentity", may: []string{"std", "store", "github.com/aws/..."}},
 	{pkg: "store/internal/wiretest", may: []string{"std", "store", "store/storetest"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
 	{pkg: "store/azstore", may: []string{"std", "store", "store/internal/exchange", "github.com/Azure/..."}},
-	{pkg: "store/s3store", may: []string{"std", "store", "store/internal/exchange", "github.com/aws/..."}},
+	{pkg: "store/s3store", may: []string{"std", "store", "store/internal/exchange", "store/internal/awsidentity", "github.com/aws/..."}},
 	{pkg: "store/quorumstore", may: []string{"std", "store", "internal/register"}, not: []string{"net/http/...", "testing/..."}}, // large bodies wait in a file
 	{pkg: "store/gcsstore", may: []string{"std", "store", "store/internal/exchange"}},
 	{
 		pkg: "store/storeurl",
 		may: []string{
 			"std", "store", "store/memstore", "store/filestore", "store/s3store", "store/gcsstore", "store/azstore", "store/quorumstore",
+			"store/internal/exchange", "store/internal/awsidentity",
 			"github.com/aws/...", "github.com/Azure/...", "golang.org/x/oauth2/...", "cloud.google.com/go/compute/metadata",
 		},
 	},

@@ -1,6 +1,7 @@
 package s3store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/awsidentity"
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
@@ -19,6 +21,9 @@ var errNoETag = errors.New("the answer has no ETag: is this an S3 server?")
 // fail makes the error of the call.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	text := plain(err)
+	if identity := noIdentity(err); identity != nil {
+		text = strings.TrimPrefix(plain(identity), "get credentials: ")
+	}
 	if c.refusal != nil {
 		text = c.refusal.Words(c.Status())
 	}
@@ -27,10 +32,11 @@ func (c *call) fail(ctx context.Context, err error) *store.Error {
 
 // classify judges the error. The code only refines what the status says.
 func (c *call) classify(err error) exchange.Verdict {
+	if identity := noIdentity(err); identity != nil && c.Status() == 0 && !c.Handed() {
+		return onIdentity(identity)
+	}
 	code := c.code(err)
 	switch {
-	case c.Status() == 0 && !c.Handed() && strings.Contains(err.Error(), "get identity: "):
-		return exchange.Verdict{Kind: store.ErrDenied, Advice: "no AWS credentials to be had: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role is attached"}
 	case c.Status() >= 500 && code == "NotImplemented":
 		return exchange.Unknown()
 	}
@@ -38,6 +44,28 @@ func (c *call) classify(err error) exchange.Verdict {
 		return v
 	}
 	return c.turnedAway(c.Status(), code)
+}
+
+// noIdentity is why the SDK has no credentials for the request, or nil if it failed for another reason.
+func noIdentity(err error) error {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if strings.HasPrefix(err.Error(), "get identity: ") {
+			return errors.Unwrap(err)
+		}
+	}
+	return nil
+}
+
+// onIdentity judges why there are no credentials. A provider may say so itself.
+func onIdentity(err error) exchange.Verdict {
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "nothing was sent to the store"}
+	case errors.Is(err, store.ErrDenied):
+		return exchange.Verdict{Kind: store.ErrDenied, Advice: "nothing was sent to the store"}
+	}
+	v := awsidentity.Judge(err)
+	return exchange.Verdict{Kind: cmp.Or(v.Kind, store.ErrDenied), Advice: v.Advice}
 }
 
 // turnedAway is for an answer that changes nothing.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/leasehold/leasehold/store"
@@ -176,10 +177,10 @@ func TestAnswers(t *testing.T) {
 // The store's word on an object that is not there must not be taken from a
 // service that was asked for credentials and answered 404.
 func TestNoCredentials(t *testing.T) {
-	notFound := &smithyhttp.ResponseError{
+	notFound := &smithy.OperationError{ServiceID: "ec2imds", OperationName: "GetMetadata", Err: &smithyhttp.ResponseError{
 		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 404, Header: http.Header{}}},
 		Err:      errors.New("no role is attached"),
-	}
+	}}
 	for op, do := range operations {
 		t.Run(op, func(t *testing.T) {
 			server := newFaulty(t, wiretest.Raw(200, "ETag: \"v2\"\r\n", ""), wiretest.Hang)

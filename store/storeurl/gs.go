@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"cloud.google.com/go/compute/metadata"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/gcsstore"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
 // gsScope is what the tokens are for: to read and write objects.
@@ -60,7 +60,7 @@ func openGS(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		if err = checkGoogle(ctx); err != nil {
 			return nil, fmt.Errorf("open gs://%s: %w", u.Host, err)
 		}
-		opts.Token = (&tokens{fetch: googleToken}).get
+		opts.Token = (&kept[string]{fetch: func(ctx context.Context) (string, validity, error) { return valid(googleToken(ctx)) }}).get
 	}
 	st, err := gcsstore.New(&http.Client{Transport: gsTransport()}, u.Host, opts)
 	if err != nil {
@@ -153,14 +153,25 @@ func findGoogle(ctx context.Context) (*google.Credentials, error) {
 	return creds, nil
 }
 
-// fetchWithin bounds the search for a token, for which several may wait.
-const fetchWithin = 30 * time.Second
+// gsEarly is when tokens are replaced: from then on the metadata server gives new ones.
+const gsEarly = 225 * time.Second
+
+// valid is a token and how long it is used.
+func valid(token *oauth2.Token, err error) (string, validity, error) {
+	switch {
+	case err != nil:
+		return "", validity{}, err
+	case token.Expiry.IsZero():
+		return token.AccessToken, validity{}, nil
+	}
+	return token.AccessToken, validity{renew: token.Expiry.Add(-gsEarly), ends: token.Expiry}, nil
+}
 
 // googleToken asks for a token. The error is a tokenError.
 func googleToken(ctx context.Context) (*oauth2.Token, error) {
 	client := &watchedClient{}
 	// The library has functions that heed the client of the context, but not its end.
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: client, Timeout: fetchWithin})
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: client, Timeout: fetchWithin, CheckRedirect: exchange.NoRedirects})
 	creds, err := findGoogle(ctx)
 	switch {
 	case err != nil && googleFile() == "":
@@ -231,72 +242,4 @@ func oneLine(text string) string {
 		text = string(runes[:most]) + "…"
 	}
 	return text
-}
-
-// Tokens are replaced when they are valid for early or less: from then on the metadata server gives new ones. Until
-// then, and while there is none to replace it, the old one is used. A renewal of a lease should not wait for two services.
-const (
-	early   = 225 * time.Second
-	last    = 10 * time.Second
-	earlier = 5 * time.Second // between two tries to replace one that is valid
-)
-
-// tokens keep one token for all requests of a store.
-type tokens struct {
-	fetch func(context.Context) (*oauth2.Token, error)
-
-	mu     sync.Mutex
-	token  *oauth2.Token // nil: none yet
-	next   time.Time     // no try to replace a valid one before
-	flying *flight       // nil: no token is being fetched
-}
-
-// A flight fetches one token, for all that wait for it.
-type flight struct {
-	done  chan struct{}
-	token *oauth2.Token
-	err   error
-}
-
-// get gives a token that is valid for last at least, as far as its service tells. The wait for one ends with the
-// context; the request goes on, since others may wait for the same.
-func (t *tokens) get(ctx context.Context) (string, error) {
-	t.mu.Lock()
-	now := time.Now()
-	valid := t.token != nil && (t.token.Expiry.IsZero() || now.Before(t.token.Expiry.Add(-last)))
-	fresh := valid && (t.token.Expiry.IsZero() || now.Before(t.token.Expiry.Add(-early)))
-	if t.flying == nil && (!valid || !fresh && !now.Before(t.next)) {
-		t.flying = t.begin(ctx)
-	}
-	f, token := t.flying, t.token
-	t.mu.Unlock()
-	if valid {
-		return token.AccessToken, nil
-	}
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	if f.err != nil {
-		return "", f.err
-	}
-	return f.token.AccessToken, nil
-}
-
-func (t *tokens) begin(ctx context.Context) *flight {
-	f := &flight{done: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchWithin)
-	go func() {
-		defer cancel()
-		f.token, f.err = t.fetch(ctx)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if f.err == nil {
-			t.token = f.token
-		}
-		t.next, t.flying = time.Now().Add(earlier), nil
-		close(f.done)
-	}()
-	return f
 }

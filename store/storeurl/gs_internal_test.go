@@ -216,7 +216,7 @@ func (s *services) be(down bool, takes time.Duration) {
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &services{takes: time.Second}
-		keep := &tokens{fetch: s.token}
+		keep := &kept[string]{fetch: func(ctx context.Context) (string, validity, error) { return valid(s.token(ctx)) }}
 		want := func(what, token string, asked int) {
 			t.Helper()
 			began := time.Now()
@@ -240,7 +240,7 @@ func TestTokens(t *testing.T) {
 		all.Wait()
 		want("of ten at once", "1", 1)
 
-		time.Sleep(time.Hour - early)
+		time.Sleep(time.Hour - gsEarly)
 		s.be(true, time.Second)
 		want("before it ends", "1", 2)
 		time.Sleep(2 * time.Second)

@@ -7,10 +7,10 @@ import (
 	"net/url"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/exchange"
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
@@ -27,17 +27,12 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	if err != nil {
 		return nil, err
 	}
-	var load []func(*config.LoadOptions) error
-	if region := query.Get("region"); region != "" {
-		load = append(load, config.WithRegion(region))
-	}
-	if profile := query.Get("profile"); profile != "" {
-		load = append(load, config.WithSharedConfigProfile(profile))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, load...)
+	load := loadAWS(query)
+	cfg, err := load(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open s3://%s: read the AWS configuration: %w", u.Host, err)
+		return nil, fmt.Errorf("open s3://%s: read the AWS configuration: %w", u.Host, onAWS(err))
 	}
+	cfg.Credentials = keepAWS(load)
 	// What AWS_ENDPOINT_URL_S3 says has been read by the time this is called.
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if endpoint != "" {
@@ -66,8 +61,7 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 }
 
 // closable is the client of the SDK with a transport that can be closed: its own is out of reach.
-// All that the SDK and the environment say of it stays. What it does beside, about a redirect
-// without a place to go to, net/http has done by itself since.
+// All that the SDK and the environment say of it stays, but for redirects, which it would follow without an end.
 func closable(client s3.HTTPClient) s3.HTTPClient {
 	sdk, ok := client.(*awshttp.BuildableClient)
 	if !ok {
@@ -78,6 +72,7 @@ func closable(client s3.HTTPClient) s3.HTTPClient {
 		return client
 	}
 	own := *frozen
-	own.Transport = sdk.GetTransport()
+	own.Transport, own.Timeout = sdk.GetTransport(), 0 // that of credentials
+	own.CheckRedirect = exchange.NoRedirects
 	return &own
 }

@@ -25,7 +25,13 @@
 // Everything that the URL leaves open comes from the places where the AWS SDK looks:
 // the environment, the shared configuration files, the role of the machine. With
 // an endpoint, from whichever of these, the bucket stands in the path unless
-// path_style=false, and the region is us-east-1 unless one is configured.
+// path_style=false, and the region is us-east-1 unless one is configured. An endpoint that
+// names the bucket, too, is an error: the objects would lie under other keys than those of
+// processes that name it once.
+//
+// Credentials are replaced some minutes before they end, and the files are read again when they
+// change. A refusal (400, 401, 403, 404), an expired login, and that there is no source at all
+// are [store.ErrDenied]; any other failure to get credentials is [store.ErrUnavailable].
 //
 // # Google Cloud Storage
 //

@@ -24,6 +24,10 @@ type Doer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
+// NoRedirects is the CheckRedirect of an http.Client that takes an answer of 3xx for the answer. No store and no
+// service for credentials leads elsewhere in its everyday work; what does may lead to itself.
+func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // An Exchange is what is known of the requests of one call. Most calls have one; where a client repeats
 // some, they come one after the other.
 type Exchange struct {

@@ -1,0 +1,163 @@
+package storeurl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
+	"github.com/aws/aws-sdk-go-v2/credentials/endpointcreds"
+	"github.com/aws/smithy-go/logging"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/internal/awsidentity"
+)
+
+// loadAWS gives a function that reads the AWS configuration as it is now.
+func loadAWS(query url.Values) func(context.Context) (aws.Config, error) {
+	client := awshttp.NewBuildableClient().WithTimeout(fetchWithin).WithTransportOptions(onlyWhereAsked)
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(client),
+		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = client }),
+		// The SDK would write to stderr, whoever reads that. What matters is in errors.
+		config.WithLogger(logging.Nop{}),
+		config.WithRetryer(func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = 250 * time.Millisecond })
+		}),
+		// Of containers' credentials it tells five minutes less than they are valid.
+		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = 0 }),
+	}
+	if region := query.Get("region"); region != "" {
+		options = append(options, config.WithRegion(region))
+	}
+	if profile := query.Get("profile"); profile != "" {
+		options = append(options, config.WithSharedConfigProfile(profile))
+	}
+	return func(ctx context.Context) (aws.Config, error) {
+		cfg, err := config.LoadDefaultConfig(ctx, options...)
+		cfg.Retryer = nil // its providers have it
+		return cfg, err
+	}
+}
+
+// onlyWhereAsked follows no redirects: the clients of the SDK would, without an end, from a service for credentials
+// that leads to itself. They take a transport of this type only, which sees redirected requests here.
+func onlyWhereAsked(tr *http.Transport) {
+	proxy := tr.Proxy
+	tr.Proxy = func(req *http.Request) (*url.URL, error) {
+		if req.Response != nil {
+			return nil, errors.New("redirected, which is not followed")
+		}
+		return proxy(req)
+	}
+}
+
+// onAWS says what to do about a configuration that cannot be read.
+func onAWS(err error) error {
+	if _, ok := errors.AsType[config.SharedConfigProfileNotExistError](err); ok {
+		return fmt.Errorf("%w: check profile=… in the URL and AWS_PROFILE; profiles are in %s", err, strings.Join(awsFiles(), " and "))
+	}
+	return err
+}
+
+// awsFiles are the files that the SDK reads.
+func awsFiles() []string {
+	return []string{
+		cmp.Or(os.Getenv("AWS_CONFIG_FILE"), config.DefaultSharedConfigFilename()),
+		cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), config.DefaultSharedCredentialsFilename()),
+	}
+}
+
+const (
+	// awsEarly is when credentials are replaced: from then on the services of AWS give new ones.
+	awsEarly = 5 * time.Minute
+
+	// roleLasts is how long the credentials of EC2's metadata service are valid at most. The SDK tells an hour, to be
+	// asked for new ones.
+	roleLasts = 6 * time.Hour
+	roleTold  = time.Hour
+)
+
+// keepAWS gives the credentials of the configuration. The cache of the SDK drops credentials of containers that are
+// valid for five minutes more, gives up where the service cannot be reached, waits for one that hangs without an end,
+// and reads files once.
+func keepAWS(load func(context.Context) (aws.Config, error)) aws.CredentialsProvider {
+	files := &awsStamps{}
+	files.changed() // from now on
+	had := false    // only the one flight under way touches it
+	k := &kept[aws.Credentials]{changed: files.changed}
+	k.fetch = func(ctx context.Context) (creds aws.Credentials, v validity, err error) {
+		now := time.Now()
+		if creds, err = fetchAWS(ctx, load); err != nil {
+			return creds, v, noAWS(err, had)
+		}
+		if had = true; !creds.CanExpire {
+			return creds, v, nil
+		}
+		v = validity{renew: creds.Expires.Add(-awsEarly), ends: creds.Expires}
+		if creds.Source == ec2rolecreds.ProviderName && creds.Expires.Sub(now) >= roleTold {
+			v.ends = now.Add(roleLasts)
+		}
+		return creds, v, nil
+	}
+	return aws.CredentialsProviderFunc(k.get)
+}
+
+func fetchAWS(ctx context.Context, load func(context.Context) (aws.Config, error)) (aws.Credentials, error) {
+	cfg, err := load(ctx)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	creds, err := cfg.Credentials.Retrieve(ctx)
+	if err != nil {
+		return creds, err
+	}
+	for _, secret := range []string{creds.AccessKeyID, creds.SecretAccessKey, creds.SessionToken} {
+		if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return creds, &tokenError{store.ErrDenied, fmt.Sprintf("the AWS credentials of %s have a space, an end of a line or another character in them that none has: set them again without it", creds.Source), nil}
+		}
+	}
+	return creds, nil
+}
+
+// noAWS makes the error that the store gives. What may be a passing failure and may be a wrong setting is the latter
+// until there were credentials.
+func noAWS(err error, had bool) error {
+	if e, ok := errors.AsType[*tokenError](err); ok {
+		return e
+	}
+	v := awsidentity.Judge(err)
+	e := &tokenError{kind: v.Kind, text: v.Advice + " (" + oneLine(err.Error()) + ")"}
+	switch {
+	case e.kind == nil && had:
+		e.kind = store.ErrUnavailable
+	case e.kind == nil:
+		e.kind = store.ErrDenied
+	}
+	return e
+}
+
+// awsStamps tells whether a file of the SDK is another than the last time.
+type awsStamps [2]os.FileInfo
+
+func (s *awsStamps) changed() bool {
+	changed := false
+	for i, file := range awsFiles() {
+		was := s[i]
+		s[i], _ = os.Stat(file) // nil: there is none
+		if (was == nil) != (s[i] == nil) || was != nil && (!os.SameFile(was, s[i]) || was.Size() != s[i].Size() || !was.ModTime().Equal(s[i].ModTime())) {
+			changed = true
+		}
+	}
+	return changed
+}

@@ -1,0 +1,60 @@
+package storeurl
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// TestAWSCredentialsAfterTheFirst: a failure that may be a wrong setting is one until there were credentials, and
+// passes from then on. Those of EC2 are used for longer than the SDK tells.
+func TestAWSCredentialsAfterTheFirst(t *testing.T) {
+	for source, used := range map[string]time.Duration{"a program": roleTold, ec2rolecreds.ProviderName: roleLasts} {
+		synctest.Test(t, func(t *testing.T) {
+			var failure error
+			asked := 0
+			provider := keepAWS(func(context.Context) (aws.Config, error) {
+				return aws.Config{Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+					asked++
+					return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "secret", Source: source, CanExpire: true, Expires: time.Now().Add(roleTold)}, failure
+				})}, nil
+			})
+			failure = errors.New("exit status 1")
+			if _, err := provider.Retrieve(t.Context()); !errors.Is(err, store.ErrDenied) {
+				t.Errorf("%s, before the first: %v", source, err)
+			}
+			failure = nil
+			if _, err := provider.Retrieve(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			failure = errors.New("exit status 1")
+			time.Sleep(roleTold - awsEarly - time.Second)
+			if _, err := provider.Retrieve(t.Context()); err != nil || asked != 2 {
+				t.Errorf("%s, while they are fresh: %v, asked %d times", source, err, asked)
+			}
+			time.Sleep(2 * time.Second)
+			if _, err := provider.Retrieve(t.Context()); err != nil {
+				t.Errorf("%s, when they are to be replaced: %v", source, err)
+			}
+			if synctest.Wait(); asked != 3 {
+				t.Errorf("%s: asked %d times", source, asked)
+			}
+			time.Sleep(used - roleTold + awsEarly - last - 5*time.Second)
+			if _, err := provider.Retrieve(t.Context()); err != nil {
+				t.Errorf("%s, before they end: %v", source, err)
+			}
+			synctest.Wait()
+			time.Sleep(10 * time.Second)
+			if _, err := provider.Retrieve(t.Context()); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrDenied) {
+				t.Errorf("%s, when they have ended: %v", source, err)
+			}
+		})
+	}
+}
