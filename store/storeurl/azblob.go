@@ -77,6 +77,9 @@ func (p *azPlace) check() error {
 	switch isAddress := at.Hostname() == "localhost" || net.ParseIP(at.Hostname()) != nil; {
 	case strings.Contains(path, "/"):
 		return bad(p.u, "the endpoint is that of the account, without the container: http://127.0.0.1:10000/devstoreaccount1")
+	case path != "" && strings.Contains(at.Hostname(), ".blob."), path == p.u.Host && p.asked != path:
+		at.Path = ""
+		return bad(p.u, fmt.Sprintf("the endpoint ends with the container, which would be named twice: write azblob://%s/KEY?endpoint=%s (if that is the account's name, too, add &account=%s)", p.u.Host, at.String(), path))
 	case path != "":
 		p.fromPoint = path
 	case isAddress:

@@ -38,6 +38,11 @@ func openGS(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	if err != nil {
 		return nil, err
 	}
+	if at, _ := url.Parse(endpoint); endpoint != "" {
+		if why := splits(u, at, false); why != "" {
+			return nil, bad(u, why)
+		}
+	}
 	anonymous, err := boolean(u, query, "anonymous")
 	if err != nil {
 		return nil, err

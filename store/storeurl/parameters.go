@@ -1,6 +1,8 @@
 package storeurl
 
 import (
+	"fmt"
+	"net"
 	"net/url"
 	"strings"
 )
@@ -15,16 +17,49 @@ func endpointOf(u *url.URL, query url.Values) (string, error) {
 	if raw == "" {
 		return "", nil
 	}
+	endpoint, why := parseEndpoint(raw)
+	if why != "" {
+		return "", bad(u, why)
+	}
+	return raw, checkCloud(u, endpoint)
+}
+
+// parseEndpoint reads the endpoint of a store, or says why it is none.
+func parseEndpoint(raw string) (endpoint *url.URL, why string) {
 	endpoint, err := url.Parse(raw)
 	switch {
 	case err == nil && endpoint.User != nil:
-		return "", bad(u, "the endpoint has a user or a password in it; credentials come from the environment or a profile, never from a URL")
-	case err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "":
-		return "", bad(u, "the endpoint is no URL of the form http://HOST:PORT or https://HOST")
+		return nil, "the endpoint has a user or a password in it; credentials come from the environment or a profile, never from a URL"
+	case err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Hostname() == "":
+		return nil, "the endpoint is no URL of the form http://HOST:PORT or https://HOST"
 	case endpoint.RawQuery != "" || endpoint.Fragment != "":
-		return "", bad(u, "the endpoint has parameters or a fragment; the parameters of the store's URL come after an &, not a ?")
+		return nil, "the endpoint has parameters or a fragment; the parameters of the store's URL come after an &, not a ?"
 	}
-	return raw, checkCloud(u, endpoint)
+	return endpoint, ""
+}
+
+// splits says why an endpoint that names the bucket, too, would make two locks of one: a server that knows buckets by
+// their host's names, or a second one in the path, would keep the object under another key than those who name it once.
+func splits(u, endpoint *url.URL, pathStyle bool) string {
+	bucket, at := u.Host, *endpoint
+	path := strings.Trim(at.Path, "/")
+	first, _, _ := strings.Cut(path, "/")
+	switch {
+	case first == bucket:
+		at.Path = strings.Trim(strings.TrimPrefix(path, bucket), "/")
+		if prefix := at.Path; prefix != "" {
+			at.Path = ""
+			return fmt.Sprintf("the path of the endpoint has the bucket and a prefix in it: write %s://%s/%s/KEY?endpoint=%s", u.Scheme, bucket, prefix, at.String())
+		}
+	case path == bucket || strings.HasSuffix(path, "/"+bucket):
+		at.Path = "/" + strings.TrimSuffix(strings.TrimSuffix(path, bucket), "/")
+	case pathStyle || net.ParseIP(at.Hostname()) != nil || !strings.HasPrefix(at.Hostname(), bucket+"."):
+		return ""
+	default:
+		at.Host = strings.TrimPrefix(at.Host, bucket+".")
+		return fmt.Sprintf("the host name of the endpoint begins with the bucket, which would be named twice: write %s://%s/KEY?endpoint=%s (with &path_style=true, the host name is taken as it is)", u.Scheme, bucket, at.String())
+	}
+	return fmt.Sprintf("the path of the endpoint ends with the bucket, which would be named twice: write %s://%s/KEY?endpoint=%s", u.Scheme, bucket, at.String())
 }
 
 // boolean gives nil if the URL does not say.

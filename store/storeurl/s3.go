@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -47,8 +48,8 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		}
 		o.HTTPClient = closable(o.HTTPClient)
 	})
-	if client.Options().Region == "" {
-		return nil, fmt.Errorf("open s3://%s: no region: add region=… to the URL, or set AWS_REGION", u.Host)
+	if err = checkAWS(u, client.Options(), endpoint != "", pathStyle != nil && *pathStyle); err != nil {
+		return nil, err
 	}
 	_, own := client.Options().HTTPClient.(*http.Client)
 	st, err := s3store.New(client, u.Host, &s3store.Options{
@@ -58,6 +59,30 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	return st, nil
+}
+
+// checkAWS reports settings with which no request could be made, or none to the bucket that is meant. They come from
+// the URL, the environment or the configuration files.
+func checkAWS(u *url.URL, o s3.Options, byURL, pathStyle bool) error {
+	switch {
+	case o.Region == "":
+		return fmt.Errorf("open s3://%s: no region: add region=… to the URL, or set AWS_REGION", u.Host)
+	case strings.ContainsFunc(o.Region, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }):
+		return fmt.Errorf("open s3://%s: %q cannot be a region: correct region=… in the URL, AWS_REGION or the AWS configuration", u.Host, o.Region)
+	case o.BaseEndpoint == nil:
+		return nil
+	}
+	endpoint, why := parseEndpoint(*o.BaseEndpoint)
+	if why == "" {
+		why = splits(u, endpoint, pathStyle)
+	}
+	switch {
+	case why == "":
+		return nil
+	case byURL:
+		return bad(u, why)
+	}
+	return fmt.Errorf("open s3://%s: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url: %s", u.Host, why)
 }
 
 // closable is the client of the SDK with a transport that can be closed: its own is out of reach.

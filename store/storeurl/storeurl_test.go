@@ -133,6 +133,16 @@ func TestOpenRefuses(t *testing.T) {
 		{"s3://bucket?endpoint=ftp://host", "http://HOST:PORT"},
 		{"s3://bucket?endpoint=http://", "http://HOST:PORT"},
 		{"s3://bucket?endpoint=http://host?path_style=true", "after an &"},
+		{"s3://bucket/k?endpoint=http://host:9000/bucket", "write s3://bucket/KEY?endpoint=http://host:9000"},
+		{"s3://bucket/k?endpoint=http://host:9000/bucket/&path_style=true", "write s3://bucket/KEY?endpoint=http://host:9000"},
+		{"s3://bucket/k?endpoint=http://host:9000/bucket/a/b", "write s3://bucket/a/b/KEY?endpoint=http://host:9000"},
+		{"s3://bucket/k?endpoint=https://host/storage/s3/bucket", "write s3://bucket/KEY?endpoint=https://host/storage/s3"},
+		{"s3://bucket/k?endpoint=http://bucket.host:9000", "write s3://bucket/KEY?endpoint=http://host:9000"},
+		{"s3://bucket/k?endpoint=http://bucket.host:9000&path_style=false", "write s3://bucket/KEY?endpoint=http://host:9000"},
+		{"s3://bucket/k?endpoint=https://bucket.s3.eu-west-1.amazonaws.com", "write s3://bucket/KEY?endpoint=https://s3.eu-west-1.amazonaws.com"},
+		{"gs://bucket/k?anonymous=true&endpoint=https://bucket.storage.googleapis.com", "write gs://bucket/KEY?endpoint=https://storage.googleapis.com"},
+		{"azblob://cont/k?endpoint=https://acct.blob.core.windows.net/cont", "write azblob://cont/KEY?endpoint=https://acct.blob.core.windows.net"},
+		{"azblob://cont/k?endpoint=https://blobs.example/cont", "write azblob://cont/KEY?endpoint=https://blobs.example"},
 		{"s3://bucket/a//b?region=eu-west-1", "two in a row"},
 		{"file://dir/key", "names no host"},
 		{"file://", "no directory"},
@@ -224,10 +234,53 @@ func TestOpenS3WithoutSettings(t *testing.T) {
 	for _, tt := range []struct{ url, says string }{
 		{"s3://bucket", "no region: add region=… to the URL, or set AWS_REGION"},
 		{"s3://bucket?profile=nobody", "nobody"},
+		{"s3://bucket?region=eu-west-1%0D", "\"eu-west-1\\r\" cannot be a region"},
 	} {
 		_, err := storeurl.Open(t.Context(), tt.url)
 		if err == nil || errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("Open(%q) gives %v, want an error that says %q and is not ErrURL", tt.url, err, tt.says)
+		}
+	}
+}
+
+// TestUnusableSettings: no request could be made with them, and one of them was tried again for ever.
+func TestUnusableSettings(t *testing.T) {
+	for _, tt := range []struct{ name, value, says string }{
+		{"AWS_ENDPOINT_URL", "localhost:9000", "AWS_ENDPOINT_URL or the profile's endpoint_url: the endpoint is no URL of the form http://HOST:PORT"},
+		{"AWS_ENDPOINT_URL_S3", "127.0.0.1:9000", "AWS_ENDPOINT_URL_S3"},
+		{"AWS_ENDPOINT_URL", "http://hunter2:hunter2@host", "user or a password"},
+		{"AWS_ENDPOINT_URL", "http://host:9000/bucket", "write s3://bucket/KEY?endpoint=http://host:9000"},
+		{"AWS_ENDPOINT_URL", "http://bucket.host:9000", "write s3://bucket/KEY?endpoint=http://host:9000"},
+		{"AWS_REGION", "eu-west-1\r", "cannot be a region"},
+		{"AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "absent"), "absent"},
+	} {
+		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
+			noAWS(t)
+			t.Setenv("AWS_REGION", "eu-west-1")
+			t.Setenv(tt.name, tt.value)
+			st, err := storeurl.Open(t.Context(), "s3://bucket/k")
+			if err == nil || st != nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("Open gives %v, %v, want an error that says %q", st, err, tt.says)
+			}
+		})
+	}
+}
+
+// TestEndpointBesideTheBucket: what only looks like a bucket that is named twice.
+func TestEndpointBesideTheBucket(t *testing.T) {
+	noAWS(t)
+	noAzure(t)
+	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "sig=s")
+	for _, at := range []string{
+		"s3://minio?endpoint=http://minio:9000",
+		"s3://minio?endpoint=http://minio.example:9000&path_style=true",
+		"s3://127?endpoint=http://127.0.0.1:9000",
+		"s3://bucket?endpoint=https://host/storage/v1/s3",
+		"azblob://locks?endpoint=http://azurite:10000/locks&account=locks",
+		"azblob://locks?endpoint=http://azurite:10000/acct",
+	} {
+		if _, err := storeurl.Open(t.Context(), at); err != nil {
+			t.Errorf("Open(%q) gives %v", at, err)
 		}
 	}
 }
