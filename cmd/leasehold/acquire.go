@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,9 +105,6 @@ func (h *acquireCmd) run(ctx context.Context, _ *cobra.Command, name string) err
 	if err := h.prepare(ctx, name); err != nil {
 		return err
 	}
-	// The reader of the lease may be gone. That must be an error, and not the end of this process,
-	// which has to free the lock then.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	listen(h.signals)
 	lease, err := h.obtain(ctx)
 	if err != nil {
@@ -144,10 +140,14 @@ func (h *acquireCmd) keep(d leasehold.Detached) error {
 		return h.file.write(d)
 	}
 	h.warnReadable()
+	text := toJSON(d)
 	if h.export {
-		return h.write(exports(d))
+		text = exports(d)
 	}
-	return h.write(toJSON(d))
+	if _, err := io.WriteString(h.stdout, text); err != nil {
+		return notWritten(err) // even if its reader is gone: the lock has to be freed
+	}
+	return nil
 }
 
 // warnReadable says so where the lease goes to a file that others can read.

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // levelNotice is for the messages that a long-running command prints without -v.
@@ -97,19 +94,31 @@ func (t *console) event(level slog.Level, e event) {
 		fmt.Fprint(t.w, "\r\x1b[K")
 		t.line = false
 	}
-	if !t.json {
-		fmt.Fprintf(t.w, "leasehold: %s\n", e.Message)
-		return
-	}
 	if e.Time.IsZero() {
 		e.Time = t.last
 	}
 	if e.Lock == "" {
 		e.Lock = t.lock
 	}
+	_, _ = t.w.Write(t.encode(level, e)) // there is nobody to tell
+}
+
+// encode is an event as a line for people or for a program.
+func (t *console) encode(level slog.Level, e event) []byte {
+	if !t.json {
+		return fmt.Appendf(nil, "leasehold: %s\n", e.Message)
+	}
 	e.Time, e.Level = e.Time.UTC().Truncate(time.Millisecond), levelName(level)
 	text, _ := json.Marshal(e) // it has nothing that cannot be
-	fmt.Fprintf(t.w, "%s\n", text)
+	return append(text, '\n')
+}
+
+// dropped is the message that says how many could not be written.
+func (t *console) dropped(n int) []byte {
+	return t.encode(slog.LevelWarn, event{
+		Time: time.Now(), Event: eventMessage,
+		Message: fmt.Sprintf("messages dropped because stderr took none: %d", n),
+	})
 }
 
 func levelName(level slog.Level) string {
@@ -128,15 +137,14 @@ func (t *console) silence(now time.Time) time.Duration {
 
 // interactive reports whether somebody watches.
 func (t *console) interactive() bool {
-	f, ok := t.w.(*os.File)
-	return ok && !t.json && t.least < slog.LevelError && term.IsTerminal(int(f.Fd()))
+	return !t.json && t.least < slog.LevelError && isTerminal(t.w)
 }
 
 // show replaces the line that was last shown; "" removes it.
 func (t *console) show(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if text == "" && !t.line {
+	if text == "" && !t.line || isStuck(t.w) {
 		return
 	}
 	fmt.Fprint(t.w, "\r\x1b[K"+text)

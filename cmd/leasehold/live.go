@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/tty"
@@ -178,7 +176,7 @@ func (t *console) divert(tell func(watchview.Event)) (back func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.w
-	if f, ok := before.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(before) {
 		return func() {}
 	}
 	t.w = toView(tell)

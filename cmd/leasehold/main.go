@@ -27,6 +27,7 @@ import (
 
 func main() {
 	guardian.Main()
+	survivePipes()
 	os.Exit(exec(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -54,11 +55,14 @@ type app struct {
 }
 
 func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	a := &app{console: console{w: stderr}, stdout: stdout}
+	out := &talk{w: stderr}
+	a := &app{console: console{w: out}, stdout: stdout}
+	out.notice = a.console.dropped
+	defer out.wait(endPatience)
 	root := a.root() //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
 	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetErr(out)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -166,11 +170,17 @@ func (a *app) write(text string) error {
 	return written(err)
 }
 
+// written is the exit for a failure to write data. It does not return if nobody reads stdout any more.
 func written(err error) error {
-	if err != nil {
-		return &exit{exitInternal, fmt.Errorf("cannot write to stdout: %w", err)}
+	if err == nil {
+		return nil
 	}
-	return nil
+	dieOfStdout(err)
+	return notWritten(err)
+}
+
+func notWritten(err error) error {
+	return &exit{exitInternal, fmt.Errorf("cannot write to stdout: %w", err)}
 }
 
 // printable is text of a stranger's, fit for a line on a terminal.
