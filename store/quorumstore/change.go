@@ -390,7 +390,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 
 // guess is a view for Status to look at, when the configuration in force cannot be found out.
 func (s *Store) guess(ctx context.Context, why error) (*view, error) {
-	for _, lasting := range []error{ErrNoQuorum, store.ErrInvalid, register.ErrForeign} {
+	for _, lasting := range []error{ErrNoQuorum, errMixed, store.ErrInvalid, register.ErrForeign} {
 		if errors.Is(why, lasting) {
 			return nil, why
 		}

@@ -313,6 +313,8 @@ func (t *tally) most() string {
 	return quorum
 }
 
+var errMixed = errors.New("the members are of different quorums")
+
 // undecided says why most is none, and gives the one quorum that it may be.
 func (t *tally) undecided() (string, error) {
 	var of []string
@@ -328,9 +330,9 @@ func (t *tally) undecided() (string, error) {
 			return quorum, errors.Join(t.errs...)
 		}
 	case len(t.of) > 1 && t.silent == 0:
-		return "", refusal("open", "the members are of different quorums: %s", strings.Join(of, ", "))
+		return "", refusal("open", "%w: %s", errMixed, strings.Join(of, ", "))
 	case len(t.of) > 1:
-		t.errs = append(t.errs, fmt.Errorf("the members are of different quorums: %s", strings.Join(of, ", ")))
+		t.errs = append(t.errs, fmt.Errorf("%w: %s", errMixed, strings.Join(of, ", ")))
 	}
 	return "", errors.Join(t.errs...)
 }
