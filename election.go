@@ -44,7 +44,7 @@ type ElectionOptions struct {
 	Retries []time.Duration
 
 	// Peers lets this candidate, while it follows, ask a leader whose record has an
-	// address instead of the store, which then gets one request from it in four TTLs
+	// address instead of the store, which then gets one request from it in two TTLs
 	// while the leader answers. The leader must answer with what [Election.Attend] says;
 	// package peer does both over HTTPS. It finds out at once when the leader
 	// resigns, and when its process ends. If the leader is silent three times in a

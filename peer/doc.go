@@ -1,6 +1,6 @@
 // Package peer lets the followers of an election ask the leader itself over HTTPS,
 // instead of asking the store. While the leader answers, its followers look at the
-// store once in four TTLs, and they hear of a resignation at once.
+// store once in two TTLs, and they hear of a resignation at once.
 //
 // A [Server], or a [Handler] in a server that is there already, answers for the
 // elections of this process. A [Client] asks; it is the Peers of

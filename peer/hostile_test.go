@@ -274,7 +274,7 @@ func TestHasty(t *testing.T) {
 		before := follower.Status().Questions
 		time.Sleep(time.Hour)
 		asked := follower.Status().Questions - before
-		if counts := follower.net.Counts(); counts.Get > 61 || counts.Put != 0 || asked < 479 || asked > 481 {
+		if counts := follower.net.Counts(); counts.Get > 121 || counts.Put != 0 || asked < 479 || asked > 481 {
 			t.Errorf("it asked %d times, and made %+v", asked, counts)
 		}
 		if lines := follower.logs.about(""); len(lines) != 0 {

@@ -19,7 +19,7 @@ func leaders(all []*candidate) (leading []*candidate) {
 }
 
 // TestHour: five candidates over TLS. While the leader answers, its followers look at the
-// store once in four TTLs; the leader sends its renewals. Each follower keeps one
+// store once in two TTLs; the leader sends its renewals. Each follower keeps one
 // connection to the leader, the leader none.
 func TestHour(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestHour(t *testing.T) {
 				if counts.Get != 0 || counts.Put < 719 || counts.Put > 721 || requests != int64(counts.Put) || asked != 0 {
 					t.Errorf("the leader made %+v, %d requests by its own count", counts, requests)
 				}
-			case counts.Get < 59 || counts.Get > 61 || counts.Put+counts.List+counts.Delete != 0 || requests != int64(counts.Get): // a look in four TTLs
+			case counts.Get < 119 || counts.Get > 121 || counts.Put+counts.List+counts.Delete != 0 || requests != int64(counts.Get): // a look in two TTLs
 				t.Errorf("follower %d made %+v, %d requests by its own count", i, counts, requests)
 			case asked < 479 || asked > 481: // one for each half of a TTL
 				t.Errorf("follower %d asked %d times", i, asked)

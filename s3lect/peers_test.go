@@ -83,7 +83,7 @@ func TestPeerModeIsSwitchedOnWhileRunning(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.net.Reset()
 		time.Sleep(time.Hour)
-		if got := b.net.Counts(); got.Get > 61 || got.Put > 0 { // a look in four TTLs
+		if got := b.net.Counts(); got.Get > 121 || got.Put > 0 { // a look in two TTLs
 			t.Errorf("the follower made %+v in an hour", got)
 		}
 		s, err := b.WaitForNextElection(t.Context(), time.Now()) // each answer ends a cycle

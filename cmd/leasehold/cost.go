@@ -57,7 +57,7 @@ A month is 730 hours. Free tiers, discounts, storage and transfer are left out.
 Modes, for --mode:
   store  an election whose followers look at the store
   peer   an election whose followers ask the leader, and the store
-         once in four TTLs
+         once in two TTLs
   wait   a lock that the others wait for, as in leasehold run
   session  the same in programs: each candidate is a process with one session for all
          locks, which are spread over the processes

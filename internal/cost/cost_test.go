@@ -81,7 +81,7 @@ func TestAlternatives(t *testing.T) {
 	p.Changes = 1
 	want := map[string]float64{
 		"leasehold --mode store":             3.05,
-		"leasehold --mode peer":              2.66, // 525,600 PUT, 87,600 GET
+		"leasehold --mode peer":              2.70, // 525,600 PUT, 175,200 GET
 		"leasehold --mode wait":              3.07, // and 756 quick looks of each at 30 holders
 		"leasehold --mode session":           8.31, // 3 × 525,600 PUT, 1,051,200 GET, 30 changes
 		"leasehold --mode fair":              8.41, // 3 × 525,600 PUT, 1,322,760 GET, 30 changes

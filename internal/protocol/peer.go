@@ -45,8 +45,10 @@ type pollState struct {
 
 // Trusted is for how many TTLs a leader's word alone may keep a follower from the store. A
 // peer with a valid certificate may lie, and a follower that never looked would wait for it
-// for ever; one look in four TTLs is a twelfth of what following the store costs.
-const Trusted = 4
+// for ever. Two such times may add up: the first look after the end of a leader shows its last
+// renewal, which is news, and the second one that there was none since. One look in two TTLs is a
+// sixth of what following the store costs.
+const Trusted = 2
 
 // peerTries is how many questions in a row may fail before the store is asked.
 const peerTries = 3

@@ -111,7 +111,7 @@ func (ps *peers) deliver(q question, heard protocol.PeerAnswer) {
 }
 
 // fewTTLs is for how many TTLs peers alone may keep a candidate from looking at the store.
-const fewTTLs = 5
+const fewTTLs = 3
 
 // checkLooks checks that a candidate that wants to know who holds the lock looks at the store now
 // and then, whatever its peers say: their words prove nothing.
