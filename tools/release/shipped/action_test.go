@@ -286,7 +286,9 @@ func TestActionInstalls(t *testing.T) {
 	})
 	t.Run("no version", func(t *testing.T) {
 		t.Parallel()
-		use(t, bare(t, nil), map[string]string{"lock": newLock(t), "version": "../../x"}).want(1, 1, "neither latest nor such as v1.2.3")
+		for _, version := range []string{"../../x", "v1/../../../../evil/leasehold/releases/download/v1", "v1.2.3/..", "v1..2", "v1?x", "v1 2", "v1%2f..", "v1\n"} {
+			use(t, bare(t, nil), map[string]string{"lock": newLock(t), "version": version}).want(1, 1, "neither latest nor such as v1.2.3")
+		}
 	})
 	t.Run("another system", func(t *testing.T) {
 		t.Parallel()
