@@ -20,10 +20,11 @@ import (
 // A monitor tells other processes how a candidate stands: over HTTP those that ask, and the
 // service manager by itself.
 type monitor struct {
-	listen, tokenFile string
+	listen string
+	files  localhttp.Files
 
 	address  localhttp.Address
-	token    localhttp.Token
+	secrets  *localhttp.Secrets
 	server   *localhttp.Server // nil: there is to be none
 	job      *job
 	election *leasehold.Election
@@ -33,27 +34,39 @@ type monitor struct {
 
 func (m *monitor) flags(f *pflag.FlagSet) {
 	f.StringVar(&m.listen, "http", "", "say over HTTP how this candidate stands, on this `address`, such as\n127.0.0.1:4040 or unix:/run/x.sock: /leader, /healthz, /readyz, /metrics")
-	f.StringVar(&m.tokenFile, "http-token-file", "", "`file` with the bearer token of those that ask; without it --http takes\nonly addresses that others than this machine cannot reach")
+	f.StringVar(&m.files.Token, "http-token-file", "", "`file` with the bearer token of those that ask; without it, and without TLS,\n--http takes only addresses that others than this machine cannot reach")
+	f.StringVar(&m.files.Cert, "tls-cert", "", "certificate `file` (PEM), for --http to speak TLS")
+	f.StringVar(&m.files.Key, "tls-key", "", "`file` (PEM) with its key")
 }
 
 // check makes sure of the flags before the store is asked.
 func (m *monitor) check() (err error) {
 	if m.listen == "" {
-		if m.tokenFile != "" {
-			return usage("--http-token-file without --http: give the address to listen on, such as 127.0.0.1:4040")
+		if m.files != (localhttp.Files{}) {
+			return usage("--http-token-file, --tls-cert or --tls-key without --http: give the address to listen on, such as 127.0.0.1:4040")
 		}
 		return nil
 	}
 	if m.address, err = localhttp.ParseAddress(m.listen); err != nil {
 		return usage("--http: %w", err)
 	}
-	if m.tokenFile != "" {
-		if m.token, err = localhttp.ReadToken(m.tokenFile); err != nil {
-			return usage("--http-token-file: %w", err)
-		}
+	if m.secrets, err = m.files.Open(); err != nil {
+		return usage("%w", err)
 	}
-	if err = localhttp.Check(m.address, m.token); err != nil {
-		return usage("--http %v: %w: give --http-token-file, or listen on 127.0.0.1", m.address, err)
+	return openToOthers(m.address, m.options(), "give --http-token-file")
+}
+
+func (m *monitor) options() localhttp.Options {
+	return localhttp.Options{Token: m.secrets.Token, TLS: m.secrets.TLS}
+}
+
+// openToOthers refuses an address that others than this machine can reach if they need no secret, or send it in the clear.
+func openToOthers(a localhttp.Address, o localhttp.Options, advice string) error {
+	if err := localhttp.CheckWith(a, o); err != nil {
+		return usage("--http %v: %w: %s, or listen on 127.0.0.1", a, err, advice)
+	}
+	if !a.Local() && o.TLS == nil {
+		return usage("--http %v: it is not a loopback address, and without TLS others could read what is sent there, the token too: give --tls-cert and --tls-key", a)
 	}
 	return nil
 }
@@ -64,7 +77,7 @@ func (m *monitor) open(ctx context.Context, j *job) (err error) {
 	if m.listen == "" {
 		return nil
 	}
-	if m.server, err = localhttp.Listen(ctx, m.address, m.token); err != nil {
+	if m.server, err = localhttp.ListenWith(ctx, m.address, m.options()); err != nil {
 		return usage("--http %v: %w", m.address, err)
 	}
 	return nil
@@ -77,7 +90,7 @@ func (m *monitor) begin(ctx context.Context, e *leasehold.Election) (stop func()
 		func() string { return standing(e.Status(), m.job.target.name, m.job.opts.TTL, time.Now()) },
 		func() bool { return unfit(e.Status(), m.job.opts.TTL, time.Now()) == "" })
 	if m.server != nil {
-		m.serve()
+		m.serve(ctx)
 	}
 	if m.server == nil && m.job.notifier == nil {
 		return func() {}
@@ -95,10 +108,15 @@ func (m *monitor) begin(ctx context.Context, e *leasehold.Election) (stop func()
 }
 
 // serve answers those that ask.
-func (m *monitor) serve() {
+func (m *monitor) serve(ctx context.Context) {
 	if strings.HasSuffix(m.listen, ":0") {
-		m.job.console.tell("answering on http://%s", m.server.Address())
+		scheme := "http"
+		if m.secrets.TLS != nil {
+			scheme = "https"
+		}
+		m.job.console.tell("answering on %s://%s", scheme, m.server.Address())
 	}
+	follow(ctx, &m.job.console, m.files, m.secrets)
 	go func() {
 		if err := m.server.Serve(http.HandlerFunc(m.answer), m.job.console.logger()); err != nil {
 			m.job.console.warn("--http %v is not answered any more: %s", m.address, oneLine(err))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/peer"
 )
 
@@ -48,7 +49,7 @@ func (p *peering) open(ctx context.Context, opts *leasehold.LockOptions) (err er
 		return usage("--peer-listen needs --peer-cert and --peer-key: followers trust no leader without a certificate")
 	}
 	var client peer.ClientOptions
-	if p.server.Certificate, err = tls.LoadX509KeyPair(p.cert, p.key); err != nil {
+	if p.server.Certificate, err = keyPair(p.cert, p.key); err != nil {
 		return usage("--peer-cert %s, --peer-key %s: %w", p.cert, p.key, err)
 	}
 	if p.ca != "" {
@@ -62,7 +63,7 @@ func (p *peering) open(ctx context.Context, opts *leasehold.LockOptions) (err er
 		p.server.ClientCAs, client.Certificate = client.RootCAs, p.server.Certificate
 	}
 	if p.tokenFile != "" {
-		token, unread := os.ReadFile(p.tokenFile)
+		token, unread := localhttp.ReadSecret(p.tokenFile)
 		if unread != nil {
 			return usage("--peer-token-file: %w", unread)
 		}
@@ -81,6 +82,19 @@ func (p *peering) open(ctx context.Context, opts *leasehold.LockOptions) (err er
 		opts.Address = reachable(p.listener.Addr())
 	}
 	return nil
+}
+
+// keyPair reads a certificate and its key, which must be a secret.
+func keyPair(cert, key string) (tls.Certificate, error) {
+	public, err := os.ReadFile(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	secret, err := localhttp.ReadSecret(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(public, secret)
 }
 
 // reachable is an address at which others can be expected to reach a listener.

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,15 +24,16 @@ import (
 // A serveCmd is one use of serve.
 type serveCmd struct {
 	*app
-	listen, tokenFile string
-	cert, key, ca     string
-	conns             int
-	proof             string
-	opts              serve.Options
-	given             func(flag string) bool
+	listen string
+	files  localhttp.Files
+	conns  int
+	proof  string
+	opts   serve.Options
+	given  func(flag string) bool
 
 	address  localhttp.Address
 	http     localhttp.Options
+	secrets  *localhttp.Secrets
 	target   target
 	states   states
 	server   *serve.Server
@@ -82,11 +82,15 @@ a token that all callers bear, or have for a password (--http-token-file), or an
 authority that has signed their certificates (--tls-client-ca). Every user of this machine can reach 127.0.0.1; a socket
 (unix:/path) is for this user alone. No page of another origin in a browser is answered.
 
-On SIGINT, SIGTERM, SIGHUP or SIGQUIT no lease is given or prolonged any more, callers are
-told, each lease is released when its caller releases it or when the time is over that
-its caller was told, and then serve ends with 0: within --ttl and a few seconds. A
-second signal ends it at once, with 128+n. Under systemd with Type=notify, systemd is
-told when it is ready, how it stands and that it stops.
+The files of --http-token-file, --tls-cert, --tls-key and --tls-client-ca are read again
+every 10 s, and on SIGHUP; what cannot be used is told, and what was read before counts.
+
+On SIGINT, SIGTERM or SIGQUIT, and on SIGHUP if there are no such files, no lease is given
+or prolonged any more, callers are told, each lease is released when its caller releases
+it or when the time is over that its caller was told, and then serve ends with 0: within
+--ttl and a few seconds. Another signal, a second or more later, ends it at once, with
+128+n. Under systemd with Type=notify, systemd is told when it is ready, how it stands
+and that it stops.
 
 Exit codes: 64, 65, 66, 69, 70, 77 and 78 as of leasehold run, if it cannot begin.`,
 		Example: `  leasehold serve s3://my-bucket/locks
@@ -107,11 +111,11 @@ Exit codes: 64, 65, 66, 69, 70, 77 and 78 as of leasehold run, if it cannot begi
 func (c *serveCmd) flags(f *pflag.FlagSet) {
 	o := &c.opts
 	f.StringVar(&c.listen, "http", "127.0.0.1:4041", "`address` to answer on, such as 127.0.0.1:4041 or unix:/run/x.sock")
-	f.StringVar(&c.tokenFile, "http-token-file", "", "`file` with the token of those that ask, a bearer token or a password")
+	f.StringVar(&c.files.Token, "http-token-file", "", "`file` with the token of those that ask, a bearer token or a password")
 	f.StringVar(&c.states.prefix, "terraform", "", "keep the states of Terraform under `PREFIX`, and answer it below "+terraformPath)
-	f.StringVar(&c.cert, "tls-cert", "", "certificate `file` (PEM), to speak TLS; for an address that is not this machine's\nthere must be one")
-	f.StringVar(&c.key, "tls-key", "", "`file` (PEM) with its key")
-	f.StringVar(&c.ca, "tls-client-ca", "", "`file` (PEM) with the authorities that callers' certificates must be signed by")
+	f.StringVar(&c.files.Cert, "tls-cert", "", "certificate `file` (PEM), to speak TLS; for an address that is not this machine's\nthere must be one")
+	f.StringVar(&c.files.Key, "tls-key", "", "`file` (PEM) with its key")
+	f.StringVar(&c.files.ClientCA, "tls-client-ca", "", "`file` (PEM) with the authorities that callers' certificates must be signed by")
 	f.IntVar(&c.conns, "connections", 4096, "`N` connections at a time; then those are closed that have asked nothing for longest")
 	f.DurationVar(&o.TTL, "ttl", leasehold.DefaultTTL, "how long all locks outlive this process, if it is killed")
 	f.StringVar(&o.Holder, "holder", "", "`name` of those holders that do not name themselves (default HOST/PID)")
@@ -134,19 +138,12 @@ func (c *serveCmd) check() (err error) {
 	if c.address, err = localhttp.ParseAddress(c.listen); err != nil {
 		return usage("--http: %w", err)
 	}
-	if c.tokenFile != "" {
-		if c.http.Token, err = localhttp.ReadToken(c.tokenFile); err != nil {
-			return usage("--http-token-file: %w", err)
-		}
+	if c.secrets, err = c.files.Open(); err != nil {
+		return usage("%w", err)
 	}
-	if err = c.secure(); err != nil {
+	c.http.Token, c.http.TLS = c.secrets.Token, c.secrets.TLS
+	if err = openToOthers(c.address, c.http, "give --http-token-file or --tls-client-ca"); err != nil {
 		return err
-	}
-	if err = localhttp.CheckWith(c.address, c.http); err != nil {
-		return usage("--http %v: %w: give --http-token-file or --tls-client-ca, or listen on 127.0.0.1", c.address, err)
-	}
-	if !c.address.Local() && c.http.TLS == nil {
-		return usage("--http %v: it is not a loopback address, and without TLS others could read what is sent there, the token and the leases: give --tls-cert and --tls-key", c.address)
 	}
 	switch ttl := c.opts.TTL; {
 	case ttl < leasehold.MinTTL || ttl > leasehold.MaxTTL:
@@ -189,34 +186,6 @@ func (c *serveCmd) makeRoom(most int) error {
 		return usage("--connections %d is less than all may take that wait: twice --max-waiting and --max-subscribers are %d", c.conns, least)
 	}
 	c.http.Conns = c.conns
-	return nil
-}
-
-// secure reads the files for TLS, if there are any.
-func (c *serveCmd) secure() error {
-	if c.cert+c.key+c.ca == "" {
-		return nil
-	}
-	if c.cert == "" || c.key == "" {
-		return usage("TLS needs both --tls-cert and --tls-key")
-	}
-	certificate, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return usage("--tls-cert %s, --tls-key %s: %w", c.cert, c.key, err)
-	}
-	c.http.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	if c.ca == "" {
-		return nil
-	}
-	pem, err := os.ReadFile(c.ca)
-	if err != nil {
-		return usage("--tls-client-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return usage("--tls-client-ca %s has no certificate", c.ca)
-	}
-	c.http.TLS.ClientCAs, c.http.TLS.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	return nil
 }
 
@@ -304,6 +273,7 @@ func (c *serveCmd) serveOn(ctx context.Context, listener *localhttp.Server) erro
 	}()
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
+	again := follow(starting, &c.console, c.files, c.secrets)
 	started := make(chan error, 1)
 	go func() { started <- c.server.Start(starting) }()
 	for {
@@ -320,10 +290,31 @@ func (c *serveCmd) serveOn(ctx context.Context, listener *localhttp.Server) erro
 			_ = c.server.Stop(ended(ctx))
 			return &exit{exitInternal, fmt.Errorf("--http %v is not answered any more: %w", c.address, err)}
 		case sig := <-c.signals:
+			if sig == syscall.SIGHUP && again != nil {
+				again <- sig
+				continue
+			}
 			cancel()
 			return c.stop(ctx, sig)
 		}
 	}
+}
+
+// follow reads the files of secrets anew when they change, until ctx ends, and whenever something is sent to what is
+// returned; nil: there are none.
+func follow(ctx context.Context, console *console, files localhttp.Files, secrets *localhttp.Secrets) (again chan<- os.Signal) {
+	if files == (localhttp.Files{}) {
+		return nil
+	}
+	now := make(chan os.Signal, 8)
+	go secrets.Follow(ctx, now, func(err error) {
+		if err != nil {
+			console.warn("the files of the token and of TLS were not reloaded, and what was read before counts: %s", oneLine(err))
+			return
+		}
+		console.tell("the files of the token and of TLS were reloaded")
+	})
+	return now
 }
 
 // ended is a context that has.
@@ -377,15 +368,25 @@ func (c *serveCmd) stop(ctx context.Context, sig os.Signal) error {
 		leaving.Wait()
 		done <- err
 	}()
-	select {
-	case err := <-done:
-		if err != nil && !errors.Is(err, leasehold.ErrLost) {
-			c.console.warn("not all was released, so others may have to wait for the TTL: %s", oneLine(err))
+	began := time.Now()
+	for {
+		select {
+		case err := <-done:
+			if err != nil && !errors.Is(err, leasehold.ErrLost) {
+				c.console.warn("not all was released, so others may have to wait for the TTL: %s", oneLine(err))
+			}
+			return nil
+		case again := <-c.signals:
+			if time.Since(began) < sameStop {
+				continue
+			}
+			cancel()
+			<-done //nolint:errcheck // it is cut short, which is said below
+			return stopped(again, errors.New("ended at once by a second signal: what was held is free a little after the TTL"))
 		}
-		return nil
-	case again := <-c.signals:
-		cancel()
-		<-done //nolint:errcheck // it is cut short, which is said below
-		return stopped(again, errors.New("ended at once by a second signal: what was held is free a little after the TTL"))
 	}
 }
+
+// sameStop is how long signals count as one: timeout(1) and service managers send some of them at a time, and a shell sends
+// what its user has typed to all of a pipeline.
+const sameStop = time.Second

@@ -30,10 +30,12 @@ func (c *serveCmd) locatePrefixes(ctx context.Context, prefix string) (err error
 		if err = slashed("--terraform", c.states.prefix); err != nil {
 			return err
 		}
-		if c.states.target, err = c.locatePrefix(ctx, c.states.prefix); err != nil {
+		how := c.opening()
+		how.private = true // there are secrets in states
+		if c.states.target, err = locatePrefix(ctx, c.states.prefix, how, c.home); err != nil {
 			return err
 		}
-		if prefix == "" {
+		if c.at = c.states.target.store; prefix == "" {
 			c.target = c.states.target
 			c.target.key += terraform.LocksPrefix
 			return nil
@@ -100,7 +102,7 @@ func (c *serveCmd) tellOfStates(listener *localhttp.Server) {
 		return
 	}
 	c.console.tell("keeping the states of Terraform under %s, at %s%sNAME", c.states.target.name, c.where(listener), terraformPath)
-	if c.http.Token == (localhttp.Token{}) && c.ca == "" && !strings.HasPrefix(c.where(listener), "unix:") {
+	if c.http.Token == (localhttp.Token{}) && c.files.ClientCA == "" && !strings.HasPrefix(c.where(listener), "unix:") {
 		c.console.warn("every user of this machine can read and write the states, and there are secrets in them: give --http-token-file")
 	}
 }

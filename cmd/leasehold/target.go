@@ -33,11 +33,12 @@ type target struct {
 
 // An opening is how stores are opened.
 type opening struct {
-	mkdir  bool         // a directory may be made
-	logger *slog.Logger // is told of the members of a quorum; nil: nobody is
+	mkdir   bool         // a directory may be made
+	logger  *slog.Logger // is told of the members of a quorum; nil: nobody is
+	private bool         // what is made in a directory is for those alone that may write it
 }
 
-func (a *app) opening() opening { return opening{a.mkdir, a.console.quorumLogger()} }
+func (a *app) opening() opening { return opening{mkdir: a.mkdir, logger: a.console.quorumLogger()} }
 
 // locate opens the store of a lock that is given by its URL or by a bare name.
 func (a *app) locate(ctx context.Context, name string, as leasehold.Layout) (target, error) {
@@ -135,7 +136,7 @@ func (p *target) open(ctx context.Context) (err error) {
 
 // openStore opens a store whose directory is left to the first write, if it may be made.
 func openStore(ctx context.Context, url string, how opening, ours bool) (store.Store, error) {
-	return storeurl.OpenWith(ctx, url, &storeurl.Options{MustExist: !how.mkdir && !ours, Logger: how.logger})
+	return storeurl.OpenWith(ctx, url, &storeurl.Options{MustExist: !how.mkdir && !ours, Private: how.private || ours, Logger: how.logger})
 }
 
 // byDefault reports that the store is the one of bare names that this user has without

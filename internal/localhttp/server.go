@@ -63,7 +63,7 @@ type Options struct {
 // check returns an error that matches [ErrTokenNeeded] if others can reach the address, and need neither a
 // token nor a certificate.
 func (o *Options) check(local bool) error {
-	if local || o.Token.set || o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+	if local || o.Token.sum != nil || o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
 		return nil
 	}
 	return ErrTokenNeeded

@@ -49,7 +49,7 @@ type Details struct {
 	AcquiredAt *time.Time        `json:"acquired_at,omitempty"`
 	RenewedAt  *time.Time        `json:"renewed_at,omitempty"`
 	ExpiresAt  *time.Time        `json:"expires_at,omitempty"` // not there under a session
-	Rest       int64             `json:"rest_ms,omitempty"` // of a free lock: others leave it alone for so much longer
+	Rest       int64             `json:"rest_ms,omitempty"`    // of a free lock: others leave it alone for so much longer
 	Session    string            `json:"session,omitempty"`
 	Meta       map[string]string `json:"meta,omitempty"`
 	Version    string            `json:"version,omitempty"`

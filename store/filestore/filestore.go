@@ -96,6 +96,9 @@ type Options struct {
 	// DirMode is the mode of new directories, before the umask. If it is zero, that is
 	// 0777, and those that may write the directory above may write the new one.
 	DirMode fs.FileMode
+	// Private makes 0600 and 0700 of the modes that are zero: whoever may not write the
+	// directory may not read what the store makes in it either.
+	Private bool
 	// MustExist keeps the store from making its own directory: New fails with
 	// ErrNoBucket if there is none, and so does every call later. A directory on a file system that may not be
 	// mounted should be opened so, since one that is made in its place is seen by this
@@ -144,11 +147,15 @@ func New(dir string, opts *Options) (*Store, error) {
 	}
 	s := &Store{dir: abs, fileMode: opts.FileMode, dirMode: opts.DirMode, mustExist: opts.MustExist}
 	s.shares = opts.FileMode == 0 && opts.DirMode == 0
+	private := fs.FileMode(0)
+	if opts.Private {
+		private = 0o077
+	}
 	if s.fileMode == 0 {
-		s.fileMode = 0o666
+		s.fileMode = 0o666 &^ private
 	}
 	if s.dirMode == 0 {
-		s.dirMode = 0o777
+		s.dirMode = 0o777 &^ private
 	}
 	switch info, err := os.Stat(abs); {
 	case err == nil && !info.IsDir():

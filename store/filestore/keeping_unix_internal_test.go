@@ -138,6 +138,8 @@ func TestModesThatAreSaid(t *testing.T) {
 		{nil, true, 0o666, 0o777},
 		{&Options{MustExist: true}, true, 0o666, 0o777},
 		{&Options{FileMode: 0o600}, false, 0o600, 0o777},
+		{&Options{Private: true}, true, 0o600, 0o700},
+		{&Options{FileMode: 0o640, Private: true}, false, 0o640, 0o700},
 		{&Options{DirMode: 0o700}, false, 0o666, 0o700},
 		{&Options{FileMode: 0o600, DirMode: 0o700}, false, 0o600, 0o700},
 	} {

@@ -135,7 +135,7 @@ func openDirectory(ctx context.Context, u, of *url.URL, raw string, opts *Option
 	}
 	name := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(dir), "/")}
 	return &later{name: name.String(), open: func() (*filestore.Store, error) {
-		return filestore.New(dir, &filestore.Options{MustExist: opts.MustExist})
+		return filestore.New(dir, &filestore.Options{MustExist: opts.MustExist, Private: opts.Private})
 	}}, nil
 }
 

@@ -131,6 +131,10 @@ type Options struct {
 	// MustExist is for a place that must exist, as with [OpenExisting].
 	MustExist bool
 
+	// Private keeps what is made in a directory from all users who may not write there: see [filestore.Options]. Other
+	// stores have no such modes.
+	Private bool
+
 	// Logger is told when a member of a quorum begins to fail, and when it answers again: see
 	// [quorumstore.Options]. Default: nobody.
 	Logger *slog.Logger
@@ -163,7 +167,7 @@ func open(ctx context.Context, rawurl string, opts *Options) (store.Store, error
 		if err != nil {
 			return nil, err
 		}
-		st, err := filestore.New(dir, &filestore.Options{MustExist: opts.MustExist})
+		st, err := filestore.New(dir, &filestore.Options{MustExist: opts.MustExist, Private: opts.Private})
 		if err != nil {
 			return nil, err // and not a Store that holds a nil
 		}
