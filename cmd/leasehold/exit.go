@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -93,7 +94,6 @@ func codeOf(err error) int {
 		}
 		return false
 	}
-	_, network := errors.AsType[net.Error](err)
 	switch {
 	case is(probe.ErrUnproven):
 		return exitUnsafe
@@ -111,10 +111,18 @@ func codeOf(err error) int {
 		return exitDenied
 	case is(store.ErrNotExist), is(store.ErrNoBucket) && is(fs.ErrNotExist): // no directory
 		return exitAbsent
-	case is(semaphore.ErrFull, leasehold.ErrSessionOver, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), network:
+	case is(semaphore.ErrFull, leasehold.ErrSessionOver, store.ErrUnavailable, store.ErrRefused, store.ErrNoBucket, store.ErrThrottled, store.ErrUnknownOutcome, context.DeadlineExceeded), unreached(err):
 		return exitUnavailable
 	}
 	return exitInternal
+}
+
+// unreached reports that another process could not be reached. That an error is a net.Error does not say so: every
+// errno is one, of a full disk and of a missing file, too.
+func unreached(err error) bool {
+	_, connection := errors.AsType[*net.OpError](err)
+	request, asked := errors.AsType[*url.Error](err)
+	return connection || asked && request.Op != "parse"
 }
 
 // explained is the address of what the documentation says of an exit; "" if the message says it all: of a flag that

@@ -84,10 +84,15 @@ func (f leaseFile) writable() error {
 	if err != nil {
 		return usage("--file %s: it cannot be written: %w", f, err)
 	}
-	_ = temp.Close()
-	_ = os.Remove(temp.Name())
+	_, err = temp.Write(make([]byte, roomFor)) // a full disk takes an empty file
+	if err = errors.Join(err, temp.Sync(), temp.Close(), os.Remove(temp.Name())); err != nil {
+		return usage("--file %s: it cannot be written: %w", f, err)
+	}
 	return nil
 }
+
+// roomFor is more than most leases have.
+const roomFor = 8 << 10
 
 // write replaces the file as a whole, by one that only its owner can read. When it returns, the
 // lease outlasts a loss of power.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/store"
@@ -15,6 +16,14 @@ import (
 // message is the text of an error for a user: the cause first, then where it was, once.
 // The ID of the request is for the store's operators, so it takes -v to be told.
 func (a *app) message(err error) string {
+	text := a.sentence(err)
+	if errors.Is(err, syscall.EMFILE) {
+		text += "; this process may open no more files: raise its limit (ulimit -n)"
+	}
+	return text
+}
+
+func (a *app) sentence(err error) string {
 	failure, ok := errors.AsType[*store.Error](err)
 	if errors.Is(err, quorumstore.ErrNoQuorum) && a.at != nil {
 		return readable(a.at.String()) + ": " + noQuorum

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -62,7 +64,7 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (held, er
 	for {
 		select {
 		case a := <-done:
-			if a.err != nil {
+			if a.err != nil && !fullDisk(a.err) {
 				j.settle(ctx, 0)
 			}
 			return a.lease, a.err
@@ -102,6 +104,12 @@ func (j *job) settle(ctx context.Context, signals int) {
 	if err != nil {
 		j.console.warn("a claim of %s is still under way: if it lands, others wait for up to %v", j.target.name, takeover(j.opts.TTL).Round(time.Second))
 	}
+}
+
+// fullDisk reports that a directory had no room for the claim. Nothing of it has landed, and nothing can be written that
+// would confirm it.
+func fullDisk(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // lastTime is for how long what is done last may take. Where it fails others wait for up to a TTL, so with a long one

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -63,8 +64,10 @@ func passes(err error) bool {
 	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return !exchange.ChangesNothing(answer.StatusCode) || answer.StatusCode == http.StatusTooManyRequests
 	}
-	_, unreached := errors.AsType[net.Error](err)
-	return unreached
+	// Not every net.Error: an errno is one, of a file that is missing, too.
+	_, connection := errors.AsType[*net.OpError](err)
+	_, asked := errors.AsType[*url.Error](err)
+	return connection || asked
 }
 
 // turnedAway is for an answer that changes nothing. The codes are those of

@@ -3,9 +3,12 @@ package azstore_test
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -262,7 +265,9 @@ func TestNoToken(t *testing.T) {
 		{"no credentials", errors.New("DefaultAzureCredential: failed to acquire a token.\nAttempted credentials:\n\tEnvironmentCredential: missing\n--------\n"), store.ErrDenied},
 		{"404 of the identity service", &azcore.ResponseError{StatusCode: 404, ErrorCode: "BlobNotFound"}, store.ErrDenied},
 		{"503 of the identity service", &azcore.ResponseError{StatusCode: 503}, store.ErrUnavailable},
-		{"no way to the identity service", &netError{}, store.ErrUnavailable},
+		{"429 of the identity service", &azcore.ResponseError{StatusCode: 429}, store.ErrUnavailable},
+		{"no way to the identity service", &net.OpError{Op: "dial", Err: errors.New("no route to host")}, store.ErrUnavailable},
+		{"a missing file of the identity", &fs.PathError{Op: "open", Path: "/token", Err: syscall.ENOENT}, store.ErrDenied}, // its errno is a net.Error
 		{"a time-out", context.DeadlineExceeded, store.ErrUnavailable},
 	} {
 		for op, do := range operations {
@@ -281,12 +286,6 @@ func TestNoToken(t *testing.T) {
 		}
 	}
 }
-
-type netError struct{}
-
-func (*netError) Error() string   { return "no route to host" }
-func (*netError) Timeout() bool   { return false }
-func (*netError) Temporary() bool { return false }
 
 func TestContextEndsInFlight(t *testing.T) {
 	for name, answer := range map[string]string{

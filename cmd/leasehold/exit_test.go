@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/leasehold/leasehold/store"
+)
+
+// TestErrnoIsNoOutage: an errno has the methods of a net.Error, and a full disk, a missing file and too many open
+// files ended with "the store could not be reached".
+func TestErrnoIsNoOutage(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EMFILE, syscall.ENOENT, syscall.EDQUOT} {
+		for _, err := range []error{
+			errno,
+			&fs.PathError{Op: "write", Path: "/lease", Err: errno},
+			fmt.Errorf("cannot start the guardian: %w", os.NewSyscallError("pipe2", errno)),
+		} {
+			if code := codeOf(err); code != exitInternal {
+				t.Errorf("%v ends with %d, want %d", err, code, exitInternal)
+			}
+		}
+	}
+	if code := codeOf(&url.Error{Op: "parse", URL: "%", Err: errors.New("invalid")}); code != exitInternal {
+		t.Errorf("a URL that is none ends with %d", code)
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for _, err := range []error{refused, &url.Error{Op: "Get", URL: "http://host", Err: refused}, &url.Error{Op: "Get", URL: "http://host", Err: errors.New("EOF")}} {
+		if code := codeOf(err); code != exitUnavailable {
+			t.Errorf("%v ends with %d, want %d", err, code, exitUnavailable)
+		}
+	}
+}
+
+// TestFullDiskNeedsNoSettling: nothing has landed, so no claim is said to be under way.
+func TestFullDiskNeedsNoSettling(t *testing.T) {
+	full := &store.Error{Op: "put", Key: "k", Kind: store.ErrUnavailable, Cause: &fs.PathError{Op: "write", Path: "/dir/k", Err: syscall.ENOSPC}}
+	if !fullDisk(full) || fullDisk(&store.Error{Op: "put", Key: "k", Kind: store.ErrUnavailable, Cause: errors.New("EOF")}) {
+		t.Error("a full disk is not told from an outage")
+	}
+}
+
+// TestTooManyOpenFiles names the limit.
+func TestTooManyOpenFiles(t *testing.T) {
+	if text := (&app{}).message(os.NewSyscallError("pipe2", syscall.EMFILE)); !strings.Contains(text, "ulimit -n") {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestFileForALease: where one cannot be written, nothing is left behind, and that is found out before.
+func TestFileForALease(t *testing.T) {
+	dir := t.TempDir()
+	if err := leaseFile(filepath.Join(dir, "lease")).writable(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v are left", left, err)
+	}
+}
