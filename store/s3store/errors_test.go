@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,12 +244,44 @@ func TestRedirectIsNoSuccess(t *testing.T) {
 		"get":    store.ErrUnavailable,
 	} {
 		target := newFaulty(t, wiretest.Raw(200, "ETag: \"v2\"\r\n", ""), wiretest.Hang)
-		server := newFaulty(t, wiretest.Raw(302, "Location: http://"+target.Addr+"/login\r\n", ""), wiretest.Hang)
+		server := newFaulty(t, wiretest.Raw(302, "Location: http://"+target.Addr+"/login?secret=yes\r\n", ""), wiretest.Hang)
 		st := server.store(t, func(o *s3.Options) { o.HTTPClient = &http.Client{} })
 		err := operations[op](t.Context(), st)
 		wiretest.CheckError(t, op, err, want)
-		if !strings.Contains(err.Error(), "redirected") {
+		if !strings.Contains(err.Error(), "redirected") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error says %q, want that it was redirected", err)
+		}
+		if n := len(target.Seen()); n > 0 {
+			t.Errorf("%s: the redirect was followed %d times", op, n)
+		}
+	}
+}
+
+// TestRedirectsToItself: the client of the SDK follows 307 without an end, ten thousand times a second.
+func TestRedirectsToItself(t *testing.T) {
+	for name, by := range map[string]s3.HTTPClient{"of the SDK": nil, "of net/http": &http.Client{}} {
+		for op := range operations {
+			t.Run(name+"/"+op, func(t *testing.T) {
+				t.Parallel()
+				var asked atomic.Int32
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if asked.Add(1) > 20 {
+						panic(http.ErrAbortHandler)
+					}
+					http.Redirect(w, r, r.URL.Path+"?X-Amz-Signature=secret", http.StatusTemporaryRedirect)
+				}))
+				t.Cleanup(server.Close)
+				st := newStore(t, client(server.URL, func(o *s3.Options) {
+					if by != nil {
+						o.HTTPClient = by
+					}
+				}))
+				err := operations[op](t.Context(), st)
+				wiretest.CheckError(t, op, err, store.ErrUnavailable)
+				if n := asked.Load(); n != 1 || !strings.Contains(err.Error(), "redirected to") || strings.Contains(err.Error(), "secret") {
+					t.Errorf("after %d requests: %v", n, err)
+				}
+			})
 		}
 	}
 }

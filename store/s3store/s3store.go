@@ -8,7 +8,7 @@
 // part of the object. The HTTP client must not retry by itself either; that of
 // the SDK and net/http replays a GET at most, never a PUT or a DELETE. PutLarge is
 // the exception: it sends as many requests as it needs, each of them as often as the
-// client is set to retry.
+// client is set to retry. No redirect is followed.
 //
 // The credentials need s3:GetObject and s3:PutObject on the keys, and should have
 // s3:ListBucket on the bucket: without it S3 answers 403 for an object that does
@@ -25,10 +25,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/leasehold/leasehold/store"
@@ -87,7 +89,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, bucket: bucket, unquoted: opts != nil && opts.UnquotedETags, idle: idle}
+	s := &Store{client: unredirected(client), bucket: bucket, unquoted: opts != nil && opts.UnquotedETags, idle: idle}
 	if opts == nil || opts.Prefix == "" {
 		return s, nil
 	}
@@ -99,6 +101,23 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	}
 	s.prefix = opts.Prefix + "/"
 	return s, nil
+}
+
+// unredirected is the client without the redirects of the SDK, which follows 307 and 308 as often as it is told to: a
+// server that leads to itself would be asked ten thousand times a second. The HTTP client has the settings of the SDK's
+// and connections of its own. Those of net/http follow none here, whatever they are set to.
+func unredirected(client *s3.Client) *s3.Client {
+	sdk, ok := client.Options().HTTPClient.(*awshttp.BuildableClient)
+	if !ok {
+		return client
+	}
+	frozen, ok := sdk.Freeze().(*http.Client)
+	if !ok {
+		return client
+	}
+	own := *frozen
+	own.CheckRedirect = exchange.NoRedirects
+	return s3.New(client.Options(), func(o *s3.Options) { o.HTTPClient = &own })
 }
 
 // Get reads the object: see [store.Store].

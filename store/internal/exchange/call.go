@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,8 @@ func (c *Call) Judge(err error, throttled bool) (v Verdict, ok bool) {
 		return Verdict{Kind: store.ErrNotModified}, true
 	case status == http.StatusNotImplemented:
 		return Unknown(), true
+	case status >= 300 && status < 400 && !ChangesNothing(status) && c.Header().Get("Location") != "":
+		return Verdict{c.unsettled(), c.leads()}, true
 	case !ChangesNothing(status) && throttled && !c.Writes():
 		return Verdict{Kind: store.ErrThrottled}, true
 	case !ChangesNothing(status):
@@ -84,12 +87,18 @@ func (c *Call) Otherwise(advice string) Verdict {
 		return Verdict{store.ErrRefused, "a lock has a few hundred bytes: does a proxy before the server allow less?"}
 	case http.StatusTemporaryRedirect, http.StatusLocked, http.StatusFailedDependency,
 		http.StatusTooEarly, http.StatusMisdirectedRequest:
-		return Verdict{Kind: store.ErrUnavailable} // the next time it may be another
+		return Verdict{store.ErrUnavailable, c.leads()} // the next time it may be another
 	}
-	if to := c.Header().Get("Location"); to != "" && advice == "" {
-		advice = fmt.Sprintf("it leads to %q: is that the endpoint to use?", Readable(to))
+	return Verdict{store.ErrRefused, cmp.Or(advice, c.leads())}
+}
+
+// leads says where an answer redirects to, if it does. No redirect is followed.
+func (c *Call) leads() string {
+	to := c.Header().Get("Location")
+	if to == "" {
+		return ""
 	}
-	return Verdict{store.ErrRefused, advice}
+	return fmt.Sprintf("it is redirected to %q, which is not followed: is that the endpoint to use?", Readable(to))
 }
 
 // Fail makes the error of the call. The text says what happened, and err is what it is to match; the advice

@@ -52,6 +52,11 @@ func (x *Exchange) Send(client Doer, req *http.Request) (*http.Response, error) 
 	if err := pack(req); err != nil {
 		return nil, err
 	}
+	if standard, ok := client.(*http.Client); ok {
+		stays := *standard
+		stays.CheckRedirect = NoRedirects
+		client = &stays
+	}
 	answer, err := client.Do(req)
 	if err != nil {
 		return answer, err
@@ -60,7 +65,7 @@ func (x *Exchange) Send(client Doer, req *http.Request) (*http.Response, error) 
 		// It is the answer to another request: net/http makes a PUT that is
 		// redirected into a GET, whose success would be taken for the PUT's.
 		_ = answer.Body.Close()
-		return nil, fmt.Errorf("the server redirected the request to %s", answer.Request.URL.Redacted())
+		return nil, fmt.Errorf("the server redirected the request to %s", Readable(answer.Request.URL.String()))
 	}
 	x.answer = answer
 	return answer, nil
