@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -55,8 +56,16 @@ func (s *survey) purgeAll() error {
 	if !ok {
 		return nil
 	}
-	requests, err := purger.Purge(s.ctx, strings.TrimSuffix(s.prefix, "/"))
-	s.report.Requests.Inspect += requests
+	n := &s.report.Requests.Inspect
+	if s.purge && !s.purged {
+		s.purged = true
+		s.report.Limit += s.opts.Purges()
+	}
+	before := *n
+	ctx, cancel := s.metered(s.ctx, n, 0, math.MaxInt)
+	defer cancel()
+	requests, err := purger.Purge(ctx, strings.TrimSuffix(s.prefix, "/"))
+	*n = max(*n, before+requests) // those that do not go through net/http
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http/httptrace"
 	"time"
 
 	"github.com/leasehold/leasehold/store"
@@ -34,46 +35,110 @@ func (s *survey) count(n *int, requests, bytes int) error {
 	return nil
 }
 
+// extra is how many HTTP requests one call may make beyond those that it should: net/http
+// repeats a read whose connection broke, and credentials may have to be fetched.
+const extra = 8
+
+// errManyRequests is the cause of an error of a call that was cut off.
+var errManyRequests = errors.New("the store made many requests of one: is it redirected to itself?")
+
 // A request that has left is waited for: one that is given up may land after the probe
 // has cleaned up.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+func (s *survey) bounded(n *int, expected, most int) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), limit)
+	ctx, stop := s.metered(ctx, n, expected, most)
+	return ctx, func() { stop(); cancel() }
 }
 
-func (c *counted) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
-	if err := c.s.count(&c.s.report.Requests.Get, 1, 0); err != nil {
+// metered counts the HTTP requests of one call. A store may make more of one than it
+// should: it follows redirects, say, or reads page after page. Each beyond the expected
+// ones counts in n. The call is cut off when it has made most of these, or when the probe may
+// send no more.
+func (s *survey) metered(ctx context.Context, n *int, expected, most int) (context.Context, context.CancelFunc) {
+	made := 0
+	ctx, cut := context.WithCancelCause(ctx)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: func(string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if made++; made <= expected {
+			return
+		}
+		switch {
+		case made > expected+most:
+			cut(errManyRequests)
+		case s.report.Requests.Total() >= s.report.Limit-s.reserve:
+			cut(errNoBudget)
+		default:
+			*n++
+		}
+	}})
+	return ctx, func() { cut(nil) }
+}
+
+// cutOff gives the error of a call, or says why it was cut off. Then the call is not worth
+// another one.
+func cutOff(ctx context.Context, op, key string, err error) error {
+	why := context.Cause(ctx)
+	if err == nil || !errors.Is(why, errManyRequests) {
+		return err
+	}
+	kind := store.ErrRefused
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		kind = store.ErrUnknownOutcome
+	}
+	return &store.Error{Op: op, Key: key, Kind: kind, Cause: why}
+}
+
+// sends tells the witness of a request.
+func (s *survey) sends(key string) sighting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.witness.sends(key)
+}
+
+func (c *counted) Get(_ context.Context, key string, unless store.Version) (*store.Object, error) {
+	n := &c.s.report.Requests.Get
+	if err := c.s.count(n, 1, 0); err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := c.s.bounded(n, 1, extra)
 	defer cancel()
-	sent := time.Now()
+	before := c.s.sends(key)
 	o, err := c.Store.Get(ctx, key, unless)
+	err = cutOff(ctx, "get", key, err)
 	op := "get"
-	if errors.Is(err, store.ErrNotModified) {
-		op = "get, unchanged"
-	}
-	if err == nil {
-		c.s.mu.Lock()
+	c.s.mu.Lock()
+	switch {
+	case err == nil:
 		c.s.bodies.saw(o, key)
-		c.s.mu.Unlock()
+		c.s.witness.read(key, before, o.Version, o)
+	case errors.Is(err, store.ErrNotModified):
+		op = "get, unchanged"
+		c.s.witness.read(key, before, unless, nil)
+	case errors.Is(err, store.ErrNotExist):
+		c.s.witness.readNothing(key, before)
 	}
-	c.s.answered(op, sent, o, err)
+	c.s.mu.Unlock()
+	c.s.answered(op, before.sent, o, err)
 	return o, err
 }
 
-func (c *counted) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
-	if err := c.s.count(&c.s.report.Requests.Put, 1, len(body)); err != nil {
+func (c *counted) Put(_ context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	n := &c.s.report.Requests.Put
+	if err := c.s.count(n, 1, len(body)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := c.s.bounded(n, 1, extra)
 	defer cancel()
-	sent := time.Now()
+	before := c.s.sends(key)
 	o, err := c.Store.Put(ctx, key, body, only)
+	err = cutOff(ctx, "put", key, err)
 	c.s.expect(key, err)
 	if err == nil {
 		c.s.mu.Lock()
 		c.s.wrote = true
 		c.s.bodies.wrote(key, o.Version, body)
+		c.s.witness.wrote(key, before, only, o.Version, body)
 		c.s.mu.Unlock()
 	}
 	op := "update"
@@ -83,44 +148,67 @@ func (c *counted) Put(ctx context.Context, key string, body []byte, only store.C
 	case only.Absent():
 		op = "create"
 	}
-	c.s.answered(op, sent, o, err)
+	c.s.answered(op, before.sent, o, err)
 	return o, err
 }
 
-func (c *counted) Delete(ctx context.Context, key string) error {
-	if err := c.s.count(&c.s.report.Requests.Delete, 1, 0); err != nil {
+func (c *counted) Delete(_ context.Context, key string) error {
+	return c.s.delete(key, "", c.Store.Delete)
+}
+
+// delete deletes an object, or its version only.
+func (s *survey) delete(key string, only store.Version, send func(ctx context.Context, key string) error) error {
+	n := &s.report.Requests.Delete
+	if err := s.count(n, 1, 0); err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := s.bounded(n, 1, extra)
 	defer cancel()
+	s.mu.Lock()
+	ends := s.witness.removes(key, only)
+	s.mu.Unlock()
 	sent := time.Now()
-	err := c.Store.Delete(ctx, key)
-	if err == nil {
-		c.s.forget(key)
-	} else {
-		c.s.doubt(key, err)
+	err := cutOff(ctx, "delete", key, send(ctx, key))
+	s.mu.Lock()
+	s.witness.removed(key, ends, err)
+	s.mu.Unlock()
+	if err != nil {
+		s.doubt(key, err)
+	} else if only == "" {
+		s.forget(key)
 	}
-	c.s.answered("delete", sent, nil, err)
+	if only == "" {
+		s.answered("delete", sent, nil, err)
+	}
 	return err
 }
 
-func (c *counted) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+// pages is how many requests one listing may make beyond the first.
+const pages = 20
+
+func (c *counted) List(_ context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		if err := c.s.count(&c.s.report.Requests.List, 1, 0); err != nil {
+		n := &c.s.report.Requests.List
+		if err := c.s.count(n, 1, 0); err != nil {
 			yield(store.Entry{}, err)
 			return
 		}
-		limited, cancel := bounded(ctx)
+		ctx, cancel := c.s.bounded(n, 1, pages)
 		defer cancel()
-		sent := time.Now()
+		before := c.s.sends(prefix)
 		var last error
-		for e, err := range c.Store.List(limited, prefix, after) {
-			last = err
+		for e, err := range c.Store.List(ctx, prefix, after) {
+			err = cutOff(ctx, "list", prefix, err)
+			if last = err; err == nil {
+				c.s.mu.Lock()
+				c.s.witness.listed(e, before.moment)
+				c.s.mu.Unlock()
+			}
 			if !yield(e, err) {
 				break
 			}
 		}
-		c.s.answered("list", sent, nil, last)
+		c.s.answered("list", before.sent, nil, last)
 	}
 }
 
@@ -143,14 +231,14 @@ func (s *survey) doubt(key string, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shaky[key] = true
+	s.witness.of(key).doubted = true
 }
 
 // settled reports that no request for the object may yet arrive.
 func (s *survey) settled(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.shaky[s.path(key)]
+	return !s.witness.of(s.path(key)).doubted
 }
 
 func (s *survey) forget(key string) {

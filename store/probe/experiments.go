@@ -56,6 +56,16 @@ const (
 	listsCurrent = "listings show what was just written"
 	raceCreate   = "racing creates"
 	raceUpdate   = "racing updates"
+	crowdCreate  = "many creates at once"
+	crowdUpdate  = "many updates at once"
+	oddKeys      = "keys of all shapes"
+	oddUpdates   = "updates of keys of all shapes"
+	oddLists     = "listings of keys of all shapes"
+	readsDeleted = "reads after a delete"
+	allCreates   = "creates, of all requests"
+	allUpdates   = "updates, of all requests"
+	allReads     = "reads, of all requests"
+	allLists     = "listings, of all requests"
 	raceAgain    = "racing creates after a delete"
 	seenLater    = "raced objects, seconds later"
 	bodiesWhole  = "bodies come back as they were written"
@@ -78,18 +88,22 @@ var experiments = slices.Concat([]experiment{
 	{name: createOver, uses: allUses, fixed: 2 + 2*repeats, after: []string{canCreate}, run: (*survey).creatingOver},
 	{name: canUpdate, uses: byUpdate, fixed: 4, after: []string{canCreate}, run: (*survey).updating},
 	{name: newVersions, uses: byCreate, fixed: 2 * repeats, after: []string{canUpdate}, anew: true, run: (*survey).changing},
-	{name: updateStale, uses: byUpdate, fixed: 3 + 2*repeats, after: []string{canUpdate}, run: (*survey).updatingStale},
+	{name: updateStale, uses: byUpdate, fixed: 2 + 2 + repeats + 2*(repeats-1+fewRivals+repeats), after: []string{canUpdate}, run: (*survey).updatingStale},
 	{name: updateAbsent, uses: byUpdate, fixed: 1 + 2*repeats, after: []string{canCreate}, run: (*survey).updatingAbsent},
 	{name: oldVersions, uses: none, fixed: 3, after: []string{canUpdate}, run: (*survey).returning},
 	{name: quotes, uses: none, fixed: 3, after: []string{canUpdate}, run: (*survey).unquoting},
 	{name: unchanged, uses: byCreate, fixed: 2 + 3*looks, after: []string{canUpdate}, anew: true, run: (*survey).conditionalReads},
-	{name: afterDelete, uses: byDelete, fixed: 4, after: []string{canDelete}, run: (*survey).afterDelete},
+	{name: afterDelete, uses: byDelete, fixed: 4 * rebirths, after: []string{canDelete}, run: (*survey).afterDelete},
 	{name: afterRebirth, uses: byCreate, fixed: 9 * rebirths, after: []string{canDelete, createOver}, run: (*survey).afterRebirth},
 	{name: updateGone, uses: byUpdate, fixed: 4, after: []string{canDelete, canUpdate}, run: (*survey).updatingGone},
 	{name: bareWrites, uses: none, fixed: 2, after: []string{canCreate}, run: (*survey).bareWrites},
-	{name: canList, uses: byList, fixed: 2*len(listed) + 3, after: []string{canDelete}, run: (*survey).listing},
+	{name: canList, uses: byList, fixed: 2*len(listed) + 5, after: []string{canDelete}, run: (*survey).listing},
 	{name: listsCurrent, uses: byList, fixed: 4 * fresh, after: []string{canList}, run: (*survey).freshListings},
 	{name: readsCurrent, uses: byCreate, fixed: 4*reads + 4*reads/10, after: []string{canUpdate, canDelete}, anew: true, run: (*survey).freshReads},
+	{name: readsDeleted, uses: byCreate, fixed: 7 * ends, after: []string{canDelete}, run: (*survey).deletedReads},
+	{name: oddKeys, uses: byCreate, fixed: keyAsks*familyKeys + familyAsks*len(families), after: []string{canCreate, createOver, canDelete}, run: (*survey).oddKeys},
+	{name: oddUpdates, uses: byUpdate, after: []string{canUpdate, updateStale, oddKeys}, run: keysOf(func(k *keyed) *trials { return &k.updates })},
+	{name: oddLists, uses: byList, after: []string{canList, oddKeys}, run: keysOf(func(k *keyed) *trials { return &k.listed })},
 	{name: deleteIf, uses: none, fixed: 3 + (2+2*rivals)*deletes, after: []string{canUpdate, canDelete}, run: (*survey).conditionalDeletes},
 	{name: raceCreate, uses: byCreate, each: 4, after: []string{canCreate, createOver, canDelete}, run: func(s *survey) (Result, string, error) {
 		return s.racingCreates("race", smallBody, s.opts.Races)
@@ -97,15 +111,21 @@ var experiments = slices.Concat([]experiment{
 	{name: raceUpdate, uses: byUpdate, fixed: 2 * lanes * spread, each: 3, after: []string{canUpdate, updateStale, canDelete}, run: func(s *survey) (Result, string, error) {
 		return s.racingUpdates("lane", smallBody, s.opts.Races, spread)
 	}},
+	{name: crowdCreate, uses: byCreate, each: crowdAsks, share: perCrowd, least: crowds, after: []string{raceCreate}, run: (*survey).crowding},
+	{name: crowdUpdate, uses: byUpdate, after: []string{raceUpdate, crowdCreate}, run: func(s *survey) (Result, string, error) { return s.crowdUpdates.result(atATime) }},
 	{name: raceAgain, uses: byDelete, fixed: 2 * lanes * spreadLess, each: 4, share: 10, least: 10, after: []string{afterDelete, raceCreate}, run: func(s *survey) (Result, string, error) {
 		return s.racingAgain(max(s.opts.Races/10, 10))
 	}},
 }, withLargeBodies, []experiment{
 	{name: "left by earlier probes", uses: none, fixed: 1, after: []string{canList}, run: (*survey).leftovers},
+	{name: seenLater, uses: byCreate, fixed: mostWatched + mostDoubtful, run: (*survey).seenLater},
 	{name: tellsTime, uses: byTimes, fixed: 1, after: []string{canCreate}, run: (*survey).times},
 	{name: tellsAge, uses: byTimes, fixed: 1 + 2*ages, after: []string{tellsTime}, run: (*survey).ages},
 	{name: clockRate, uses: byCreate, after: []string{canCreate}, run: (*survey).clock},
-	{name: seenLater, uses: byCreate, fixed: mostWatched + mostDoubtful, run: (*survey).seenLater},
+	{name: allCreates, uses: byCreate, run: judgement("creates", func(w *witness) *count { return &w.creates })},
+	{name: allUpdates, uses: byUpdate, run: judgement("updates", func(w *witness) *count { return &w.updates })},
+	{name: allReads, uses: byCreate, run: judgement("reads", func(w *witness) *count { return &w.reads })},
+	{name: allLists, uses: byList, run: judgement("listed objects", func(w *witness) *count { return &w.lists })},
 	{name: bodiesWhole, uses: byCreate, run: (*survey).wholeBodies},
 	{name: trouble, uses: none, run: (*survey).trouble},
 })

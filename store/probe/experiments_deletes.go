@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,19 +22,25 @@ func (s *survey) gone(key string) (*store.Object, error) {
 }
 
 func (s *survey) afterDelete() (Result, string, error) {
-	return s.certain("deleted", func(key string) (Result, string, error) {
-		if _, err := s.gone(key); err != nil {
+	for n := range rebirths {
+		result, detail, err := s.certain(fmt.Sprintf("deleted-%d", n), func(key string) (Result, string, error) {
+			if _, err := s.gone(key); err != nil {
+				return Unknown, "", err
+			}
+			_, err := s.write(s.either(n+1), key, s.body(), store.IfAbsent())
+			switch {
+			case err == nil:
+				return OK, "", nil
+			case errors.Is(err, store.ErrPrecondition):
+				return Bad, "refused, although the object was deleted: a lock that is deleted can never be had again", nil
+			}
 			return Unknown, "", err
+		})
+		if result != OK || err != nil {
+			return result, detail, err
 		}
-		_, err := s.write(s.b, key, s.body(), store.IfAbsent())
-		switch {
-		case err == nil:
-			return OK, "", nil
-		case errors.Is(err, store.ErrPrecondition):
-			return Bad, "refused, although the object was deleted: a lock that is deleted can never be had again", nil
-		}
-		return Unknown, "", err
-	})
+	}
+	return OK, "", nil
 }
 
 // rebirths is how often an object is made anew where one was deleted.
@@ -182,10 +189,5 @@ func (s *survey) racingDeletes() (both, run int64) {
 }
 
 func (s *survey) deleteIf(key string, v store.Version) error {
-	if err := s.count(&s.report.Requests.Delete, 1, 0); err != nil {
-		return err
-	}
-	ctx, cancel := bounded(s.ctx)
-	defer cancel()
-	return s.look.DeleteIf(ctx, s.prefix+key, v)
+	return s.delete(s.prefix+key, v, func(ctx context.Context, key string) error { return s.look.DeleteIf(ctx, key, v) })
 }

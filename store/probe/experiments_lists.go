@@ -10,7 +10,7 @@ import (
 )
 
 // listed are names whose byte order is not that of words or numbers.
-var listed = []string{"b", "a", "B", "A", "10", "9", "a-b", "a.b", "a b", "ab", "é", "a~", "0000000042.json", "0000000041.json"}
+var listed = []string{"b", "a", "B", "A", "10", "9", "a-b", "a.b", "a b", "ab", "é", "a~", "a_b", "a%b", "0000000042.json", "0000000041.json"}
 
 func (s *survey) listing() (Result, string, error) {
 	var want []string
@@ -21,7 +21,7 @@ func (s *survey) listing() (Result, string, error) {
 		want = append(want, "list/"+name)
 	}
 	slices.Sort(want)
-	for _, look := range []struct{ prefix, after string }{{"list/", ""}, {"list/a", ""}, {"list/", "list/a"}} {
+	for _, look := range []struct{ prefix, after string }{{"list/", ""}, {"list/a", ""}, {"list/", "list/a"}, {"list/a_", ""}, {"list/a%", ""}} {
 		entries, err := s.list(s.b, look.prefix, look.after)
 		switch {
 		case errors.Is(err, store.ErrUnordered):

@@ -18,7 +18,7 @@ func (s *survey) bareWrites() (Result, string, error) {
 	if err := s.count(&s.report.Requests.Put, 1, len(body)); err != nil {
 		return Unknown, "", err
 	}
-	ctx, cancel := bounded(s.ctx)
+	ctx, cancel := s.bounded(&s.report.Requests.Put, 1, extra)
 	defer cancel()
 	err := s.look.Overwrite(ctx, key, body)
 	s.expect(key, err)
@@ -47,13 +47,8 @@ func (s *survey) trouble() (Result, string, error) {
 }
 
 func (s *survey) leftovers() (Result, string, error) {
-	if err := s.count(&s.report.Requests.List, 1, 0); err != nil {
-		return Unknown, "", err
-	}
-	ctx, cancel := bounded(s.ctx)
-	defer cancel()
 	var prefixes []string
-	for e, err := range s.a.Store.List(ctx, s.opts.Prefix+scratch, "") {
+	for e, err := range s.a.List(s.ctx, s.opts.Prefix+scratch, "") {
 		if err != nil {
 			return denied(err, "list")
 		}

@@ -49,6 +49,58 @@ func (s *survey) conditionalReads() (Result, string, error) {
 	return OK, fmt.Sprintf("%d times of %[1]d, after a write and without one", looks), nil
 }
 
+// isGone finds out whether a read shows that there is no object. unless is a version that it had.
+func (s *survey) isGone(c *counted, key string, unless store.Version) (Result, string, error) {
+	switch _, err := s.read(c, key, unless); {
+	case isAny(err, store.ErrNotExist, store.ErrDenied):
+		return OK, "", nil
+	case err == nil:
+		return Bad, "a read showed what had just been deleted", nil
+	case errors.Is(err, store.ErrNotModified):
+		return Bad, "what had just been deleted was said to be unchanged", nil
+	default:
+		return Unknown, "", err
+	}
+}
+
+// ends is how often an object with a past is deleted.
+const ends = 20
+
+// deletedReads deletes objects that were written over before, and looks whether any of what they
+// were is shown again, at once or in the end.
+func (s *survey) deletedReads() (Result, string, error) {
+	for n := range ends {
+		result, detail, err := s.certain(fmt.Sprintf("ends-%d", n), func(key string) (Result, string, error) {
+			first, err := s.write(s.a, key, s.body(), store.IfAbsent())
+			if err != nil {
+				return Unknown, "", err
+			}
+			last := first
+			if !s.createOnly {
+				if last, err = s.over(s.b, key, first); err != nil {
+					return Unknown, "", err
+				}
+			}
+			if err = s.remove(s.either(n), key); err != nil {
+				return Unknown, "", err
+			}
+			for at, unless := range []store.Version{"", last.Version, first.Version, ""} {
+				if result, detail, err := s.isGone(s.either(n+1+at/2), key, unless); result != OK || err != nil {
+					return result, detail, err
+				}
+			}
+			if s.settled(key) {
+				s.watch(watch{key: key, told: "a delete"}, false)
+			}
+			return OK, "", nil
+		})
+		if result != OK || err != nil {
+			return result, detail, err
+		}
+	}
+	return OK, fmt.Sprintf("%d deletes of objects that were written over before", ends), nil
+}
+
 func (s *survey) freshReads() (Result, string, error) {
 	// Over several keys: some stores take one write of a key in a second.
 	const keys = 40

@@ -73,6 +73,19 @@ func (s *survey) deleting() (Result, string, error) {
 // mustRefuse tries a write that must not land, so many times, and has what is there read
 // again in the end. Nobody may write the object afterwards.
 func (s *survey) mustRefuse(key string, only store.Condition, was *store.Object, size, times int) (Result, string, error) {
+	result, detail, err := s.refuses(key, only, was, size, times)
+	if result == OK && err == nil && s.settled(key) {
+		w := watch{key: key, told: "writes that were refused"}
+		if was != nil {
+			w.allowed = [][]byte{was.Body}
+		}
+		s.watch(w, false)
+	}
+	return result, detail, err
+}
+
+// refuses tries a write that must not land, so many times.
+func (s *survey) refuses(key string, only store.Condition, was *store.Object, size, times int) (Result, string, error) {
 	for n := range times {
 		c := s.either(n)
 		body := s.bodyOf(size)
@@ -93,13 +106,6 @@ func (s *survey) mustRefuse(key string, only store.Condition, was *store.Object,
 		case now.Version != was.Version || bytes.Equal(now.Body, body):
 			return Bad, "it was refused, and has changed the object", nil
 		}
-	}
-	if s.settled(key) {
-		w := watch{key: key, told: "writes that were refused"}
-		if was != nil {
-			w.allowed = [][]byte{was.Body}
-		}
-		s.watch(w, false)
 	}
 	return OK, fmt.Sprintf("refused, %d times of %[1]d", times), nil
 }
@@ -200,15 +206,32 @@ func (s *survey) changing() (Result, string, error) {
 }
 
 func (s *survey) updatingStale() (Result, string, error) {
-	was, err := s.object("stale")
+	other, err := s.object("object")
 	if err != nil {
 		return Unknown, "", err
 	}
-	now, err := s.write(s.b, "stale", s.body(), store.IfMatch(was.Version))
+	now, err := s.object("stale")
 	if err != nil {
 		return Unknown, "", err
 	}
-	return s.mustRefuse("stale", store.IfMatch(was.Version), now, smallBody, repeats)
+	var past []store.Version
+	for n := range repeats {
+		past = append(past, now.Version)
+		if now, err = s.write(s.either(n+1), "stale", s.body(), store.IfMatch(now.Version)); err != nil {
+			return Unknown, "", err
+		}
+	}
+	for _, v := range past[:repeats-1] {
+		if result, detail, err := s.refuses("stale", store.IfMatch(v), now, smallBody, 1); result != OK || err != nil {
+			return result, "one that is long gone: " + detail, err
+		}
+	}
+	if other.Version == now.Version {
+		// Versions that are counted by object: there is nothing to be told apart.
+	} else if result, detail, err := s.refuses("stale", store.IfMatch(other.Version), now, smallBody, fewRivals); result != OK || err != nil {
+		return result, "the version of another object: " + detail, err
+	}
+	return s.mustRefuse("stale", store.IfMatch(past[repeats-1]), now, smallBody, repeats)
 }
 
 func (s *survey) updatingAbsent() (Result, string, error) {

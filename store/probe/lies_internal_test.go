@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -338,10 +339,12 @@ func asked(t *testing.T, l lie, seed uint64, opts *Options) (r *Report) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &brokenstore.Store{Store: memstore.New()}
 		l.tell(b, chances(seed))
+		c := &counter{Store: brokenstore.Bare{Store: b}}
 		var err error
-		if r, err = Run(t.Context(), brokenstore.Bare{Store: b}, opts); err != nil {
+		if r, err = Run(t.Context(), c, opts); err != nil {
 			t.Fatal(err)
 		}
+		c.within(t, r, opts)
 	})
 	return r
 }
@@ -349,7 +352,7 @@ func asked(t *testing.T, l lie, seed uint64, opts *Options) (r *Report) {
 // TestProbeRefusesLiars: what two candidates could both come to hold a lock by, or a
 // former holder to write, is never called safe. The probe called most of these safe.
 func TestProbeRefusesLiars(t *testing.T) {
-	for _, l := range lies {
+	for _, l := range slices.Concat(lies, moreLies) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			r := asked(t, l, 1, &Options{Races: 1000})

@@ -102,7 +102,7 @@ func (s *survey) all() error {
 }
 
 // cleaning is how many requests are kept for removing what is there at the end.
-const cleaning = 250 + lanes*spread + mostWatched + mostDoubtful
+const cleaning = 250 + lanes*spread + crowdKeys + mostWatched + mostDoubtful
 
 // Requests is the largest number of requests that [Run] makes with these options: what
 // all its experiments need, a tenth more for repeated requests, and enough to clean up.
@@ -115,6 +115,10 @@ func (o *Options) Requests() int {
 	}
 	return n + n/10 + cleaning
 }
+
+// Purges is how many requests more [Run] makes at most where the store keeps past versions:
+// some stores take one for each version that is deleted.
+func (o *Options) Purges() int { return o.Requests() + o.Requests()/10 }
 
 // Bytes is the most that [Run] sends in bodies with these options.
 func (o *Options) Bytes() int64 {

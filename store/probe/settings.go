@@ -18,7 +18,7 @@ func (s *survey) settings() (Result, string, error) {
 	if err := s.count(&s.report.Requests.Inspect, settings, 0); err != nil {
 		return Unknown, "", err
 	}
-	ctx, cancel := bounded(s.ctx)
+	ctx, cancel := s.bounded(&s.report.Requests.Inspect, settings, extra)
 	defer cancel()
 	all := s.look.Settings(ctx)
 	for _, set := range all {

@@ -25,27 +25,30 @@ const (
 
 // A survey is one probe under way.
 type survey struct {
-	ctx         context.Context // its end is noticed between two requests
-	opts        Options
-	experiments []experiment
-	a, b        *counted // two sets of connections
-	look        store.Inspection
-	prefix      string
-	purge       bool // the store keeps past versions
-	createOnly  bool // the store refuses every update, whatever its condition is
-	report      *Report
-	reserve     int // requests that are kept for cleaning up
-	began       time.Time
-	samples     samples
-	spells      spells         // objects whose age is asked for in the end
-	retired     map[string]int // how often another object took the place of the key's
+	ctx          context.Context // its end is noticed between two requests
+	opts         Options
+	experiments  []experiment
+	a, b         *counted // two sets of connections
+	look         store.Inspection
+	prefix       string
+	purge        bool // the store keeps past versions
+	purged       bool // and requests are kept for deleting them
+	createOnly   bool // the store refuses every update, whatever its condition is
+	report       *Report
+	reserve      int // requests that are kept for cleaning up
+	began        time.Time
+	samples      samples
+	crowdUpdates races
+	spells       spells         // objects whose age is asked for in the end
+	retired      map[string]int // how often another object took the place of the key's
 
 	mu      sync.Mutex
 	keys    map[string]bool // that may exist
-	shaky   map[string]bool // keys of which a write or a delete had no answer
 	busy    map[error]int   // answers that were none, by kind
 	bodies  bodyBook
 	watched watched
+	witness witness
+	keyed   keyed
 	wrote   bool      // a write has landed
 	doing   string    // the name of the experiment
 	told    time.Time // when OnProgress was last called
@@ -56,7 +59,7 @@ var errNoBudget = errors.New("the store failed so often that the requests are us
 func newSurvey(ctx context.Context, st store.Store, opts *Options) (*survey, error) {
 	s := &survey{
 		ctx: ctx, began: time.Now(), experiments: experiments,
-		keys: map[string]bool{}, shaky: map[string]bool{}, retired: map[string]int{}, busy: map[error]int{},
+		keys: map[string]bool{}, retired: map[string]int{}, busy: map[error]int{},
 	}
 	if opts != nil {
 		s.opts = *opts
