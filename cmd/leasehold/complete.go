@@ -66,7 +66,7 @@ func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
-	before, storeURL, prefix, err := splitWritten(written)
+	before, storeURL, prefix, err := a.splitWritten(written)
 	if err != nil {
 		return nil, directive
 	}
@@ -96,10 +96,10 @@ var errNoStore = errors.New("this does not say yet in which store to look")
 // splitWritten says where the locks lie whose names begin with the written word: the text
 // before each name, the store, and the prefix of the names. After parameters there is
 // nothing to complete: the name stands before them.
-func splitWritten(written string) (before, storeURL, prefix string, err error) {
+func (a *app) splitWritten(written string) (before, storeURL, prefix string, err error) {
 	scheme, path, isURL := strings.Cut(written, "://")
 	if !isURL {
-		storeURL, _, err = homeURL()
+		storeURL, err = a.home(written)
 		return "", storeURL, written, err
 	}
 	// A key may hold slashes, except in a directory, of which it is the last part; a

@@ -33,11 +33,11 @@ func main() {
 
 // flags are those that every subcommand has.
 type flags struct {
-	output       string
-	verbose      bool
-	quiet        bool
-	requireStore bool
-	quorums      string // a file
+	output  string
+	verbose bool
+	quiet   bool
+	local   bool   // bare names are known on this machine only
+	quorums string // a file
 }
 
 // An app is one run of the program.
@@ -45,7 +45,6 @@ type app struct {
 	flags
 	console console
 	stdout  io.Writer
-	local   sync.Once // it was said that names lie on this machine
 	mkdir   bool      // the directory of a store may be made
 	slowly  sync.Once // it was said that the store takes long
 
@@ -90,9 +89,9 @@ func (a *app) root() *cobra.Command {
 
 LOCK is a URL, such as s3://bucket/key?region=eu-central-1, gs://bucket/key,
 azblob://container/key?account=myaccount or file:///dir/key, or a name, such as
-backup or jobs/backup. A name lies in the store whose URL is in the variable
-LEASEHOLD_STORE. Without that it lies in a directory of this user's on this machine;
-a line on stderr says so, and --require-store refuses it.
+backup or jobs/backup. A name has no colon, no dot before its first slash and no ~ at its
+beginning. Names are stored under the URL in the variable LEASEHOLD_STORE; with --local
+they are in a directory of this user, and exclude nobody on other machines.
 
 quorum://NAME/key is a lock on several stores, of which a minority may fail: see
 leasehold quorum --help. --quorum is the file that has the members of NAME.
@@ -137,7 +136,7 @@ LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 	all.StringVarP(&a.output, "output", "o", "text", "`format` of what leasehold itself prints: text or json")
 	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
 	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
-	all.BoolVar(&a.requireStore, "require-store", false, "refuse a name where no store for names is set, in LEASEHOLD_STORE")
+	all.BoolVar(&a.local, "local", false, "keep named locks in a directory of this user, on this machine only")
 	all.StringVar(&a.quorums, quorumFlag, "", "`file` that has the members of quorum://NAME: in each line a name and URLs")
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.serve(), a.status(), a.watch(), a.list(),
 		a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.conformance(), a.cost(), a.quorum(),

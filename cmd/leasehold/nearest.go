@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,7 +100,7 @@ func checkName(name string) error {
 	}
 	parts := likeURL.FindStringSubmatch(name)
 	if parts == nil {
-		return nil
+		return checkShape(name)
 	}
 	word, divided, rest := parts[1], parts[2], parts[3]
 	meant := meantScheme(word, divided)
@@ -117,7 +118,58 @@ func checkName(name string) error {
 	case divided == ":/":
 		return fmt.Errorf("%s is neither a name nor a URL: a URL has two slashes after its colon, as in s3://bucket/key, and a name has no slash after a colon", shown(name))
 	}
-	return nil
+	return checkShape(name)
+}
+
+// checkShape refuses what a name cannot be, because in other tools it stands for a bucket, a host or a directory.
+func checkShape(name string) error {
+	why := ""
+	first, _, slash := strings.Cut(name, "/")
+	switch {
+	case strings.Contains(name, "://"):
+		return nil
+	case strings.HasPrefix(name, "~"):
+		why = "a name does not begin with ~"
+	case strings.Contains(name, ":"):
+		why = "a name has no colon"
+	case slash && strings.Contains(first, "."):
+		why = "a name has no dot before its first slash"
+	default:
+		return nil
+	}
+	if meant := meantURL(name); meant != "" {
+		return fmt.Errorf("%s is neither a name nor a URL: %s: did you mean %s?", shown(name), why, meant)
+	}
+	return fmt.Errorf("%s is neither a name nor a URL: %s, and a URL begins with its store, as in s3://bucket/key", shown(name), why)
+}
+
+// places are how other tools write where an object is, and the URL that is meant.
+var places = []struct {
+	written *regexp.Regexp
+	meant   string
+}{
+	{regexp.MustCompile(`^arn:[a-z-]+:s3:::([^/:]+/.+)$`), "s3://$1"},
+	{regexp.MustCompile(`^([a-z0-9.-]+)\.s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?::443)?/(.+)$`), "s3://$1/$2"},
+	{regexp.MustCompile(`^s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?::443)?/([^/]+/.+)$`), "s3://$1"},
+	{regexp.MustCompile(`^storage\.(?:googleapis|cloud\.google)\.com(?::443)?/([^/]+/.+)$`), "gs://$1"},
+	{regexp.MustCompile(`^([a-z0-9]+)\.blob\.core\.windows\.net(?::443)?/([^/]+/.+)$`), "azblob://$2?account=$1"},
+	{regexp.MustCompile(`^((?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]+)?)/([^/]+/.+)$`), "s3://$2?endpoint=http://$1"},
+	{regexp.MustCompile(`^([A-Za-z0-9.-]+:[0-9]+|\[[0-9a-f:]+\](?::[0-9]+)?)/([^/]+/.+)$`), "s3://$2?endpoint=https://$1"},
+}
+
+// meantURL is the URL that a name is meant for, or "" if that cannot be known.
+func meantURL(name string) string {
+	if rest, found := strings.CutPrefix(name, "~/"); found {
+		if dir, err := os.UserHomeDir(); err == nil {
+			return fileURL(filepath.Join(dir, filepath.FromSlash(rest)))
+		}
+	}
+	for _, p := range places {
+		if m := p.written.FindStringSubmatchIndex(name); m != nil {
+			return string(p.written.ExpandString(nil, p.meant, name, m))
+		}
+	}
+	return ""
 }
 
 // pathLike reports that a name looks to be a path of this machine's, and makes it absolute.

@@ -139,11 +139,11 @@ func openStore(ctx context.Context, url string, how opening, ours bool) (store.S
 	return storeurl.OpenWith(ctx, url, &storeurl.Options{MustExist: !how.mkdir && !ours, Private: how.private || ours, Logger: how.logger})
 }
 
-// byDefault reports that the store is the one of bare names that this user has without
-// having named any. Its directory is nobody else's, so it is made when it is needed.
+// byDefault reports that the store is the one of --local. Its directory is nobody else's, so it is made when it is
+// needed.
 func (p *target) byDefault() bool {
-	base, isLocal, err := homeURL()
-	return err == nil && isLocal && p.storeURL == base
+	base, err := localURL()
+	return err == nil && p.storeURL == base
 }
 
 // urlOf is the URL of a lock in a store.
@@ -164,39 +164,38 @@ func escaped(key string) string {
 	return strings.Join(segments, "/")
 }
 
-// home is the URL of the store of bare names. Where it is this machine's own, that is
-// said once: a lock that was meant for other machines too would keep none of them out.
+// home is the URL of the store of bare names. Without LEASEHOLD_STORE there is none: a lock that was meant for other
+// machines too would keep none of them out.
 func (a *app) home(name string) (string, error) {
-	base, isLocal, err := homeURL()
+	base := os.Getenv(storeVariable)
 	switch {
-	case err != nil || !isLocal:
-		return base, err
-	case a.requireStore:
-		return "", usage("%q is a name, and there is no store for names: set %s to the URL of one, or write the URL of the lock (--require-store)", name, storeVariable)
+	case base == "" && !a.local && name == "":
+		return "", usage("no store is given: "+noStore, storeVariable)
+	case base == "" && !a.local:
+		return "", usage("%q is a name, and no store is set for names: "+noStore, name, storeVariable)
+	case base == "":
+		return localURL()
+	case a.local:
+		return "", usage("--local and the variable %s exclude each other: unset one of them", storeVariable)
 	}
-	a.local.Do(func() {
-		a.console.tell("names such as %q are known on this machine only: they lie in %s; set %s to the URL of a store that others share, or to this one to be told no more", name, base, storeVariable)
-	})
+	if err := checkName(base); err != nil {
+		return "", usage("the variable %s: %w", storeVariable, err)
+	}
+	if !strings.Contains(base, "://") {
+		return "", usage("the variable %s=%q is not a URL: set it to one such as s3://bucket/prefix or file:///dir", storeVariable, base)
+	}
 	return base, nil
 }
 
-// homeURL is the URL of the store of bare names, and whether that is a directory that
-// nobody has chosen.
-func homeURL() (base string, isLocal bool, err error) {
-	if base = os.Getenv(storeVariable); base != "" {
-		if err = checkName(base); err != nil {
-			return "", false, usage("the variable %s: %w", storeVariable, err)
-		}
-		if !strings.Contains(base, "://") {
-			return "", false, usage("the variable %s=%q is not a URL: set it to one such as s3://bucket/prefix or file:///dir", storeVariable, base)
-		}
-		return base, false, nil
-	}
+const noStore = "set %s to the URL of a store that all machines share, or pass --local for a lock on this machine only"
+
+// localURL is the URL of the directory that --local keeps locks in.
+func localURL() (string, error) {
 	dir, err := stateDir()
 	if err != nil {
-		return "", false, usage("there is no directory for locks without a URL: %w: set %s to the URL of a store", err, storeVariable)
+		return "", usage("--local has no directory: %w: set %s to the URL of a store", err, storeVariable)
 	}
-	return fileURL(filepath.Join(dir, "leasehold")), true, nil
+	return fileURL(filepath.Join(dir, "leasehold")), nil
 }
 
 // stateDir is where programs of this user keep their state.
