@@ -395,7 +395,7 @@ func (s *Store) guess(ctx context.Context, why error) (*view, error) {
 			return nil, why
 		}
 	}
-	seen, _ := s.known(ctx)
+	seen, _ := s.known(ctx, false)
 	cfg := seen.cfg
 	if cfg.Quorum == "" {
 		for _, m := range s.given {

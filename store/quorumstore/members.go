@@ -140,7 +140,16 @@ func (s *Store) remember(st store.Store) {
 
 // load finds the last configuration: the last one that a marker knows, and those that have followed it.
 func (s *Store) load(ctx context.Context) (*view, error) {
-	seen, err := s.known(ctx)
+	v, err := s.lead(ctx, false)
+	if errors.Is(err, register.ErrMoved) { // a marker that was not waited for knows a later one
+		v, err = s.lead(ctx, true)
+	}
+	return v, err
+}
+
+// lead goes from the last configuration that the markers of a majority know, or those of all who answer, to the last.
+func (s *Store) lead(ctx context.Context, all bool) (*view, error) {
+	seen, err := s.known(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -176,18 +185,18 @@ type sighting struct {
 // known is a configuration that leads to the last one: the last that this Store was under, or a later one that a
 // marker of its members knows. The members given are asked where there is none yet, or too few of its members answer:
 // they may all have been replaced since.
-func (s *Store) known(ctx context.Context) (sighting, error) {
+func (s *Store) known(ctx context.Context, all bool) (sighting, error) {
 	s.mu.Lock()
 	last := s.last
 	s.mu.Unlock()
 	seen := sighting{markers: map[string]*register.Marker{}}
 	if last != nil {
 		seen.cfg = last.cfg
-		if err := s.sight(ctx, last.members, &seen); err == nil && seen.found > len(last.members)/2 {
+		if err := s.sight(ctx, last.members, all, &seen); err == nil && seen.found > len(last.members)/2 {
 			return seen, nil
 		}
 	}
-	err := s.sight(ctx, s.given, &seen)
+	err := s.sight(ctx, s.given, all, &seen)
 	if seen.cfg.Quorum == "" && seen.none > len(s.given)/2 {
 		err = &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
 	}
@@ -201,7 +210,7 @@ const enough = time.Second
 // of its members answers, so slow members are not waited for. A marker of another quorum than the known one is the
 // fault of that member alone. Where no quorum is known yet, it is the one that most of the members are of, whatever
 // the silent ones are of: a member that was restored from another quorum's backup must not lead anybody there.
-func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting) error {
+func (s *Store) sight(ctx context.Context, members []store.Store, all bool, seen *sighting) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make(chan shown, len(members))
@@ -211,8 +220,8 @@ func (s *Store) sight(ctx context.Context, members []store.Store, seen *sighting
 	known := seen.cfg.Quorum
 	t := tally{of: map[string][]shown{}, silent: len(members), errs: []error{register.ErrNoMajority}}
 	var slow <-chan time.Time
-	for late, heard := false, 0; heard < len(members) && !late && !t.enough(known, len(members)); heard++ {
-		if slow == nil && len(t.of[known]) > 0 {
+	for late, heard := false, 0; heard < len(members) && !late && (all || !t.enough(known, len(members))); heard++ {
+		if slow == nil && !all && len(t.of[known]) > 0 {
 			slow = time.After(enough)
 		}
 		select {

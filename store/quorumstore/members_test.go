@@ -735,3 +735,27 @@ func replaceKilled(t *testing.T, lost, elsewhere bool, kill, round int) (done bo
 	time.Sleep(time.Minute) // until all requests have ended
 	return done
 }
+
+// TestLatestMarkerIsLate: the one member that knows the configuration in force may be the last to show its marker.
+func TestLatestMarkerIsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		by := places[0]
+		by.lose()
+		for _, p := range places[1:] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "!leasehold-quorum"})
+		}
+		if err := open(t, places).Replace(t.Context(), by.name, by); err == nil {
+			t.Fatal("the change was not interrupted")
+		}
+		by.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "!leasehold-quorum", Nth: 1, Delay: 10 * time.Millisecond})
+		for _, p := range places[1:] {
+			p.Clear()
+			p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "!leasehold-quorum-next-1", Delay: 50 * time.Millisecond})
+		}
+		reads(t, open(t, places), "lock", "x")
+		time.Sleep(time.Minute) // until all requests have ended
+	})
+}
