@@ -254,6 +254,30 @@ func (f *tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.A
 	return azcore.AccessToken{}, f.err
 }
 
+// TestProxyThatRepeatsTheRequest: the SAS is in the URL that an error page or a redirect repeats.
+func TestProxyThatRepeatsTheRequest(t *testing.T) {
+	const url = "https://account.blob.core.windows.net/container/k?sp=rcwdl&" + secret
+	for _, answer := range []string{
+		wiretest.Raw(502, "", "<html><p>cannot reach "+url+" now"),
+		wiretest.Raw(404, "", "<html><p>no "+strings.TrimPrefix(url, "https://account.blob.core.windows.net")),
+		wiretest.Raw(403, "", "<html>"+strings.ReplaceAll(url, "&", "&amp;")),
+		wiretest.Raw(400, "", "<Error><Code>Bad</Code><Message>Do not ask "+strings.ReplaceAll(url, "&", "&amp;")+" again.</Message></Error>"),
+		wiretest.Raw(200, "ETag: \"v2\"\r\n", "<html>"+url), // of a listing
+		wiretest.Raw(302, "Location: "+url+"\r\n", ""),
+		wiretest.Raw(308, "Location: "+url+"\r\n", ""),
+	} {
+		for op, do := range operations {
+			err := do(t.Context(), newFaulty(t, answer, wiretest.Hang).store(t))
+			if err == nil {
+				continue // 200 is no error of others than a listing
+			}
+			if e, ok := errors.AsType[*store.Error](err); !ok || strings.Contains(e.Error(), "c2VjcmV0") || strings.Contains(e.Error(), "sp=") {
+				t.Errorf("%s, answered %q: %v", op, answer, err)
+			}
+		}
+	}
+}
+
 // Azure's credentials make requests of their own. What they are answered says nothing about
 // the object, least of all that it is absent, and where there is no token nothing was sent.
 func TestNoToken(t *testing.T) {

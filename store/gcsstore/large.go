@@ -271,7 +271,7 @@ func (u *upload) cancel(ctx context.Context, why error) error {
 		return why
 	}
 	if e, ok := errors.AsType[*store.Error](why); ok {
-		e.Cause = fmt.Errorf("%w; what was sent stays on the server until the session of the upload ends, after a week: %s", e.Cause, c.text(err))
+		e.Cause = fmt.Errorf("%w; what was sent stays on the server until the session of the upload ends, after a week: %s", e.Cause, exchange.Redact(c.text(err)))
 	}
 	return why
 }

@@ -101,13 +101,13 @@ func (c *Call) leads() string {
 	return fmt.Sprintf("it is redirected to %q, which is not followed: is that the endpoint to use?", Readable(to))
 }
 
-// Fail makes the error of the call. The text says what happened, and err is what it is to match; the advice
-// of the verdict follows the text.
+// Fail makes the error of the call. The text says what happened, in words that may be others', and err is what it is to
+// match; the advice of the verdict follows the text.
 func (c *Call) Fail(ctx context.Context, v Verdict, text string, err error, throttled bool, requestID string) *store.Error {
 	if c.Unsure() && c.Writes() {
 		v.Kind = store.ErrUnknownOutcome
 	}
-	if v.Advice != "" {
+	if text = Redact(text); v.Advice != "" {
 		text += "; " + v.Advice
 	}
 	var cause error = &Failure{Text: text, Err: err}

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -27,4 +28,20 @@ func Readable(raw string) string {
 		return u.Path
 	}
 	return u.Scheme + "://" + u.Host + u.Path
+}
+
+var (
+	userInfo = regexp.MustCompile(`://[^/\s"'<>?#@]*@`)
+	queries  = regexp.MustCompile(`\?[^\s"'<>?=]*=(?:[^\s"'<>]*[^\s"'<>:;,.)])?`)
+	settings = regexp.MustCompile(`(?i)\b(sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token)|(?:access_|session_)?token|password|secret|accountkey|sharedaccesssignature|client_secret)=[^\s&"'<>,)]+`)
+	headers  = regexp.MustCompile(`(?i)\b(bearer|basic|sharedkey) [\w+/=.:~-]{12,}`)
+)
+
+// Redact takes the secrets out of a text that others have written: users and parameters of URLs, in which a signature
+// may be, and what else looks like a credential. Proxies repeat what they were asked in their error pages.
+func Redact(text string) string {
+	text = userInfo.ReplaceAllString(text, "://")
+	text = queries.ReplaceAllString(text, "?…")
+	text = settings.ReplaceAllString(text, "$1=…")
+	return headers.ReplaceAllString(text, "$1 …")
 }
