@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net"
 	"net/url"
 	"os"
@@ -63,5 +67,26 @@ func TestFileForALease(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v are left", left, err)
+	}
+}
+
+// TestOthersLog: what net/http logs is a message like all others, in JSON where that is asked for, and only with -v.
+func TestOthersLog(t *testing.T) {
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	for _, verbose := range []bool{false, true} {
+		args := []string{"version", "-o", "json"}
+		if verbose {
+			args = append(args, "-v")
+		}
+		var said bytes.Buffer
+		if code := exec(t.Context(), args, io.Discard, &said); code != 0 {
+			t.Fatalf("%d: %s", code, &said)
+		}
+		said.Reset()
+		log.Print("Unsolicited response received on idle HTTP channel")
+		var e event
+		if err := json.Unmarshal(said.Bytes(), &e); verbose != (err == nil) || verbose != (said.Len() > 0) {
+			t.Errorf("with -v %v: %q", verbose, &said)
+		}
 	}
 }

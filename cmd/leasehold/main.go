@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"strconv"
@@ -58,6 +59,9 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	a := &app{console: console{w: out}, stdout: stdout}
 	out.notice = a.console.dropped
 	defer out.wait(endPatience)
+	// net/http writes there, which no flag would keep from stderr.
+	log.SetFlags(0)
+	log.SetOutput(slog.NewLogLogger(a.console.logger().Handler(), slog.LevelDebug).Writer())
 	root := a.root() //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
 	root.SetOut(stdout)

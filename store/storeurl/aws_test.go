@@ -254,3 +254,33 @@ func TestServiceForAWSCredentialsLeadsToItself(t *testing.T) {
 		t.Errorf("%v, after %d requests", err, n)
 	}
 }
+
+// TestAWSLogsNothing: the SDK would write to stderr that it cannot read a date, amid what a program reads there.
+func TestAWSLogsNothing(t *testing.T) {
+	withoutAWS(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", "yesterday")
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer server.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stderr := os.Stderr
+	os.Stderr = file
+	defer func() { os.Stderr = stderr }()
+	st, err := storeurl.Open(t.Context(), "s3://bucket?endpoint="+server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = st.Get(t.Context(), "k", ""); !errors.Is(err, store.ErrUnavailable) {
+		t.Error(err)
+	}
+	if said, err := os.ReadFile(file.Name()); err != nil || len(said) > 0 {
+		t.Errorf("stderr got %q, %v", said, err)
+	}
+}
