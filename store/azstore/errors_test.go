@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -252,6 +254,52 @@ type tokens struct {
 func (f *tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	f.n++
 	return azcore.AccessToken{}, f.err
+}
+
+// TestConditionsAreSent: each write that has a condition sends it. The conformance suite runs none of DeleteIf.
+func TestConditionsAreSent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do               func(*azstore.Store) error
+		match, noneMatch string
+	}{
+		"create":   {func(st *azstore.Store) error { return operations["create"](t.Context(), st) }, "", "*"},
+		"update":   {func(st *azstore.Store) error { return operations["update"](t.Context(), st) }, `"v1"`, ""},
+		"DeleteIf": {func(st *azstore.Store) error { return st.DeleteIf(t.Context(), "k", `"v7"`) }, `"v7"`, ""},
+		"Delete":   {func(st *azstore.Store) error { return st.Delete(t.Context(), "k") }, "", ""},
+	} {
+		server := newFaulty(t, wiretest.Raw(412, "", ""), wiretest.Hang)
+		if err := tt.do(server.store(t)); !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("%s: %v", name, err)
+		}
+		seen := server.Seen()
+		if len(seen) != 1 || seen[0].Header.Get("If-Match") != tt.match || seen[0].Header.Get("If-None-Match") != tt.noneMatch {
+			t.Errorf("%s: %d requests, the first with %v", name, len(seen), seen[0].Header)
+		}
+	}
+}
+
+// TestSentOnce: the SDK's own retries, which begin after seconds, are off for all but PutLarge. A retried write could
+// land the first time and be told 412 the second. The time is virtual, so that a retry is seen, and not waited for.
+func TestSentOnce(t *testing.T) {
+	for op, do := range operations {
+		for _, status := range []int{408, 429, 500, 503} {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					n++
+					w.WriteHeader(status)
+				})
+				st := newStore(t, "http://store.invalid", func(o *azstore.Options) {
+					o.Transport = &http.Client{Transport: wiretest.Direct{Server: server}}
+					o.Retry = policy.RetryOptions{} // that of the SDK
+				})
+				began := time.Now()
+				if err := do(t.Context(), st); err == nil || n != 1 || time.Since(began) > 0 {
+					t.Errorf("%s, answered %d: %v, after %d requests in %v", op, status, err, n, time.Since(began))
+				}
+			})
+		}
+	}
 }
 
 // TestProxyThatRepeatsTheRequest: the SAS is in the URL that an error page or a redirect repeats.

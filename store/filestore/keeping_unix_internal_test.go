@@ -265,3 +265,28 @@ func TestOpenedIsNoFile(t *testing.T) {
 		t.Errorf("what was closed is the object %v, %v", f, err)
 	}
 }
+
+// TestSlowWriterKeepsItsFile: a writer may be stopped for most of an hour, or its disk slow, and its write still lands.
+func TestSlowWriterKeepsItsFile(t *testing.T) {
+	dir := t.TempDir()
+	s, err := New(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	slow := filepath.Join(dir, tempName())
+	if err := os.WriteFile(slow, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(slow, now, now.Add(-59*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if s.sweep(dir, now); !exists(slow) {
+		t.Error("the file of a writer that began 59 minutes ago is removed")
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
