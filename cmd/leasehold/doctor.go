@@ -32,14 +32,16 @@ func (a *app) doctor() *cobra.Command {
 STORE is the URL of a bucket or a container, of a prefix in it or of a directory. The experiments
 are made on scratch objects under STORE/leasehold-probe-…, which are removed again,
 also after an interrupt. doctor says before how many requests and how many bytes
-it sends at most, and afterwards how many it was. Most of the bytes are in the few bodies of
+it sends at most, and never sends more; afterwards it says how many it was. Most of the bytes are in the few bodies of
 1 MiB: --largest-body leaves them out, and the fences that rest on them with them.
 
 Many servers that speak S3 ignore the conditions of writes without an error, and then
 everybody has the lock. This command tests whether the store keeps them, one after the
-other and in races over several connections, with small bodies and large ones and where
-something was just deleted; whether reads and listings show the last write, and all of
-it; whether raced objects are still the same seconds later; how far the times in answers
+other and in races over several connections, with 2 and with 128 writes at a time, with
+small bodies and large ones, under keys of all shapes that a lock may have (long, deep,
+beyond ASCII, and alike but for case, composed letters, dots, spaces or escapes) and where
+something was just deleted; whether reads and listings show the last write or delete, and
+all of it; whether raced objects are still the same seconds later; how far the times in answers
 can be trusted; how fast the store is; the rights of these credentials; and the settings
 of the bucket. The verdict says for each layout, for --fast-start and for fences whether
 they are safe here, and if not, why. Locks under a session, and semaphores, are safe where
@@ -129,7 +131,7 @@ func (d *diagnosis) probe(
 ) (*probe.Report, error) {
 	opts := d.options(again)
 	opts.Prefix = prefix
-	d.console.tell("%s: at most %d requests, and %s in bodies%s", st, opts.Requests(), megabytes(opts.Bytes()),
+	d.console.tell("%s: at most %d requests%s, and %s in bodies%s", st, opts.Requests(), beyond(st, opts), megabytes(opts.Bytes()),
 		d.dollars(", for less than $%.2f at the list prices of %s", probe.Requests{Put: opts.Requests()}))
 	report, err := probe.Run(ctx, st, opts)
 	d.console.show("")
@@ -137,6 +139,17 @@ func (d *diagnosis) probe(
 		d.console.warn("%d scratch objects under %sleasehold-probe-*/ could not be removed", report.Left, prefix)
 	}
 	return report, err
+}
+
+// beyond says which requests the number that is announced does not have.
+func beyond(st store.Store, opts *probe.Options) string {
+	if _, ok := st.(*quorumstore.Store); ok {
+		return ", each of which is several to its members"
+	}
+	if _, ok := st.(store.Inspector); ok {
+		return fmt.Sprintf(" (where past versions are kept, %d more to delete those)", opts.Purges())
+	}
+	return ""
 }
 
 // options are those of the probe. On a terminal it shows how far it is.

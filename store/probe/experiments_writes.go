@@ -63,10 +63,7 @@ func (s *survey) deleting() (Result, string, error) {
 		if _, err := s.gone(key); err != nil {
 			return Unknown, "", err
 		}
-		if _, err := s.read(s.b, key, ""); !isAny(err, store.ErrNotExist, store.ErrDenied) {
-			return Bad, fmt.Sprintf("after a delete a read said: %v", err), nil
-		}
-		return OK, "", nil
+		return s.isGone(s.b, key, "")
 	})
 }
 

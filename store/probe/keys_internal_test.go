@@ -225,7 +225,7 @@ var moreLies = []lie{
 	{"keeps conditions of updates while 64 writes are under way", crowded(64, updates), swaps, "epochs", []string{crowdUpdate}},
 
 	{"dates one answer in 100 a minute later", jumps(100, time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
-	{"dates one answer in 1000 two minutes later", jumps(1000, 2*time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
+	{"dates one answer in 300 two minutes later", jumps(300, 2*time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
 	{"dates one answer in 100 a minute earlier", jumps(100, -time.Minute, dateJumps), startsFast, "object", []string{tellsAge}},
 	{"shows one object in 100 a minute older", jumps(100, time.Minute, writeJumps), startsFast, "object", []string{tellsAge}},
 
@@ -259,9 +259,9 @@ var moreLies = []lie{
 
 	{"shows what was deleted to one read in ten", haunted(10, false), locks, "fast start", nil},
 	{"shows what was before what was deleted", haunted(1, true), locks, "fast start", []string{readsDeleted}},
-	{"shows what was deleted to one read in 50", haunted(50, false), locks, "fast start", nil},
+	{"shows what was deleted to one read in 20", haunted(20, false), locks, "fast start", nil},
 	{"lists one deleted object in five", unlisted(5), []string{"epochs", "fencelog.Log"}, "object", []string{allLists}},
-	{"shows one read in 500 what was before", stale(500, false), locks, "", []string{allReads}},
+	{"shows one read in 100 what was before", stale(100, false), locks, "", []string{allReads}},
 	{"overlooks the condition of one create in 50", sometimes(50, store.Condition.Absent), locks, "", []string{allCreates}},
 	{"overlooks the condition of one update in 50", sometimes(50, updates), swaps, "", []string{allUpdates}},
 }
