@@ -27,13 +27,29 @@ func (s *survey) body() []byte { return s.bodyOf(smallBody) }
 
 // bodyOf is a new body of that size, or of the smallest that there is.
 func (s *survey) bodyOf(size int) []byte {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // it never fails, see crypto/rand
-	b := make([]byte, 0, max(size, smallBody))
+	return bodyWith(newID(), bytes.Repeat([]byte("x"), max(size-smallBody, 0)))
+}
+
+// twins are two new bodies, larger than a record usually is, that differ at the end only.
+func (s *survey) twins() [2][]byte {
+	const size = 600
+	id, pad := newID(), bytes.Repeat([]byte("x"), size)
+	one := bodyWith(id, pad)
+	pad[size-1] = 'y'
+	return [2][]byte{one, bodyWith(id, pad)}
+}
+
+func newID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // it never fails, see crypto/rand
+	return id
+}
+
+func bodyWith(id [16]byte, pad []byte) []byte {
+	b := make([]byte, 0, smallBody+len(pad))
 	b = append(b, bodyHead...)
-	b = hex.AppendEncode(b, random[:])
+	b = hex.AppendEncode(b, id[:])
 	b = append(b, bodyPad...)
-	b = append(b, bytes.Repeat([]byte("x"), max(size-smallBody, 0))...)
+	b = append(b, pad...)
 	b = append(b, bodySum...)
 	sum := crc32.ChecksumIEEE(b)
 	return fmt.Appendf(b, "%08x%s", sum, bodyEnd)

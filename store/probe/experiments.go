@@ -87,7 +87,7 @@ var experiments = slices.Concat([]experiment{
 	{name: canDelete, uses: byDelete, fixed: 5, after: []string{canCreate}, run: (*survey).deleting},
 	{name: createOver, uses: allUses, fixed: 2 + 2*repeats, after: []string{canCreate}, run: (*survey).creatingOver},
 	{name: canUpdate, uses: byUpdate, fixed: 4, after: []string{canCreate}, run: (*survey).updating},
-	{name: newVersions, uses: byCreate, fixed: 2 * repeats, after: []string{canUpdate}, anew: true, run: (*survey).changing},
+	{name: newVersions, uses: byCreate, fixed: 3*repeats + 5, after: []string{canUpdate}, anew: true, run: (*survey).changing},
 	{name: updateStale, uses: byUpdate, fixed: 2 + 2 + repeats + 2*(repeats-1+fewRivals+repeats), after: []string{canUpdate}, run: (*survey).updatingStale},
 	{name: updateAbsent, uses: byUpdate, fixed: 1 + 2*repeats, after: []string{canCreate}, run: (*survey).updatingAbsent},
 	{name: oldVersions, uses: none, fixed: 3, after: []string{canUpdate}, run: (*survey).returning},

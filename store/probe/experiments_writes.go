@@ -127,8 +127,12 @@ func (s *survey) creatingOver() (Result, string, error) {
 // over changes an object, whose last state is was. In a store that refuses every update, an
 // object changes only by being deleted and created anew, so that is what over does there.
 func (s *survey) over(c *counted, key string, was *store.Object) (*store.Object, error) {
+	return s.overWith(c, key, was, s.body())
+}
+
+func (s *survey) overWith(c *counted, key string, was *store.Object, body []byte) (*store.Object, error) {
 	if !s.createOnly {
-		return s.write(c, key, s.body(), store.IfMatch(was.Version))
+		return s.write(c, key, body, store.IfMatch(was.Version))
 	}
 	if err := s.remove(c, key); err != nil {
 		return nil, err
@@ -136,7 +140,7 @@ func (s *survey) over(c *counted, key string, was *store.Object) (*store.Object,
 	if !s.settled(key) {
 		return nil, errMayVanish
 	}
-	return s.write(c, key, s.body(), store.IfAbsent())
+	return s.write(c, key, body, store.IfAbsent())
 }
 
 // errMayVanish: if the object vanishes now, that says nothing against the store.
@@ -198,6 +202,20 @@ func (s *survey) changing() (Result, string, error) {
 		if seen[o.Version] {
 			return Bad, fmt.Sprintf("the version %s came again for another body", o.Version), nil
 		}
+	}
+	was, err := s.object("object")
+	if err != nil {
+		return Unknown, "", err
+	}
+	for _, body := range s.twins() {
+		o, err := s.overWith(s.a, "object", was, body)
+		if err != nil {
+			return Unknown, "", err
+		}
+		if o.Version == was.Version {
+			return Bad, fmt.Sprintf("the version %s came again for a body that differs at its end only", o.Version), nil
+		}
+		was = o
 	}
 	return OK, "", nil
 }

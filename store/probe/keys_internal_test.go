@@ -3,7 +3,10 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -200,6 +203,69 @@ func unlisted(of int) func(*brokenstore.Store, func(int) bool) {
 	}
 }
 
+// remembers carries out a write that names a version, without its condition, where takes says so of what was
+// written before: keys and versions.
+func remembers(takes func(key string, past []string, v string) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		var past []string
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (o *store.Object, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if updates(only) && takes(key, past, string(only.Match())) {
+				o, err = b.Force(ctx, key, body)
+			} else {
+				o, err = b.Store.Put(ctx, key, body, only)
+			}
+			if err == nil {
+				past = append(past[max(0, len(past)-200):], key+" "+string(o.Version))
+			}
+			return o, err
+		}
+	}
+}
+
+// versioned names the state of an object by its body.
+func versioned(name func(body []byte) string) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			o, err := b.Store.Get(ctx, key, "")
+			if there := err == nil; there == only.Absent() || there && name(o.Body) != string(only.Match()) {
+				return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+			}
+			if o, err = b.Force(ctx, key, body); err == nil {
+				o.Version = store.Version(name(body))
+			}
+			return o, err
+		}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, "")
+			if err != nil {
+				return nil, err
+			}
+			if o.Version = store.Version(name(o.Body)); o.Version == unless {
+				return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
+			}
+			return o, nil
+		}
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) {
+				for e, err := range b.Store.List(ctx, prefix, after) {
+					if o, getErr := b.Store.Get(ctx, e.Key, ""); getErr == nil {
+						e.Version = store.Version(name(o.Body))
+					}
+					if !yield(e, err) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 func mapKeys[V any](m map[string]V) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for key := range m {
@@ -256,6 +322,56 @@ var moreLies = []lie{
 			return slices.DeleteFunc(all, func(e store.Entry) bool { return len(e.Key) > 300 })
 		})(b)
 	}, []string{"epochs", "epochs+if-match", "fencelog.Log"}, "object", []string{oddLists}},
+
+	{"deletes all keys that begin as the deleted one", func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnDelete = func(ctx context.Context, key string) error {
+			for e := range b.Store.List(ctx, key, "") {
+				_ = b.Store.Delete(ctx, e.Key)
+			}
+			return nil
+		}
+	}, locks, "", []string{oddKeys}},
+	{"takes marks of a prefix for wildcards", func(b *brokenstore.Store, _ func(int) bool) {
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			return func(yield func(store.Entry, error) bool) {
+				like := regexp.MustCompile("^" + strings.NewReplacer("_", ".", "%", ".*").Replace(regexp.QuoteMeta(prefix)))
+				for e, err := range b.Store.List(ctx, "", after) {
+					if (err != nil || like.MatchString(e.Key)) && !yield(e, err) {
+						return
+					}
+				}
+			}
+		}
+	}, []string{"epochs", "fencelog.Log"}, "object", []string{canList}},
+	{"takes versions that are long gone", remembers(func(key string, past []string, v string) bool {
+		at := slices.Index(past, key+" "+v)
+		return at >= 0 && len(slices.DeleteFunc(slices.Clone(past[at:]), func(s string) bool { return !strings.HasPrefix(s, key+" ") })) > 4
+	}), swaps, "epochs", []string{updateStale}},
+	{"takes versions of other objects", remembers(func(key string, past []string, v string) bool {
+		return slices.ContainsFunc(past, func(s string) bool { return strings.HasSuffix(s, " "+v) && !strings.HasPrefix(s, key+" ") })
+	}), swaps, "epochs", nil},
+	{"has versions of one byte", versioned(func(body []byte) string { return fmt.Sprint(crc32.ChecksumIEEE(body) % 256) }), swaps, "", []string{allCreates}},
+	{"has versions of the first 300 bytes", versioned(func(body []byte) string { return fmt.Sprint(crc32.ChecksumIEEE(body[:min(300, len(body))])) }), swaps, "", []string{newVersions}},
+	{"keeps conditions between two rivals only", func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		rivals := map[string]int{}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			mu.Lock()
+			rivals[key]++
+			third := rivals[key] > 2
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			defer func() {
+				mu.Lock()
+				rivals[key]--
+				mu.Unlock()
+			}()
+			if third {
+				return b.Force(ctx, key, body)
+			}
+			return b.Store.Put(ctx, key, body, only)
+		}
+	}, locks, "fast start", []string{crowdCreate}},
 
 	{"shows what was deleted to one read in ten", haunted(10, false), locks, "fast start", nil},
 	{"shows what was before what was deleted", haunted(1, true), locks, "fast start", []string{readsDeleted}},
