@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -112,8 +113,8 @@ func (a *app) freeSeats(ctx context.Context, p target, before admin.Entry, token
 	for _, h := range before.Semaphore.Holders {
 		if h.Token == token {
 			freed = true
-			text = fmt.Sprintf("%s freed: %s had %s, token %d\n", r.Lock, printable(h.Holder), plural(h.Weight, "seat"), token)
-			a.console.warn("%s may work on until the next heartbeat of its session, a third of its TTL from now at most", printable(h.Holder))
+			text = fmt.Sprintf("%s freed: %s had %s, token %d\n", r.Lock, plain.Word(h.Holder), plural(h.Weight, "seat"), token)
+			a.console.warn("%s may work on until the next heartbeat of its session, a third of its TTL from now at most", plain.Word(h.Holder))
 		}
 	}
 	return a.print(text, struct {
@@ -144,8 +145,8 @@ func (a *app) free(ctx context.Context, p target, lock *leasehold.Lock, token le
 	case before.Rest > 0 && after.Rest == 0 && after.Token == before.Token:
 		text = fmt.Sprintf("%s rests no more: token %d\n", r.Lock, after.Token)
 	case freed:
-		text = fmt.Sprintf("%s freed: it was held by %s, token %d\n", r.Lock, printable(before.Holder), after.Token)
-		a.console.warn("%s may work on until its next renewal, up to %v from now", printable(before.Holder), before.TTL/3)
+		text = fmt.Sprintf("%s freed: it was held by %s, token %d\n", r.Lock, plain.Word(before.Holder), after.Token)
+		a.console.warn("%s may work on until its next renewal, up to %v from now", plain.Word(before.Holder), before.TTL/3)
 	}
 	return a.print(text, struct {
 		Freed bool `json:"freed"`

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // changeEvents are the events of the changes that watch sees.
@@ -68,7 +69,7 @@ func (a *app) seenChange(now time.Time, kind, name string, r report, i leasehold
 		return a.writeLine(seenAs(r, eventName(strings.ReplaceAll(kind, " ", "_")), now, cause))
 	}
 	if name != "" {
-		kind = fmt.Sprintf("%-10s  %s", kind, printable(name))
+		kind = fmt.Sprintf("%-10s  %s", kind, plain.Word(name))
 	}
 	return a.write(seenLine(now, kind, cause) + seenPart(r, i) + "\n")
 }
@@ -77,7 +78,7 @@ func (a *app) seenChange(now time.Time, kind, name string, r report, i leasehold
 func seenLine(at time.Time, kind string, cause error) string {
 	line := fmt.Sprintf("%s  %-10s", at.Local().Format(time.DateTime), kind)
 	if cause != nil {
-		line += "  " + printable(oneLine(cause))
+		line += "  " + plain.Word(oneLine(cause))
 	}
 	return line
 }
@@ -85,7 +86,7 @@ func seenLine(at time.Time, kind string, cause error) string {
 // seenPart is what such a line says of the lock.
 func seenPart(r report, i leasehold.Info) string {
 	var b strings.Builder
-	part := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format, args...) }
+	part := func(format string, args ...any) { b.WriteString("  " + plain.Word(fmt.Sprintf(format, args...))) }
 	if s := r.Semaphore; s != nil {
 		part("%s", seatsSeen(s))
 	}
@@ -93,13 +94,13 @@ func seenPart(r report, i leasehold.Info) string {
 		part("last %s", last)
 	}
 	if r.Holder != "" {
-		part("%s", printable(r.Holder))
+		part("%s", plain.Word(r.Holder))
 	}
 	if r.Token != leasehold.NoToken {
 		part("token %v", r.Token)
 	}
 	if r.Address != "" {
-		part("%s", printable(r.Address))
+		part("%s", plain.Word(r.Address))
 	}
 	if text := age(i); text != "" {
 		part("age %s", text)

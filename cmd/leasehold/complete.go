@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 const (
@@ -80,6 +81,9 @@ func (a *app) completeLock(cmd *cobra.Command, args []string, written string) ([
 			break
 		}
 		name := found.Key
+		if before == "" && plain.Word(name) != name {
+			continue // a shell would type it
+		}
 		if before != "" {
 			name = before + escaped(found.Key)
 		}

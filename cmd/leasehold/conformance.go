@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/internal/conformance"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // exitFailed is the code of a run in which a case has failed.
@@ -219,7 +220,7 @@ func resultText(r conformance.Result) string {
 		if f.Sentence != "" {
 			fmt.Fprintf(&b, "      %s of docs/format.md: %s\n", f.Rule, f.Sentence)
 		}
-		fmt.Fprintf(&b, "      seen: %s\n", printable(f.What))
+		fmt.Fprintf(&b, "      seen: %s\n", plain.Word(f.What))
 	}
 	for _, part := range []struct {
 		name  string
@@ -230,9 +231,9 @@ func resultText(r conformance.Result) string {
 		}
 		for _, l := range part.lines {
 			first, second, _ := strings.Cut(l, "\n") // a body follows on a line of its own
-			fmt.Fprintf(&b, "        %s\n", printable(first))
+			fmt.Fprintf(&b, "        %s\n", plain.Word(first))
 			if second = strings.TrimSpace(second); second != "" {
-				fmt.Fprintf(&b, "                   %s\n", printable(second))
+				fmt.Fprintf(&b, "                   %s\n", plain.Word(second))
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // levelNotice is for the messages that a long-running command prints without -v.
@@ -106,11 +108,12 @@ func (t *console) event(level slog.Level, e event) {
 // encode is an event as a line for people or for a program.
 func (t *console) encode(level slog.Level, e event) []byte {
 	if !t.json {
-		return fmt.Appendf(nil, "leasehold: %s\n", e.Message)
+		// A line of a stranger's must not look like one of leasehold's.
+		return fmt.Appendf(nil, "leasehold: %s\n", strings.ReplaceAll(plain.Text(e.Message), "\n", "\n  "))
 	}
 	e.Time, e.Level = e.Time.UTC().Truncate(time.Millisecond), levelName(level)
 	text, _ := json.Marshal(e) // it has nothing that cannot be
-	return append(text, '\n')
+	return append(plain.JSON(text), '\n')
 }
 
 // dropped is the message that says how many could not be written.
@@ -147,7 +150,7 @@ func (t *console) show(text string) {
 	if text == "" && !t.line || isStuck(t.w) {
 		return
 	}
-	fmt.Fprint(t.w, "\r\x1b[K"+text)
+	fmt.Fprint(t.w, "\r\x1b[K"+plain.Text(text))
 	t.line = text != ""
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cost"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/quorumstore"
@@ -208,7 +209,7 @@ func (a *app) interruptible(ctx context.Context) (context.Context, func() os.Sig
 // finding is the line about one. BAD is what the exit code is about, and nothing else.
 func (d *diagnosis) finding(f probe.Finding) string {
 	mark := map[probe.Result]string{probe.OK: "ok", probe.Bad: "BAD", probe.Note: "note", probe.Unknown: "?"}[f.Result]
-	detail := printable(f.Detail)
+	detail := plain.Word(f.Detail)
 	if f.Result == probe.Bad && !slices.Contains(f.Against(), d.use) {
 		mark = "no"
 		detail += " (it rules out " + strings.Join(f.Against(), ", ") + ")"
@@ -236,7 +237,7 @@ func (d *diagnosis) text(r *probe.Report) string {
 		line("  %-16s %s", v.Use, verdictWord(v))
 		for _, why := range v.Why {
 			if !v.Untried {
-				line("  %-16s   %s", "", printable(why))
+				line("  %-16s   %s", "", plain.Word(why))
 			}
 		}
 	}

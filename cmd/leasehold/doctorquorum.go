@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/probe"
 	"github.com/leasehold/leasehold/store/quorumstore"
@@ -59,7 +60,7 @@ func (d *diagnosis) diagnoseQuorum(
 		}
 		if all.Members = append(all.Members, of); report != nil {
 			err = d.tell(d.text(report) + "\n")
-		} else if err = d.tell(fmt.Sprintf("BAD   %s\n\n", printable(of.Error))); of.Error != "" {
+		} else if err = d.tell(fmt.Sprintf("BAD   %s\n\n", plain.Word(of.Error))); of.Error != "" {
 			d.console.warn("the member %s could not be probed, and the others are: %s", m, of.Error)
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
@@ -102,7 +103,7 @@ func (a *app) collect(ctx context.Context, p target, opts *admin.CollectOptions)
 // collected writes one object.
 func (a *app) collected(p target, c admin.Collected, deleted bool) error {
 	if a.output != "json" {
-		return a.write(fmt.Sprintf("%s  %v  %s\n", printable(c.Key), c.Age.Round(time.Second), c.Why))
+		return a.write(fmt.Sprintf("%s  %v  %s\n", plain.Word(c.Key), c.Age.Round(time.Second), c.Why))
 	}
 	url, err := urlOf(p.storeURL, c.Key)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // unfit says why a candidate cannot do its work, or returns "". It can as long as its store has
@@ -34,9 +35,9 @@ func leaderOf(s leasehold.Status, ttl time.Duration, now time.Time) (leasehold.I
 func standing(s leasehold.Status, lock string, ttl time.Duration, now time.Time) string {
 	text := "candidate for " + lock + ", no leader is known"
 	if leader, ok := leaderOf(s, ttl, now); ok {
-		text = "following in " + lock + ", led by " + printable(leader.Holder) + withToken(leader.Token)
+		text = "following in " + lock + ", led by " + plain.Word(leader.Holder) + withToken(leader.Token)
 		if s.Leading {
-			text = "leading " + lock + " as " + printable(leader.Holder) + withToken(leader.Token)
+			text = "leading " + lock + " as " + plain.Word(leader.Holder) + withToken(leader.Token)
 		}
 	}
 	if !s.FailingSince.IsZero() && now.Sub(s.FailingSince) >= statusPeriod {

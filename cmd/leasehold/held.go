@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // A held is a lease of a lock, or one of seats in a semaphore: what a job asks of what it runs under.
@@ -97,14 +98,14 @@ func blockerOf(i leasehold.Info, now time.Time) *blocker {
 	case i.Rest > 0:
 		b.party, b.who = lockjson.PartyOf(i), "which "+rests(i, now)
 	case i.Holder != "":
-		b.who = "held by " + printable(i.Holder)
+		b.who = "held by " + plain.Word(i.Holder)
 	}
 	return b
 }
 
 // rests says of a lock that its last holder keeps it from others, as it was told then.
 func rests(i leasehold.Info, then time.Time) string {
-	return fmt.Sprintf("rests until %s, as %s has asked", then.Add(i.Rest).Local().Format(time.DateTime), printable(i.Holder))
+	return fmt.Sprintf("rests until %s, as %s has asked", then.Add(i.Rest).Local().Format(time.DateTime), plain.Word(i.Holder))
 }
 
 // known reports that it is known whom the wait is for.

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 func (a *app) history() *cobra.Command {
@@ -129,7 +130,7 @@ func lease(t admin.Term) []string {
 	if t.Leases > 1 {
 		token = t.First.String() + "-" + token
 	}
-	return []string{number, token, orDash(printable(t.Holder)), moment(t.AcquiredAt), moment(t.Ended), orDash(printable(t.Why))}
+	return []string{number, token, orDash(plain.Word(t.Holder)), moment(t.AcquiredAt), moment(t.Ended), orDash(plain.Word(t.Why))}
 }
 
 // term writes one lease as JSON.

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/internal/watchview"
 )
 
@@ -75,6 +76,9 @@ func (a *app) table(rows [][]string) error {
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
+		for i, cell := range r {
+			r[i] = plain.Word(cell)
+		}
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	return written(w.Flush())
@@ -123,7 +127,7 @@ func row(e admin.Entry, foreign error) []string {
 		state = "at rest"
 	}
 	if i.Held && i.Holder != "" {
-		holder = printable(i.Holder)
+		holder = plain.Word(i.Holder)
 	}
 	if e.Semaphore != nil && i.Held {
 		holder = watchview.HoldersOf(e.Semaphore)
@@ -137,7 +141,7 @@ func row(e admin.Entry, foreign error) []string {
 	if text := age(i); text != "" {
 		old = text
 	}
-	return []string{printable(i.Key), state, holder, token, old, lies}
+	return []string{plain.Word(i.Key), state, holder, token, old, lies}
 }
 
 // age is how long ago the record was written, or nothing. Where the store does not

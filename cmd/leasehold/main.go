@@ -14,15 +14,14 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold/internal/guardian"
 	_ "github.com/leasehold/leasehold/internal/guardian/early" // a guardian needs nothing else of this program
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -154,7 +153,7 @@ LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 // print writes data: as JSON, or as lines of a name and a value.
 func (a *app) print(text string, data any) error {
 	if a.output == "json" {
-		text = toJSON(data)
+		return a.writeData(toJSON(data))
 	}
 	return a.write(text)
 }
@@ -165,10 +164,14 @@ func (a *app) writeLine(data any) error {
 	if err != nil {
 		panic(err) // nothing that we print can fail
 	}
-	return a.write(string(text) + "\n")
+	return a.writeData(string(plain.JSON(text)) + "\n")
 }
 
-func (a *app) write(text string) error {
+// write writes lines for people, and nothing that a terminal would obey.
+func (a *app) write(text string) error { return a.writeData(plain.Text(text)) }
+
+// writeData writes what a program reads.
+func (a *app) writeData(text string) error {
 	_, err := io.WriteString(a.stdout, text)
 	return written(err)
 }
@@ -184,12 +187,4 @@ func written(err error) error {
 
 func notWritten(err error) error {
 	return &exit{exitInternal, fmt.Errorf("cannot write to stdout: %w", err)}
-}
-
-// printable is text of a stranger's, fit for a line on a terminal.
-func printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }

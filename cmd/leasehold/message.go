@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
@@ -68,8 +69,8 @@ func (a *app) where(failure *store.Error) string {
 // readable is a URL with the characters that stand for themselves.
 func readable(raw string) string {
 	path, query, found := strings.Cut(raw, "?")
-	if plain, err := url.PathUnescape(path); err == nil {
-		path = printable(plain)
+	if text, err := url.PathUnescape(path); err == nil {
+		path = plain.Word(text)
 	}
 	if found {
 		path += "?" + query

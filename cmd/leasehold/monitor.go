@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/internal/promtext"
 )
 
@@ -182,7 +183,7 @@ func (m *monitor) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-const plain = "text/plain; charset=utf-8"
+const plainText = "text/plain; charset=utf-8"
 
 func (m *monitor) leader(s leasehold.Status, now time.Time) (int, string, []byte) {
 	answer := lockjson.Leader{Lock: m.job.target.name, Leading: s.Leading}
@@ -195,25 +196,25 @@ func (m *monitor) leader(s leasehold.Status, now time.Time) (int, string, []byte
 	if err := enc.Encode(answer); err != nil {
 		panic(err) // strings and numbers always can be
 	}
-	return http.StatusOK, "application/json", body.Bytes()
+	return http.StatusOK, "application/json", plain.JSON(body.Bytes())
 }
 
 func (m *monitor) healthz(s leasehold.Status, now time.Time) (int, string, []byte) {
 	if why := unfit(s, m.job.opts.TTL, now); why != "" {
-		return http.StatusServiceUnavailable, plain, []byte(why + "\n")
+		return http.StatusServiceUnavailable, plainText, []byte(why + "\n")
 	}
-	return http.StatusOK, plain, []byte("ok\n")
+	return http.StatusOK, plainText, []byte("ok\n")
 }
 
 func (m *monitor) readyz(s leasehold.Status, now time.Time) (int, string, []byte) {
 	if _, ok := leaderOf(s, m.job.opts.TTL, now); ok {
-		return http.StatusOK, plain, []byte("ok\n")
+		return http.StatusOK, plainText, []byte("ok\n")
 	}
 	why := unfit(s, m.job.opts.TTL, now)
 	if why == "" {
 		why = "no leader is known"
 	}
-	return http.StatusServiceUnavailable, plain, []byte(why + "\n")
+	return http.StatusServiceUnavailable, plainText, []byte(why + "\n")
 }
 
 func (m *monitor) metrics(s leasehold.Status, now time.Time) (int, string, []byte) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/internal/sdnotify"
 )
 
@@ -158,7 +159,7 @@ type holding struct {
 // standing says in a line how a run stands, for people.
 func (h *holding) standing(lock string) string {
 	if lease := h.lease.Load(); lease != nil {
-		return "holding " + lock + " as " + printable((*lease).Holder()) + withToken((*lease).Token())
+		return "holding " + lock + " as " + plain.Word((*lease).Holder()) + withToken((*lease).Token())
 	}
 	return h.waitsFor.Load().inFull(lock)
 }

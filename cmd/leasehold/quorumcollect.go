@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
@@ -64,7 +65,7 @@ is run again. With --dry-run the members are tried, and nothing of the quorum is
 // quorumCollected shows one key.
 func (a *app) quorumCollected(key string, deleted bool) error {
 	if a.output != "json" {
-		return a.write(fmt.Sprintf("%s\n", printable(key)))
+		return a.write(fmt.Sprintf("%s\n", plain.Word(key)))
 	}
 	return a.writeLine(struct {
 		Object  string `json:"object"`

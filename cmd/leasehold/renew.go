@@ -127,9 +127,9 @@ func (a *app) renewLease(ctx context.Context, in keptLease, storeURL string, ttl
 // writeLease writes a lease to stdout.
 func (a *app) writeLease(d leasehold.Detached, export bool) error {
 	if export {
-		return a.write(exports(d))
+		return a.writeData(exports(d))
 	}
-	return a.write(toJSON(d))
+	return a.writeData(toJSON(d))
 }
 
 // A keptLease is where a lease was kept: in a file, or as text that is not replaced.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -44,7 +45,7 @@ func (a *app) see(ctx context.Context, name string, opts *leasehold.LockOptions,
 func (a *app) look(ctx context.Context, p *target, opts *leasehold.LockOptions) (admin.Entry, error) {
 	e, err := a.findOut(ctx, p, opts)
 	if err != nil && e.Exists && unlisted(err) {
-		why := "if there is none, give --layout " + string(e.Layout)
+		why := "if there is none, give --layout " + plain.Word(string(e.Layout))
 		if e.Semaphore != nil {
 			why = "the semaphore is shown"
 		}
@@ -65,7 +66,7 @@ func (a *app) findOut(ctx context.Context, p *target, opts *leasehold.LockOption
 	e, err := admin.Inspect(ctx, p.store, p.key)
 	if e.Exists {
 		p.layout, opts.Layout = e.Layout, e.Layout
-		a.console.note("%s has the layout %s", p.name, e.Layout)
+		a.console.note("%s has the layout %s", p.name, plain.Word(string(e.Layout)))
 	}
 	if errors.Is(err, leasehold.ErrForeignObject) && !errors.Is(err, leasehold.ErrMoved) {
 		err = fmt.Errorf("%w; if another tool locks with it, give --layout marker", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/semaphore"
 )
 
@@ -46,7 +47,7 @@ func seatsSeen(s *seatsReport) string {
 		text = "free"
 	}
 	if len(s.Holders) > 0 {
-		text += " by " + printable(s.Holders[0].Holder)
+		text += " by " + plain.Word(s.Holders[0].Holder)
 	}
 	if more := len(s.Holders) - 1; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -59,7 +60,7 @@ func seatsSeen(s *seatsReport) string {
 
 // seatLine is one of its seats.
 func seatLine(s *seatsReport, h seatReport, since string) string {
-	parts := []string{printable(h.Holder)}
+	parts := []string{plain.Word(h.Holder)}
 	switch {
 	case s.Size == semaphore.RWSize && h.Weight == s.Size:
 		parts = append(parts, "for writing")

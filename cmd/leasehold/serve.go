@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/internal/localhttp"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store/probe"
 )
@@ -347,7 +348,7 @@ func (c *serveCmd) standing() string {
 	case !c.ready.Load():
 		return "beginning a session in " + c.name()
 	case err != nil:
-		return "not ready: " + printable(oneLine(err))
+		return "not ready: " + plain.Word(oneLine(err))
 	}
 	return "serving the locks under " + c.name()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/shard"
 )
 
@@ -65,15 +66,15 @@ func (a *app) showShards(ctx context.Context, p target) error {
 func (a *app) shardRows(owners []shard.Owner) error {
 	rows := [][]string{{"SHARD", "STATE", "OWNER", "TOKEN", "NEXT"}}
 	for _, o := range owners {
-		row := []string{printable(o.Shard), o.State.String(), "-", "-", "-"}
+		row := []string{plain.Word(o.Shard), o.State.String(), "-", "-", "-"}
 		if o.Holder != "" && o.State != shard.Free {
-			row[2] = printable(o.Holder)
+			row[2] = plain.Word(o.Holder)
 		}
 		if o.Token != leasehold.NoToken {
 			row[3] = o.Token.String()
 		}
 		if o.Planned != "" && o.State != shard.Owned {
-			row[4] = printable(o.Planned)
+			row[4] = plain.Word(o.Planned)
 		}
 		rows = append(rows, row)
 	}

@@ -88,7 +88,7 @@ func (a *app) show(ctx context.Context, dir, page string) error {
 	end, ended := errors.AsType[*exit](err)
 	if a.verbose || err != nil && !ended {
 		for _, p := range s.candidates {
-			a.console.warn("what %s said: %s", p.name, strings.TrimSpace(strings.ReplaceAll(p.stderr.String(), "leasehold: ", "\n  ")))
+			a.console.warn("what %s said: %s", p.name, strings.TrimSpace(strings.ReplaceAll(p.stderr.String(), "leasehold: ", "\n")))
 		}
 	}
 	switch {

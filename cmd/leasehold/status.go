@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/lockjson"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // patience bounds a command that asks the store once or twice.
@@ -105,7 +106,7 @@ func describe(p target, i leasehold.Info) report { return lockjson.Describe(p.ur
 func reportText(r report, i leasehold.Info) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "%-9s %s\n", name, plain.Word(fmt.Sprintf(format, args...)))
 	}
 	line("lock", "%s", r.Lock)
 	state := r.State
@@ -123,13 +124,13 @@ func reportText(r report, i leasehold.Info) string {
 		line("last", "%s", last)
 	}
 	if r.Holder != "" {
-		line("holder", "%s", printable(r.Holder))
+		line("holder", "%s", plain.Word(r.Holder))
 	}
 	if r.Rest > 0 {
 		line("rest", "%v more, as its last holder has asked", i.Rest.Round(time.Second))
 	}
 	if r.Address != "" {
-		line("address", "%s", printable(r.Address))
+		line("address", "%s", plain.Word(r.Address))
 	}
 	if r.Token != leasehold.NoToken {
 		line("token", "%v", r.Token)
@@ -150,7 +151,7 @@ func reportText(r report, i leasehold.Info) string {
 		line("acquired", "%s by the holder's clock", r.AcquiredAt.Local().Format(time.DateTime))
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Meta)) {
-		line("meta", "%s", printable(key+"="+r.Meta[key]))
+		line("meta", "%s", plain.Word(key+"="+r.Meta[key]))
 	}
 	return b.String()
 }
@@ -159,13 +160,13 @@ func reportText(r report, i leasehold.Info) string {
 func lastOf(p party) string {
 	var parts []string
 	if p.LastHolder != "" {
-		parts = append(parts, printable(p.LastHolder))
+		parts = append(parts, plain.Word(p.LastHolder))
 	}
 	if p.LastToken != leasehold.NoToken {
 		parts = append(parts, fmt.Sprintf("token %v", p.LastToken))
 	}
 	if p.LastAddress != "" {
-		parts = append(parts, printable(p.LastAddress))
+		parts = append(parts, plain.Word(p.LastAddress))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -175,5 +176,5 @@ func toJSON(data any) string {
 	if err != nil {
 		panic(err) // nothing that we print can fail
 	}
-	return string(text) + "\n"
+	return string(plain.JSON(text)) + "\n"
 }

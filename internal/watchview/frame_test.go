@@ -145,3 +145,12 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// A line shows nothing that the terminal would obey, wherever its text is from: a record's layout used to get through.
+func TestLineIsPrintable(t *testing.T) {
+	t.Parallel()
+	line := watchview.Line{{Text: "layout "}, {Text: "\x1b]0;owned\a\u009b2J\x7f\u202e\r\n", Style: watchview.Bad}}
+	if got, want := line.Encode(200, false), `layout "\x1b]0;owned\a\u009b2J\x7f\u202e\r\n"`; got != want {
+		t.Errorf("shown as %q, want %q", got, want)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 const (
@@ -66,12 +67,12 @@ func stateOf(i leasehold.Info) string {
 func (l *Lock) Take(ev Event, now time.Time) {
 	switch ev := ev.(type) {
 	case Changed:
-		l.changed(ev.Change, Printable(ev.Trouble))
+		l.changed(ev.Change, plain.Word(ev.Trouble))
 	case Asked:
 		l.asked = now
 	case Answered:
 		l.asked = time.Time{}
-		l.trouble = Printable(ev.Trouble)
+		l.trouble = plain.Word(ev.Trouble)
 		if l.trouble != "" {
 			return
 		}
@@ -80,7 +81,7 @@ func (l *Lock) Take(ev Event, now time.Time) {
 			l.foreign = ""
 		}
 	case Said:
-		l.add(entry{at: now, kind: "leasehold", text: Printable(ev.Text), style: Warn})
+		l.add(entry{at: now, kind: "leasehold", text: plain.Word(ev.Text), style: Warn})
 	case Pressed:
 		l.scroll.press(ev.Key)
 	case Listed:
@@ -132,12 +133,12 @@ func (l *Lock) add(e entry) {
 
 // about is whom a change is about.
 func about(i leasehold.Info) string {
-	text := Printable(i.Holder)
+	text := plain.Word(i.Holder)
 	if i.Token != leasehold.NoToken {
 		text += fmt.Sprintf("  token %v", i.Token)
 	}
 	if i.Address != "" {
-		text += "  " + Printable(i.Address)
+		text += "  " + plain.Word(i.Address)
 	}
 	return text
 }
@@ -165,7 +166,7 @@ func (l *Lock) Lines(now time.Time, width, height int) []Line {
 
 // head is what is known of the lock, the most important first: a small screen shows less.
 func (l *Lock) head(now time.Time, width int) []Line {
-	lines := append([]Line{{{Printable(l.Name), Bold}}}, storeLines(l.asked, l.answered, l.trouble, now, width)...)
+	lines := append([]Line{{{plain.Word(l.Name), Bold}}}, storeLines(l.asked, l.answered, l.trouble, now, width)...)
 	row := func(name, value string, style Style) {
 		if value != "" {
 			lines = append(lines, Line{{pad(name, 9), Dim}, {value, style}})
@@ -186,7 +187,7 @@ func (l *Lock) head(now time.Time, width int) []Line {
 	if l.state != "held" {
 		holder = "last"
 	}
-	row(holder, Printable(i.Holder), Plain)
+	row(holder, plain.Word(i.Holder), Plain)
 	if i.Token != leasehold.NoToken {
 		row("token", i.Token.String(), Plain)
 	}
@@ -194,7 +195,7 @@ func (l *Lock) head(now time.Time, width int) []Line {
 	if old, about := l.age(now); old >= 0 {
 		row("age", about+seconds(old)+" since the last write", Plain)
 	}
-	row("address", Printable(i.Address), Plain)
+	row("address", plain.Word(i.Address), Plain)
 	row("layout", string(i.Layout), Plain)
 	return lines
 }
@@ -247,7 +248,7 @@ func (l *Lock) lease(now time.Time) string {
 		return ""
 	}
 	if l.info.Session != "" {
-		return "under the session " + Printable(l.info.Session)
+		return "under the session " + plain.Word(l.info.Session)
 	}
 	left, about, ok := l.left(now)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/clipperhouse/displaywidth"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/semaphore"
 )
 
@@ -153,12 +154,12 @@ func (t *Table) Take(ev Event, now time.Time) {
 	case Asked:
 		t.asked = now
 	case Listed:
-		t.asked, t.trouble = time.Time{}, Printable(ev.Trouble)
+		t.asked, t.trouble = time.Time{}, plain.Word(ev.Trouble)
 		if ev.Trouble == "" {
 			t.last, t.answered = ev.Snapshot, now
 		}
 	case Said:
-		t.said = Printable(ev.Text)
+		t.said = plain.Word(ev.Text)
 	case Pressed:
 		t.scroll.press(ev.Key)
 	case Changed, Answered:
@@ -167,7 +168,7 @@ func (t *Table) Take(ev Event, now time.Time) {
 
 // Lines are the table.
 func (t *Table) Lines(now time.Time, width, height int) []Line {
-	lines := append([]Line{{{Printable(t.Name), Bold}}}, storeLines(t.asked, t.answered, t.trouble, now, width)...)
+	lines := append([]Line{{{plain.Word(t.Name), Bold}}}, storeLines(t.asked, t.answered, t.trouble, now, width)...)
 	if n := t.last.Requests; n > 0 {
 		last := &lines[len(lines)-1]
 		*last = append(*last, Span{fmt.Sprintf(", %d requests each %s", n, seconds(t.Every)), Dim})
@@ -267,7 +268,7 @@ func (r Row) cells(seen, now time.Time) []string {
 	i := r.Info
 	holder, token, old, layout := "-", "-", "-", "-"
 	if i.Held && i.Holder != "" {
-		holder = Printable(i.Holder)
+		holder = plain.Word(i.Holder)
 	}
 	if r.Semaphore != nil && i.Held {
 		holder = HoldersOf(r.Semaphore)
@@ -281,5 +282,5 @@ func (r Row) cells(seen, now time.Time) []string {
 	if r.Foreign == "" {
 		layout = string(i.Layout)
 	}
-	return []string{Printable(i.Key), r.State(), holder, token, old, layout}
+	return []string{plain.Word(i.Key), r.State(), holder, token, old, layout}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/plain"
 	"github.com/leasehold/leasehold/semaphore"
 )
 
@@ -13,7 +14,7 @@ func HoldersOf(i *semaphore.Info) string {
 	if len(i.Holders) == 0 {
 		return ""
 	}
-	text := Printable(i.Holders[0].Holder)
+	text := plain.Word(i.Holders[0].Holder)
 	if more := len(i.Holders) - 1; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

@@ -5,21 +5,12 @@
 package watchview
 
 import (
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/clipperhouse/displaywidth"
-)
 
-// Printable is text of a stranger's, fit for a line on a terminal: quoted if any character
-// of it is not printable.
-func Printable(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
-}
+	"github.com/leasehold/leasehold/internal/plain"
+)
 
 // A Style is how a part of a line looks where there are colours.
 type Style uint8
@@ -62,6 +53,7 @@ const more = "…"
 // rows below would be off by one.
 func (l Line) Encode(width int, colours bool) string {
 	var b strings.Builder
+	l = l.printable()
 	left, whole := width, displaywidth.String(l.Text()) <= width
 	if !whole {
 		left -= displaywidth.String(more)
@@ -86,6 +78,15 @@ func (l Line) Encode(width int, colours bool) string {
 		b.WriteString(more)
 	}
 	return b.String()
+}
+
+// printable is the line without anything that a terminal would obey.
+func (l Line) printable() Line {
+	safe := make(Line, len(l))
+	for i, s := range l {
+		safe[i] = Span{plain.Word(s.Text), s.Style}
+	}
+	return safe
 }
 
 // pad fills text up to so many columns.
