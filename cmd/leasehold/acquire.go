@@ -112,8 +112,7 @@ func (h *acquireCmd) run(ctx context.Context, _ *cobra.Command, name string) err
 	}
 	select {
 	case sig := <-h.signals: // it came with the lock
-		h.release(ctx, lease, 1)
-		return stopped(sig, fmt.Errorf("%v: gave up %s", sig, h.target.name))
+		return h.interrupted(ctx, acquisition{lease: lease}, sig)
 	default:
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)

@@ -39,8 +39,8 @@ from the start again once a command has run for longer than a minute. When the l
 is lost, the command is ended and this candidate campaigns again. --once ends all that
 with the command.
 
-SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. When it has ended
-after one, or when it is not running, this candidate resigns and ends too. SIGHUP
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command, and so are SIGUSR1,
+SIGUSR2, SIGWINCH and SIGCONT. When it has ended after one of the first four, or when it is not running, this candidate resigns and ends too. SIGHUP
 is for many commands the order to read their configuration again: it ends this
 candidate only if the command dies of it, or ends with code 129.
 
@@ -128,7 +128,7 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	defer stop()
 	c.candidate = c.election
 	defer c.monitor.begin(ctx, c.election)()
-	listen(c.signals)
+	c.listen()
 	return c.campaign(ctx)
 }
 

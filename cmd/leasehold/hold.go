@@ -18,6 +18,9 @@ func (j *job) supervise(lease held) (guardian.Status, error) {
 	}
 	j.started(lease, p)
 	j.passedOn = nil
+	for len(j.relayed) > 0 {
+		<-j.relayed // it came before the command
+	}
 	j.notifier.begins()
 	lost := lease.Done()
 	for {
@@ -32,6 +35,9 @@ func (j *job) supervise(lease held) (guardian.Status, error) {
 		case sig := <-j.signals:
 			j.passedOn = append(j.passedOn, number(sig))
 			_ = p.Signal(sig) // it has ended, which shows at once
+			j.signalled(lease, sig)
+		case sig := <-j.relayed:
+			_ = p.Signal(sig)
 			j.signalled(lease, sig)
 		}
 	}

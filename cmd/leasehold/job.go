@@ -46,7 +46,8 @@ type job struct {
 	}
 	target   target
 	signals  chan os.Signal
-	blockers chan *blocker // whom the wait is for
+	relayed  chan os.Signal // for the command alone
+	blockers chan *blocker  // whom the wait is for
 	renewed  chan struct{}
 	passedOn []syscall.Signal // to the command that runs now, or ran last
 	minutely bool             // a wait that goes on says so
@@ -59,7 +60,7 @@ type job struct {
 func (a *app) newJob() job {
 	renewed := make(chan struct{}, 1)
 	return job{
-		app: a, signals: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), renewed: renewed,
+		app: a, signals: make(chan os.Signal, 8), relayed: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), renewed: renewed,
 		opts: leasehold.LockOptions{
 			OnRenew:   func(*leasehold.Lease) { poke(renewed) },
 			OnTrouble: a.troubled,
@@ -187,6 +188,17 @@ func shell() []string {
 		return []string{"cmd.exe", "/C"}
 	}
 	return []string{"/bin/sh", "-c"}
+}
+
+// listen asks for the signals that are passed on to the command. Those that are no order to end mean nothing while it
+// does not run.
+func (j *job) listen() {
+	listen(j.signals)
+	for _, sig := range relayable {
+		if !signal.Ignored(sig) {
+			signal.Notify(j.relayed, sig)
+		}
+	}
 }
 
 // listen asks for the signals that a user ends a command with.

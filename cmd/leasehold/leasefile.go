@@ -114,13 +114,19 @@ func (f leaseFile) write(d leasehold.Detached) (err error) {
 	if _, err = temp.WriteString(toJSON(d)); err != nil {
 		return err
 	}
-	if err = temp.Sync(); err != nil {
+	return durably(temp, path, (*os.File).Sync, os.Rename, syncDir)
+}
+
+// durably gives a file its name. What it has must be on the disk before that: else, after a loss of power, the name may
+// lead to an empty file.
+func durably(temp *os.File, path string, sync func(*os.File) error, rename func(from, to string) error, syncDir func(string) error) error {
+	if err := sync(temp); err != nil {
 		return err
 	}
-	if err = temp.Close(); err != nil {
+	if err := temp.Close(); err != nil {
 		return err
 	}
-	if err = os.Rename(temp.Name(), path); err != nil {
+	if err := rename(temp.Name(), path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

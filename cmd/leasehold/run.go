@@ -57,8 +57,8 @@ a waiting run says how many are before it. All that share one must say the same.
 lie in one object, under a session, and go to the next by one write. --claim is for
 --fair and --exclusive only, because else several work at a time.
 
-SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command. Its environment
-has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is
+SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT are passed on to
+the command. Its environment has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is
 greater with each acquisition: whatever the command writes to can refuse a smaller
 one. LEASEHOLD_JOB_STORE is the URL of the lock's store, LEASEHOLD_JOB_LAYOUT its
 layout. None of these is a default of anything: a leasehold within the command has
@@ -137,7 +137,7 @@ func (h *runCmd) run(ctx context.Context, cmd *cobra.Command, args []string) err
 	if err = h.claims.open(ctx, h.target); err != nil {
 		return err
 	}
-	listen(h.signals)
+	h.listen()
 	h.notifier = notify(ctx, &h.console,
 		func() string { return h.holding.standing(h.target.name) },
 		func() bool { return h.holding.fit(h.opts.TTL, time.Now()) })

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	guardian.Main()
-	testscript.Main(patient{m}, map[string]func(){"leasehold": main})
+	testscript.Main(patient{m}, map[string]func(){"leasehold": main, "ends-early": endsEarly})
 }
 
 // patient are tests of which more are run at a time than there are cores: they wait for
