@@ -27,6 +27,9 @@ type runCmd struct {
 	holding  holding
 	contest  contest
 	trying   atomic.Bool // without waiting
+
+	cooling   time.Time // since when this machine has known of the rest that has refused the lock
+	uncounted error     // why it cannot be counted from there
 }
 
 func (a *app) run() *cobra.Command {
@@ -235,10 +238,17 @@ func (h *runCmd) obtain(ctx context.Context) (held, error) {
 	case h.wait.limit > 0:
 		limited, cancel := context.WithTimeout(ctx, h.wait.limit)
 		defer cancel()
-		return h.enter(limited, h.contest.acquire)
+		lease, err := h.await(limited, h.contest.acquire)
+		if h.cooled(ctx, err) {
+			lease, err = h.await(ctx, h.contest.try)
+		}
+		return lease, h.refused(ctx, err)
 	}
 	h.trying.Store(true) // it ends with the third failure, and says why
 	lease, err := h.await(ctx, h.contest.try)
+	if h.cooled(ctx, err) {
+		lease, err = h.await(ctx, h.contest.try)
+	}
 	if err == nil {
 		h.trying.Store(false) // what goes wrong from now on goes on
 		return lease, nil
@@ -279,7 +289,7 @@ func (h *runCmd) refused(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, leasehold.ErrHeld) && h.quiet && h.wait == wait{}:
+	case errors.Is(err, leasehold.ErrHeld) && h.quiet && h.wait == wait{} && h.uncounted == nil:
 		return &exit{h.heldCode, nil} // it is what was asked for, and cron would send it by mail
 	case errors.Is(err, leasehold.ErrHeld):
 		return &exit{h.heldCode, h.conflict(err)}
@@ -296,7 +306,7 @@ func (h *runCmd) refused(ctx context.Context, err error) error {
 // conflict is an error that matches ErrHeld as the command says it.
 func (h *runCmd) conflict(err error) error {
 	if held, ok := errors.AsType[*leasehold.HeldError](err); ok {
-		return heldBy{h.target, h.wait, held}
+		return heldBy{h.target, h.wait, h.cooling, h.uncounted, held}
 	}
 	if held, ok := errors.AsType[*semaphore.HeldError](err); ok {
 		return seatsTaken{h.target, h.wait, held}
@@ -314,22 +324,32 @@ func (w *wait) ranOut() string {
 
 // A heldBy is a HeldError as the command says it.
 type heldBy struct {
-	target target
-	wait   wait
+	target    target
+	wait      wait
+	cooling   time.Time // see runCmd
+	uncounted error
 	*leasehold.HeldError
 }
 
 func (h heldBy) Error() string {
 	text := fmt.Sprintf("%s is held by %s", h.target.name, h.Info.Holder)
 	if h.Info.Rest > 0 {
-		text = fmt.Sprintf("%s %s", h.target.name, rests(h.Info, time.Now()))
+		from := time.Now()
+		if !h.cooling.IsZero() {
+			from = h.cooling
+		}
+		text = fmt.Sprintf("%s %s", h.target.name, rests(h.Info, from))
 	}
 	if h.Info.Token != leasehold.NoToken {
 		text += fmt.Sprintf(" (token %v)", h.Info.Token)
 	}
 	text += h.wait.ranOut()
-	if h.Info.Rest > 0 && h.Info.Age < 0 {
-		text += "; the store does not tell for how long it has rested, so each run counts from its own start: a longer --wait or leasehold break gets past it"
+	switch {
+	case h.Info.Rest <= 0 || h.Info.Age >= 0:
+	case h.uncounted != nil:
+		text += fmt.Sprintf("; the store does not tell for how long it has rested, and this machine cannot count it: %v: a longer --wait or leasehold break gets past it", h.uncounted)
+	default:
+		text += "; the store does not tell for how long it has rested, so this machine counts from " + h.cooling.Local().Format(time.DateTime) + ", when it first saw that"
 	}
 	if h.Info.Abandoned && h.target.layout == leasehold.LayoutMarker {
 		text += "; it looks to be gone, and its marker has to be deleted: see --sweep and leasehold gc"

@@ -97,6 +97,7 @@ func (s Scripts) Run(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("LEASEHOLD_STORE", "file://"+filepath.ToSlash(env.WorkDir)+"/locks")
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, ".state"))
 			if err := os.Mkdir(filepath.Join(env.WorkDir, "locks"), 0o700); err != nil {
 				return err
 			}
