@@ -227,6 +227,8 @@ func (m *mover) arrived(ctx context.Context) (leasehold.Info, error) {
 // left adds to an error what it leaves behind.
 func (m *mover) left(err error) error {
 	switch {
+	case m.closed && errors.Is(err, ErrMovedElsewhere):
+		return fmt.Errorf("%w; %s was closed for this move and stays closed: if nothing else is to come there, delete its object", err, m.move.To)
 	case m.sealed && m.closed:
 		return fmt.Errorf("%w; %s is sealed and %s is closed: nobody can use the lock until the move is run again", err, m.move.From, m.move.To)
 	case m.closed:

@@ -45,8 +45,8 @@ object. A semaphore is not moved: it has no work in it when all that use it have
 Exit codes:
   0      the lock is at TO
   64     usage
-  65     something else lies at TO, or FROM has moved elsewhere: nothing was changed; or what
-         lies there is not understood
+  65     something else lies at TO, which was left as it is; or FROM has moved elsewhere, and
+         if TO was closed before that, it stays closed; or what lies there is not understood
   66     there is no lock at FROM
   69     a store failed six times in a row, or refused for good: run it again
   75     another holds the lock, and --wait ran out (see --conflict-exit-code)
