@@ -17,21 +17,23 @@ import (
 func TestDirectoriesThatAreGiven(t *testing.T) {
 	mine, teams := possession{0, 0, fs.ModeDir | 0o700}, possession{0, team, fs.ModeDir | 0o770}
 	for what, c := range map[string]struct {
-		opts   *Options
-		below  string // of the directory of the group
-		there  bool   // the directory that is looked at
-		looked string
-		want   possession
+		opts    *Options
+		below   string // of the directory of the group
+		there   bool   // the directory that is looked at
+		looked  string
+		special fs.FileMode
+		want    possession
 	}{
-		"what the store makes":       {looked: "a", want: teams},
-		"what it makes below that":   {looked: "a/b", want: teams},
-		"what is there already":      {looked: "a", there: true, want: mine},
-		"with a mode that is said":   {opts: &Options{DirMode: 0o700}, looked: "a", want: mine},
-		"the store's own":            {below: "own", looked: "own", want: mine},
-		"what it makes in its own":   {below: "own", looked: "own/a", want: mine},
-		"the store's own, mode said": {opts: &Options{DirMode: 0o700}, below: "own", looked: "own", want: mine},
+		"what the store makes":                               {looked: "a", want: teams},
+		"what it makes below that":                           {looked: "a/b", want: teams},
+		"what is there already":                              {looked: "a", there: true, want: mine},
+		"with a mode that is said":                           {opts: &Options{DirMode: 0o700}, looked: "a", want: mine},
+		"the store's own":                                    {below: "own", looked: "own", want: mine},
+		"what it makes in its own":                           {below: "own", looked: "own/a", want: mine},
+		"its own, where the directory gives it to the group": {below: "own/b", special: fs.ModeSetgid, looked: "own", want: possession{0, team, fs.ModeDir | fs.ModeSetgid | 0o770}},
+		"the store's own, mode said":                         {opts: &Options{DirMode: 0o700}, below: "own", looked: "own", want: mine},
 	} {
-		dir := shared(t, 0, team, 0o770)
+		dir := shared(t, 0, team, 0o770|c.special)
 		looked := filepath.Join(dir, c.looked)
 		if c.there {
 			if err := os.Mkdir(looked, 0o700); err != nil {

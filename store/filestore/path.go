@@ -61,7 +61,7 @@ func (s *Store) mkdir(dir string) error {
 		}
 		err = os.Mkdir(dir, s.dirMode)
 	}
-	if err == nil && s.shares && len(dir) > len(s.dir) {
+	if err == nil && s.shares && (len(dir) > len(s.dir) || isGroups(filepath.Dir(dir))) {
 		shareDir(dir)
 	}
 	switch {
@@ -73,6 +73,13 @@ func (s *Store) mkdir(dir string) error {
 		return problemf(store.ErrInvalid, "%s exists and is no directory", dir)
 	}
 	return err
+}
+
+// isGroups reports that a directory outside of the store says that what is made in it is its group's: the umask of one
+// member must not exclude the others then.
+func isGroups(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode()&fs.ModeSetgid != 0 && info.Mode()&0o020 != 0
 }
 
 // there says that the directory of a store that makes none does not exist.
