@@ -874,3 +874,53 @@ func TestDeadLeader(t *testing.T) {
 		stopped(t, s)
 	})
 }
+
+// Of two servers whose callers always want one lock none keeps it among its own for long: two turns in a row, or a third of
+// the TTL, before the lock is left to others for a while. One took 62 turns in a row, while the waits at the other expired.
+func TestServersTakeTurns(t *testing.T) {
+	for _, turn := range []time.Duration{100 * time.Millisecond, 1600 * time.Millisecond, 4 * time.Second} {
+		t.Run(turn.String(), func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) {
+				st := memstore.New()
+				servers := []*serve.Server{started(t, st, nil), started(t, st, nil)}
+				end := time.Now().Add(3 * time.Minute)
+				var mu sync.Mutex
+				var turns [2]int
+				var row time.Duration // how long one server's turns went on
+				began, last, expired := time.Now(), -1, 0
+				var callers sync.WaitGroup
+				for i := range 4 {
+					callers.Go(func() {
+						s := servers[i%2]
+						for time.Now().Before(end) {
+							a := ask(t, s, "POST", "/v1/locks/k/acquire", `{"ttl":"15s","wait":"30s"}`)
+							if a.code != 200 {
+								mu.Lock()
+								expired++
+								mu.Unlock()
+								continue
+							}
+							mu.Lock()
+							if turns[i%2]++; last != i%2 {
+								last, began = i%2, time.Now()
+							}
+							mu.Unlock()
+							time.Sleep(turn)
+							mu.Lock()
+							row = max(row, time.Since(began))
+							mu.Unlock()
+							ask(t, s, "DELETE", "/v1/leases/"+a.Lease, "")
+						}
+					})
+				}
+				callers.Wait()
+				if longest := 5*time.Second + turn; row > longest || expired > 0 || min(turns[0], turns[1]) < (turns[0]+turns[1])/3 {
+					t.Errorf("%v turns, one server's in a row for up to %v, want %v at most; %d waits expired", turns, row, longest, expired)
+				}
+				for _, s := range servers {
+					stopped(t, s)
+				}
+			})
+		})
+	}
+}

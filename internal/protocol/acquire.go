@@ -58,7 +58,7 @@ func (c *Candidate) acquire(ev Acquire, now Now) {
 	// pause that grows, begins anew.
 	c.acq.reported, c.due, c.pace.poll, c.handoff.passed, c.pace.again = record.Record{}, 0, 0, false, false
 	h := &c.handoff
-	if rest := c.rest(); ev.Wait && h.on && h.over(rest) {
+	if rest := c.rest(); ev.Wait && h.on && h.over(rest, c.cfg.TTL) {
 		// Those who wait elsewhere cannot see a lock that is free for a moment only.
 		c.obs.fresh, c.due = false, h.ended+rest
 		h.on, h.rested = false, true

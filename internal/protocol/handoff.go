@@ -12,6 +12,7 @@ import "time"
 type handoff struct {
 	began, ended time.Duration
 	leased       time.Duration // the last lease of it began
+	turns        int           // the leases of it
 	on           bool
 	rested       bool // it was followed by a rest, and nobody else was seen since
 	passed       bool // a lease of it is over, and its record stands until the next user claims
@@ -26,26 +27,32 @@ func (h *handoff) begin(t0 time.Duration) {
 		if h.vain = min(h.vain+1, 2); !h.rested {
 			h.vain = 0
 		}
-		h.on, h.began, h.rested = true, t0, false
+		h.on, h.began, h.turns, h.rested = true, t0, 0, false
 	}
 	h.leased = t0
+	h.turns++
 }
 
 // rest is how long the lock must be free so that waiters elsewhere see it. Their
 // pauses grow by half, so the last one is at most half the time since a new lease.
-// Those who wait for the end of a session hear of the release from its heartbeat.
+// Those who wait for the end of a session hear of the release from its heartbeat, at which they
+// look each third of the TTL, however short the lease was.
 func (c *Candidate) rest() time.Duration {
 	lasted := c.handoff.ended - c.handoff.leased
-	longest := PollInterval(lasted, c.cfg.TTL)
 	if c.sessions.current != "" {
-		longest = Renewal(c.cfg.TTL)
+		return Renewal(c.cfg.TTL) * 5 / 4
 	}
-	return min(firstPoll+lasted/2, longest) * 5 / 4
+	return min(firstPoll+lasted/2, PollInterval(lasted, c.cfg.TTL)) * 5 / 4
 }
 
-// over reports that the handoff has lasted long enough: so many times longer than the
-// rest after it that this costs 3 %, and less where nobody has used the last rests.
-func (h *handoff) over(rest time.Duration) bool { return h.ended-h.began >= rest*32<<h.vain }
+// over reports that the handoff has lasted long enough: so many times longer than the rest after it that this costs 3 %;
+// but no longer than two turns, or a third of the TTL, whichever is longer, since those who wait elsewhere have waits that
+// end. Both are more where nobody has used the last rests, so that a lock that one process alone uses is not free for half
+// of the time.
+func (h *handoff) over(rest, ttl time.Duration) bool {
+	on := h.ended - h.began
+	return on >= rest*32<<h.vain || h.turns >= 2 && on >= Renewal(ttl)<<h.vain
+}
 
 // pass ends a lease in favour of the next user of this candidate, and reports whether
 // it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,
@@ -56,7 +63,7 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 	idle := c.phase == held && c.busy == none && c.obs.fresh
 	// Under a session the record would stand for as long as that lasts, should the next
 	// user not come (rule D6).
-	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.rest()) {
+	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.rest(), c.cfg.TTL) {
 		return false
 	}
 	// As after any release, no earlier write may be taken for a lease again (A8).
