@@ -583,3 +583,57 @@ func TestWaitersAreTold(t *testing.T) {
 		stopped(t, s)
 	})
 }
+
+// That a look reads no more than its limit is told in each snapshot, and after each look: it may change.
+func TestCutIsTold(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		plant(t, st, 3)
+		s := started(t, st, &serve.Options{Limit: 4})
+		v := subscribe(t, s)
+		cut := func() (told []bool) {
+			time.Sleep(10 * time.Second)
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			for _, e := range v.events {
+				if e.name == "looked" || e.name == "snapshot" {
+					told = append(told, as[serve.Looked](t, streamed{"looked", lookedPart(t, e)}).Cut)
+				}
+			}
+			v.events = nil
+			return told
+		}
+		if told := cut(); len(told) < 2 || slices.Contains(told, true) {
+			t.Errorf("of as many as it reads: %v", told)
+		}
+		acquired(t, s, "another", `{"ttl":"1h"}`)
+		if told := cut(); len(told) < 2 || !told[len(told)-1] {
+			t.Errorf("of one more: %v", told)
+		}
+		v.leave()
+		<-v.done
+		if a := ask(t, s, "GET", "/v1/locks", ""); len(a.Objects) != 4 || !strings.Contains(a.body, `"cut":true`) {
+			t.Errorf("%s", a.body)
+		}
+		stopped(t, s)
+	})
+}
+
+// lookedPart is what a snapshot has in common with the event looked.
+func lookedPart(t *testing.T, e streamed) json.RawMessage {
+	t.Helper()
+	var part struct {
+		Time     time.Time       `json:"time"`
+		Requests int             `json:"requests"`
+		Cut      bool            `json:"cut"`
+		Budget   json.RawMessage `json:"budget"`
+	}
+	if err := json.Unmarshal(e.data, &part); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,9 +1,11 @@
 package serve_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -89,6 +91,58 @@ func TestPageIsItsOwn(t *testing.T) {
 			if found := pattern.FindString(body); found != "" {
 				t.Errorf("%s has %s: %q", f.Name(), what, found)
 			}
+		}
+	}
+}
+
+// known evaluates an expression where known.js has been read, as the page does.
+func known(t *testing.T, expression string) (value string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("there is no node here")
+	}
+	const script = `const vm = require('vm'), fs = require('fs');
+const context = vm.createContext({ performance, URL, Intl });
+process.stdout.write(JSON.stringify(vm.runInContext(fs.readFileSync('ui/known.js', 'utf8') + ';' + process.argv[1], context)));`
+	out, err := exec.CommandContext(t.Context(), node, "-e", script, expression).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", expression, err, out)
+	}
+	if err := json.Unmarshal(out, &value); err != nil {
+		t.Fatalf("%s: %v\n%s", expression, err, out)
+	}
+	return value
+}
+
+// What the page says and asks: of an address with a password in it, of more objects than a look reads, and of what was
+// broken.
+func TestPageSays(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`addressOf('v1/events', 'http://me:secret@127.0.0.1:4041/ui/').href`: "http://127.0.0.1:4041/v1/events",
+		`addressOf('v1/events', 'https://proxy/at/ui/#key=x').href`:          "https://proxy/at/v1/events",
+		`missing()`:                        "",
+		`seen = { cut: false }; missing()`: "",
+		`seen = { cut: true }; for (const k of ['a', 'b/\u{1f512}', 'b/\uff5e', 'b']) objects.set(k, {}); missing()`: "Only the first 4 objects can be seen here: what comes after b/🔒 is missing, also from a search. " +
+			"A larger --limit of leasehold serve shows more, or a prefix with fewer objects.",
+		`broken({ semaphore: { size: 3 } }, 'gpu', '7', true)`:  "The lease of gpu with the token 7 was freed.",
+		`broken({ semaphore: { size: 3 } }, 'gpu', '7', false)`: "The lease of gpu with the token 7 was free already.",
+		`broken({ semaphore: { size: 1 } }, 'fair', '7', true)`: "fair was freed.",
+		`broken({}, 'job', '7', true)`:                          "job was freed.",
+		`broken(undefined, 'job', '7', false)`:                  "job was free already.",
+	} {
+		if got := known(t, expression); got != want {
+			t.Errorf("%s is %q, want %q", expression, got, want)
+		}
+	}
+	script, err := os.ReadFile("ui/page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, used := range []string{"addressOf(path, document.baseURI)", "say($('missing'), lacks)", "say($('break-said'), broken(before, key, token, freed))"} {
+		if !strings.Contains(string(script), used) {
+			t.Errorf("the page does not %s", used)
 		}
 	}
 }

@@ -126,6 +126,7 @@ type Trouble struct {
 type Looked struct {
 	Time     time.Time `json:"time"`
 	Requests int       `json:"requests"` // of this look
+	Cut      bool      `json:"cut"`      // as in a Snapshot
 	Budget   Budget    `json:"budget"`
 }
 

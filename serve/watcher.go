@@ -203,7 +203,7 @@ func (w *watcher) landed(f *flight) {
 	before, l := w.last, w.own(f.look)
 	f.look, w.last = l, l
 	var whole, changes []byte
-	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Budget: w.spent()})
+	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Cut: l.seen.Cut, Budget: w.spent()})
 	for sub := range w.subscribers {
 		if sub.begun && before != nil {
 			if changes == nil {

@@ -52,6 +52,35 @@ function moment(text) {
 
 const plural = (n, word) => `${n.toLocaleString('en')} ${word}${n === 1 ? '' : 's'}`;
 
+// addressOf is where a path of the API is, for a page at base. A browser refuses to ask an address that has a name and a
+// password in it, as that of the page may; it sends them by itself.
+function addressOf(path, base) {
+  const to = new URL('../' + path, base);
+  to.username = to.password = '';
+  return to;
+}
+
+// missing says which objects are not shown, since a look reads no more; '' if none are.
+function missing() {
+  if (!seen?.cut) return '';
+  const last = [...objects.keys()].reduce((a, b) => (inOrder(a, b) ? b : a), '');
+  return `Only the first ${plural(objects.size, 'object')} can be seen here: what comes after ${plain(last)} is missing, also from a search. `
+    + 'A larger --limit of leasehold serve shows more, or a prefix with fewer objects.';
+}
+
+// inOrder reports whether the store lists a before b: by their bytes, which are in the order of code points.
+function inOrder(a, b) {
+  const [x, y] = [[...a], [...b]];
+  const i = x.findIndex((c, n) => c !== y[n]);
+  return i < 0 || i < y.length && x[i].codePointAt(0) < y[i].codePointAt(0);
+}
+
+// broken says what came of breaking what had the token.
+function broken(o, key, token, freed) {
+  const of = o?.semaphore && o.semaphore.size > 1 ? `The lease of ${key} with the token ${token}` : key;
+  return `${of} was ${freed ? 'freed' : 'free already'}.`;
+}
+
 // ——— What an object is
 
 const groups = [

@@ -3,7 +3,7 @@
 'use strict';
 
 const $ = (id) => document.getElementById(id);
-const api = (path) => new URL('../' + path, document.baseURI);
+const api = (path) => addressOf(path, document.baseURI);
 
 let query = ''; // what is looked for
 let kind = ''; // the group that is shown; '' is all
@@ -323,6 +323,9 @@ function drawStanding() {
   say($('state'), word);
   say($('age'), !lookedAt ? '' : age < 1000 ? 'seen just now' : `seen ${span(age)} ago`);
   if (document.body.dataset.state !== state) document.body.dataset.state = state;
+  const lacks = missing();
+  show($('missing'), lacks !== '');
+  say($('missing'), lacks);
   show($('trouble'), trouble !== '');
   say($('trouble-text'), trouble && `The store does not answer: ${trouble}.`);
   say($('trouble-age'), lookedAt ? `What is shown is ${span(age)} old, and may be so no more.` : 'Nothing was seen yet.');
@@ -333,7 +336,6 @@ function drawStanding() {
     lookTook !== null && `the last one ${plural(lookTook, 'request')}`, `${budget.refused.toLocaleString('en')} put off`,
     `all sent ${budget.sent.toLocaleString('en')} a minute`,
     money === undefined ? 'no prices are known' : `$${money.toFixed(2)} a month at ${budget.price}`,
-    seen?.cut && 'there is more than one look may read',
   ].filter(Boolean).join(' · '));
 }
 
@@ -373,6 +375,7 @@ const handlers = {
   looked(data) {
     lookedAt = learn(data);
     lookTook = data.requests;
+    if (seen) seen.cut = data.cut;
     trouble = '';
   },
 };
@@ -450,11 +453,12 @@ async function breakIt(event) {
   event.preventDefault();
   const key = opened;
   const token = $('break-token').value.trim();
+  const before = objects.get(key)?.o;
   if (!/^[0-9]+$/.test(token)) return say($('break-said'), 'A token is a number.');
   say($('break-said'), 'asking …');
   try {
     const { freed } = await ask(pathOf(key, 'break'), `{"token":${token.replace(/^0+(?=.)/, '')}}`);
-    say($('break-said'), freed ? `${key} was freed.` : `${key} was free already.`);
+    say($('break-said'), broken(before, key, token, freed));
     $('break-token').value = '';
   } catch (err) {
     say($('break-said'), `Nothing was broken: ${err.message}`);
