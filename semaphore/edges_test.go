@@ -156,6 +156,46 @@ func TestLooksInAnHour(t *testing.T) {
 	})
 }
 
+// TestLooksInALineThatNeverMoved: those behind the head look at the table the less often the longer nothing has moved,
+// also where nobody knows yet how long a turn is. They used to look every ten seconds for ever.
+func TestLooksInALineThatNeverMoved(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		holder := newSemaphore(t, st, 1, nil)
+		held := acquired(t, holder, 1)
+		var waiters []closer
+		var nets []*faultstore.Store
+		var all sync.WaitGroup
+		for range 10 {
+			net := faultstore.Wrap(st, nil)
+			s := newSemaphore(t, net, 1, nil)
+			waiters, nets = append(waiters, s), append(nets, net)
+			all.Go(func() { released(t, acquired(t, s, 1)) })
+			time.Sleep(time.Second)
+		}
+		reads := func() (n []int) {
+			for _, net := range nets {
+				n = append(n, leasetest.RequestsFor(net, "seats"))
+			}
+			return n
+		}
+		begun := reads()
+		time.Sleep(time.Hour)
+		first := reads()
+		time.Sleep(time.Hour)
+		for i, n := range reads() {
+			if i > 0 && (first[i]-begun[i] > 60 || n-first[i] > 13) {
+				t.Errorf("number %d looks %d times in the first hour, and %d times in the second", i, first[i]-begun[i], n-first[i])
+			}
+		}
+		began := time.Now()
+		released(t, held)
+		all.Wait()
+		t.Logf("ten turns took %v", time.Since(began))
+		closed(t, append(waiters, holder)...)
+	})
+}
+
 // TestSession: leases under a session that is given are its members, share its end, and cost no session of
 // their own; and it goes on when the semaphore is closed.
 func TestSession(t *testing.T) {

@@ -71,7 +71,7 @@ func (p *tablePace) next(t record.Table, ahead int, ttl, now time.Duration) time
 	}
 	switch {
 	case turn == 0 && ahead > 0: // a turn is longer than that so far, and the next ones may be short
-		return min(max(waited/2, firstPoll*time.Duration(ahead)), LateLook, most)
+		return min(max(min(max(waited/2, firstPoll*time.Duration(ahead)), LateLook), waited/8), most)
 	case turn == 0: // nothing is known yet of how fast it goes
 		p.pause = max(p.pause*3/2, firstPoll)
 	case ahead > 0: // a little more than half of the way, since the next look is nearer; but one long turn says little of the next
