@@ -124,7 +124,8 @@ type LockOptions struct {
 	// Trace is told of acquisitions, leases and requests, for metrics and spans. Default: none.
 	Trace *Trace
 
-	// Logger receives events that no error or callback reports. Default: none.
+	// Logger receives events that no error or callback reports: that the store fails, for one, for
+	// which Acquire waits until its context ends. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -193,7 +194,7 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 		return opts, fmt.Errorf("the option PollInterval %v is not between %v and %v", p, protocol.MinPollInterval, MaxTTL)
 	}
 	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+		opts.Logger = slog.Default()
 	}
 	return opts, nil
 }

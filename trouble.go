@@ -43,6 +43,9 @@ func succeeded(ev protocol.Event) bool {
 	return false
 }
 
+// untilItsContext tells of an acquisition that waits for the store how to bound that.
+const untilItsContext = "the acquisition goes on until its context ends: give it a deadline"
+
 // troubled tells the user that the store fails, and goes on to.
 func (d *driver) troubled(err error) {
 	if errors.Is(err, layout.ErrNotExpired) {
@@ -53,5 +56,9 @@ func (d *driver) troubled(err error) {
 		d.call("OnTrouble", func() { d.opts.OnTrouble(err) })
 		return
 	}
-	d.opts.Logger.Warn("the store fails, and is tried again", "lock", d.at.String(), "error", err)
+	log := d.opts.Logger.With("lock", d.at.String(), "error", err)
+	if d.now.waiter != nil {
+		log = log.With("advice", untilItsContext)
+	}
+	log.Warn("the store fails, and is tried again")
 }

@@ -470,7 +470,8 @@ func (d *driver) troubled(err error) {
 		d.calls.Add("OnTrouble", func() { d.opts.OnTrouble(err) })
 		return
 	}
-	d.opts.Logger.Warn("the store fails, and is tried again", "semaphore", d.at().String(), "error", err)
+	d.opts.Logger.Warn("the store fails, and is tried again", "semaphore", d.at().String(), "error", err,
+		"advice", "an acquisition that waits goes on until its context ends: give it a deadline")
 }
 
 // drop ends one use of the session that was begun here.

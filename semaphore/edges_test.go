@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"errors"
+	"log"
 	"log/slog"
 	"slices"
 	"strings"
@@ -1364,4 +1365,36 @@ func TestRolledBack(t *testing.T) {
 		released(t, l)
 		closed(t, s)
 	})
+}
+
+// TestTroubleIsLogged: a program that says nothing of a Logger learns why it waits for a store that cannot be reached,
+// be it for its session or for the table.
+func TestTroubleIsLogged(t *testing.T) {
+	logger, to, flags := slog.Default(), log.Writer(), log.Flags()
+	defer func() {
+		slog.SetDefault(logger)
+		log.SetOutput(to) // which SetDefault has changed, too
+		log.SetFlags(flags)
+	}()
+	for what, key := range map[string]string{"its session": "sessions/*", "the table": "seats"} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			var text leasetest.Log
+			slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+			st := faultstore.Wrap(memstore.New(), nil)
+			s := newSemaphore(t, st, 1, nil)
+			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: key})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := s.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: it returned %v", what, err)
+			}
+			for _, part := range []string{"the store fails, and is tried again", "mem://", "goes on until its context ends: give it a deadline"} {
+				if !strings.Contains(text.String(), part) {
+					t.Errorf("%s: the log does not say %q: %s", what, part, &text)
+				}
+			}
+			st.Clear()
+			closed(t, s)
+		})
+	}
 }

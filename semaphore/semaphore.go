@@ -63,7 +63,7 @@ type Options struct {
 	// see [leasehold.Trace]. Default: none.
 	Trace *leasehold.Trace
 
-	// Logger receives events that no error or callback reports. Default: none.
+	// Logger receives events that no error or callback reports. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -137,7 +137,7 @@ func newSemaphore(st store.Store, key string, size int64, opts *Options) (*Semap
 		return nil, fmt.Errorf("semaphore %q: the size %d is not between 1 and %d", key, size, MaxSize)
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	s := &Semaphore{driver{st: st, key: key, size: size, opts: o, callers: map[protocol.Caller]*caller{}, sessions: map[string]*engine.Session{}}}
 	if err := s.d.start(); err != nil {

@@ -58,7 +58,7 @@ type Options struct {
 	// coordinator: see [leasehold.Trace]. Default: none.
 	Trace *leasehold.Trace
 
-	// Logger receives events that no error or callback reports. Default: none.
+	// Logger receives events that no error or callback reports. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -117,7 +117,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 		w.opts.TTL = leasehold.DefaultTTL
 	}
 	if w.opts.Logger == nil {
-		w.opts.Logger = slog.New(slog.DiscardHandler)
+		w.opts.Logger = slog.Default()
 	}
 	if err := w.check(shards); err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ first to the last. The exit code is 66 if there is no such lock.
 
 // terms shows as much as it learns, also when it then fails.
 func (a *app) terms(ctx context.Context, p target, opts *leasehold.LockOptions, limit int) error {
+	opts.Logger = silent
 	lock, err := leasehold.NewLock(p.store, p.key, opts)
 	if err != nil {
 		return &exit{exitUsage, err}

@@ -116,7 +116,7 @@ func elsewhere(ctx context.Context, p target) error {
 		if l == p.layout || !l.Tokens() && !p.layout.Tokens() { // records do not tell which marker
 			continue
 		}
-		lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Layout: l})
+		lock, err := leasehold.NewLock(p.store, p.key, &leasehold.LockOptions{Layout: l, Logger: silent})
 		if err != nil {
 			continue
 		}
@@ -132,7 +132,7 @@ func elsewhere(ctx context.Context, p target) error {
 
 // asSemaphore says how to take the semaphore of this name; nil: there is none. It costs one look.
 func asSemaphore(ctx context.Context, p target) error {
-	sem, err := semaphore.New(p.store, p.key, 1, nil) // which only looks, so its size is of no matter
+	sem, err := semaphore.New(p.store, p.key, 1, &semaphore.Options{Logger: silent}) // which only looks, so its size is of no matter
 	if err != nil {
 		return nil //nolint:nilerr // what is wrong was said
 	}

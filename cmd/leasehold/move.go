@@ -86,11 +86,11 @@ func (h *moveCmd) run(ctx context.Context, from, to string) error {
 	if err = h.prepare(ctx, from); err != nil {
 		return err
 	}
-	old, err := leasehold.NewLock(h.withTimeout(h.target.store), h.target.key, &leasehold.LockOptions{TTL: h.opts.TTL, Holder: h.opts.Holder, Layout: h.opts.Layout})
+	old, err := leasehold.NewLock(h.withTimeout(h.target.store), h.target.key, &leasehold.LockOptions{TTL: h.opts.TTL, Holder: h.opts.Holder, Layout: h.opts.Layout, Logger: silent})
 	if err != nil {
 		return unusable(err)
 	}
-	next, err := leasehold.NewLock(h.withTimeout(there.store), there.key, &leasehold.LockOptions{Holder: h.opts.Holder, Layout: leasehold.LayoutObject})
+	next, err := leasehold.NewLock(h.withTimeout(there.store), there.key, &leasehold.LockOptions{Holder: h.opts.Holder, Layout: leasehold.LayoutObject, Logger: silent})
 	if err != nil {
 		return unusable(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -86,13 +87,16 @@ func stateCode(i leasehold.Info) error {
 	return &exit{exitMissing, nil}
 }
 
+// silent is for a lock that is looked at or written once: what there is to say an error says, or the command itself.
+var silent = slog.New(slog.DiscardHandler)
+
 // open finds a lock and makes a candidate for it.
 func (a *app) open(ctx context.Context, name string, opts *leasehold.LockOptions) (target, *leasehold.Lock, error) {
 	p, err := a.locate(ctx, name, opts.Layout)
 	if err != nil {
 		return target{}, nil, err
 	}
-	p.store = a.withTimeout(p.store)
+	p.store, opts.Logger = a.withTimeout(p.store), silent
 	lock, err := leasehold.NewLock(p.store, p.key, opts)
 	if err != nil {
 		return target{}, nil, &exit{exitUsage, err}
