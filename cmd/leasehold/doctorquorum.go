@@ -101,14 +101,23 @@ func (d *diagnosis) whole(ctx context.Context, p target, quorum *quorumstore.Sto
 	if err := d.heading("The quorum %s", quorum); err != nil {
 		return nil, err
 	}
-	prefix := "leasehold-doctor-" + strings.ToLower(rand.Text()) + "-"
+	directory := "leasehold-doctor-" + strings.ToLower(rand.Text())
+	prefix := directory + "/"
 	report, err := d.probe(ctx, quorum, prefix, func(ctx context.Context) (store.Store, error) {
 		return storeurl.OpenExisting(ctx, p.storeURL)
 	})
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	if left := quorum.Forget(clean, prefix); left != nil {
+	if left := quorum.Forget(clean, prefix+"leasehold-probe-"); left != nil {
 		d.console.warn("scratch objects under %s*/ are left: %s", prefix, faults(left))
+	}
+	members, membersErr := quorum.Members(clean)
+	for _, m := range members {
+		if p, ok := m.(store.Purger); ok && membersErr == nil {
+			if _, left := p.Purge(clean, directory); left != nil {
+				d.console.warn("directories under %s are left in %s: %s", directory, m, fault(left))
+			}
+		}
 	}
 	return report, err
 }
