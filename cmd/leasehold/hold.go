@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 // supervise runs the command for as long as the lease lasts.
@@ -12,6 +13,9 @@ func (j *job) supervise(lease held) (guardian.Status, error) {
 	p, err := guardian.Start(guardian.Options{
 		Argv: j.argv, Env: j.environment(lease),
 		Deadline: reading(lease), Grace: j.grace,
+		Left: func(l guardian.Leftover) {
+			j.console.tell("the command of %s has ended and left process %d (%s) behind, which is ended before the lock is released", j.target.name, l.PID, plain.Word(l.Name))
+		},
 	})
 	if err != nil {
 		return guardian.Status{}, err

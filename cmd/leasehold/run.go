@@ -46,7 +46,7 @@ leasehold itself is killed or stopped, the command's process group gets SIGTERM
 command has started, also in other groups. That holds on Linux as long as leasehold
 or one of the two processes that it starts beside the command, job-watcher and
 job-guardian, is neither killed nor stopped. Processes that the command leaves behind
-when it ends are ended in the same way, before the lock is released. See the limits of
+when it ends are ended in the same way, before the lock is released, and named. See the limits of
 that in the documentation: no signal can recall a request that is already on its way.
 
 A run that waits says for whom, at once and then once a minute, and why a store that
@@ -61,9 +61,12 @@ lie in one object, under a session, and go to the next by one write. --claim is 
 --fair and --exclusive only, because else several work at a time.
 
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT are passed on to
-the command. Its environment has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and LEASEHOLD_TOKEN, a number that is
-greater with each acquisition: whatever the command writes to can refuse a smaller
-one. LEASEHOLD_JOB_STORE is the URL of the lock's store, LEASEHOLD_JOB_LAYOUT its
+the command. That sets no time limit: a command that ignores SIGTERM goes on, and its
+lease is renewed; --max-hold ends it.
+
+The command's environment has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and
+LEASEHOLD_TOKEN, a number that is greater with each acquisition: whatever the command
+writes to can refuse a smaller one. LEASEHOLD_JOB_STORE is the URL of the lock's store, LEASEHOLD_JOB_LAYOUT its
 layout. None of these is a default of anything: a leasehold within the command has
 those that you have set yourself, as outside of it.
 

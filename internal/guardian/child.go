@@ -58,6 +58,7 @@ type guard struct {
 	wait    *syscall.WaitStatus // how the command ended; nil while it runs
 	expired bool                // the ending was not the command's own
 	tree    *tree
+	named   map[int]bool // of what is left
 }
 
 func (g *guard) main(args []string) error {
@@ -191,6 +192,8 @@ func refusal(command string, err error) *report {
 	e := &CommandError{Command: command, Code: 126, Reason: err.Error()}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		e.Code, e.Reason = 127, "not found"
+	} else if errors.Is(err, syscall.ENOEXEC) {
+		e.Reason = "exec format error: it is no program for this machine; a script needs an interpreter in its first line, such as #!/bin/sh"
 	} else if wrapped := (*exec.Error)(nil); errors.As(err, &wrapped) {
 		e.Reason = wrapped.Err.Error()
 	}
@@ -244,6 +247,24 @@ func (g *guard) enforce() (over bool) {
 	if g.over(now) {
 		sig = syscall.SIGKILL
 	}
+	if g.wait != nil {
+		g.tree.left = g.name
+	}
 	left := g.tree.sweep(sig)
 	return g.wait != nil && !left
+}
+
+// mostNamed bounds how many processes that are left the parent is told of.
+const mostNamed = 8
+
+// name tells the parent of a process that is left, once.
+func (g *guard) name(pid int) {
+	if g.named[pid] || len(g.named) == mostNamed {
+		return
+	}
+	if g.named == nil {
+		g.named = map[int]bool{}
+	}
+	g.named[pid] = true
+	send(g.out, report{Left: &Leftover{pid, nameOf(pid)}})
 }

@@ -104,6 +104,16 @@ type Options struct {
 	Deadline time.Duration // the reading of package clock at which nothing of it may run any more
 	Grace    time.Duration // from SIGTERM to SIGKILL
 	NoCgroup bool          // do without a cgroup where there could be one
+
+	// Left is told of what the command has left behind when it ended, before that is ended too: of eight processes at
+	// most. It is only called on Linux, by one goroutine at a time, and must not block. nil: nobody is told.
+	Left func(Leftover)
+}
+
+// A Leftover is a process that a command has left behind.
+type Leftover struct {
+	PID  int
+	Name string // as ps shows it
 }
 
 // Status is how a command ended.

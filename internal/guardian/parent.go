@@ -21,6 +21,7 @@ type Process struct {
 	spared  map[int]bool // children of this process that are none of reports
 	tty     *terminal    // nil: there is none
 	lone    string       // why there is no cgroup
+	left    func(Leftover)
 
 	sooner  chan struct{} // closed by Stop: the deadline is perhaps an earlier one
 	started chan struct{}
@@ -53,7 +54,7 @@ func Start(o Options) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{
-		limit: limit{Deadline: o.Deadline, Grace: o.Grace}, spared: map[int]bool{}, tty: openTerminal(),
+		limit: limit{Deadline: o.Deadline, Grace: o.Grace}, spared: map[int]bool{}, tty: openTerminal(), left: o.Left,
 		sooner: make(chan struct{}), started: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, c := range before {
@@ -195,6 +196,10 @@ func (p *Process) take(r report) bool {
 		close(p.started)
 	case r.Stopped != 0:
 		p.tty.stopped(r.Stopped)
+	case r.Left != nil:
+		if p.left != nil {
+			p.left(*r.Left)
+		}
 	default:
 		return false
 	}

@@ -48,7 +48,7 @@ func TestCannotRun(t *testing.T) {
 		{"no such interpreter", write("lost", "#!/no/such/interpreter\n", 0o755), 127, "not found"},
 		{"not executable", write("data", "x", 0o644), 126, "permission denied"},
 		{"a directory", dir, 126, "is a directory"},
-		{"not a program", write("text", "x", 0o755), 126, "exec format error"},
+		{"not a program", write("text", "x", 0o755), 126, "exec format error: it is no program for this machine; a script needs an interpreter in its first line, such as #!/bin/sh"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -45,7 +45,10 @@ type tree struct {
 	told  bool
 	kept  int                 // nothing is reaped here but by the system
 	wait  *syscall.WaitStatus // not to be had here
+	left  func(pid int)       // nor are they
 }
+
+func nameOf(int) string { return "" }
 
 func newTree(*cgroup, map[int]bool) *tree { return &tree{} }
 

@@ -61,6 +61,7 @@ type tree struct {
 	told   map[int]bool        // pids, and -group, that have had their SIGTERM
 	denied map[int]bool        // the same, that may not be signalled
 	wait   *syscall.WaitStatus // how the leader of the group ended, once reaped
+	left   func(pid int)       // is called before a process gets its first signal; nil: for none
 }
 
 // fell kills what can be reached together: the group and the cgroup.
@@ -93,6 +94,9 @@ func (t *tree) strike(procs []proc, sig syscall.Signal) (left bool) {
 			continue
 		}
 		left = true
+		if t.left != nil && !p.zombie {
+			t.left(p.pid)
+		}
 		switch {
 		case p.zombie:
 			t.reap(p.pid)
@@ -177,6 +181,12 @@ func children() ([]proc, error) {
 		procs = append(procs, proc{pid, group, fields[0] == "Z" || fields[0] == "X"})
 	}
 	return procs, nil
+}
+
+// nameOf is what ps calls a process.
+func nameOf(pid int) string {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSuffix(string(name), "\n")
 }
 
 // isChild reports whether it is a child of this process, which has not been

@@ -95,6 +95,7 @@ type report struct {
 	Guardian int            `json:",omitempty"` // with Started: the guardian's own
 	Alone    string         `json:",omitempty"` // with Started: why the command is in no cgroup, though there is one
 	Stopped  syscall.Signal `json:",omitempty"` // the command was stopped by this
+	Left     *Leftover      `json:",omitempty"` // the command has ended and left this behind, which is being ended
 	Failed   *CommandError  `json:",omitempty"` // the command could not be started
 	Broken   string         `json:",omitempty"` // the guardian could not be started
 	TooLate  bool           `json:",omitempty"` // the command was not started
