@@ -138,7 +138,7 @@ func lockable(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}
-	return problemf(store.ErrRefused, "%s is no regular file but %v: remove it, and find out who put it there", path, info.Mode().Type())
+	return problemf(store.ErrRefused, "%s is %s, not a file: remove it, and find out who put it there", path, kindOfFile(info.Mode()))
 }
 
 // makeLock makes the lock file, whole with its permissions: between its making and their

@@ -25,7 +25,24 @@ func usable(path string) error {
 }
 
 func irregular(path string, info fs.FileInfo) error {
-	return problemf(store.ErrInvalid, "%s is no regular file but %v: use another key", path, info.Mode().Type())
+	return problemf(store.ErrInvalid, "%s is %s, not a file: use another key", path, kindOfFile(info.Mode()))
+}
+
+// kindOfFile is what there is in the place of a regular file.
+func kindOfFile(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "something else"
 }
 
 // openObject opens the file of an object.
