@@ -187,9 +187,10 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 const stateWithin = 2 * time.Second
 
 // overdue says who holds the lock, to a caller whose wait is over. The acquisition mostly knows; but it does not if the
-// lock has just changed hands, or the wait was shorter than a read.
+// lock has just changed hands, or the wait was shorter than a read. Nor does its error say whether the store fails: a read
+// that ended with the wait looks the same. So the store is asked.
 func (s *Server) overdue(ctx context.Context, a *asked, err error) error {
-	if errors.Is(err, leasehold.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) || storeFailed(err) {
+	if errors.Is(err, leasehold.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateWithin)

@@ -173,7 +173,9 @@ func (s *Server) refusalOf(key string, err error) *refusal {
 	if held := s.heldBy(key, err); held != nil {
 		return &refusal{wordHeld, oneLine(err), held}
 	}
-	is := func(kinds ...error) bool { return isOneOf(err, kinds...) }
+	is := func(kinds ...error) bool {
+		return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
+	}
 	switch {
 	case is(leasehold.ErrForeignObject, leasehold.ErrTokenTooLarge, semaphore.ErrSize, admin.ErrAmbiguous, admin.ErrNoHistory):
 		return refuse(wordForeign, "%s", oneLine(err))
@@ -185,16 +187,6 @@ func (s *Server) refusalOf(key string, err error) *refusal {
 		return refuse(wordStore, "the store has not said whether the lock is free: %s", oneLine(err))
 	}
 	return refuse(wordStore, "%s", oneLine(err))
-}
-
-// isOneOf reports that an error matches one of others.
-func isOneOf(err error, kinds ...error) bool {
-	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
-}
-
-// storeFailed reports that an error has to do with the store, and not with time alone.
-func storeFailed(err error) bool {
-	return isOneOf(err, store.ErrUnavailable, store.ErrThrottled, store.ErrUnknownOutcome, store.ErrConflict) || store.Final(err)
 }
 
 // heldBy is what is known of a lock that somebody else holds, or nil if the error is another one.
