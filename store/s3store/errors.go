@@ -84,7 +84,7 @@ func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	case http.StatusConflict:
 		return exchange.Verdict{Kind: c.conflict(code)}
 	}
-	return c.Otherwise(c.onRegion())
+	return c.Otherwise(cmp.Or(c.onRegion(), c.onChecksum()))
 }
 
 // judge gives the verdict on a code that means the same under every status, or none.
@@ -168,6 +168,14 @@ func (c *call) onRegion() string {
 	}
 	if region != "" {
 		return fmt.Sprintf("the bucket is in the region %s: set region=%[1]s in its URL, or AWS_REGION", region)
+	}
+	return ""
+}
+
+// onChecksum says which setting a bucket with Object Lock needs.
+func (c *call) onChecksum() string {
+	if c.Writes() && strings.Contains(c.refusal.Message, "Content-MD5") {
+		return "the bucket requires a checksum: set content_md5=true in its URL"
 	}
 	return ""
 }

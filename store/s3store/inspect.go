@@ -1,7 +1,6 @@
 package s3store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,11 +26,11 @@ func (s *Store) Inspect() store.Inspection { return inspection{s} }
 type inspection struct{ *Store }
 
 func (i inspection) Unquoted() store.Store {
-	if i.unquoted {
+	if i.opts.UnquotedETags {
 		return nil
 	}
 	other := *i.Store
-	other.unquoted = true
+	other.opts.UnquotedETags = true
 	return &other
 }
 
@@ -52,8 +51,7 @@ func (i inspection) Overwrite(ctx context.Context, key string, body []byte) erro
 		return err
 	}
 	c := &call{Call: exchange.Call{Op: "put", Key: key}}
-	in := &s3.PutObjectInput{Bucket: &i.bucket, Key: aws.String(i.prefix + key), Body: bytes.NewReader(body)}
-	if _, err := i.client.PutObject(ctx, in, c.options); err != nil {
+	if _, err := i.client.PutObject(ctx, i.put(aws.String(i.prefix+key), body), c.options); err != nil {
 		return c.fail(ctx, err)
 	}
 	return nil

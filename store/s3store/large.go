@@ -92,9 +92,7 @@ func (u *upload) failed(kind, cause error) error {
 // whole writes what was read as the object.
 func (u *upload) whole(ctx context.Context) error {
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, create: true, repeats: true}
-	out, err := u.s.client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &u.s.bucket, Key: u.path, Body: bytes.NewReader(u.part.Bytes()),
-	}, c.options)
+	out, err := u.s.client.PutObject(ctx, u.s.put(u.path, u.part.Bytes()), c.options)
 	if err == nil && aws.ToString(out.ETag) == "" {
 		err = errNoETag
 	}
@@ -109,7 +107,10 @@ func (u *upload) inParts(ctx context.Context) error {
 	// If the answer is lost, the upload that it would have named has no parts, and
 	// costs nothing.
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, create: true, repeats: true}
-	out, err := u.s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &u.s.bucket, Key: u.path}, c.options)
+	out, err := u.s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+		Bucket: &u.s.bucket, Key: u.path,
+		ServerSideEncryption: types.ServerSideEncryption(u.s.opts.Encryption), SSEKMSKeyId: u.s.kmsKey(),
+	}, c.options)
 	if err != nil {
 		return c.fail(ctx, err)
 	}
@@ -136,6 +137,7 @@ func (u *upload) send(ctx context.Context) error {
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, repeats: true}
 	out, err := u.s.client.UploadPart(ctx, &s3.UploadPartInput{
 		Bucket: &u.s.bucket, Key: u.path, UploadId: u.id, PartNumber: number, Body: bytes.NewReader(u.part.Bytes()),
+		ContentMD5: u.s.contentMD5(u.part.Bytes()),
 	}, c.options)
 	if err != nil {
 		return c.fail(ctx, err)

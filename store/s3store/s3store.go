@@ -4,8 +4,8 @@
 // A store sends one request for one call, whatever the client's settings are: it
 // turns the SDK's retries off for its calls, because a retried conditional PUT
 // can land the first time and then be told 412. It also sends no checksums but
-// those that S3 requires; some servers keep the trailer that carries them as a
-// part of the object. The HTTP client must not retry by itself either; that of
+// those that S3 requires, and Content-MD5 if it is told to; some servers keep the
+// trailer that carries the SDK's as a part of the object. The HTTP client must not retry by itself either; that of
 // the SDK and net/http replays a GET at most, never a PUT or a DELETE. PutLarge is
 // the exception: it sends as many requests as it needs, each of them as often as the
 // client is set to retry. No redirect is followed.
@@ -22,16 +22,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/exchange"
@@ -51,6 +55,19 @@ type Options struct {
 	// Default: as RFC 9110 has it. The command leasehold doctor finds out.
 	UnquotedETags bool
 
+	// ContentMD5 sends the Content-MD5 of what is written, which buckets with Object Lock and a default retention
+	// require. Default: not, since the connection has checksums of its own.
+	ContentMD5 bool
+
+	// Encryption is the x-amz-server-side-encryption of what is written: AES256, aws:kms or aws:kms:dsse, for buckets
+	// whose policy requires it. KMSKey is the ID or the ARN of a key of KMS; it needs one of the latter two.
+	// Default: as the bucket is set.
+	Encryption, KMSKey string
+
+	// RequesterPays says that whoever sends a request pays for it (x-amz-request-payer), as some buckets require.
+	// Default: the owner of the bucket pays.
+	RequesterPays bool
+
 	// OwnClient says that nothing else uses the HTTP client of the S3 client, so that
 	// [Store.Close] closes its connections. New fails if that client has no method
 	// CloseIdleConnections; an http.Client has it, and the default client of the SDK has not.
@@ -65,8 +82,8 @@ type Store struct {
 	bucket string
 	prefix string // "" or ends with a slash
 
-	unquoted bool
-	idle     idler // to be closed with the store; nil: the caller's
+	opts Options
+	idle idler // to be closed with the store; nil: the caller's
 }
 
 var (
@@ -85,12 +102,22 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	case bucket == "":
 		return nil, fmt.Errorf("s3store: %w: the bucket has no name", store.ErrInvalid)
 	}
-	idle, err := idlerOf(client, opts != nil && opts.OwnClient)
-	if err != nil {
+	s := &Store{bucket: bucket}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if err := s.opts.check(); err != nil {
 		return nil, err
 	}
-	s := &Store{client: unredirected(client), bucket: bucket, unquoted: opts != nil && opts.UnquotedETags, idle: idle}
-	if opts == nil || opts.Prefix == "" {
+	var err error
+	if s.idle, err = idlerOf(client, s.opts.OwnClient); err != nil {
+		return nil, err
+	}
+	s.client = unredirected(client)
+	if s.opts.RequesterPays {
+		s.client = s3.New(s.client.Options(), s3.WithAPIOptions(smithyhttp.SetHeaderValue("X-Amz-Request-Payer", "requester")))
+	}
+	if s.opts.Prefix == "" {
 		return s, nil
 	}
 	if err := store.CheckKey("prefix", opts.Prefix); err != nil {
@@ -101,6 +128,42 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	}
 	s.prefix = opts.Prefix + "/"
 	return s, nil
+}
+
+// check reports settings that no server takes.
+func (o *Options) check() error {
+	known := []string{"", string(types.ServerSideEncryptionAes256), string(types.ServerSideEncryptionAwsKms), string(types.ServerSideEncryptionAwsKmsDsse)}
+	switch {
+	case !slices.Contains(known, o.Encryption):
+		return fmt.Errorf("s3store: %w: the encryption %q is none of %s", store.ErrInvalid, o.Encryption, strings.Join(known[1:], ", "))
+	case o.KMSKey != "" && !strings.HasPrefix(o.Encryption, "aws:kms"):
+		return fmt.Errorf("s3store: %w: a key of KMS needs the encryption aws:kms or aws:kms:dsse", store.ErrInvalid)
+	}
+	return nil
+}
+
+// put is the request that writes an object, so far without a condition.
+func (s *Store) put(path *string, body []byte) *s3.PutObjectInput {
+	return &s3.PutObjectInput{
+		Bucket: &s.bucket, Key: path, Body: bytes.NewReader(body), ContentMD5: s.contentMD5(body),
+		ServerSideEncryption: types.ServerSideEncryption(s.opts.Encryption), SSEKMSKeyId: s.kmsKey(),
+	}
+}
+
+// contentMD5 is the header of a body, or nil.
+func (s *Store) contentMD5(body []byte) *string {
+	if !s.opts.ContentMD5 {
+		return nil
+	}
+	sum := md5.Sum(body)
+	return aws.String(base64.StdEncoding.EncodeToString(sum[:]))
+}
+
+func (s *Store) kmsKey() *string {
+	if s.opts.KMSKey == "" {
+		return nil
+	}
+	return &s.opts.KMSKey
 }
 
 // unredirected is the client without the redirects of the SDK, which follows 307 and 308 as often as it is told to: a
@@ -164,7 +227,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 		return nil, err
 	}
 	c := &call{Call: exchange.Call{Op: "put", Key: key}, create: only.Absent()}
-	in := &s3.PutObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + key), Body: bytes.NewReader(body)}
+	in := s.put(aws.String(s.prefix+key), body)
 	if only.Absent() {
 		in.IfNoneMatch = aws.String("*")
 	} else {
@@ -201,7 +264,7 @@ func (s *Store) nothingBelow(ctx context.Context, key string) bool {
 
 // quoted is a version as the server wants it in If-Match.
 func (s *Store) quoted(v store.Version) string {
-	if s.unquoted {
+	if s.opts.UnquotedETags {
 		return strings.Trim(string(v), `"`)
 	}
 	return string(v)
@@ -243,20 +306,31 @@ func (s *Store) VersionOf(body []byte) store.Version {
 }
 
 // String gives the URL s3://BUCKET/PREFIX, with the endpoint if it is not one of
-// AWS.
+// AWS, and with the settings that are not the default.
 func (s *Store) String() string {
 	where := url.URL{Scheme: "s3", Host: s.bucket, Path: strings.TrimSuffix(s.prefix, "/")}
+	// As people write it: a colon and a slash stand for themselves in a query.
+	readable := strings.NewReplacer("%3A", ":", "%2F", "/")
 	var query []string
 	if base := s.client.Options().BaseEndpoint; base != nil {
 		if endpoint, err := url.Parse(*base); err == nil {
 			endpoint.User = nil
-			// As people write it: a colon and a slash stand for themselves in a query.
-			readable := strings.NewReplacer("%3A", ":", "%2F", "/")
 			query = append(query, "endpoint="+readable.Replace(url.QueryEscape(endpoint.String())))
 		}
 	}
-	if s.unquoted {
-		query = append(query, "unquoted_etags=true")
+	for _, setting := range []struct {
+		is   bool
+		text string
+	}{
+		{s.opts.UnquotedETags, "unquoted_etags=true"},
+		{s.opts.ContentMD5, "content_md5=true"},
+		{s.opts.Encryption != "", "encryption=" + readable.Replace(url.QueryEscape(s.opts.Encryption))},
+		{s.opts.KMSKey != "", "kms_key=" + readable.Replace(url.QueryEscape(s.opts.KMSKey))},
+		{s.opts.RequesterPays, "requester_pays=true"},
+	} {
+		if setting.is {
+			query = append(query, setting.text)
+		}
 	}
 	where.RawQuery = strings.Join(query, "&")
 	return where.String()

@@ -24,9 +24,15 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	if err != nil {
 		return nil, err
 	}
-	unquoted, err := boolean(u, query, "unquoted_etags")
-	if err != nil {
-		return nil, err
+	opts := &s3store.Options{Prefix: prefixOf(u), Encryption: query.Get("encryption"), KMSKey: query.Get("kms_key")}
+	for name, to := range map[string]*bool{
+		"unquoted_etags": &opts.UnquotedETags, "content_md5": &opts.ContentMD5, "requester_pays": &opts.RequesterPays,
+	} {
+		set, err := boolean(u, query, name)
+		if err != nil {
+			return nil, err
+		}
+		*to = set != nil && *set
 	}
 	load := loadAWS(query)
 	cfg, err := load(ctx)
@@ -51,10 +57,8 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	if err = checkAWS(u, client.Options(), endpoint != "", pathStyle != nil && *pathStyle); err != nil {
 		return nil, err
 	}
-	_, own := client.Options().HTTPClient.(*http.Client)
-	st, err := s3store.New(client, u.Host, &s3store.Options{
-		Prefix: prefixOf(u), UnquotedETags: unquoted != nil && *unquoted, OwnClient: own,
-	})
+	_, opts.OwnClient = client.Options().HTTPClient.(*http.Client)
+	st, err := s3store.New(client, u.Host, opts)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}

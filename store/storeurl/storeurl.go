@@ -2,6 +2,7 @@
 // knows all stores.
 //
 //	s3://BUCKET/PREFIX?region=…&endpoint=…&path_style=true|false&profile=…&unquoted_etags=true|false
+//	    &content_md5=true|false&encryption=…&kms_key=…&requester_pays=true|false
 //	gs://BUCKET/PREFIX?endpoint=…&user_project=…&anonymous=true|false
 //	azblob://CONTAINER/PREFIX?account=…&endpoint=…
 //	file:///DIR
@@ -28,6 +29,10 @@
 // path_style=false, and the region is us-east-1 unless one is configured. An endpoint that
 // names the bucket, too, is an error: the objects would lie under other keys than those of
 // processes that name it once.
+//
+// content_md5 sends a checksum with each write, encryption (AES256, aws:kms, aws:kms:dsse) and
+// kms_key ask for server-side encryption, and requester_pays says who pays: for buckets that
+// require them.
 //
 // Credentials are replaced some minutes before they end, and the files are read again when they
 // change. A refusal (400, 401, 403, 404), an expired login, and that there is no source at all
@@ -217,7 +222,7 @@ func SplitLock(rawurl string) (storeURL, key string, err error) {
 
 // parameters are the schemes and the parameters that each knows.
 var parameters = map[string][]string{
-	"s3":     {"region", "endpoint", "path_style", "profile", "unquoted_etags"},
+	"s3":     {"region", "endpoint", "path_style", "profile", "unquoted_etags", "content_md5", "encryption", "kms_key", "requester_pays"},
 	"gs":     {"endpoint", "user_project", "anonymous"},
 	"azblob": {"account", "endpoint"},
 	"file":   nil,
