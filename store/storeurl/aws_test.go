@@ -86,7 +86,7 @@ func TestServiceForAWSCredentialsFails(t *testing.T) {
 		want           error
 		says           string
 	}{
-		{"500", inContainers, 500, store.ErrUnavailable, "gives no AWS credentials for now"},
+		{"500", inContainers, 500, store.ErrUnavailable, "answers 500 and gives no AWS credentials for now"},
 		{"429", inContainers, 429, store.ErrUnavailable, "gives no AWS credentials for now"},
 		{"a page", inContainers, 200, store.ErrUnavailable, "gives no AWS credentials for now"},
 		{"refused", inContainers, 0, store.ErrUnavailable, "gives no AWS credentials for now"},

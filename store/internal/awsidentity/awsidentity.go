@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -54,11 +55,11 @@ func Judge(err error) Verdict {
 	_, garbled := errors.AsType[*smithy.DeserializationError](err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled, code == "IDPCommunicationError":
-		return passing(service)
+		return passing(service, status)
 	case code == "InvalidIdentityToken", code == "ExpiredTokenException":
 		return Verdict{nil, "the service for tokens refuses the one in AWS_WEB_IDENTITY_TOKEN_FILE: is that renewed?"}
 	case status > 0 && !refuses(status):
-		return passing(service)
+		return passing(service, status)
 	case status > 0:
 		return Verdict{store.ErrDenied, onRefusal(service, status)}
 	case expired, strings.Contains(err.Error(), "SSO token"), strings.Contains(err.Error(), "login token"), strings.Contains(err.Error(), "please reauthenticate"):
@@ -69,15 +70,19 @@ func Judge(err error) Verdict {
 		// Where the SDK finds nothing else, it asks the metadata service of EC2, on every machine.
 		return Verdict{nil, "no AWS credentials are set up, and no metadata service of EC2 answers: " + setUp}
 	case garbled, unreached(err):
-		return passing(service)
+		return passing(service, status)
 	case strings.Contains(err.Error(), "failed to retrieve jwt"), strings.Contains(err.Error(), "failed to read authorization token"):
 		return Verdict{nil, "the file with the token for AWS cannot be read: check AWS_WEB_IDENTITY_TOKEN_FILE and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}
 	}
 	return Verdict{nil, "no AWS credentials to be had: " + setUp}
 }
 
-func passing(service string) Verdict {
-	return Verdict{store.ErrUnavailable, cmp.Or(names[service], names[""]) + " gives no AWS credentials for now"}
+func passing(service string, status int) Verdict {
+	name := cmp.Or(names[service], names[""])
+	if status > 0 {
+		name = fmt.Sprintf("%s answers %d and", name, status)
+	}
+	return Verdict{store.ErrUnavailable, name + " gives no AWS credentials for now"}
 }
 
 // names are those of the services for people; without an operation's error it is that of containers.
