@@ -187,7 +187,7 @@ func alerts(t *testing.T) []alert {
 			"LeaseholdLockWaitedForTooLong",
 			fmt.Sprintf(`max by (%s, %s) (%s{%s!="election"}) > 600`, kind, key, of(t, "leasehold.acquire.oldest", ""), kind),
 			"0s", "warning",
-			"A {{ $labels.leasehold_kind }} has been waited for for more than ten minutes.",
+			"A {{ $labels.leasehold_kind }} has had waiters for more than ten minutes.",
 			"See who holds it with leasehold status. A holder that is gone is waited out by itself, so this one is there and works.",
 		},
 	}

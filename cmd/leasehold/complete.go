@@ -122,3 +122,29 @@ func (a *app) splitWritten(written string) (before, storeURL, prefix string, err
 	prefix, err = url.PathUnescape(path[i+1:])
 	return before, storeURL, prefix, err
 }
+
+// helpCommand is the command help. Cobra's own prints the help of all, with 0, for a command that there is not.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [command]", Short: "Help about any command",
+		Long: "Help about any command: leasehold help COMMAND is leasehold COMMAND --help.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, left, err := cmd.Root().Find(args)
+			if err != nil || len(left) > 0 {
+				return subcommand(found, left)
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, written string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+			if found, _, err := cmd.Root().Find(args); err == nil {
+				for _, c := range found.Commands() {
+					if c.IsAvailableCommand() && strings.HasPrefix(c.Name(), written) {
+						names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}

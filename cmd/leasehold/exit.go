@@ -42,10 +42,10 @@ const exitHelp = `Exit codes:
   64     usage: a flag, a variable, a URL or a name is wrong
   65     the lock's object is not one that this version understands, or has another layout, or
          is a semaphore of another size; it was left as it is
-   66     with --existing: the lock does not exist; else: the directory of a file:// URL
-          does not (see --mkdir)
-   69     the store refused for good; with --wait: it could not be reached, or answer,
-          until the wait was over
+  66     with --existing: the lock does not exist; else: the directory of a file:// URL
+         does not (see --mkdir)
+  69     the store refused for good; with --wait: it could not be reached, or answer,
+         until the wait was over
   70     something else went wrong before the command ran
   73     a resource to --claim has a larger token: see leasehold fence --help
   75     another holds the lock, and --wait ran out (see --conflict-exit-code)

@@ -227,7 +227,6 @@ type claims struct {
 
 func (c *claims) flag(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.names, "claim", nil, "claim the guarded object `RESOURCE` before the command begins, so that no former\nholder can write it: see leasehold fence; may be repeated")
-	f.Lookup("claim").DefValue = ""
 }
 
 // open finds the resources. A bare name lies where the lock does, as for leasehold fence

@@ -66,6 +66,9 @@ func (a *app) listAll(ctx context.Context, p target) error {
 	if lost := a.table(rows); err == nil {
 		err = lost
 	}
+	if err == nil && len(rows) == 1 && p.name != "" {
+		a.console.tell("there are no locks under %s", plain.Word(p.name))
+	}
 	return err
 }
 

@@ -147,6 +147,7 @@ LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 	a.completions(root)
 	root.SetOut(a.stdout)
 	shellScripts(root)
+	root.SetHelpCommand(helpCommand())
 	return root
 }
 

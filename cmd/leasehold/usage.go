@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +20,12 @@ func meant(written string, words []string) string {
 	return ""
 }
 
+// What users of flock and of other tools write, and what it is here.
+var (
+	flockFlags = map[string]string{"n": "--wait 0", "w": "--wait with a duration such as 30s", "c": "--shell", "E": "--conflict-exit-code", "s": "--shared", "x": "--exclusive"}
+	otherWords = map[string]string{"lock": "run or acquire", "unlock": "release", "ls": "list", "exec": "run", "lead": "elect", "rm": "break", "mv": "move", "cat": "status", "show": "status", "free": "break", "steal": "break"}
+)
+
 // badFlag says what is wrong with a flag.
 func badFlag(cmd *cobra.Command, err error) error {
 	var flags []string
@@ -30,10 +37,16 @@ func badFlag(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return usage("unknown flag -%s in -%s: %s", unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames(), seeHelp(cmd))
+		name := unknown.GetSpecifiedName()
+		if instead, known := flockFlags[name]; known && cmd.Flags().Lookup(strings.TrimPrefix(strings.Fields(instead)[0], "--")) != nil {
+			return usage("unknown flag -%s: did you mean %s? %s", name, instead, seeHelp(cmd))
+		}
+		return usage("unknown flag -%s: %s", name, seeHelp(cmd))
 	case errors.As(err, &unknown):
 		name := "--" + unknown.GetSpecifiedName()
 		return usage("unknown flag %s: %s%s", name, meant(name, flags), seeHelp(cmd))
+	case errors.As(err, &value) && value.GetFlag().Value.Type() == "duration" && !strings.Contains(value.Unwrap().Error(), "duration such as"):
+		return usage("--%s %q is not a duration such as 500ms, 30s or 5m", value.GetFlag().Name, value.GetValue())
 	case errors.As(err, &value):
 		return usage("--%s %q: %w", value.GetFlag().Name, value.GetValue(), value.Unwrap())
 	case errors.As(err, &missing):
@@ -52,6 +65,9 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		if c.IsAvailableCommand() {
 			names = append(names, append(c.Aliases, c.Name())...)
 		}
+	}
+	if instead, known := otherWords[args[0]]; known && !cmd.HasParent() {
+		return usage("there is no command %q: did you mean %s? %s", args[0], instead, seeHelp(cmd))
 	}
 	return usage("there is no command %q: %s%s", args[0], meant(args[0], names), seeHelp(cmd))
 }

@@ -13,7 +13,7 @@ import (
 const timeout = 5 * time.Second
 
 // errTimeout says so where no context of the caller's has ended.
-var errTimeout = fmt.Errorf("it was waited for for %v", timeout)
+var errTimeout = fmt.Errorf("timed out after %v", timeout)
 
 // Context gives a context that has ended some time after all.
 func Context(ctx context.Context) (context.Context, context.CancelFunc) {

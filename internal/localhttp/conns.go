@@ -43,7 +43,7 @@ func (c *conns) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeLongest closes the connection that has been waited for for longest. There is one: the newest.
+// closeLongest closes the connection that has been waited for longest. There is one: the newest.
 func (c *conns) closeLongest() {
 	conn, _ := c.waiting.Front().Value.(net.Conn)
 	c.forget(conn)
