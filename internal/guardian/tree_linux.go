@@ -93,10 +93,10 @@ func (t *tree) strike(procs []proc, sig syscall.Signal) (left bool) {
 		if t.spared[p.pid] || p.zombie && p.pid == t.kept {
 			continue
 		}
-		left = true
 		if t.left != nil && !p.zombie {
 			t.left(p.pid)
 		}
+		left = true
 		switch {
 		case p.zombie:
 			t.reap(p.pid)
