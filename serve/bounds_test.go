@@ -92,6 +92,32 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// Semaphores that nobody uses are not kept for ever, nor more of them than callers could use; one that is used is.
+func TestSemaphoresKept(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := started(t, memstore.New(), &serve.Options{Leases: 5, Waiting: 5})
+		used := acquired(t, s, "used", `{"slots":2,"ttl":"1h"}`)
+		for i := range 100 {
+			a := acquired(t, s, fmt.Sprintf("k%d", i), `{"slots":2}`)
+			if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 {
+				t.Fatal(d.body)
+			}
+		}
+		if n := s.Semaphores(); n < 2 || n > 22 {
+			t.Errorf("%d semaphores are kept", n)
+		}
+		keeping(t, s, used, 3*time.Minute)
+		if n := s.Semaphores(); n != 1 {
+			t.Errorf("%d semaphores are kept when one is used", n)
+		}
+		wants(t, "of another size", ask(t, s, "POST", "/v1/locks/used/acquire", `{"slots":3}`), 422, "foreign")
+		if k := ask(t, s, "POST", "/v1/leases/"+used.Lease+"/keepalive", ""); k.code != 200 {
+			t.Errorf("the one that is used: %s", k.body)
+		}
+		stopped(t, s)
+	})
+}
+
 // brokenBody fails in the middle.
 type brokenBody struct{ err error }
 

@@ -40,6 +40,16 @@ const (
 	LookWithin    = lookWithin
 )
 
+// Semaphores is how many are kept for callers, of the present session.
+func (s *Server) Semaphores() int {
+	s.mu.Lock()
+	g := s.current
+	s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.seats)
+}
+
 // Sizes are how much is remembered: leases, endings, keys in use, looks at single keys.
 func (s *Server) Sizes() (leases, endings, usages, looks int) {
 	s.mu.Lock()

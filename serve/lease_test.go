@@ -184,6 +184,7 @@ func TestSuspended(t *testing.T) {
 			t.Errorf("the long one: %d %s, before %s", kept.code, kept.body, b.body)
 		}
 		leasetest.Slept.Add(int64(10 * time.Minute))
+		wants(t, "ready", ask(t, s, "GET", "/readyz", ""), 503, "stopping") // nor is there a session, though nobody was told
 		wants(t, "the long one", ask(t, s, "GET", "/v1/leases/"+b.Lease, ""), 410, "over")
 		st.Partition(false)
 		time.Sleep(time.Minute)
