@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/serve"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -195,4 +196,77 @@ func TestBreakByAnOldToken(t *testing.T) {
 		}
 		stopped(t, s)
 	})
+}
+
+// A lease whose release is under way is not broken as another's would be: that would end this server's session, and with it
+// all other leases. Meanwhile it leads no election.
+func TestBreakWhatIsBeingReleased(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, &serve.Options{AllowBreak: true})
+		beside := acquired(t, s, "beside", `{"ttl":"1h"}`)
+		won := ask(t, s, "POST", "/v1/elections/e/campaign", `{"ttl":"1h"}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "e"})
+		if d := ask(t, s, "DELETE", "/v1/leases/"+won.Lease, ""); d.code != 202 {
+			t.Fatalf("%d %s", d.code, d.body)
+		}
+		if l := ask(t, s, "GET", "/v1/elections/e", ""); l.code != 200 || l.Name != "" || l.Leading {
+			t.Errorf("the leader: %d %s", l.code, l.body)
+		}
+		got := ask(t, s, "POST", "/v1/locks/e/break", fmt.Sprintf(`{"token":%d}`, won.Token))
+		if wants(t, "break", got, 503, "store"); !strings.Contains(got.Detail, "release is under way") {
+			t.Errorf("why: %s", got.Detail)
+		}
+		st.Clear()
+		if k := ask(t, s, "POST", "/v1/leases/"+beside.Lease+"/keepalive", ""); k.code != 200 {
+			t.Errorf("the lease beside it: %d %s", k.code, k.body)
+		}
+		acquired(t, s, "e", `{"wait":"1m"}`)
+		stopped(t, s)
+	})
+}
+
+// A renewal that is faster than the break does not keep the lock from being broken; and what is seen at once is free.
+func TestBreakBesideARenewal(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, &serve.Options{AllowBreak: true})
+		lock, err := leasehold.NewLock(inner, "k", &leasehold.LockOptions{Holder: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "held" {
+			t.Errorf("before: %s", o.body)
+		}
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "k", Nth: 1, Delay: 6 * time.Second}) // it is renewed meanwhile
+		got := ask(t, s, "POST", "/v1/locks/k/break", fmt.Sprintf(`{"token":%d}`, lease.Token()))
+		if got.code != 200 || !strings.Contains(got.body, `"freed":true`) {
+			t.Errorf("broken: %d %s", got.code, got.body)
+		}
+		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "free" {
+			t.Errorf("after: %s", o.body)
+		}
+		next := leasetest.Acquire(t, lock2(t, inner))
+		if o := ask(t, s, "POST", "/v1/locks/k/break", fmt.Sprintf(`{"token":%d}`, next.Token())); o.code != 200 {
+			t.Errorf("broken again: %d %s", o.code, o.body)
+		}
+		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "free" {
+			t.Errorf("after the second one: %s", o.body)
+		}
+		time.Sleep(time.Minute)
+		_ = lease.Release(t.Context()) // both are lost
+		_ = next.Release(t.Context())
+		stopped(t, s)
+	})
+}
+
+func lock2(t *testing.T, st store.Store) *leasehold.Lock {
+	t.Helper()
+	lock, err := leasehold.NewLock(st, "k", &leasehold.LockOptions{Holder: "second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
 }

@@ -73,34 +73,37 @@ func (s *Server) getElection(c *call) (int, any, error) {
 
 // leads is the lease that this server has of an election, or nil.
 func (s *Server) leads(key string) *lease {
+	return s.holds(key, func(l *lease) bool { return l.election && l.held.Valid() })
+}
+
+// holds is a lease of a key that is not over, and is so, or nil.
+func (s *Server) holds(key string, so func(*lease) bool) *lease {
 	s.mu.Lock()
-	var found *lease
+	var all []*lease
 	for _, l := range s.leases {
-		if l.key == key && l.election {
-			found = l
-			break
+		if l.key == key {
+			all = append(all, l)
 		}
 	}
 	s.mu.Unlock()
-	if found == nil {
-		return nil
+	for _, l := range all {
+		l.mu.Lock()
+		over := l.why != ""
+		l.mu.Unlock()
+		if !over && so(l) {
+			return l
+		}
 	}
-	found.mu.Lock()
-	over := found.why != ""
-	found.mu.Unlock()
-	if over || !found.held.Valid() {
-		return nil
-	}
-	return found
+	return nil
 }
 
 // released reports that the holder that was seen is this server's session, and no lease of it holds the key any
 // more: the release is under way.
 func (s *Server) released(key string, o Object) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.usages[key]
-	return s.current != nil && o.Session == s.current.session.Key() && (u == nil || u.leases == 0)
+	ours := s.current != nil && o.Session == s.current.session.Key()
+	s.mu.Unlock()
+	return ours && s.holds(key, func(*lease) bool { return true }) == nil
 }
 
 func (s *Server) getEvents(c *call) (int, any, error) {
