@@ -36,7 +36,7 @@ func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	if done == nil {
 		return Detached{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", l.d.at, l.Err())
 	}
-	r, err := cleanup.Wait(ctx, done, l.ctx)
+	r, err := cleanup.Wait(ctx, l.ctx, done)
 	if err != nil {
 		l.d.Cancel()
 		r = <-done // there is always an answer, and soon, since Cancel sends nothing

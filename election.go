@@ -334,7 +334,7 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	case t != nil:
 		e.giveNotice(ctx, t, successor)
 		t.stop(ErrResigned)
-		if _, err := cleanup.Wait(ctx, t.over, t.lease.ctx); err != nil {
+		if _, err := cleanup.Wait(ctx, t.lease.ctx, t.over); err != nil {
 			return fmt.Errorf("the work of %v has not stopped and been released yet: %w", e.lock.d.at, err)
 		}
 		return t.end

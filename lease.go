@@ -206,7 +206,7 @@ func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 // free begins the release, and returns why the lock may not be free, if it may not.
 func (l *Lease) free(ctx context.Context, successor string) error {
 	l.beginRelease(successor)
-	if _, err := cleanup.Wait(ctx, l.released, l.ctx); err != nil {
+	if _, err := cleanup.Wait(ctx, l.ctx, l.released); err != nil {
 		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, err)
 	}
 	return l.outcome

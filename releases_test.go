@@ -161,7 +161,7 @@ func TestReleaseWithItsOwnContext(t *testing.T) {
 				defer close(over)
 				_ = e.Run(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
 					slow(st)
-					go func() { resigned <- e.Resign(lease.Context()) }()
+					go func() { resigned <- e.Resign(lease.Context()) }() //nolint:contextcheck // it is the point
 					<-ctx.Done()
 					stop()
 					return nil
@@ -227,7 +227,7 @@ func TestDoReleasedWithin(t *testing.T) {
 		locks := newLocks(t, st, nil)
 		f := func(_ context.Context, lease *leasehold.Lease) error {
 			defer time.Sleep(time.Second)
-			return lease.Release(t.Context())
+			return lease.Release(t.Context()) //nolint:contextcheck // that of f would end with the lease
 		}
 		if err := newLock(t, st, nil).Do(t.Context(), f); err != nil {
 			t.Errorf("Lock.Do: %v", err)

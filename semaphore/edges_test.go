@@ -1231,7 +1231,7 @@ func TestReleasedWithin(t *testing.T) {
 		} {
 			if err := s.Do(t.Context(), 1, func(ctx context.Context, l *semaphore.Lease) error {
 				err := l.Release(with(ctx, l))
-				if info, failed := s.Inspect(t.Context()); failed != nil || info.Taken() != 0 {
+				if info, failed := s.Inspect(t.Context()); failed != nil || info.Taken() != 0 { //nolint:contextcheck // that of f has ended with the lease
 					t.Errorf("%s: it looks like %+v, %v", what, info, failed)
 				}
 				return err

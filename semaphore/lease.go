@@ -146,7 +146,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := cleanup.Context(ctx)
 	defer cancel()
 	l.beginRelease()
-	if _, err := cleanup.Wait(ctx, l.released, l.ctx); err != nil {
+	if _, err := cleanup.Wait(ctx, l.ctx, l.released); err != nil {
 		return l.ended(fmt.Errorf("the release of seats in %v is under way and not confirmed yet: %w", l.d.at(), err))
 	}
 	return l.ended(l.outcome)

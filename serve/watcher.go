@@ -154,7 +154,7 @@ func (w *watcher) everything(ctx context.Context) (rawSnapshot, error) {
 				w.mu.Unlock()
 				return rawSnapshot{}, w.errNoBudget(pause)
 			}
-			f = w.begin()
+			f = w.begin() //nolint:contextcheck // a look is for all who ask
 		}
 		w.mu.Unlock()
 		select {
@@ -457,7 +457,7 @@ func (w *watcher) loop(ctx context.Context) {
 		w.mu.Lock()
 		f := w.flight
 		if f == nil {
-			f = w.begin()
+			f = w.begin() //nolint:contextcheck // a look is for all who ask
 		}
 		w.mu.Unlock()
 		select {

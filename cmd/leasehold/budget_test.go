@@ -87,6 +87,7 @@ func TestRequestBudgets(t *testing.T) {
 }
 
 func (b budget) check(t *testing.T, answer http.HandlerFunc) {
+	t.Helper()
 	var asked atomic.Int64
 	first := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -109,11 +110,10 @@ var liars = []struct {
 			case http.MethodPut:
 				last.Delete(key)
 			case http.MethodGet:
-				if ghost, ok := last.Load(key); ok {
-					for name, values := range ghost.(*httptest.ResponseRecorder).Header() {
-						w.Header()[name] = values
-					}
-					_, _ = w.Write(ghost.(*httptest.ResponseRecorder).Body.Bytes())
+				found, _ := last.Load(key)
+				if ghost, ok := found.(*httptest.ResponseRecorder); ok {
+					maps.Copy(w.Header(), ghost.Header())
+					_, _ = w.Write(ghost.Body.Bytes())
 					return
 				}
 			}
@@ -123,9 +123,10 @@ var liars = []struct {
 	{"keeps conditions on each connection", "object", func(h http.Handler) http.HandlerFunc {
 		var turns sync.Map
 		return func(w http.ResponseWriter, r *http.Request) {
-			turn, _ := turns.LoadOrStore(r.RemoteAddr, new(sync.Mutex))
-			turn.(*sync.Mutex).Lock()
-			defer turn.(*sync.Mutex).Unlock()
+			found, _ := turns.LoadOrStore(r.RemoteAddr, new(sync.Mutex))
+			turn := found.(*sync.Mutex) //nolint:errcheck,forcetypeassert // all of them are
+			turn.Lock()
+			defer turn.Unlock()
 			if r.Method != http.MethodPut {
 				h.ServeHTTP(w, r)
 				return

@@ -46,7 +46,7 @@ func endsEarly() {
 // A signal that comes together with the lock frees it.
 func TestSignalWithTheLock(t *testing.T) {
 	t.Parallel()
-	j, _ := newWaiter(levelNotice)
+	j, _ := newWaiter()
 	lease := &sham{}
 	j.signals <- syscall.SIGTERM
 	got, err := j.await(t.Context(), func(ctx context.Context) (held, error) {

@@ -123,7 +123,7 @@ func checkName(name string) error {
 
 // checkShape refuses what a name cannot be, because in other tools it stands for a bucket, a host or a directory.
 func checkShape(name string) error {
-	why := ""
+	var why string
 	first, _, slash := strings.Cut(name, "/")
 	switch {
 	case strings.Contains(name, "://"):

@@ -41,7 +41,7 @@ func TestSignalsAtOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := server.Start(t.Context()); err != nil {
+				if err = server.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				c.server = server

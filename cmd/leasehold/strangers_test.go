@@ -46,7 +46,7 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	write := func(key, text string) {
 		t.Helper()
 		text = strings.NewReplacer("HOSTILE", string(quoted), "NOW", now).Replace(text)
-		if err := os.WriteFile(filepath.Join(dir, key), []byte(text), 0o600); err != nil {
+		if err = os.WriteFile(filepath.Join(dir, key), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,10 +21,10 @@ type settled struct{}
 func (settled) Settle(context.Context) error { return nil }
 
 // newWaiter is a job that says what it says to a buffer, which is no terminal.
-func newWaiter(least slog.Level) (*job, *bytes.Buffer) {
+func newWaiter() (*job, *bytes.Buffer) {
 	said := &bytes.Buffer{}
 	return &job{
-		app: &app{console: console{w: said, least: least}}, target: target{name: "l"}, candidate: settled{}, minutely: true,
+		app: &app{console: console{w: said, least: levelNotice}}, target: target{name: "l"}, candidate: settled{}, minutely: true,
 		signals: make(chan os.Signal, 8), blockers: make(chan *blocker, 1), opts: leasehold.LockOptions{TTL: 15 * time.Second},
 	}, said
 }
@@ -58,7 +58,7 @@ func TestWaitsAloud(t *testing.T) {
 		}, first + strings.Repeat("leasehold: trouble\n", 3)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			j, said := newWaiter(levelNotice)
+			j, said := newWaiter()
 			j.blockers <- blockerOf(leasehold.Info{Holder: "first", Token: 5}, time.Now())
 			tt.set(j)
 			_, err := j.await(t.Context(), func(context.Context) (held, error) {
@@ -90,7 +90,7 @@ func TestSecondSignalEndsSettling(t *testing.T) {
 		{1, 1, 10 * time.Millisecond, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			j, said := newWaiter(levelNotice)
+			j, said := newWaiter()
 			go func() {
 				for range tt.during {
 					time.Sleep(10 * time.Millisecond)
@@ -108,7 +108,7 @@ func TestSecondSignalEndsSettling(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		j, said := newWaiter(levelNotice)
+		j, said := newWaiter()
 		wrong := errors.New("wrong")
 		if err := j.last(t.Context(), 0, "settling", func(context.Context) error { return wrong }); !errors.Is(err, wrong) || said.Len() > 0 {
 			t.Errorf("%v, and it is said %q", err, said)

@@ -33,7 +33,7 @@ func Last(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Wait waits for done, or returns why ctx ended first. Where own has ended and ctx with it, as the context of
 // a lease does by its own release, done has some time after all.
-func Wait[T any](ctx context.Context, done <-chan T, own context.Context) (result T, err error) {
+func Wait[T any](ctx, own context.Context, done <-chan T) (result T, err error) {
 	select {
 	case result = <-done: // even if ctx has ended
 		return result, nil

@@ -51,7 +51,7 @@ func TestFewFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	out := bufio.NewReader(stdout)

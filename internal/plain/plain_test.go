@@ -1,4 +1,4 @@
-package plain
+package plain_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/leasehold/leasehold/internal/plain"
 )
 
 func TestEscapes(t *testing.T) {
@@ -22,10 +24,10 @@ func TestEscapes(t *testing.T) {
 		{"\U000e0041", `"\U000e0041"`, `\U000e0041`},
 		{`it's \ "quoted"`, `it's \ "quoted"`, `it's \ "quoted"`},
 	} {
-		if got := Word(tt.text); got != tt.word {
+		if got := plain.Word(tt.text); got != tt.word {
 			t.Errorf("Word(%q) is %s, want %s", tt.text, got, tt.word)
 		}
-		if got := Text(tt.text); got != tt.lines {
+		if got := plain.Text(tt.text); got != tt.lines {
 			t.Errorf("Text(%q) is %q, want %q", tt.text, got, tt.lines)
 		}
 	}
@@ -42,8 +44,8 @@ func FuzzPlain(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		safe := JSON(encoded)
-		for _, got := range []string{Word(text), Text(text), string(safe)} {
+		safe := plain.JSON(encoded)
+		for _, got := range []string{plain.Word(text), plain.Text(text), string(safe)} {
 			if strings.ContainsFunc(got, bad) || !utf8.ValidString(got) {
 				t.Errorf("%q gives %q", text, got)
 			}

@@ -158,12 +158,12 @@ func bubble(t *testing.T, f func(t *testing.T, st *memstore.Store)) {
 	leasetest.Bubble(t, func(t *testing.T) { f(t, memstore.New()) })
 }
 
-// until polls a lock as Terraform does with -lock-timeout, for so long at most, and tells how long it took.
-func (s *server) until(name, id string, most time.Duration) time.Duration {
+// until polls the lock of the state s as Terraform does with -lock-timeout, for so long at most, and tells how long it took.
+func (s *server) until(id string, most time.Duration) time.Duration {
 	s.t.Helper()
 	begin := time.Now()
 	for delay := time.Second; ; delay = min(2*delay, 16*time.Second) {
-		a := s.do("LOCK", "/"+name, lockBody(id))
+		a := s.do("LOCK", "/s", lockBody(id))
 		if a.status == http.StatusOK {
 			return time.Since(begin)
 		}

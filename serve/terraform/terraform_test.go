@@ -180,7 +180,7 @@ func TestServingProcessDies(t *testing.T) {
 		a.st.Partition(true) // for others that is the same
 		b := start(t, st, &terraform.Options{TTL: 30 * time.Second})
 		b.want(http.StatusOK, "POST", "/s?ID=x", stateOf(2, "x"))
-		if took := b.until("s", "y", 2*time.Minute); took < 32*time.Second || took > 50*time.Second {
+		if took := b.until("y", 2*time.Minute); took < 32*time.Second || took > 50*time.Second {
 			t.Errorf("it could be locked after %v", took)
 		}
 		if got := b.want(http.StatusOK, "GET", "/s", ""); got.body != stateOf(2, "x") {
@@ -211,7 +211,7 @@ func TestSameIDAfterTheKeeperDied(t *testing.T) {
 		if got := b.want(http.StatusLocked, "LOCK", "/s", lockBody("x")); holder(t, got).ID != "x" {
 			t.Errorf("who holds it: %s", got.body)
 		}
-		b.until("s", "x", 2*time.Minute)
+		b.until("x", 2*time.Minute)
 		time.Sleep(10 * time.Minute)
 		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); !r.Held || r.Meta["ID"] != "x" {
 			t.Errorf("nobody keeps the lock: %+v", r)
@@ -381,7 +381,7 @@ func TestLeftovers(t *testing.T) {
 		}
 		a.st.Partition(true)
 		<-dies
-		b.until("s", "y", 3*time.Minute)
+		b.until("y", 3*time.Minute)
 		b.want(http.StatusOK, "POST", "/s?ID=y", stateOf(2, "y"))
 		if all := data(t, st); len(all) != 2 || !strings.HasPrefix(all[1], "states/s/_states/0000000002-") {
 			t.Errorf("in the store are %q", all)

@@ -101,10 +101,10 @@ func (c *counted) Get(_ context.Context, key string, unless store.Version) (*sto
 	if err := c.s.count(n, 1, 0); err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.s.bounded(n, 1, extra)
+	ctx, cancel := c.s.bounded(n, 1, extra) //nolint:contextcheck // the survey has one for all
 	defer cancel()
 	before := c.s.sends(key)
-	o, err := c.Store.Get(ctx, key, unless)
+	o, err := c.Store.Get(ctx, key, unless) //nolint:contextcheck // see above
 	err = cutOff(ctx, "get", key, err)
 	op := "get"
 	c.s.mu.Lock()
@@ -128,10 +128,10 @@ func (c *counted) Put(_ context.Context, key string, body []byte, only store.Con
 	if err := c.s.count(n, 1, len(body)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.s.bounded(n, 1, extra)
+	ctx, cancel := c.s.bounded(n, 1, extra) //nolint:contextcheck // the survey has one for all
 	defer cancel()
 	before := c.s.sends(key)
-	o, err := c.Store.Put(ctx, key, body, only)
+	o, err := c.Store.Put(ctx, key, body, only) //nolint:contextcheck // see above
 	err = cutOff(ctx, "put", key, err)
 	c.s.expect(key, err)
 	if err == nil {
@@ -153,7 +153,7 @@ func (c *counted) Put(_ context.Context, key string, body []byte, only store.Con
 }
 
 func (c *counted) Delete(_ context.Context, key string) error {
-	return c.s.delete(key, "", c.Store.Delete)
+	return c.s.delete(key, "", c.Store.Delete) //nolint:contextcheck // the survey has one for all
 }
 
 // delete deletes an object, or its version only.

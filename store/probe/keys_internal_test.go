@@ -43,7 +43,7 @@ func renamed(name func(string) string) func(*brokenstore.Store, func(int) bool) 
 						return
 					}
 					if key, ok := as.Load(e.Key); ok {
-						e.Key = key.(string)
+						e.Key = key.(string) //nolint:errcheck,forcetypeassert // all of them are
 					}
 					if strings.HasPrefix(e.Key, prefix) && e.Key > after {
 						all = append(all, e)
@@ -63,9 +63,9 @@ func renamed(name func(string) string) func(*brokenstore.Store, func(int) bool) 
 // cutAt keeps so many bytes of a key.
 func cutAt(n int) func(string) string {
 	return func(key string) string {
-		for n := min(n, len(key)); ; n-- {
-			if utf8.ValidString(key[:n]) && !strings.HasSuffix(key[:n], "/") {
-				return key[:n]
+		for cut := min(n, len(key)); ; cut-- {
+			if utf8.ValidString(key[:cut]) && !strings.HasSuffix(key[:cut], "/") {
+				return key[:cut]
 			}
 		}
 	}
@@ -87,6 +87,7 @@ func longer(than int) func(string) bool { return func(key string) bool { return 
 func deeper(than int) func(string) bool {
 	return func(key string) bool { return strings.Count(key, "/") > than }
 }
+
 func foreign(key string) bool {
 	return strings.ContainsFunc(key, func(r rune) bool { return r >= utf8.RuneSelf })
 }
@@ -183,7 +184,11 @@ func unlisted(of int) func(*brokenstore.Store, func(int) bool) {
 		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 			return func(yield func(store.Entry, error) bool) {
 				all := map[string]store.Entry{}
-				for e := range b.Store.List(ctx, prefix, after) {
+				for e, err := range b.Store.List(ctx, prefix, after) {
+					if err != nil {
+						yield(e, err)
+						return
+					}
 					all[e.Key] = e
 				}
 				mu.Lock()
@@ -325,7 +330,10 @@ var moreLies = []lie{
 
 	{"deletes all keys that begin as the deleted one", func(b *brokenstore.Store, _ func(int) bool) {
 		b.OnDelete = func(ctx context.Context, key string) error {
-			for e := range b.Store.List(ctx, key, "") {
+			for e, err := range b.Store.List(ctx, key, "") {
+				if err != nil {
+					return err
+				}
 				_ = b.Store.Delete(ctx, e.Key)
 			}
 			return nil

@@ -82,7 +82,7 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.all()
+	err = s.all() //nolint:contextcheck // the survey has it
 	return s.report, err
 }
 

@@ -149,8 +149,8 @@ func TestInitOnOnePlace(t *testing.T) {
 			}
 		}
 		for _, p := range places {
-			for e := range p.List(t.Context(), "", "") {
-				t.Errorf("%s has %s left", p.name, e.Key)
+			for e, err := range p.List(t.Context(), "", "") {
+				t.Errorf("%s has %s left, %v", p.name, e.Key, err)
 			}
 		}
 		if err := open(t, append(places, newPlace("mem://2"))).Init(t.Context()); err != nil {
@@ -243,7 +243,7 @@ func TestForeignMember(t *testing.T) {
 		}
 		next := mixed[(i+1)%3]
 		next.Partition(true)
-		if _, err := open(t, mixed).Get(t.Context(), "lock", ""); !errors.Is(err, quorumstore.ErrNoMajority) || store.Final(err) {
+		if _, err = open(t, mixed).Get(t.Context(), "lock", ""); !errors.Is(err, quorumstore.ErrNoMajority) || store.Final(err) {
 			t.Errorf("one of each: %v, want no majority", err)
 		}
 		next.Partition(false)

@@ -722,7 +722,7 @@ func replaceKilled(t *testing.T, lost, elsewhere bool, kill, round int) (done bo
 		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: uint64(3*round + i)})
 		p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Jitter: 30 * time.Millisecond})
 	}
-	if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+	if err = open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
 		t.Errorf("lost %v, elsewhere %v, killed after %d writes, round %d: run again: %v", lost, elsewhere, kill, round, err)
 	}
 	_, members, err := open(t, places, by).Status(t.Context())

@@ -27,6 +27,7 @@ type bucket struct {
 }
 
 func newBucket(t *testing.T) *bucket {
+	t.Helper()
 	b := &bucket{}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, credential, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")

@@ -28,9 +28,9 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	for name, to := range map[string]*bool{
 		"unquoted_etags": &opts.UnquotedETags, "content_md5": &opts.ContentMD5, "requester_pays": &opts.RequesterPays,
 	} {
-		set, err := boolean(u, query, name)
-		if err != nil {
-			return nil, err
+		set, failed := boolean(u, query, name)
+		if failed != nil {
+			return nil, failed
 		}
 		*to = set != nil && *set
 	}
