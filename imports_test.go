@@ -68,6 +68,7 @@ var rules = []rule{
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record"}},
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/plain", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "github.com/johannesboyne/gofakes3/...", "golang.org/x/sys/..."}},
@@ -85,7 +86,7 @@ var rules = []rule{
 	{
 		// Events in, lines out: the device is another package's.
 		pkg: "internal/watchview",
-		may: []string{"std", ".", "semaphore", "github.com/clipperhouse/displaywidth"},
+		may: []string{"std", "internal/plain", ".", "semaphore", "github.com/clipperhouse/displaywidth"},
 		not: []string{"context", "net/...", "os/...", "sync/...", "syscall/...", "testing/..."},
 	},
 	{pkg: "internal/lockjson", may: []string{"std", ".", "admin", "semaphore"}, not: []string{"net/...", "os/...", "testing/..."}},
