@@ -243,12 +243,16 @@ func TestBreakBesideARenewal(t *testing.T) {
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "k", Nth: 1, Delay: 6 * time.Second}) // it is renewed meanwhile
 		got := ask(t, s, "POST", "/v1/locks/k/break", fmt.Sprintf(`{"token":%d}`, lease.Token()))
 		if got.code != 200 || !strings.Contains(got.body, `"freed":true`) {
-			t.Errorf("broken: %d %s", got.code, got.body)
+			t.Fatalf("broken: %d %s", got.code, got.body)
 		}
 		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "free" {
 			t.Errorf("after: %s", o.body)
 		}
 		next := leasetest.Acquire(t, lock2(t, inner))
+		time.Sleep(2 * time.Second)
+		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "held" || o.Holder != "second" {
+			t.Errorf("when the second has it: %s", o.body)
+		}
 		if o := ask(t, s, "POST", "/v1/locks/k/break", fmt.Sprintf(`{"token":%d}`, next.Token())); o.code != 200 {
 			t.Errorf("broken again: %d %s", o.code, o.body)
 		}

@@ -637,3 +637,61 @@ func lookedPart(t *testing.T, e streamed) json.RawMessage {
 	}
 	return text
 }
+
+// What is asked for of one lock shows what this server did since it last looked at everything; a lock that is wanted here,
+// and is not there yet; and no leader where there is a semaphore.
+func TestLooksAtOne(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s, other := started(t, st, nil), started(t, st, nil)
+		a := acquired(t, s, "k", `{"ttl":"1h"}`)
+		time.Sleep(10 * time.Millisecond)
+		ask(t, s, "GET", "/v1/locks", "")
+		time.Sleep(10 * time.Millisecond)
+		if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 {
+			t.Fatal(d.body)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "free" {
+			t.Errorf("of what was released since: %s", o.body)
+		}
+
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "wanted", Delay: 5 * time.Second})
+		done := make(chan answer, 1)
+		go func() { done <- ask(t, s, "POST", "/v1/locks/wanted/acquire", `{"wait":"1m"}`) }()
+		time.Sleep(time.Second)
+		if o := ask(t, s, "GET", "/v1/locks/wanted", ""); o.code != 200 || o.State != "absent" || o.Waiting != 1 {
+			t.Errorf("of what is wanted: %d %s", o.code, o.body)
+		}
+		wants(t, "of what nobody wants", ask(t, s, "GET", "/v1/locks/unwanted", ""), 404, "unknown")
+		if a := <-done; a.code != 200 {
+			t.Errorf("%d %s", a.code, a.body)
+		}
+		st.Clear()
+
+		acquired(t, other, "sem", `{"slots":2,"ttl":"1h"}`)
+		if l := ask(t, s, "GET", "/v1/elections/sem", ""); l.code != 200 || l.Name != "" || l.Token != 0 {
+			t.Errorf("the leader of a semaphore: %d %s", l.code, l.body)
+		}
+		stopped(t, s)
+		stopped(t, other)
+	})
+}
+
+// A listing counts as a request for each thousand of its entries.
+func TestPagesCount(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		for i := range 2500 {
+			if _, err := st.Put(t.Context(), fmt.Sprintf("x%04d", i), []byte("x"), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := started(t, st, &serve.Options{Limit: 5000, Budget: 10_000})
+		ask(t, s, "GET", "/v1/locks", "")
+		if m := ask(t, s, "GET", "/metrics", ""); !strings.Contains(m.body, `leasehold_serve_look_requests_total{op="list"} 3`+"\n") {
+			t.Errorf("three pages are not counted:\n%s", m.body)
+		}
+		stopped(t, s)
+	})
+}
