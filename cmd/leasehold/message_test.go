@@ -160,6 +160,10 @@ func TestMessagesOfMistakes(t *testing.T) {
 	t.Setenv("LEASEHOLD_LAYOUT", "")
 	t.Setenv("LEASEHOLD_SWEEP", "")
 	dir := filepath.ToSlash(t.TempDir())
+	s3lect := `{"leaderID":"web-1","leaderAddr":"","lastUpdated":"2026-11-20T10:30:45Z"}`
+	if err := os.WriteFile(filepath.Join(dir, "s3lect"), []byte(s3lect), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "garbage"), []byte("not a lock"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +189,7 @@ func TestMessagesOfMistakes(t *testing.T) {
 		{"run --wait 0 held -- true", exitHeld, `held is held by other \(token [0-9]+\)`},
 		{"run garbage -- true", exitForeign, `the object file:\S+/garbage is not a lock record that this version understands: .*`},
 		{"status garbage", exitForeign, `the object file:\S+/garbage is not a lock record that this version understands: .*`},
+		{"status s3lect", exitForeign, `the object file:\S+/s3lect is not .*: it is a lock file of s3lect, .*; it was left as it is: look at it, and move it away or give the lock another name`},
 		{"init garbage", exitForeign, `the object file:\S+/garbage is not a lock record .*`},
 		{"elect garbage -- true", exitForeign, `the object file:\S+/garbage is not a lock record .*`},
 		{"break --token 5 none", exitAbsent, `object does not exist \(file:\S+/none\)|the lock file:\S+/none: object does not exist`},

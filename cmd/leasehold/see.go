@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/plain"
+	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -68,7 +69,7 @@ func (a *app) findOut(ctx context.Context, p *target, opts *leasehold.LockOption
 		p.layout, opts.Layout = e.Layout, e.Layout
 		a.console.note("%s has the layout %s", p.name, plain.Word(string(e.Layout)))
 	}
-	if errors.Is(err, leasehold.ErrForeignObject) && !errors.Is(err, leasehold.ErrMoved) {
+	if errors.Is(err, leasehold.ErrForeignObject) && !errors.Is(err, leasehold.ErrMoved) && !errors.Is(err, record.ErrS3Lect) {
 		err = fmt.Errorf("%w; if another tool locks with it, give --layout marker", err)
 	}
 	return e, err

@@ -168,6 +168,9 @@ func decode(layout string, body []byte) (Record, error) {
 
 // format moves the format out of f, which must be one that this version knows.
 func (f fields) format() error {
+	if f.ofS3Lect() {
+		return ErrS3Lect
+	}
 	format, err := f.integer("format")
 	switch {
 	case err != nil:
@@ -178,6 +181,17 @@ func (f fields) format() error {
 		return fmt.Errorf("it has format %d, which does not exist", format)
 	}
 	return nil
+}
+
+// ErrS3Lect is why a lock file of package s3lect is no record.
+var ErrS3Lect = errors.New("it is a lock file of s3lect, and only programs that use a package of that name can take part in its election")
+
+// ofS3Lect reports that the object is such a file, written by either package of that name.
+func (f fields) ofS3Lect() bool {
+	_, format := f["format"]
+	_, leader := f["leaderID"]
+	_, updated := f["lastUpdated"]
+	return !format && leader && updated
 }
 
 // named is the name of a layout, for people.

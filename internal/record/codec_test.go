@@ -64,6 +64,8 @@ func TestForeignObjects(t *testing.T) {
 		"cut short":        {plain[:60], "broken"},
 		"two objects":      {plain + plain, "something follows"},
 		"no format":        {replace(`"format":1,`, ``), "no format"},
+		"of s3lect":        {`{"leaderID":"web-1","leaderAddr":"10.0.0.7:1","lastUpdated":"2026-11-20T10:30:45Z"}`, "lock file of s3lect"},
+		"of our s3lect":    {`{"leaderID":"web-1","leaderAddr":"","lastUpdated":"2026-11-20T10:30:45Z","leasehold":{}}`, "lock file of s3lect"},
 		"higher format":    {replace(`"format":1`, `"format":2`), "upgrade leasehold"},
 		"format zero":      {replace(`"format":1`, `"format":0`), "does not exist"},
 		"no token":         {replace(`"token":42,`, ``), "no token"},
