@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -27,7 +28,10 @@ func (o options) work(ctx context.Context) error {
 		return err
 	}
 	st := faultstore.Wrap(opened, nil) // it counts requests
-	lock, err := leasehold.NewLock(st, "contention/"+string(o.layout), &leasehold.LockOptions{TTL: o.ttl, Layout: o.layout})
+	lock, err := leasehold.NewLock(st, "contention/"+string(o.layout), &leasehold.LockOptions{
+		TTL: o.ttl, Layout: o.layout,
+		Logger: slog.New(slog.DiscardHandler), // the program makes the faults itself
+	})
 	if err != nil {
 		return err
 	}
