@@ -101,11 +101,11 @@ func (c *counted) Get(_ context.Context, key string, unless store.Version) (*sto
 	if err := c.s.count(n, 1, 0); err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.s.bounded(n, 1, extra) //nolint:contextcheck // the survey has one for all
+	ctx, cancel := c.s.bounded(n, 1, extra)
 	defer cancel()
 	before := c.s.sends(key)
-	o, err := c.Store.Get(ctx, key, unless) //nolint:contextcheck // see above
-	err = cutOff(ctx, "get", key, err)
+	o, err := c.Store.Get(ctx, key, unless) //nolint:contextcheck // the survey has one for all
+	err = cutOff(ctx, "get", key, err)      //nolint:contextcheck // the same
 	op := "get"
 	c.s.mu.Lock()
 	switch {
@@ -128,11 +128,11 @@ func (c *counted) Put(_ context.Context, key string, body []byte, only store.Con
 	if err := c.s.count(n, 1, len(body)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := c.s.bounded(n, 1, extra) //nolint:contextcheck // the survey has one for all
+	ctx, cancel := c.s.bounded(n, 1, extra)
 	defer cancel()
 	before := c.s.sends(key)
-	o, err := c.Store.Put(ctx, key, body, only) //nolint:contextcheck // see above
-	err = cutOff(ctx, "put", key, err)
+	o, err := c.Store.Put(ctx, key, body, only) //nolint:contextcheck // see Get
+	err = cutOff(ctx, "put", key, err)          //nolint:contextcheck // see Get
 	c.s.expect(key, err)
 	if err == nil {
 		c.s.mu.Lock()
@@ -153,7 +153,7 @@ func (c *counted) Put(_ context.Context, key string, body []byte, only store.Con
 }
 
 func (c *counted) Delete(_ context.Context, key string) error {
-	return c.s.delete(key, "", c.Store.Delete) //nolint:contextcheck // the survey has one for all
+	return c.s.delete(key, "", c.Store.Delete) //nolint:contextcheck // see Get
 }
 
 // delete deletes an object, or its version only.
@@ -187,7 +187,7 @@ func (s *survey) delete(key string, only store.Version, send func(ctx context.Co
 const pages = 20
 
 func (c *counted) List(_ context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
-	return func(yield func(store.Entry, error) bool) {
+	return func(yield func(store.Entry, error) bool) { //nolint:contextcheck // see Get
 		n := &c.s.report.Requests.List
 		if err := c.s.count(n, 1, 0); err != nil {
 			yield(store.Entry{}, err)
