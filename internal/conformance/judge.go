@@ -284,7 +284,7 @@ func (j *judged) validity(all []exchange) {
 		case first == "yes" && word == "valid":
 			end, landed := until(0, l.at)
 			switch {
-			case over != 0:
+			case over != 0 && asked["valid"] >= over: // an earlier question may have been answered before
 				j.breaks("F10", "it said that its lease is valid after it had said that it is lost")
 			case !landed || asked["valid"] >= end:
 				j.breaks("F4", "it said that its lease is valid %v after TTL − m were over since its last write that has landed was sent", asked["valid"]-end)
