@@ -69,7 +69,8 @@ var rules = []rule{
 	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record"}},
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/plain", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
-	{pkg: "internal/localhttp", may: []string{"std", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
+	{pkg: "internal/openfiles", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/localhttp", may: []string{"std", "internal/openfiles", "golang.org/x/sys/..."}, not: []string{"testing/..."}},
 	{pkg: "internal/sdnotify", may: []string{"std"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "internal/servers", may: []string{"std", "github.com/aws/...", "github.com/Azure/...", "github.com/gofrs/flock", "github.com/johannesboyne/gofakes3/...", "golang.org/x/sys/..."}},
 	{pkg: "internal/adaptertest", may: []string{"std", "internal/servers", "store", "store/filestore", "store/memstore", "store/s3store", "github.com/aws/..."}},
@@ -145,7 +146,7 @@ var rules = []rule{
 	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record", "internal/tracing"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
-	{pkg: "peer", may: []string{"std", ".", "semaphore", "store"}},
+	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/openfiles"}},
 	{pkg: "shard", may: []string{"std", ".", "admin", "store", "internal/retry"}},
 	{
 		// A handler: who may ask it is decided by internal/localhttp, in the command.

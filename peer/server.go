@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/openfiles"
 )
 
 // ServerOptions are the options of [NewServer].
@@ -112,7 +113,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		opts.Addr = ":8443"
 	}
 	if opts.MaxConns == 0 {
-		opts.MaxConns = min(24_000, files()*3/4)
+		opts.MaxConns = min(24_000, openfiles.Limit()*3/4)
 	}
 	if opts.MaxConns < 0 {
 		return opts, fmt.Errorf("MaxConns is negative: %d", opts.MaxConns)

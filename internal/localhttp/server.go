@@ -18,6 +18,8 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
+
+	"github.com/leasehold/leasehold/internal/openfiles"
 )
 
 // The most that one client may take.
@@ -32,7 +34,7 @@ const (
 // MaxConns is how many connections a server accepts at most: half of the files that this process may open, without some.
 // The other half is for the store, since each request can send one to it: a process that can open no connection to its
 // store loses its leases.
-func MaxConns() int { return max(1, (files()-spareFiles)/2) }
+func MaxConns() int { return max(1, (openfiles.Limit()-spareFiles)/2) }
 
 // A Server listens from [Listen] on, answers from [Server.Serve] on, and is used once. It is safe
 // for concurrent use.
