@@ -256,7 +256,7 @@ func (s *Store) Repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Of a view of its own, as a member that does not answer is asked once, and not for each key.
+	// A view of its own, so that a silent member is asked once and not for every key.
 	v = s.newView(v.cfg, v.members)
 	v.once = true
 	markers := make([]*register.Marker, len(v.members))

@@ -25,7 +25,7 @@ type body struct {
 	close func()
 }
 
-// aside writes the body of a value beside it. Discard deletes it again, for when nobody has the name of the value.
+// aside writes the body of a value beside it. Call discard if the value was not written: it deletes the body.
 func (s *Store) aside(ctx context.Context, op, key string, value *register.Value, b body) (discard func(), err error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -160,7 +160,7 @@ func (v *view) beside(ctx context.Context, value register.Value) (io.ReadCloser,
 	return nil, errors.Join(errs...)
 }
 
-// wellFirst are the members, in an order in which those come last that have failed.
+// wellFirst lists the members, healthy ones first.
 func (v *view) wellFirst() []int {
 	var well, failing []int
 	for i, m := range v.cfg.Members {

@@ -105,7 +105,7 @@ func (v *view) listOf(ctx context.Context, member int, prefix, after string) (ke
 	return keys, nil
 }
 
-// listing lists a member, which may take any time, but no longer from one key to the next than a request may.
+// listing lists a member. It may take any time, as long as no entry takes longer than Options.Timeout.
 func (s *Store) listing(ctx context.Context, m store.Store, prefix, after string, found func(store.Entry)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -147,7 +147,8 @@ func (s *Store) load(ctx context.Context) (*view, error) {
 	return v, err
 }
 
-// lead goes from the last configuration that the markers of a majority know, or those of all who answer, to the last.
+// lead reads the markers of a majority, or with all those of every member that answers, and follows the newest
+// configuration among them to the last.
 func (s *Store) lead(ctx context.Context, all bool) (*view, error) {
 	seen, err := s.known(ctx, all)
 	if err != nil {
@@ -251,10 +252,10 @@ func (s *Store) sight(ctx context.Context, members []store.Store, all bool, seen
 	return err
 }
 
-// again is how long a member that has failed to show its marker is left alone before it is asked once more.
+// again is the pause before that retry.
 const again = enough / 2
 
-// markerOf asks a member, and once more if it fails. It may be no member any more, so its health is not noted.
+// markerOf reads a member's marker and retries once. The place may no longer be a member, so its health is not noted.
 func (s *Store) markerOf(ctx context.Context, m store.Store) shown {
 	marker, _, err := s.readMarker(ctx, m)
 	if err != nil && !store.Final(err) && !errors.Is(err, context.DeadlineExceeded) {

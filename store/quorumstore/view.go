@@ -22,7 +22,7 @@ type view struct {
 
 	whole atomic.Int64 // a bit for each member whose marker has been seen to say so
 
-	// once is for a view that goes through all keys: a member that has let one request time out is asked no more.
+	// once, for a view that visits all keys: after one request to a member has timed out, the member is skipped.
 	once   bool
 	silent atomic.Int64 // a bit for each such member
 
@@ -30,8 +30,8 @@ type view struct {
 	keys map[string]*key
 }
 
-// maxKeys is for how many keys a view remembers what the members have. Whoever writes one that was
-// forgotten asks each member twice more.
+// maxKeys bounds the keys for which a view remembers what the members have. Writing a forgotten key costs
+// two more requests to each member.
 const maxKeys = 8192
 
 func (s *Store) newView(cfg register.Configuration, members []store.Store) *view {
@@ -81,10 +81,10 @@ func (v *view) old(member int, modified time.Time) bool {
 	return clocks != nil && !modified.IsZero() && (*clocks)[member].Sub(modified) >= keptFor
 }
 
-// deaf reports that a member is not asked any more.
+// deaf reports that a member is skipped.
 func (v *view) deaf(member int) bool { return v.once && v.silent.Load()>>member&1 != 0 }
 
-// hears takes in how a request to a member has ended.
+// hears notes how a request to a member ended.
 func (v *view) hears(member int, err error) {
 	if v.once && errors.Is(err, context.DeadlineExceeded) {
 		v.silent.Or(1 << member)
@@ -98,7 +98,7 @@ func (v *view) ask(member int, request func(ctx context.Context, m store.Store) 
 	defer cancel()
 	if v.deaf(member) {
 		cancel()
-		_ = request(ctx, v.members[member]) // which sends nothing, and says so to whoever waits
+		_ = request(ctx, v.members[member]) // the context has ended, so it sends nothing and answers at once
 		return
 	}
 	v.hears(member, request(ctx, v.members[member]))
