@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	osexec "os/exec"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -126,4 +129,27 @@ func TestDoctorInterrupted(t *testing.T) {
 	if strings.Contains(stdout.String(), "NO") || strings.Contains(stdout.String(), "BAD") {
 		t.Error(stdout.String())
 	}
+}
+
+// TestDoctorOfRedirects: an endpoint that redirects to itself gets a few requests, and no more than were
+// announced. It got 1.2 million.
+func TestDoctorOfRedirects(t *testing.T) {
+	t.Parallel()
+	if clitest.UnderTest != leasehold.LayoutObject {
+		t.Skip("the same in every layout: it is about stores")
+	}
+	var received atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		received.Add(1)
+		http.Redirect(w, r, r.URL.String(), http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(server.Close)
+	cmd := clitest.Command(t, "", "doctor", "s3://b/locks?region=x&endpoint="+server.URL)
+	cmd.Env = append(cmd.Env, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=s", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
+	var console strings.Builder
+	cmd.Stderr = &console
+	if err := cmd.Run(); err == nil || received.Load() > 100 {
+		t.Errorf("%d requests, %v: %s", received.Load(), err, &console)
+	}
+	t.Logf("figures: %d requests; %s", received.Load(), &console)
 }
