@@ -66,7 +66,7 @@ var rules = []rule{
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
-	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record"}},
+	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record", "internal/testenv"}},
 	{pkg: "internal/promtext", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/plain", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/openfiles", may: []string{"std"}, not: []string{"net/...", "os/...", "testing/..."}},
@@ -82,7 +82,8 @@ var rules = []rule{
 		pkg: "internal/clitest",
 		may: []string{"std", ".", "internal/layout", "internal/record", "internal/servers", "internal/watchview", "peer", "github.com/rogpeppe/go-internal/testscript", "golang.org/x/sys/..."},
 	},
-	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore"}},
+	{pkg: "internal/brokenstore", may: []string{"std", "store", "store/memstore", "internal/testenv"}},
+	{pkg: "internal/testenv", may: []string{"std"}},
 	{pkg: "internal/stores", may: []string{"std", "store/probe"}},
 	{
 		// Events in, lines out: the device is another package's.
@@ -120,7 +121,7 @@ var rules = []rule{
 	{pkg: "store/internal/together", may: []string{"std"}},
 	{pkg: "store/internal/exchange", may: []string{"std", "store"}},
 	{pkg: "store/internal/awsidentity", may: []string{"std", "store", "github.com/aws/..."}},
-	{pkg: "store/internal/wiretest", may: []string{"std", "store", "store/storetest"}},
+	{pkg: "store/internal/wiretest", may: []string{"std", "store", "store/storetest", "internal/testenv"}},
 	{pkg: "store/faultstore", may: []string{"std", "store"}},
 	{pkg: "store/memstore", may: []string{"std", "store"}},
 	{pkg: "store/filestore", may: []string{"std", "store", "github.com/gofrs/flock", "golang.org/x/sys/..."}},
@@ -168,7 +169,7 @@ var rules = []rule{
 			"github.com/spf13/...", "github.com/gofrs/flock", "golang.org/x/sys/...", "golang.org/x/term",
 			"github.com/johannesboyne/gofakes3/...", // the server of the demo
 		},
-		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/clitest", "internal/pipenet", "internal/servers", "internal/servetest", "internal/stores"},
+		not: []string{"internal/fencecheck/...", "internal/fencetest", "internal/linear", "internal/leasetest", "internal/adaptertest", "internal/clitest", "internal/pipenet", "internal/servers", "internal/servetest", "internal/stores", "internal/testenv"},
 	},
 }
 

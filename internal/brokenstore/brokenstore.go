@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 
+	_ "github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/record"
+	_ "github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 )
@@ -81,6 +82,9 @@ func EveryLayout(t *testing.T, tests []func(*testing.T)) {
 			continue
 		}
 		t.Run(string(l), func(t *testing.T) {
+			if times == 1 && strings.HasSuffix(string(l), "+if-match") {
+				t.Skip("differs from the layout of its name in few writes: make layouts runs it")
+			}
 			defer SetHere(l)()
 			for _, test := range tests {
 				name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()

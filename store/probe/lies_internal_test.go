@@ -355,9 +355,9 @@ func TestProbeRefusesLiars(t *testing.T) {
 	for n, l := range slices.Concat(lies, moreLies) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			races := 1000
+			races := 400
 			if n >= len(lies) {
-				races = 300
+				races = 200
 			}
 			r := asked(t, l, 1, &Options{Races: races})
 			var passed []string

@@ -81,6 +81,7 @@ func largeFaults(t *testing.T, srv *servers.Server) {
 		{"abort, denied", map[string][]servers.Fault{"part 2": {denied}, "abort": {denied}}, []error{store.ErrDenied}, false, "its parts stay, under the upload ID "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			var mu sync.Mutex
 			left := c.faults
 			proxy := servers.StartProxy(t, srv.Endpoint, &servers.ProxyOptions{Fault: func(r *http.Request, _ int) servers.Fault {

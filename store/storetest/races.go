@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	raceRounds  = 50
+	raceRounds  = 20
 	raceWriters = 32
 )
 
@@ -176,7 +176,7 @@ func (p *trial) increment(writer string) error {
 }
 
 func readAfterWrite(p *trial) {
-	const writes, readers = 500, 2
+	const writes, readers = 200, 2
 	o := p.create(key, []byte("0"))
 	for i := range writes {
 		body := fmt.Append(nil, i+1)
@@ -196,7 +196,7 @@ func readAfterWrite(p *trial) {
 // tornReads has readers look while bodies of different letters and lengths
 // replace each other.
 func tornReads(p *trial) {
-	const writes, readers = 200, 4
+	const writes, readers = 100, 4
 	bodies := [2][]byte{bytes.Repeat([]byte("a"), 64<<10), bytes.Repeat([]byte("b"), 40<<10)}
 	o := p.create(key, bodies[0])
 	var stopped atomic.Bool

@@ -94,7 +94,7 @@ func TestServiceForAWSCredentialsFails(t *testing.T) {
 		{"hanging", inContainers, -1, store.ErrUnavailable, "gives no AWS credentials for now"},
 		{"403", inContainers, 403, store.ErrDenied, inContainers},
 		{"404", inContainers, 404, store.ErrDenied, inContainers},
-		{"EC2 fails", onEC2, 500, store.ErrUnavailable, "EC2"},
+		{"EC2 fails", onEC2, 501, store.ErrUnavailable, "EC2"},
 		{"EC2 without a role", onEC2, 404, store.ErrDenied, "no role is attached"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

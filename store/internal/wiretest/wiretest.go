@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	_ "github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storetest"
 )
