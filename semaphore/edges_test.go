@@ -174,19 +174,25 @@ func TestLooksInALineThatNeverMoved(t *testing.T) {
 			all.Go(func() { released(t, acquired(t, s, 1)) })
 			time.Sleep(time.Second)
 		}
-		reads := func() (n []int) {
+		reads := func() (line, sessions []int) {
 			for _, net := range nets {
-				n = append(n, leasetest.RequestsFor(net, "seats"))
+				n := leasetest.RequestsFor(net, "seats")
+				line, sessions = append(line, n), append(sessions, net.Counts().Get-n)
 			}
-			return n
+			return line, sessions
 		}
-		begun := reads()
+		begun, _ := reads()
 		time.Sleep(time.Hour)
-		first := reads()
+		first, watched := reads()
 		time.Sleep(time.Hour)
-		for i, n := range reads() {
-			if i > 0 && (first[i]-begun[i] > 60 || n-first[i] > 13) {
+		line, sessions := reads()
+		for i, n := range line {
+			if i > 0 && (first[i]-begun[i] > 60 || n-first[i] > 16) { // every five minutes, and a quarter of that for chance
 				t.Errorf("number %d looks %d times in the first hour, and %d times in the second", i, first[i]-begun[i], n-first[i])
+			}
+			// The first three look at each heartbeat of the one before them, the others once in 8/5 of a TTL.
+			if n := sessions[i] - watched[i]; i >= 3 && n > 155 {
+				t.Errorf("number %d looks %d times in an hour at the session of the one before it", i, n)
 			}
 		}
 		began := time.Now()

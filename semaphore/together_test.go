@@ -1,7 +1,10 @@
 package semaphore_test
 
 import (
+	"context"
 	"fmt"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,4 +101,56 @@ func TestDeadTogether(t *testing.T) {
 		}
 		released(t, leases...)
 	})
+}
+
+// TestManyDeadTogether: when the holder and all before a waiter die at one moment, it has the seat in a time that
+// does not depend on how many they were. It took up to 13 minutes: a waiter far behind looked every few minutes, and began
+// to watch anew with each dead one that was given the seat.
+func TestManyDeadTogether(t *testing.T) {
+	for _, dead := range []int{3, 10, 40} {
+		t.Run(strconv.Itoa(dead), func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) {
+				st := memstore.New()
+				net := faultstore.Wrap(st, nil)
+				first := newSemaphore(t, st, 1, nil)
+				held := acquired(t, first, 1)
+				time.Sleep(time.Minute) // a turn
+				released(t, held)
+				closed(t, first)
+				acquired(t, newSemaphore(t, net, 1, nil), 1)
+				ctx, giveUp := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for range dead {
+					s := newSemaphore(t, net, 1, nil)
+					all.Go(func() {
+						if _, err := s.Acquire(ctx, 1); err == nil {
+							t.Error("one of the dead has the seat")
+						}
+					})
+					time.Sleep(100 * time.Millisecond)
+				}
+				got := make(chan *semaphore.Lease)
+				own := faultstore.Wrap(st, nil)
+				s := newSemaphore(t, own, 1, nil)
+				go func() { got <- acquired(t, s, 1) }()
+				time.Sleep(45 * time.Second)
+				began, asked := time.Now(), len(own.Log())
+				net.Partition(true)
+				lease := <-got
+				// Two looks find the one before it dead, and then all are watched for a TTL and margin.
+				const most = leasehold.DefaultTTL*8/5*2*5/4 + leasehold.DefaultTTL*13/12 + leasehold.DefaultTTL/3
+				took, requests := time.Since(began), len(own.Log())-asked
+				t.Logf("%d dead: %v, %d requests", dead, took, requests)
+				if took > most+soonSeated {
+					t.Errorf("it took %v, more than %v", took, most)
+				}
+				if limit := 100 + 20*dead; requests > limit {
+					t.Errorf("%d requests, more than %d", requests, limit)
+				}
+				released(t, lease)
+				giveUp()
+				all.Wait()
+			})
+		})
+	}
 }

@@ -143,9 +143,10 @@ func (p Plan) Parts() []Part {
 		others.Who, renewals = "waiters", 0
 	}
 	others.Requests = p.follows().Times(float64(others.Number))
-	if p.Mode == Fair && p.Candidates > 1 { // one of each line is the first
+	if p.Mode == Fair && p.Candidates > 1 { // one of each line is the first, and three see every heartbeat
 		first := float64(Month)/float64(protocol.LateLook) - float64(Month)/float64(protocol.LineLook)
-		others.Requests = others.Plus(get.Times(first * locks))
+		near := float64(min(p.Candidates-1, 3)) * (p.renewals() - p.seldom())
+		others.Requests = others.Plus(get.Times((first + near) * locks))
 	}
 	changing := p.change()
 	if p.Members > 0 {

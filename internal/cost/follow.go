@@ -16,7 +16,7 @@ func (p Plan) follows() Requests {
 	case p.Mode == Session:
 		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
 	case p.Mode == Fair: // it watches the session of the one before it, and looks at the line now and then
-		return get.Times(p.renewals() + float64(Month)/float64(protocol.LineLook))
+		return get.Times(p.seldom() + float64(Month)/float64(protocol.LineLook))
 	case p.Mode == Wait:
 		every = p.poll()
 	case p.Infrequent == 0:
@@ -24,6 +24,9 @@ func (p Plan) follows() Requests {
 	}
 	return p.look(every).Times(float64(Month) / float64(every))
 }
+
+// seldom is how often one that waits far behind looks in a month at the session of the one before it.
+func (p Plan) seldom() float64 { return float64(Month) / float64(protocol.SeldomWatch(p.TTL)) }
 
 // look is what a look costs, on average, which comes so long after the one before.
 func (p Plan) look(after time.Duration) Requests {

@@ -14,17 +14,17 @@ import (
 )
 
 // reapers watch the sessions that candidates wait for: one for each session, however many
-// locks are held under it.
+// locks are held under it, and one more for those who look at it seldom.
 //
 // Without a session of its own a candidate watches by itself. With one it shares the reapers of
 // that session: a thousand locks that wait for one session cost what one waiter costs. Chubby and
 // ZooKeeper have the same economy, by a server that tells its clients.
 type reapers struct {
 	mu lockorder.Mutex
-	of map[string]*reaper
+	of map[protocol.Await]*reaper
 }
 
-func newReapers() *reapers { return &reapers{of: map[string]*reaper{}} }
+func newReapers() *reapers { return &reapers{of: map[protocol.Await]*reaper{}} }
 
 // A reaper waits until a session is over, and ends it when it was waited out. It stands
 // between its engine and the Watcher.
@@ -34,6 +34,7 @@ func newReapers() *reapers { return &reapers{of: map[string]*reaper{}} }
 type reaper struct {
 	Owner
 	all      *reapers
+	await    protocol.Await
 	engine   Engine                        // of the session's object
 	ctx      context.Context               // gives requests their values
 	failures int                           // of waits, in a row; guarded by the engine's mutex
@@ -43,15 +44,15 @@ type reaper struct {
 
 // A watch is a candidate's part in a reaper.
 type watch struct {
-	session string
-	reaper  *reaper // nil: none
+	protocol.Await
+	reaper *reaper // nil: none
 }
 
 // watchSession has the session watched that the candidate waits for.
 func (e *Engine) watchSession() {
 	a := e.active
 	session := a.candidate.Awaits()
-	if session == a.watch.session {
+	if session == a.watch.Session {
 		return
 	}
 	if a.watch.reaper != nil {
@@ -64,19 +65,20 @@ func (e *Engine) watchSession() {
 	if s := a.session; s != nil {
 		all, by = s.reapers, s.owner
 	}
-	a.watch = watch{session, all.join(session, e, a.looked, by)}
+	await := protocol.Await{Session: session}
+	a.watch = watch{await, all.join(await, e, a.looked, by)}
 }
 
 // join adds a candidate to those that wait for the end of a session.
-func (all *reapers) join(session string, m member, looked time.Duration, by Host) *reaper {
+func (all *reapers) join(await protocol.Await, m member, looked time.Duration, by Host) *reaper {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	r := all.of[session]
+	r := all.of[await]
 	if r == nil {
-		r = &reaper{all: all, ctx: m.host().Context()}
-		r.Owner = by.Watcher(session, &r.engine)
-		r.engine.initReaper(r)
-		all.of[session] = r
+		r = &reaper{all: all, await: await, ctx: m.host().Context()}
+		r.Owner = by.Watcher(await.Session, &r.engine)
+		r.engine.initReaper(r, await.Seldom)
+		all.of[await] = r
 		r.runtime().Apart(r.begin)
 	}
 	if r.waiters.Join(m, looked) {
@@ -98,8 +100,8 @@ func (r *reaper) leave(m member) {
 }
 
 func (r *reaper) remove() {
-	if key := r.Place().Key; r.all.of[key] == r {
-		delete(r.all.of, key)
+	if r.all.of[r.await] == r {
+		delete(r.all.of, r.await)
 	}
 }
 
@@ -219,7 +221,7 @@ func Final(err error) bool {
 // session, whose heartbeat looks as if its sender was gone.
 func (e *Engine) Abandoned(session string) bool {
 	w := e.active.watch
-	if w.reaper == nil || w.session != session {
+	if w.reaper == nil || w.Session != session {
 		return false
 	}
 	r := &w.reaper.engine

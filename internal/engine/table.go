@@ -146,15 +146,15 @@ func (t *Table) write(a protocol.WriteTable) {
 func (t *Table) watchSessions() {
 	awaits := t.table.Awaits()
 	t.watches = slices.DeleteFunc(t.watches, func(w watch) bool {
-		gone := !slices.Contains(awaits, w.session)
+		gone := !slices.Contains(awaits, w.Await)
 		if gone {
 			w.reaper.leave(t)
 		}
 		return gone
 	})
-	for _, session := range awaits {
-		if !slices.ContainsFunc(t.watches, func(w watch) bool { return w.session == session }) {
-			t.watches = append(t.watches, watch{session, t.reapers.join(session, t, t.looked, t.owner)})
+	for _, a := range awaits {
+		if !slices.ContainsFunc(t.watches, func(w watch) bool { return w.Await == a }) {
+			t.watches = append(t.watches, watch{a, t.reapers.join(a, t, t.looked, t.owner)})
 		}
 	}
 }

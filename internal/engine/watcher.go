@@ -44,11 +44,13 @@ func (*watcher) Stepped(protocol.Event) {}
 func (*watcher) EndLease(error)         {}
 
 // initReaper makes the engine of a candidate that waits until a session is over, and ends it
-// when it was waited out.
-func (e *Engine) initReaper(by Owner) {
+// when it was waited out. It looks once soon after each heartbeat, or seldom.
+func (e *Engine) initReaper(by Owner, seldom bool) {
 	cfg := by.Config()
-	// It looks once soon after each heartbeat.
 	cfg.Incarnation, cfg.Reaper, cfg.Follow = by.Place().Runtime.Incarnation(), true, true
+	if seldom {
+		cfg.Infrequent = protocol.SeldomWatch(cfg.TTL)
+	}
 	e.Init(by, cfg)
 }
 
@@ -66,7 +68,7 @@ type lone struct {
 // Package admin ends the sessions of holders that are gone by it, before it collects them (rule D8).
 func Reap(ctx context.Context, at Place, session string, cfg protocol.Config, done func()) (giveUp func()) {
 	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
-	l.engine.initReaper(l)
+	l.engine.initReaper(l, false)
 	_ = l.engine.Acquire(true, nil, protocol.Terms{}) // no session can be over
 	return l.engine.Cancel
 }

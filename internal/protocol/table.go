@@ -45,7 +45,7 @@ type Table struct {
 	dead     map[string]bool  // sessions of others, or former ones of ours, that are over for good (rule D3)
 	ghosts   []string         // sessions that held seats when the object vanished
 	alive    map[string]signs // of sessions of others that are watched
-	awaits   []string         // those that are to be watched
+	awaits   []Await          // those that are to be watched
 	entered  []string         // sessions of ours that something here is under, or may yet be
 	trouble  trouble
 	refusals int           // of writes in a row, because others were faster
@@ -249,8 +249,10 @@ func (t *Table) Wake() (time.Duration, bool) {
 			wake = min(wake, t.limit(c))
 		}
 	}
-	for _, session := range t.awaits {
-		wake = min(wake, t.alive[session].until)
+	for _, a := range t.awaits {
+		if s := t.alive[a.Session]; !s.seldom {
+			wake = min(wake, s.until)
+		}
 	}
 	return wake, wake != never
 }
@@ -272,7 +274,7 @@ func (t *Table) Shown() (record.Table, bool) { return t.table, t.version != "" }
 
 // Awaits are the sessions whose end would let a caller of this process come nearer to its seat
 // (rule T7).
-func (t *Table) Awaits() []string { return t.awaits }
+func (t *Table) Awaits() []Await { return t.awaits }
 
 // soon has the next step done now.
 func (t *Table) soon(now Now) { t.due = min(t.due, now.Clock) }

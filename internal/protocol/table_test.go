@@ -53,7 +53,7 @@ type lineProc struct {
 	weight  map[protocol.Caller]int64
 	asked   int // the number of the request under way
 	wake    time.Duration
-	awaits  map[string]bool
+	awaits  map[protocol.Await]bool
 	orphan  bool
 }
 
@@ -82,7 +82,7 @@ func (l *line) start(p *lineProc) {
 	p.life++
 	p.session = fmt.Sprintf("s/%s.%d", p.name, p.life)
 	p.valid, p.orphan = 1<<62, false
-	p.state, p.weight, p.awaits = map[protocol.Caller]string{}, map[protocol.Caller]int64{}, map[string]bool{}
+	p.state, p.weight, p.awaits = map[protocol.Caller]string{}, map[protocol.Caller]int64{}, map[protocol.Await]bool{}
 	if p.table == nil || l.rng.IntN(2) == 0 { // a new process, or the same one with another session
 		p.table = protocol.NewTable(protocol.TableConfig{Incarnation: fmt.Sprintf("%s-%d", p.name, p.life), Size: l.size, TTL: lineTTL})
 		p.asked++
@@ -188,30 +188,34 @@ func text(t record.Table) string {
 
 // watch tells of sessions that are over, a while after.
 func (l *line) watch(p *lineProc) {
-	for _, s := range p.table.Awaits() {
-		if p.awaits[s] {
+	for _, a := range p.table.Awaits() {
+		if p.awaits[a] {
 			continue
 		}
-		p.awaits[s] = true
+		p.awaits[a] = true
+		every := lineTTL / 3
+		if a.Seldom {
+			every = protocol.SeldomWatch(lineTTL)
+		}
 		table := p.table
 		var look func()
 		look = func() {
 			switch {
-			case p.table != table || !p.awaits[s]:
-			case l.over[s]:
-				l.step(p, protocol.SessionExpired{Session: s})
-			case l.goes(s):
-				l.step(p, protocol.SessionBeat{Session: s, TTL: lineTTL})
-				l.after(lineTTL/3, look)
+			case p.table != table || !p.awaits[a]:
+			case l.over[a.Session]:
+				l.step(p, protocol.SessionExpired{Session: a.Session})
+			case l.goes(a.Session):
+				l.step(p, protocol.SessionBeat{Session: a.Session, TTL: lineTTL})
+				l.after(every, look)
 			default:
-				l.after(lineTTL/3, look)
+				l.after(every, look)
 			}
 		}
 		l.after(20*time.Millisecond, look)
 	}
-	for s := range p.awaits {
-		if !slices.Contains(p.table.Awaits(), s) {
-			delete(p.awaits, s)
+	for a := range p.awaits {
+		if !slices.Contains(p.table.Awaits(), a) {
+			delete(p.awaits, a)
 		}
 	}
 }

@@ -133,18 +133,39 @@ func TestLongTurn(t *testing.T) {
 }
 
 // TestDiedTogether: those that died at one moment are waited out together, however many they are. Each used to
-// be found late only when the one behind it had been, for two thirds of a TTL each.
+// be found late only when the one behind it had been, for two thirds of a TTL each. Where turns are long, a waiter far
+// behind did not watch before it had seen the line stand still, and began anew with each grant to a dead one.
 func TestDiedTogether(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second
-	shown := record.Table{Size: 1, Token: 9, WriteID: "x", Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 9}}}
-	for n := range 10 {
+	near := ttl*2/3 + protocol.Patience(ttl) + time.Second
+	far := protocol.SeldomWatch(ttl)*5/4 + protocol.Patience(ttl) + time.Second
+	for _, tc := range []struct {
+		dead int
+		turn time.Duration
+		most time.Duration
+	}{{10, 0, far + protocol.Patience(ttl)/10}, {2, time.Minute, near}, {3, time.Minute, far}, {10, time.Minute, far}, {80, time.Minute, far}, {80, time.Second, far}} {
+		t.Run(fmt.Sprint(tc.dead, " with turns of ", tc.turn), func(t *testing.T) {
+			t.Parallel()
+			if took := diedTogether(t, ttl, tc.dead, tc.turn); took > tc.most {
+				t.Errorf("seated after %v; all are over after %v", took, tc.most)
+			}
+		})
+	}
+}
+
+// diedTogether is how long a waiter waits for its seat when the holder and so many before it died at the moment of its
+// first look, each just after a heartbeat.
+func diedTogether(t *testing.T, ttl time.Duration, dead int, turn time.Duration) (now time.Duration) {
+	t.Helper()
+	shown := record.Table{Size: 1, Token: 9, WriteID: "x", Turn: turn, Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 9}}}
+	for n := range dead {
 		name := fmt.Sprint("dead", n)
 		shown.Waiters = append(shown.Waiters, record.Seat{ID: name + ".1", Session: name, Weight: 1})
 	}
 	table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: ttl})
-	now, version := time.Duration(0), 1
-	watched := map[string]time.Duration{}
+	version := 1
+	over := map[protocol.Await]time.Duration{} // when that is known of those that are watched
 	seated := false
 	var step func(ev protocol.Event)
 	step = func(ev protocol.Event) {
@@ -160,28 +181,26 @@ func TestDiedTogether(t *testing.T) {
 				seated = true
 			}
 		}
-		for _, session := range table.Awaits() {
-			if _, is := watched[session]; !is {
-				watched[session] = now
-				step(protocol.SessionBeat{Session: session, TTL: ttl}) // the last one that there was
-			}
-		}
-		for session := range watched {
-			if !slices.Contains(table.Awaits(), session) {
-				delete(watched, session)
+		awaits := slices.Clone(table.Awaits())
+		maps.DeleteFunc(over, func(a protocol.Await, _ time.Duration) bool { return !slices.Contains(awaits, a) })
+		for _, a := range awaits {
+			if _, is := over[a]; !is {
+				over[a] = now + protocol.Patience(ttl)
+				if a.Seldom {
+					over[a] = now + protocol.SeldomWatch(ttl)*5/4
+				}
+				step(protocol.SessionBeat{Session: a.Session, TTL: ttl}) // the last one that there was
 			}
 		}
 	}
 	step(protocol.Join{Caller: 1, Weight: 1, Session: "s", Wait: true})
-	for ; !seated && now < 20*ttl; now += 100 * time.Millisecond {
-		for _, session := range slices.Sorted(maps.Keys(watched)) {
-			if since, is := watched[session]; is && now >= since+protocol.Patience(ttl) {
-				step(protocol.SessionExpired{Session: session})
+	for ; !seated && now < time.Hour; now += 100 * time.Millisecond {
+		for _, a := range slices.SortedFunc(maps.Keys(over), func(a, b protocol.Await) int { return strings.Compare(a.Session, b.Session) }) {
+			if at, is := over[a]; is && now >= at {
+				step(protocol.SessionExpired{Session: a.Session})
 			}
 		}
 		step(protocol.Tick{})
 	}
-	if most := ttl*2/3 + protocol.Patience(ttl) + time.Second; !seated || now > most {
-		t.Errorf("seated %t, after %v; all are over after %v", seated, now, most)
-	}
+	return now
 }

@@ -40,7 +40,6 @@ const (
 	quickLook = 3 * time.Millisecond // the shortest pause
 	headLook  = time.Second          // the longest of the head in the first ten minutes, or a third of a turn
 	shortTurn = 5 * time.Second      // turns may be as short as this though they were longer
-	stillLine = time.Minute          // for which nothing changes is too long, however far one's turn is
 )
 
 // saw takes in a table that is new.
@@ -103,12 +102,11 @@ func (p *tablePace) left(t record.Table, now time.Duration) (turn, left time.Dur
 	return turn, max(p.since+turn-now, 0)
 }
 
-// near reports that one with so many before it is to watch the one before it: it may become the head before
-// it would know that that one is gone; or the line has not moved for as long as it should have taken to
-// come half of the way, as it would not if all before it were gone. seen is when the table last was: what has
-// happened since is not known.
+// near reports that one with so many before it is to watch every heartbeat of the one before it: it may become the head
+// before it would know that that one is gone. seen is when the table last was: what has happened since is not known.
+// Where nobody has left a seat yet, a turn is as long as the first one has been so far.
 func (p *tablePace) near(t record.Table, ahead int, ttl, seen time.Duration) bool {
 	turn, left := p.left(t, seen)
-	way := turn * time.Duration(ahead)
-	return ahead <= 2 || left+way < Patience(ttl) || seen-p.since >= min(way/2, stillLine)
+	turn = cmp.Or(turn, seen-p.since)
+	return ahead <= 2 || left+turn*time.Duration(ahead) < Patience(ttl)
 }

@@ -65,7 +65,14 @@ func (s *tableScript) line(line string, out *strings.Builder) {
 	state := map[[3]bool]string{
 		{true, false, false}: "busy", {false, true, true}: "settled", {false, true, false}: "idle", {false, false, false}: "due",
 	}[[3]bool{s.table.Busy(), s.table.Idle(), s.table.Settled()}]
-	if awaits := s.table.Awaits(); len(awaits) > 0 {
+	var awaits []string
+	for _, a := range s.table.Awaits() {
+		awaits = append(awaits, a.Session)
+		if a.Seldom {
+			awaits[len(awaits)-1] += " seldom"
+		}
+	}
+	if awaits != nil {
 		state += "; awaits " + strings.Join(awaits, ", ")
 	}
 	if err := s.table.Trouble(); err != nil {

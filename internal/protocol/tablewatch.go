@@ -7,36 +7,53 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// watch finds out which those are. One that waits watches the one before it, and the head all who hold: so each
-// dead entry is noticed, and a line of a hundred does not watch a hundred sessions. It begins to when its turn
-// may come within the time that it takes to find out. If the one before it
-// is late, it watches all that are before that too: several machines may have failed at one moment,
-// and to wait each of them out in turn would take a TTL for each.
+// An Await is a session whose end a Table waits for.
+type Await struct {
+	Session string
+	Seldom  bool // a look every [SeldomWatch] is enough
+}
+
+// SeldomWatch is how often a waiter whose turn is far away looks at the session of the one before it. It is longer
+// than a session that died is waited for, so the second look that shows the same heartbeat shows a dead session.
+func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }
+
+// watch finds out which those are. Each waiter watches the session of the one before it, and the head those of all
+// holders. So each dead entry is noticed, whoever else has died with it. A waiter whose turn is near watches every
+// heartbeat; the others look every SeldomWatch, so a line of a hundred does not watch a hundred sessions.
+//
+// If the one before it is late or dead, a waiter watches all that are before that too: several machines may have
+// failed at one moment, and to wait each of them out in turn would take a TTL for each. It goes on until it has seen the
+// one before it go on.
 func (t *Table) watch(now Now) {
 	t.awaits = t.awaits[:0]
 	for _, ghost := range t.ghosts {
 		if t.any(coming) {
-			t.await(ghost, false, now)
+			t.await(ghost, false, false, now)
 		}
 	}
 	for i, w := range t.table.Waiters {
-		if c := t.callerOf(w); c == nil || c.state != waiting || !t.pace.near(t.table, i, t.cfg.TTL, t.seen) {
+		if c := t.callerOf(w); c == nil || c.state != waiting {
 			continue
 		}
+		near := t.pace.near(t.table, i, t.cfg.TTL, t.seen)
 		late, doubt := true, false
+		if i > 0 && !near {
+			late = !t.await(t.table.Waiters[i-1].Session, false, true, now)
+			doubt = true
+		}
 		for before := i - 1; late && before >= 0; before-- {
-			late = !t.await(t.table.Waiters[before].Session, doubt, now)
+			late = !t.await(t.table.Waiters[before].Session, doubt, false, now)
 			doubt = true
 		}
 		// Where several hold seats, those who get theirs with the head watch one holder each: when two holders have
 		// died, the first one's end makes the next waiter the head, which would begin to wait for the other's then.
-		if !late && i < len(t.table.Holders) && together(t.table, i) {
-			late = !t.await(t.table.Holders[i].Session, false, now)
+		if !late && near && i < len(t.table.Holders) && together(t.table, i) {
+			late = !t.await(t.table.Holders[i].Session, false, false, now)
 			doubt = true
 		}
 		for _, h := range t.table.Holders {
 			if late {
-				t.await(h.Session, doubt, now)
+				t.await(h.Session, doubt, false, now)
 			}
 		}
 	}
@@ -44,12 +61,17 @@ func (t *Table) watch(now Now) {
 		all, late := t.table.Seats(), true
 		for before := len(all) - 1; late && before >= 0; before-- {
 			session := all[before].Session
-			t.await(session, true, now)
+			t.await(session, true, false, now)
 			late = t.dead[session] || t.alive[session].until == never
 		}
 	}
+	for _, a := range t.awaits {
+		s := t.alive[a.Session]
+		s.seldom = a.Seldom
+		t.alive[a.Session] = s
+	}
 	for session := range t.alive {
-		if !slices.Contains(t.awaits, session) {
+		if !slices.ContainsFunc(t.awaits, func(a Await) bool { return a.Session == session }) {
 			delete(t.alive, session)
 		}
 	}
@@ -60,34 +82,44 @@ type signs struct {
 	until   time.Duration // it is on time until then; never: it is late, which was noticed
 	seen    bool          // it was, as it stands in the store
 	doubted bool          // it may have failed with another one
+	seldom  bool          // it is watched seldom, and so never late
 }
 
 // beat takes in a heartbeat. The first one that is seen may be the last one that there was.
 func (s signs) beat(until time.Duration) signs {
-	return signs{until: until, seen: true, doubted: s.doubted && !s.seen}
+	return signs{until: until, seen: true, doubted: s.doubted && !s.seen, seldom: s.seldom}
 }
 
-// await has a session watched, unless that is of no use, and reports that it is on time, as far as is known. One
-// that is doubted from the first is not, until it has had a heartbeat since.
-func (t *Table) await(session string, doubt bool, now Now) bool {
+// await has a session watched, unless that is of no use, and reports that it is on time, as far as is known. One that
+// is doubted from the first is not, until it has had a heartbeat since. One that is watched for several callers is
+// watched seldom if that is enough for all of them.
+func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
 	switch {
 	case t.dead[session]:
 		return false
 	case t.ours(session):
 		return true // it tells of its end itself
 	}
-	if !slices.Contains(t.awaits, session) {
-		t.awaits = append(t.awaits, session)
-	}
+	a := t.awaiting(session)
+	a.Seldom = a.Seldom && seldom
 	s, watched := t.alive[session]
 	switch {
-	case !watched:
-		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // its heartbeat is to be seen within this time
-	case now.Clock >= s.until:
+	case !watched, s.seldom && !seldom:
+		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt, seldom: seldom} // its heartbeat is to be seen within this time
+	case !s.seldom && now.Clock >= s.until:
 		s.until = never // which is noticed once
 	}
 	t.alive[session] = s
 	return s.until != never && !s.doubted
+}
+
+// awaiting is the Await of a session, which is made if there is none yet.
+func (t *Table) awaiting(session string) *Await {
+	i := slices.IndexFunc(t.awaits, func(a Await) bool { return a.Session == session })
+	if i < 0 {
+		i, t.awaits = len(t.awaits), append(t.awaits, Await{session, true})
+	}
+	return &t.awaits[i]
 }
 
 // lives reports that a session was seen to go on, since it is watched.
