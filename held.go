@@ -47,10 +47,6 @@ func (l *Lease) advice() string {
 func (d *driver) heldError(cause error) error {
 	d.Enter()
 	defer d.Leave()
-	trouble := d.Trouble()
-	if cause != nil && trouble != nil {
-		cause = fmt.Errorf("%w; the lock %v was not acquired, since the store fails: %w", cause, d.at, trouble)
-	}
 	held := &HeldError{Info: d.now.seen}
 	if d.opts.Session != nil && d.now.seen.Session == d.opts.Session.Key() {
 		held.advice = sameSession
@@ -61,6 +57,16 @@ func (d *driver) heldError(cause error) error {
 	if d.lease != nil { // another goroutine of this process
 		held.Info = describe(d.key, layout.Snapshot{Record: d.Candidate().Lease()})
 		held.advice = d.lease.advice()
+	}
+	if held.advice == notReleased { // neither a wait nor the store would help
+		held.Info.Abandoned = false
+		if cause == nil {
+			return held
+		}
+		return errors.Join(held, cause)
+	}
+	if trouble := d.Trouble(); cause != nil && trouble != nil {
+		cause = fmt.Errorf("%w; the lock %v was not acquired, since the store fails: %w", cause, d.at, trouble)
 	}
 	switch {
 	case cause == nil && !held.Info.Exists:
