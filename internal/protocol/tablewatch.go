@@ -37,9 +37,8 @@ func (t *Table) watch(now Now) {
 		}
 		near := t.pace.near(t.table, i, t.cfg.TTL, t.seen)
 		late, doubt := true, false
-		if i > 0 && !near {
+		if !near {
 			late = !t.await(t.table.Waiters[i-1].Session, false, true, now)
-			doubt = true
 		}
 		for before := i - 1; late && before >= 0; before-- {
 			late = !t.await(t.table.Waiters[before].Session, doubt, false, now)
@@ -87,7 +86,7 @@ type signs struct {
 
 // beat takes in a heartbeat. The first one that is seen may be the last one that there was.
 func (s signs) beat(until time.Duration) signs {
-	return signs{until: until, seen: true, doubted: s.doubted && !s.seen, seldom: s.seldom}
+	return signs{until: until, seen: true, doubted: s.doubted && !s.seen}
 }
 
 // await has a session watched, unless that is of no use, and reports that it is on time, as far as is known. One that
@@ -100,13 +99,14 @@ func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
 	case t.ours(session):
 		return true // it tells of its end itself
 	}
-	a := t.awaiting(session)
-	a.Seldom = a.Seldom && seldom
+	if a := t.awaiting(session); !seldom {
+		a.Seldom = false
+	}
 	s, watched := t.alive[session]
 	switch {
-	case !watched, s.seldom && !seldom:
-		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt, seldom: seldom} // its heartbeat is to be seen within this time
-	case !s.seldom && now.Clock >= s.until:
+	case !watched, s.seldom:
+		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // its heartbeat is to be seen within this time
+	case now.Clock >= s.until:
 		s.until = never // which is noticed once
 	}
 	t.alive[session] = s

@@ -31,3 +31,12 @@ func TestTTLs(t *testing.T) {
 		t.Errorf("%v, %v, %v", protocol.MinTTL, protocol.DefaultTTL, protocol.MaxTTL)
 	}
 }
+
+// TestSeldomWatch: two looks that far apart find a session dead, also the closest ones, and little time is lost.
+func TestSeldomWatch(t *testing.T) {
+	for ttl := protocol.MinTTL; ttl <= protocol.MaxTTL; ttl += ttl/7 + 1 {
+		if every, dead := protocol.SeldomWatch(ttl), protocol.Patience(ttl); every*3/4 < dead || every > dead*3/2 {
+			t.Fatalf("ttl %v: a look every %v, and a session is waited for for %v", ttl, every, dead)
+		}
+	}
+}
