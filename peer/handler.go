@@ -49,7 +49,7 @@ type HandlerOptions struct {
 	Render func(leasehold.Leadership) any
 
 	// Logger gets an error when an answer cannot be made, and a debug line for each
-	// question that is refused. Default: none.
+	// question that is refused. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -67,7 +67,7 @@ func (o *HandlerOptions) withDefaults() (HandlerOptions, error) {
 		opts.MaxWaiting = 20_000
 	}
 	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+		opts.Logger = slog.Default()
 	}
 	if opts.MaxWait < 0 || opts.MaxWaiting < 0 {
 		return opts, fmt.Errorf("a limit is negative: MaxWait %v, MaxWaiting %d", opts.MaxWait, opts.MaxWaiting)

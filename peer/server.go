@@ -122,7 +122,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		return opts, errors.New("there are HandlerOptions and a Handler: give them to the Handler")
 	}
 	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+		opts.Logger = slog.Default()
 	}
 	var err error
 	if opts.Path, err = checkPath(opts.Path); err != nil {

@@ -53,7 +53,7 @@ type Options struct {
 	Trace *leasehold.Trace
 	// AllowBreak lets those who ask break the locks of others by hand: see [admin.Break]. Default: nobody may.
 	AllowBreak bool
-	// Logger gets what no answer tells. IDs of leases are never among it. Default: none.
+	// Logger gets what no answer tells. IDs of leases are never among it. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -148,7 +148,7 @@ func New(st store.Store, opts *Options) (*Server, error) {
 		o.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	if o.URL == nil {
 		o.URL = func(key string) string { return strings.TrimSuffix(st.String(), "/") + "/" + key }

@@ -27,7 +27,7 @@ type Options struct {
 	// on without being checked, as those that only read may. Default: none.
 	Optional func(method string) bool
 
-	// Logger gets what made a Checker fail: a client is not told. Default: none.
+	// Logger gets what made a Checker fail: a client is not told. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -79,7 +79,7 @@ func newServer(g *fence.Gate, opts *Options) *server {
 		s.opts.Resource = func(_ context.Context, method string, _ any) string { return method }
 	}
 	if s.opts.Logger == nil {
-		s.opts.Logger = slog.New(slog.DiscardHandler)
+		s.opts.Logger = slog.Default()
 	}
 	return s
 }

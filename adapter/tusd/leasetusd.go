@@ -61,7 +61,7 @@ func New(st store.Store, opts *Options) (*Locker, error) {
 		*o = *opts
 	}
 	o.TTL, o.Look = cmp.Or(o.TTL, 30*time.Second), cmp.Or(o.Look, time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Look < 20*time.Millisecond || !o.Layout.Tokens() {
 		return nil, fmt.Errorf("leasetusd: a Look of %v, Layout %q: take 20 ms or more, and a layout with tokens", o.Look, o.Layout)
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	// same. Default: none.
 	Optional func(*http.Request) bool
 
-	// Logger gets what made a Checker fail: a client is not told. Default: none.
+	// Logger gets what made a Checker fail: a client is not told. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -55,7 +55,7 @@ func Middleware(g *fence.Gate, opts *Options) func(http.Handler) http.Handler {
 		o.Resource = func(r *http.Request) string { return r.URL.Path }
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -50,7 +50,7 @@ type Options struct {
 
 	// Trace is told of the locks, as in [leasehold.LockOptions]. Default: none.
 	Trace *leasehold.Trace
-	// Logger is told what becomes of locks, and what no answer tells. Default: none.
+	// Logger is told what becomes of locks, and what no answer tells. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -135,7 +135,7 @@ func (o *Options) complete() error {
 		o.MaxState = defaultMaxState
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	for _, n := range []struct {
 		name              string
