@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
@@ -42,7 +43,8 @@ with the command.
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command, and so are SIGUSR1,
 SIGUSR2, SIGWINCH and SIGCONT. When it has ended after one of the first four, or when it is not running, this candidate resigns and ends too. SIGHUP
 is for many commands the order to read their configuration again: it ends this
-candidate only if the command dies of it, or ends with code 129.
+candidate only if the command dies of it, or ends with code 129, or is not running and
+there are no files to read again (below).
 
 The command's environment is that of leasehold run: LEASEHOLD_LOCK,
 LEASEHOLD_HOLDER, LEASEHOLD_JOB_STORE, LEASEHOLD_JOB_LAYOUT, and LEASEHOLD_TOKEN,
@@ -57,6 +59,10 @@ With --http, GET /leader tells who leads, /healthz and /readyz are for probes, a
 /metrics is for Prometheus. Under systemd with Type=notify, systemd is told when the
 campaign begins, how it stands and when it ends, and its watchdog is answered while
 /healthz would be 200; the command does not get NOTIFY_SOCKET and WATCHDOG_*.
+
+The files of --peer-cert, --peer-key, --peer-ca, --peer-token-file, --http-token-file,
+--tls-cert and --tls-key are read again every 10 s, and on SIGHUP. If one cannot be used,
+a message says why, and what was read before stays in use.
 
 Exit codes:
   0      a signal was passed on to the command, which then ended with 0
@@ -127,6 +133,7 @@ func (c *electCmd) run(ctx context.Context, cmd *cobra.Command, args []string) e
 	}
 	defer stop()
 	c.candidate = c.election
+	c.rereads = c.peering.files != nil || c.monitor.files != (localhttp.Files{})
 	defer c.monitor.begin(ctx, c.election)()
 	c.listen()
 	return c.campaign(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"syscall"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
@@ -41,6 +42,9 @@ func (j *job) supervise(lease held) (guardian.Status, error) {
 			_ = p.Signal(sig) // it has ended, which shows at once
 			j.signalled(lease, sig)
 		case sig := <-j.relayed:
+			if sig == syscall.SIGHUP { // the command may die of it
+				j.passedOn = append(j.passedOn, syscall.SIGHUP)
+			}
 			_ = p.Signal(sig)
 			j.signalled(lease, sig)
 		}

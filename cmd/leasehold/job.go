@@ -53,6 +53,7 @@ type job struct {
 	minutely bool             // a wait that goes on says so
 	notifier *notifier        // of the service manager
 	final    bool             // all ends with the command
+	rereads  bool             // SIGHUP has files read again, so it is no order to end
 	// announced is set where it was said already for whom the wait is.
 	announced bool
 }
@@ -193,19 +194,30 @@ func shell() []string {
 // listen asks for the signals that are passed on to the command. Those that are no order to end mean nothing while it
 // does not run.
 func (j *job) listen() {
-	listen(j.signals)
-	for _, sig := range relayable {
-		if !signal.Ignored(sig) {
-			signal.Notify(j.relayed, sig)
-		}
+	notifyOf(j.signals, orders(j.rereads)...)
+	notifyOf(j.relayed, relayable...)
+	if j.rereads {
+		notifyOf(j.relayed, syscall.SIGHUP)
 	}
 }
 
 // listen asks for the signals that a user ends a command with.
-func listen(signals chan<- os.Signal) {
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) { // under nohup it stays so
-			signal.Notify(signals, sig)
+func listen(signals chan<- os.Signal) { notifyOf(signals, orders(false)...) }
+
+// orders are the signals that a user ends a command with. Where SIGHUP has files read again, it is none of them.
+func orders(rereads bool) []os.Signal {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !rereads {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// notifyOf asks for signals, but not for those that are ignored, as under nohup: it stays so.
+func notifyOf(c chan<- os.Signal, signals ...os.Signal) {
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
 		}
 	}
 }

@@ -117,7 +117,9 @@ func (m *monitor) serve(ctx context.Context) {
 		}
 		m.job.console.tell("answering on %s://%s", scheme, m.server.Address())
 	}
-	follow(ctx, &m.job.console, m.files, m.secrets)
+	if m.files != (localhttp.Files{}) {
+		follow(ctx, &m.job.console, secretsOfHTTP, m.secrets.Set)
+	}
 	go func() {
 		if err := m.server.Serve(http.HandlerFunc(m.answer), m.job.console.logger()); err != nil {
 			m.job.console.warn("--http %v is not answered any more: %s", m.address, oneLine(err))

@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/internal/cost"
 	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/internal/plain"
+	"github.com/leasehold/leasehold/internal/reread"
 	"github.com/leasehold/leasehold/serve"
 	"github.com/leasehold/leasehold/store/probe"
 )
@@ -262,7 +263,11 @@ func (c *serveCmd) where(l *localhttp.Server) string {
 
 // serveOn answers until a signal comes, and longer, until no caller relies on a lease.
 func (c *serveCmd) serveOn(ctx context.Context, listener *localhttp.Server) error {
-	listen(c.signals)
+	rereads := c.files != (localhttp.Files{})
+	if rereads {
+		follow(ctx, &c.console, secretsOfHTTP, c.secrets.Set)
+	}
+	notifyOf(c.signals, orders(rereads)...)
 	failed := make(chan error, 1)
 	go func() { failed <- listener.Serve(c.server, c.opts.Logger) }()
 	c.notifier = notify(ctx, &c.console, c.standing, func() bool { return true })
@@ -274,7 +279,6 @@ func (c *serveCmd) serveOn(ctx context.Context, listener *localhttp.Server) erro
 	}()
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	again := follow(starting, &c.console, c.files, c.secrets)
 	started := make(chan error, 1)
 	go func() { started <- c.server.Start(starting) }()
 	for {
@@ -291,31 +295,27 @@ func (c *serveCmd) serveOn(ctx context.Context, listener *localhttp.Server) erro
 			_ = c.server.Stop(ended(ctx))
 			return &exit{exitInternal, fmt.Errorf("--http %v is not answered any more: %w", c.address, err)}
 		case sig := <-c.signals:
-			if sig == syscall.SIGHUP && again != nil {
-				again <- sig
-				continue
-			}
 			cancel()
 			return c.stop(ctx, sig)
 		}
 	}
 }
 
-// follow reads the files of secrets anew when they change, until ctx ends, and whenever something is sent to what is
-// returned; nil: there are none.
-func follow(ctx context.Context, console *console, files localhttp.Files, secrets *localhttp.Secrets) (again chan<- os.Signal) {
-	if files == (localhttp.Files{}) {
-		return nil
-	}
-	now := make(chan os.Signal, 8)
-	go secrets.Follow(ctx, now, func(err error) {
+// secretsOfHTTP is what messages call [localhttp.Files].
+const secretsOfHTTP = "the files of the token and of TLS"
+
+// follow reads files again when they change, until ctx ends, and on SIGHUP, which is never left to its default again, so
+// that it does not end this process while that stops.
+func follow(ctx context.Context, console *console, what string, files *reread.Set) {
+	now := make(chan os.Signal, 1)
+	notifyOf(now, syscall.SIGHUP)
+	go files.Follow(ctx, now, func(err error) {
 		if err != nil {
-			console.warn("the files of the token and of TLS were not reloaded, and what was read before counts: %s", oneLine(err))
+			console.warn("%s were not reloaded, and what was read before counts: %s (mended files are read within %v, and on SIGHUP)", what, oneLine(err), reread.Every)
 			return
 		}
-		console.tell("the files of the token and of TLS were reloaded")
+		console.tell("%s were reloaded", what)
 	})
-	return now
 }
 
 // ended is a context that has.

@@ -1,7 +1,6 @@
 package localhttp_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,12 +11,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/leasehold/leasehold/internal/localhttp"
+	"github.com/leasehold/leasehold/internal/reread"
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
@@ -130,6 +127,7 @@ func TestReload(t *testing.T) {
 		"a token of two":      {f.Token, "a b\n", "--http-token-file: "},
 		"a huge one":          {f.Token, strings.Repeat("x", 5000), "--http-token-file: "},
 		"authorities of 2 MB": {f.ClientCA, strings.Repeat("x", 2<<20), "--tls-client-ca: "},
+		"half an authority":   {f.ClientCA, string(next.PEM()) + string(old.PEM()[:200]), "--tls-client-ca "},
 	} {
 		text, err := os.ReadFile(c.file)
 		if err != nil {
@@ -147,61 +145,6 @@ func TestReload(t *testing.T) {
 	wants("a file that is gone", "another", next, theirs, 200)
 }
 
-// The files are read every ten seconds and when that is asked for; what is wrong is told once, and not of a moment.
-func TestFollow(t *testing.T) {
-	f, _ := secretFiles(t)
-	synctest.Test(t, func(t *testing.T) {
-		secrets, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		now, done := make(chan os.Signal), make(chan struct{})
-		var told []string
-		go func() {
-			defer close(done)
-			secrets.Follow(ctx, now, func(err error) { told = append(told, fmt.Sprint(err)) })
-		}()
-		wants := func(what string, begins ...string) {
-			t.Helper()
-			synctest.Wait()
-			if len(told) != len(begins) {
-				t.Fatalf("%s: it told %q, want %q", what, told, begins)
-			}
-			for i, begin := range begins {
-				if !strings.HasPrefix(told[i], begin) {
-					t.Errorf("%s: it told %q, want %q", what, told[i], begin)
-				}
-			}
-			told = nil
-		}
-		time.Sleep(time.Minute)
-		wants("nothing has changed")
-		write(t, f.Token, "another\n")
-		time.Sleep(localhttp.RereadEvery)
-		wants("another token", "<nil>")
-		now <- syscall.SIGTERM
-		wants("asked", "<nil>")
-		write(t, f.Token, "")
-		time.Sleep(localhttp.RereadEvery)
-		wants("a moment")
-		time.Sleep(time.Minute)
-		wants("for longer", "--http-token-file: ")
-		now <- syscall.SIGTERM
-		wants("asked", "--http-token-file: ")
-		write(t, f.Token, "third\n")
-		now <- syscall.SIGTERM
-		wants("mended", "<nil>")
-		write(t, f.Token, "")
-		time.Sleep(localhttp.RereadEvery)
-		write(t, f.Token, "third\n")
-		time.Sleep(time.Minute)
-		wants("what was wrong for a moment")
-		cancel()
-		<-done
-	})
-}
-
 // What others can read is no secret: neither a token nor a key. A certificate is none.
 func TestSecretsThatOthersCanRead(t *testing.T) {
 	t.Parallel()
@@ -217,7 +160,7 @@ func TestSecretsThatOthersCanRead(t *testing.T) {
 			if _, err := f.Open(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is open to all users of this machine (mode %04o): chmod o= %s", mode, secret(f))) {
 				t.Errorf("%s with mode %04o: %v", secret(f), mode, err)
 			}
-			if _, err := localhttp.ReadSecret(secret(f)); err == nil {
+			if _, err := reread.Secret(secret(f)); err == nil {
 				t.Errorf("%s with mode %04o is read", secret(f), mode)
 			}
 		}

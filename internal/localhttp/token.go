@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+
+	"github.com/leasehold/leasehold/internal/reread"
 )
 
 // longestToken bounds the file of a token, in bytes.
@@ -24,7 +26,7 @@ type Token struct {
 // read, is empty or has anything in it that a header cannot carry, and if users that are neither
 // its owner nor in its group may read or write it.
 func ReadToken(file string) (Token, error) {
-	text, err := ReadSecret(file)
+	text, err := reread.Secret(file)
 	if err != nil {
 		return Token{}, err
 	}
