@@ -16,6 +16,7 @@ import (
 
 // An acquireBody is the body of acquire and campaign. All is optional.
 type acquireBody struct {
+	ID     *string           `json:"id"`
 	Wait   *string           `json:"wait"`
 	TTL    *string           `json:"ttl"`
 	Holder *string           `json:"holder"`
@@ -28,7 +29,9 @@ type acquireBody struct {
 
 // asked is what a caller wants.
 type asked struct {
-	key      string // the caller's
+	id       string      // of the lease, if the caller has chosen it
+	wants    fingerprint // of a request with an ID
+	key      string      // the caller's
 	holder   string
 	ttl      time.Duration
 	wait     time.Duration // 0: it does not
@@ -87,7 +90,14 @@ func (s *Server) check(key string, b *acquireBody, election bool) (*asked, error
 			return nil, refuse(wordValue, "meta has more than %d bytes", maxMeta)
 		}
 	}
-	return a, a.checkSeats(b)
+	if err := a.checkSeats(b); err != nil {
+		return nil, err
+	}
+	if b.ID != nil {
+		a.id, a.wants = *b.ID, a.fingerprint()
+		return a, checkID(a.id)
+	}
+	return a, nil
 }
 
 // checkSeats makes out which kind of semaphore is wanted, if one is.
@@ -162,6 +172,9 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 	a, err := s.check(c.param, &body, election)
 	if err != nil {
 		return 0, nil, err
+	}
+	if a.id != "" {
+		return s.acquireByID(c, a)
 	}
 	if err = s.enterWait(a); err != nil {
 		return 0, nil, err

@@ -32,6 +32,7 @@
 //
 // The body of acquire is a JSON object, all of whose members are optional:
 //
+//	id      the ID of the lease, which a caller may choose to be able to ask again
 //	wait    how long to wait for the lock, such as "30s"; without it there is no wait
 //	ttl     how long the lease lives without a keepalive of its caller: 1s to 24h, 15s if it is not said
 //	holder  who holds it, for people
@@ -46,6 +47,21 @@
 // A lease is over when it is released, when its caller has not been heard of for its TTL, when the session is
 // lost, and when the server stops. Its ID is known for ten minutes after that, and answered with 410; after that,
 // and if it never was one, with 404.
+//
+// # Asking again
+//
+// A caller that gets no answer to acquire does not know whether it holds the lock. One that has chosen the ID of the lease
+// sends the same request again, and gets the same lease: while the first request waits, the two share its wait and its place;
+// when the lease is there already, it is answered with it as it stands, which is no keepalive and costs no request to the
+// store. A lease whose answer was lost is kept for its TTL.
+//
+// An ID has 22 to 64 letters, digits, - and _. Choose it at random, with 128 bits or more, for one lease alone, and keep it
+// secret: it is the right to the lease, whoever asks. Only wait may differ in a request with an ID that is in use; anything else
+// is answered with 422 (value). Once the lease has ended, its ID gives no other: it is answered with 410 (over) for ten
+// minutes, as long as no more than [Options.Leases] leases have ended since. A wait that ended without a lease leaves the ID
+// unused. A server that is started again knows no IDs.
+//
+// # Stopping
 //
 // When the server is told to stop, all leases are over at once for those who ask, and no keepalive prolongs
 // them. Each is released when its caller deletes it, or when the time is over that its caller was told.

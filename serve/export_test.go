@@ -50,6 +50,13 @@ func (s *Server) Semaphores() int {
 	return len(g.seats)
 }
 
+// Claims is how many acquisitions are under way whose callers have chosen the ID.
+func (s *Server) Claims() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.claims)
+}
+
 // Sizes are how much is remembered: leases, endings, keys in use, looks at single keys.
 func (s *Server) Sizes() (leases, endings, usages, looks int) {
 	s.mu.Lock()

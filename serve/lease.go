@@ -19,6 +19,7 @@ func margin(d time.Duration) time.Duration { return d/12 + 10*time.Millisecond }
 type lease struct {
 	s        *Server
 	id, key  string
+	wants    fingerprint // of the requests that its ID answers, if its caller has chosen that
 	ttl      time.Duration
 	held     holding
 	left     func()        // to be called when it has been released
@@ -37,8 +38,12 @@ type lease struct {
 
 // admit makes a lease of a holding, and tells its caller.
 func (s *Server) admit(a *asked, h holding, left func()) (*lease, LeaseAnswer, error) {
+	id := a.id
+	if id == "" {
+		id = randomHex()
+	}
 	l := &lease{
-		s: s, id: randomHex(), key: a.key, ttl: a.ttl, held: h, left: left, election: a.election,
+		s: s, id: id, wants: a.wants, key: a.key, ttl: a.ttl, held: h, left: left, election: a.election,
 		over: make(chan struct{}), settled: make(chan struct{}), heard: clock.Now(),
 	}
 	answer, valid := l.tell()
@@ -315,7 +320,12 @@ func (s *Server) getLease(c *call) (int, any, error) {
 			return 0, nil, err
 		}
 	}
-	if err := s.stopped(); err != nil {
+	return l.answer()
+}
+
+// answer tells how the lease stands, which prolongs nothing.
+func (l *lease) answer() (int, any, error) {
+	if err := l.s.stopped(); err != nil {
 		return 0, nil, err
 	}
 	answer, valid := l.tell()

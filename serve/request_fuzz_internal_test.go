@@ -27,7 +27,7 @@ func FuzzBody(f *testing.F) {
 		}
 		for name := range members {
 			switch name {
-			case "wait", "ttl", "holder", "meta", "slots", "weight", "shared", "fair":
+			case "id", "wait", "ttl", "holder", "meta", "slots", "weight", "shared", "fair":
 			default:
 				t.Errorf("the member %q was accepted", name)
 			}

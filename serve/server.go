@@ -95,7 +95,8 @@ type Server struct {
 	current *generation   // nil while there is no session
 	changed chan struct{} // closed when current changes
 	leases  map[string]*lease
-	empty   chan struct{} // closed when there are no leases any more, while Stop waits
+	claims  map[string]*claim // by the ID that their callers have chosen
+	empty   chan struct{}     // closed when there are no leases any more, while Stop waits
 	ended   endings
 	usages  map[string]*usage
 	waiting int // for locks
@@ -168,7 +169,7 @@ func New(st store.Store, opts *Options) (*Server, error) {
 	s := &Server{
 		opts: o, sent: new(meter), log: o.Logger, gate: make(chan struct{}, 32), brake: make(chan struct{}, maxBreaks),
 		set: set, trace: leasehold.JoinTraces(recorder.Trace(), o.Trace),
-		changed: make(chan struct{}), supervised: make(chan struct{}), leases: map[string]*lease{}, usages: map[string]*usage{}, mounted: map[string]http.Handler{},
+		changed: make(chan struct{}), supervised: make(chan struct{}), leases: map[string]*lease{}, claims: map[string]*claim{}, usages: map[string]*usage{}, mounted: map[string]http.Handler{},
 	}
 	s.ended.most = o.Leases
 	s.st = &counting{Store: metrics.Store(st, set), all: s.sent}

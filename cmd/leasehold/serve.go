@@ -61,6 +61,9 @@ served. A program acquires a lock, keeps it by a keepalive now and then, and rel
   GET    /v1/leases/LEASE?wait=30s     answered as soon as the lease is lost
   DELETE /v1/leases/LEASE
 
+With a random "id" in its body, an acquire whose answer was lost gives the same lease when
+it is sent again.
+
 GET /v1/locks, /v1/locks/KEY and /v1/locks/KEY/history show who holds what, and
 GET /v1/events tells of changes as server-sent events. POST /v1/elections/KEY/campaign
 and GET /v1/elections/KEY are for leaders. /healthz, /readyz and /metrics are there too;
