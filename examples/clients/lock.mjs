@@ -6,6 +6,7 @@
 // allowed, 69 if the server or its store fails. LEASEHOLD_SERVE is where to ask, LEASEHOLD_WAIT and LEASEHOLD_TTL are
 // durations.
 import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const base = process.env.LEASEHOLD_SERVE ?? "http://127.0.0.1:4041";
@@ -45,13 +46,21 @@ async function keep(lease, left) {
 function refused(status) {
   if (status === 409) return 75;
   if ([401, 403, 421].includes(status)) return 77;
-  return status >= 400 && status < 500 && status !== 408 && status !== 429 ? 64 : 69;
+  return status >= 400 && status < 500 && ![408, 410, 429].includes(status) ? 64 : 69;
 }
 
 const [key, ...command] = process.argv.slice(2);
-const lease = await ask("POST", `/v1/locks/${key}/acquire`, {
-  wait: process.env.LEASEHOLD_WAIT ?? "30s", ttl: process.env.LEASEHOLD_TTL ?? "10s", holder: `node/${process.pid}`,
-}).catch((failed) => ({ code: 503, detail: `${failed.message}: ${failed.cause ?? ""}` })); // nobody answers, or it is no such server
+const wants = {
+  id: randomBytes(16).toString("hex"), wait: process.env.LEASEHOLD_WAIT ?? "30s",
+  ttl: process.env.LEASEHOLD_TTL ?? "10s", holder: `node/${process.pid}`,
+};
+let lease;
+for (const pause of [1000, 1000, 0]) {
+  lease = await ask("POST", `/v1/locks/${key}/acquire`, wants)
+    .catch((failed) => ({ code: 0, detail: `${failed.message}: ${failed.cause ?? ""}` })); // no server, or the answer was lost
+  if (lease.code) break;
+  await sleep(pause); // with the same id, the next request gets the lease of this one
+}
 if (lease.code !== 200) {
   console.error("lock.mjs:", lease.detail ?? lease.code);
   process.exit(refused(lease.code));

@@ -8,6 +8,7 @@ durations."""
 import http.client
 import json
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -55,16 +56,20 @@ def refused(status):
         return 75
     if status in (401, 403, 421):
         return 77
-    return 64 if 400 <= status < 500 and status not in (408, 429) else 69
+    return 64 if 400 <= status < 500 and status not in (408, 410, 429) else 69
 
 
 key, command = sys.argv[1], sys.argv[2:]
-try:
-    status, lease = ask("POST", f"/v1/locks/{key}/acquire", {
-        "wait": os.environ.get("LEASEHOLD_WAIT", "30s"), "ttl": os.environ.get("LEASEHOLD_TTL", "10s"),
-        "holder": f"python/{os.getpid()}"})
-except (OSError, ValueError, http.client.HTTPException) as failed:  # nobody answers, or it is no such server
-    status, lease = 503, {"detail": str(failed)}
+wants = {
+    "id": secrets.token_hex(16), "wait": os.environ.get("LEASEHOLD_WAIT", "30s"),
+    "ttl": os.environ.get("LEASEHOLD_TTL", "10s"), "holder": f"python/{os.getpid()}"}
+for pause in (1, 1, 0):
+    try:
+        status, lease = ask("POST", f"/v1/locks/{key}/acquire", wants)
+        break
+    except (OSError, ValueError, http.client.HTTPException) as failed:  # no server, or the answer was lost
+        status, lease = 503, {"detail": str(failed)}
+        time.sleep(pause)  # with the same id, the next request gets the lease of this one
 if status != 200:
     print("lock.py:", lease.get("detail", status), file=sys.stderr)
     sys.exit(refused(status))

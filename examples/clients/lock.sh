@@ -19,15 +19,19 @@ ask() {
 # member NAME: the text or number of a member of the answer.
 member() { printf '%s\n' "$answer" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" | head -n 1; }
 
-wants="{\"wait\":\"${LEASEHOLD_WAIT:-30s}\",\"ttl\":\"${LEASEHOLD_TTL:-10s}\",\"holder\":\"sh/$$\"}"
-answer=$(ask POST "/v1/locks/$key/acquire" "$wants")
+id=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+wants="{\"id\":\"$id\",\"wait\":\"${LEASEHOLD_WAIT:-30s}\",\"ttl\":\"${LEASEHOLD_TTL:-10s}\",\"holder\":\"sh/$$\"}"
+for pause in 1 1 0; do
+	answer=$(ask POST "/v1/locks/$key/acquire" "$wants") && break # else no server, or the answer was lost
+	sleep "$pause"                                                # with the same id, the next request gets the lease of this one
+done
 status=$(printf '%s\n' "$answer" | tail -n 1)
 if [ "$status" != 200 ]; then
 	echo "lock.sh: $(member detail) ($status)" >&2
 	case $status in # only of a lock that is held is it 75
 	409) exit 75 ;;
 	401 | 403 | 421) exit 77 ;;
-	408 | 429) exit 69 ;;
+	408 | 410 | 429) exit 69 ;;
 	4??) exit 64 ;;
 	*) exit 69 ;; # 000: nobody answers
 	esac

@@ -3,6 +3,7 @@
 package servetest_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,16 +12,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/leasehold/leasehold/internal/servetest"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // Only a lock that is held is told with 75, which cron jobs take for a good reason not to run. They used to say it of
 // a token that was wrong, and of a request that no server takes.
 func TestClientsRefused(t *testing.T) {
 	t.Parallel()
-	codes := map[int]int{409: 75, 400: 64, 422: 64, 401: 77, 429: 69, 503: 69}
+	codes := map[int]int{409: 75, 400: 64, 422: 64, 401: 77, 410: 69, 429: 69, 503: 69}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var status int
 		if _, err := fmt.Sscanf(r.URL.Path, "/v1/locks/%d/acquire", &status); err != nil {
@@ -54,5 +58,41 @@ func TestClientsRefused(t *testing.T) {
 		if code, said := run(gone.URL, "k"); code != 69 || said == "" || strings.Contains(said, "Traceback") {
 			t.Errorf("where nobody answers it ended with %d: %s", code, said)
 		}
+	})
+}
+
+// The connection of an acquisition breaks before its answer arrives: the client asks again, and works under the lease that it
+// was given by then. It used to end with 69, and the lock was held by nobody for its TTL.
+func TestClientsAskAgain(t *testing.T) {
+	t.Parallel()
+	s := servetest.Start(t, memstore.New(), 0, 15*time.Second)
+	servetest.EachClient(t, func(t *testing.T, kind string) {
+		var asked atomic.Int64
+		token := ""
+		breaks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/acquire") || asked.Add(1) > 1 {
+				s.ServeHTTP(w, r)
+				return
+			}
+			lost := httptest.NewRecorder()
+			s.ServeHTTP(lost, r)
+			var lease servetest.Answer
+			if err := json.Unmarshal(lost.Body.Bytes(), &lease); err != nil || lost.Code != http.StatusOK {
+				t.Errorf("%v, %d %s", err, lost.Code, lost.Body)
+			}
+			token = fmt.Sprint(lease.Token)
+			panic(http.ErrAbortHandler)
+		}))
+		t.Cleanup(breaks.Close)
+		env := []string{"LEASEHOLD_WAIT=10m", "LEASEHOLD_TTL=30m"} // without the lease it would wait
+		said, err := servetest.Client(t, kind, strings.TrimPrefix(breaks.URL, "http://"), env, "again-"+kind, "sh", "-c", `echo "token $LEASEHOLD_TOKEN"; exit 7`).Output()
+		if failed, is := errors.AsType[*exec.ExitError](err); !is || failed.ExitCode() != 7 || string(said) != "token "+token+"\n" {
+			t.Errorf("it was asked %d times, and ended with %v: %s, want token %s", asked.Load(), err, said, token)
+		}
+		a := s.Answered(t, "POST", "/v1/locks/again-"+kind+"/acquire", "")
+		if a.Code != http.StatusOK {
+			t.Errorf("the lock is not free: %d %s", a.Code, a.Body)
+		}
+		s.Answered(t, "DELETE", "/v1/leases/"+a.Lease, "")
 	})
 }
