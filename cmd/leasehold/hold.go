@@ -11,6 +11,10 @@ import (
 
 // supervise runs the command for as long as the lease lasts.
 func (j *job) supervise(lease held) (guardian.Status, error) {
+	j.passedOn = nil
+	for len(j.relayed) > 0 {
+		<-j.relayed // it came before the command: one that comes while that starts is for it
+	}
 	p, err := guardian.Start(guardian.Options{
 		Argv: j.argv, Env: j.environment(lease),
 		Deadline: reading(lease), Grace: j.grace,
@@ -22,10 +26,6 @@ func (j *job) supervise(lease held) (guardian.Status, error) {
 		return guardian.Status{}, err
 	}
 	j.started(lease, p)
-	j.passedOn = nil
-	for len(j.relayed) > 0 {
-		<-j.relayed // it came before the command
-	}
 	j.notifier.begins()
 	lost := lease.Done()
 	for {
