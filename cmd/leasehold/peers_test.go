@@ -244,11 +244,11 @@ func TestPeersReloadMeanwhile(t *testing.T) {
 	q.Known, q.Wait = said.Version, time.Minute
 	answered := make(chan error, 1)
 	go func() {
-		said, err := follower.Ask(t.Context(), address, q)
-		if err == nil && said.Leading {
-			err = errors.New("it leads")
+		later, failure := follower.Ask(t.Context(), address, q)
+		if failure == nil && later.Leading {
+			failure = errors.New("it leads")
 		}
-		answered <- err
+		answered <- failure
 	}()
 	waits := func() {
 		for leader.handler.Load().Waiting() == 0 && len(answered) == 0 {
@@ -260,8 +260,8 @@ func TestPeersReloadMeanwhile(t *testing.T) {
 	leaderHas.renew(t, a, a)
 	followerHas.renew(t, a, a)
 	for _, p := range []*peering{leader, follower} {
-		if changed, err := p.files.Reload(); !changed || err != nil {
-			t.Errorf("reloaded: %t, %v", changed, err)
+		if changed, failure := p.files.Reload(); !changed || failure != nil {
+			t.Errorf("reloaded: %t, %v", changed, failure)
 		}
 	}
 	if _, err = former.Ask(t.Context(), address, leasehold.Question{Lock: "l"}); !errors.Is(err, peer.ErrClosed) {
