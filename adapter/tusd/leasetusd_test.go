@@ -467,21 +467,32 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// TestRow: tusd's tests of its lockers hold for this one: within a process, and between processes.
+// TestRow: tusd's tests of its lockers hold for this one, within a process and between processes, and those of its handler
+// hold with it: behind the mocks of lockers, and in each handler that would have none.
 func TestRow(t *testing.T) {
 	row := adaptertest.Row{Module: "github.com/tus/tusd/v2", LeftOut: map[string]string{
 		"TestFileLocker_DirectoryNotFound": "of directories that are not there",
 		"TestLockRelease of internal/e2e":  "it drives tusd's command through toxiproxy; TestResumeElsewhere does the same with two servers",
-		"tests of pkg/handler":             "they put a mock in the locker's place",
 	}}
-	for _, name := range []string{"memorylocker", "filelocker"} {
-		u := adaptertest.Upstream{
-			Package: "github.com/tus/tusd/v2/pkg/" + name, Dir: "testdata/upstream",
-			Files: map[string]string{name + ".go": "testdata/" + name + ".go"}, Run: ".",
-		}
-		if name == "filelocker" {
-			u.LeftOut = map[string]string{"TestFileLocker_DirectoryNotFound": ""}
-		}
+	for _, u := range []adaptertest.Upstream{{
+		Package: "memorylocker",
+		Files:   map[string]string{"memorylocker.go": "testdata/memorylocker.go"},
+	}, {
+		Package: "filelocker",
+		Files:   map[string]string{"filelocker.go": "testdata/filelocker.go"},
+		LeftOut: map[string]string{"TestFileLocker_DirectoryNotFound": ""},
+	}, {
+		Package:  "handler",
+		Subtests: true,
+		Files:    map[string]string{"ours_test.go": "testdata/handler.go"},
+		Edits: []adaptertest.Edit{{
+			File: "subtest_test.go", Old: "composer.UseCore(store)\n", New: "composer.UseCore(store)\n\t\tcomposer.UseLocker(ours(subT))\n",
+		}, {
+			File: "handler_mock_test.go", Old: "ret0, _ := ret[0].(handler.Lock)", New: "ret0 := behind(m.ctrl.T, id, ret[0])",
+		}},
+	}} {
+		name := u.Package
+		u.Package, u.Dir, u.Run = "github.com/tus/tusd/v2/pkg/"+name, "testdata/upstream", "."
 		results := u.Test(t)
 		for _, test := range results.Ran {
 			row.Ran = append(row.Ran, name+"."+test)

@@ -2,6 +2,8 @@ package leasemanager_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,11 +32,43 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/leasehold/leasehold/internal/servers.keepThread"))
 }
 
+// TestRow: controller-runtime's own specs of its managers pass when Elect has each manager with leader election elected.
 func TestRow(t *testing.T) {
-	adaptertest.Row{
-		Module: "sigs.k8s.io/controller-runtime",
-		Why:    "its tests of managers need the binaries of an API server, and that of LeaderElectionResourceLockInterface compares pointers; 20 rounds of whole managers are played instead",
-	}.Check(t)
+	const (
+		isLease  = "the adapter's lock is no LeaseLock"
+		noServer = "it reads events from an API server"
+	)
+	leftOut := map[string]string{
+		"should default to LeasesResourceLock":                                                        isLease,
+		"should use the specified ResourceLock":                                                       isLease,
+		"should set the leaselocks's label field when LeaderElectionLabels is set":                    isLease,
+		"should use the custom LeaderElectionResourceLockInterface":                                   "it compares pointers, and Elect wraps the lock",
+		"should return an error if leader election param incorrect":                                   "Elect sets the parameters",
+		"should not leak goroutines if the default event broadcaster is used & events are emitted":    noServer,
+		"should not leak goroutines if the deprecated event broadcaster is used & events are emitted": noServer,
+	}
+	t.Setenv("LEFT_OUT", strings.Join(slices.Collect(maps.Keys(leftOut)), "\n")) // read by manager_suite_test.go
+	results := adaptertest.Upstream{
+		Package: "sigs.k8s.io/controller-runtime/pkg/manager", Dir: "testdata/upstream", Run: ".", Subtests: true,
+		Files: map[string]string{
+			"manager_suite_test.go": "testdata/manager_suite_test.go",
+			"ours_test.go":          "testdata/ours_test.go",
+		},
+		Edits: []adaptertest.Edit{{
+			File: "manager.go", Old: "\t// Create the metrics server.\n",
+			New: "\tif resourceLock != nil {\n\t\tresourceLock = Ours(&options, resourceLock)\n\t}\n\n",
+		}, {
+			File: "manager.go", Old: "// New returns a new Manager for",
+			New: "var Ours func(*Options, resourcelock.Interface) resourcelock.Interface\n\n// New returns a new Manager for",
+		}},
+	}.Test(t)
+	for _, spec := range []string{
+		"should be called before leader election runnables if warmup is enabled",
+		"should not leak goroutines when manager is stopped with warmup runnable and with leader election enabled",
+	} {
+		leftOut["pkg/internal/controller: "+spec] = "it starts the binaries of an API server itself; specs of pkg/manager have such elections"
+	}
+	adaptertest.Row{Module: "sigs.k8s.io/controller-runtime", Ran: results.Ran, Passed: results.Passed, LeftOut: leftOut}.Check(t)
 }
 
 func candidate(t testing.TB, st store.Store, name string, ttl time.Duration) *leasekubernetes.Lock {

@@ -2,8 +2,12 @@
 package upstream
 
 import (
+	_ "github.com/Acconut/go-httptest-recorder"
+	_ "github.com/golang/mock/gomock"
 	_ "github.com/stretchr/testify/assert"
+	_ "github.com/tus/tusd/v2/pkg/filestore"
 	_ "github.com/tus/tusd/v2/pkg/handler"
+	_ "github.com/tus/tusd/v2/pkg/memorylocker"
 
 	_ "github.com/leasehold/leasehold/adapter/tusd"
 	_ "github.com/leasehold/leasehold/store/memstore"
