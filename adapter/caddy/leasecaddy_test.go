@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -233,9 +234,46 @@ func TestRounds(t *testing.T) {
 	})
 }
 
+// TestRow: Caddy's own tests, of whole servers and of TLS, pass when its storage in a directory, also the default one, is
+// this module.
 func TestRow(t *testing.T) {
-	adaptertest.Row{
-		Module: "github.com/caddyserver/caddy/v2",
-		Why:    "Caddy tests no storage: its tests bring their own where they need one, and the storage's are certmagic's",
-	}.Check(t)
+	dir := t.TempDir()
+	t.Setenv("XDG_DATA_HOME", dir)
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	const module = "github.com/caddyserver/caddy/v2"
+	const top, storage = "../../", "../../modules/filestorage/"
+	row := adaptertest.Row{Module: module, LeftOut: map[string]string{
+		"TestReverseProxyRequestBodyTimeout": "it stores nothing, and fails on a busy machine: it gives a timeout of a request 3 s",
+	}}
+	for _, pkg := range []string{"caddytest/integration", "modules/caddytls"} {
+		results := adaptertest.Upstream{
+			Package: module + "/" + pkg, Dir: "testdata/upstream", Run: "^Test", LeftOut: row.LeftOut,
+			Files: map[string]string{
+				storage + "ours.go":                        "testdata/filestorage.go",
+				top + "caddytest/integration/main_test.go": "testdata/main.go",
+			},
+			Edits: []adaptertest.Edit{{
+				File: storage + "filestorage.go", Old: "return &certmagic.FileStorage{Path: s.Root}, nil", New: "return s.ours.CertMagicStorage()",
+			}, {
+				File: storage + "filestorage.go", Old: "`json:\"root,omitempty\"`\n", New: "`json:\"root,omitempty\"`\n\n\tours ours\n",
+			}, {
+				File: top + "caddy.go", Old: "\t\tif newCfg.StorageRaw != nil {\n",
+				New: "\t\tif newCfg.StorageRaw == nil {\n" +
+					"\t\t\tnewCfg.StorageRaw = fmt.Appendf(nil, `{\"module\": \"file_system\", \"root\": %q}`, AppDataDir())\n\t\t}\n" +
+					"\t\tif newCfg.StorageRaw != nil {\n",
+			}, {
+				// Without its certificates, which it finds by the path of its source, each test skips itself.
+				File: top + "caddytest/caddytest.go", Old: "\treturn path.Dir(filename)\n",
+				New: "\tfilename, _ = os.Getwd()\n\treturn path.Dir(filename)\n",
+			}},
+		}.Test(t)
+		for _, test := range results.Ran {
+			row.Ran = append(row.Ran, pkg+"."+test)
+		}
+		row.Passed += results.Passed
+	}
+	if _, err := os.Stat(filepath.Join(dir, "caddy", "values")); err != nil {
+		t.Errorf("the tests have kept nothing in the storage: %v", err)
+	}
+	row.Check(t)
 }
