@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clitest"
 	"github.com/leasehold/leasehold/internal/guardian"
 	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -27,6 +28,7 @@ func (p patient) Run() int {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	testenv.Signals()
 	return p.M.Run()
 }
 

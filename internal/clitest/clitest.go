@@ -10,12 +10,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/servers"
+	"github.com/leasehold/leasehold/internal/testenv"
 )
 
 // Root is the repository, as seen from the packages that use this one.
@@ -44,6 +42,7 @@ func Build(m *testing.M) int {
 	if err = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil {
 		return failed(err)
 	}
+	testenv.Signals()
 	return m.Run()
 }
 
@@ -69,14 +68,6 @@ func Command(t testing.TB, store string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// hangUp gives what the scripts start the default disposition of SIGHUP also where this process
-// ignores it, as under nohup: what a shell was started to ignore it cannot trap.
-var hangUp = sync.OnceFunc(func() {
-	if signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // nobody reads it: it is still ignored here
-	}
-})
-
 // Scripts are the scripts of one directory, for package testscript.
 type Scripts struct {
 	Dir    string
@@ -90,7 +81,6 @@ func (s Scripts) Run(t *testing.T) {
 	if s.Layout == "" {
 		s.Layout = UnderTest
 	}
-	hangUp()
 	testscript.Run(t, testscript.Params{
 		Dir:                 s.Dir,
 		RequireExplicitExec: true,

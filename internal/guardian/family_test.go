@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/internal/testenv"
 )
 
 // The environment of the processes of these tests.
@@ -44,9 +44,7 @@ func TestMain(m *testing.M) {
 		if err := flag.Set("test.parallel", "8"); err != nil { // they wait for processes
 			panic(err)
 		}
-		if signal.Ignored(syscall.SIGHUP) { // as under nohup: what starts here would ignore it, too
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-		}
+		testenv.Signals()
 		os.Exit(byThemselves(m)) // and no mutation of Main can end it
 	}
 	if file := os.Getenv(sleepVar); file != "" {

@@ -1,9 +1,11 @@
-// Package testenv prepares the process of a test: import it for its effect.
+// Package testenv prepares the process of a test. Importing it makes tests faster.
 package testenv
 
 import (
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 )
 
 // Tests make much garbage and keep little of it. With a heap of a few megabytes, the default would
@@ -11,5 +13,15 @@ import (
 func init() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
+	}
+}
+
+// Signals keeps what this process starts from ignoring SIGHUP, SIGINT and SIGQUIT, as it would under nohup and in the
+// background of a script. Call it before the first test, and not in a process whose handling of signals is tested.
+func Signals() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // a handler does not outlive an exec
+		}
 	}
 }
