@@ -102,9 +102,9 @@ func (p *tablePace) left(t record.Table, now time.Duration) (turn, left time.Dur
 	return turn, max(p.since+turn-now, 0)
 }
 
-// near reports that one with so many before it is to watch every heartbeat of the one before it: it may become the head
-// before it would know that that one is gone. seen is when the table last was: what has happened since is not known.
-// Where nobody has left a seat yet, a turn is as long as the first one has been so far.
+// near reports whether a waiter with so many ahead should watch every heartbeat of its predecessor: it may become the
+// head before it would otherwise notice that its predecessor died. seen is when the table was last read. If nobody has
+// left a seat yet, a turn is taken to be as long as the first one has lasted so far.
 func (p *tablePace) near(t record.Table, ahead int, ttl, seen time.Duration) bool {
 	turn, left := p.left(t, seen)
 	turn = cmp.Or(turn, seen-p.since)

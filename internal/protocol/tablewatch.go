@@ -17,13 +17,12 @@ type Await struct {
 // than a session that died is waited for, so the second look that shows the same heartbeat shows a dead session.
 func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }
 
-// watch finds out which those are. Each waiter watches the session of the one before it, and the head those of all
-// holders. So each dead entry is noticed, whoever else has died with it. A waiter whose turn is near watches every
-// heartbeat; the others look every SeldomWatch, so a line of a hundred does not watch a hundred sessions.
+// watch decides which sessions to watch. Each waiter watches the session of its predecessor, and the head those of all
+// holders, so every dead entry is noticed, whoever else died with it. A waiter whose turn is near watches every
+// heartbeat. The others look every SeldomWatch, which keeps a long line cheap.
 //
-// If the one before it is late or dead, a waiter watches all that are before that too: several machines may have
-// failed at one moment, and to wait each of them out in turn would take a TTL for each. It goes on until it has seen the
-// one before it go on.
+// If its predecessor is late or dead, a waiter also watches everybody ahead of that, until it sees its predecessor's
+// session renewed: several machines may have failed at once, and waiting out one after the other would take a TTL each.
 func (t *Table) watch(now Now) {
 	t.awaits = t.awaits[:0]
 	for _, ghost := range t.ghosts {
@@ -81,7 +80,7 @@ type signs struct {
 	until   time.Duration // it is on time until then; never: it is late, which was noticed
 	seen    bool          // it was, as it stands in the store
 	doubted bool          // it may have failed with another one
-	seldom  bool          // it is watched seldom, and so never late
+	seldom  bool          // watched seldom: never late, but found dead
 }
 
 // beat takes in a heartbeat. The first one that is seen may be the last one that there was.
@@ -89,9 +88,9 @@ func (s signs) beat(until time.Duration) signs {
 	return signs{until: until, seen: true, doubted: s.doubted && !s.seen}
 }
 
-// await has a session watched, unless that is of no use, and reports that it is on time, as far as is known. One that
-// is doubted from the first is not, until it has had a heartbeat since. One that is watched for several callers is
-// watched seldom if that is enough for all of them.
+// await adds a session to those that are watched, unless it is dead or our own, and reports whether it is on time as far
+// as we know. With doubt, it counts as late until we see a heartbeat. Callers of this process may await the same session:
+// it is watched seldom only if all of them ask for that.
 func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
 	switch {
 	case t.dead[session]:
@@ -113,7 +112,7 @@ func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
 	return s.until != never && !s.doubted
 }
 
-// awaiting is the Await of a session, which is made if there is none yet.
+// awaiting returns the Await of a session, and adds one if there is none.
 func (t *Table) awaiting(session string) *Await {
 	i := slices.IndexFunc(t.awaits, func(a Await) bool { return a.Session == session })
 	if i < 0 {
