@@ -1171,6 +1171,44 @@ func TestOneCallbackAtATime(t *testing.T) {
 	})
 }
 
+// TestCallbackThatHangs: the log names a callback that does not return, and says that a wait began again at the
+// end of the queue because the session ended.
+func TestCallbackThatHangs(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var log leasetest.Log
+		hang := make(chan struct{})
+		s := newSemaphore(t, st, 1, &semaphore.Options{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), OnLost: func(*semaphore.Lease, error) { <-hang },
+		})
+		lease := acquired(t, s, 1)
+		done := make(chan error, 1)
+		go func() {
+			next, err := s.Acquire(t.Context(), 1)
+			if err == nil {
+				err = next.Release(t.Context())
+			}
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		st.Partition(true)
+		<-lease.Done()
+		time.Sleep(2 * leasehold.DefaultTTL)
+		st.Partition(false)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{"a callback does not return", "callback=OnLost", "begins again at the end of the line"} {
+			if n := strings.Count(log.String(), want); n != 1 {
+				t.Errorf("%d times %q in the log:\n%s", n, want, log.String())
+			}
+		}
+		close(hang)
+		_ = lease.Release(t.Context())
+		_ = s.Close(t.Context()) // the first session was lost
+	})
+}
+
 // Each lease is held, and each waiter waits, under the name that its acquisition gave; a name that cannot be is
 // refused before anything is sent.
 func TestWithHolder(t *testing.T) {

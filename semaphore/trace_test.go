@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -298,4 +299,117 @@ func seatsAtRandom(ctx context.Context, s *semaphore.Semaphore, random *rand.Ran
 		cancel()
 		time.Sleep(time.Duration(random.Int64N(int64(2 * time.Second))))
 	}
+}
+
+// TestTraceSaysAll: what a Trace is told has the tokens, times and names of what happened, behind a store whose
+// answers take 100 ms.
+func TestTraceSaysAll(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		began := time.Now()
+		st := memstore.New()
+		slow := faultstore.Fault{Kind: faultstore.DelayAfter, Delay: 100 * time.Millisecond}
+		netA, netB := faultstore.Wrap(st, nil), faultstore.Wrap(st, nil)
+		netA.Inject(slow)
+		netB.Inject(slow)
+		var mu sync.Mutex
+		var told []string
+		say := func(at time.Time, of leasehold.TraceSubject, format string, args ...any) {
+			if !at.Equal(time.Now()) {
+				t.Errorf("told at %v of what happened at %v", time.Now(), at)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%v %s: %s", of.Kind, of.Holder, fmt.Sprintf(format, args...)))
+		}
+		number := func(token leasehold.Token) int64 { return max(-1, int64(token)-began.Unix()*1000) }
+		var watched bool
+		options := func(holder string) *semaphore.Options {
+			return &semaphore.Options{Holder: holder, Trace: &leasehold.Trace{
+				Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
+					say(e.Time, e.TraceSubject, "waits for %q with %d, held %t, behind %d", e.Info.Holder, number(e.Info.Token), e.Info.Held, e.Ahead)
+				},
+				AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+					say(e.Time, e.TraceSubject, "done with %d in %v, %s", number(e.Token), e.Took, end(e.Err))
+				},
+				Lost: func(_ context.Context, e leasehold.TraceLost) {
+					say(e.Time, e.TraceSubject, "lost %d after %v", number(e.Token), e.Held)
+				},
+				Released: func(_ context.Context, e leasehold.TraceReleased) {
+					if e.Kind == leasehold.KindSemaphore { // a session that is not used is released at some time
+						say(e.Time, e.TraceSubject, "released %d in %v, %t", number(e.Token), e.Took, e.Err == nil)
+					}
+				},
+				Trouble: func(_ context.Context, e leasehold.TraceTrouble) {
+					say(e.Time, e.TraceSubject, "%d failures, unavailable %t", e.Failures, errors.Is(e.Err, store.ErrUnavailable))
+				},
+				Request: func(_ context.Context, e leasehold.TraceRequest) {
+					switch {
+					case e.Kind == leasehold.KindSession && e.Op == "read" && e.Holder == "b":
+						watched = watched || e.Took == 100*time.Millisecond && e.Err == nil
+					case e.Kind == leasehold.KindSemaphore && e.Op == "write":
+						say(e.Time, e.TraceSubject, "write in %v, failed %t", e.Took, e.Err != nil)
+					}
+				},
+			}}
+		}
+		wants := func(what string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
+				t.Errorf("%s: told\n\t%s\nwant\n\t%s", what, strings.Join(told, "\n\t"), strings.Join(want, "\n\t"))
+			}
+			told = nil
+		}
+		a, b := newSemaphore(t, netA, 1, options("a")), newSemaphore(t, netB, 1, options("b"))
+		lease := acquired(t, a, 1)
+		wants("acquired",
+			"session a: done with 0 in 200ms, nil",
+			"semaphore a: write in 100ms, failed false",
+			"semaphore a: done with 201 in 400ms, nil")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := b.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		time.Sleep(time.Second) // it leaves the queue
+		wants("given up",
+			"session b: done with 400 in 200ms, nil",
+			"semaphore b: write in 100ms, failed false",
+			`semaphore b: waits for "a" with 201, held true, behind 0`,
+			"semaphore b: done with -1 in 3s, late",
+			"semaphore b: write in 100ms, failed false")
+		if _, err := a.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) { // it reads that b has gone
+			t.Error(err)
+		}
+		wants("tried", "semaphore a: done with -1 in 100ms, held")
+		released(t, lease)
+		wants("released",
+			"semaphore a: write in 100ms, failed false",
+			"semaphore a: released 201 in 100ms, true")
+		if _, err := b.Inspect(t.Context()); err != nil {
+			t.Error(err)
+		}
+		lease = acquired(t, b, 1)
+		synctest.Wait()
+		mu.Lock()
+		told = nil
+		mu.Unlock()
+		netB.Clear()
+		netB.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: "seats"})
+		time.Sleep(time.Second)
+		if err := lease.Release(t.Context()); err == nil {
+			t.Error("a release that the store refused returned nil")
+		}
+		wants("not released",
+			"semaphore b: write in 0s, failed true",
+			"semaphore b: 4 failures, unavailable true",
+			"semaphore b: released 202 in 15s, false")
+		if !watched {
+			t.Error("no request for the session of the holder was told of")
+		}
+		closed(t, a)
+		_ = b.Close(t.Context())
+	})
 }
