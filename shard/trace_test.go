@@ -12,11 +12,13 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/shard"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // TestTrace: the locks of shards are told of as shards, beside the session and the election of the
-// coordinator; memberships, which are waited for as long as a worker lives, are not.
+// coordinator, also where the store cannot be reached for a minute; memberships, which are waited for as long as a
+// worker lives, are not.
 func TestTrace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -26,16 +28,17 @@ func TestTrace(t *testing.T) {
 			defer mu.Unlock()
 			told[fmt.Sprint(of.Kind, " ", what)]++
 		}
-		w, err := shard.NewWorker(memstore.New(), "streams", []string{"x", "y", "z"}, &shard.Options{Holder: "a", Trace: &leasehold.Trace{
+		st := faultstore.Wrap(memstore.New(), nil)
+		w, err := shard.NewWorker(st, "streams", []string{"x", "y", "z"}, &shard.Options{Holder: "a", Trace: &leasehold.Trace{
 			AcquireStart: func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
 				note(e.TraceSubject, "start")
 				return ctx
 			},
 			AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
-				note(e.TraceSubject, fmt.Sprint("done ", e.Err))
+				note(e.TraceSubject, fmt.Sprint("done ", e.Err == nil))
 			},
 			Released: func(_ context.Context, e leasehold.TraceReleased) {
-				note(e.TraceSubject, fmt.Sprint("released ", e.Err))
+				note(e.TraceSubject, fmt.Sprint("released ", e.Err == nil))
 			},
 			Lost:   func(_ context.Context, e leasehold.TraceLost) { note(e.TraceSubject, "lost") },
 			Leader: func(_ context.Context, e leasehold.TraceLeader) { note(e.TraceSubject, fmt.Sprint("leader ", e.Known)) },
@@ -57,6 +60,10 @@ func TestTrace(t *testing.T) {
 			})
 		}()
 		time.Sleep(time.Minute)
+		st.Partition(true)
+		time.Sleep(time.Minute)
+		st.Partition(false)
+		time.Sleep(time.Minute)
 		stop()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Error(err)
@@ -65,9 +72,10 @@ func TestTrace(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		want := map[string]int{
-			"session start": 1, "session done <nil>": 1, "session released <nil>": 1,
-			"election start": 1, "election done <nil>": 1, "election leader true": 1, "election leader false": 1, "election released <nil>": 1,
-			"shard start": 3, "shard done <nil>": 3, "shard released <nil>": 3,
+			"session start": 2, "session done true": 2, "session lost": 1, "session released true": 1, "session released false": 1,
+			"election start": 3, "election done true": 2, "election done false": 1, "election lost": 1, "election released true": 2,
+			"election leader true": 3, "election leader false": 2,
+			"shard start": 6, "shard done true": 6, "shard lost": 3, "shard released true": 6,
 		}
 		if !maps.Equal(told, want) {
 			t.Errorf("told %v, want %v", told, want)

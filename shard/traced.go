@@ -18,7 +18,6 @@ func ofShards(t *leasehold.Trace) *leasehold.Trace {
 		Lost:        as(t.Lost, func(e *leasehold.TraceLost) *leasehold.TraceSubject { return &e.TraceSubject }),
 		Released:    as(t.Released, func(e *leasehold.TraceReleased) *leasehold.TraceSubject { return &e.TraceSubject }),
 		Trouble:     as(t.Trouble, func(e *leasehold.TraceTrouble) *leasehold.TraceSubject { return &e.TraceSubject }),
-		Leader:      t.Leader, // of which shards have none
 		Request:     as(t.Request, func(e *leasehold.TraceRequest) *leasehold.TraceSubject { return &e.TraceSubject }),
 	}
 	if t.AcquireStart != nil {
