@@ -188,8 +188,9 @@ func (l *Lease) beginRelease(successor string) {
 // Release returns nil when the lock is certainly not this lease's any more. If ctx
 // ends first, it returns an error that matches ctx.Err(), and goes on in the
 // background; if ctx has ended before the call, or ends with the lease as [Lease.Context] does,
-// it waits up to 5 s all the same, so that a deferred Release works. If the store does not answer for a TTL, the
-// error says so: then the others wait the lease out. If the lease had been lost,
+// it waits up to 5 s all the same, so that a deferred Release works. If the store does not answer for a TTL, or denies
+// access, the error says so: then the others wait the lease out. Under a [Session] a release that is denied is tried
+// again for a TTL too, and then the session ends. If the lease had been lost,
 // the error matches [ErrLost], whether the lock is free or not. Further calls return
 // what the first one did.
 //

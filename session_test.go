@@ -668,6 +668,66 @@ func TestSettledOrphan(t *testing.T) {
 	})
 }
 
+// TestReleaseDeniedOnce: a release, or the look that follows one, that was denied once used to end the session, and all
+// other leases under it, which a store that was away for as long did not.
+func TestReleaseDeniedOnce(t *testing.T) {
+	of := func(key, op string, nth int) faultstore.Fault {
+		return faultstore.Fault{Kind: faultstore.Denied, Op: op, Nth: nth, When: func(c faultstore.Call) bool { return strings.HasPrefix(c.Key, key) }}
+	}
+	for name, faults := range map[string][]faultstore.Fault{
+		"write":   {of("shards/1", "put", 1)},
+		"writes":  {of("shards/1", "put", 1), of("shards/1", "put", 2)},
+		"look":    {of("shards/1", "put", 1), of("shards/1", "get", 1), of("shards/1", "list", 1)},
+		"unknown": {{Kind: faultstore.LostRequest, Op: "put", Nth: 1}, of("shards/1", "get", 1), of("shards/1", "list", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := memstore.New()
+				a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+				lease, other := a.acquire("shards/1"), a.acquire("shards/2")
+				a.st.Inject(faults...)
+				a.st.Reset()
+				release(t, lease)
+				if c := a.st.Counts(); c.Get+c.Put+c.List > 12 {
+					t.Errorf("it took %+v requests", c)
+				}
+				release(t, b.acquire("shards/1"))
+				if !other.Valid() {
+					t.Errorf("another lease of the session: %v", other.Err())
+				}
+				a.end()
+				b.end()
+			})
+		})
+	}
+}
+
+// TestReleaseDenied: one that is denied for a TTL ends the session, since nobody could free the lock otherwise. The caller
+// hears why.
+func TestReleaseDenied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		a, b := startProcess(t, st, "a"), startProcess(t, st, "b")
+		lease, other := a.acquire("shards/1"), a.acquire("shards/2")
+		a.st.Inject(faultstore.Fault{Kind: faultstore.Denied, When: func(c faultstore.Call) bool { return strings.HasPrefix(c.Key, "shards/1") }})
+		began := time.Now()
+		if err := lease.Release(t.Context()); !errors.Is(err, store.ErrDenied) {
+			t.Errorf("released: %v", err)
+		}
+		if took := time.Since(began); took < leasehold.DefaultTTL || took > leasehold.DefaultTTL+time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if c := a.st.Counts(); c.Get+c.Put+c.List > 40 {
+			t.Errorf("it took %+v requests", c)
+		}
+		<-other.Done()
+		_ = other.Release(t.Context())
+		release(t, b.acquire("shards/1"))
+		a.end()
+		b.end()
+	})
+}
+
 // TestElectionUnderASession: a follower learns of the leader's end from its session.
 func TestElectionUnderASession(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
@@ -15,6 +16,7 @@ type release struct {
 	resigned  bool    // it came while the lease was held
 	orphan    bool    // no user is to be told: the lease came after its user had gone
 	deleting  bool    // its object may be on its way to be deleted
+	denied    error   // why the store refused it, last
 	left      Version // a record of our own that could not be freed
 	freed     freed   // if it was confirmed, by the release of the last lease
 }
@@ -131,7 +133,7 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
 	c.trouble.forget()
-	c.release.deleting = false
+	c.release.deleting, c.release.denied = false, nil
 }
 
 // free sends the release, or the look that tells what became of the last one. One whose answer is
@@ -141,7 +143,7 @@ func (c *Candidate) free(now Now, out *actions) {
 	// The user must not wait for a store for ever. For others the lease runs out by itself, and
 	// under a session abandon sees to it that it does.
 	case now.Clock >= c.until:
-		c.unreleased(ErrUnsettled, out)
+		c.unreleased(cmp.Or(c.release.denied, ErrUnsettled), out)
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
 	// There is nothing of ours to free, and to write over another's record would end a lease that
@@ -188,6 +190,16 @@ func (c *Candidate) released(err error, out *actions) {
 			c.release.confirm(&c.lease, c.obs.record, c.obs.version)
 		}
 		out.add(Released{err})
+	}
+}
+
+// freeDenied takes in that the store refuses a release, or the look that tells what became of one, for good. A lease of
+// its own ends with its TTL all the same, so its user is told at once. Under a session the lock would stay held, so the
+// session, and every other lease under it, would have to end (see abandon). Many a refusal passes, of credentials that
+// have just changed or a clock that was wrong. So there it is tried again for a TTL, like any release that fails.
+func (c *Candidate) freeDenied(err error, out *actions) {
+	if c.release.denied = err; len(c.named(nil)) == 0 {
+		c.released(err, out)
 	}
 }
 
