@@ -114,7 +114,7 @@ type member struct {
 	trusted bool          // and had said so before what it last showed was asked for
 	quiet   bool          // it cannot help in this phase
 	exposed bool          // the call's own value may be accepted there
-	doubted bool          // that was refused, and the member has not shown since what it has
+	doubt   Ballot        // under which it was refused, perhaps since it had landed before; zero: it had not
 	fault   error         // why it takes no part in this call
 	again   time.Duration // when it does once more; 0: never
 	steps   int
@@ -241,7 +241,7 @@ func (r *Register) begin() {
 		if m.busy && r.now-m.sent > overdue {
 			m.busy, m.known = false, false
 		}
-		m.fresh, m.checked, m.exposed, m.doubted, m.fault, m.again, m.steps = false, false, false, false, nil, 0, 0
+		m.fresh, m.checked, m.exposed, m.doubt, m.fault, m.again, m.steps = false, false, false, Ballot{}, nil, 0, 0
 	}
 	if c.Kind == Remove {
 		r.call.Value.Deleted = true
@@ -325,7 +325,7 @@ func (r *Register) exposed() bool {
 
 // open reports that, or that a member has refused it, perhaps since it had been accepted there before.
 func (r *Register) open() bool {
-	return r.exposed() || slices.ContainsFunc(r.members, func(m member) bool { return m.doubted })
+	return r.exposed() || slices.ContainsFunc(r.members, func(m member) bool { return !m.doubt.IsZero() })
 }
 
 // fails ends the call without what was wanted.
@@ -395,9 +395,11 @@ func (r *Register) shown(ev Shown) {
 		m.known, m.at, m.acc = true, ev.At, ev.Acceptor
 	}
 	m.fresh, m.checked, m.trusted, m.old = m.asked == r.number, false, m.whole, ev.Old
-	if m.doubted && m.fresh {
-		m.exposed = m.exposed || r.sure(ev.Member) && r.call != nil && m.acc.Value.Version == r.call.Value.Version
-		m.doubted = false
+	if r.sure(ev.Member) && m.fresh && !m.doubt.IsZero() {
+		m.exposed = m.exposed || r.call != nil && m.acc.Value.Version == r.call.Value.Version
+		if m.acc.Accepted.Below(m.doubt) { // else it may have been accepted, and written over since
+			m.doubt = Ballot{}
+		}
 	}
 	r.heeds(m)
 }
@@ -448,7 +450,9 @@ func (r *Register) stored(ev Stored) {
 		r.took = r.now - m.sent
 	case Refused: // the same request may have been delivered before, and have landed
 		m.known = false
-		m.doubted = m.doubted || own
+		if own && m.doubt.IsZero() {
+			m.doubt = m.put.Accepted
+		}
 	case Unsent: // the same request may be delivered once more, and land then
 		m.known = false
 		m.exposed = m.exposed || own
@@ -476,6 +480,9 @@ func (r *Register) marked(ev Marked) {
 		r.leave()
 	default:
 		m.checked, m.whole = m.asked == r.number, m.whole || ev.Marker.Whole
+		if r.never(ev.Member) {
+			m.doubt = Ballot{}
+		}
 	}
 }
 

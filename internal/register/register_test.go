@@ -463,26 +463,28 @@ func TestRefusedByItsDouble(t *testing.T) {
 	t.Parallel()
 	larger := register.Ballot{Counter: 1 << 40, By: "other"}
 	promised := register.Acceptor{Quorum: "q", Number: 1, Promised: larger}
+	followed := register.Acceptor{Quorum: "q", Number: 1, Promised: larger, Accepted: larger, Value: register.Value{Version: "another"}}
+	landed := func(put register.Put) register.Acceptor {
+		if put.Member > 0 {
+			return promised
+		}
+		return register.Acceptor{Quorum: "q", Number: 1, Promised: larger, Accepted: put.Acceptor.Accepted, Value: put.Acceptor.Value}
+	}
 	for name, tc := range map[string]struct {
 		found func(put register.Put) register.Acceptor // by whoever looks after the refusal; nil: nobody can
+		then  bool                                     // another has followed when it looks for the second time
 		want  register.Outcome
 	}{
-		"nobody can look": {nil, register.Uncertain},
-		"it had landed": {func(put register.Put) register.Acceptor {
-			if put.Member > 0 {
-				return promised
-			}
-			return register.Acceptor{Quorum: "q", Number: 1, Promised: larger, Accepted: put.Acceptor.Accepted, Value: put.Acceptor.Value}
-		}, register.Uncertain},
-		"another has promised": {func(register.Put) register.Acceptor { return promised }, register.Failed},
-		"another has followed": {func(register.Put) register.Acceptor {
-			return register.Acceptor{Quorum: "q", Number: 1, Promised: larger, Accepted: larger, Value: register.Value{Version: "another"}}
-		}, register.Mismatch},
+		"nobody can look":                        {nil, false, register.Uncertain},
+		"it had landed":                          {landed, false, register.Uncertain},
+		"it had landed and another has followed": {landed, true, register.Uncertain},
+		"another has promised":                   {func(register.Put) register.Acceptor { return promised }, false, register.Failed},
+		"another has followed":                   {func(register.Put) register.Acceptor { return followed }, false, register.Mismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMembers(t)
-			refused := false
+			refused, looks := false, 0
 			m.strange = func(a register.Action) register.Event {
 				switch a := a.(type) {
 				case register.Put:
@@ -499,11 +501,81 @@ func TestRefusedByItsDouble(t *testing.T) {
 					if refused && tc.found == nil {
 						return register.Shown{Member: a.Member, Request: a.Request, Err: errors.New("no answer")}
 					}
+					if refused {
+						looks++
+					}
+					if tc.then && looks > len(m.objects) {
+						m.objects[a.Member] = object{"then", followed}
+					}
 				}
 				return nil
 			}
 			if a := m.call(write); a.Outcome != tc.want || !refused {
 				t.Errorf("%+v, want %v", a, tc.want)
+			}
+		})
+	}
+}
+
+// TestNotWrittenTwice: a member accepts the call's value and refuses the double of that request, and another process builds
+// on the value before the member is asked what it has. The call used to conclude from what it found then that its value had
+// never been accepted, and wrote it once more (rule Q4): a deletion removed what was created after it, and an object
+// came back after it was deleted.
+func TestNotWrittenTwice(t *testing.T) {
+	t.Parallel()
+	value := func(version string, deleted bool) register.Value {
+		return register.Value{Version: version, Deleted: deleted}
+	}
+	for name, tc := range map[string]struct {
+		call   register.Call
+		before register.Value // there is, accepted under the ballot before that of the call
+		shown  uint64         // the counter of the ballot under which the member that refuses has accepted what it shows
+		after  register.Value // which is this
+		want   register.Outcome
+	}{
+		"created after the deletion": {
+			register.Call{ID: 1, Kind: register.Remove, Value: value("mine", false)}, value("old", false),
+			1 << 40, value("another", false), register.Uncertain,
+		},
+		"deleted after the creation": {
+			register.Call{ID: 1, Kind: register.Set, Value: value("mine", false)}, value("gone", true),
+			1 << 40, value("another", true), register.Uncertain,
+		},
+		"written before the deletion": {
+			register.Call{ID: 1, Kind: register.Remove, Value: value("mine", false)}, value("old", false),
+			1<<32 + 1, value("another", false), register.Done,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMembers(t)
+			for i := range m.objects {
+				b := register.Ballot{Counter: 1<<32 + 1, By: "before"}
+				m.objects[i] = object{"first", register.Acceptor{Quorum: "q", Number: 1, Promised: b, Accepted: b, Value: tc.before}}
+			}
+			refused, twice := false, false
+			m.strange = func(a register.Action) register.Event {
+				put, ok := a.(register.Put)
+				if !ok || put.Acceptor.Value.Version != "mine" {
+					return nil
+				}
+				if refused {
+					twice = twice || put.Acceptor.Accepted.Counter > 1<<40
+					return nil
+				}
+				// All are one step further by then, and none has what it was asked to write over.
+				refused = true
+				b := register.Ballot{Counter: tc.shown, By: "other"}
+				for i := range m.objects {
+					m.objects[i] = object{"now", register.Acceptor{Quorum: "q", Number: 1, Promised: b, Accepted: b, Value: tc.after}}
+				}
+				return register.Stored{Member: put.Member, Request: put.Request, Fate: register.Refused}
+			}
+			if a := m.call(tc.call); a.Outcome != tc.want || !refused {
+				t.Errorf("%+v, want %v", a, tc.want)
+			}
+			if twice {
+				t.Error("it is written once more")
 			}
 		})
 	}

@@ -48,6 +48,8 @@ type kept struct {
 	past  []moments                   // the versions, in order
 	votes map[register.Ballot]ballots // who has ever accepted under it
 	gone  []string                    // the versions of deletions that somebody has ever accepted
+	last  register.Ballot             // the largest under which a majority has accepted something
+	is    string                      // the version of that
 }
 
 // moments are since when a version was there.
@@ -388,9 +390,16 @@ func (q *quorum) accepted(key string, p *place, a register.Acceptor) {
 		}
 	}
 	k.votes[a.Accepted] = b
-	if bits.OnesCount(b.slots) >= cfg.Majority() {
-		q.chosen(key, a.Value.Version)
+	if bits.OnesCount(b.slots) < cfg.Majority() {
+		return
 	}
+	if k.last.Below(a.Accepted) {
+		if w := q.writes[a.Value.Version]; w != nil && w.landed && k.is != a.Value.Version {
+			q.violated(Sense, "%s of %s is written once more, after %s", a.Value.Version, key, k.is)
+		}
+		k.last, k.is = a.Accepted, a.Value.Version
+	}
+	q.chosen(key, a.Value.Version)
 }
 
 // chosen writes a value where all can see it.
