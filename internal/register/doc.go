@@ -17,7 +17,8 @@
 //
 // Rule Q5. A member that has lost its objects does not vote. So an object that has accepted nothing, or
 // none at all, counts as what it seems only by the member's [Marker]: the one that the configuration
-// names, with a number that is not larger, whole, and read after the object was seen. Over no object
+// names, with a number that is not larger, whole, and read after the object was seen. A member that was whole, and
+// whose marker is not any more, has lost its objects too: the creation of its marker came once more. Over no object
 // only a promise is written, and over an object that has accepted nothing an acceptance only by the
 // same marker: so one that was written into an emptied member is never taken for an old one.
 //

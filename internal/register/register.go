@@ -110,7 +110,7 @@ type member struct {
 	fresh   bool          // and was asked for in this call
 	old     bool          // and has been so for longer than any request is under way
 	checked bool          // and the marker was read after that, in this call
-	whole   bool          // the marker has once said so, and it stays so until it is gone
+	whole   bool          // the marker has said so; one that no longer does is gone, and another is in its place
 	trusted bool          // and had said so before what it last showed was asked for
 	quiet   bool          // it cannot help in this phase
 	exposed bool          // the call's own value may be accepted there
@@ -474,12 +474,12 @@ func (r *Register) marked(ev Marked) {
 		m.lost(r, ev.Err)
 	case ev.Marker != nil && ev.Marker.Known.Quorum == r.cfg.Quorum && ev.Marker.Known.Number > r.cfg.Number:
 		r.leave() // also where the place has another member by now
-	case ev.Marker == nil, ev.Marker.Name != want:
+	case ev.Marker == nil, ev.Marker.Name != want, m.whole && !ev.Marker.Whole:
 		m.lost(r, ErrLost)
 	case ev.Marker.Number > r.cfg.Number:
 		r.leave()
 	default:
-		m.checked, m.whole = m.asked == r.number, m.whole || ev.Marker.Whole
+		m.checked, m.whole = m.asked == r.number, ev.Marker.Whole
 		if r.never(ev.Member) {
 			m.doubt = Ballot{}
 		}
@@ -798,7 +798,7 @@ func (r *Register) accept() {
 			continue
 		case !r.mine(i):
 			r.promise(i)
-		case r.sure(i), r.never(i), m.checked && r.got.count() >= r.cfg.Majority(): // which it is not one of
+		case r.sure(i), r.never(i), m.checked && !r.got.has(i) && r.got.count() >= r.cfg.Majority():
 			promised := r.ballot
 			if !r.next.IsZero() {
 				promised = r.next

@@ -201,6 +201,59 @@ func TestOverNothing(t *testing.T) {
 	}
 }
 
+// TestEmptiedAndBegun: a member that was whole and has a marker again that is not has been emptied: something on the way has
+// delivered the creation of its marker once more. It does not vote (rule Q5).
+func TestEmptiedAndBegun(t *testing.T) {
+	t.Parallel()
+	t.Run("it was seen whole", func(t *testing.T) {
+		t.Parallel()
+		m := newMembers(t)
+		m.markers[1].Whole = false
+		m.strange = func(a register.Action) register.Event {
+			if get, ok := a.(register.Get); ok && get.Member == 0 {
+				return register.Shown{Member: 0, Request: get.Request, Err: errors.New("it is down")}
+			}
+			return nil
+		}
+		a := m.call(register.Call{ID: 1, Kind: register.Look})
+		if a.Outcome != register.Failed || !errors.Is(a.Err, register.ErrLost) {
+			t.Errorf("%+v, want one that failed because member 1 has lost its objects", a)
+		}
+	})
+	t.Run("it has promised", func(t *testing.T) {
+		t.Parallel()
+		m := newMembers(t)
+		m.reg = register.New(m.markers[0].Known, "me", 0, func() uint64 { return 0 })
+		b := register.Ballot{Counter: 1<<32 + 1, By: "other"}
+		for i := range m.objects {
+			m.objects[i] = object{"first", register.Acceptor{Quorum: "q", Number: 1, Promised: b, Accepted: b, Value: register.Value{Version: "old"}}}
+		}
+		emptied := false
+		m.strange = func(a register.Action) register.Event {
+			switch a := a.(type) {
+			case register.Get:
+				if a.Member == 2 {
+					return register.Shown{Member: 2, Request: a.Request, Err: errors.New("it is down")}
+				}
+			case register.Put:
+				if a.Acceptor.Value.Version == "mine" && !emptied {
+					emptied = true
+					m.objects[1] = object{}
+					m.markers[1].Whole = false
+				}
+			}
+			return nil
+		}
+		a := m.call(register.Call{ID: 1, Kind: register.Set, Over: "old", Value: register.Value{Version: "mine"}})
+		if a.Outcome != register.Uncertain || !emptied {
+			t.Errorf("%+v, want one that may surface", a)
+		}
+		if acc := m.objects[1].acc; !acc.Accepted.IsZero() {
+			t.Errorf("the emptied member has accepted %+v by a promise that it has lost", acc)
+		}
+	})
+}
+
 // TestBeforeItsTime: what lies in a new member from before its time counts as nothing (rule Q6).
 func TestBeforeItsTime(t *testing.T) {
 	t.Parallel()

@@ -282,12 +282,17 @@ func (q *quorum) send(k *keyed, member int, put *register.Put, serve func(*place
 	if n.cut(c.of, CutRequests) {
 		return
 	}
-	if !n.hit(LostRequest) {
-		q.after(n.delay(LateRequest, false), nil, arrive)
-	}
+	once := arrive
 	if put != nil && n.meets(Duplicate) {
 		n.met(Duplicate, k.key)
-		q.after(n.pick(10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second), nil, arrive)
+		if later := n.pick(0, 10*time.Millisecond, time.Second, 8*time.Second, 30*time.Second); later > 0 {
+			q.after(later, nil, arrive)
+		} else { // both come at once, and only the second is answered
+			once = func() { q.arrive(c, to, put, serve, lost); arrive() }
+		}
+	}
+	if !n.hit(LostRequest) {
+		q.after(n.delay(LateRequest, false), nil, once)
 	}
 }
 

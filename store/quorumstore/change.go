@@ -28,7 +28,7 @@ func (s *Store) Init(ctx context.Context) error {
 		mine.Members = append(mine.Members, register.Member{Place: m.String(), Marker: rand.Text()})
 	}
 	err := s.mark(ctx, members, mine)
-	for rounds := 2 * len(members); rounds > 0 && errors.Is(err, store.ErrPrecondition); rounds-- {
+	for rounds := 3 * len(members); rounds > 0 && errors.Is(err, store.ErrPrecondition); rounds-- {
 		err = s.mark(ctx, members, mine) // another process has written first
 	}
 	if errors.Is(err, errOnePlace) {
@@ -42,11 +42,11 @@ var errOnePlace = errors.New("are one place under two names: give each member a 
 // mark is one round of Init: it finds the configuration that the markers have, or takes this one if there are none, and
 // writes the markers that are missing.
 func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.Configuration) error {
-	markers := make([]*register.Marker, len(members))
+	markers, overs := make([]*register.Marker, len(members)), make([]store.Version, len(members))
 	cfg, whole := mine, false
 	for i, m := range members {
 		var err error
-		if markers[i], _, err = s.readMarker(ctx, m); err != nil {
+		if markers[i], overs[i], err = s.readMarker(ctx, m); err != nil {
 			return at(m, err)
 		}
 		marker := markers[i]
@@ -74,11 +74,11 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 		switch {
 		case who < 0:
 			return refusal("init", "%s is no member of the quorum that the others are of", m)
-		case markers[i] != nil:
+		case markers[i] != nil && markers[i].Name != begun(cfg.Members[who].Marker):
 			continue
 		case whole: // another process may have finished since the marker was read
 			marker, _, err := s.readMarker(ctx, m)
-			if err == nil && marker == nil {
+			if err == nil && (marker == nil || marker.Name == begun(cfg.Members[who].Marker)) {
 				err = refusal("init", "%s has lost its marker, and so its objects: replace it", m)
 			}
 			if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 			continue
 		}
 		markers[i] = &register.Marker{Name: cfg.Members[who].Marker, Known: *cfg}
-		if err := s.writeMarker(ctx, m, *markers[i], ""); err != nil {
+		if err := s.writeMarker(ctx, m, *markers[i], overs[i]); err != nil {
 			return at(m, err)
 		}
 	}

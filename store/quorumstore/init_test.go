@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -78,6 +80,58 @@ func TestStatusWithoutMajority(t *testing.T) {
 	_, members, err = open(t, places).Status(t.Context())
 	if err != nil || len(members) != 3 || members[2].Err == nil {
 		t.Errorf("with all away: %+v, %v", members, err)
+	}
+}
+
+// TestMarkerDeliveredTwice: a write of a member's marker is delivered once more, after the member was emptied. It is
+// lost all the same, for those who have seen it whole and for others. It used to vote as if it had never had anything, and
+// a write that two members had was forgotten.
+func TestMarkerDeliveredTwice(t *testing.T) {
+	t.Parallel()
+	for _, replaced := range []bool{false, true} {
+		for nth := 1; nth <= 3; nth++ {
+			t.Run(fmt.Sprintf("replaced %v, write %d", replaced, nth), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+					twice := faultstore.Fault{Kind: faultstore.LateDuplicate, Op: "put", Key: "!leasehold-quorum", Nth: nth, Delay: time.Hour}
+					if !replaced {
+						places[1].Inject(twice)
+					}
+					first := open(t, places)
+					if err := first.Init(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if replaced {
+						places[1].lose()
+						places[1].Inject(twice)
+						if err := first.Replace(t.Context(), "mem://1", places[1]); err != nil {
+							t.Fatal(err)
+						}
+					}
+					version := put(t, first, "lock", "1", store.IfAbsent())
+					time.Sleep(time.Minute)
+					places[2].Partition(true)
+					put(t, open(t, places), "lock", "2", store.IfMatch(version))
+					time.Sleep(time.Minute)
+					places[1].lose()
+					places[2].Partition(false)
+					time.Sleep(2 * time.Hour)
+					if _, members, err := open(t, places).Status(t.Context()); err != nil || !errors.Is(members[1].Err, quorumstore.ErrLost) {
+						t.Errorf("the emptied member is %+v, %v", members[1], err)
+					}
+					places[0].Partition(true)
+					for name, st := range map[string]*quorumstore.Store{"one who has seen it whole": first, "another": open(t, places)} {
+						if o, err := st.Get(t.Context(), "lock", ""); !errors.Is(err, quorumstore.ErrNoMajority) {
+							t.Errorf("%s reads %v, %v with the others cut off", name, o, err)
+						}
+					}
+					places[0].Partition(false)
+					time.Sleep(time.Minute)
+					reads(t, open(t, places), "lock", "2")
+				})
+			})
+		}
 	}
 }
 

@@ -173,12 +173,13 @@ func fateOf(err error) register.Fate {
 func (k *key) check(a register.Check) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
 		marker, _, err := k.view.s.readMarker(ctx, m)
+		whole := k.view.whole.Load()>>a.Member&1 != 0
 		k.view.sees(a.Member, marker)
 		k.back(register.Marked{Member: a.Member, Request: a.Request, Marker: marker, Err: err})
 		if err != nil {
 			return err
 		}
-		if of := k.view.cfg.Members[a.Member]; marker == nil || marker.Name != of.Marker {
+		if of := k.view.cfg.Members[a.Member]; marker == nil || marker.Name != of.Marker || whole && !marker.Whole {
 			return ErrLost
 		}
 		k.view.s.health.found(k.view.cfg.Members[a.Member].Place)

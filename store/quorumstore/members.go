@@ -50,20 +50,35 @@ func at(m store.Store, err error) error {
 	return fmt.Errorf("%s: %w", m, err)
 }
 
-// writeMarker writes it over that version, or where there is none.
+// writeMarker writes it over that version, or where there is none. There it takes two steps: what is written over nothing has
+// a name that no member has, and the marker is written over that. So where a network delivers a request once more, into a
+// member that was emptied since, it makes no marker of it.
 func (s *Store) writeMarker(ctx context.Context, m store.Store, marker register.Marker, over store.Version) error {
+	var err error
+	if over == "" {
+		if over, err = s.putMarker(ctx, m, register.Marker{Name: begun(marker.Name), Known: marker.Known}, store.IfAbsent()); err != nil {
+			return err
+		}
+	}
+	_, err = s.putMarker(ctx, m, marker, store.IfMatch(over))
+	return err
+}
+
+// begun is the name in what is written before the marker of that name.
+func begun(name string) string { return name + "-begun" }
+
+func (s *Store) putMarker(ctx context.Context, m store.Store, marker register.Marker, only store.Condition) (store.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	body, err := marker.Encode()
 	if err != nil {
-		return err
+		return "", err
 	}
-	only := store.IfAbsent()
-	if over != "" {
-		only = store.IfMatch(over)
+	o, err := m.Put(ctx, markerKey, body, only)
+	if err != nil {
+		return "", err
 	}
-	_, err = m.Put(ctx, markerKey, body, only)
-	return err
+	return o.Version, nil
 }
 
 // A load is the finding out of the configuration, by one for all that call meanwhile.
