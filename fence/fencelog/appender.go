@@ -236,8 +236,8 @@ func (a *Appender) Checkpoint(ctx context.Context, at Position, state io.Reader)
 }
 
 // Trim deletes the entries before the last checkpoint, except fence entries, and returns
-// how many. It sends 1 LIST for each 1000 that were not trimmed before, a DELETE for each
-// that it deletes, and a GET for each that is as small as a fence entry.
+// how many. It sends 1 LIST for each 1000 that were not trimmed before, a GET for each of
+// them, to tell a fence entry, and a DELETE for each that it deletes.
 func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 	if err := a.Err(); err != nil {
 		return 0, err
@@ -255,16 +255,16 @@ func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 		if p >= a.marks.Position {
 			break
 		}
-		if entry.Size <= maxFence {
-			f, err := a.log.get(ctx, p)
-			switch {
-			case errors.Is(err, store.ErrNotExist): // a former appender was faster
-				continue
-			case err != nil:
-				return deleted, err
-			case f.header.Kind == kindFence:
-				continue
-			}
+		// The entry itself says what it is. Its size in the listing is no sign of it: some
+		// stores round that up.
+		f, err := a.log.get(ctx, p)
+		switch {
+		case errors.Is(err, store.ErrNotExist): // a former appender was faster
+			continue
+		case err != nil:
+			return deleted, err
+		case f.header.Kind == kindFence:
+			continue
 		}
 		if err := a.log.st.Delete(ctx, entry.Key); err != nil {
 			return deleted, err

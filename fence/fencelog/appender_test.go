@@ -13,9 +13,11 @@ import (
 
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencelog"
+	"github.com/leasehold/leasehold/internal/brokenstore"
 	"github.com/leasehold/leasehold/internal/fencecheck"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // A closed appender neither trims nor makes a checkpoint. No test noticed when it did.
@@ -56,6 +58,34 @@ func TestTrimAmongOthers(t *testing.T) {
 	slices.Sort(want)
 	if keys := fencecheck.Keys(t, st, "wal/0"); !slices.Equal(keys, want) {
 		t.Errorf("left: %q\nwant: %q", keys, want)
+	}
+}
+
+// A store may list sizes that are rounded up, down or missing. Fence entries stay, and all
+// entries of data go: Trim used to take a fence entry for data by its listed size, and a
+// former appender was told that its late record, in that place, was safe.
+func TestTrimTrustsNoListedSize(t *testing.T) {
+	for _, listed := range []int64{0, 1, 4096} {
+		b := &brokenstore.Store{Store: memstore.New()}
+		brokenstore.ListThen(func(all []store.Entry) []store.Entry {
+			for i := range all {
+				all[i].Size = listed
+			}
+			return all
+		})(b)
+		appendTo(t, open(t, b, 1), "a")
+		a := open(t, b, 2)
+		for range 3 {
+			appendTo(t, a, strings.Repeat("b", 2000))
+		}
+		checkpoint(t, a, a.Last(), "state")
+		if n := trim(t, a); n != 3 {
+			t.Errorf("sizes listed as %d: %d entries were trimmed, want 3", listed, n)
+		}
+		want := []string{"wal/0000000000000000001", "wal/0000000000000000003", "wal/0000000000000000006"}
+		if keys := fencecheck.Keys(t, b, "wal/0"); !slices.Equal(keys, want) {
+			t.Errorf("sizes listed as %d: left %q, want %q", listed, keys, want)
+		}
 	}
 }
 

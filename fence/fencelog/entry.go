@@ -27,12 +27,11 @@ const (
 	kindData    = "data"
 )
 
-// maxRecords bounds the header of an entry, and roomForHeader is what it may take. An
-// entry without records, a fence, is not larger than maxFence.
+// maxRecords bounds the header of an entry, and roomForHeader is what it may take: 512
+// bytes without the lengths of the records.
 const (
 	maxRecords    = 4096
-	maxFence      = 512
-	roomForHeader = maxFence + 8*maxRecords
+	roomForHeader = 512 + 8*maxRecords
 )
 
 // encode makes the bytes of an entry.
