@@ -22,6 +22,7 @@ type call struct {
 	bucket, name string   // of the object, as the server knows it
 	refusal      *refusal // what the answer says, if it is one of 300 and above
 	noToken      bool     // no token was to be had, so nothing was sent
+	revoked      bool     // the token is refused where one was accepted before
 }
 
 // errRefused stands for an answer of 300 and above; what it says is in the refusal.
@@ -73,7 +74,17 @@ func (s *Store) do(ctx context.Context, c *call, req *http.Request) (*http.Respo
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	return s.send(ctx, c, req)
+	answer, err := s.send(ctx, c, req)
+	switch {
+	case s.token == nil:
+	case err == nil:
+		s.accepted.Store(true)
+	case c.Status() == http.StatusUnauthorized:
+		if c.revoked = s.accepted.Load(); s.refused != nil {
+			s.refused()
+		}
+	}
+	return answer, err
 }
 
 // send sends the request as it is.

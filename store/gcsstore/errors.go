@@ -69,6 +69,9 @@ func (c *call) turnedAway(status int) exchange.Verdict {
 	}
 	switch status {
 	case http.StatusUnauthorized:
+		if c.revoked {
+			return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "the access token is refused before its end, and is fetched again"}
+		}
 		return exchange.Verdict{Kind: store.ErrDenied, Advice: "check the credentials: there are none, or they are not valid any more"}
 	case http.StatusForbidden:
 		return exchange.Verdict{Kind: store.ErrDenied, Advice: c.onForbidden(reason)}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -396,5 +398,40 @@ func TestWords(t *testing.T) {
 		if err := operations[c.op](t.Context(), newStore(t, c.endpoint, nil)); err == nil || err.Error() != c.want {
 			t.Errorf("it says\n%v\nwant\n%s", err, c.want)
 		}
+	}
+}
+
+// TestRevokedToken: a token that is refused before its end used to be sent until then, and waiting commands ended.
+func TestRevokedToken(t *testing.T) {
+	var refuses atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuses.Load() && r.Header.Get("Authorization") == "Bearer old" {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, jsonError(401, "authError", "Invalid Credentials"))
+			return
+		}
+		_, _ = io.WriteString(w, `{"kind":"storage#objects"}`)
+	}))
+	defer server.Close()
+	token := "old"
+	st := newStore(t, server.URL, &gcsstore.Options{
+		Token:        func(context.Context) (string, error) { return token, nil },
+		TokenRefused: func() { token = "new" },
+	})
+	list := func() error {
+		for _, err := range st.List(t.Context(), "", "") {
+			return err
+		}
+		return nil
+	}
+	if err := list(); err != nil {
+		t.Fatal(err)
+	}
+	refuses.Store(true)
+	if err := list(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "Invalid Credentials") {
+		t.Errorf("with a revoked token: %v", err)
+	}
+	if err := list(); err != nil {
+		t.Errorf("with the next: %v", err)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold/leasehold/store"
@@ -63,6 +64,11 @@ type Options struct {
 	// have landed. Default: requests go out as they are.
 	Token func(ctx context.Context) (string, error)
 
+	// TokenRefused is called after the service has answered 401 to a request with a token: it was revoked, and Token
+	// should give another one. Until then requests fail with [store.ErrUnavailable], or with [store.ErrDenied] if the
+	// service never accepted a token. Default: nothing is called.
+	TokenRefused func()
+
 	// UserProject is the project that pays for the requests to a bucket whose requesters pay.
 	// Default: that of the bucket.
 	UserProject string
@@ -79,7 +85,10 @@ type Store struct {
 	bucket   string
 	prefix   string // "" or ends with a slash
 
-	token   func(context.Context) (string, error) // nil: none
+	token    func(context.Context) (string, error) // nil: none
+	refused  func()
+	accepted atomic.Bool // a request with a token succeeded
+
 	project string
 	owned   bool // the client is to be closed with the store
 }
@@ -123,7 +132,7 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	unredirected.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	s := &Store{
 		client: &unredirected, endpoint: u, bucket: bucket,
-		token: opts.Token, project: opts.UserProject, owned: opts.OwnClient,
+		token: opts.Token, refused: opts.TokenRefused, project: opts.UserProject, owned: opts.OwnClient,
 	}
 	if opts.Prefix == "" {
 		return s, nil

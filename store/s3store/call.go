@@ -15,7 +15,8 @@ type call struct {
 	create  bool // a put that needs no object, so that what it misses is the bucket
 	repeats bool // the client may send the request again, as it is set to do
 
-	refusal *refusal // what the answer says, if it is one of 300 and above
+	refusal *refusal     // what the answer says, if it is one of 300 and above
+	creds   *credentials // nil: the requests have none
 }
 
 // options are the options of the call, whatever those of the client are.
@@ -25,6 +26,7 @@ func (c *call) options(o *s3.Options) {
 	}
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	c.creds, _ = o.Credentials.(*credentials)
 	o.HTTPClient = &watched{client: o.HTTPClient, call: c}
 }
 
@@ -41,6 +43,7 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return answer, err
 	}
+	c.creds.accept(answer.StatusCode)
 	switch {
 	case c.Refused():
 		c.refusal = refuse(answer)

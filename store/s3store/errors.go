@@ -76,8 +76,14 @@ func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	if v := judge(code); v.Kind != nil {
 		return v
 	}
+	if refused, expired := refusesCredentials(status, code); refused {
+		if c.creds.refuse(expired) {
+			return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "these credentials are refused before their end, and are fetched again"}
+		}
+		return exchange.Verdict{Kind: store.ErrDenied, Advice: c.onDenied(code)}
+	}
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusForbidden:
 		return exchange.Verdict{Kind: store.ErrDenied, Advice: c.onDenied(code)}
 	case http.StatusNotFound:
 		return c.notFound(code)
@@ -87,6 +93,18 @@ func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	return c.Otherwise(cmp.Or(c.onRegion(), c.onChecksum()))
 }
 
+// refusesCredentials reports that the answer is about the credentials and not about what they allow, and that it calls
+// them expired.
+func refusesCredentials(status int, code string) (refused, expired bool) {
+	switch code {
+	case "ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired":
+		return true, true
+	case "InvalidToken", "InvalidAccessKeyId", "InvalidClientTokenId":
+		return true, false
+	}
+	return status == http.StatusUnauthorized, false
+}
+
 // judge gives the verdict on a code that means the same under every status, or none.
 // It is heard before the status, which servers choose differently.
 func judge(code string) exchange.Verdict {
@@ -94,8 +112,6 @@ func judge(code string) exchange.Verdict {
 	case "RequestTimeout", "RequestTimeoutException", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch":
 		// The body did not arrive as it was sent, so another try may succeed. S3 says 400.
 		return exchange.Verdict{Kind: store.ErrUnavailable}
-	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
-		return exchange.Verdict{Kind: store.ErrDenied}
 	case "RequestTimeTooSkewed":
 		return exchange.Verdict{Kind: store.ErrDenied, Advice: "set this machine's clock: it is too far from the server's"}
 	case "KeyTooLongError", "InvalidURI", "XMinioInvalidObjectName", "XMinioParentIsObject",

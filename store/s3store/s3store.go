@@ -16,6 +16,11 @@
 // bucket a lifecycle rule that aborts incomplete multipart uploads after some days:
 // a process that is killed in one leaves parts that cost money and that no listing
 // of objects shows.
+//
+// If the server refuses credentials before their end, the store calls the method
+// Invalidate of the client's provider, once in five seconds at most. An
+// [aws.CredentialsCache] has it. Until there are new ones, calls fail with
+// [store.ErrUnavailable]. A refusal of static credentials is [store.ErrDenied].
 package s3store
 
 import (
@@ -113,7 +118,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	if s.idle, err = idlerOf(client, s.opts.OwnClient); err != nil {
 		return nil, err
 	}
-	s.client = unredirected(client)
+	s.client = renewing(unredirected(client))
 	if s.opts.RequesterPays {
 		s.client = s3.New(s.client.Options(), s3.WithAPIOptions(smithyhttp.SetHeaderValue("X-Amz-Request-Payer", "requester")))
 	}

@@ -110,8 +110,16 @@ func keepAWS(load func(context.Context) (aws.Config, error)) aws.CredentialsProv
 		}
 		return creds, v, nil
 	}
-	return aws.CredentialsProviderFunc(k.get)
+	return awsKept{k}
 }
+
+// awsKept has the methods of an [aws.CredentialsCache].
+type awsKept struct{ k *kept[aws.Credentials] }
+
+func (a awsKept) Retrieve(ctx context.Context) (aws.Credentials, error) { return a.k.get(ctx) }
+
+// Invalidate is called by s3store when the store refuses the credentials.
+func (a awsKept) Invalidate() { a.k.refuse() }
 
 func fetchAWS(ctx context.Context, load func(context.Context) (aws.Config, error)) (aws.Credentials, error) {
 	cfg, err := load(ctx)

@@ -58,3 +58,44 @@ func TestAWSCredentialsAfterTheFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedAWSCredentials: credentials that the store refuses are replaced before their end, and asked for once in
+// five seconds at most.
+func TestRefusedAWSCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, asked := "OLD", 0
+		provider := keepAWS(func(context.Context) (aws.Config, error) {
+			return aws.Config{Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				asked++
+				return aws.Credentials{AccessKeyID: key, SecretAccessKey: "secret", CanExpire: true, Expires: time.Now().Add(time.Hour)}, nil
+			})}, nil
+		})
+		get := func() string {
+			creds, err := provider.Retrieve(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return creds.AccessKeyID
+		}
+		get()
+		for range 600 { // one minute
+			provider.(interface{ Invalidate() }).Invalidate()
+			get()
+			time.Sleep(100 * time.Millisecond)
+		}
+		if asked < 2 || asked > 13 {
+			t.Errorf("asked %d times in a minute", asked)
+		}
+		key = "NEW"
+		time.Sleep(earlier)
+		provider.(interface{ Invalidate() }).Invalidate()
+		if got := get(); got != "NEW" {
+			t.Errorf("with %s after they were replaced", got)
+		}
+		before := asked
+		time.Sleep(time.Minute)
+		if get(); asked != before {
+			t.Error("asked again without a refusal")
+		}
+	})
+}

@@ -65,7 +65,8 @@ func openGS(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		if err = checkGoogle(ctx); err != nil {
 			return nil, fmt.Errorf("open gs://%s: %w", u.Host, err)
 		}
-		opts.Token = (&kept[string]{fetch: func(ctx context.Context) (string, validity, error) { return valid(googleToken(ctx)) }}).get
+		k := &kept[string]{fetch: func(ctx context.Context) (string, validity, error) { return valid(googleToken(ctx)) }}
+		opts.Token, opts.TokenRefused = k.get, k.refuse
 	}
 	st, err := gcsstore.New(&http.Client{Transport: gsTransport()}, u.Host, opts)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	fetchWithin = 30 * time.Second
 
 	last    = 10 * time.Second
-	earlier = 5 * time.Second // between two tries to replace what is valid
+	earlier = 5 * time.Second // between two tries to replace what is said to be valid
 )
 
 // A validity is how long credentials are used. Its zero value is for those without an end.
@@ -34,6 +34,15 @@ type kept[T any] struct {
 	of     validity
 	next   time.Time // no try to replace valid ones before
 	flying *flight[T]
+
+	refused bool // by the store, since they were fetched
+}
+
+// refuse says that the store refuses the credentials, which are valid as far as their service tells.
+func (k *kept[T]) refuse() {
+	k.mu.Lock()
+	k.refused = true
+	k.mu.Unlock()
 }
 
 // A flight fetches credentials, for all that wait for them.
@@ -51,9 +60,9 @@ func (k *kept[T]) get(ctx context.Context) (T, error) {
 	valid := k.had && (k.of.ends.IsZero() || now.Before(k.of.ends.Add(-last)))
 	fresh := valid && (k.of.renew.IsZero() || now.Before(k.of.renew))
 	k.stale = k.stale || k.changed != nil && k.changed()
-	stale := k.stale
+	stale := k.stale || k.refused && !now.Before(k.next)
 	if k.flying == nil && (!valid || stale || !fresh && !now.Before(k.next)) {
-		k.flying, k.stale = k.begin(ctx), false
+		k.flying, k.stale, k.refused = k.begin(ctx), false, false
 	}
 	f, value := k.flying, k.value
 	k.mu.Unlock()

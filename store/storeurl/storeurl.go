@@ -37,6 +37,7 @@
 // Credentials are replaced some minutes before they end, and the files are read again when they
 // change. A refusal (400, 401, 403, 404), an expired login, and that there is no source at all
 // are [store.ErrDenied]; any other failure to get credentials is [store.ErrUnavailable].
+// Credentials that the store refuses before their end are fetched again.
 //
 // # Google Cloud Storage
 //
@@ -45,7 +46,7 @@
 // application-default login" writes, or those of the metadata server. A file is read
 // when the store is opened, and again for each token; the metadata server is sought when
 // the first token is needed, which takes two seconds where there is none, and once in a process.
-// Tokens are replaced some minutes before they end. A refusal (400, 401, 403, 404) and
+// Tokens are replaced some minutes before they end, or when the store refuses them. A refusal (400, 401, 403, 404) and
 // credentials that cannot be used are [store.ErrDenied]; any other failure to get a
 // token is [store.ErrUnavailable].
 //
