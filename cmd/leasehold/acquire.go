@@ -112,7 +112,7 @@ func (h *acquireCmd) run(ctx context.Context, _ *cobra.Command, name string) err
 	}
 	select {
 	case sig := <-h.signals: // it came with the lock
-		return h.interrupted(ctx, acquisition{lease: lease}, sig)
+		return h.interrupted(ctx, acquisition{lease: lease}, sig, ending{time.Now()})
 	default:
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)

@@ -241,7 +241,7 @@ func (c *electCmd) sleep(ctx context.Context, pause time.Duration) error {
 	case <-timer.C:
 		return nil
 	case sig := <-c.signals:
-		return c.interrupted(ctx, acquisition{}, sig)
+		return c.interrupted(ctx, acquisition{}, sig, ending{time.Now()})
 	}
 }
 

@@ -1,7 +1,8 @@
 package main
 
 import (
-	"syscall"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/clock"
@@ -38,17 +39,20 @@ func (j *job) supervise(lease held) (guardian.Status, error) {
 			lost = nil
 			p.Stop()
 		case sig := <-j.signals:
-			j.passedOn = append(j.passedOn, number(sig))
-			_ = p.Signal(sig) // it has ended, which shows at once
-			j.signalled(lease, sig)
+			j.passOn(p, lease, sig)
 		case sig := <-j.relayed:
-			if sig == syscall.SIGHUP { // the command may die of it
-				j.passedOn = append(j.passedOn, syscall.SIGHUP)
-			}
-			_ = p.Signal(sig)
-			j.signalled(lease, sig)
+			j.passOn(p, lease, sig)
 		}
 	}
+}
+
+// passOn gives a signal to the command.
+func (j *job) passOn(p *guardian.Process, lease held, sig os.Signal) {
+	if !slices.Contains(relayable, sig) { // the command may die of it
+		j.passedOn = append(j.passedOn, number(sig))
+	}
+	_ = p.Signal(sig) // it has ended, which shows at once
+	j.signalled(lease, sig)
 }
 
 // reading is the lease's deadline as the guardian counts it. The clock is read

@@ -251,7 +251,7 @@ func (j *job) hold(ctx context.Context, lease held) run {
 	end := endOf(lease)
 	final := !end.IsZero() && !lease.Deadline().Before(end.Add(-time.Millisecond))
 	r.over = status.Expired && final || errors.Is(lost, leasehold.ErrTimeUp)
-	tell := j.release(ctx, lease, 0)
+	tell := j.release(ctx, lease, ending{})
 	switch {
 	case errors.Is(err, fence.ErrFenced): // which ended the lease
 	case r.over:
@@ -305,8 +305,8 @@ func (j *job) verdict(r run) error {
 }
 
 // release lets the next holder start at once. The function that it returns says what became of it.
-func (j *job) release(ctx context.Context, lease held, signals int) (tell func()) {
+func (j *job) release(ctx context.Context, lease held, e ending) (tell func()) {
 	ends := lease.Deadline()
-	err := j.last(ctx, signals, "releasing "+j.target.name, lease.Release)
+	err := j.last(ctx, e, "releasing "+j.target.name, lease.Release)
 	return func() { j.released(lease, ends, err) }
 }

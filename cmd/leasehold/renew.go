@@ -71,7 +71,8 @@ Exit codes:
 	return cmd
 }
 
-// untilSignal does something that a signal ends, whose exit code is that of the signal then.
+// untilSignal does something that a signal ends, whose exit code is that of the signal then. What heeds no context, as
+// the opening of a file, ends with one more.
 func untilSignal(ctx context.Context, do func(context.Context) error) error {
 	signals := make(chan os.Signal, 8)
 	listen(signals)
@@ -85,10 +86,19 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 		return err
 	case sig := <-signals:
 		cancel()
-		if err := <-done; err != nil {
-			return stopped(sig, fmt.Errorf("%v: %w", sig, err))
+		for e := (ending{time.Now()}); ; {
+			select {
+			case err := <-done:
+				if err != nil {
+					return stopped(sig, fmt.Errorf("%v: %w", sig, err))
+				}
+				return nil // it was done by then
+			case sig = <-signals:
+				if e.again() {
+					return stopped(sig, fmt.Errorf("%v: ended at once by a second signal", sig))
+				}
+			}
 		}
-		return nil // it was done by then
 	}
 }
 

@@ -372,7 +372,7 @@ func (c *serveCmd) stop(ctx context.Context, sig os.Signal) error {
 		leaving.Wait()
 		done <- err
 	}()
-	began := time.Now()
+	e := ending{time.Now()}
 	for {
 		select {
 		case err := <-done:
@@ -381,7 +381,7 @@ func (c *serveCmd) stop(ctx context.Context, sig os.Signal) error {
 			}
 			return nil
 		case again := <-c.signals:
-			if time.Since(began) < sameStop {
+			if !e.again() {
 				continue
 			}
 			cancel()
@@ -390,7 +390,3 @@ func (c *serveCmd) stop(ctx context.Context, sig os.Signal) error {
 		}
 	}
 }
-
-// sameStop is how long signals count as one: timeout(1) and service managers send some of them at a time, and a shell sends
-// what its user has typed to all of a pipeline.
-const sameStop = time.Second

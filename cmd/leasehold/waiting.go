@@ -65,12 +65,13 @@ func (j *job) await(ctx context.Context, acquire func(context.Context) (held, er
 		select {
 		case a := <-done:
 			if a.err != nil && !fullDisk(a.err) {
-				j.settle(ctx, 0)
+				j.settle(ctx, ending{})
 			}
 			return a.lease, a.err
 		case sig := <-j.signals:
+			e := ending{time.Now()}
 			cancel()
-			return nil, j.interrupted(ctx, <-done, sig)
+			return nil, j.interrupted(ctx, <-done, sig, e)
 		case b := <-j.blockers:
 			first := !w.on.known() && !j.announced
 			w.on = b
@@ -99,8 +100,8 @@ func (j *job) waitsNow(w *waiting, first bool) {
 
 // settle lets a claim that was given up come to its end, so that the lock is not left
 // to nobody for a TTL.
-func (j *job) settle(ctx context.Context, signals int) {
-	err := j.last(ctx, signals, "waiting for the answer to a claim of "+j.target.name+", so that nobody has to wait for a lock that nobody holds", j.candidate.Settle)
+func (j *job) settle(ctx context.Context, e ending) {
+	err := j.last(ctx, e, "waiting for the answer to a claim of "+j.target.name+", so that nobody has to wait for a lock that nobody holds", j.candidate.Settle)
 	if err != nil {
 		j.console.warn("a claim of %s is still under way: if it lands, others wait for up to %v", j.target.name, takeover(j.opts.TTL).Round(time.Second))
 	}
@@ -121,7 +122,7 @@ func (j *job) lastTime() time.Duration {
 // last does what is to be done before the end. It says so if it takes long. It is bounded:
 // by time, and by the second signal of all that have come. Those that come meanwhile are
 // still there afterwards: this may not be the end, as after an elected leader's release.
-func (j *job) last(ctx context.Context, signals int, what string, do func(context.Context) error) error {
+func (j *job) last(ctx context.Context, e ending, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.lastTime())
 	defer cancel()
 	done := make(chan error, 1)
@@ -152,7 +153,7 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 			say()
 		case sig := <-j.signals:
 			heard = append(heard, sig)
-			if signals+len(heard) > 1 {
+			if e.again() {
 				cancel()
 				return <-done
 			}
@@ -161,12 +162,12 @@ func (j *job) last(ctx context.Context, signals int, what string, do func(contex
 	}
 }
 
-func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal) error {
+func (j *job) interrupted(ctx context.Context, a acquisition, sig os.Signal, e ending) error {
 	j.notifier.stops()
 	if a.lease != nil {
-		j.release(ctx, a.lease, 1)()
+		j.release(ctx, a.lease, e)()
 	} else {
-		j.settle(ctx, 1)
+		j.settle(ctx, e)
 	}
 	return stopped(sig, fmt.Errorf("%v: gave up waiting for %s", sig, j.target.name))
 }

@@ -73,32 +73,40 @@ func TestWaitsAloud(t *testing.T) {
 }
 
 // The last thing that is done is bounded, says so if it takes long, and ends with the second
-// signal of all that came; none used to end it. No signal is lost by that: elect used to
+// signal of all that came; none used to end it. Those within a second are one: two at a time, as
+// timeout(1) sends them, used to cut a release short. No signal is lost by that: elect used to
 // campaign on when it was told to end while it released the lock.
 func TestSecondSignalEndsSettling(t *testing.T) {
 	t.Parallel()
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, tt := range []struct {
 		before, during int // signals
+		apart          time.Duration
 		want           time.Duration
 		says           string
 	}{
-		{0, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
-		{0, 1, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
-		{0, 2, 20 * time.Millisecond, "leasehold: settling: for 5s at most; a signal more ends that\n"},
-		{1, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
-		{1, 1, 10 * time.Millisecond, ""},
+		{0, 0, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{0, 1, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{0, 2, sameStop, 2 * sameStop, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{0, 8, 10 * time.Millisecond, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{1, 0, 0, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{1, 1, sameStop, sameStop, "leasehold: settling: for 5s at most; a signal more ends that\n"},
+		{1, 8, 10 * time.Millisecond, 5 * time.Second, "leasehold: settling: for 5s at most; a signal more ends that\n"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			j, said := newWaiter()
 			go func() {
 				for range tt.during {
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(tt.apart)
 					j.signals <- syscall.SIGINT
 				}
 			}()
 			began := time.Now()
-			err := j.last(t.Context(), tt.before, "settling", hang)
+			var e ending
+			if tt.before > 0 {
+				e.again()
+			}
+			err := j.last(t.Context(), e, "settling", hang)
 			if took := time.Since(began); took != tt.want || err == nil || said.String() != tt.says {
 				t.Errorf("%+v: it took %v, %v, and said %q", tt, took, err, said)
 			}
@@ -110,7 +118,7 @@ func TestSecondSignalEndsSettling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, said := newWaiter()
 		wrong := errors.New("wrong")
-		if err := j.last(t.Context(), 0, "settling", func(context.Context) error { return wrong }); !errors.Is(err, wrong) || said.Len() > 0 {
+		if err := j.last(t.Context(), ending{}, "settling", func(context.Context) error { return wrong }); !errors.Is(err, wrong) || said.Len() > 0 {
 			t.Errorf("%v, and it is said %q", err, said)
 		}
 	})
