@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -364,5 +365,51 @@ func TestRenewKilledAnywhere(t *testing.T) {
 	t.Logf("figures: %d renewals, of which %d had ended before they were killed and %d left it open what has become of them", rounds, ended, pending)
 	if code, talk := outcome(t, nil, "release", file); code != 0 {
 		t.Fatalf("release: %d, %s", code, talk)
+	}
+}
+
+// TestLeaseInAPipe: to open a pipe without a writer used to hang, whatever signal came.
+func TestLeaseInAPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		code int
+		args []string
+	}{
+		{exitAbsent, []string{"renew", pipe}},
+		{exitAbsent, []string{"release", pipe}},
+		{exitUsage, []string{"acquire", "--ttl", "1m", "--file", pipe, "file://" + dir + "/l"}},
+	} {
+		if code, says := outcome(t, nil, tt.args...); code != tt.code || !strings.Contains(says, "not a regular file") {
+			t.Errorf("%s: exit code %d, %s", tt.args[0], code, says)
+		}
+	}
+}
+
+// TestSecondSignalEndsAtOnce: what heeds no context, as the opening of a pipe, used to outlast all signals.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	began, hang := make(chan struct{}), make(chan struct{})
+	defer close(hang)
+	done := make(chan error, 1)
+	go func() {
+		done <- untilSignal(t.Context(), func(context.Context) error { close(began); <-hang; return nil })
+	}()
+	<-began
+	for {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-done:
+			if e, ok := errors.AsType[*exit](err); !ok || e.code != exitSignal+int(syscall.SIGTERM) {
+				t.Error(err)
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }

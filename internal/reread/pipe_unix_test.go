@@ -3,8 +3,12 @@
 package reread_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/reread"
@@ -34,6 +38,25 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if changed, err := s.Reload(); changed || err != nil {
+		t.Errorf("%t, %v", changed, err)
+	}
+}
+
+// TestFileBecomesAPipe: to open one without a writer used to hang, and no later change was seen.
+func TestFileBecomesAPipe(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := reread.Open(func([][]byte) error { return nil }, reread.File{Flag: "--file", Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := s.Reload(); changed || err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("%t, %v", changed, err)
 	}
 }

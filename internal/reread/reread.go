@@ -59,6 +59,8 @@ func (s *Set) Reload() (changed bool, err error) {
 		case f.Name == "":
 		case s.pipes[i]:
 			texts[i] = s.texts[i]
+		case s.texts != nil && !regular(f.Name): // to open it may be to wait for a writer
+			return false, fmt.Errorf("%s: %s was replaced by something that is not a regular file", f.Flag, f.Name)
 		default:
 			if texts[i], s.pipes[i], err = read(f.Name, f.Secret); err != nil {
 				return false, fmt.Errorf("%s: %w", f.Flag, err)
@@ -106,6 +108,12 @@ func (s *Set) Follow(ctx context.Context, now <-chan os.Signal, tell func(error)
 			before = err.Error()
 		}
 	}
+}
+
+// regular reports whether that is a file, or nothing.
+func regular(name string) bool {
+	info, err := os.Stat(name)
+	return err != nil || info.Mode().IsRegular()
 }
 
 // Secret reads a file that only its owner and group may read or write.
