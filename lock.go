@@ -226,13 +226,24 @@ func (d *driver) explain(err error) error {
 	case errors.Is(err, protocol.ErrVanished):
 		return fmt.Errorf("the object of the lock %v was deleted, and its last holder may not know; wait a little over its TTL: %w", d.at, store.ErrNotExist)
 	case errors.Is(err, protocol.ErrSlowStore):
-		return fmt.Errorf("the lock %v: %w; choose a longer TTL", d.at, err)
+		return fmt.Errorf("the lock %v: %w; choose a longer TTL", d.at, unavailable(err))
+	case errors.Is(err, protocol.ErrNoAnswer):
+		return fmt.Errorf("the lock %v: %w", d.at, unavailable(err))
 	case errors.Is(err, ErrTokenTooLarge):
 		return fmt.Errorf("the lock %v: %w; somebody set it by hand: while nobody holds the lock, set the token in its object to one above all that were given out, or give the lock another name", d.at, err)
 	case errors.Is(err, ErrForeignObject):
 		return fmt.Errorf("%w; it was left as it is: look at it, and move it away or give the lock another name", err)
 	}
 	return fmt.Errorf("the lock %v: %w", d.at, err)
+}
+
+// unavailable is an error that says of the store that it did not answer in time. Where there is no answer, there is no
+// error of the store in it.
+func unavailable(err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
 // Do acquires the lock, calls f and releases the lock when f has returned or

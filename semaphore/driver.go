@@ -436,7 +436,7 @@ func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leas
 	switch why := context.Cause(trying); {
 	case ctx.Err() != nil || why == nil:
 	case errors.Is(why, context.DeadlineExceeded):
-		err = fmt.Errorf("%w: %w", protocol.ErrNoAnswer, err)
+		err = fmt.Errorf("%w: %w: %w", store.ErrUnavailable, protocol.ErrNoAnswer, err)
 	default:
 		err = why
 	}

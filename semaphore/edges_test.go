@@ -1443,3 +1443,28 @@ func TestTroubleIsLogged(t *testing.T) {
 		})
 	}
 }
+
+// A mute store answers nothing.
+type mute struct{ store.Store }
+
+func (mute) Get(ctx context.Context, _ string, _ store.Version) (*store.Object, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (mute) Put(ctx context.Context, _ string, _ []byte, _ store.Condition) (*store.Object, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestTryAcquireWithoutAnAnswer: it ends within a TTL, with an error that says that the store is unavailable.
+func TestTryAcquireWithoutAnAnswer(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, mute{memstore.New()}, 1, nil)
+		if _, err := s.TryAcquire(t.Context(), 1); !errors.Is(err, store.ErrUnavailable) {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // requests end
+		closed(t, s)
+	})
+}
