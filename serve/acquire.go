@@ -182,12 +182,14 @@ func (s *Server) acquire(c *call, election bool) (int, any, error) {
 	defer s.leaveWait(a)
 	c.patient()
 	l, answer, err := s.get(c.r.Context(), a)
+	if c.r.Context().Err() != nil { // whatever the acquisition says of its end
+		if err == nil {
+			l.end("its caller left before it was answered") // nobody else knows of it
+		}
+		return 0, nil, left()
+	}
 	if err != nil {
 		return 0, nil, s.refusalOf(a.key, err)
-	}
-	if c.r.Context().Err() != nil { // it left as the lease came, which nobody else knows of
-		l.end("its caller left before it was answered")
-		return 0, nil, refuse(wordOver, "its caller left")
 	}
 	c.done = true
 	if err := s.write(c.w, c.r, http.StatusOK, "application/json", answer); err != nil {

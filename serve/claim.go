@@ -116,7 +116,7 @@ func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 		case <-c.done:
 		default: // others wait for it yet
 			if ctx.Err() != nil {
-				return nil, refuse(wordOver, "its caller left")
+				return nil, left()
 			}
 			return nil, s.overdue(ctx, a, context.DeadlineExceeded)
 		}
@@ -125,7 +125,7 @@ func (s *Server) claim(ctx context.Context, a *asked) (*lease, error) {
 		case c.lease != nil:
 			return c.lease, nil
 		case ctx.Err() != nil:
-			return nil, refuse(wordOver, "its caller left")
+			return nil, left()
 		case c.abandoned && (waits || a.wait == 0), waits && !time.Now().Before(c.until):
 			// It ended too early for this request, which goes on without it.
 			if a.wait > 0 {

@@ -104,6 +104,7 @@
 //	body         400  the body is not what is expected
 //	key          400  the key is not one
 //	query        400  the query is not what is expected
+//	left         400  the caller has closed the connection, or its sending half, before the answer
 //	slow         408  the body has not come in time
 //	media-type   415  the body is not JSON
 //	too-large    413  the body is too large

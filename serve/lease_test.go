@@ -1,11 +1,15 @@
 package serve_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -585,7 +589,7 @@ func TestWaits(t *testing.T) {
 		go func() { left <- asking(t, ctx, s, "POST", "/v1/locks/k/acquire", `{"wait":"1h"}`) }()
 		synctest.Wait()
 		leave()
-		<-left
+		wants(t, "its caller has left", <-left, 400, "left") // and not that the store fails
 		if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 {
 			t.Errorf("released: %d %s", d.code, d.body)
 		}
@@ -595,6 +599,49 @@ func TestWaits(t *testing.T) {
 		}
 		stopped(t, s)
 	})
+}
+
+// A caller that closes the sending half of its connection looks to a server like one that has left: it used to be told
+// that the store fails.
+func TestHalfClosed(t *testing.T) {
+	s := started(t, memstore.New(), nil)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	first := acquired(t, s, "k", `{"ttl":"1h"}`)
+	for _, body := range []string{`{"wait":"1h"}`, `{"wait":"1h","id":"0123456789012345678901"}`} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/locks/k/acquire", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if err = errors.Join(r.Write(conn), conn.(*net.TCPConn).CloseWrite()); err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.ReadResponse(bufio.NewReader(conn), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(a.Body)
+		if err != nil || a.StatusCode != 400 || !strings.Contains(string(text), "problem:left") {
+			t.Errorf("%s: %d %s, %v", body, a.StatusCode, text, err)
+		}
+	}
+	if d := ask(t, s, "DELETE", "/v1/leases/"+first.Lease, ""); d.code != 204 {
+		t.Errorf("released: %d %s", d.code, d.body)
+	}
+	last := acquired(t, s, "k", "") // at once: neither of them has taken it
+	if last.Token != first.Token+1 {
+		t.Errorf("token %d follows %d", last.Token, first.Token)
+	}
+	if d := ask(t, s, "DELETE", "/v1/leases/"+last.Lease, ""); d.code != 204 {
+		t.Errorf("released: %d %s", d.code, d.body)
+	}
+	stopped(t, s)
 }
 
 // A wait that is over is answered with who holds the lock, also if it was too short for a read, or the lock changes hands at

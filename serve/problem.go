@@ -32,6 +32,7 @@ const (
 	wordKey       word = "key"
 	wordQuery     word = "query"
 	wordSlow      word = "slow"
+	wordLeft      word = "left"
 	wordMediaType word = "media-type"
 	wordTooLarge  word = "too-large"
 	wordValue     word = "value"
@@ -57,6 +58,7 @@ var problems = map[word]struct {
 	wordBody:      {http.StatusBadRequest, "The body is not what is expected"},
 	wordKey:       {http.StatusBadRequest, "That is not a key"},
 	wordQuery:     {http.StatusBadRequest, "The query is not what is expected"},
+	wordLeft:      {http.StatusBadRequest, "The connection was closed before the answer"},
 	wordSlow:      {http.StatusRequestTimeout, "The body did not come in time"},
 	wordMediaType: {http.StatusUnsupportedMediaType, "The body is not JSON"},
 	wordTooLarge:  {http.StatusRequestEntityTooLarge, "The body is too large"},
@@ -82,6 +84,12 @@ func (r *refusal) Error() string { return string(r.word) + ": " + r.detail }
 
 func refuse(w word, format string, args ...any) *refusal {
 	return &refusal{word: w, detail: fmt.Sprintf(format, args...)}
+}
+
+// left is the refusal of a request whose caller has closed its connection, or its half of it, which looks the same to a
+// server: it is not waited for, and nothing of what it has asked for is kept.
+func left() *refusal {
+	return refuse(wordLeft, "its caller closed the connection, or the sending half of it: keep both open until the answer")
 }
 
 const (

@@ -117,6 +117,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{w: w, r: r}
 	status, data, err := s.call(c, found[i])
+	if f, is := errors.AsType[*refusal](err); r.Context().Err() != nil && err != nil && (!is || f.word == wordStore) {
+		err = left() // and so it looked as if the store failed
+	}
 	if f, is := errors.AsType[*refusal](err); is {
 		s.answerRefusal(w, r, f)
 		return
