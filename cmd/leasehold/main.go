@@ -45,6 +45,7 @@ type app struct {
 	flags
 	console console
 	stdout  io.Writer
+	printed printer   // cobra's stdout
 	mkdir   bool      // the directory of a store may be made
 	slowly  sync.Once // it was said that the store takes long
 
@@ -63,9 +64,11 @@ func exec(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	log.SetOutput(slog.NewLogLogger(a.console.logger().Handler(), slog.LevelDebug).Writer())
 	root := a.root() //nolint:contextcheck // cobra hands the context on
 	root.SetArgs(args)
-	root.SetOut(stdout)
 	root.SetErr(out)
 	err := root.ExecuteContext(ctx)
+	if a.printed.err != nil {
+		err = written(a.printed.err)
+	}
 	if err == nil {
 		return 0
 	}
@@ -144,8 +147,9 @@ LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.serve(), a.status(), a.watch(), a.list(),
 		a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.conformance(), a.cost(), a.quorum(),
 		a.demo(), a.version(), a.man(), a.events())
+	a.printed.w = a.stdout
+	root.SetOut(&a.printed)
 	a.completions(root)
-	root.SetOut(a.stdout)
 	shellScripts(root)
 	root.SetHelpCommand(helpCommand())
 	return root
@@ -175,6 +179,21 @@ func (a *app) write(text string) error { return a.writeData(plain.Text(text)) }
 func (a *app) writeData(text string) error {
 	_, err := io.WriteString(a.stdout, text)
 	return written(err)
+}
+
+// A printer keeps the first error of cobra's own output, the help and the scripts of shells, which cobra drops or takes for
+// a wrong command line.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) Write(text []byte) (int, error) {
+	n, err := p.w.Write(text)
+	if p.err == nil {
+		p.err = err
+	}
+	return n, err
 }
 
 // written is the exit for a failure to write data. It does not return if nobody reads stdout any more.

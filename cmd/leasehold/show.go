@@ -60,7 +60,7 @@ func (a *app) show(ctx context.Context, dir, page string) error {
 	if err != nil {
 		return &exit{exitInternal, fmt.Errorf("cannot start the S3 server: %w", err)}
 	}
-	s := &show{out: a.stdout, server: server, began: time.Now(), news: make(chan news, 64), signals: make(chan os.Signal, 8)}
+	s := &show{out: &a.printed, server: server, began: time.Now(), news: make(chan news, 64), signals: make(chan os.Signal, 8)}
 	listen(s.signals)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup

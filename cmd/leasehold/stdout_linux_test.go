@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/clitest"
+	"github.com/leasehold/leasehold/store/filestore"
+)
+
+// TestFullStdout: no command takes what it could not print for printed. Help used to end with 0, and the scripts of shells
+// with 64.
+func TestFullStdout(t *testing.T) {
+	t.Parallel()
+	if !clitest.UnderTest.Tokens() {
+		t.Skip(withoutLeases)
+	}
+	dir := t.TempDir()
+	lease := filepath.Join(dir, "lease.json")
+	at := "file://" + dir
+	if code, says := outcome(t, nil, "acquire", "--ttl", "10m", "--file", lease, at+"/held"); code != 0 {
+		t.Fatalf("exit code %d, %s", code, says)
+	}
+	text, err := os.ReadFile(lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := filestore.New(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := leasehold.NewLock(st, "was", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = lock.Do(t.Context(), func(context.Context, *leasehold.Lease) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{
+		"", "help", "help run", "--version", "version", "version -o json", "events", "__complete run", "completion bash", "completion zsh", "completion fish", "completion powershell",
+		"status " + at + "/held", "status -o json " + at + "/held", "watch " + at + "/held", "watch -o json " + at + "/held",
+		"list " + at, "list -o json " + at, "history " + at + "/was", "history -o json " + at + "/was",
+		"cost", "cost -o json", "init " + at + "/new", "acquire --ttl 1m " + at + "/other", "acquire --exec --ttl 1m " + at + "/another", "renew -",
+	}
+	var help func(c *cobra.Command)
+	help = func(c *cobra.Command) {
+		lines = append(lines, strings.TrimPrefix(c.CommandPath()+" --help", "leasehold "))
+		for _, sub := range c.Commands() {
+			help(sub)
+		}
+	}
+	help((&app{stdout: os.Stdout}).root())
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, line := range lines {
+		cmd := clitest.Command(t, "", strings.Fields(line)...)
+		var says strings.Builder
+		cmd.Stdout, cmd.Stderr, cmd.Stdin = full, &says, strings.NewReader(string(text))
+		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != exitInternal || !strings.Contains(says.String(), "no space left on device") {
+			t.Errorf("%s: exit code %d, %s", line, cmd.ProcessState.ExitCode(), says.String())
+		}
+	}
+}
