@@ -9,11 +9,18 @@ base=${LEASEHOLD_SERVE:-http://127.0.0.1:4041}
 key=$1
 shift
 
-# ask METHOD PATH BODY [OPTION...]: the answer, and on a line of its own the status.
+# quoted TEXT: as a file of curl's options wants it.
+quoted() { printf '%s' "$1" | tr -d '\r\n' | sed 's/[\\"]/\\&/g'; }
+
+# ask METHOD PATH BODY [OPTION...]: the answer, and on a line of its own the status. Path and body have the lease's ID, a
+# secret, so curl gets them on stdin: all users of a machine see the arguments of commands.
 ask() {
 	method=$1 path=$2 body=$3
 	shift 3
-	curl -sS -X "$method" -H 'Content-Type: application/json' -d "$body" -w '\n%{http_code}\n' "$@" "$base$path"
+	curl -sS -X "$method" -H 'Content-Type: application/json' -w '\n%{http_code}\n' "$@" -K - <<-END
+		url = "$(quoted "$base$path")"
+		data = "$(quoted "$body")"
+	END
 }
 
 # member NAME: the text or number of a member of the answer.

@@ -96,3 +96,40 @@ func TestClientsAskAgain(t *testing.T) {
 		s.Answered(t, "DELETE", "/v1/leases/"+a.Lease, "")
 	})
 }
+
+// Whoever has the ID of a lease can release it, and all users of a machine see the arguments of commands: the client for
+// shells used to give it to curl as one.
+func TestShellHidesItsLease(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("there is no curl here")
+	}
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	script := "#!/bin/sh\nprintf '%s\\n' \"$*\" >>'" + seen + "'\nexec '" + curl + "' \"$@\"\n"
+	if err = os.WriteFile(filepath.Join(dir, "curl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := servetest.Start(t, memstore.New(), 0, 15*time.Second)
+	var id atomic.Value
+	address := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, is := strings.CutPrefix(r.URL.Path, "/v1/leases/"); is {
+			path, _, _ = strings.Cut(path, "/")
+			id.Store(path)
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(address.Close)
+	said, err := servetest.Client(t, "shell", strings.TrimPrefix(address.URL, "http://"), []string{"PATH=" + dir + ":" + os.Getenv("PATH")}, "k", "true").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	args, err := os.ReadFile(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease, _ := id.Load().(string); lease == "" || strings.Contains(string(args), lease) || strings.Contains(string(args), `"id"`) {
+		t.Errorf("the lease is %q, and curl was called with\n%s", lease, args)
+	}
+}
