@@ -452,6 +452,7 @@ func (d *driver) full(ctx context.Context, weight int64) error {
 	if err != nil || shown.Table.Size != d.size {
 		return nil //nolint:nilerr // see above
 	}
+	d.Tell(protocol.TokenSighted{Token: shown.Table.Token})
 	fits := false
 	d.Locked(func() { fits = d.Machine().Fits(shown.Table, weight) })
 	if fits {

@@ -1412,6 +1412,52 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
+// TestRolledBackAfterALook: a process that has only looked at the object, by Inspect or by a TryAcquire that found it full,
+// has seen its token, too. It used to give out the same ones again.
+func TestRolledBackAfterALook(t *testing.T) {
+	for _, look := range []func(t *testing.T, s *semaphore.Semaphore){
+		func(t *testing.T, s *semaphore.Semaphore) {
+			if _, err := s.Inspect(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		func(t *testing.T, s *semaphore.Semaphore) {
+			if _, err := s.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) {
+				t.Error(err)
+			}
+		},
+	} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			st := memstore.New()
+			other, s := newSemaphore(t, st, 1, nil), newSemaphore(t, st, 1, nil)
+			released(t, acquired(t, other, 1))
+			old, err := st.Get(t.Context(), "seats", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			released(t, acquired(t, other, 1))
+			l := acquired(t, other, 1)
+			last := l.Token()
+			look(t, s)
+			released(t, l)
+			closed(t, other)
+			now, err := st.Get(t.Context(), "seats", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = st.Put(t.Context(), "seats", old.Body, store.IfMatch(now.Version)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if l = acquired(t, s, 1); l.Token() <= last {
+				t.Errorf("the token %d was given out after %d", l.Token(), last)
+			}
+			released(t, l)
+			closed(t, s)
+		})
+	}
+}
+
 // TestTroubleIsLogged: a program that says nothing of a Logger learns why it waits for a store that cannot be reached,
 // be it for its session or for the table.
 func TestTroubleIsLogged(t *testing.T) {

@@ -204,6 +204,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	case err != nil:
 		return Info{}, s.d.explain(err)
 	}
+	s.d.Tell(protocol.TokenSighted{Token: shown.Table.Token})
 	info := infoOf(s.d.key, shown.Table)
 	info.Version = store.Version(shown.Version)
 	return info, nil

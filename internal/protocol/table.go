@@ -99,6 +99,8 @@ type (
 	Closing struct{ Until time.Duration }
 	// Told: another process says that it has written this version.
 	Told struct{ Version Version }
+	// TokenSighted: somebody else's look has shown a table with that token.
+	TokenSighted struct{ Token int64 }
 	// TableWritten is the answer to a WriteTable. Only a clean success has no Err (rule A6).
 	TableWritten struct {
 		Version Version
@@ -113,6 +115,7 @@ func (Leave) event()        {}
 func (TableRead) event()    {}
 func (Closing) event()      {}
 func (Told) event()         {}
+func (TokenSighted) event() {}
 func (TableWritten) event() {}
 
 // The actions of a Table, besides Troubled, SessionOrphan, Left and Seen.
@@ -222,6 +225,8 @@ func (t *Table) Step(ev Event, now Now) []Action {
 		t.closing = ev.Until
 	case Told:
 		t.hear(ev, now)
+	case TokenSighted:
+		t.sight(ev.Token)
 	case Recheck:
 		t.soon(now)
 	case Cancel:

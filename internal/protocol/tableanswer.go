@@ -128,9 +128,7 @@ func (t *Table) absent(ev TableRead, now Now, out *actions) {
 func (t *Table) take(table record.Table, v Version, now Now, out *actions) {
 	t.pace.saw(t.table, table, now.Clock)
 	t.fresh, t.version, t.table, t.seen = true, v, table, t.begun
-	if table.Token <= record.LastToken { // else it is nobody's, and may be put right while we look on
-		t.top = max(t.top, table.Token)
-	}
+	t.sight(table.Token)
 	t.told.enough = false
 	t.open, t.refused, t.ghosts = false, nil, nil
 	t.compare(ErrUnlisted, now, out)
@@ -140,6 +138,14 @@ func (t *Table) take(table record.Table, v Version, now Now, out *actions) {
 		}
 	}
 	out.add(Seen{})
+}
+
+// sight remembers the largest token ever seen (rule A3). One that is too large is nobody's, and may be put right while we
+// look on.
+func (t *Table) sight(token int64) {
+	if token <= record.LastToken {
+		t.top = max(t.top, token)
+	}
 }
 
 // compare says what the present table means for each caller. why is how one lost its entry that

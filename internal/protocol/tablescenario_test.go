@@ -179,6 +179,8 @@ func (s *tableScript) event(name string, args []string) protocol.Event {
 		return protocol.Closing{Until: s.duration(args[0])}
 	case "told": // VERSION
 		return protocol.Told{Version: protocol.Version(args[0])}
+	case "sighted": // TOKEN
+		return protocol.TokenSighted{Token: s.number(args[0])}
 	case "recheck":
 		return protocol.Recheck{}
 	case "cancel": // REASON…
