@@ -2,70 +2,128 @@ package probe
 
 import (
 	"bytes"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
+	"math"
+	"math/rand/v2"
 
 	"github.com/leasehold/leasehold/store"
 )
 
-// A body tells by itself whether it is whole: its last field is a sum of all before it.
+// A body has an ID of its own in the midst of what all bodies have.
 const (
-	bodyHead  = `{"leasehold-probe":"`
-	bodyPad   = `","pad":"`
-	bodySum   = `","sum":"`
-	bodyEnd   = `"}`
-	sumDigits = 2 * crc32.Size
+	bodyHead = `{"leasehold-probe":"`
+	bodyPad  = `","pad":"`
+	bodyEnd  = `"}`
 )
 
-// smallBody is the size of a body that only has to be new.
-const smallBody = len(bodyHead) + 32 + len(bodyPad) + len(bodySum) + sumDigits + len(bodyEnd)
+// Small bodies have from leastBody to smallBody bytes, as records of locks do.
+const (
+	leastBody = len(bodyHead) + 32 + len(bodyPad) + len(bodyEnd)
+	smallBody = 400
+)
+
+// least is the size of the smallest of the bodies that have up to most bytes. A larger
+// one than a record is always nearly as large as it may be.
+func least(most int) int {
+	if most <= smallBody {
+		return leastBody
+	}
+	return most - most/16
+}
 
 // body is one that no object had before, of the size of a small record.
-func (s *survey) body() []byte { return s.bodyOf(smallBody) }
+func (s *survey) body() []byte { return s.bodyOf(between(leastBody, smallBody)) }
 
 // bodyOf is a new body of that size, or of the smallest that there is.
 func (s *survey) bodyOf(size int) []byte {
-	return bodyWith(newID(), bytes.Repeat([]byte("x"), max(size-smallBody, 0)))
+	return s.novel(func() []byte {
+		var id [16]byte
+		_, _ = crand.Read(id[:]) // it never fails, see crypto/rand
+		b := bytes.Repeat([]byte("x"), max(size, leastBody))
+		_ = append(hex.AppendEncode(append(b[:0], bodyHead...), id[:]), bodyPad...)
+		copy(b[len(b)-len(bodyEnd):], bodyEnd)
+		return b
+	})
 }
 
-// twins are two new bodies, larger than a record usually is, that differ at the end only.
-func (s *survey) twins() [2][]byte {
-	const size = 600
-	id, pad := newID(), bytes.Repeat([]byte("x"), size)
-	one := bodyWith(id, pad)
-	pad[size-1] = 'y'
-	return [2][]byte{one, bodyWith(id, pad)}
-}
-
-func newID() (id [16]byte) {
-	_, _ = rand.Read(id[:]) // it never fails, see crypto/rand
-	return id
-}
-
-func bodyWith(id [16]byte, pad []byte) []byte {
-	b := make([]byte, 0, smallBody+len(pad))
-	b = append(b, bodyHead...)
-	b = hex.AppendEncode(b, id[:])
-	b = append(b, bodyPad...)
-	b = append(b, pad...)
-	b = append(b, bodySum...)
-	sum := crc32.ChecksumIEEE(b)
-	return fmt.Appendf(b, "%08x%s", sum, bodyEnd)
-}
-
-// whole reports that the body is one of bodyOf, from its first byte to its last.
-func whole(body []byte) bool {
-	if len(body) < smallBody || !bytes.HasPrefix(body, []byte(bodyHead)) || !bytes.HasSuffix(body, []byte(bodyEnd)) {
-		return false
+// bodyOver is a new body of up to most bytes, to be written over one. A server may keep a
+// condition only where the two are equally long, say, or make a version of a part of a body
+// only. So by chance the new one is shorter, longer, of the same length, or the former one
+// with a byte changed, somewhere.
+func (s *survey) bodyOver(was []byte, most int) []byte {
+	size, least := len(was), least(most)
+	if size < least || size > most {
+		return s.bodyOf(between(least, most))
 	}
-	at := len(body) - len(bodyEnd) - sumDigits
-	return string(body[at:len(body)-len(bodyEnd)]) == fmt.Sprintf("%08x", crc32.ChecksumIEEE(body[:at]))
+	switch rand.IntN(10) {
+	case 0, 1:
+		return s.bodyOf(between(least, max(size-1, least)))
+	case 2, 3:
+		return s.bodyOf(between(min(size+1, most), most))
+	case 4:
+		return s.bodyOf(size)
+	}
+	return s.changed(was, rand.IntN(places))
 }
+
+// The places where a body is changed: in its first bytes, in its last ones, anywhere, and
+// anywhere by two bytes that change places.
+const (
+	atStart = iota
+	atEnd
+	anywhere
+	swapped
+	places
+)
+
+// changed is a body with the least of changes that makes a new one.
+func (s *survey) changed(was []byte, place int) []byte {
+	const edge = 8
+	return s.novel(func() []byte {
+		b := bytes.Clone(was)
+		at := rand.IntN(len(b))
+		switch place {
+		case atStart:
+			at %= edge
+		case atEnd:
+			at = len(b) - 1 - at%edge
+		case swapped:
+			for range len(b) {
+				if other := rand.IntN(len(b)); b[at] != b[other] {
+					b[at], b[other] = b[other], b[at]
+					return b
+				}
+			}
+		}
+		b[at] ^= byte(between(1, math.MaxUint8))
+		return b
+	})
+}
+
+// novel makes a body until it is one that no object had before.
+func (s *survey) novel(draw func() []byte) []byte {
+	for {
+		b := draw()
+		sum := crc32.ChecksumIEEE(b)
+		s.mu.Lock()
+		known := s.bodies.made[sum]
+		s.bodies.made[sum] = true
+		s.mu.Unlock()
+		if !known {
+			return b
+		}
+	}
+}
+
+// between draws a number from low to high.
+func between(low, high int) int { return low + rand.IntN(max(high-low, 0)+1) }
 
 // A bodyBook has what the probe knows of the bodies that it has written and read.
 type bodyBook struct {
+	made    map[uint32]bool     // the sums of all bodies
 	written map[string]lastBody // by key
 	reads   int
 	spoiled int
@@ -88,10 +146,10 @@ func (b *bodyBook) wrote(key string, v store.Version, body []byte) {
 // saw checks a body against itself, and against what was written under that version.
 func (b *bodyBook) saw(o *store.Object, key string) {
 	b.reads++
-	said := ""
-	if last, known := b.written[key]; !whole(o.Body) {
+	said, sum := "", crc32.ChecksumIEEE(o.Body)
+	if last, known := b.written[key]; !b.made[sum] {
 		said = fmt.Sprintf("it had %d bytes, which are not what was written", len(o.Body))
-	} else if known && last.version == o.Version && last.sum != crc32.ChecksumIEEE(o.Body) {
+	} else if known && last.version == o.Version && last.sum != sum {
 		said = fmt.Sprintf("it was another body than was written as version %s", o.Version)
 	}
 	if said == "" {

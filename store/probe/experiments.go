@@ -51,6 +51,8 @@ const (
 	bareWrites   = "writes without a condition"
 	deleteIf     = "delete on a condition"
 	unchanged    = "read unless unchanged"
+	restCreate   = "creates over objects at rest"
+	restUpdate   = "updates of objects at rest"
 	readsCurrent = "reads show what was just written"
 	canList      = "list"
 	listsCurrent = "listings show what was just written"
@@ -85,26 +87,25 @@ var experiments = slices.Concat([]experiment{
 	{name: canCreate, uses: allUses, vital: true, fixed: 3, run: (*survey).creating},
 	{name: "settings", uses: none, fixed: settings, run: (*survey).settings}, // early, to know how to clean up
 	{name: canDelete, uses: byDelete, fixed: 5, after: []string{canCreate}, run: (*survey).deleting},
-	{name: createOver, uses: allUses, fixed: 2 + 2*repeats, after: []string{canCreate}, run: (*survey).creatingOver},
+	{name: createOver, uses: allUses, fixed: 2*restKeys + 3 + 2 + 2*repeats, after: []string{canCreate}, run: (*survey).creatingOver},
 	{name: canUpdate, uses: byUpdate, fixed: 4, after: []string{canCreate}, run: (*survey).updating},
-	{name: newVersions, uses: byCreate, fixed: 3*repeats + 5, after: []string{canUpdate}, anew: true, run: (*survey).changing},
-	{name: updateStale, uses: byUpdate, fixed: 2 + 2 + repeats + 2*(repeats-1+fewRivals+repeats), after: []string{canUpdate}, run: (*survey).updatingStale},
+	{name: newVersions, uses: byCreate, fixed: 2 + 2*(repeats+2*changes), after: []string{canUpdate}, anew: true, run: (*survey).changing},
+	{name: updateStale, uses: byUpdate, fixed: 3*restKeys + 2 + 2 + 3*rewrites + 2*(2*fewRivals+repeats), after: []string{canUpdate}, run: (*survey).updatingStale},
 	{name: updateAbsent, uses: byUpdate, fixed: 1 + 2*repeats, after: []string{canCreate}, run: (*survey).updatingAbsent},
 	{name: oldVersions, uses: none, fixed: 3, after: []string{canUpdate}, run: (*survey).returning},
 	{name: quotes, uses: none, fixed: 3, after: []string{canUpdate}, run: (*survey).unquoting},
-	{name: unchanged, uses: byCreate, fixed: 2 + 3*looks, after: []string{canUpdate}, anew: true, run: (*survey).conditionalReads},
+	{name: unchanged, uses: byCreate, fixed: 2 + 3*looks + looks*mostAsked + 2 + mostAsked*(mostAsked+5), after: []string{canUpdate}, anew: true, run: (*survey).conditionalReads},
 	{name: afterDelete, uses: byDelete, fixed: 4 * rebirths, after: []string{canDelete}, run: (*survey).afterDelete},
 	{name: afterRebirth, uses: byCreate, fixed: 9 * rebirths, after: []string{canDelete, createOver}, run: (*survey).afterRebirth},
 	{name: updateGone, uses: byUpdate, fixed: 4, after: []string{canDelete, canUpdate}, run: (*survey).updatingGone},
 	{name: bareWrites, uses: none, fixed: 2, after: []string{canCreate}, run: (*survey).bareWrites},
 	{name: canList, uses: byList, fixed: 2*len(listed) + 5, after: []string{canDelete}, run: (*survey).listing},
-	{name: listsCurrent, uses: byList, fixed: 4 * fresh, after: []string{canList}, run: (*survey).freshListings},
+	{name: listsCurrent, uses: byList, fixed: (4 + mostListed) * fresh, after: []string{canList}, run: (*survey).freshListings},
 	{name: readsCurrent, uses: byCreate, fixed: 4*reads + 4*reads/10, after: []string{canUpdate, canDelete}, anew: true, run: (*survey).freshReads},
 	{name: readsDeleted, uses: byCreate, fixed: 7 * ends, after: []string{canDelete}, run: (*survey).deletedReads},
 	{name: oddKeys, uses: byCreate, fixed: keyAsks*familyKeys + familyAsks*len(families), after: []string{canCreate, createOver, canDelete}, run: (*survey).oddKeys},
 	{name: oddUpdates, uses: byUpdate, after: []string{canUpdate, updateStale, oddKeys}, run: keysOf(func(k *keyed) *trials { return &k.updates })},
 	{name: oddLists, uses: byList, after: []string{canList, oddKeys}, run: keysOf(func(k *keyed) *trials { return &k.listed })},
-	{name: deleteIf, uses: none, fixed: 3 + (2+2*rivals)*deletes, after: []string{canUpdate, canDelete}, run: (*survey).conditionalDeletes},
 	{name: raceCreate, uses: byCreate, each: 4, after: []string{canCreate, createOver, canDelete}, run: func(s *survey) (Result, string, error) {
 		return s.racingCreates("race", smallBody, s.opts.Races)
 	}},
@@ -119,6 +120,9 @@ var experiments = slices.Concat([]experiment{
 }, withLargeBodies, []experiment{
 	{name: "left by earlier probes", uses: none, fixed: 1, after: []string{canList}, run: (*survey).leftovers},
 	{name: seenLater, uses: byCreate, fixed: mostWatched + mostDoubtful, run: (*survey).seenLater},
+	{name: restCreate, uses: byCreate, fixed: 2 * 2 * restKeys * restRefused, after: []string{canDelete, createOver}, run: (*survey).creatingOverRested},
+	{name: restUpdate, uses: byUpdate, fixed: restKeys*(2*restRefused+4) + 2*restRefused, after: []string{canDelete, updateStale}, run: (*survey).updatingRested},
+	{name: deleteIf, uses: none, fixed: 5 + (2+2*rivals)*deletes, after: []string{canUpdate, canDelete}, run: (*survey).conditionalDeletes},
 	{name: tellsTime, uses: byTimes, fixed: 1, after: []string{canCreate}, run: (*survey).times},
 	{name: tellsAge, uses: byTimes, fixed: 1 + 2*ages, after: []string{tellsTime}, run: (*survey).ages},
 	{name: clockRate, uses: byCreate, after: []string{canCreate}, run: (*survey).clock},

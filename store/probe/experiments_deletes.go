@@ -98,7 +98,7 @@ func (s *survey) isThere(key string, was, now *store.Object) (Result, string, er
 	if s.report.Finding(updateStale).Result != OK {
 		return OK, "", nil // an update is found out about there
 	}
-	_, err := s.write(s.a, key, s.body(), store.IfMatch(was.Version))
+	_, err := s.write(s.a, key, s.bodyOver(now.Body, smallBody), store.IfMatch(was.Version))
 	switch {
 	case err == nil:
 		return Bad, "after it, an update of the version that was deleted succeeded", nil
@@ -114,7 +114,7 @@ func (s *survey) updatingGone() (Result, string, error) {
 		if err != nil {
 			return Unknown, "", err
 		}
-		_, err = s.write(s.b, key, s.body(), store.IfMatch(o.Version))
+		_, err = s.write(s.b, key, s.bodyOver(o.Body, smallBody), store.IfMatch(o.Version))
 		switch {
 		case err == nil:
 			return Bad, "an update of the deleted version succeeded", nil
@@ -139,7 +139,7 @@ func (s *survey) conditionalDeletes() (Result, string, error) {
 	if err != nil {
 		return Unknown, "", err
 	}
-	if _, err = s.write(s.a, "doomed", s.body(), store.IfMatch(was.Version)); err != nil {
+	if _, err = s.write(s.a, "doomed", s.bodyOver(was.Body, smallBody), store.IfMatch(was.Version)); err != nil {
 		return Unknown, "", err
 	}
 	var said []string
@@ -148,6 +148,12 @@ func (s *survey) conditionalDeletes() (Result, string, error) {
 		said = append(said, "it removes an object of another version")
 	case !isAny(err, store.ErrPrecondition, store.ErrNotExist, store.ErrConflict):
 		return Unknown, "", err
+	}
+	switch went, err := s.deletingRested(); {
+	case err != nil:
+		return Unknown, "", err
+	case went:
+		said = append(said, "it removes an object at rest of another version")
 	}
 	both, run := s.racingDeletes()
 	if both > 0 {
@@ -177,7 +183,7 @@ func (s *survey) racingDeletes() (both, run int64) {
 				if s.deleteIf(key, o.Version) == nil {
 					removals.Add(1)
 				}
-			} else if _, err := s.either(i/2).Put(s.ctx, s.prefix+key, s.body(), store.IfMatch(o.Version)); err == nil {
+			} else if _, err := s.either(i/2).Put(s.ctx, s.prefix+key, s.bodyOver(o.Body, smallBody), store.IfMatch(o.Version)); err == nil {
 				puts.Add(1)
 			}
 		})

@@ -68,7 +68,7 @@ func (t *trials) add(result Result, detail string, err error) {
 	if err != nil && contradicts(err) {
 		result, detail, err = Bad, "an answer contradicts those before it: "+err.Error(), nil
 	}
-	rank := []Result{"", OK, Unknown, Bad}
+	rank := []Result{"", OK, Note, Unknown, Bad}
 	if slices.Index(rank, result) > slices.Index(rank, t.result) {
 		*t = trials{result, detail, err}
 	}
@@ -169,7 +169,7 @@ func (s *survey) family(dir, what string, names []string, size int) {
 	updated := func(n int) bool {
 		r := all[n]
 		was := r.o
-		now, err := s.write(s.either(n), r.key, s.body(), store.IfMatch(was.Version))
+		now, err := s.write(s.either(n), r.key, s.bodyOver(was.Body, smallBody), store.IfMatch(was.Version))
 		if err != nil {
 			return of(&k.updates, r, Unknown, "", err)
 		}

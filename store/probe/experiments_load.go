@@ -33,9 +33,9 @@ func (s *survey) crowding() (Result, string, error) {
 		if n%2 == 1 {
 			rivals = manyRivals
 		}
-		on := map[string]store.Condition{}
+		on := map[string]*store.Object{}
 		for at := range crowd / rivals {
-			on[fmt.Sprintf("crowd-%d-%d", n, at)] = store.IfAbsent()
+			on[fmt.Sprintf("crowd-%d-%d", n, at)] = nil
 		}
 		left := s.race(creates, on, rivals)
 		if s.report.Finding(updateStale).Result == OK {
@@ -58,9 +58,9 @@ func (s *survey) crowding() (Result, string, error) {
 
 var atATime = fmt.Sprintf("races, %d writes at a time", crowd)
 
-// race sends so many rivals for each key at once, judges them, and gives the conditions
-// that hold now where that is clear.
-func (s *survey) race(r *races, on map[string]store.Condition, rivals int) map[string]store.Condition {
+// race sends so many rivals for each key at once, over what is there or over nothing,
+// judges them, and gives what is there now where that is clear.
+func (s *survey) race(r *races, on map[string]*store.Object, rivals int) map[string]*store.Object {
 	type rival struct {
 		body []byte
 		err  error
@@ -69,8 +69,13 @@ func (s *survey) race(r *races, on map[string]store.Condition, rivals int) map[s
 	all := make([]rival, len(keys)*rivals)
 	together.Run(len(all), func(i int) {
 		key := keys[i/rivals]
-		all[i].body = s.body()
-		_, all[i].err = s.either(i).Put(s.ctx, s.path(key), all[i].body, on[key])
+		only := store.IfAbsent()
+		if was := on[key]; was != nil {
+			all[i].body, only = s.bodyOver(was.Body, smallBody), store.IfMatch(was.Version)
+		} else {
+			all[i].body = s.body()
+		}
+		_, all[i].err = s.either(i).Put(s.ctx, s.path(key), all[i].body, only)
 	})
 	now := make([]*store.Object, len(keys))
 	together.Run(len(keys), func(at int) {
@@ -113,10 +118,10 @@ func (s *survey) race(r *races, on map[string]store.Condition, rivals int) map[s
 			now[at] = o
 		}
 	})
-	left := map[string]store.Condition{}
+	left := map[string]*store.Object{}
 	for at, o := range now {
 		if o != nil {
-			left[keys[at]] = store.IfMatch(o.Version)
+			left[keys[at]] = o
 		}
 	}
 	return left

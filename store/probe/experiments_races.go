@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,18 @@ type duel struct {
 	doubted bool // one had no answer, and may yet land
 }
 
-func (s *survey) duel(key string, size int, only store.Condition) *duel {
-	d := &duel{s: s, key: key, bodies: [2][]byte{s.bodyOf(size), s.bodyOf(size)}}
+// duel races two writes of bodies of up to that size over what was there, or over nothing.
+func (s *survey) duel(key string, size int, was []byte, only store.Condition) *duel {
+	d := &duel{s: s, key: key}
+	if was == nil {
+		d.bodies[0] = s.bodyOf(between(least(size), size))
+	} else {
+		d.bodies[0] = s.bodyOver(was, size)
+	}
+	if was == nil || rand.IntN(2) == 0 {
+		was = d.bodies[0]
+	}
+	d.bodies[1] = s.bodyOver(was, size)
 	together.Run(2, func(i int) {
 		d.made[i], d.errs[i] = s.either(i).Put(s.ctx, s.path(key), d.bodies[i], only)
 	})
@@ -226,7 +237,7 @@ func (s *survey) dressed(key string, n int64) string {
 func (s *survey) racingCreates(name string, size, count int) (Result, string, error) {
 	return s.inLanes(count, func(r *races, _ int, n int64) {
 		key := s.dressed(fmt.Sprintf("%s-%d", name, n), n) // beside an object that stays: some servers delete empty directories
-		d := s.duel(key, size, store.IfAbsent())
+		d := s.duel(key, size, nil, store.IfAbsent())
 		clear := d.judge(r)
 		if (d.doubted || clear && n%watchEvery == 1) && d.leave(nil) {
 			return
@@ -301,7 +312,7 @@ func (s *survey) racingUpdates(name string, size, count, spread int) (Result, st
 		if !s.fill(r, t, key) {
 			return
 		}
-		d := s.duel(key, size, store.IfMatch(t.version))
+		d := s.duel(key, size, t.body, store.IfMatch(t.version))
 		clear := d.judge(r)
 		if d.doubted {
 			d.leave(t.body)
@@ -339,7 +350,7 @@ func (s *survey) racingAgain(count int) (Result, string, error) {
 			t.given++
 			return
 		}
-		d := s.duel(key, smallBody, store.IfAbsent())
+		d := s.duel(key, smallBody, nil, store.IfAbsent())
 		clear := d.judge(r)
 		if clear && !d.doubted {
 			t.version, t.body = d.made[d.winner].Version, d.bodies[d.winner]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/leasehold/leasehold/store"
@@ -85,7 +86,10 @@ func (s *survey) mustRefuse(key string, only store.Condition, was *store.Object,
 func (s *survey) refuses(key string, only store.Condition, was *store.Object, size, times int) (Result, string, error) {
 	for n := range times {
 		c := s.either(n)
-		body := s.bodyOf(size)
+		body := s.bodyOf(between(least(size), size))
+		if was != nil {
+			body = s.bodyOver(was.Body, size)
+		}
 		_, err := s.write(c, key, body, only)
 		if err == nil {
 			return Bad, fmt.Sprintf("try %d of %d succeeded: the store does not keep the condition", n+1, times), nil
@@ -117,6 +121,11 @@ func (s *survey) object(key string) (*store.Object, error) {
 }
 
 func (s *survey) creatingOver() (Result, string, error) {
+	if s.report.Finding(canDelete).Result == OK {
+		if err := s.leaveCreated(); err != nil {
+			return Unknown, "", err
+		}
+	}
 	was, err := s.object("over")
 	if err != nil {
 		return Unknown, "", err
@@ -127,7 +136,7 @@ func (s *survey) creatingOver() (Result, string, error) {
 // over changes an object, whose last state is was. In a store that refuses every update, an
 // object changes only by being deleted and created anew, so that is what over does there.
 func (s *survey) over(c *counted, key string, was *store.Object) (*store.Object, error) {
-	return s.overWith(c, key, was, s.body())
+	return s.overWith(c, key, was, s.bodyOver(was.Body, smallBody))
 }
 
 func (s *survey) overWith(c *counted, key string, was *store.Object, body []byte) (*store.Object, error) {
@@ -187,40 +196,61 @@ func (s *survey) unquote(current store.Version) bool {
 	return true
 }
 
+// changes is how often a body is changed in one place, in each of two sizes.
+const changes = 2 * places
+
+// changing writes new bodies, and some that differ from the one before in one place only.
 func (s *survey) changing() (Result, string, error) {
 	seen := map[store.Version]bool{}
-	for range repeats {
-		was, err := s.object("object")
-		if err != nil {
-			return Unknown, "", err
-		}
-		o, err := s.over(s.a, "object", was)
-		if err != nil {
-			return Unknown, "", err
-		}
-		seen[was.Version] = true
-		if seen[o.Version] {
-			return Bad, fmt.Sprintf("the version %s came again for another body", o.Version), nil
-		}
-	}
 	was, err := s.object("object")
 	if err != nil {
 		return Unknown, "", err
 	}
-	for _, body := range s.twins() {
+	over := func(body []byte) (Result, string, error) {
+		seen[was.Version] = true
 		o, err := s.overWith(s.a, "object", was, body)
 		if err != nil {
 			return Unknown, "", err
 		}
-		if o.Version == was.Version {
-			return Bad, fmt.Sprintf("the version %s came again for a body that differs at its end only", o.Version), nil
+		if seen[o.Version] {
+			return Bad, fmt.Sprintf("the version %s came again for another body", o.Version), nil
 		}
 		was = o
+		return OK, "", nil
 	}
-	return OK, "", nil
+	for range repeats {
+		if result, detail, err := over(s.body()); result != OK || err != nil {
+			return result, detail, err
+		}
+	}
+	for _, size := range []int{smallBody, bigRecord} {
+		body := s.bodyOf(size)
+		for n := range changes {
+			if result, detail, err := over(s.changed(body, n%places)); result != OK || err != nil {
+				return result, detail, err
+			}
+		}
+	}
+	return OK, fmt.Sprintf("%d bodies, %d of them much alike", repeats+2*changes, 2*changes), nil
 }
 
+// bigRecord is the size of a record with long names.
+const bigRecord = 2000
+
+// rewrites is how often one object is written over before the last of what was there is named, and
+// enoughRewrites how often at least, where the store asks for fewer writes of one object.
+const (
+	rewrites       = 48
+	enoughRewrites = repeats
+)
+
+// updatingStale names versions that there were: a moment ago, or long ago.
 func (s *survey) updatingStale() (Result, string, error) {
+	if s.report.Finding(canDelete).Result == OK {
+		if err := s.leaveUpdated(); err != nil {
+			return Unknown, "", err
+		}
+	}
 	other, err := s.object("object")
 	if err != nil {
 		return Unknown, "", err
@@ -230,15 +260,27 @@ func (s *survey) updatingStale() (Result, string, error) {
 		return Unknown, "", err
 	}
 	var past []store.Version
-	for n := range repeats {
+	for n := range rewrites {
 		past = append(past, now.Version)
-		if now, err = s.write(s.either(n+1), "stale", s.body(), store.IfMatch(now.Version)); err != nil {
-			return Unknown, "", err
+		o, err := s.overWith(s.either(n+1), "stale", now, s.bodyOver(now.Body, smallBody))
+		if err == nil {
+			now = o
+			var result Result
+			var detail string
+			stale := past[n]
+			if n%2 == 1 {
+				stale = past[rand.IntN(n)]
+			}
+			if result, detail, err = s.refuses("stale", store.IfMatch(stale), now, smallBody, 1); result == Bad {
+				return result, fmt.Sprintf("after %d updates: %s", n+1, detail), err
+			}
 		}
-	}
-	for _, v := range past[:repeats-1] {
-		if result, detail, err := s.refuses("stale", store.IfMatch(v), now, smallBody, 1); result != OK || err != nil {
-			return result, "one that is long gone: " + detail, err
+		switch {
+		case err == nil:
+		case transient(err) && n >= enoughRewrites:
+			return OK, fmt.Sprintf("refused, %d times of %[1]d; then there was no answer: %v", n, err), nil
+		default:
+			return Unknown, "", err
 		}
 	}
 	if other.Version == now.Version {
@@ -246,7 +288,14 @@ func (s *survey) updatingStale() (Result, string, error) {
 	} else if result, detail, err := s.refuses("stale", store.IfMatch(other.Version), now, smallBody, fewRivals); result != OK || err != nil {
 		return result, "the version of another object: " + detail, err
 	}
-	return s.mustRefuse("stale", store.IfMatch(past[repeats-1]), now, smallBody, repeats)
+	if result, detail, err := s.refuses("stale", store.IfAbsent(), now, smallBody, fewRivals); result != OK || err != nil {
+		return result, "a create over it: " + detail, err
+	}
+	result, detail, err := s.mustRefuse("stale", store.IfMatch(past[rewrites-1]), now, smallBody, repeats)
+	if result == OK {
+		detail = fmt.Sprintf("refused, %d times of %[1]d", rewrites+fewRivals+repeats)
+	}
+	return result, detail, err
 }
 
 func (s *survey) updatingAbsent() (Result, string, error) {

@@ -403,7 +403,7 @@ func TestEveryNeedIsDefended(t *testing.T) {
 	for _, a := range ailments {
 		defended = append(defended, a.finding)
 	}
-	for _, l := range slices.Concat(lies, moreLies) {
+	for _, l := range slices.Concat(lies, moreLies, bodyLies) {
 		defended = append(defended, l.finding...)
 	}
 	for _, e := range experiments {

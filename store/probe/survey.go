@@ -40,6 +40,7 @@ type survey struct {
 	samples      samples
 	crowdUpdates races
 	spells       spells         // objects whose age is asked for in the end
+	resting      resting        // objects that are written to again in the end
 	retired      map[string]int // how often another object took the place of the key's
 
 	mu      sync.Mutex
@@ -59,7 +60,7 @@ var errNoBudget = errors.New("the store failed so often that the requests are us
 func newSurvey(ctx context.Context, st store.Store, opts *Options) (*survey, error) {
 	s := &survey{
 		ctx: ctx, began: time.Now(), experiments: experiments,
-		keys: map[string]bool{}, retired: map[string]int{}, busy: map[error]int{},
+		keys: map[string]bool{}, retired: map[string]int{}, busy: map[error]int{}, bodies: bodyBook{made: map[uint32]bool{}},
 	}
 	if opts != nil {
 		s.opts = *opts

@@ -158,7 +158,7 @@ func (w *witness) read(key string, before sighting, v store.Version, o *store.Ob
 	if before.over(was) && !of.doubted {
 		w.reads.fault("version %s was shown as the current one after %s", v, was.end())
 	}
-	if o != nil && was != nil && !of.doubted && was.sent.Before(before.sent) && !o.Date.IsZero() && !o.LastModified.IsZero() {
+	if o != nil && was != nil && !of.doubted && !was.sent.After(before.sent) && !o.Date.IsZero() && !o.LastModified.IsZero() {
 		w.judged++
 		w.older = max(w.older, o.Date.Sub(o.LastModified)-time.Since(was.sent))
 	}

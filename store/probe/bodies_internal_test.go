@@ -1,0 +1,242 @@
+package probe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/brokenstore"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A past is what a store that lies by it remembers of an object.
+type past struct {
+	writes  int       // since it was created
+	written time.Time // when it was last written
+	created time.Time
+}
+
+// forgetful keeps no condition of a kind where when says so, of the object that there is, its past and the new body.
+func forgetful(kind func(store.Condition) bool, when func(p past, now *store.Object, body []byte) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		all := map[string]past{}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (o *store.Object, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			now, _ := b.Store.Get(ctx, key, "")
+			p := all[key]
+			if now == nil {
+				p = past{created: time.Now()}
+			}
+			if now != nil && kind(only) && when(p, now, body) {
+				o, err = b.Force(ctx, key, body)
+			} else {
+				o, err = b.Store.Put(ctx, key, body, only)
+			}
+			if err == nil {
+				p.written = time.Now()
+				p.writes++
+				all[key] = p
+			}
+			return o, err
+		}
+	}
+}
+
+// lengths compares the lengths of what there is and of the new body.
+func lengths(ignored func(was, is int) bool) func(past, *store.Object, []byte) bool {
+	return func(_ past, now *store.Object, body []byte) bool { return ignored(len(now.Body), len(body)) }
+}
+
+func smaller(was, is int) bool { return is < was }
+func larger(was, is int) bool  { return is > was }
+func unequal(was, is int) bool { return is != was }
+func same(was, is int) bool    { return is == was }
+
+// restedFor is of objects that nobody has written for so long.
+func restedFor(d time.Duration) func(past, *store.Object, []byte) bool {
+	return func(p past, _ *store.Object, _ []byte) bool { return time.Since(p.written) > d }
+}
+
+// shownAs changes when objects were last modified, by their past.
+func shownAs(modified func(p past, o *store.Object) time.Time) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		all := map[string]past{}
+		b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+			o, err := b.Store.Put(ctx, key, body, only)
+			mu.Lock()
+			defer mu.Unlock()
+			if p := all[key]; err == nil {
+				if only.Absent() {
+					p = past{created: o.LastModified}
+				}
+				p.written = modified(p, o)
+				all[key] = p
+			}
+			return o, err
+		}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, unless)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				o.LastModified = all[key].written
+			}
+			return o, err
+		}
+	}
+}
+
+// hot gives for so long what it has given so many times.
+func hot(times int, keep time.Duration, kind func(unless store.Version) bool) func(*brokenstore.Store, func(int) bool) {
+	return func(b *brokenstore.Store, _ func(int) bool) {
+		type answer struct {
+			o     *store.Object
+			err   error
+			times int
+			at    time.Time
+		}
+		var mu sync.Mutex
+		all := map[string]*answer{}
+		b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+			o, err := b.Store.Get(ctx, key, unless)
+			if !kind(unless) {
+				return o, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			name := key + " " + string(unless)
+			a := all[name]
+			switch {
+			case a != nil && a.times >= times && time.Since(a.at) < keep:
+				return a.o, a.err
+			case a != nil && (a.err == nil) == (err == nil) && (err != nil || a.o.Version == o.Version):
+				a.times++
+			default:
+				a = &answer{times: 1}
+			}
+			a.o, a.err, a.at = o, err, time.Now()
+			all[name] = a
+			return o, err
+		}
+	}
+}
+
+// part names a version by the sum of a part of the body.
+func part(of func(body []byte) []byte) func(*brokenstore.Store, func(int) bool) {
+	return versioned(func(body []byte) string { return fmt.Sprintf("%d-%d", crc32.ChecksumIEEE(of(body)), len(body)) })
+}
+
+func firstOf(b []byte, n int) []byte { return b[:min(n, len(b))] }
+func lastOf(b []byte, n int) []byte  { return b[max(0, len(b)-max(n, 0)):] }
+
+// bodyLies are about bodies, about what was written before, and about long listings.
+var bodyLies = []lie{
+	{"keeps no condition of a shorter body", forgetful(anyWrite, lengths(smaller)), locks, "", nil},
+	{"keeps no condition of a longer body", forgetful(anyWrite, lengths(larger)), locks, "", nil},
+	{"keeps no condition of a body of another length", forgetful(anyWrite, lengths(unequal)), locks, "", nil},
+	{"keeps no condition of a body of the same length", forgetful(anyWrite, lengths(same)), locks, "", nil},
+	{"keeps no condition of an update of another length", forgetful(updates, lengths(unequal)), swaps, "", nil},
+	{"keeps no condition of an update with a shorter body", forgetful(updates, lengths(smaller)), swaps, "", nil},
+	{"keeps no condition of bodies beyond ASCII", forgetful(anyWrite, func(_ past, _ *store.Object, body []byte) bool { return foreign(string(body)) }), locks, "", nil},
+	{"keeps no condition over an object at rest for a second", forgetful(anyWrite, restedFor(time.Second)), locks, "fast start", []string{restCreate, restUpdate}},
+	{"keeps no condition over an object at rest for 3 s", forgetful(anyWrite, restedFor(3*time.Second)), locks, "fast start", []string{restCreate, restUpdate}},
+	{"keeps no condition of updates of an object at rest for 9 s", forgetful(updates, restedFor(9*time.Second)), swaps, "", []string{restUpdate}},
+	{"keeps no condition after 30 writes of a key", forgetful(anyWrite, func(p past, _ *store.Object, _ []byte) bool { return p.writes > 30 }), swaps, "fast start", []string{updateStale}},
+	{"has versions of the last 48 bytes", part(func(b []byte) []byte { return lastOf(b, 48) }), swaps, "", []string{newVersions}},
+	{"has versions of the first 64 bytes and the last 16", part(func(b []byte) []byte { return slices.Concat(firstOf(b, 64), lastOf(b, 16)) }), swaps, "", []string{newVersions}},
+	{"has versions of all but the first 8 bytes", part(func(b []byte) []byte { return b[8:] }), swaps, "", []string{newVersions}},
+	{"has versions of all but the last 8 bytes", part(func(b []byte) []byte { return firstOf(b, len(b)-8) }), swaps, "", []string{newVersions}},
+	{"has versions of the length", part(func([]byte) []byte { return nil }), swaps, "", []string{newVersions}},
+	{"has versions of the sum of all bytes", part(func(b []byte) []byte {
+		sum := 0
+		for _, c := range b {
+			sum += int(c)
+		}
+		return fmt.Append(nil, sum)
+	}), swaps, "", []string{newVersions}},
+	{"shows when an object was created as when it was modified", shownAs(func(p past, _ *store.Object) time.Time { return p.created }), startsFast, "", []string{tellsAge}},
+	{"shows no modification from 8 s after the creation on", shownAs(func(p past, o *store.Object) time.Time {
+		if o.LastModified.Sub(p.created) < 8*time.Second {
+			return o.LastModified
+		}
+		return p.created
+	}), startsFast, "", []string{tellsAge}},
+	{"says 304 for ever from the fourth time on", hot(3, 1000*time.Hour, func(v store.Version) bool { return v != "" }), locks, "", []string{unchanged}},
+	{"gives for 20 s what it has given four times", hot(4, 20*time.Second, func(v store.Version) bool { return v == "" }), locks, "", []string{unchanged}},
+	{"lists for 20 s what it has listed three times", func(b *brokenstore.Store, _ func(int) bool) {
+		var mu sync.Mutex
+		all := map[string][][]store.Entry{}
+		b.OnList = func(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(all[prefix]) < 3 {
+				var entries []store.Entry
+				for e, err := range b.Store.List(ctx, prefix, after) {
+					if err != nil {
+						panic(err)
+					}
+					entries = append(entries, e)
+				}
+				all[prefix] = append(all[prefix], entries)
+			}
+			return func(yield func(store.Entry, error) bool) {
+				for _, e := range all[prefix][len(all[prefix])-1] {
+					if !yield(e, nil) {
+						return
+					}
+				}
+			}
+		}
+	}, []string{"epochs", "fencelog.Log"}, "", []string{listsCurrent}},
+}
+
+// TestProbeRefusesLiesAboutBodies: rivals used to write bodies of one length, that differed in
+// their first bytes and their last ones, over objects that nobody had left alone or written often. So
+// all of these were called safe, and two candidates then held a lock in most of them.
+func TestProbeRefusesLiesAboutBodies(t *testing.T) {
+	for _, l := range bodyLies {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			l.refused(t, asked(t, l, 1, &Options{Races: 20, LargestBody: 1 << 10}))
+		})
+	}
+}
+
+// One byte is enough of a difference, and every body is of the size that is asked for.
+func TestBodies(t *testing.T) {
+	s, err := newSurvey(t.Context(), memstore.New(), few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	relations := map[int]int{}
+	for _, most := range []int{smallBody, 2 << 10, store.MaxBody} {
+		was := s.bodyOf(most)
+		for range min(2000, 10*store.MaxBody/most) {
+			body := s.bodyOver(was, most)
+			if len(body) > most || len(body) < least(most) || seen[string(body)] {
+				t.Fatalf("%d bytes, of at most %d; made before: %t", len(body), most, seen[string(body)])
+			}
+			if most <= smallBody {
+				seen[string(body)] = true
+				relations[cmp.Compare(len(body), len(was))]++
+			}
+			was = body
+		}
+	}
+	for _, r := range []int{-1, 0, 1} {
+		if relations[r] < 200 {
+			t.Errorf("of 2000 bodies: %v", relations)
+		}
+	}
+}
