@@ -583,6 +583,73 @@ func TestForeign(t *testing.T) {
 	})
 }
 
+// TestTwoKinds: a new key that is used as a semaphore, and as a lock or for an election, at one moment is one of these, and
+// only the caller who was second is refused. Its session used to end, and with it every other lease of the process.
+func TestTwoKinds(t *testing.T) {
+	for _, late := range []string{"lock", "election", "semaphore"} {
+		slow := faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "seats", Delay: time.Second}
+		t.Run(late, func(t *testing.T) {
+			leasetest.Bubble(t, func(t *testing.T) { testTwoKinds(t, late, slow) })
+		})
+		t.Run(late+" after a conflict", func(t *testing.T) {
+			conflict := faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "seats", Nth: 1}
+			leasetest.Bubble(t, func(t *testing.T) { testTwoKinds(t, late, conflict, slow) })
+		})
+	}
+}
+
+func testTwoKinds(t *testing.T, late string, faults ...faultstore.Fault) {
+	mem := memstore.New()
+	st := faultstore.Wrap(mem, nil)
+	session, err := leasehold.NewSession(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := func(st store.Store, key string, s *leasehold.Session) *leasehold.Lock {
+		l, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Session: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	other, err := lock(st, "other", session).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Inject(faults...)
+	go func() { // another process
+		time.Sleep(time.Second / 2)
+		body := `{"format":1,"layout":"table","size":3,"token":1,"write_id":"x"}`
+		if late == "semaphore" {
+			body = `{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`
+		}
+		if _, err := mem.Put(t.Context(), "seats", []byte(body), store.IfAbsent()); err != nil {
+			t.Error(err)
+		}
+	}()
+	switch late {
+	case "lock":
+		_, err = lock(st, "seats", session).Acquire(t.Context())
+	case "election":
+		var e *leasehold.Election
+		if e, err = leasehold.NewElection(st, "seats", &leasehold.ElectionOptions{LockOptions: leasehold.LockOptions{Session: session}}); err == nil {
+			_, err = e.Campaign(t.Context())
+		}
+	case "semaphore":
+		_, err = newSemaphore(t, st, 3, &semaphore.Options{Session: session}).Acquire(t.Context(), 1)
+	}
+	if !errors.Is(err, leasehold.ErrForeignObject) {
+		t.Errorf("the second one: %v", err)
+	}
+	time.Sleep(time.Minute)
+	if err := other.Err(); err != nil {
+		t.Errorf("another lease of the process: %v", err)
+	}
+	if err := errors.Join(other.Release(t.Context()), session.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDeleted: when somebody deletes the object nobody gets a seat before the sessions of those are over who
 // held some. Those who notice lose their leases, and it is logged.
 func TestDeleted(t *testing.T) {

@@ -225,5 +225,5 @@ func Checked(session string, s Snapshot, err error) protocol.Checked {
 // WriteDone makes of the answer of a Write what the candidate wants to know.
 func WriteDone(s Snapshot, err error) protocol.WriteDone {
 	void := err != nil && !errors.Is(err, store.ErrUnknownOutcome) && !errors.Is(err, store.ErrPrecondition)
-	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Fatal: void && store.Final(err)}
+	return protocol.WriteDone{Version: s.Version, Epoch: s.Record.Epoch, Err: err, Void: void, Refused: refused(err), Fatal: void && store.Final(err)}
 }

@@ -83,6 +83,10 @@ func TableRead(s TableSnapshot, err error) protocol.TableRead {
 
 // TableWritten makes of the answer of a Write what a Table wants to know.
 func TableWritten(v protocol.Version, err error) protocol.TableWritten {
-	refused := errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConflict)
-	return protocol.TableWritten{Version: v, Err: err, Refused: refused, Fatal: store.Final(err)}
+	return protocol.TableWritten{Version: v, Err: err, Refused: refused(err), Fatal: store.Final(err)}
+}
+
+// refused reports that a write has met something else than it was conditional on, as far as the store says.
+func refused(err error) bool {
+	return errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConflict)
 }

@@ -549,3 +549,35 @@ func TestLateAnswer(t *testing.T) {
 		t.Errorf("a second answer is heard: wake at %v, before at %v", now, wake)
 	}
 }
+
+// TestManyClaimsMetAnother: claims that were to create the object and were refused end no session, however many there
+// were before the candidate sees what it has met; one among them without an answer does.
+func TestManyClaimsMetAnother(t *testing.T) {
+	t.Parallel()
+	for _, unknown := range []int{-1, 0, 1, 5, 11} {
+		p := newPlayer(protocol.Config{TTL: time.Hour})
+		orphaned := false
+		now := time.Duration(0)
+		step := func(ev protocol.Event) {
+			now += 10 * time.Second // longer than any pause
+			p.step(now, ev)
+			for _, a := range p.last {
+				_, orphan := a.(protocol.SessionOrphan)
+				orphaned = orphaned || orphan
+			}
+		}
+		step(protocol.Acquire{Wait: true, Session: "s/1"})
+		step(protocol.ReadDone{Shown: protocol.Absent})
+		for i := range 12 {
+			step(protocol.WriteDone{Err: errors.New("no"), Refused: i != unknown})
+			if i < 11 {
+				step(protocol.ReadDone{Shown: protocol.Absent})
+				step(protocol.Tick{})
+			}
+		}
+		step(protocol.ReadDone{Shown: protocol.Foreign, Err: errors.New("garbage")})
+		if orphaned != (unknown >= 0) {
+			t.Errorf("the %d-th without an answer: the session ends: %v", unknown, orphaned)
+		}
+	}
+}

@@ -75,6 +75,7 @@ type (
 		Err     error
 		Void    bool // nothing of it has landed, or will
 		Fatal   bool // and to try again is pointless
+		Refused bool // the object is not what was expected, as far as the store says
 	}
 	// Checked is the answer to a Check: whether the session's heartbeat says that it goes on.
 	Checked struct {

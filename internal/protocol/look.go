@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/record"
@@ -127,6 +128,9 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 // It may be a record of a later version, or a file that somebody put there by mistake: to write
 // over it would destroy what a person can still put right.
 func (c *Candidate) foreign(err error, now Now, out *actions) {
+	// A claim that was to create the object has met this one, of another kind that was created at the same moment. It is
+	// no more under way than one that has met a rival's, and only its own caller is told.
+	c.writes.open = slices.DeleteFunc(c.writes.open, func(a attempt) bool { return a.vain })
 	if c.phase == clear || c.phase == freeing {
 		c.abandon(out) // by hand what was there may be brought back, and then nobody would free it
 	}

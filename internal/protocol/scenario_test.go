@@ -313,6 +313,8 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "unwritten": // REASON… [fatal]
 		err, fatal := failure(args)
 		return protocol.WriteDone{Err: err, Fatal: fatal}
+	case "overtaken":
+		return protocol.WriteDone{Err: errors.New("412"), Refused: true}
 	case "void": // REASON…
 		return protocol.WriteDone{Err: errors.New(strings.Join(args, " ")), Void: true}
 	case "unread":

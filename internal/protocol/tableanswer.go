@@ -105,9 +105,9 @@ func (t *Table) gone() {
 }
 
 // orphan ends the session of a caller whose entry somebody may bring back by hand: nobody would
-// take it out then.
+// take it out then. There was none where an object of another kind was created at the same moment.
 func (t *Table) orphan(c *caller, out *actions) {
-	if c.sent {
+	if c.there {
 		out.add(SessionOrphan{Session: c.seat.Session})
 	}
 }
@@ -155,6 +155,7 @@ func (t *Table) compare(why error, now Now, out *actions) {
 		held := slices.IndexFunc(t.table.Holders, func(s record.Seat) bool { return s.ID == c.seat.ID })
 		line := slices.IndexFunc(t.table.Waiters, func(s record.Seat) bool { return s.ID == c.seat.ID })
 		c.sent = held >= 0 || line >= 0 // until it is seen to be gone
+		c.there = c.sent
 		switch {
 		case c.state == seated && (held < 0 || t.table.Holders[held].Token != c.seat.Token):
 			c.state = ousted
@@ -184,6 +185,9 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	// Whatever the store said, it may have landed, or may yet, and a look must tell (rule A6). That holds for one
 	// that was denied for good, too: the same request may be delivered twice, and its double be let through.
 	t.fresh, t.open = false, true
+	for _, c := range t.callers {
+		c.there = c.there || seatOf(t.sent.Seats(), c.seat.ID) && !(ev.Refused && t.version == "")
+	}
 	t.due = now.Clock
 	if ev.Refused {
 		t.refused = ev.Err

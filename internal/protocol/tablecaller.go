@@ -23,6 +23,7 @@ type caller struct {
 	asked  time.Duration // when it came
 	began  time.Duration // when it got its seat
 	sent   bool          // a write that adds its entry may have landed, or may yet
+	there  bool          // the same, but for writes that were to create the object and were refused: there was one
 	over   bool          // its session is
 	until  time.Duration
 	place  int // in the line, when that was told; 0: it was not told

@@ -16,6 +16,7 @@ type attempt struct {
 	record      record.Record // the first one's
 	meta        int           // the change of the meta data that the first one carries
 	t0          time.Duration // the clock before its first byte (rule A4)
+	vain        bool          // it was to create the object, and was refused: there was one
 }
 
 // maxAttempts bounds the memory of attempts.
@@ -94,6 +95,7 @@ func (w *writes) merge(out *actions) {
 		for j := i + 1; j < len(w.open); j++ {
 			if b := w.open[j]; a.expect == b.expect && a.record.Session == b.record.Session {
 				w.open[i].last = b.last
+				w.open[i].vain = a.vain && b.vain
 				w.open = slices.Delete(w.open, j, j+1)
 				return
 			}
@@ -126,6 +128,13 @@ func (w *writes) landed(cfg *Config, r record.Record) (attempt, bool) {
 // the holder that it is over with: then the second may yet.
 func (w *writes) settle(cfg *Config, current Version, r record.Record) {
 	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
+}
+
+// refused takes in that the store refused what was sent last, to create the object.
+func (w *writes) refused() {
+	if i := len(w.open) - 1; i >= 0 && w.open[i].first == w.sent.first && w.sent.expect == "" {
+		w.open[i].vain = true
+	}
 }
 
 // write sends w on the condition that the object has the version that was seen (rule A1).
@@ -169,6 +178,9 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions
 // own, or the same request delivered twice, may be what it collided with.
 func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 	c.release.deleting = c.release.deleting && !ev.Void
+	if ev.Refused {
+		c.writes.refused()
+	}
 	c.tryFailed(ev.Err, now, out)
 	if !ev.Fatal {
 		return
