@@ -134,10 +134,11 @@ func (a *app) quorumStatus() *cobra.Command {
   lost          it has lost its objects, or has another quorum's, and does not vote: see replace
   fails         it does not answer, or refuses
 
-SINCE is the configuration that the member is new in: each change makes one more.
+SINCE is the configuration that the member is new in: each change makes one more. WHY also tells of
+a change that was broken off, which a member has accepted and a majority has not: see repair.
 
-The exit code is 0 if every member votes, 78 if a majority does, and 69 if none does. Members
-that are being filled are not among those that do.`,
+The exit code is 0 if every member votes, 78 if a majority does, or a change was broken off, and 69
+if none does. Members that are being filled are not among those that do.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.openQuorum(cmd.Context(), args[0])
@@ -306,6 +307,7 @@ type member struct {
 	State         string `json:"state"`
 	Since         int    `json:"since"`
 	Configuration int    `json:"configuration"`
+	Next          int    `json:"next,omitempty"` // a configuration that it has accepted, where a change was broken off
 	Error         string `json:"error,omitempty"`
 }
 
@@ -317,18 +319,19 @@ func (a *app) quorumMembers(ctx context.Context, name string, st *quorumstore.St
 	if err != nil {
 		return a.quorumFailed(name, err)
 	}
-	voting := 0
+	voting, open := 0, false
 	rows := [][]string{{"MEMBER", "STATE", "SINCE", "WHY"}}
 	for _, m := range members {
 		state, why := memberState(m)
 		if state == "votes" {
 			voting++
 		}
+		open = open || m.Next > 0
 		rows = append(rows, []string{m.Place, state, fmt.Sprintf("configuration %d", m.Since), why})
 		if a.output != "json" {
 			continue
 		}
-		line := member{Member: m.Place, State: state, Since: m.Since, Configuration: number}
+		line := member{Member: m.Place, State: state, Since: m.Since, Configuration: number, Next: m.Next}
 		if m.Err != nil {
 			line.Error = why
 		}
@@ -343,6 +346,8 @@ func (a *app) quorumMembers(ctx context.Context, name string, st *quorumstore.St
 	}
 	majority := len(members)/2 + 1
 	switch {
+	case voting >= majority && open:
+		return &exit{exitUnsafe, fmt.Errorf("%s: a change of its members was broken off: leasehold quorum repair settles it", shown(name))}
 	case voting == len(members):
 		return nil
 	case voting >= majority:
@@ -361,6 +366,8 @@ func memberState(m quorumstore.MemberStatus) (state, why string) {
 		return "fails", fault(m.Err)
 	case !m.Whole:
 		return "being filled", "leasehold quorum repair brings it what it lacks"
+	case m.Next > 0:
+		return "votes", fmt.Sprintf("it has accepted configuration %d, and no majority has: leasehold quorum repair settles it", m.Next)
 	}
 	return "votes", "-"
 }

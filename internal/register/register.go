@@ -180,6 +180,17 @@ func (r *Register) forgive() {
 // Moved reports that a later configuration is in force: another Register must be made.
 func (r *Register) Moved() bool { return r.moved }
 
+// Beyond reports that a member was last seen with an existing value other than v. Where v is what a majority shows, fewer
+// have accepted that one: it may surface, unless a Settle brings v to all.
+func (r *Register) Beyond(v Value) bool {
+	for i, m := range r.members {
+		if m.known && r.sure(i) && m.acc.Value.Exists() && m.acc.Value.Version != v.Version {
+			return true
+		}
+	}
+	return false
+}
+
 // Step takes in an event at a reading of the clock, which never goes back.
 func (r *Register) Step(ev Event, now time.Duration) []Action {
 	r.now, r.out = now, nil

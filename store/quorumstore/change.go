@@ -243,16 +243,17 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	if err != nil {
 		return next, err
 	}
-	a := v.key(nextKey+strconv.Itoa(next.Number)).call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
+	a := v.following().call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
 	if a.Outcome == register.Failed || a.Outcome == register.Uncertain {
 		return next, failed(ctx, "replace", nextKey, a.Outcome, a.Err)
 	}
 	return next, nil // or another came first: that is seen now
 }
 
-// Repair finishes a change that was interrupted, and brings to every member what a majority has.
+// Repair finishes a change that was interrupted, and brings to every member what a majority has. A change of which no
+// majority has heard, and no member that answers, is given up for good: run Replace again.
 func (s *Store) Repair(ctx context.Context) error {
-	v, err := s.anew(ctx)
+	v, err := s.settled(ctx)
 	if err != nil {
 		return err
 	}
@@ -307,6 +308,26 @@ func (s *Store) Repair(ctx context.Context) error {
 	return nil
 }
 
+// settled is the configuration in force, after which no change that was begun before can come about: there is a deletion where it
+// would be, which a majority has accepted.
+func (s *Store) settled(ctx context.Context) (*view, error) {
+	for last := -1; ; {
+		v, err := s.anew(ctx)
+		if err != nil {
+			return nil, err
+		}
+		none := register.Value{Version: rand.Text(), Deleted: true}
+		switch a := v.following().call(ctx, register.Call{Kind: register.Set, Value: none}); {
+		case a.Outcome == register.Done:
+			return v, nil
+		case (a.Outcome == register.Mismatch || errors.Is(a.Err, register.ErrMoved)) && v.cfg.Number > last:
+			last = v.cfg.Number // and a change is in force: from there
+		default:
+			return nil, failed(ctx, "repair", nextKey, a.Outcome, a.Err)
+		}
+	}
+}
+
 // settle has every key accepted by all members that answer, and tells by a bit for each who has missed one.
 func (s *Store) settle(ctx context.Context, v *view) (missed int, err error) {
 	keys, err := v.list(ctx, "", "", true)
@@ -348,6 +369,7 @@ type MemberStatus struct {
 	Since  int       // the configuration that it is new in
 	Number int       // that its marker has taken
 	Whole  bool      // it votes on every key
+	Next   int       // the configuration that it has accepted, where a change was broken off: Repair settles it
 	Err    error     // why it does not vote at all; ErrLost: it must be replaced
 	From   time.Time // Err: since when this Store has met it
 }
@@ -363,6 +385,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 		}
 	}
 	members = make([]MemberStatus, len(v.members))
+	following := make([]register.Acceptor, len(v.members))
 	var all sync.WaitGroup
 	for i, m := range v.cfg.Members {
 		all.Go(func() {
@@ -377,6 +400,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 				default:
 					st.Number, st.Whole = marker.Number, marker.Whole
 					s.health.found(m.Place)
+					following[i], st.Err = v.accepted(ctx, place)
 				}
 				return st.Err
 			})
@@ -385,7 +409,40 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 		})
 	}
 	all.Wait()
+	for i, a := range following {
+		if a.Value.Exists() && a.Number >= v.cfg.Members[i].Since && !v.over(a.Accepted, following) {
+			members[i].Next = v.cfg.Number + 1
+		}
+	}
 	return v.cfg.Number, members, nil
+}
+
+// accepted is what a member has accepted as the next configuration.
+func (v *view) accepted(ctx context.Context, place store.Store) (register.Acceptor, error) {
+	o, err := place.Get(ctx, nextKey+strconv.Itoa(v.cfg.Number+1), "")
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return register.Acceptor{}, nil
+	case err != nil:
+		return register.Acceptor{}, err
+	}
+	return register.Decode(v.cfg.Quorum, o.Body)
+}
+
+// over reports that a majority has accepted something after that ballot, so that what was accepted under it cannot surface.
+func (v *view) over(b register.Ballot, accepted []register.Acceptor) bool {
+	later := map[register.Ballot]int{}
+	for i, a := range accepted {
+		if a.Number >= v.cfg.Members[i].Since && b.Below(a.Accepted) {
+			later[a.Accepted]++
+		}
+	}
+	for _, n := range later {
+		if n >= v.cfg.Majority() {
+			return true
+		}
+	}
+	return false
 }
 
 // guess is a view for Status to look at, when the configuration in force cannot be found out.

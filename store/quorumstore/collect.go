@@ -181,7 +181,7 @@ func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := v.key(nextKey+strconv.Itoa(next.Number)).call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
+	a := v.following().call(ctx, register.Call{Kind: register.Set, Value: register.Value{Version: rand.Text(), Body: body}})
 	if a.Outcome == register.Failed || a.Outcome == register.Uncertain {
 		return nil, failed(ctx, "collect", nextKey, a.Outcome, a.Err)
 	}

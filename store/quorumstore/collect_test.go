@@ -383,7 +383,7 @@ func TestCollectCosts(t *testing.T) {
 		}
 		// A read of each key that is a day old, then one more and a delete of what goes; the rest is for the
 		// configuration, and does not grow.
-		count(faultstore.Counts{Get: gone + kept + gone + 10, Put: 3, Delete: gone, List: 1})
+		count(faultstore.Counts{Get: gone + kept + gone + 8, Put: 3, Delete: gone, List: 1})
 		count(faultstore.Counts{Get: kept + 4, List: 1})
 	})
 }

@@ -91,6 +91,12 @@ func (k *key) back(ev register.Event) {
 	k.mu.Unlock()
 }
 
+func (k *key) beyond(v register.Value) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.reg.Beyond(v)
+}
+
 func (k *key) idle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -391,9 +391,18 @@ func (s *Store) open(ctx context.Context, cfg register.Configuration) ([]store.S
 	return members, nil
 }
 
-// next is the configuration that follows this one, nil if none does yet.
+// following is the register of the configuration that follows this one.
+func (v *view) following() *key { return v.key(nextKey + strconv.Itoa(v.cfg.Number+1)) }
+
+// next is the configuration that follows this one, nil if none does yet. Where a member has accepted one and no majority
+// has, a change was broken off, and it is settled now: later it might bring in a new member that nobody waits for, when
+// another one has been lost.
 func (v *view) next(ctx context.Context) (*register.Configuration, error) {
-	a := v.key(nextKey+strconv.Itoa(v.cfg.Number+1)).call(ctx, register.Call{Kind: register.Look})
+	k := v.following()
+	a := k.call(ctx, register.Call{Kind: register.Look})
+	if a.Outcome == register.Done && !a.Value.Exists() && k.beyond(a.Value) {
+		a = k.call(ctx, register.Call{Kind: register.Settle})
+	}
 	if a.Outcome != register.Done {
 		return nil, a.Err
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -734,6 +735,101 @@ func replaceKilled(t *testing.T, lost, elsewhere bool, kill, round int) (done bo
 	reads(t, open(t, places, by), "lock", "x")
 	time.Sleep(time.Minute) // until all requests have ended
 	return done
+}
+
+// TestReplaceBrokenOff: a change that one member has accepted and no majority is shown, and settled by Repair, or by who opens the
+// quorum and meets it. It used to count as none until a member was lost; then it came into force, with a new member that had nothing, and no
+// majority was left.
+func TestReplaceBrokenOff(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		settle string // how it is
+		place  string // the first member after that
+	}{
+		{"repaired", "repair", "mem://new"},
+		{"repaired with that member slow", "repair slow", "mem://0"},
+		{"opened", "open", "mem://new"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				places, st := newQuorum(t, 3)
+				by := newPlace("mem://new")
+				put(t, st, "lock", "x", store.IfAbsent())
+				breakOff(t, places, by)
+				// Two members that do not have it answer first, and the third one's answer comes too late for any majority.
+				slow := faultstore.Fault{Kind: faultstore.DelayBefore, Delay: 100 * time.Millisecond}
+				places[0].Inject(slow)
+				number, members, err := open(t, places, by).Status(t.Context())
+				if err != nil || number != 0 || members[0].Next != 1 || members[1].Next != 0 || members[2].Next != 0 {
+					t.Fatalf("configuration %d, %+v, %v", number, members, err)
+				}
+				if tc.settle != "repair slow" { // the one that has it answers first, and no majority needs it
+					places[0].Clear()
+					places[1].Inject(slow)
+					places[2].Inject(slow)
+				}
+				if tc.settle == "open" {
+					reads(t, open(t, places, by), "lock", "x")
+				} else if err := open(t, places, by).Repair(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				for _, p := range places {
+					p.Clear()
+				}
+				_, members, err = open(t, places, by).Status(t.Context())
+				if err != nil || members[0].Place != tc.place {
+					t.Fatalf("%+v, %v, want %s", members, err, tc.place)
+				}
+				for _, m := range members {
+					if m.Next != 0 {
+						t.Errorf("it is still open: %+v", m)
+					}
+				}
+				if err := open(t, places, by).Repair(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				places[1].lose()
+				if err := open(t, places, by).Replace(t.Context(), "mem://1", places[1]); err != nil {
+					t.Error(err)
+				}
+				reads(t, open(t, places, by), "lock", "x")
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// breakOff replaces the first place by another one, and is cut off when only the first has accepted that.
+func breakOff(t *testing.T, places []*place, by *place) {
+	t.Helper()
+	var dying []*place
+	for i, p := range places {
+		apart := p.alias(p.name)
+		var cut atomic.Bool
+		proposes := func(c faultstore.Call) bool {
+			return c.Op == "put" && strings.HasPrefix(c.Key, "!leasehold-quorum-next-")
+		}
+		late := faultstore.Fault{Kind: faultstore.DelayBefore, Delay: 10 * time.Millisecond, When: proposes}
+		off := faultstore.Fault{Kind: faultstore.Unavailable, When: func(c faultstore.Call) bool {
+			if proposes(c) && !bytes.Contains(c.Body, []byte(`"accepted":""`)) {
+				cut.Store(true)
+			}
+			return cut.Load()
+		}}
+		if i > 0 {
+			apart.Inject(off, late)
+		}
+		dying = append(dying, apart)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := open(t, dying, by).Replace(ctx, "mem://0", by); !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Fatalf("the broken-off change said %v", err)
+	}
+	time.Sleep(time.Minute)
 }
 
 // TestLatestMarkerIsLate: the one member that knows the configuration in force may be the last to show its marker.
