@@ -51,7 +51,7 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 		}
 		marker := markers[i]
 		if marker == nil {
-			if err := empty(ctx, m); err != nil {
+			if err := s.empty(ctx, m); err != nil {
 				return err
 			}
 			continue
@@ -117,10 +117,8 @@ func (s *Store) withdraw(ctx context.Context, members []store.Store, quorum stri
 		if err == nil && (marker == nil || marker.Known.Quorum != quorum) {
 			continue
 		}
-		if c, ok := m.(store.Conditional); err == nil && ok {
-			err = c.DeleteIf(ctx, markerKey, version)
-		} else if err == nil {
-			err = &store.Error{Op: "delete", Key: markerKey, Kind: store.ErrInvalid, Cause: errors.New("this store does not delete on a condition")}
+		if err == nil {
+			err = s.timed(m).DeleteIf(ctx, markerKey, version)
 		}
 		if err != nil {
 			return fmt.Errorf("delete the object %q there: %w", markerKey, at(m, err))
@@ -135,7 +133,9 @@ func refusal(op, format string, args ...any) error {
 }
 
 // empty reports, as an error, the first object of a store.
-func empty(ctx context.Context, m store.Store) error {
+func (s *Store) empty(ctx context.Context, m store.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	defer cancel()
 	for e, err := range m.List(ctx, "", "") {
 		if err != nil {
 			return at(m, err)
@@ -211,7 +211,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	case err != nil:
 		return next, at(by, err)
 	case marker == nil && by.String() != v.cfg.Members[who].Place:
-		if err = empty(ctx, by); err != nil {
+		if err = s.empty(ctx, by); err != nil {
 			return next, err
 		}
 	case marker == nil:
@@ -512,11 +512,7 @@ func (s *Store) forget(ctx context.Context, m store.Store, prefix string) error 
 	if err := s.listing(ctx, m, prefix, "", func(e store.Entry) { keys = append(keys, e.Key) }); err != nil {
 		return err
 	}
-	return each(ctx, keys, func(ctx context.Context, key string) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-		defer cancel()
-		return m.Delete(ctx, key)
-	})
+	return each(ctx, keys, s.timed(m).Delete)
 }
 
 // Members are those of the configuration in force, for a look at each by itself.

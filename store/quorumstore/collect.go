@@ -225,7 +225,7 @@ func (v *view) tried(ctx context.Context) ([]time.Time, error) {
 	errs := make([]error, len(v.members))
 	var all sync.WaitGroup
 	for i, m := range v.members {
-		all.Go(func() { clocks[i], errs[i] = try(ctx, m, Scratch+"collect-"+strings.ToLower(rand.Text())) })
+		all.Go(func() { clocks[i], errs[i] = try(ctx, v.s.timed(m), Scratch+"collect-"+strings.ToLower(rand.Text())) })
 	}
 	all.Wait()
 	return clocks, errors.Join(errs...)
@@ -236,15 +236,12 @@ func (v *view) tried(ctx context.Context) ([]time.Time, error) {
 const raced = 48
 
 // try finds out whether a member deletes what has changed, on objects of its own, and gives its time.
-func try(ctx context.Context, m store.Store, key string) (now time.Time, err error) {
-	st, ok := m.(store.Conditional)
-	if !ok {
+func try(ctx context.Context, m timed, key string) (now time.Time, err error) {
+	if _, ok := m.Store.(store.Conditional); !ok {
 		return now, refusal("collect", "%s cannot delete on a condition, so what it has might be deleted while it is written: %s", m, onCareless)
 	}
 	defer func() {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultTimeout)
-		defer cancel()
-		if left := m.Delete(clean, key); err == nil {
+		if left := m.Delete(context.WithoutCancel(ctx), key); err == nil {
 			err = at(m, left)
 		}
 	}()
@@ -256,7 +253,7 @@ func try(ctx context.Context, m store.Store, key string) (now time.Time, err err
 	if err != nil {
 		return now, at(m, err)
 	}
-	refused := st.DeleteIf(ctx, key, first.Version)
+	refused := m.DeleteIf(ctx, key, first.Version)
 	o, err := m.Get(ctx, key, "")
 	switch {
 	case errors.Is(err, store.ErrNotExist) || err == nil && refused == nil:
@@ -268,16 +265,16 @@ func try(ctx context.Context, m store.Store, key string) (now time.Time, err err
 	case second.Date.IsZero() || o.LastModified.IsZero():
 		return now, refusal("collect", "%s does not tell its time, so how old an object is cannot be known", m)
 	}
-	if err = race(ctx, m, st, key); err != nil {
+	if err = race(ctx, m, key); err != nil {
 		return now, err
 	}
-	return second.Date, at(m, st.DeleteIf(ctx, key, second.Version))
+	return second.Date, at(m, m.DeleteIf(ctx, key, second.Version))
 }
 
 const onCareless = "nothing is collected in this quorum; what is left of deleted objects stays, and does no harm"
 
 // race has a write and a delete of the same version race, on one key after the other.
-func race(ctx context.Context, m store.Store, st store.Conditional, key string) error {
+func race(ctx context.Context, m timed, key string) error {
 	var rounds []string
 	for i := range raced {
 		rounds = append(rounds, key+"-"+strconv.Itoa(i))
@@ -290,7 +287,7 @@ func race(ctx context.Context, m store.Store, st store.Conditional, key string) 
 		var put, del error
 		var both sync.WaitGroup
 		both.Go(func() { _, put = m.Put(ctx, key, []byte("2"), store.IfMatch(o.Version)) })
-		both.Go(func() { del = st.DeleteIf(ctx, key, o.Version) })
+		both.Go(func() { del = m.DeleteIf(ctx, key, o.Version) })
 		both.Wait()
 		_, there := m.Get(ctx, key, "")
 		if err := m.Delete(ctx, key); err != nil {

@@ -150,10 +150,7 @@ func (k *key) put(a register.Put) {
 func (k *key) drop(a register.Drop) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
 		ev := register.Stored{Member: a.Member, Request: a.Request}
-		err := error(&store.Error{Op: "delete", Key: k.name, Kind: store.ErrInvalid, Cause: errors.New("this store does not delete on a condition")})
-		if st, ok := m.(store.Conditional); ok {
-			err = st.DeleteIf(ctx, k.name, store.Version(a.Over))
-		}
+		err := deleteIf(ctx, m, k.name, store.Version(a.Over))
 		ev.Fate, ev.Err = fateOf(err), err
 		k.back(ev)
 		if ev.Fate == register.Refused {

@@ -39,7 +39,7 @@ func (s *Store) aside(ctx context.Context, op, key string, value *register.Value
 	var writing sync.WaitGroup
 	for i, m := range v.cfg.Members {
 		writing.Go(func() {
-			wrong := writeAside(all, v.members[i], asideKey+value.Version, b)
+			wrong := writeAside(all, s.timed(v.members[i]), asideKey+value.Version, b)
 			s.health.note(m.Place, wrong)
 			if wrong != nil {
 				wrong = fmt.Errorf("%s: %w", m.Place, wrong)
@@ -95,8 +95,8 @@ func majority(ctx context.Context, v *view, answers <-chan error) error {
 	return nil
 }
 
-// writeAside writes a body under a name that nobody else writes.
-func writeAside(ctx context.Context, m store.Store, name string, b body) error {
+// writeAside writes a body under a name that nobody else writes. One of more than store.MaxBody bytes may take any time.
+func writeAside(ctx context.Context, m timed, name string, b body) error {
 	r := io.NewSectionReader(b, 0, b.size)
 	if b.size <= store.MaxBody {
 		text, err := io.ReadAll(r)
@@ -108,7 +108,7 @@ func writeAside(ctx context.Context, m store.Store, name string, b body) error {
 		}
 		return err
 	}
-	large, ok := m.(store.Large)
+	large, ok := m.Store.(store.Large)
 	if !ok {
 		return &store.Error{Op: "put", Key: name, Kind: store.ErrTooLarge, Cause: fmt.Errorf("%s keeps no bodies of %d bytes", m, b.size)}
 	}
@@ -333,5 +333,5 @@ func (v *view) copyTo(ctx context.Context, member int, value register.Value) err
 		return err
 	}
 	defer b.close()
-	return writeAside(ctx, v.members[member], asideKey+value.Version, b)
+	return writeAside(ctx, v.s.timed(v.members[member]), asideKey+value.Version, b)
 }

@@ -627,6 +627,72 @@ func TestOneHangs(t *testing.T) {
 	}
 }
 
+// TestHangs: what needs a member that never answers ends with an error that names it, without a deadline of the caller's.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	type action func(ctx context.Context, st *quorumstore.Store, by *place) error
+	no := func(context.Context, *quorumstore.Store, *place) error { return nil }
+	initialize := func(ctx context.Context, st *quorumstore.Store, _ *place) error { return st.Init(ctx) }
+	replace := func(ctx context.Context, st *quorumstore.Store, by *place) error {
+		return st.Replace(ctx, "mem://0", by)
+	}
+	collect := func(ctx context.Context, st *quorumstore.Store, _ *place) error {
+		_, err := st.Collect(ctx, nil)
+		return err
+	}
+	write := func(ctx context.Context, st *quorumstore.Store, _ *place) error {
+		_, err := st.Put(ctx, "full", bytes.Repeat([]byte("x"), store.MaxBody), store.IfAbsent())
+		return err
+	}
+	for _, tc := range []struct {
+		name   string
+		before action
+		op     string
+		key    string
+		hung   []int // of the places, the last of which is the new member
+		do     action
+	}{
+		{"init, the listing of a member", no, "list", "", []int{2}, initialize},
+		{"replace, the listing of the new member", initialize, "list", "", []int{3}, replace},
+		{"collect, a write of the trial", initialize, "put", quorumstore.Scratch + "*", []int{2}, collect},
+		{"collect, a read of the trial", initialize, "get", quorumstore.Scratch + "*", []int{2}, collect},
+		{"collect, a delete of the trial", initialize, "delete", quorumstore.Scratch + "*", []int{2}, collect},
+		{"put, the bodies that lie beside", initialize, "put", "!leasehold-quorum-values-*", []int{1, 2}, write},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2"), newPlace("mem://3")}
+				if err := tc.before(t.Context(), open(t, places[:3]), places[3]); err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range tc.hung {
+					places[i].Inject(faultstore.Fault{Kind: faultstore.Hang, Op: tc.op, Key: tc.key})
+				}
+				done := make(chan error, 1)
+				began := time.Now()
+				go func() { done <- tc.do(t.Context(), open(t, places[:3]), places[3]) }()
+				select {
+				case err := <-done:
+					if took := time.Since(began); took > 5*quorumstore.DefaultTimeout || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, quorumstore.ErrNoMajority) {
+						t.Errorf("after %v: %v", took, err)
+					}
+					if err != nil && !strings.Contains(err.Error(), places[tc.hung[0]].name) {
+						t.Errorf("%v, which does not name %s", err, places[tc.hung[0]].name)
+					}
+				case <-time.After(24 * time.Hour):
+					t.Error("it has not ended a day later")
+					for _, p := range places {
+						p.Close()
+					}
+					<-done
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // TestReplaceTwice: of two changes at once one is made, and the other is told so.
 func TestReplaceTwice(t *testing.T) {
 	t.Parallel()

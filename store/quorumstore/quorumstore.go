@@ -47,7 +47,8 @@ import (
 // Options are what New can be told. The zero Options are good.
 type Options struct {
 	// Timeout is how long one request to one member may take. Default: 10 s. A slow member is not
-	// waited for unless it is needed for a majority; its request goes on until then.
+	// waited for unless it is needed for a majority; its request goes on until then. The write of a body of more than
+	// 1 MiB has no other bound than its context.
 	Timeout time.Duration
 
 	// Prefix is what all keys lie under: they are without it here. Default: none.

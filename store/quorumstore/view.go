@@ -92,6 +92,46 @@ func (v *view) hears(member int, err error) {
 	v.s.health.note(v.cfg.Members[member].Place, err)
 }
 
+// A timed member is one of which each request ends within Options.Timeout.
+type timed struct {
+	store.Store
+	timeout time.Duration
+}
+
+func (s *Store) timed(m store.Store) timed { return timed{m, s.opts.Timeout} }
+
+func (t timed) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return t.Store.Get(ctx, key, unless)
+}
+
+func (t timed) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return t.Store.Put(ctx, key, body, only)
+}
+
+func (t timed) Delete(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return t.Store.Delete(ctx, key)
+}
+
+func (t timed) DeleteIf(ctx context.Context, key string, v store.Version) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	return deleteIf(ctx, t.Store, key, v)
+}
+
+// deleteIf deletes on a condition, if the member can.
+func deleteIf(ctx context.Context, m store.Store, key string, v store.Version) error {
+	if st, ok := m.(store.Conditional); ok {
+		return st.DeleteIf(ctx, key, v)
+	}
+	return &store.Error{Op: "delete", Key: key, Kind: store.ErrInvalid, Cause: errors.New("this store does not delete on a condition")}
+}
+
 // ask sends a request to a member, with a time of its own: the caller may be gone before it is answered.
 func (v *view) ask(member int, request func(ctx context.Context, m store.Store) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), v.s.opts.Timeout)
