@@ -135,6 +135,35 @@ func TestMarkerDeliveredTwice(t *testing.T) {
 	}
 }
 
+// TestOldListOneDown: who has the members of before a replacement finds those of now where one of these is down: what is left of
+// the list is no majority of it, but tells who the others are.
+func TestOldListOneDown(t *testing.T) {
+	t.Parallel()
+	for _, confirmed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("confirmed %v", confirmed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				places, st := newQuorum(t, 3)
+				put(t, st, "lock", "x", store.IfAbsent())
+				places[0].lose()
+				by := newPlace("mem://new")
+				if err := st.Replace(t.Context(), "mem://0", by); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				places[1].Partition(true)
+				by.Partition(!confirmed)
+				if confirmed {
+					reads(t, open(t, places, by), "lock", "x")
+				} else if _, err := open(t, places, by).Get(t.Context(), "lock", ""); !errors.Is(err, quorumstore.ErrNoMajority) {
+					t.Errorf("with one of three that is a member: %v", err)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // TestForget: what deleted objects leave goes, and nothing else.
 func TestForget(t *testing.T) {
 	t.Parallel()

@@ -216,7 +216,22 @@ func (s *Store) known(ctx context.Context, all bool) (sighting, error) {
 	if seen.cfg.Quorum == "" && seen.none > len(s.given)/2 {
 		err = &store.Error{Op: "open", Kind: store.ErrNoBucket, Cause: fmt.Errorf("%w: leasehold quorum init makes one", ErrNoQuorum)}
 	}
+	if seen.cfg.Quorum != "" && s.outdated(seen.cfg) {
+		err = nil // a majority of its members must confirm it
+	}
 	return seen, err
+}
+
+// outdated reports that most of the members given are of a configuration, and others have taken the place of the rest: then
+// those that are left need not be a majority of the members given.
+func (s *Store) outdated(cfg register.Configuration) bool {
+	still := 0
+	for _, m := range s.given {
+		if slices.Contains(places(cfg), m.String()) {
+			still++
+		}
+	}
+	return still > len(s.given)/2 && still < len(s.given)
 }
 
 // enough is for how long the markers of a majority are waited for, where the quorum is known and one has been seen.
