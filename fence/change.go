@@ -13,10 +13,10 @@ import (
 )
 
 // change writes what next makes of the state that it is shown, on the condition that it
-// still is the state; if that is nothing, it writes nothing. With fresh that state is of
-// an answer to this change, else the one last seen will do. It returns the attempt, of
-// which now is what the store has in the end.
-func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now *state) (*content, error)) (*attempt, error) {
+// still is the state; if that is nothing, it writes nothing. That state is of an answer to
+// this change, or the one last seen, if that will do. It returns the attempt, of which now
+// is what the store has in the end.
+func (o *Object) change(ctx context.Context, h Holder, will func(seen *state) bool, next func(now *state) (*content, error)) (*attempt, error) {
 	a := &attempt{o: o, h: h}
 	if err := Admit(h); err != nil {
 		return a, err
@@ -27,11 +27,11 @@ func (o *Object) change(ctx context.Context, h Holder, fresh bool, next func(now
 	case <-ctx.Done():
 		return a, ctx.Err()
 	}
-	if !fresh {
-		o.mu.Lock()
+	o.mu.Lock()
+	if o.known != nil && will(o.known) {
 		a.now = o.known
-		o.mu.Unlock()
 	}
+	o.mu.Unlock()
 	for pause := range request.Pauses(ctx) {
 		if a.err != nil && !a.stale && !pause() {
 			a.err = fmt.Errorf("%w: %w", ctx.Err(), a.err)

@@ -99,7 +99,7 @@ func (o *Object) Get(ctx context.Context) (*Value, error) {
 // It returns a [*FencedError], and ends the holder's lease, if a larger token was
 // there. Any other error may leave the claim landed or not; to claim again is safe.
 func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
-	a, err := o.change(ctx, h, true, func(now *state) (*content, error) {
+	a, err := o.change(ctx, h, func(*state) bool { return false }, func(now *state) (*content, error) {
 		if now.seal.token == h.Token() {
 			return nil, nil //nolint:nilnil // there is nothing to write
 		}
@@ -157,9 +157,10 @@ func (o *Object) Delete(ctx context.Context, h Holder) error {
 // replace writes c, over that value if it is one, and then removes what the old value kept elsewhere.
 func (o *Object) replace(ctx context.Context, h Holder, c content, over *Value) (*attempt, error) {
 	var before *state
-	a, err := o.change(ctx, h, false, func(now *state) (*content, error) {
+	is := func(now *state) bool { return over == nil || now.version == over.version }
+	a, err := o.change(ctx, h, is, func(now *state) (*content, error) {
 		before = now
-		if over != nil && now.version != over.version {
+		if !is(now) {
 			return nil, fmt.Errorf("%v: %w by another with the same token, or by a claim", o, ErrReplaced)
 		}
 		return &c, nil

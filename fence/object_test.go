@@ -550,3 +550,44 @@ func TestPutOver(t *testing.T) {
 		})
 	}
 }
+
+// TestPutOverWithOldKnowledge: what an Object has seen last may be older than the value that is to be written over: another
+// Object has read that, or an earlier read of its own is answered late. PutOver used to say of a value that was there that it
+// was replaced.
+func TestPutOverWithOldKnowledge(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			st := newStore()
+			o, other := newObject(t, st, nil), newObject(t, st, nil)
+			put(t, o, fence.Token(1), "1")
+			read := make(chan struct{})
+			if late {
+				o = newObject(t, st, nil)
+				st.Inject(faultstore.Fault{Kind: faultstore.DelayAfter, Op: "get", Nth: 1, Delay: 2 * time.Second})
+				go func() {
+					defer close(read)
+					if _, err := o.Get(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}()
+			} else {
+				close(read)
+			}
+			time.Sleep(time.Second)
+			put(t, other, fence.Token(1), "2")
+			reader := other
+			if late {
+				reader = o
+			}
+			v, err := reader.Get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-read
+			if err := o.PutOver(t.Context(), fence.Token(1), v, strings.NewReader("3")); err != nil {
+				t.Errorf("late %v: over the value that is there: %v", late, err)
+			}
+			holds(t, st, "3")
+		})
+	}
+}
