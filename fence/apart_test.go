@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -195,6 +196,55 @@ func TestLargeValueThatNothingPointsTo(t *testing.T) {
 				}
 				if keys := fencecheck.Keys(t, st, "state.json.data/"); len(keys) != c.left {
 					t.Errorf("left behind: %q, want %d", keys, c.left)
+				}
+			})
+		})
+	}
+}
+
+// TestDeleteIsNeverAnswered: Put does not wait long for the deletion of bytes that nothing points to, and tells what may be left: by its error,
+// or where it has landed by the log.
+func TestDeleteIsNeverAnswered(t *testing.T) {
+	value := strings.Repeat("x", largestInline+1)
+	for name, c := range map[string]struct {
+		fault faultstore.Fault
+		most  time.Duration
+		want  error
+	}{
+		"the pointer is denied": {faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "state.json"}, 10 * time.Second, store.ErrDenied},
+		"the upload is cut off": {faultstore.Fault{Kind: faultstore.Hang, Op: "put", Key: apartData}, 70 * time.Second, store.ErrUnavailable},
+		"it has landed":         {faultstore.Fault{Kind: faultstore.DelayAfter, Op: "put"}, 10 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := newStore()
+				var log bytes.Buffer
+				o := newObject(t, st, &fence.ObjectOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				put(t, o, fence.Token(1), value)
+				before := fencecheck.Keys(t, st, "state.json.data/")[0]
+				st.Inject(c.fault, faultstore.Fault{Kind: faultstore.Hang, Op: "delete"})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if c.want == nil {
+					ctx = t.Context() // which has no end
+				}
+				done, began := make(chan error, 1), time.Now()
+				go func() { done <- o.Put(ctx, fence.Token(1), strings.NewReader(value)) }()
+				select {
+				case err := <-done:
+					if took := time.Since(began); took > c.most || !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) {
+						t.Errorf("after %v: %v, want %v after %v at most", took, err, c.want, c.most)
+					}
+					if c.want == nil && !strings.Contains(log.String(), "left="+before) {
+						t.Errorf("the log has %q, which does not say that %s is left", log.String(), before)
+					}
+					if c.want != nil && (!strings.Contains(err.Error(), "left at state.json.data/") || strings.Contains(err.Error(), before) || log.Len() > 0) {
+						t.Errorf("%v, log %q, want what is left", err, log.String())
+					}
+				case <-time.After(time.Hour):
+					t.Error("it waits for an hour")
+					st.Close()
+					<-done
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 
 	"github.com/leasehold/leasehold/fence/internal/request"
@@ -25,6 +26,10 @@ type ObjectOptions struct {
 	// fence forget its token again. Default: such an object is left alone, with
 	// ErrForeign.
 	Adopt bool
+
+	// Logger is told when the bytes of a replaced value that lay apart cannot be deleted: they are
+	// left, and the write that replaced them has landed all the same. Default: slog.Default().
+	Logger *slog.Logger
 }
 
 // An Object is one guarded object in a store: every write of it carries a token, and
@@ -63,6 +68,9 @@ func NewObject(st store.Store, key string, opts *ObjectOptions) (*Object, error)
 	o := &Object{st: st, key: key, turn: make(chan struct{}, 1)}
 	if opts != nil {
 		o.opts = *opts
+	}
+	if o.opts.Logger == nil {
+		o.opts.Logger = slog.Default()
 	}
 	for _, key := range []string{key, o.dataKey(1, request.NewID())} {
 		if err := store.CheckKey("fence", key); err != nil {
@@ -119,7 +127,8 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 // too, as any other error may: the value may have been written, and may yet be. A write
 // that the store refused counts as such, since the network may have delivered it twice.
 // Failures of the store are retried for half a minute. ctx bounds the call; if it ends
-// while a write is under way, the outcome is unknown.
+// while a write is under way, the outcome is unknown. To delete what it has written of a
+// value that lies apart it may take 10 s longer; the error says what is left of it.
 func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error { return o.put(ctx, h, r, nil) }
 
 // PutOver is Put on the condition that the object is what it was when Get or Claim has returned v. If it has

@@ -160,8 +160,7 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 		if errors.Is(err, store.ErrUnknownOutcome) { // of the data; the value is what it was
 			err = &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: fmt.Errorf("%v", err)} //nolint:errorlint // see above
 		}
-		_ = o.st.Delete(context.WithoutCancel(ctx), key)
-		return err
+		return o.withdraw(ctx, key, err)
 	}
 	line, err := json.Marshal(pointer{base(key, 2), size, hex.EncodeToString(sum.Sum(nil))})
 	if err != nil {
@@ -169,7 +168,15 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 	}
 	a, err := o.replace(ctx, h, content{apart, line}, over)
 	if err != nil && !a.mayPoint(line) {
-		_ = o.st.Delete(context.WithoutCancel(ctx), key)
+		return o.withdraw(ctx, key, err)
+	}
+	return err
+}
+
+// withdraw deletes the bytes of a value that will never be pointed to, because of err.
+func (o *Object) withdraw(ctx context.Context, key string, err error) error {
+	if left := request.Delete(context.WithoutCancel(ctx), o.st, key); left != nil {
+		return fmt.Errorf("%w; what was written of the value may be left at %s until Collect deletes it: %v", err, key, left) //nolint:errorlint // it is no reason of err
 	}
 	return err
 }
@@ -180,13 +187,18 @@ func base(key string, n int) string {
 	return strings.Join(segments[max(len(segments)-n, 0):], "/")
 }
 
-// removeData deletes what an old state kept apart: nothing will point to it again.
+// removeData deletes what an old state kept apart: nothing will point to it again. That it could not is no failure of
+// the write that has landed.
 func (o *Object) removeData(ctx context.Context, old *state) {
 	if old.seal.kind != apart { // its bytes are the user's, whatever they look like
 		return
 	}
-	if p, err := o.pointer(old); err == nil {
-		_ = o.st.Delete(ctx, o.beside(p.Data)) // else Collect will
+	p, err := o.pointer(old)
+	if err != nil {
+		return
+	}
+	if err := request.Delete(ctx, o.st, o.beside(p.Data)); err != nil {
+		o.opts.Logger.Warn("the bytes of a replaced value are left until Collect deletes them", "object", o.String(), "left", o.beside(p.Data), "error", err)
 	}
 }
 
@@ -214,7 +226,7 @@ func (o *Object) Collect(ctx context.Context) (deleted int, err error) {
 		if err != nil || leasehold.Token(token) >= now.seal.token || entry.Key == inUse {
 			continue
 		}
-		if err := o.st.Delete(ctx, entry.Key); err != nil {
+		if err := request.Delete(ctx, o.st, entry.Key); err != nil {
 			return deleted, err
 		}
 		deleted++

@@ -173,7 +173,9 @@ func (g *fenceCmd) guard(ctx context.Context, name string) (*fence.Object, error
 		return nil, err
 	}
 	g.at, g.lock = p.store, p.key
-	return guardAt(p, &g.opts)
+	opts := g.opts
+	opts.Logger = g.console.logger()
+	return guardAt(p, &opts)
 }
 
 func guardAt(p target, opts *fence.ObjectOptions) (*fence.Object, error) {

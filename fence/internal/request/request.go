@@ -87,3 +87,10 @@ func Put(ctx context.Context, st store.Store, key string, body []byte, only stor
 	defer cancel()
 	return st.Put(ctx, key, body, only)
 }
+
+// Delete deletes an object.
+func Delete(ctx context.Context, st store.Store, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return st.Delete(ctx, key)
+}
