@@ -221,7 +221,7 @@ func (d *duel) leave(before []byte) bool {
 }
 
 // watchEvery is one of how many clear races is read again in the end.
-const watchEvery = 30
+const watchEvery = 10
 
 // dressed makes one key in ten long and of many alphabets, where the store takes such keys.
 func (s *survey) dressed(key string, n int64) string {

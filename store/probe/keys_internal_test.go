@@ -163,6 +163,7 @@ func haunted(of int, before bool) func(*brokenstore.Store, func(int) bool) {
 				return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrNotModified}
 			}
 			again := *ghost
+			again.Date = time.Now()
 			return &again, nil
 		}
 	}

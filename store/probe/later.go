@@ -17,7 +17,7 @@ import (
 // is settle old.
 const (
 	settle       = 3 * time.Second
-	mostWatched  = 200 // objects whose end was clear
+	mostWatched  = 400 // objects whose end was clear
 	mostDoubtful = 80  // objects of which a write had no answer
 )
 
