@@ -1,14 +1,17 @@
 package probe
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"iter"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
@@ -208,6 +211,39 @@ func TestProbeRefusesLiesAboutBodies(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			l.refused(t, asked(t, l, 1, &Options{Races: 20, LargestBody: 1 << 10}))
+		})
+	}
+}
+
+// TestProbeOfValuesInParts: a store that loses what is in the second part of a large value is not safe for fences.
+func TestProbeOfValuesInParts(t *testing.T) {
+	cut := func(body []byte) []byte { return body[:min(len(body), 8<<20)] }
+	for _, c := range []struct {
+		name string
+		put  func(body []byte) []byte
+		want Result
+	}{
+		{"as it was sent", bytes.Clone, OK},
+		{"cut at 8 MiB", cut, Bad},
+		{"the first part twice", func(body []byte) []byte { return append(cut(body), body[:len(body)-8<<20]...) }, Bad},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &brokenstore.Store{Store: memstore.New()}
+				b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+					body, err := io.ReadAll(r)
+					if err != nil {
+						return 0, err
+					}
+					_, err = b.Store.PutLarge(ctx, key, bytes.NewReader(c.put(body)))
+					return int64(len(body)), err
+				}
+				r := probed(t, b, &Options{Races: 1})
+				if f := r.Finding(largeBodies); f.Result != c.want || (r.Proves(r.Store, useFenceObject) == nil) != (c.want == OK) || r.Proves(r.Store, useObject) != nil {
+					t.Errorf("%+v: %v, %v", f, r.Proves(r.Store, useFenceObject), r.Proves(r.Store, useObject))
+				}
+				empty(t, b)
+			})
 		})
 	}
 }

@@ -2,6 +2,8 @@ package probe
 
 import (
 	"slices"
+
+	"github.com/leasehold/leasehold/store"
 )
 
 // An experiment makes one finding.
@@ -13,6 +15,7 @@ type experiment struct {
 	// each race, of which it runs a share-th part and at least so many.
 	fixed, each, share, least int
 	size                      int      // of the bodies that it writes, if they are large
+	sends                     int64    // in one body that is larger than all that a Put takes
 	after                     []string // findings without which it makes no sense
 	anew                      bool     // it changes objects by survey.over, and so needs no update
 	run                       func(*survey) (Result, string, error)
@@ -30,6 +33,9 @@ func (e *experiment) requests(o *Options) int { return e.fixed + e.each*e.races(
 
 // bytes is how much it sends in large bodies: two in each race, and the first ones.
 func (e *experiment) bytes(o *Options) int64 {
+	if e.sends > 0 {
+		return e.sends
+	}
 	return int64(e.size) * int64(sizedFirst+2*e.races(o))
 }
 
@@ -63,6 +69,7 @@ const (
 	oddKeys      = "keys of all shapes"
 	oddUpdates   = "updates of keys of all shapes"
 	oddLists     = "listings of keys of all shapes"
+	largeBodies  = "values in parts"
 	readsDeleted = "reads after a delete"
 	allCreates   = "creates, of all requests"
 	allUpdates   = "updates, of all requests"
@@ -118,6 +125,7 @@ var experiments = slices.Concat([]experiment{
 		return s.racingAgain(max(s.opts.Races/10, 10))
 	}},
 }, withLargeBodies, []experiment{
+	{name: largeBodies, uses: byLarge, fixed: largeAsked, size: store.MaxBody, sends: largeValue, after: []string{canCreate, canDelete}, run: (*survey).largeValues},
 	{name: "left by earlier probes", uses: none, fixed: 1, after: []string{canList}, run: (*survey).leftovers},
 	{name: seenLater, uses: byCreate, fixed: mostWatched + mostDoubtful, run: (*survey).seenLater},
 	{name: restCreate, uses: byCreate, fixed: 2 * 2 * restKeys * restRefused, after: []string{canDelete, createOver}, run: (*survey).creatingOverRested},

@@ -397,9 +397,9 @@ func TestProbeWithoutUpdatesOverABadNetwork(t *testing.T) {
 }
 
 // Everything that a verdict rests on is made to fail by one of the above, by a lie, or by
-// the test of clocks.
+// the tests of clocks and of values in parts.
 func TestEveryNeedIsDefended(t *testing.T) {
-	defended := []string{clockRate}
+	defended := []string{clockRate, largeBodies}
 	for _, a := range ailments {
 		defended = append(defended, a.finding)
 	}
