@@ -215,6 +215,26 @@ func TestProbeRefusesLiesAboutBodies(t *testing.T) {
 	}
 }
 
+// TestProbeListsMoreThanOnePage: a listing that ends after 1000 objects is found out by the objects of
+// racing creates, and only where there are as many.
+func TestProbeListsMoreThanOnePage(t *testing.T) {
+	for _, c := range []struct {
+		races int
+		cut   int
+		want  Result
+	}{{onePage + 10, onePage, Bad}, {onePage + 10, 2 * onePage, OK}, {20, onePage, Note}, {20, 19, Bad}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &brokenstore.Store{Store: memstore.New()}
+			brokenstore.ListThen(func(all []store.Entry) []store.Entry { return all[:min(c.cut, len(all))] })(b)
+			r := probed(t, brokenstore.Bare{Store: b}, &Options{Races: c.races, LargestBody: 1 << 10})
+			if f := r.Finding(longLists); f.Result != c.want || (r.Proves(r.Store, useFenceLog) == nil) && c.want == Bad {
+				t.Errorf("a listing of %d is cut at %d: %+v", c.races, c.cut, f)
+			}
+			empty(t, b.Store)
+		})
+	}
+}
+
 // TestProbeOfValuesInParts: a store that loses what is in the second part of a large value is not safe for fences.
 func TestProbeOfValuesInParts(t *testing.T) {
 	cut := func(body []byte) []byte { return body[:min(len(body), 8<<20)] }

@@ -31,16 +31,23 @@ func (s *survey) clean() {
 
 // removeAll deletes the objects that are known.
 func (s *survey) removeAll(c *counted) {
+	s.inParallel(s.sorted(), func(key string) {
+		_ = s.again(func() error { return c.Delete(s.ctx, key) })
+	})
+}
+
+// inParallel calls do with each key, several at a time.
+func (s *survey) inParallel(all []string, do func(key string)) {
 	var workers sync.WaitGroup
 	keys := make(chan string)
 	for range lanes {
 		workers.Go(func() {
 			for key := range keys {
-				_ = s.again(func() error { return c.Delete(s.ctx, key) })
+				do(key)
 			}
 		})
 	}
-	for _, key := range s.sorted() {
+	for _, key := range all {
 		keys <- key
 	}
 	close(keys)

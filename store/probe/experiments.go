@@ -70,6 +70,7 @@ const (
 	oddUpdates   = "updates of keys of all shapes"
 	oddLists     = "listings of keys of all shapes"
 	largeBodies  = "values in parts"
+	longLists    = "listings of more than 1000 objects"
 	readsDeleted = "reads after a delete"
 	allCreates   = "creates, of all requests"
 	allUpdates   = "updates, of all requests"
@@ -113,9 +114,7 @@ var experiments = slices.Concat([]experiment{
 	{name: oddKeys, uses: byCreate, fixed: keyAsks*familyKeys + familyAsks*len(families), after: []string{canCreate, createOver, canDelete}, run: (*survey).oddKeys},
 	{name: oddUpdates, uses: byUpdate, after: []string{canUpdate, updateStale, oddKeys}, run: keysOf(func(k *keyed) *trials { return &k.updates })},
 	{name: oddLists, uses: byList, after: []string{canList, oddKeys}, run: keysOf(func(k *keyed) *trials { return &k.listed })},
-	{name: raceCreate, uses: byCreate, each: 4, after: []string{canCreate, createOver, canDelete}, run: func(s *survey) (Result, string, error) {
-		return s.racingCreates("race", smallBody, s.opts.Races)
-	}},
+	{name: raceCreate, uses: byCreate, fixed: listPages, each: 4, after: []string{canCreate, createOver, canDelete}, run: (*survey).racingAndListing},
 	{name: raceUpdate, uses: byUpdate, fixed: 2 * lanes * spread, each: 3, after: []string{canUpdate, updateStale, canDelete}, run: func(s *survey) (Result, string, error) {
 		return s.racingUpdates("lane", smallBody, s.opts.Races, spread)
 	}},
@@ -125,6 +124,7 @@ var experiments = slices.Concat([]experiment{
 		return s.racingAgain(max(s.opts.Races/10, 10))
 	}},
 }, withLargeBodies, []experiment{
+	{name: longLists, uses: byList, after: []string{canList, raceCreate}, run: (*survey).longListing},
 	{name: largeBodies, uses: byLarge, fixed: largeAsked, size: store.MaxBody, sends: largeValue, after: []string{canCreate, canDelete}, run: (*survey).largeValues},
 	{name: "left by earlier probes", uses: none, fixed: 1, after: []string{canList}, run: (*survey).leftovers},
 	{name: seenLater, uses: byCreate, fixed: mostWatched + mostDoubtful, run: (*survey).seenLater},

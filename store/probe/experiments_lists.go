@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -100,4 +101,41 @@ func (s *survey) freshListing(key string, asked int) (Result, string, error) {
 		return Bad, "a listing showed what had just been deleted", nil
 	}
 	return OK, "", nil
+}
+
+// onePage is how many objects the stores list with one request, and listPages how many requests
+// it takes to list all that are kept.
+const (
+	onePage   = 1000
+	listPages = 3
+)
+
+// listsAll finds out whether a listing has all the objects that are there.
+func (s *survey) listsAll(prefix string, there map[string]bool) (Result, string, error) {
+	entries, err := s.list(s.b, prefix, "")
+	if err != nil {
+		return Unknown, "", err
+	}
+	missing := maps.Clone(there)
+	for n, e := range entries {
+		if n > 0 && e.Key <= entries[n-1].Key {
+			return Bad, fmt.Sprintf("it lists %q after %q", e.Key, entries[n-1].Key), nil
+		}
+		delete(missing, e.Key)
+	}
+	switch {
+	case len(missing) > 0:
+		return Bad, fmt.Sprintf("of %d objects %d were not listed", len(there), len(missing)), nil
+	case len(there) <= onePage:
+		return Note, fmt.Sprintf("not tried: that takes more than %d races; %d objects were listed", onePage, len(there)), nil
+	}
+	return OK, fmt.Sprintf("%d objects", len(there)), nil
+}
+
+// longListing says what came of the listing after the racing creates.
+func (s *survey) longListing() (Result, string, error) {
+	if t := s.longLists; t.result != "" {
+		return t.result, t.detail, t.err
+	}
+	return Unknown, "there was nothing to list", nil
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -233,19 +235,46 @@ func (s *survey) dressed(key string, n int64) string {
 }
 
 // racingCreates races count creates of bodies of a size. It removes their objects again
-// if delete was seen to work.
-func (s *survey) racingCreates(name string, size, count int) (Result, string, error) {
-	return s.inLanes(count, func(r *races, _ int, n int64) {
+// if delete was seen to work, but for up to keep of those that are there for certain: it gives
+// their keys, and whether they may be removed.
+func (s *survey) racingCreates(name string, size, count, keep int) (kept map[string]bool, result Result, detail string, err error) {
+	kept = map[string]bool{}
+	result, detail, err = s.inLanes(count, func(r *races, _ int, n int64) {
 		key := s.dressed(fmt.Sprintf("%s-%d", name, n), n) // beside an object that stays: some servers delete empty directories
 		d := s.duel(key, size, nil, store.IfAbsent())
 		clear := d.judge(r)
-		if (d.doubted || clear && n%watchEvery == 1) && d.leave(nil) {
+		watched := (d.doubted || clear && n%watchEvery == 1) && d.leave(nil)
+		r.mu.Lock()
+		stays := clear && !d.doubted && len(kept) < keep
+		if stays {
+			kept[key] = !watched
+		}
+		r.mu.Unlock()
+		if watched || stays {
 			return
 		}
 		if err := s.remove(s.a, key); err != nil && !transient(err) {
 			r.stop(err)
 		}
 	})
+	return kept, result, detail, err
+}
+
+// racingAndListing races creates, and lists what many of them have left before it removes that.
+func (s *survey) racingAndListing() (Result, string, error) {
+	kept, result, detail, err := s.racingCreates("race", smallBody, s.opts.Races, s.opts.kept())
+	if s.report.Finding(canList).Result == OK && s.ctx.Err() == nil {
+		s.longLists.add(s.listsAll("race-", kept))
+	}
+	maps.DeleteFunc(kept, func(_ string, removable bool) bool { return !removable })
+	s.setRacing(true)
+	defer s.setRacing(false)
+	s.inParallel(slices.Collect(maps.Keys(kept)), func(key string) {
+		if s.ctx.Err() == nil {
+			_ = s.remove(s.a, key) // else it is removed in the end
+		}
+	})
+	return result, detail, err
 }
 
 // A lane has keys over which updates race in turn: some stores take one write of a key in

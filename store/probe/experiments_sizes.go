@@ -62,7 +62,8 @@ func (z size) racingCreates(s *survey) (Result, string, error) {
 	if result != OK || err != nil {
 		return result, detail, err
 	}
-	return s.racingCreates(fmt.Sprintf("race-%d", z.bytes), z.bytes, z.races(s))
+	_, result, detail, err = s.racingCreates(fmt.Sprintf("sizes-%d", z.bytes), z.bytes, z.races(s), 0)
+	return result, detail, err
 }
 
 func (z size) racingUpdates(s *survey) (Result, string, error) {

@@ -102,7 +102,13 @@ func (s *survey) all() error {
 }
 
 // cleaning is how many requests are kept for removing what is there at the end.
-const cleaning = 250 + lanes*spread + crowdKeys + mostWatched + mostDoubtful
+func (o *Options) cleaning() int {
+	return 250 + lanes*spread + crowdKeys + mostWatched + mostDoubtful + o.kept()
+}
+
+// kept is how many objects of racing creates are there at a time to be listed: more than
+// go into one page, if there are as many.
+func (o *Options) kept() int { return min(o.races(), 1100) }
 
 // Requests is the largest number of requests that [Run] makes with these options: what
 // all its experiments need, a tenth more for repeated requests, and enough to clean up.
@@ -113,7 +119,7 @@ func (o *Options) Requests() int {
 			n += e.requests(o)
 		}
 	}
-	return n + n/10 + cleaning
+	return n + n/10 + o.cleaning()
 }
 
 // Purges is how many requests more [Run] makes at most where the store keeps past versions:

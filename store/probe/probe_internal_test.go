@@ -397,9 +397,9 @@ func TestProbeWithoutUpdatesOverABadNetwork(t *testing.T) {
 }
 
 // Everything that a verdict rests on is made to fail by one of the above, by a lie, or by
-// the tests of clocks and of values in parts.
+// the tests of clocks, of long listings and of values in parts.
 func TestEveryNeedIsDefended(t *testing.T) {
-	defended := []string{clockRate, largeBodies}
+	defended := []string{clockRate, longLists, largeBodies}
 	for _, a := range ailments {
 		defended = append(defended, a.finding)
 	}

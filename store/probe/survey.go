@@ -40,6 +40,7 @@ type survey struct {
 	samples      samples
 	crowdUpdates races
 	spells       spells         // objects whose age is asked for in the end
+	longLists    trials         // the listing after the racing creates
 	resting      resting        // objects that are written to again in the end
 	retired      map[string]int // how often another object took the place of the key's
 
@@ -87,7 +88,7 @@ func newSurvey(ctx context.Context, st store.Store, opts *Options) (*survey, err
 	_, _ = rand.Read(random[:]) // it never fails, see crypto/rand
 	s.prefix = s.opts.Prefix + scratch + hex.EncodeToString(random[:]) + "/"
 	s.report = &Report{Format: 1, Store: st.String(), At: s.began.UTC().Truncate(time.Second), Limit: opts.Requests(), SentLimit: opts.Bytes()}
-	s.reserve = cleaning
+	s.reserve = s.opts.cleaning()
 	return s, nil
 }
 
