@@ -30,23 +30,27 @@ func (a *app) doctor() *cobra.Command {
 		Short: "Prove by experiments that a store is safe for locks",
 		Long: `Prove by experiments that a store is safe for locks.
 
-STORE is the URL of a bucket or a container, of a prefix in it or of a directory. The experiments
-are made on scratch objects under STORE/leasehold-probe-…, which are removed again,
-also after an interrupt. doctor says before how many requests and how many bytes
-it sends at most, and never sends more; afterwards it says how many it was. Most of the bytes are in the few bodies of
-1 MiB: --largest-body leaves them out, and the fences that rest on them with them.
+STORE is the URL of a bucket or a container, of a prefix in it or of a directory. The
+experiments are made on scratch objects under STORE/leasehold-probe-…, which are removed
+again, also after an interrupt. doctor says before how many requests and how many bytes it
+sends at most, and never sends more; afterwards it says how many it was. It takes at least
+10 seconds, because some objects have to rest before they are written again. Most of the
+bytes are in the few bodies of 1 MiB and in one of 8 MiB, which is sent in parts:
+--largest-body leaves them out, and the fences that rest on them with them. A listing of
+more than 1000 objects takes more than 1000 --races.
 
 Many servers that speak S3 ignore the conditions of writes without an error, and then
 everybody has the lock. This command tests whether the store keeps them, one after the
-other and in races over several connections, with 2 and with 128 writes at a time, with
-small bodies and large ones, under keys of all shapes that a lock may have (long, deep,
-beyond ASCII, and alike but for case, composed letters, dots, spaces or escapes) and where
-something was just deleted; whether reads and listings show the last write or delete, and
-all of it; whether raced objects are still the same seconds later; how far the times in answers
-can be trusted; how fast the store is; the rights of these credentials; and the settings
-of the bucket. The verdict says for each layout, for --fast-start and for fences whether
-they are safe here, and if not, why. Locks under a session, and semaphores, are safe where
-the layout object is.
+other and in races over several connections, with 2 and with 128 writes at a time; with
+bodies small and large, shorter, longer and as long as what is there, or different in one
+byte; over objects that were written often, or not for a while; under keys of all shapes
+that a lock may have (long, deep, beyond ASCII, and alike but for case, composed letters,
+dots, spaces or escapes); and where something was just deleted. It tests whether reads and
+listings show the last write or delete, and all of it; whether raced objects are still the
+same seconds later; how far the times in answers can be trusted; how fast the store is; the
+rights of these credentials; and the settings of the bucket. The verdict says for each
+layout, for --fast-start and for fences whether they are safe here, and if not, why. Locks
+under a session, and semaphores, are safe where the layout object is.
 
 A finding that rules out --use is marked BAD; one that rules out another use only is
 marked "no", and says which.

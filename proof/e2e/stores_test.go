@@ -168,9 +168,10 @@ func probeAt(t *testing.T, p place) *probe.Report {
 // chance are the findings that come out now so, now so, of one store or of any ("").
 var chance = map[string][]string{
 	"": {
-		"answers that were none", // a server that has too much to do says so
-		"this machine's clock",   // a short probe may not find out how fast it runs
-		"delete on a condition",  // races decide, and no lock rests on it
+		"answers that were none",             // a server that has too much to do says so
+		"this machine's clock",               // a short probe may not find out how fast it runs
+		"delete on a condition",              // races decide, and no lock rests on it
+		"listings of more than 1000 objects", // a short probe does not make as many
 	},
 	"s3rver": {
 		"bodies come back as they were written", // it empties an object before it writes it anew
@@ -186,7 +187,7 @@ func differences(kept, now *probe.Report, of string) (said []string) {
 	})
 	passed := slices.Concat(chance[""], chance[of])
 	var names []string
-	for _, f := range slices.Concat(kept.Findings, now.Findings) {
+	for _, f := range kept.Findings { // an older report does not have those of newer experiments
 		if !slices.Contains(names, f.Name) && !slices.Contains(passed, f.Name) {
 			names = append(names, f.Name)
 		}
