@@ -62,7 +62,9 @@ lie in one object, under a session, and go to the next by one write. --claim is 
 
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT are passed on to
 the command. That sets no time limit: a command that ignores SIGTERM goes on, and its
-lease is renewed; --max-hold ends it.
+lease is renewed; --max-hold ends it. SIGHUP and SIGINT stay ignored in the command if they
+are in leasehold, as under nohup. All other signals that leasehold was started to ignore
+have their default effect there: Go programs cannot tell.
 
 The command's environment has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and
 LEASEHOLD_TOKEN, a number that is greater with each acquisition: whatever the command
