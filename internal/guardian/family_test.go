@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -291,19 +292,52 @@ func (f *family) gone(except ...int) {
 }
 
 // living lists the processes of the family that are not zombies.
-func (f *family) living() (pids []int) {
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range all {
-		env, err := os.ReadFile(dir + "/environ")
-		if err != nil || !strings.Contains("\x00"+string(env), "\x00"+markVar+"="+f.dir+"\x00") {
-			continue
-		}
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if s := state(pid); s != "" && s != "Z" && s != "X" {
-			pids = append(pids, pid)
-		}
+func (f *family) living() []int { return slices.Clone(lookAround()[f.dir]) }
+
+// A census is one look at all processes of the machine: those that are not zombies, by the families that they are of.
+type census struct {
+	once  sync.Once
+	found map[string][]int
+}
+
+var (
+	censusMu sync.Mutex // of nextCensus
+	counting sync.Mutex
+	// nextCensus is the one that has not begun, for all who have asked by then. What each test looked at by itself took
+	// most of the time of all tests, and with several copies of them all the time there was.
+	nextCensus *census
+)
+
+// lookAround gives a census that was begun after the call.
+func lookAround() map[string][]int {
+	censusMu.Lock()
+	if nextCensus == nil {
+		nextCensus = new(census)
 	}
-	return pids
+	c := nextCensus
+	censusMu.Unlock()
+	c.once.Do(func() {
+		counting.Lock()
+		defer counting.Unlock()
+		censusMu.Lock()
+		nextCensus = nil
+		censusMu.Unlock()
+		c.found = map[string][]int{}
+		all, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range all {
+			env, err := os.ReadFile(dir + "/environ")
+			_, marked, is := strings.Cut("\x00"+string(env), "\x00"+markVar+"=")
+			family, _, ended := strings.Cut(marked, "\x00")
+			if err != nil || !is || !ended {
+				continue
+			}
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			if s := state(pid); s != "" && s != "Z" && s != "X" {
+				c.found[family] = append(c.found[family], pid)
+			}
+		}
+	})
+	return c.found
 }
 
 // called lists the processes of the family that have this argv[0].
@@ -411,10 +445,14 @@ func describe(pids []int) (all []string) {
 }
 
 // eventually waits for a condition, for longer than any machine needs.
+// The conditions read what /proc has of all processes of the machine. So the pauses are as much longer as that takes.
 func eventually(t *testing.T, condition func() (bool, string)) {
 	t.Helper()
-	for limit := time.Now().Add(hang); ; time.Sleep(5 * time.Millisecond) {
+	var took time.Duration
+	for limit := time.Now().Add(hang); ; time.Sleep(max(5*time.Millisecond, 20*took)) {
+		began := time.Now()
 		ok, seen := condition()
+		took = time.Since(began)
 		if ok {
 			return
 		}
