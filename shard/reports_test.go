@@ -142,6 +142,28 @@ func TestSessionLostIsTold(t *testing.T) {
 	})
 }
 
+// TestSessionLostBeforeItJoined: the same of a worker that has not yet made itself known to the others. It used to say that
+// it could not.
+func TestSessionLostBeforeItJoined(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, log := newFleet(t, 3), &logbook{}
+		st := faultstore.Wrap(f.st, nil)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: prefix + "/workers/*"})
+		a := f.startOver(st, "a", f.shards, &shard.Options{Logger: log.logger()})
+		time.Sleep(ttl)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: prefix + "/sessions/*"})
+		for log.count("the worker begins anew") == 0 {
+			time.Sleep(time.Second)
+		}
+		if n := log.count("the worker begins anew", `error="the session is over: no renewal came through in time"`); n != 1 {
+			t.Errorf("it does not say that the session was lost: %s", strings.Join(log.lines, ""))
+		}
+		a.st.Clear()
+		f.settle()
+		f.end()
+	})
+}
+
 // TestWorkFails: an error of the work is logged, with the shard, before it begins again.
 func TestWorkFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
