@@ -492,6 +492,36 @@ func TestStreamBeginsWithAnothersLook(t *testing.T) {
 	})
 }
 
+// A stream that begins with what another request has seen is told when that is gone, although it came and went between two
+// looks of the streams.
+func TestStreamMissesNoEnd(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, nil)
+		first := subscribe(t, s)
+		time.Sleep(100 * time.Millisecond)
+		acquired(t, s, "x", `{"ttl":"1h"}`) // so that the next request looks
+		plant(t, st, 1)
+		if a := ask(t, s, "GET", "/v1/locks", ""); !strings.Contains(a.body, `"k000"`) {
+			t.Errorf("everything: %s", a.body)
+		}
+		second := subscribe(t, s)
+		if err := st.Delete(t.Context(), "k000"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		for i, v := range []*stream{first, second} {
+			is := view{}
+			if is.take(t, v); is["k000"] != "" || is["x"] == "" {
+				t.Errorf("stream %d shows %v", i, is)
+			}
+			v.leave()
+			<-v.done
+		}
+		stopped(t, s)
+	})
+}
+
 // A stream that began at any moment shows in the end what is, whoever else has looked meanwhile.
 func TestEventsMissNothing(t *testing.T) {
 	for seed := range 5 {
