@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"math"
 	"net/http"
@@ -156,6 +157,24 @@ func TestMiddlewareFailsClosed(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), down.Error()) {
 		t.Errorf("the log does not say why: %s", &log)
+	}
+}
+
+// Without a Logger it is logged all the same.
+func TestMiddlewareLogsByDefault(t *testing.T) {
+	logger, to, flags := slog.Default(), log.Writer(), log.Flags()
+	defer func() {
+		slog.SetDefault(logger)
+		log.SetOutput(to) // which SetDefault has changed, too
+		log.SetFlags(flags)
+	}()
+	var text strings.Builder
+	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	server := serve(t, fence.NewGate(failing{errors.New("password authentication failed")}), nil, nil)
+	ask(t, "PUT", server.URL, "1")
+	server.Close()
+	if !strings.Contains(text.String(), "password authentication failed") {
+		t.Errorf("the log does not say why: %s", &text)
 	}
 }
 

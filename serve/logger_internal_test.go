@@ -1,0 +1,19 @@
+package serve
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// Without a Logger, what no answer tells goes to the default one.
+func TestLogsByDefault(t *testing.T) {
+	s, err := New(memstore.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.log != slog.Default() {
+		t.Errorf("it logs to %v", s.log)
+	}
+}
