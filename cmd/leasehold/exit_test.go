@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -50,6 +53,26 @@ func TestFullDiskNeedsNoSettling(t *testing.T) {
 	if !fullDisk(full) || fullDisk(&store.Error{Op: "put", Key: "k", Kind: store.ErrUnavailable, Cause: errors.New("EOF")}) {
 		t.Error("a full disk is not told from an outage")
 	}
+	for _, err := range []error{full, &store.Error{Op: "put", Key: "k", Kind: store.ErrUnknownOutcome, Cause: errors.New("EOF")}} {
+		var said bytes.Buffer
+		j := (&app{console: console{w: &said, least: slog.LevelInfo}}).newJob()
+		claim := &openClaim{}
+		j.opts.TTL, j.candidate = leasehold.DefaultTTL, claim
+		if _, got := j.await(t.Context(), func(context.Context) (held, error) { return nil, err }); got != err { //nolint:errorlint // that very error
+			t.Errorf("it returned %v", got)
+		}
+		if want := err != error(full); claim.asked != want || strings.Contains(said.String(), "still under way") != want {
+			t.Errorf("%v: it asked: %v, and said %q", err, claim.asked, &said)
+		}
+	}
+}
+
+// openClaim is a claim that cannot be settled.
+type openClaim struct{ asked bool }
+
+func (c *openClaim) Settle(context.Context) error {
+	c.asked = true
+	return errors.New("the store does not answer")
 }
 
 // TestTooManyOpenFiles names the limit.
