@@ -3,16 +3,20 @@ package serve_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/serve"
@@ -143,126 +147,171 @@ func TestRefused(t *testing.T) {
 		for _, tc := range []struct {
 			method, path, body string
 			code               int
-			problem            string
+			problem, detail    string
 		}{
 			// The body.
-			{"POST", acquire, `[]`, 400, "body"},
-			{"POST", acquire, `null`, 400, "body"},
-			{"POST", acquire, `"x"`, 400, "body"},
-			{"POST", acquire, `{`, 400, "body"},
-			{"POST", acquire, `{}{}`, 400, "body"},
-			{"POST", acquire, `{} x`, 400, "body"},
-			{"POST", acquire, ` `, 400, "body"},
-			{"POST", acquire, `{"ttl":"5s","ttl":"6s"}`, 400, "body"},
-			{"POST", acquire, `{"TTL":"5s"}`, 400, "body"},
-			{"POST", acquire, `{"ttl_ms":5000}`, 400, "body"},
-			{"POST", acquire, `{"ttl":5}`, 400, "body"},
-			{"POST", acquire, `{"slots":1.5}`, 400, "body"},
-			{"POST", acquire, `{"slots":"3"}`, 400, "body"},
-			{"POST", acquire, `{"slots":1e99}`, 400, "body"},
-			{"POST", acquire, `{"fair":"yes"}`, 400, "body"},
-			{"POST", acquire, `{"holder":{}}`, 400, "body"},
-			{"POST", acquire, `{"meta":["x"]}`, 400, "body"},
-			{"POST", acquire, `{"meta":{"x":1}}`, 400, "body"},
-			{"POST", acquire, `{"holder":"` + "\xff" + `","x":1}`, 400, "body"},
-			{"POST", acquire, `{"meta":{"x":"` + strings.Repeat("y", serve.MaxBody) + `"}}`, 413, "too-large"},
-			{"POST", lease + keepalive, `{"ttl":"5s"}`, 400, "body"},
-			{"POST", lease + keepalive, strings.Repeat(" ", serve.MaxBody+1), 413, "too-large"},
-			{"DELETE", lease, `{"force":true}`, 400, "body"},
-			{"GET", lease, `{}`, 400, "body"},
+			{"POST", acquire, `[]`, 400, "body", "the body is not a JSON object"},
+			{"POST", acquire, `null`, 400, "body", "the body is not a JSON object"},
+			{"POST", acquire, `"x"`, 400, "body", "the body is not a JSON object"},
+			{"POST", acquire, `{`, 400, "body", "the body is not what is expected: unexpected EOF"},
+			{"POST", acquire, `{}{}`, 400, "body", "something follows the JSON object"},
+			{"POST", acquire, `{} x`, 400, "body", "something follows the JSON object"},
+			{"POST", acquire, ` `, 400, "body", "the body is not a JSON object"},
+			{"POST", acquire, `{"ttl":"5s","ttl":"6s"}`, 400, "body", `the member "ttl" is not expected, or stands twice`},
+			{"POST", acquire, `{"TTL":"5s"}`, 400, "body", `the member "TTL" is not expected, or stands twice`},
+			{"POST", acquire, `{"ttl_ms":5000}`, 400, "body", `the body is not what is expected: unknown field "ttl_ms"`},
+			{"POST", acquire, `{"ttl":5}`, 400, "body", `the body is not what is expected: "ttl" must be a string, and is: number`},
+			{"POST", acquire, `{"slots":1.5}`, 400, "body", `the body is not what is expected: "slots" must be a whole number, and is: number 1.5`},
+			{"POST", acquire, `{"slots":"3"}`, 400, "body", `the body is not what is expected: "slots" must be a whole number, and is: string`},
+			{"POST", acquire, `{"slots":1e99}`, 400, "body", `the body is not what is expected: "slots" must be a whole number, and is: number 1e99`},
+			{"POST", acquire, `{"fair":"yes"}`, 400, "body", `the body is not what is expected: "fair" must be true or false, and is: string`},
+			{"POST", acquire, `{"holder":{}}`, 400, "body", `the body is not what is expected: "holder" must be a string, and is: object`},
+			{"POST", acquire, `{"meta":["x"]}`, 400, "body", `the body is not what is expected: "meta" must be an object, and is: array`},
+			{"POST", acquire, `{"meta":{"x":1}}`, 400, "body", `the body is not what is expected: "meta" must be a string, and is: number`},
+			{"POST", acquire, `{"holder":"` + "\xff" + `","x":1}`, 400, "body", `the body is not what is expected: unknown field "x"`},
+			{"POST", acquire, `{"meta":{"x":"` + strings.Repeat("y", serve.MaxBody) + `"}}`, 413, "too-large", "the body has more than 65536 bytes"},
+			{"POST", lease + keepalive, `{"ttl":"5s"}`, 400, "body", `the body is not what is expected: unknown field "ttl"`},
+			{"POST", lease + keepalive, strings.Repeat(" ", serve.MaxBody+1), 413, "too-large", "the body has more than 65536 bytes"},
+			{"DELETE", lease, `{"force":true}`, 400, "body", `the body is not what is expected: unknown field "force"`},
+			{"GET", lease, `{}`, 400, "body", "there is a body, and GET has none"},
+			{"HEAD", "/healthz", `{}`, 400, "", ""},
+			{"POST", "/v1/elections/e/campaign", `[]`, 400, "body", "the body is not a JSON object"},
 			// Values.
-			{"POST", acquire, `{"ttl":""}`, 422, "value"},
-			{"POST", acquire, `{"ttl":"soon"}`, 422, "value"},
-			{"POST", acquire, `{"ttl":"0s"}`, 422, "value"},
-			{"POST", acquire, `{"ttl":"-5s"}`, 422, "value"},
-			{"POST", acquire, `{"ttl":"999ms"}`, 422, "value"},
-			{"POST", acquire, `{"ttl":"24h1ms"}`, 422, "value"},
-			{"POST", acquire, `{"wait":"-1s"}`, 422, "value"},
-			{"POST", acquire, `{"wait":"61m"}`, 422, "value"},
-			{"POST", acquire, `{"wait":"forever"}`, 422, "value"},
-			{"POST", acquire, `{"holder":""}`, 422, "value"},
-			{"POST", acquire, `{"holder":"` + long + `"}`, 422, "value"},
-			{"POST", acquire, `{"holder":"a\nb"}`, 422, "value"},
-			{"POST", acquire, `{"meta":{"":"x"}}`, 422, "value"},
-			{"POST", acquire, `{"meta":{"x":"` + strings.Repeat("y", 17<<10) + `"}}`, 422, "value"},
-			{"POST", acquire, `{"slots":0}`, 422, "value"},
-			{"POST", acquire, `{"slots":2000000000}`, 422, "value"},
-			{"POST", acquire, `{"slots":3,"weight":4}`, 422, "value"},
-			{"POST", acquire, `{"slots":3,"weight":0}`, 422, "value"},
-			{"POST", acquire, `{"weight":1}`, 422, "value"},
-			{"POST", acquire, `{"slots":3,"shared":true}`, 422, "value"},
-			{"POST", acquire, `{"fair":true,"shared":true}`, 422, "value"},
-			{"POST", acquire, `{"fair":true,"meta":{"x":"y"}}`, 422, "value"},
-			{"POST", "/v1/elections/e/campaign", `{"slots":3}`, 422, "value"},
+			{"POST", acquire, `{"ttl":""}`, 422, "value", `ttl "" is not a duration such as "30s"`},
+			{"POST", acquire, `{"ttl":"soon"}`, 422, "value", `ttl "soon" is not a duration such as "30s"`},
+			{"POST", acquire, `{"ttl":"0s"}`, 422, "value", "ttl 0s is not between 1s and 24h0m0s"},
+			{"POST", acquire, `{"ttl":"-5s"}`, 422, "value", "ttl -5s is not between 1s and 24h0m0s"},
+			{"POST", acquire, `{"ttl":"999ms"}`, 422, "value", "ttl 999ms is not between 1s and 24h0m0s"},
+			{"POST", acquire, `{"ttl":"24h1ms"}`, 422, "value", "ttl 24h0m0.001s is not between 1s and 24h0m0s"},
+			{"POST", acquire, `{"wait":"-1s"}`, 422, "value", "wait -1s is not between 0s and 1h0m0s"},
+			{"POST", acquire, `{"wait":"61m"}`, 422, "value", "wait 1h1m0s is not between 0s and 1h0m0s"},
+			{"POST", acquire, `{"wait":"1h1ms"}`, 422, "value", "wait 1h0m0.001s is not between 0s and 1h0m0s"},
+			{"POST", acquire, `{"wait":"forever"}`, 422, "value", `wait "forever" is not a duration such as "30s"`},
+			{"POST", acquire, `{"holder":""}`, 422, "value", "holder has 0 bytes, and may have 1 to 256"},
+			{"POST", acquire, `{"holder":"` + long + `"}`, 422, "value", "holder has 300 bytes, and may have 1 to 256"},
+			{"POST", acquire, `{"holder":"` + long[:257] + `"}`, 422, "value", "holder has 257 bytes, and may have 1 to 256"},
+			{"POST", acquire, `{"holder":"a\nb"}`, 422, "value", "holder has a control character"},
+			{"POST", acquire, `{"meta":{"":"x"}}`, 422, "value", "a name in meta has 0 bytes, and may have 1 to 256"},
+			{"POST", acquire, `{"meta":{"x":"` + strings.Repeat("y", 17<<10) + `"}}`, 422, "value", "meta has more than 16384 bytes"},
+			{"POST", acquire, `{"meta":{"x":"` + strings.Repeat("y", 16<<10) + `"}}`, 422, "value", "meta has more than 16384 bytes"},
+			{"POST", acquire, `{"meta":{"x":"` + strings.Repeat("y", 8<<10) + `","z":"` + strings.Repeat("y", 8<<10) + `"}}`, 422, "value", "meta has more than 16384 bytes"},
+			{"POST", acquire, `{"meta":{"` + long + `":"x"}}`, 422, "value", "a name in meta has 300 bytes, and may have 1 to 256"},
+			{"POST", acquire, `{"meta":{"a\tb":"x"}}`, 422, "value", "a name in meta has a control character"},
+			{"POST", acquire, `{"slots":0}`, 422, "value", "slots 0 is not between 1 and 1073741824"},
+			{"POST", acquire, `{"slots":2000000000}`, 422, "value", "slots 2000000000 is not between 1 and 1073741824"},
+			{"POST", acquire, `{"slots":1073741825}`, 422, "value", "slots 1073741825 is not between 1 and 1073741824"},
+			{"POST", acquire, `{"slots":3,"weight":4}`, 422, "value", "weight 4 is not between 1 and slots, 3"},
+			{"POST", acquire, `{"slots":3,"weight":0}`, 422, "value", "weight 0 is not between 1 and slots, 3"},
+			{"POST", acquire, `{"weight":1}`, 422, "value", "weight is for slots, and there are none"},
+			{"POST", acquire, `{"shared":true,"weight":1}`, 422, "value", "weight is for slots, and there are none"},
+			{"POST", acquire, `{"slots":3,"shared":true}`, 422, "value", "slots, shared and fair exclude each other"},
+			{"POST", acquire, `{"fair":true,"shared":true}`, 422, "value", "slots, shared and fair exclude each other"},
+			{"POST", acquire, `{"slots":3,"fair":true}`, 422, "value", "slots, shared and fair exclude each other"},
+			{"POST", acquire, `{"fair":true,"meta":{"x":"y"}}`, 422, "value", "meta is kept for locks, and not for a semaphore, a fair or a reader/writer lock"},
+			{"POST", "/v1/elections/e/campaign", `{"slots":3}`, 422, "value", "one leads: an election has neither slots, nor shared, nor fair"},
+			{"POST", "/v1/elections/e/campaign", `{"shared":false}`, 422, "value", "one leads: an election has neither slots, nor shared, nor fair"},
+			{"POST", "/v1/elections/e/campaign", `{"fair":true}`, 422, "value", "one leads: an election has neither slots, nor shared, nor fair"},
+			{"POST", "/v1/elections/e/campaign", `{"ttl":"soon"}`, 422, "value", `ttl "soon" is not a duration such as "30s"`},
 			// Keys.
-			{"POST", "/v1/locks/../acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/a/../b/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/a%2F..%2Fb/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/%2e%2e/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/%2Fetc/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/a//b/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/a%00b/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/a%5Cb/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/%ff/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/" + long + "/acquire", ``, 400, "key"},
-			{"POST", "/v1/locks/sessions/x/acquire", ``, 400, "key"},
-			{"GET", "/v1/locks/a/./b", ``, 400, "key"},
-			{"GET", "/v1/locks/../history", ``, 400, "key"},
-			{"GET", "/v1/elections/..", ``, 400, "key"},
+			{"POST", "/v1/locks/../acquire", ``, 400, "key", `lock "..": invalid argument: the key has a segment "." or ".."`},
+			{"POST", "/v1/locks/a/../b/acquire", ``, 400, "key", `lock "a/../b": invalid argument: the key has a segment "." or ".."`},
+			{"POST", "/v1/locks/a%2F..%2Fb/acquire", ``, 400, "key", `lock "a/../b": invalid argument: the key has a segment "." or ".."`},
+			{"POST", "/v1/locks/%2e%2e/acquire", ``, 400, "key", `lock "..": invalid argument: the key has a segment "." or ".."`},
+			{"POST", "/v1/locks/%2Fetc/acquire", ``, 400, "key", `lock "/etc": invalid argument: the key begins or ends with a slash, or has two in a row`},
+			{"POST", "/v1/locks/a//b/acquire", ``, 400, "key", `lock "a//b": invalid argument: the key begins or ends with a slash, or has two in a row`},
+			{"POST", "/v1/locks/a%00b/acquire", ``, 400, "key", "lock \"a\\x00b\": invalid argument: the key has a control character or a backslash"},
+			{"POST", "/v1/locks/a%5Cb/acquire", ``, 400, "key", "lock \"a\\\\b\": invalid argument: the key has a control character or a backslash"},
+			{"POST", "/v1/locks/%ff/acquire", ``, 400, "key", "lock \"\\xff\": invalid argument: the key is not valid UTF-8"},
+			{"POST", "/v1/locks/" + long + "/acquire", ``, 400, "key", `lock "` + long + `": invalid argument: the key has a segment of 300 bytes, more than 200`},
+			{"POST", "/v1/locks/sessions/x/acquire", ``, 400, "key", `sessions lie under "sessions/", and no locks`},
+			{"GET", "/v1/locks/a/./b", ``, 400, "key", `lock "a/./b": invalid argument: the key has a segment "." or ".."`},
+			{"GET", "/v1/locks/../history", ``, 400, "key", `lock "..": invalid argument: the key has a segment "." or ".."`},
+			{"GET", "/v1/elections/..", ``, 400, "key", `lock "..": invalid argument: the key has a segment "." or ".."`},
+			{"POST", "/v1/elections/../campaign", ``, 400, "key", `lock "..": invalid argument: the key has a segment "." or ".."`},
 			// Queries.
-			{"GET", lease + "?wait=soon", ``, 400, "query"},
-			{"GET", lease + "?wait=2h", ``, 400, "query"},
-			{"GET", lease + "?wait=1s&wait=2s", ``, 400, "query"},
-			{"GET", lease + "?force=1", ``, 400, "query"},
-			{"GET", "/v1/locks?prefix=x", ``, 400, "query"},
-			{"POST", acquire + "?ttl=5s", ``, 400, "query"},
-			{"GET", "/healthz?%zz", ``, 400, "query"},
+			{"GET", lease + "?wait=soon", ``, 400, "query", `wait "soon" is not a duration such as "30s"`},
+			{"GET", lease + "?wait=2h", ``, 400, "query", "wait 2h0m0s is not between 0s and 1h0m0s"},
+			{"GET", lease + "?wait=1s&wait=2s", ``, 400, "query", `"wait" is not expected in the query, or not so often`},
+			{"GET", lease + "?force=1", ``, 400, "query", `"force" is not expected in the query, or not so often`},
+			{"GET", "/v1/locks?prefix=x", ``, 400, "query", `"prefix" is not expected in the query, or not so often`},
+			{"POST", acquire + "?ttl=5s", ``, 400, "query", `"ttl" is not expected in the query, or not so often`},
+			{"GET", "/healthz?%zz", ``, 400, "query", `the query cannot be read: invalid URL escape "%zz"`},
 			// Leases that are others', over, or none.
-			{"POST", "/v1/leases/" + strings.Repeat("0", 32) + keepalive, ``, 404, "unknown"},
-			{"DELETE", "/v1/leases/" + held.Lease[:31], ``, 404, "unknown"},
-			{"DELETE", "/v1/leases/" + strings.ToUpper(held.Lease) + "0", ``, 404, "unknown"},
-			{"GET", "/v1/leases/" + held.Lease + "%00", ``, 404, "unknown"},
-			{"DELETE", "/v1/leases/" + over.Lease, ``, 410, "over"},
-			{"POST", "/v1/leases/" + over.Lease + keepalive, ``, 410, "over"},
+			{"POST", "/v1/leases/" + strings.Repeat("0", 32) + keepalive, ``, 404, "unknown", "there is no such lease: it never was, or has been over for long"},
+			{"DELETE", "/v1/leases/" + held.Lease[:31], ``, 404, "unknown", "there is no such lease: it never was, or has been over for long"},
+			{"DELETE", "/v1/leases/" + strings.ToUpper(held.Lease) + "0", ``, 404, "unknown", "there is no such lease: it never was, or has been over for long"},
+			{"GET", "/v1/leases/" + held.Lease + "%00", ``, 404, "unknown", "there is no such lease: it never was, or has been over for long"},
+			{"DELETE", "/v1/leases/" + over.Lease, ``, 410, "over", "its caller has released it"},
+			{"POST", "/v1/leases/" + over.Lease + keepalive, ``, 410, "over", "its caller has released it"},
 			// Paths and methods.
-			{"GET", "/none", ``, 404, "unknown"},
-			{"GET", "/v1", ``, 404, "unknown"},
-			{"GET", "/v1/leases", ``, 404, "unknown"},
-			{"GET", "/v1/leases/", ``, 404, "unknown"},
-			{"GET", "/v2/locks", ``, 404, "unknown"},
-			{"GET", "/v1/leases/" + held.Lease + "/x", ``, 404, "unknown"},
-			{"POST", "/v1/locks", ``, 405, "method"},
-			{"DELETE", "/v1/locks/held", ``, 405, "method"},
-			{"PUT", acquire, `{}`, 405, "method"},
-			{"PATCH", lease, ``, 405, "method"},
-			{"OPTIONS", acquire, ``, 405, "method"},
-			{"TRACE", "/v1/locks", ``, 405, "method"},
-			{"POST", "/metrics", ``, 405, "method"},
+			{"GET", "/none", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"GET", "/v1", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"GET", "/v1/leases", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"GET", "/v1/leases/", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"GET", "/v1/leases/a/b", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"GET", "/v1/locks/", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"POST", "/v1/leases/keepalive", ``, 405, "method", "POST is not among the methods of this path: DELETE, GET, HEAD"},
+			{"GET", "/v2/locks", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"GET", "/v1/leases/" + held.Lease + "/x", ``, 404, "unknown", "there is nothing here: /openapi.json says what there is"},
+			{"POST", "/v1/locks", ``, 405, "method", "POST is not among the methods of this path: GET, HEAD"},
+			{"DELETE", "/v1/locks/held", ``, 405, "method", "DELETE is not among the methods of this path: GET, HEAD"},
+			{"PUT", acquire, `{}`, 405, "method", "PUT is not among the methods of this path: GET, HEAD, POST"},
+			{"PATCH", lease, ``, 405, "method", "PATCH is not among the methods of this path: DELETE, GET, HEAD"},
+			{"OPTIONS", acquire, ``, 405, "method", "OPTIONS is not among the methods of this path: GET, HEAD, POST"},
+			{"TRACE", "/v1/locks", ``, 405, "method", "TRACE is not among the methods of this path: GET, HEAD"},
+			{"POST", "/metrics", ``, 405, "method", "POST is not among the methods of this path: GET, HEAD"},
 		} {
 			before := st.Counts()
 			a := ask(t, s, tc.method, tc.path, tc.body)
-			wants(t, fmt.Sprintf("%s %.60s %.60s", tc.method, tc.path, tc.body), a, tc.code, tc.problem)
-			if tc.code == 405 && a.header.Get("Allow") == "" {
-				t.Errorf("%s %s: it is not told which methods there are", tc.method, tc.path)
+			what := fmt.Sprintf("%s %.60s %.60s", tc.method, tc.path, tc.body)
+			if wants(t, what, a, tc.code, tc.problem); a.Detail != tc.detail {
+				t.Errorf("%s: it is told %s, want %s", what, a.Detail, tc.detail)
+			}
+			if _, methods, _ := strings.Cut(tc.detail, "methods of this path: "); a.header.Get("Allow") != methods {
+				t.Errorf("%s: it is told that there are the methods %q", what, a.header.Get("Allow"))
 			}
 			if after := st.Counts(); after != before {
 				t.Errorf("%s %.60s %.60s was sent to the store: %+v, %+v", tc.method, tc.path, tc.body, before, after)
 			}
 		}
-		for what, change := range map[string]func(*http.Request){
-			"no type":        func(r *http.Request) { r.Header.Del("Content-Type") },
-			"a form":         func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") },
-			"text":           func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
-			"two types":      func(r *http.Request) { r.Header.Add("Content-Type", "text/plain") },
-			"what is none":   func(r *http.Request) { r.Header.Set("Content-Type", ";;") },
-			"what is packed": func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") },
+		for what, tc := range map[string]struct {
+			change func(*http.Request)
+			detail string
+		}{
+			"no type": {func(r *http.Request) { r.Header.Del("Content-Type") }, "there is a body, so Content-Type must be application/json"},
+			"a form": {
+				func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, `Content-Type "application/x-www-form-urlencoded" is not application/json`,
+			},
+			"text":           {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, `Content-Type "text/plain" is not application/json`},
+			"two types":      {func(r *http.Request) { r.Header.Add("Content-Type", "text/plain") }, "there is a body, so Content-Type must be application/json"},
+			"what is none":   {func(r *http.Request) { r.Header.Set("Content-Type", ";;") }, `Content-Type ";;" is not application/json`},
+			"what is broken": {func(r *http.Request) { r.Header.Set("Content-Type", "application/json; charset") }, `Content-Type "application/json; charset" is not application/json`},
+			"what is packed": {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, `Content-Encoding "gzip" is not understood`},
+			"what is packed twice": {
+				func(r *http.Request) { r.Header["Content-Encoding"] = []string{"identity", "gzip"} }, `Content-Encoding "identity" is not understood`,
+			},
 		} {
 			r := httptest.NewRequestWithContext(t.Context(), "POST", acquire, strings.NewReader("{}"))
 			r.Header.Set("Content-Type", "application/json; charset=utf-8")
-			change(r)
-			wants(t, what, sent(t, s, r), 415, "media-type")
+			tc.change(r)
+			a := sent(t, s, r)
+			if wants(t, what, a, 415, "media-type"); a.Detail != tc.detail {
+				t.Errorf("%s: it is told %s, want %s", what, a.Detail, tc.detail)
+			}
 		}
-		wants(t, "a body that breaks off", sent(t, s, httptest.NewRequestWithContext(t.Context(), "POST", acquire, brokenBody{io.ErrUnexpectedEOF})), 400, "body")
+		for _, tc := range []struct {
+			err             error
+			code            int
+			problem, detail string
+		}{
+			{io.ErrUnexpectedEOF, 400, "body", "the body cannot be read: unexpected EOF"},
+			{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), 408, "slow", "the body has not come in time"},
+		} {
+			a := sent(t, s, httptest.NewRequestWithContext(t.Context(), "POST", acquire, brokenBody{tc.err}))
+			if wants(t, "a body that breaks off", a, tc.code, tc.problem); a.Detail != tc.detail {
+				t.Errorf("a body that breaks off: it is told %s, want %s", a.Detail, tc.detail)
+			}
+		}
 		if now := len(leasetest.Objects(t, inner)); now != objects {
 			t.Errorf("there were %d objects, and now %d", objects, now)
 		}
@@ -271,6 +320,84 @@ func TestRefused(t *testing.T) {
 		}
 		stopped(t, s)
 	})
+}
+
+// What is just within the bounds is given, and means what it says.
+func TestAtTheBounds(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, &serve.Options{Holder: "server"})
+		long := strings.Repeat("x", 256)
+		const id, id64 = "abcxyzABCXYZ0189-_abcd", "abcxyzABCXYZ0189-_abcdabcxyzABCXYZ0189-_abcdabcxyzABCXYZ0189-_ab"
+		for i, tc := range []struct {
+			body, holder string
+			ttl, left    int64
+			seats        string // size and weight of the semaphore
+			meta         int    // bytes
+		}{
+			{``, "server", 15_000, 13_740, "", 0},
+			{`{"ttl":"1s"}`, "server", 1000, 1000, "", 0},
+			{`{"ttl":"24h"}`, "server", 86_400_000, 13_740, "", 0},
+			{`{"wait":"0s"}`, "server", 15_000, 13_740, "", 0},
+			{`{"wait":"1h"}`, "server", 15_000, 13_740, "", 0},
+			{`{"holder":"x"}`, "x", 15_000, 13_740, "", 0},
+			{`{"holder":"` + long + `"}`, long, 15_000, 13_740, "", 0},
+			{`{"meta":{"` + long + `":"` + strings.Repeat("y", 16<<10-len(long)) + `"}}`, "server", 15_000, 13_740, "", 16 << 10},
+			{`{"meta":{"x":""}}`, "server", 15_000, 13_740, "", 1},
+			{`{"meta":{},"slots":2}`, "server", 15_000, 13_740, "2 1", 0},
+			{`{"slots":1}`, "server", 15_000, 13_740, "1 1", 0},
+			{`{"slots":1073741824,"weight":1073741824,"holder":"me"}`, "me", 15_000, 13_740, "1073741824 1073741824", 0},
+			{`{"slots":3,"weight":1,"wait":"1s"}`, "server", 15_000, 13_740, "3 1", 0},
+			{`{"fair":true}`, "server", 15_000, 13_740, "1 1", 0},
+			{`{"fair":false,"slots":2}`, "server", 15_000, 13_740, "2 1", 0},
+			{`{"fair":false,"meta":{"x":"y"}}`, "server", 15_000, 13_740, "", 2},
+			{`{"shared":true}`, "server", 15_000, 13_740, "1048576 1", 0},
+			{`{"shared":false,"fair":false}`, "server", 15_000, 13_740, "1048576 1048576", 0},
+			{`{"id":"` + id + `"}`, "server", 15_000, 13_740, "", 0},
+			{`{"id":"` + id64 + `"}`, "server", 15_000, 13_740, "", 0},
+			{"\n\t \r{\"ttl\":\"1s\"} \n", "server", 1000, 1000, "", 0},
+		} {
+			what, key := fmt.Sprintf("%.60s", tc.body), fmt.Sprintf("k%d", i)
+			began := time.Now()
+			a := acquired(t, s, key, tc.body)
+			if a.Holder != tc.holder || a.TTL != tc.ttl || a.Left != tc.left || !a.Deadline.Equal(began.Add(time.Duration(tc.left)*time.Millisecond)) || a.Deadline.Location() != time.UTC {
+				t.Errorf("%s: %s", what, a.body)
+			}
+			if strings.Contains(tc.body, `"id"`) && !strings.Contains(tc.body, a.Lease) {
+				t.Errorf("%s: the ID is %s", what, a.Lease)
+			}
+			o := ask(t, s, "GET", "/v1/locks/"+key, "")
+			seats, meta := "", 0
+			if o.Semaphore != nil {
+				seats = fmt.Sprint(o.Semaphore.Size, o.Semaphore.Holders[0].Weight)
+				o.Holder = o.Semaphore.Holders[0].Holder
+			}
+			for name, value := range o.Meta {
+				meta += len(name) + len(value)
+			}
+			if seats != tc.seats || meta != tc.meta || o.Holder != tc.holder || o.Here != 1 || o.Waiting != 0 {
+				t.Errorf("%s: seats %q, want %q; %d bytes of meta, want %d: %.300s", what, seats, tc.seats, meta, tc.meta, o.body)
+			}
+			if d := ask(t, s, "DELETE", "/v1/leases/"+a.Lease, ""); d.code != 204 || d.body != "" || d.header.Get("Content-Type") != "" {
+				t.Errorf("%s: released: %d %s", what, d.code, d.body)
+			}
+		}
+		stopped(t, s)
+	})
+}
+
+// A key that is too long with the server's prefix is refused for that, and one under sessions/ by the whole key.
+func TestKeysWithPrefix(t *testing.T) {
+	t.Parallel()
+	s := made(t, memstore.New(), &serve.Options{Prefix: strings.Repeat("p", 150)})
+	for _, path := range []string{"/v1/locks/" + strings.Repeat("k", 100) + "/acquire", "/v1/elections/" + strings.Repeat("k", 100) + "/campaign"} {
+		a := ask(t, s, "POST", path, "")
+		if wants(t, "a long key", a, 400, "key"); !strings.HasPrefix(a.Detail, `with the prefix: lock "ppp`) {
+			t.Errorf("why: %s", a.Detail)
+		}
+	}
+	sessions := made(t, memstore.New(), &serve.Options{Prefix: "sessions/"})
+	wants(t, "a session's place", ask(t, sessions, "POST", "/v1/locks/k/acquire", ""), 400, "key")
 }
 
 // What lies under a key and is no lock is left as it is, and a store that fails is told of, with why.
@@ -350,6 +477,21 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^//\t([a-z-]+) +(\d{3})  `).FindAllStringSubmatch(string(text), -1) {
+		code, err := strconv.Atoi(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		described[m[1]] = code
+	}
+	if !maps.Equal(described, serve.Words()) {
+		t.Errorf("the problems are %v, and the documentation has %v", serve.Words(), described)
+	}
 	for word, code := range serve.Words() {
 		r := doc.Components.Responses[fmt.Sprintf("P%d", code)]
 		if code != 405 && !strings.Contains(r.Description, word) {
@@ -394,23 +536,35 @@ func TestHandle(t *testing.T) {
 // What has been done is told to Prometheus.
 func TestMetrics(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
-		s := started(t, memstore.New(), nil)
-		acquired(t, s, "k", "")
+		s := started(t, memstore.New(), &serve.Options{AllowBreak: true})
+		k := acquired(t, s, "k", `{"ttl":"1h"}`)
+		broken := acquired(t, s, "broken", `{"ttl":"1h"}`)
+		acquired(t, s, "silent", `{"ttl":"1s"}`)
 		ask(t, s, "POST", "/v1/locks/k/acquire", "")
+		ask(t, s, "POST", "/v1/locks/broken/break", fmt.Sprintf(`{"token":%d}`, broken.Token))
+		ask(t, s, "PUT", "/v1/locks/k/acquire", "")
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+		v := subscribe(t, s)
+		time.Sleep(4 * time.Second)
+		var waits sync.WaitGroup
+		waits.Go(func() { ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"5s"}`) })
+		for range 2 {
+			waits.Go(func() { ask(t, s, "GET", "/v1/leases/"+k.Lease+"?wait=5s", "") })
+		}
+		synctest.Wait()
+		ask(t, s, "GET", "/healthz", "")
 		m := ask(t, s, "GET", "/metrics", "")
-		for _, want := range []string{
-			"leasehold_serve_ready 1", "leasehold_serve_leases 1", "leasehold_serve_acquisitions_total 1",
-			`leasehold_serve_refused_total{reason="held"} 1`, `leasehold_serve_answers_total{status="200"} 1`,
-			`leasehold_serve_answers_total{status="409"} 1`, `leasehold_serve_store_requests_total{op="put"} 2`, `leasehold_serve_waiting{for="lock"} 0`,
-		} {
-			if !strings.Contains(m.body, want+"\n") {
-				t.Errorf("no %s in\n%s", want, m.body)
-			}
+		if kind := m.header.Get("Content-Type"); m.code != 200 || kind != "text/plain; version=0.0.4; charset=utf-8" {
+			t.Errorf("%d %s", m.code, kind)
 		}
-		time.Sleep(20 * time.Second)
-		if m := ask(t, s, "GET", "/metrics", ""); !strings.Contains(m.body, "leasehold_serve_silent_total 1\n") {
-			t.Errorf("the silent one is not counted:\n%s", m.body)
+		text := m.body[:strings.Index(m.body, "# HELP leasehold_acquire")]
+		want, err := os.ReadFile("testdata/metrics.txt")
+		if err != nil || text != string(want) {
+			t.Errorf("%v: the metrics are\n%s", err, text)
 		}
+		waits.Wait()
+		v.leave()
+		<-v.done
 		stopped(t, s)
 	})
 }
@@ -426,14 +580,25 @@ func TestOptions(t *testing.T) {
 		"TTL":       {TTL: time.Millisecond},
 		"the key":   {Prefix: "../"},
 		"no prices": {Price: "x"},
-		"Holder":    {Holder: strings.Repeat("x", 1000)},
+		"Holder":    {Holder: strings.Repeat("x", 257)},
+
+		"the option Leases -1 is less than 1":        {Leases: -1, Subscribers: 1},
+		"the option Subscribers -1 is less than 1":   {Subscribers: -1},
+		"the option Limit -1 is less than 1":         {Limit: -1},
+		"the option Every 999ms is less than 1s":     {Every: 999 * time.Millisecond},
+		"the option Holder has 257 bytes, more than": {Holder: strings.Repeat("x", 257)},
+		"the option MetricKeys: ":                    {MetricKeys: []string{"[", "x"}},
 	} {
 		if s, err := serve.New(memstore.New(), &o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v, %v", what, s, err)
 		}
 	}
-	if _, err := serve.New(nil, nil); err == nil {
-		t.Error("it needs no store")
+	if s, err := serve.New(nil, nil); s != nil || err == nil || err.Error() != "the store of a server is nil" {
+		t.Errorf("without a store: %v, %v", s, err)
+	}
+	least := &serve.Options{Leases: 1, Waiting: 1, Subscribers: 1, Budget: 1, Limit: 1, Every: time.Second, TTL: leasehold.MinTTL, Holder: strings.Repeat("x", 256)}
+	if _, err := serve.New(memstore.New(), least); err != nil {
+		t.Errorf("the least of all: %v", err)
 	}
 }
 
