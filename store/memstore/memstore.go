@@ -75,8 +75,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	// An absent object has the version "", which no valid condition matches.
-	if o, ok := s.objects[key]; ok == only.Absent() || o.Version != only.Match() {
+	// An absent object has the version "", which is what IfAbsent matches.
+	if s.objects[key].Version != only.Match() {
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Date: now}
 	}
 	o := s.keep(key, append([]byte{}, body...), now) // never nil, so that an empty body stays one

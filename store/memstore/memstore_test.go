@@ -3,6 +3,8 @@ package memstore_test
 import (
 	"context"
 	"errors"
+	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +38,9 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	for _, err := range st.List(ctx, "", "") {
 		errs = append(errs, err)
 	}
+	if len(errs) != 3 {
+		t.Errorf("the list yields %d errors, want 1", len(errs)-2)
+	}
 	for _, err := range errs {
 		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want it to match %v and %v", err, store.ErrUnavailable, context.Canceled)
@@ -64,28 +69,62 @@ func TestVersionsNeverComeBack(t *testing.T) {
 	}
 }
 
-func TestTimes(t *testing.T) {
+// TestAnswers: every answer has all its fields, with the time of the write and that of the answer, and so do the errors.
+func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := memstore.New()
-		begun := time.Now()
-		put, err := st.Put(t.Context(), "k", nil, store.IfAbsent())
-		if err != nil {
-			t.Fatal(err)
+		st, ctx := memstore.New(), t.Context()
+		written := time.Now()
+		put, err := st.Put(ctx, "k", []byte("body"), store.IfAbsent())
+		if want := (&store.Object{Key: "k", Version: "1", LastModified: written, Date: written}); err != nil || !reflect.DeepEqual(put, want) {
+			t.Errorf("the put gives %+v, %v; want %+v", put, err, want)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		got, err := st.Get(t.Context(), "k", "")
-		if err != nil {
-			t.Fatal(err)
+		now := time.Now()
+		got, err := st.Get(ctx, "k", "")
+		if want := (&store.Object{Key: "k", Body: []byte("body"), Version: "1", LastModified: written, Date: now}); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("the get gives %+v, %v; want %+v", got, err, want)
 		}
-		if !put.LastModified.Equal(begun) || !put.Date.Equal(begun) || !got.LastModified.Equal(begun) {
-			t.Errorf("written at %v: put said %v, %v; get %v", begun, put.LastModified, put.Date, got.LastModified)
+		for e, err := range st.List(ctx, "", "") {
+			if want := (store.Entry{Key: "k", Version: "1", Size: 4, LastModified: written}); err != nil || e != want {
+				t.Errorf("the list gives %+v, %v; want %+v", e, err, want)
+			}
 		}
-		if age := got.Date.Sub(got.LastModified); age != 1500*time.Millisecond {
-			t.Errorf("the age is %v, want 1.5s", age)
+		size, err := st.PutLarge(ctx, "large", strings.NewReader(strings.Repeat("x", store.MaxBody+1)))
+		if size != store.MaxBody+1 || err != nil {
+			t.Errorf("the large put gives %d, %v", size, err)
 		}
-		_, err = st.Get(t.Context(), "absent", "")
-		if date := store.DateOf(err); !date.Equal(time.Now()) {
-			t.Errorf("the Date of an absent object is %v, want %v", date, time.Now())
+
+		_, absent := st.Get(ctx, "absent", "")
+		_, same := st.Get(ctx, "k", "1")
+		_, tooLarge := st.Get(ctx, "large", "")
+		_, exists := st.Put(ctx, "k", nil, store.IfAbsent())
+		_, _, absentLarge := st.GetLarge(ctx, "absent")
+		for _, c := range []struct {
+			err  error
+			want store.Error
+		}{
+			{absent, store.Error{Op: "get", Key: "absent", Kind: store.ErrNotExist, Date: now}},
+			{same, store.Error{Op: "get", Key: "k", Kind: store.ErrNotModified, Date: now}},
+			{tooLarge, store.Error{Op: "get", Key: "large", Kind: store.ErrTooLarge, Date: now}},
+			{exists, store.Error{Op: "put", Key: "k", Kind: store.ErrPrecondition, Date: now}},
+			{absentLarge, store.Error{Op: "get", Key: "absent", Kind: store.ErrNotExist, Date: now}},
+			{st.DeleteIf(ctx, "k", "0"), store.Error{Op: "delete", Key: "k", Kind: store.ErrPrecondition, Date: now}},
+		} {
+			e, ok := errors.AsType[*store.Error](c.err)
+			if !ok {
+				t.Errorf("got %v, want %v", c.err, &c.want)
+				continue
+			}
+			c.want.Cause = e.Cause
+			if *e != c.want || (e.Cause != nil) != (e.Kind == store.ErrTooLarge) { //nolint:errorlint // the kind itself
+				t.Errorf("got %+v, want %+v", *e, c.want)
+			}
+		}
+		if text := tooLarge.Error(); !strings.HasSuffix(text, "1048577 bytes, more than 1048576") {
+			t.Errorf("the error says %q", text)
+		}
+		if err := st.DeleteIf(ctx, "absent", "1"); err != nil {
+			t.Errorf("a deletion of what is absent: %v", err)
 		}
 	})
 }
