@@ -430,7 +430,8 @@ func TestAskedAgainAsItsWaitEnds(t *testing.T) {
 	}
 }
 
-// A lease that came as the last connection broke is kept for whoever asks again.
+// A lease that came as the last connection broke is kept for whoever asks again, or it was given up in time and is
+// acquired anew: whichever came first.
 func TestIDOfALeaseThatCameTooLate(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
@@ -441,9 +442,6 @@ func TestIDOfALeaseThatCameTooLate(t *testing.T) {
 			}
 		}}})
 		asking(t, ctx, s, "POST", "/v1/locks/k/acquire", with(1, `"ttl":"1h"`))
-		if leases, _, _, _ := s.Sizes(); leases != 1 {
-			t.Errorf("%d leases", leases)
-		}
 		if a := acquired(t, s, "k", with(1, `"ttl":"1h"`)); a.Lease != idOf(1) {
 			t.Errorf("%s", a.body)
 		}
