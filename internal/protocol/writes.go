@@ -130,9 +130,10 @@ func (w *writes) settle(cfg *Config, current Version, r record.Record) {
 	w.open = slices.DeleteFunc(w.open, func(a attempt) bool { return a.expect != current && !a.wrote(cfg, r) })
 }
 
-// refused takes in that the store refused what was sent last, to create the object.
+// refused takes in that the store refused what was sent last. It is the last one that is open, if that was to create the
+// object and its session has not ended meanwhile.
 func (w *writes) refused() {
-	if i := len(w.open) - 1; i >= 0 && w.open[i].first == w.sent.first && w.sent.expect == "" {
+	if i := len(w.open) - 1; i >= 0 && w.sent.expect == "" {
 		w.open[i].vain = true
 	}
 }
