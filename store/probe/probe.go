@@ -28,12 +28,13 @@ type Options struct {
 	// Races is how many creates, and how many updates, race, two at a time. A store in
 	// which one race in 500 goes wrong passes 1500 of them once in twenty times. Bodies
 	// of 2 KiB are raced a tenth as often, of 64 KiB a fiftieth, of 1 MiB a 300th, and
-	// ten, four and two times at least. Default 1500; at least 1.
+	// ten, four and two times at least. With 1000 races or fewer no listing of more than
+	// one page is tried. Default 1500; at least 1.
 	Races int
 
 	// LargestBody leaves out the experiments whose bodies have more bytes; a use that
 	// rests on them is then not said to be safe. Most bytes of a probe are in the few
-	// bodies of 1 MiB; see [Options.Bytes]. Default: [store.MaxBody].
+	// bodies of 1 MiB, and in one of 8 MiB that is left out with them; see [Options.Bytes]. Default: [store.MaxBody].
 	LargestBody int
 
 	// Prefix is what the keys of all scratch objects begin with, before "leasehold-probe-". Default: nothing.
@@ -60,7 +61,7 @@ const (
 )
 
 // Run finds out by experiments whether a store can carry locks: whether its conditions hold
-// when requests race, also with large bodies and where something was deleted, whether reads
+// when requests race, also with large bodies, over objects at rest and where something was deleted, whether reads
 // and listings are current and whole, whether answered writes stay so, how far its clock is
 // off, how fast it is, and which rights these credentials have. It works on scratch objects
 // under one prefix, "leasehold-probe-" and 16 random digits, and removes them again.
