@@ -87,7 +87,7 @@ func TestFollow(t *testing.T) {
 	s, one, _, used := pair(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		now, done := make(chan os.Signal), make(chan struct{})
+		now, done := make(chan os.Signal, 1), make(chan struct{})
 		tells := make(chan string, 16)
 		go func() {
 			defer close(done)
