@@ -437,6 +437,7 @@ func TestIDOfALeaseThatCameTooLate(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		s := started(t, memstore.New(), &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
 			if e.Kind == leasehold.KindLock && e.Err == nil {
+				time.Sleep(time.Millisecond) // until the acquisition only waits for this to return
 				leave()
 				time.Sleep(900 * time.Millisecond)
 			}
