@@ -40,7 +40,8 @@ type watcher struct {
 	last        *look                // the last that succeeded, with what the subscribers were told
 	trouble     []byte               // the event of the last look; nil: it succeeded
 	lastTouch   time.Time            // when this server last changed anything
-	touches     map[string]time.Time // and when which key, for a while
+	touches     map[string]time.Time // and when which key
+	cleared     time.Time            // when it changed the others at the latest
 	single      map[string]*single
 	subscribers map[*subscriber]struct{}
 	cancel      context.CancelFunc // ends the loop; nil: it does not run
@@ -93,16 +94,9 @@ func (w *watcher) touched(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastTouch = time.Now()
-	if len(w.touches) > keptLooks {
-		for k, at := range w.touches {
-			if time.Since(at) > 2*w.s.opts.Every {
-				delete(w.touches, k)
-			}
-		}
-		if len(w.touches) > keptLooks { // then all that was seen before counts as old
-			clear(w.touches)
-			w.last = nil
-		}
+	if len(w.touches) >= keptLooks { // then all of them count as changed now
+		clear(w.touches)
+		w.cleared = w.lastTouch
 	}
 	w.touches[key] = w.lastTouch
 	delete(w.single, key)
@@ -316,7 +310,10 @@ func at(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 // who ask for it at the time.
 func (w *watcher) object(ctx context.Context, key string) (Object, error) {
 	w.mu.Lock()
-	touched := w.touches[key]
+	touched, is := w.touches[key]
+	if !is {
+		touched = w.cleared
+	}
 	if l := w.last; l != nil && time.Since(l.ended) < freshFor && l.began.After(touched) {
 		for _, o := range l.objects {
 			if o.Key == key {
