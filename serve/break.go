@@ -86,7 +86,8 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	case s.isOurs(e, token):
 		return Broken{}, refuse(wordStore, "the lease is over, and its release is under way: ask again")
 	}
-	before, after := e, e
+	holder, held := holderOf(e, token)
+	after := e
 	if e.Semaphore != nil {
 		after, err = admin.BreakSeat(ctx, st, at, token)
 	} else {
@@ -96,18 +97,17 @@ func (s *Server) breakLock(ctx context.Context, key string, token leasehold.Toke
 	case errors.Is(err, admin.ErrTokenChanged) && after.Held:
 		report := lockjson.DescribeEntry(url, "", after)
 		return Broken{}, &refusal{wordHeld, oneLine(err), &report}
-	case errors.Is(err, admin.ErrTokenChanged): // it was freed meanwhile
+	case errors.Is(err, admin.ErrTokenChanged): // it was freed meanwhile, and not by us
+		held = false
 	case errors.Is(err, admin.ErrNoTokens):
 		return Broken{}, refuse(wordForeign, "%s", oneLine(err))
 	case err != nil:
 		return Broken{}, err
 	}
-	b := Broken{Report: lockjson.DescribeEntry(url, "", after)}
-	holder, held := holderOf(before, token)
-	if b.Freed = held; b.Freed {
+	if held {
 		s.broke(url, holder, token)
 	}
-	return b, nil
+	return Broken{held, lockjson.DescribeEntry(url, "", after)}, nil
 }
 
 // broke notes that a lock was broken.

@@ -1,10 +1,14 @@
 package serve_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -222,6 +226,119 @@ func TestBreakWhatIsBeingReleased(t *testing.T) {
 			t.Errorf("the lease beside it: %d %s", k.code, k.body)
 		}
 		acquired(t, s, "e", `{"wait":"1m"}`)
+		stopped(t, s)
+	})
+}
+
+// A lock that its holder freed while it was being broken, and another had since, was not freed by the break: it is neither told
+// nor counted as that. It was.
+func TestBreakBesideARelease(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := started(t, st, &serve.Options{AllowBreak: true})
+		lock, err := leasehold.NewLock(inner, "k", &leasehold.LockOptions{Holder: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Key: "k", Nth: 2, Delay: 4 * time.Second}) // after the first look
+		got := make(chan answer, 1)
+		go func() { got <- ask(t, s, "POST", "/v1/locks/k/break", fmt.Sprintf(`{"token":%d}`, lease.Token())) }()
+		time.Sleep(2 * time.Second)
+		leasetest.Release(t, lease)
+		leasetest.Release(t, leasetest.Acquire(t, lock2(t, inner)))
+		if a := <-got; a.code != 200 || !strings.Contains(a.body, `"freed":false`) || a.State != "free" {
+			t.Errorf("%d %s", a.code, a.body)
+		}
+		scraped(t, s).wants(t, "freed by its holders", scrape{"leasehold_serve_breaks_total": 0})
+		stopped(t, s)
+	})
+}
+
+// Four locks are broken at a time, for half a minute each at most, also when whoever asked has left; what is beyond is refused,
+// and what the server cannot find out is not told as freed. It needs no session of its own.
+func TestBreaksAreBounded(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		var log leasetest.Log
+		s := made(t, st, &serve.Options{AllowBreak: true, Logger: slog.New(slog.NewTextHandler(&log, nil)), URL: func(key string) string { return "mem://" + key }})
+		lock, err := leasehold.NewLock(inner, "k", &leasehold.LockOptions{Holder: "other", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := leasetest.Acquire(t, lock)
+		body := fmt.Sprintf(`{"token":%d}`, lease.Token())
+		st.Inject(faultstore.Fault{Kind: faultstore.Hang, Op: "get", Key: "k"})
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 4 {
+			all.Go(func() {
+				a := asking(t, ctx, s, "POST", "/v1/locks/k/break", body)
+				if wants(t, "a break", a, 503, "store"); time.Since(began) != 30*time.Second || !strings.HasPrefix(a.Detail, "the store has not said whether the lock is free: ") {
+					t.Errorf("after %v: %s", time.Since(began), a.body)
+				}
+			})
+		}
+		synctest.Wait()
+		a := ask(t, s, "POST", "/v1/locks/k/break", body)
+		if wants(t, "a fifth", a, 429, "too-many"); a.Detail != "4 locks are being broken, and no more may be at a time" {
+			t.Errorf("why: %s", a.Detail)
+		}
+		leave()
+		all.Wait()
+		st.Clear()
+		for i := range 6 {
+			a := ask(t, s, "POST", "/v1/locks/k/break", body)
+			if freed := fmt.Sprintf(`"freed":%t`, i == 0); a.code != 200 || !strings.Contains(a.body, freed) || a.State != "free" || a.Lock != "mem://k" {
+				t.Errorf("%d times: %d %s, want %s", i+1, a.code, a.body, freed)
+			}
+		}
+		if n := st.Counts().Put; n != 1 {
+			t.Errorf("%d writes", n)
+		}
+		if want := fmt.Sprintf(`level=WARN msg="a lock was broken by hand: its holder may work on until it finds out" lock=mem://k holder=other token=%d`+"\n", lease.Token()); strings.Count(log.String(), "\n") != 1 || !strings.HasSuffix(log.String(), want) {
+			t.Errorf("the log is\n%s, want\n%s", &log, want)
+		}
+		_ = lease.Release(t.Context()) // it is lost
+		stopped(t, s)
+	})
+}
+
+// A break whose writes are always overtaken is tried three times, and a lock that rests is freed from its rest.
+func TestBreakIsTriedAgain(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		s := made(t, st, &serve.Options{AllowBreak: true})
+		lock, err := leasehold.NewLock(inner, "k", &leasehold.LockOptions{Holder: "other", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := lock.Acquire(t.Context(), leasehold.WithHoldAtLeast(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"token":%d}`, lease.Token())
+		for kind, puts := range map[faultstore.Kind]int{faultstore.Conflict: 3, faultstore.Unavailable: 1} {
+			st.Reset()
+			st.Inject(faultstore.Fault{Kind: kind, Op: "put", Key: "k"})
+			wants(t, kind.String(), ask(t, s, "POST", "/v1/locks/k/break", body), 503, "store")
+			if n := st.Counts().Put; n != puts || !lease.Valid() {
+				t.Errorf("%v: %d writes, want %d: %v", kind, n, puts, lease.Err())
+			}
+			st.Clear()
+		}
+		leasetest.Release(t, lease)
+		if o := ask(t, s, "GET", "/v1/locks/k", ""); o.State != "free" || !strings.Contains(o.body, `"rest_ms"`) {
+			t.Errorf("it does not rest: %s", o.body)
+		}
+		if a := ask(t, s, "POST", "/v1/locks/k/break", body); a.code != 200 || a.State != "free" || strings.Contains(a.body, `"rest_ms"`) {
+			t.Errorf("it rests on: %d %s", a.code, a.body)
+		}
+		leasetest.Release(t, leasetest.Acquire(t, lock))
 		stopped(t, s)
 	})
 }

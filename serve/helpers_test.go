@@ -68,6 +68,7 @@ type answer struct {
 	Deadline time.Time `json:"deadline"`
 
 	Type     string `json:"type"`
+	Title    string `json:"title"`
 	Status   int    `json:"status"`
 	Detail   string `json:"detail"`
 	Instance string `json:"instance"`
@@ -136,7 +137,10 @@ func read(t *testing.T, method, path string, code int, header http.Header, body 
 	if header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s %s, %d: it may be kept in a cache: %v", method, path, code, header)
 	}
-	if code >= 400 && (a.Status != code || a.Detail == "" || !strings.HasPrefix(a.Type, "urn:leasehold:problem:") || !strings.HasPrefix(a.Instance, "urn:leasehold:answer:") ||
+	if size := header.Get("Content-Length"); len(body) > 0 && size != fmt.Sprint(len(body)) || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%s %s, %d: %d bytes with the headers %v", method, path, code, len(body), header)
+	}
+	if code >= 400 && (a.Status != code || a.Title == "" || a.Detail == "" || !strings.HasPrefix(a.Type, "urn:leasehold:problem:") || !strings.HasPrefix(a.Instance, "urn:leasehold:answer:") ||
 		header.Get("Content-Type") != "application/problem+json" || serve.Words()[a.problem()] != code) && method != http.MethodHead {
 		t.Errorf("%s %s, %d: it is no problem: %s", method, path, code, body)
 	}
