@@ -69,10 +69,7 @@ func (p *azPlace) check() error {
 	if p.endpoint == "" {
 		return nil
 	}
-	at, err := url.Parse(p.endpoint)
-	if err != nil {
-		return bad(p.u, "the endpoint is no URL")
-	}
+	at, _ := url.Parse(p.endpoint) // endpointOf has done so before
 	path := strings.Trim(at.Path, "/")
 	switch isAddress := at.Hostname() == "localhost" || net.ParseIP(at.Hostname()) != nil; {
 	case strings.Contains(path, "/"):

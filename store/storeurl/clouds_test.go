@@ -109,6 +109,9 @@ func TestOpenClouds(t *testing.T) {
 			map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=http://127.0.0.1:9/acct;SharedAccessSignature=sv=1&sig=hunter2"},
 			"azblob://container?endpoint=http://127.0.0.1:9/acct",
 		},
+		{"a key because a key is wanted", "azblob://container?account=acct", map[string]string{"AZURE_STORAGE_KEY": someKey, "AZURE_STORAGE_AUTH_MODE": "key"}, "azblob://container?account=acct"},
+		{"a SAS because a key is wanted", "azblob://container?account=acct", map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=hunter2", "AZURE_STORAGE_AUTH_MODE": "key"}, "azblob://container?account=acct"},
+		{"a connection string because a key is wanted", "azblob://container", map[string]string{"AZURE_STORAGE_CONNECTION_STRING": connection, "AZURE_STORAGE_AUTH_MODE": "key"}, "azblob://container?account=acct"},
 		{
 			"an identity though there is a key", "azblob://container?account=other",
 			map[string]string{"AZURE_STORAGE_CONNECTION_STRING": connection, "AZURE_STORAGE_AUTH_MODE": "login"},
@@ -148,6 +151,8 @@ func TestOpenCloudsWithoutSettings(t *testing.T) {
 	}{
 		{"gs://bucket", "no such file", map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": filepath.Join(t.TempDir(), "absent")}},
 		{"gs://bucket", "STORAGE_EMULATOR_HOST is neither", map[string]string{"STORAGE_EMULATOR_HOST": "ftp://x"}},
+		{"gs://bucket", "STORAGE_EMULATOR_HOST is neither", map[string]string{"STORAGE_EMULATOR_HOST": "http://%zz"}},
+		{"gs://bucket", "STORAGE_EMULATOR_HOST is neither", map[string]string{"STORAGE_EMULATOR_HOST": "http:///x"}},
 		{"azblob://container", "no account: add account=… to the URL, or set AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING", nil},
 		{"azblob://container", "AZURE_STORAGE_ACCOUNT is no name", map[string]string{"AZURE_STORAGE_ACCOUNT": "acct.example/"}},
 		{"azblob://container?account=acct", "AZURE_STORAGE_KEY is no key", map[string]string{"AZURE_STORAGE_KEY": "hunter2!"}},
@@ -156,6 +161,8 @@ func TestOpenCloudsWithoutSettings(t *testing.T) {
 		{"azblob://container?account=other", "the account of the URL is other", map[string]string{"AZURE_STORAGE_CONNECTION_STRING": connection}},
 		{"azblob://container?endpoint=http://127.0.0.1:9/acct", "the endpoint of the URL is http://127.0.0.1:9/acct", map[string]string{"AZURE_STORAGE_CONNECTION_STRING": connection}},
 		{"azblob://container", "AZURE_STORAGE_ACCOUNT is other", map[string]string{"AZURE_STORAGE_CONNECTION_STRING": connection, "AZURE_STORAGE_ACCOUNT": "other"}},
+		{"azblob://container", "has credentials for acct, and AZURE_STORAGE_ACCOUNT is other", map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acct;AccountKey=" + someKey + ";EndpointSuffix=core.chinacloudapi.cn", "AZURE_STORAGE_ACCOUNT": "other"}},
+		{"azblob://container?account=other", "has credentials for acct, and the account of the URL is other", map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=https://acct.blob.core.windows.net;SharedAccessSignature=sv=1&sig=hunter2"}},
 		{"azblob://container?account=other", `names the account "other"`, map[string]string{"AZURE_STORAGE_KEY": someKey, "AZURE_STORAGE_ACCOUNT": "acct"}},
 		{"azblob://container?account=other", `names the account "other"`, map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sig=hunter2", "AZURE_STORAGE_ACCOUNT": "acct"}},
 		{"azblob://container?endpoint=https://blobs.example", "does not tell the account of the key", map[string]string{"AZURE_STORAGE_KEY": someKey}},
@@ -203,8 +210,9 @@ func TestGoogleFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		st, err := storeurl.Open(t.Context(), "gs://bucket")
-		if err == nil || st != nil || errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("with %s: %v, %v, want an error that says %q", tt.text, st, err, tt.says)
+		if err == nil || st != nil || errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hunter2") ||
+			!strings.HasPrefix(err.Error(), "open gs://bucket: the credentials in "+file+" cannot be used: ") {
+			t.Errorf("with %s: %v, %v, want an error that names the file and says %q", tt.text, st, err, tt.says)
 		}
 	}
 }

@@ -272,7 +272,58 @@ func TestTokens(t *testing.T) {
 // TestConnectionsToGoogleAreBounded as those to S3 are.
 func TestConnectionsToGoogleAreBounded(t *testing.T) {
 	tr := gsTransport()
-	if tr.MaxConnsPerHost != 2048 || tr.MaxIdleConnsPerHost != 10 || tr.MaxIdleConns != 100 || tr.IdleConnTimeout.Seconds() != 90 || tr.Protocols.HTTP2() {
+	if tr.MaxConnsPerHost != 2048 || tr.MaxIdleConnsPerHost != 10 || tr.MaxIdleConns != 100 || tr.IdleConnTimeout.Seconds() != 90 || tr.Protocols.HTTP2() ||
+		tr.TLSHandshakeTimeout.Seconds() != 10 || tr.Proxy == nil || tr.DialContext == nil {
 		t.Errorf("it is %+v", tr)
+	}
+}
+
+// TestWhyThereIsNoGoogleToken: what may pass is told from what a person has to change, and whose credentials it is about.
+func TestWhyThereIsNoGoogleToken(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{"HOME", "APPDATA", "USERPROFILE"} {
+		t.Setenv(name, home)
+	}
+	answered := func(status int) *outcome { return &outcome{asked: true, status: status} }
+	for _, tt := range []struct {
+		file string
+		err  error
+		o    *outcome
+		kind error
+		says string
+	}{
+		{"", &metadata.Error{Code: 503, Message: "later"}, &outcome{}, store.ErrUnavailable, ""},
+		{"", &metadata.Error{Code: 403, Message: "no"}, &outcome{}, store.ErrDenied, ""},
+		{"", errors.New("dial: refused"), &outcome{}, store.ErrUnavailable, "dial: refused"},
+		{"", metadata.NotDefinedError("x"), &outcome{}, store.ErrDenied, "; give this machine a service account"},
+		{"/key", errors.New("bad\nkey"), &outcome{}, store.ErrDenied, "bad key"},
+		{"/key", errors.New("refused"), answered(400), store.ErrDenied, "refused"},
+		{"/key", errors.New("refused"), answered(500), store.ErrUnavailable, "refused"},
+		{"/key", errors.New("refused"), answered(0), store.ErrUnavailable, "refused"},
+		{"/key", &oauth2.RetrieveError{Response: &http.Response{Status: "400 Bad Request"}, Body: []byte(`{"error":"e","error_description":"d"}`)}, answered(400), store.ErrDenied, "400 Bad Request, e: d"},
+		{"/key", &oauth2.RetrieveError{Response: &http.Response{Status: "400 Bad Request"}, Body: []byte(`{}`), ErrorDescription: "d"}, answered(400), store.ErrDenied, "400 Bad Request: d"},
+	} {
+		t.Setenv(gsCredentials, tt.file)
+		where := tt.file
+		if where == "" {
+			where = "the metadata server of Google Cloud"
+		}
+		err := noGoogleToken(tt.err, tt.o)
+		if e, ok := errors.AsType[*tokenError](err); !ok || e.kind != tt.kind || !strings.HasPrefix(e.text, "no token by the credentials of "+where+": ") || !strings.HasSuffix(e.text, tt.says) { //nolint:errorlint // the kind itself
+			t.Errorf("%v with %+v: %v, want %v that ends with %q", tt.err, tt.o, err, tt.kind, tt.says)
+		}
+	}
+}
+
+// TestOneLine: what others say is shown in one line, and not all of what has no end.
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\n\tb  c\xff":          "a b c?",
+		strings.Repeat("ü", 600): strings.Repeat("ü", 600),
+		strings.Repeat("ü", 601): strings.Repeat("ü", 600) + "…",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
 	}
 }

@@ -34,6 +34,8 @@ func TestSplitLock(t *testing.T) {
 		{"gs://bucket/a%20b", "gs://bucket", "a b"},
 		{"azblob://container/jobs/backup?account=acct", "azblob://container?account=acct", "jobs/backup"},
 		{"azblob://container/key?endpoint=http://127.0.0.1:10000/acct", "azblob://container?endpoint=http://127.0.0.1:10000/acct", "key"},
+		{"quorum://main/jobs/backup", "quorum://main", "jobs/backup"},
+		{"quorum:///jobs/backup?member=file:///a&member=file:///b", "quorum:///?member=file:///a&member=file:///b", "jobs/backup"},
 	} {
 		gotStore, gotKey, err := storeurl.SplitLock(tt.lock)
 		if gotStore != tt.store || gotKey != tt.key || err != nil {
@@ -137,6 +139,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"s3://bucket?endpoint=ftp://host", "http://HOST:PORT"},
 		{"s3://bucket?endpoint=http://", "http://HOST:PORT"},
 		{"s3://bucket?endpoint=http://host?path_style=true", "after an &"},
+		{"s3://bucket?endpoint=http://host%23a", "after an &"},
 		{"s3://bucket/k?endpoint=http://host:9000/bucket", "write s3://bucket/KEY?endpoint=http://host:9000"},
 		{"s3://bucket/k?endpoint=http://host:9000/bucket/&path_style=true", "write s3://bucket/KEY?endpoint=http://host:9000"},
 		{"s3://bucket/k?endpoint=http://host:9000/bucket/a/b", "write s3://bucket/a/b/KEY?endpoint=http://host:9000"},
@@ -155,7 +158,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"file:///..", `".."`},
 		{"file:///dir/%2e%2e", `".."`},
 		{"mem://", "has a name"},
-		{"mem://name/prefix", "has no path"},
+		{"mem://name/prefix", "bad store URL: mem://name/prefix: a store in memory has no path"},
 	} {
 		st, err := storeurl.Open(t.Context(), tt.url)
 		if !errors.Is(err, storeurl.ErrURL) || !strings.Contains(err.Error(), tt.says) || st != nil {
