@@ -14,8 +14,9 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// What one turn of a fair lock costs hardly grows with the line: its requests for the table, and those that
-// watch the sessions of others; and it is in use most of the time. Each candidate is a process of its own, comes back
+// What one turn of a fair lock costs: its requests for the table, which hardly grow with the line, and those that
+// watch the sessions of others, of which each waiter sends one in 8/5 of a TTL, and more as its turn comes near.
+// And the lock is in use most of the time. Each candidate is a process of its own, comes back
 // after each of its turns, and has a session whose heartbeats are not counted. The line is as long at the end of what
 // is measured as at its beginning.
 func TestTurns(t *testing.T) {
@@ -30,12 +31,12 @@ func TestTurns(t *testing.T) {
 		idle         float64 // after a turn, in trips, at most
 	}{
 		{2, 6 * time.Second, time.Second, far, false, 8, 7, 0.85, 7},
-		{10, 6 * time.Second, time.Second, far, false, 10, 7.5, 0.82, 8.5},
-		{many, 6 * time.Second, time.Second, far, false, 12, 7.5, 0.82, 8.5},
+		{10, 6 * time.Second, time.Second, far, false, 10, 14, 0.82, 8.5},
+		{many, 6 * time.Second, time.Second, far, false, 12, 42, 0.82, 8.5},
 		{many, 20 * time.Millisecond, 0, near, false, 12, 6, 0.6, 6},
 		{2, 6 * time.Second, time.Second, far, true, 8, 7, 0.94, 2.1},
-		{10, 6 * time.Second, time.Second, far, true, 10, 7, 0.94, 2.1},
-		{many, 6 * time.Second, time.Second, far, true, 12, 7, 0.94, 2.1},
+		{10, 6 * time.Second, time.Second, far, true, 10, 13, 0.94, 2.1},
+		{many, 6 * time.Second, time.Second, far, true, 12, 40, 0.94, 2.1},
 		{many, 20 * time.Millisecond, 0, near, true, 12, 6, 0.78, 3},
 	} {
 		t.Run(fmt.Sprintf("%d waiters, %v, peers %t", c.waiters, c.hold, c.peers), func(t *testing.T) {
