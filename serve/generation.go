@@ -117,8 +117,10 @@ func (s *Server) supervise(g *generation) {
 	}
 }
 
-// again begins another session, however often that takes.
+// again begins another session, however often that takes. Why it fails is logged once a minute: no two errors are the same,
+// since they name the session.
 func (s *Server) again() (*generation, error) {
+	var said time.Time
 	for n := 1; ; n++ {
 		g, err := s.begin(s.ctx)
 		if err == nil {
@@ -129,7 +131,9 @@ func (s *Server) again() (*generation, error) {
 			return nil, s.ctx.Err()
 		}
 		text := oneLine(err)
-		if was := s.trouble.Swap(&text); was == nil || *was != text {
+		s.trouble.Store(&text)
+		if time.Since(said) >= time.Minute {
+			said = time.Now()
 			s.log.Warn("no session can be begun: it is tried again", "error", text)
 		}
 		pause := time.NewTimer(retry.Pause(n, nil))

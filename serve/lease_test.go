@@ -747,6 +747,124 @@ func TestAnswerIsLost(t *testing.T) {
 	})
 }
 
+// A plainWriter cannot flush, and does not know whether its client is there.
+type plainWriter struct{ http.ResponseWriter }
+
+// A brokenFlush finds out that its client has gone when it flushes.
+type brokenFlush struct{ http.ResponseWriter }
+
+func (brokenFlush) FlushError() error { return errors.New("broken pipe") }
+
+// A lease is kept where the connection does not say whether its answer came, and released where it says that it did not.
+func TestAnswerMayBeLost(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, nil)
+		for held, of := range map[bool]func(http.ResponseWriter) http.ResponseWriter{
+			true:  func(w http.ResponseWriter) http.ResponseWriter { return plainWriter{w} },
+			false: func(w http.ResponseWriter) http.ResponseWriter { return brokenFlush{w} },
+		} {
+			key := fmt.Sprintf("held-%t", held)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(of(w), httptest.NewRequestWithContext(t.Context(), "POST", "/v1/locks/"+key+"/acquire", nil))
+			synctest.Wait()
+			if r := leasetest.RecordIn(t, st, key); w.Code != 200 || r.Held != held {
+				t.Errorf("%s: %d %s, and %+v", key, w.Code, w.Body, r)
+			}
+		}
+		stopped(t, s)
+	})
+}
+
+// A lease that comes as the server stops is not given, and others have it soon.
+func TestStopAsALeaseComes(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		for _, body := range []string{`{"ttl":"1h"}`, `{"ttl":"1h","fair":true}`} {
+			st := memstore.New()
+			var s *serve.Server
+			stops := make(chan struct{})
+			s = started(t, st, &serve.Options{Trace: &leasehold.Trace{AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
+				if e.Kind == leasehold.KindSession {
+					return
+				}
+				time.Sleep(time.Millisecond) // until the acquisition only waits for this to return
+				close(stops)
+				time.Sleep(500 * time.Millisecond)
+			}}})
+			answered := make(chan answer, 1)
+			go func() { answered <- ask(t, s, "POST", "/v1/locks/k/acquire", body) }()
+			<-stops
+			began := time.Now()
+			stopped(t, s)
+			a := <-answered
+			if wants(t, body, a, 503, "stopping"); time.Since(began) > 2*time.Second || a.Detail != "the server stops" {
+				t.Errorf("%s: after %v: %s", body, time.Since(began), a.body)
+			}
+			next := started(t, st, nil)
+			began = time.Now()
+			acquired(t, next, "k", strings.Replace(body, `"1h"`, `"1s","wait":"1m"`, 1))
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s: another had it after %v", body, took)
+			}
+			stopped(t, next)
+		}
+	})
+}
+
+// While no session can be begun the log says why, once a minute, and not each time that it is tried, as it did; whoever asks is
+// told the reason of now; and it is tried each few seconds. Leases of semaphores end with the session as those of locks do,
+// though the store does not answer.
+func TestLogOfALostSession(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		var log leasetest.Log
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, &serve.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		acquired(t, s, "seat", `{"ttl":"1h","slots":2}`)
+		acquired(t, s, "lock", `{"ttl":"1h"}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.Hang})
+		time.Sleep(50 * time.Second)
+		if leases, _, usages, _ := s.Sizes(); leases != 0 || usages != 0 {
+			t.Errorf("%d leases and %d keys are left", leases, usages)
+		}
+		said := func(message string) int { return strings.Count(log.String(), `msg="`+message) }
+		for _, kind := range []faultstore.Kind{faultstore.Denied, faultstore.Unavailable, faultstore.Denied} {
+			st.Clear()
+			st.Inject(faultstore.Fault{Kind: kind})
+			time.Sleep(time.Minute)
+			before := st.Counts()
+			time.Sleep(time.Minute)
+			after := st.Counts()
+			if n := after.Get + after.Put - before.Get - before.Put; n < 10 || n > 60 {
+				t.Errorf("%v: %d requests in a minute", kind, n)
+			}
+			r := ask(t, s, "GET", "/readyz", "")
+			if wants(t, "ready", r, 503, "stopping"); !strings.HasPrefix(r.Detail, "there is no session now: ") || !strings.Contains(r.Detail, kind.String()) {
+				t.Errorf("%v: %s", kind, r.Detail)
+			}
+			a := ask(t, s, "POST", "/v1/locks/other/acquire", `{"wait":"5s"}`)
+			if wants(t, "acquire", a, 503, "stopping"); !strings.HasPrefix(a.Detail, "there is no session now: ") || !strings.Contains(a.Detail, kind.String()) {
+				t.Errorf("%v: %s", kind, a.Detail)
+			}
+		}
+		st.Clear()
+		time.Sleep(10 * time.Second)
+		if r := ask(t, s, "GET", "/readyz", ""); r.code != 200 || r.body != "ok\n" {
+			t.Errorf("ready: %d %s", r.code, r.body)
+		}
+		if lost, again := said("the session is lost, and with it all leases: another is begun"), said("there is a session again"); lost != 1 || again != 1 {
+			t.Errorf("lost %d times, again %d times\n%s", lost, again, &log)
+		}
+		if n := said("no session can be begun: it is tried again"); n < 4 || n > 6 {
+			t.Errorf("it is said %d times in five minutes that there is no session\n%s", n, &log)
+		}
+		if said("the store fails, and is tried again") == 0 || said("the session that was lost is not settled") > 0 {
+			t.Errorf("the log is\n%s", &log)
+		}
+		acquired(t, s, "seat", `{"slots":2}`)
+		stopped(t, s)
+	})
+}
+
 // A lease that came as its caller left is released.
 func TestLeavesAsItComes(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
