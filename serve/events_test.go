@@ -725,3 +725,113 @@ func TestPagesCount(t *testing.T) {
 		stopped(t, s)
 	})
 }
+
+// A stream that begins while others go on has what the last look showed, with who waits here now, unless that look is older than
+// two intervals; and then the changes, and not everything once more.
+func TestLateStreams(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		s := started(t, st, nil)
+		acquired(t, s, "k", `{"ttl":"1h"}`)
+		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "list", Delay: 12 * time.Second})
+		var all []*stream
+		begins := func(when string, want ...string) {
+			t.Helper()
+			v := subscribe(t, s)
+			if names, _ := v.take(); !slices.Equal(names, want) {
+				t.Errorf("%s: %q, want %q", when, names, want)
+			}
+			all = append(all, v)
+		}
+		begins("the first")
+		time.Sleep(11 * time.Second)
+		begins("during the first look")
+		time.Sleep(2 * time.Second) // 1 s after the look
+		for _, v := range all {
+			if names, _ := v.take(); !slices.Equal(names, []string{"snapshot"}) {
+				t.Errorf("of the first look: %q", names)
+			}
+		}
+		done := make(chan answer, 1)
+		go func() { done <- ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"500ms"}`) }()
+		synctest.Wait()
+		all = append(all, subscribe(t, s))
+		for i, v := range all {
+			is := view{}
+			if is.take(t, v); !strings.HasSuffix(is["k"], "1 here, 1 waiting") {
+				t.Errorf("stream %d, of which the last began while one waits, shows %s", i, is["k"])
+			}
+		}
+		wants(t, "the wait", <-done, 409, "held")
+		time.Sleep(8 * time.Second) // within the next look, which takes longer than two intervals
+		begins("after less than two intervals", "snapshot")
+		time.Sleep(time.Second)
+		begins("after more")
+		time.Sleep(8 * time.Second)
+		for i, v := range all {
+			names, _ := v.take()
+			if snapshot := slices.Contains(names, "snapshot"); snapshot != (i == len(all)-1) {
+				t.Errorf("stream %d, after the second look: %q", i, names)
+			}
+			v.leave()
+			<-v.done
+		}
+		time.Sleep(time.Minute)
+		stopped(t, s)
+	})
+}
+
+// When the budget is spent whatever would look is refused, and told when to ask again; and then it is answered.
+func TestLooksAreRefused(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		plant(t, inner, 20)
+		s := made(t, inner, &serve.Options{Budget: 1, Limit: 10, AllowBreak: true})
+		if a := ask(t, s, "GET", "/v1/locks", ""); a.code != 200 || len(a.Objects) != 10 {
+			t.Fatalf("%d %s", a.code, a.body)
+		}
+		time.Sleep(5 * time.Second)
+		var wait time.Duration
+		for _, r := range [][3]string{{"GET", "/v1/locks", ""}, {"GET", "/v1/locks/k001", ""}, {"GET", "/v1/locks/k001/history", ""}, {"GET", "/v1/elections/k001", ""}, {"POST", "/v1/locks/k001/break", `{"token":1}`}} {
+			for range 2 {
+				a := ask(t, s, r[0], r[1], r[2])
+				text, is := strings.CutPrefix(a.Detail, "looks at the store may send 1 requests a minute, and have: ask again in ")
+				d, err := time.ParseDuration(text)
+				if wants(t, r[1], a, 429, "too-many"); !is || err != nil || d%time.Second != 0 || d < 55*time.Second || wait != 0 && d != wait || a.header.Get("Retry-After") != "1" {
+					t.Errorf("%s: %v %s", r[1], a.header, a.body)
+				}
+				wait = d
+			}
+		}
+		time.Sleep(wait + time.Second)
+		if a := ask(t, s, "GET", "/v1/locks", ""); a.code != 200 || a.Budget.Refused != 10 || a.Budget.Limit != 1 || a.Budget.Dollars != nil || a.Budget.Price != "" {
+			t.Errorf("later: %d %s", a.code, a.body)
+		}
+		stopped(t, s)
+	})
+}
+
+// A history is of the last 128 leases at most, of whichever layout; and there is none of what is no lock.
+func TestHistory(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := started(t, st, nil)
+		acquired(t, s, "sem", `{"slots":2}`)
+		lock, err := leasehold.NewLock(st, "epochs", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 140 {
+			leasetest.Release(t, leasetest.Acquire(t, lock))
+		}
+		h := ask(t, s, "GET", "/v1/locks/epochs/history", "")
+		if h.code != 200 || len(h.History) != 128 || h.History[0].Term-h.History[127].Term != 127 || !strings.HasSuffix(h.History[0].Lock, "/epochs") {
+			t.Errorf("%d terms: %d %.300s", len(h.History), h.code, h.body)
+		}
+		sem := ask(t, s, "GET", "/v1/locks/sem/history", "")
+		if wants(t, "of a semaphore", sem, 422, "foreign"); sem.Detail != "it is a semaphore, which keeps no history" {
+			t.Errorf("why: %s", sem.Detail)
+		}
+		stopped(t, s)
+	})
+}
