@@ -154,6 +154,8 @@ func TestRefused(t *testing.T) {
 			{"POST", acquire, `null`, 400, "body", "the body is not a JSON object"},
 			{"POST", acquire, `"x"`, 400, "body", "the body is not a JSON object"},
 			{"POST", acquire, `{`, 400, "body", "the body is not what is expected: unexpected EOF"},
+			{"POST", acquire, `{1:2}`, 400, "body", "the body is not JSON: invalid character '1'"},
+			{"POST", acquire, `{"ttl":}`, 400, "body", "the body is not JSON: invalid character '}' looking for beginning of value"},
 			{"POST", acquire, `{}{}`, 400, "body", "something follows the JSON object"},
 			{"POST", acquire, `{} x`, 400, "body", "something follows the JSON object"},
 			{"POST", acquire, ` `, 400, "body", "the body is not a JSON object"},

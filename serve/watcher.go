@@ -199,7 +199,7 @@ func (w *watcher) landed(f *flight) {
 	var whole, changes []byte
 	looked := event("looked", Looked{Time: at(l.ended), Requests: l.seen.Requests, Cut: l.seen.Cut, Budget: w.spent()})
 	for sub := range w.subscribers {
-		if sub.begun && before != nil {
+		if sub.begun { // so there was a look before
 			if changes == nil {
 				changes = append(w.changes(before, l), looked...)
 			}
