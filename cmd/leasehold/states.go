@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/leasehold/leasehold/internal/localhttp"
@@ -75,8 +76,7 @@ func (p *target) root() (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	u = u.JoinPath(p.key)
-	u.Path = strings.TrimSuffix(u.Path, "/") + "/"
+	u.Path = strings.TrimSuffix(path.Join("/", u.Path, p.key), "/") + "/"
 	return u, nil
 }
 
