@@ -43,6 +43,9 @@ func TestDemoServerSaysNothing(t *testing.T) {
 	if said.Len() > 0 {
 		t.Errorf("stderr got %q", &said)
 	}
+	if get, put := s.get.Load(), s.puts.Load(); get != 3 || put != 1 {
+		t.Errorf("%d GETs and %d PUTs are counted, want 3 and 1", get, put)
+	}
 }
 
 // breakOff reads the beginning of the large object, and ends as the system ends the connection of a process that is killed.

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// closing is a command's stdin that keeps what it was told.
+type closing struct{ bytes.Buffer }
+
+func (*closing) Close() error { return nil }
+
+// newShow is one of three candidates, each a process that only waits.
+func newShow(t *testing.T) (*show, *bytes.Buffer) {
+	t.Helper()
+	out := &bytes.Buffer{}
+	s := &show{
+		out: out, server: &demoServer{endpoint: "http://127.0.0.1:9"}, began: time.Now(),
+		news: make(chan news, 64), signals: make(chan os.Signal, 8),
+	}
+	for i := range 3 {
+		p := &player{name: fmt.Sprintf("node-%d", i+1), cmd: osexec.Command("sleep", "1000"), stdin: &closing{}} //nolint:noctx // it is killed below
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		})
+		s.candidates = append(s.candidates, p)
+	}
+	return s, out
+}
+
+// TestShow: what the demo shows, with its times, of the crash and of the resignation that it brings about.
+func TestShow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, out := newShow(t)
+		first, second, third := s.candidates[0], s.candidates[1], s.candidates[2]
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			s.news <- news{from: first, token: 5}
+			time.Sleep(6 * time.Second)
+			s.news <- news{from: first}
+			time.Sleep(200 * time.Millisecond)
+			s.news <- news{from: second, token: 6}
+			time.Sleep(2100 * time.Millisecond)
+			s.news <- news{from: third, token: 9}
+		}()
+		s.server.get.Store(41)
+		s.server.puts.Store(7)
+		if err := s.play(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		want := fmt.Sprintf(`Five candidates for one lock, in a bucket on http://127.0.0.1:9. TTL 3s.
+
+  0.0 s  five processes start: leasehold elect --ttl 3s … -- CMD
+  0.5 s  node-1 leads with token 5
+  2.5 s  kill -9 of node-1, process %d: nobody releases the lock
+  6.5 s  the command of node-1 is gone too: its guardian has ended it
+  6.7 s  node-2 leads with token 6, 4.2 s after the crash
+  8.7 s  the command of node-2 ends by itself, so node-2 resigns
+  8.8 s  node-3 leads with token 9, 0.1 s after that
+  9.8 s  the end: 3 leaders, each with a greater token, never two at once
+
+41 GETs and 7 PUTs in all. With a bucket of yours:
+  leasehold elect s3://BUCKET/KEY -- CMD
+`, first.cmd.Process.Pid)
+		if out.String() != want {
+			t.Errorf("it shows\n%s\nwant\n%s", out, want)
+		}
+		if err := first.cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+			t.Errorf("node-1 has ended with %v", err)
+		}
+		for i, told := range []string{"", "\n", ""} {
+			if got := s.candidates[i].stdin.(*closing).String(); got != told {
+				t.Errorf("the command of node-%d was told %q, want %q", i+1, got, told)
+			}
+		}
+	})
+}
+
+// TestShowFails: the demo fails if an election went wrong, and says how. It ends at once with a signal, also with one that
+// came to a candidate first.
+func TestShowFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		do    func(s *show, p []*player)
+		want  string
+		after time.Duration
+	}{
+		"nobody leads":     {func(*show, []*player) {}, "there was no leader for 15s", 15 * time.Second},
+		"two at once":      {func(s *show, p []*player) { s.news <- news{from: p[1], two: true} }, "the command of node-2 was started while another candidate's still ran", 0},
+		"a candidate ends": {func(s *show, p []*player) { s.news <- news{from: p[2]} }, "node-3 has ended by itself", time.Second},
+		"a signal":         {func(s *show, _ []*player) { s.signals <- syscall.SIGTERM }, "exit code 143: <nil>", 0},
+		"a signal, heard later": {func(s *show, p []*player) {
+			s.news <- news{from: p[2]}
+			time.Sleep(900 * time.Millisecond)
+			s.signals <- syscall.SIGINT
+		}, "exit code 130: <nil>", 900 * time.Millisecond},
+		"the token does not grow": {func(s *show, p []*player) {
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(time.Second)
+			s.news <- news{from: p[1], token: 5}
+		}, "node-2 leads with token 5, after node-1 with token 5", time.Second},
+		"the dead leads": {func(s *show, p []*player) {
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(3 * time.Second)
+			s.news <- news{from: p[0], token: 6}
+		}, "a candidate that was killed leads", 3 * time.Second},
+		"a signal while it is looked at": {func(s *show, p []*player) {
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(time.Second)
+			s.signals <- syscall.SIGINT
+		}, "exit code 130: <nil>", time.Second},
+		"no second leader": {func(s *show, p []*player) { s.news <- news{from: p[0], token: 5} }, "there was no leader for 15s", 17 * time.Second},
+		"no third leader": {func(s *show, p []*player) {
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(3 * time.Second)
+			s.news <- news{from: p[1], token: 6}
+		}, "there was no leader for 15s", 20 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, out := newShow(t)
+			began := time.Now()
+			go tt.do(s, s.candidates)
+			err := s.play()
+			if took := time.Since(began); err == nil || err.Error() != tt.want || took != tt.after {
+				t.Errorf("%s: it ends with %v after %v, want %q after %v\n%s", name, err, took, tt.want, tt.after, out)
+			}
+		})
+	}
+}
+
+// TestShowStays: with a page the candidates go on until a signal comes, which is no error.
+func TestShowStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, out := newShow(t)
+		go func() {
+			time.Sleep(time.Hour)
+			s.signals <- syscall.SIGINT
+		}()
+		if err := s.stay(); err != nil || time.Since(s.began) != time.Hour {
+			t.Errorf("it ends with %v after %v", err, time.Since(s.began))
+		}
+		if want := "\nThe candidates and the page go on until you press ^C.\n"; out.String() != want {
+			t.Errorf("it says %q, want %q", out, want)
+		}
+		go func() { s.news <- news{from: s.candidates[1], two: true} }()
+		if err := s.stay(); err == nil {
+			t.Error("two leaders at once are no error")
+		}
+	})
+}
+
+// TestShowHears: what a candidate's command says, and the end of all its processes, which is told last.
+func TestShowHears(t *testing.T) {
+	t.Parallel()
+	s := &show{news: make(chan news, 64)}
+	p := &player{name: "node-1", stdout: strings.NewReader("leads\nleads 7\nsomething\ntwo\nleads 8\n"), cmd: osexec.CommandContext(t.Context(), "true")}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.hear(t.Context(), p)
+	close(s.news)
+	var heard []news
+	for n := range s.news {
+		heard = append(heard, n)
+	}
+	if want := []news{{from: p, token: 7}, {from: p, two: true}, {from: p, token: 8}, {from: p}}; !slices.Equal(heard, want) {
+		t.Errorf("%+v, want %+v", heard, want)
+	}
+	if p.cmd.ProcessState == nil {
+		t.Error("its process is not waited for")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	(&show{news: make(chan news)}).tell(over, news{from: p}) // returns though nobody listens
+}
+
+// TestDemoWork: the command of a candidate that leads says with which token, and fails if another's runs at the same time.
+func TestDemoWork(t *testing.T) {
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nothing.Close()
+	defer func(was *os.File) { os.Stdin = was }(os.Stdin)
+	os.Stdin = nothing
+	t.Setenv(ownToken, "7")
+	dir := t.TempDir()
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	if err = a.work(dir); err != nil || out.String() != "leads 7\n" {
+		t.Errorf("alone: %q, %v", &out, err)
+	}
+	out.Reset()
+	dir = t.TempDir() // that one stays locked as long as the process runs
+	other := flock.New(filepath.Join(dir, "busy"))
+	if locked, err := other.TryLock(); err != nil || !locked {
+		t.Fatal(locked, err)
+	}
+	defer func() { _ = other.Unlock() }()
+	if err = a.work(dir); err == nil || !strings.Contains(err.Error(), "another candidate's command is running") || out.String() != "two\n" {
+		t.Errorf("beside another: %q, %v", &out, err)
+	}
+	if err = a.work(filepath.Join(dir, "none", "such")); err == nil {
+		t.Error("a directory that there is not is no error")
+	}
+}
+
+// TestDemoAlone: the demo sees nothing of the user's store and credentials.
+func TestDemoAlone(t *testing.T) {
+	t.Setenv("AWS_PROFILE", "mine")
+	t.Setenv("AWS_ACCESS_KEY_ID", "mine")
+	t.Setenv("LEASEHOLD_STORE", "s3://mine")
+	t.Setenv("PROBABLY_MINE", "too")
+	env := demoEnv()
+	for _, v := range []string{"AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "PROBABLY_MINE=too"} {
+		if !slices.Contains(env, v) {
+			t.Errorf("it lacks %s", v)
+		}
+	}
+	ours := slices.DeleteFunc(env, func(v string) bool { return !strings.HasPrefix(v, "AWS_") && !strings.HasPrefix(v, "LEASEHOLD_") })
+	if len(ours) != 4 {
+		t.Errorf("it has %q", ours)
+	}
+}
+
+// TestDemoUsage: what cannot be shown is refused before anything is started.
+func TestDemoUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"demo -o json":             "the demo is for people: there is no --output json",
+		"demo --http=0.0.0.0:4041": "--http 0.0.0.0:4041: a browser on this machine is to reach it: give a port of 127.0.0.1",
+		"demo --http=unix:/x":      "--http unix:/x: a browser on this machine is to reach it: give a port of 127.0.0.1",
+		"demo --http=nonsense":     "--http: ",
+		"demo x":                   "no argument is allowed, and there is 1: see leasehold demo --help",
+	} {
+		var said bytes.Buffer
+		if code := exec(t.Context(), strings.Fields(args), io.Discard, &said); code != exitUsage || !strings.Contains(said.String(), want) {
+			t.Errorf("leasehold %s ends with %d and says %q, want %q", args, code, &said, want)
+		}
+	}
+}
