@@ -24,7 +24,7 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	d := diagnosis{app: a, use: string(leasehold.LayoutObject)}
+	d := diagnosis{app: a, use: string(leasehold.LayoutObject), open: storeurl.OpenExisting}
 	cmd := &cobra.Command{
 		Use:   "doctor STORE",
 		Short: "Prove by experiments that a store is safe for locks",
@@ -97,6 +97,8 @@ type diagnosis struct {
 	races, largest int
 	use            string
 	price          *cost.Price // nil: requests cost nothing, or it is not known what
+
+	open func(ctx context.Context, url string) (store.Store, error) // a store once more
 }
 
 // diagnose probes the store, and shows what comes out as it comes.
@@ -114,7 +116,7 @@ func (d *diagnosis) diagnose(ctx context.Context, where string) error {
 	}
 	d.price = priceAt(p.store.String())
 	report, err := d.probe(ctx, p.store, "", func(ctx context.Context) (store.Store, error) {
-		return storeurl.OpenExisting(ctx, p.storeURL)
+		return d.open(ctx, p.storeURL)
 	})
 	if report == nil {
 		return failed(err)

@@ -45,7 +45,7 @@ func (d *diagnosis) diagnoseQuorum(
 			return err
 		}
 		var report *probe.Report
-		report, err = d.probe(ctx, m, quorumstore.Scratch, again(p, m))
+		report, err = d.probe(ctx, m, quorumstore.Scratch, d.again(p, m))
 		if err == nil || report != nil {
 			err = d.outcome(report, err)
 		}
@@ -104,7 +104,7 @@ func (d *diagnosis) whole(ctx context.Context, p target, quorum *quorumstore.Sto
 	directory := "leasehold-doctor-" + strings.ToLower(rand.Text())
 	prefix := directory + "/"
 	report, err := d.probe(ctx, quorum, prefix, func(ctx context.Context) (store.Store, error) {
-		return storeurl.OpenExisting(ctx, p.storeURL)
+		return d.open(ctx, p.storeURL)
 	})
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -123,18 +123,18 @@ func (d *diagnosis) whole(ctx context.Context, p target, quorum *quorumstore.Sto
 }
 
 // again opens a member once more, by the URL that it was given by, or that the quorum has.
-func again(p target, m store.Store) func(context.Context) (store.Store, error) {
+func (d *diagnosis) again(p target, m store.Store) func(context.Context) (store.Store, error) {
 	return func(ctx context.Context) (store.Store, error) {
 		urls, err := storeurl.Members(p.storeURL)
 		if err != nil {
 			return nil, err
 		}
 		for _, url := range urls {
-			if other, err := storeurl.OpenExisting(ctx, url); err == nil && other.String() == m.String() {
+			if other, err := d.open(ctx, url); err == nil && other.String() == m.String() {
 				return other, nil
 			}
 		}
-		return storeurl.OpenExisting(ctx, m.String())
+		return d.open(ctx, m.String())
 	}
 }
 

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/probe"
+	"github.com/leasehold/leasehold/store/quorumstore"
+)
+
+// A member is a store in memory under a URL of its own.
+type memberStore struct {
+	*memstore.Store
+	url      string
+	careless bool   // it ignores the conditions of writes
+	denies   bool   // a trial
+	asked    func() // is called before each trial's request; or nil
+}
+
+func (s *memberStore) String() string { return s.url }
+
+func (s *memberStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if strings.HasPrefix(key, quorumstore.Scratch) {
+		switch {
+		case s.denies:
+			return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrDenied}
+		case s.careless:
+			only = store.IfAbsent()
+			if now, err := s.Get(ctx, key, ""); err == nil {
+				only = store.IfMatch(now.Version)
+			}
+		case s.asked != nil:
+			s.asked()
+		}
+	}
+	return s.Store.Put(ctx, key, body, only)
+}
+
+// quorumDiagnosis is what the doctor found out about a quorum.
+type quorumDiagnosis struct {
+	out, said bytes.Buffer
+	err       error
+	left      int // scratch objects, in all members
+}
+
+// diagnoseMembers has the doctor look at a quorum of three, which the function may change first.
+func diagnoseMembers(t *testing.T, output string, change func(members []*memberStore, interrupt func())) *quorumDiagnosis {
+	t.Helper()
+	r := &quorumDiagnosis{}
+	synctest.Test(t, func(t *testing.T) {
+		var members []*memberStore
+		var stores []store.Store
+		where := "quorum:///"
+		for i := range 3 {
+			m := &memberStore{Store: memstore.New(), url: fmt.Sprintf("s3://%c", 'a'+i)}
+			members, stores = append(members, m), append(stores, m)
+			where += []string{"?", "&", "&"}[i] + "member=" + url.QueryEscape(m.url)
+		}
+		quorum, err := quorumstore.New(stores, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = quorum.Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var sig os.Signal
+		change(members, func() {
+			sig = syscall.SIGINT
+			cancel()
+		})
+		a := &app{stdout: &r.out, console: console{w: &r.said}}
+		a.output = output
+		if err = a.console.begin(&a.flags); err != nil {
+			t.Fatal(err)
+		}
+		d := &diagnosis{app: a, races: 1, largest: 1 << 16, use: string(leasehold.LayoutObject)}
+		d.open = func(_ context.Context, url string) (store.Store, error) {
+			for _, m := range members {
+				if m.url == url {
+					return m, nil
+				}
+			}
+			if url == where {
+				return quorum, nil
+			}
+			return nil, errors.New("there is no " + url)
+		}
+		r.err = d.diagnoseQuorum(ctx, target{name: where, storeURL: where}, quorum, func() os.Signal { return sig })
+		for _, m := range members {
+			for e, err := range m.List(context.WithoutCancel(ctx), "", "") {
+				if err != nil || strings.Contains(e.Key, "leasehold-probe") || strings.Contains(e.Key, "leasehold-doctor") {
+					r.left++
+				}
+			}
+		}
+	})
+	return r
+}
+
+func (r *quorumDiagnosis) code() int {
+	if end, is := errors.AsType[*exit](r.err); is {
+		return end.code
+	}
+	return 0
+}
+
+// TestDoctorOfQuorum: each member is probed by itself, then the whole, and nothing is left in any of them.
+func TestDoctorOfQuorum(t *testing.T) {
+	t.Parallel()
+	r := diagnoseMembers(t, "text", func([]*memberStore, func()) {})
+	if r.err != nil || r.left > 0 {
+		t.Errorf("it ends with %v, and leaves %d objects", r.err, r.left)
+	}
+	out := r.out.String()
+	for _, want := range []string{
+		"Member 1 of 3, s3://a\n\nok ", "\n\nMember 2 of 3, s3://b\n\nok ", "\n\nMember 3 of 3, s3://c\n\nok ",
+		"\n\nThe quorum quorum:///?member=s3://a&member=s3://b&member=s3://c\n\nok ",
+	} {
+		begin, after, found := strings.Cut(out, want)
+		if strings.HasPrefix(want, "Member 1") && begin != "" || !found {
+			t.Fatalf("there is no %q at\n%s", want, out)
+		}
+		out = after
+	}
+	for _, where := range []string{"s3://a", "s3://b", "s3://c", "quorum:///?member=s3://a&member=s3://b&member=s3://c"} {
+		if !strings.Contains(r.out.String(), "\nVerdict on "+where+"\n  object           safe\n") {
+			t.Errorf("there is no verdict on %s:\n%s", where, &r.out)
+		}
+	}
+	// A member of a bucket has its price, and the whole none of its own.
+	said := strings.Split(strings.TrimSpace(r.said.String()), "\n")
+	if len(said) != 4 || !strings.HasPrefix(said[0], "leasehold: s3://a: at most ") || !strings.Contains(said[0], " at the list prices of S3 Standard") ||
+		!strings.HasPrefix(said[3], "leasehold: quorum:///?") || !strings.Contains(said[3], " requests, each of which is several to its members, and ") || strings.Contains(said[3], "$") {
+		t.Errorf("it says\n%s", &r.said)
+	}
+}
+
+// TestDoctorOfQuorumWithUnsafeMembers: the whole is no safer than its members. One that is unsafe counts for more than one
+// that could not be probed, whichever is the first; and the others are probed all the same. The JSON says so of each.
+func TestDoctorOfQuorumWithUnsafeMembers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		careless, denies int
+		code             int
+		says             string
+	}{
+		"a careless one at last":  {2, 0, exitUnsafe, "the whole is no safer than its members, and 2 of 3 are not found safe: s3://a, s3://c"},
+		"a careless one at first": {0, 2, exitUnsafe, "the whole is no safer than its members, and 2 of 3 are not found safe: s3://a, s3://c"},
+	} {
+		r := diagnoseMembers(t, "text", func(members []*memberStore, _ func()) {
+			for i, m := range members {
+				m.careless, m.denies = i == tt.careless, i == tt.denies
+			}
+		})
+		if r.code() != tt.code || !strings.Contains(r.err.Error(), tt.says) {
+			t.Errorf("%s: it ends with %v, want %d and %q", name, r.err, tt.code, tt.says)
+		}
+		for i, m := range []string{"s3://a", "s3://b", "s3://c"} {
+			verdict := "\nVerdict on " + m + "\n  object           "
+			switch _, of, found := strings.Cut(r.out.String(), verdict); {
+			case i == tt.denies:
+				warning := "leasehold: the member " + m + " could not be probed, and the others are: access denied\n"
+				if found || !strings.Contains(r.out.String(), "BAD   access denied\n\n") || !strings.Contains(r.said.String(), warning) {
+					t.Errorf("%s: of %s it says\n%s\n%s", name, m, &r.out, &r.said)
+				}
+			case !strings.HasPrefix(of, map[bool]string{true: "NO\n", false: "safe\n"}[i == tt.careless]):
+				t.Errorf("%s: of %s it says\n%s", name, m, &r.out)
+			}
+		}
+		if !strings.Contains(r.out.String(), "\nVerdict on quorum:///") {
+			t.Errorf("%s: the whole is not probed:\n%s", name, &r.out)
+		}
+	}
+
+	r := diagnoseMembers(t, "json", func(members []*memberStore, _ func()) { members[1].denies = true })
+	var report quorumReport
+	if err := json.Unmarshal(r.out.Bytes(), &report); err != nil {
+		t.Fatalf("%v: %s", err, &r.out)
+	}
+	if says := "the whole is no safer than its members, and 1 of 3 are not found safe: s3://b"; r.code() != exitDenied || !strings.Contains(r.err.Error(), says) {
+		t.Errorf("it ends with %v, want %d and %q", r.err, exitDenied, says)
+	}
+	if report.Report == nil || report.Proves("quorum:///?member=s3://a&member=s3://b&member=s3://c", "object") != nil || len(report.Members) != 3 {
+		t.Fatalf("the report is\n%s", &r.out)
+	}
+	for i, why := range []string{"", "access denied", ""} {
+		m, name := report.Members[i], fmt.Sprintf("s3://%c", 'a'+i)
+		if m.Member != name || m.Error != why || (m.Report == nil) != (why != "") || m.Report != nil && m.Report.Store != name {
+			t.Errorf("of member %d it has %+v", i+1, m)
+		}
+	}
+}
+
+// TestDoctorOfQuorumInterrupted: after a signal nothing is claimed of what was not tried, and the exit code is the signal's.
+func TestDoctorOfQuorumInterrupted(t *testing.T) {
+	t.Parallel()
+	r := diagnoseMembers(t, "json", func(members []*memberStore, interrupt func()) { members[1].asked = interrupt })
+	if r.code() != exitSignal+int(syscall.SIGINT) || !errors.Is(r.err, errInterrupted) || r.left > 0 {
+		t.Errorf("it ends with %v, and leaves %d objects", r.err, r.left)
+	}
+	var report struct {
+		Store    string
+		Verdicts []probe.Verdict
+		Members  []memberReport
+	}
+	if err := json.Unmarshal(r.out.Bytes(), &report); err != nil || report.Store != "" || report.Verdicts != nil || len(report.Members) != 2 ||
+		report.Members[0].Error != "" || report.Members[1].Error != "" {
+		t.Errorf("%v: the report is\n%s", err, &r.out)
+	}
+}
