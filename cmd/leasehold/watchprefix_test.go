@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/watchview"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestPrefixLines: what watch says of a prefix: each change with the name, a failure at once and then once a minute, and
+// once that there are more locks than it watches.
+func TestPrefixLines(t *testing.T) {
+	t.Parallel()
+	var out, said bytes.Buffer
+	w := &prefixWatch{
+		app: &app{stdout: &out, console: console{w: &said, least: levelNotice}}, name: "jobs/", limit: 2,
+		at: target{storeURL: "file:///locks"},
+	}
+	l := prefixLines{watch: w}
+	now := time.Date(2026, 1, 2, 3, 4, 0, 0, time.Local)
+	free := leasehold.Info{Key: "jobs/a", Layout: leasehold.LayoutObject, Exists: true, Token: 5, Holder: "me", Age: -1}
+	held := free
+	held.Held, held.Token = true, 6
+	freed := held
+	freed.Held = false
+	seats := watchview.Row{
+		Info:      leasehold.Info{Key: "jobs/s", Layout: layoutTable, Exists: true, Held: true, Token: 9, Age: -1},
+		Semaphore: &semaphore.Info{Exists: true, Size: 3, Holders: []semaphore.Seat{{ID: "1", Holder: "x", Weight: 2, Token: 9}}},
+	}
+	a, b, c := watchview.Row{Info: free}, watchview.Row{Info: held}, watchview.Row{Info: freed}
+	foreign := watchview.Row{Info: leasehold.Info{Key: "jobs/c\x1b", Age: -1}, Foreign: "it is no\nlock"}
+	for i, step := range []struct {
+		after     time.Duration
+		seen      watchview.Snapshot
+		out, said string
+	}{
+		{0, watchview.Snapshot{Rows: []watchview.Row{a}}, "", ""},
+		{5 * time.Second, watchview.Snapshot{Rows: []watchview.Row{b, seats}}, "elected     jobs/a  me  token 6\n" +
+			"elected     jobs/s  2 of 3 taken by x  token 9\n", ""},
+		{0, watchview.Snapshot{Rows: []watchview.Row{b, seats}, Cut: true}, "", "there are more than 2 locks under jobs/, and the others are not watched: give a longer prefix, or a larger --limit\n"},
+		{0, watchview.Snapshot{Rows: []watchview.Row{b, seats}, Cut: true}, "", ""},
+		{5 * time.Second, watchview.Snapshot{Trouble: "it is down"}, "unreadable  jobs/  it is down\n", ""},
+		{59 * time.Second, watchview.Snapshot{Trouble: "it is down"}, "", ""},
+		{time.Second, watchview.Snapshot{Trouble: "it is down"}, "unreadable  jobs/  it is down\n", ""},
+		{time.Second, watchview.Snapshot{Trouble: "it denies"}, "unreadable  jobs/  it denies\n", ""},
+		{time.Second, watchview.Snapshot{Rows: []watchview.Row{c, foreign}}, "resigned    jobs/a  last me, token 6\n" +
+			"unreadable  \"jobs/c\\x1b\"  it is no; lock\nvanished    jobs/s  2 of 3 taken by x  token 9\n", "jobs/ can be read again\n"},
+		{time.Second, watchview.Snapshot{Rows: []watchview.Row{c, foreign}, Cut: true}, "", "there are more than 2 locks under jobs/, and the others are not watched: give a longer prefix, or a larger --limit\n"},
+		{0, watchview.Snapshot{Trouble: "it denies"}, "unreadable  jobs/  it denies\n", ""},
+	} {
+		now = now.Add(step.after)
+		out.Reset()
+		said.Reset()
+		if err := l.show(step.seen, now); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.ReplaceAll(out.String(), now.Format(time.DateTime)+"  ", "")
+		if got != step.out || strings.ReplaceAll(said.String(), "leasehold: ", "") != step.said {
+			t.Errorf("step %d: it writes\n%swant\n%sand says %q, want %q", i, got, step.out, &said, step.said)
+		}
+	}
+}
+
+// TestPrefixRefresh: no more locks than the limit are read, and the requests are counted as the store's bill has them.
+func TestPrefixRefresh(t *testing.T) {
+	t.Parallel()
+	st := memstore.New()
+	for i := range 3 {
+		lock, err := leasehold.NewLock(st, fmt.Sprintf("jobs/%d", i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = lock.Do(t.Context(), func(context.Context, *leasehold.Lease) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit, want := range map[int]watchview.Snapshot{2: {Cut: true}, 3: {}, 4: {}} {
+		n := new(atomic.Int64)
+		w := &prefixWatch{app: &app{}, at: target{store: countingStore{st, n}, key: "jobs/"}, limit: limit, requests: n}
+		for range 2 { // each is counted anew
+			s, err := w.refresh(t.Context())
+			if err != nil || len(s.Rows) != min(limit, 3) || s.Cut != want.Cut || s.Requests < 1+min(limit, 3) || s.Requests > 5 {
+				t.Errorf("at most %d: %d rows, cut: %v, %d requests, %v", limit, len(s.Rows), s.Cut, s.Requests, err)
+			}
+		}
+	}
+
+	for entries, pages := range map[int]int64{0: 1, 1: 1, 1000: 1, 1001: 2, 2000: 2, 2001: 3} {
+		n := new(atomic.Int64)
+		many := memstore.New()
+		for i := range entries {
+			if _, err := many.Put(t.Context(), fmt.Sprintf("k%05d", i), nil, store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen := 0
+		for _, err := range (countingStore{many, n}).List(t.Context(), "", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen++
+		}
+		if n.Load() != pages || seen != entries {
+			t.Errorf("of %d entries it lists %d in %d requests, want %d", entries, seen, n.Load(), pages)
+		}
+	}
+}

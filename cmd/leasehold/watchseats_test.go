@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestWatchSeats: what watch says of a semaphore, from its first holder until its object is deleted, at one read each 5 s.
+// A failure is told once until the store answers again.
+func TestWatchSeats(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		sem, err := semaphore.New(inner, "s", 2, &semaphore.Options{Holder: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func() *semaphore.Lease {
+			lease, err := sem.Acquire(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		give := func(l *semaphore.Lease) {
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := take()
+		entry, err := admin.Inspect(t.Context(), inner, "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out leasetest.Log
+		a := &app{stdout: &out, console: console{w: io.Discard}}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.watchSeats(ctx, target{store: st, key: "s", layout: layoutTable}, entry) }()
+		looks := 0
+		next := func() {
+			looks++
+			time.Sleep(appearance)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		next()
+		second := take()
+		next()
+		next()
+		for range 2 {
+			st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+			next()
+			next()
+			st.Clear()
+			next()
+		}
+		give(second)
+		next()
+		give(first)
+		next()
+		if err = inner.Delete(t.Context(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		next()
+		next()
+		third := take()
+		next()
+		if n := st.Counts(); n.Put+n.Delete+n.List > 0 || n.Get != looks {
+			t.Errorf("it has sent %+v in %d looks", n, looks)
+		}
+		over := errors.New("it is over")
+		cancel(over)
+		if err = <-ended; !errors.Is(err, over) {
+			t.Errorf("it ends with %v", err)
+		}
+		give(third)
+		if err = sem.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		got := regexp.MustCompile(`token \d+`).ReplaceAllString(out.String(), "token N")
+		got = regexp.MustCompile(`(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)  `).ReplaceAllString(got, "")
+		got = regexp.MustCompile(`(?m)^(unreadable  ).*denied.*(  2 of 2)`).ReplaceAllString(got, "$1…$2")
+		if want := strings.Join([]string{
+			"elected     1 of 2 taken by a  token N  age 0s",
+			"changed     2 of 2 taken by a and 1 more  token N",
+			"unreadable  …  2 of 2 taken by a and 1 more  token N",
+			"unreadable  …  2 of 2 taken by a and 1 more  token N",
+			"changed     1 of 2 taken by a  token N",
+			"resigned    0 of 2 taken  last token N",
+			"vanished    0 of 2 taken  last token N",
+			"elected     1 of 2 taken by a  token N",
+			"",
+		}, "\n"); got != want {
+			t.Errorf("it says\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// TestWatchAppears: a lock that there is none of yet is looked for each 5 s. A failure meanwhile is told once for each
+// reason, and again when it comes back.
+func TestWatchAppears(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.Wrap(inner, nil)
+		a := &app{console: console{w: io.Discard}}
+		p, opts := target{name: "l", store: st, key: "l"}, &leasehold.LockOptions{}
+		var told []leasehold.Change
+		type found struct {
+			admin.Entry
+			err error
+		}
+		ended := make(chan found, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		begin := func(tell func(leasehold.Change) error) {
+			go func() {
+				e, err := a.appears(ctx, &p, opts, tell)
+				ended <- found{e, err}
+			}()
+		}
+		begin(func(c leasehold.Change) error {
+			told = append(told, c)
+			return nil
+		})
+		began := time.Now()
+		next := func() {
+			time.Sleep(appearance)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		for _, faults := range [][]faultstore.Fault{nil, {{Kind: faultstore.Denied}}, {{Kind: faultstore.Denied}}, {{Kind: faultstore.Throttled}}, nil, {{Kind: faultstore.Throttled}}} {
+			st.Clear()
+			st.Inject(faults...)
+			next()
+		}
+		st.Clear()
+		lock, err := leasehold.NewLock(inner, "l", &leasehold.LockOptions{Layout: leasehold.LayoutEpochs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := lock.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next()
+		f := <-ended
+		if f.err != nil || !f.Held || f.Info.Token != lease.Token() || p.layout != leasehold.LayoutEpochs || opts.Layout != leasehold.LayoutEpochs {
+			t.Errorf("it finds %+v, %v, in the layouts %q and %q", f.Entry, f.err, p.layout, opts.Layout)
+		}
+		var seen []string
+		for _, c := range told {
+			if c.Kind != leasehold.Unreadable || c.Info.Age != -1 || c.Err == nil {
+				t.Errorf("it tells of %+v", c)
+			}
+			seen = append(seen, c.Time.Sub(began).String()+" "+regexp.MustCompile(`denied|throttle`).FindString(strings.ToLower(c.Err.Error())))
+		}
+		if got, want := strings.Join(seen, ", "), "10s denied, 20s throttle, 30s throttle"; got != want {
+			t.Errorf("it tells of %s, want %s", got, want)
+		}
+		if err = lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		// It ends with its context, and when a line cannot be written.
+		p.key = "m"
+		over, broken := errors.New("it is over"), errors.New("stdout is broken")
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		begin(func(leasehold.Change) error { return broken })
+		next()
+		if f = <-ended; !errors.Is(f.err, broken) {
+			t.Errorf("it ends with %v", f.err)
+		}
+		begin(func(leasehold.Change) error { return nil })
+		time.Sleep(time.Second)
+		cancel(over)
+		if f = <-ended; !errors.Is(f.err, over) {
+			t.Errorf("it ends with %v", f.err)
+		}
+	})
+}
