@@ -47,6 +47,32 @@ func TestErrnoIsNoOutage(t *testing.T) {
 	}
 }
 
+// TestPageOfExit: a message names the page of the version that says more, unless the message says it all.
+func TestPageOfExit(t *testing.T) {
+	defer func(was string) { setVersion = was }(setVersion)
+	const page = "https://github.com/leasehold/leasehold/blob/"
+	for _, tt := range []struct {
+		version string
+		end     exit
+		want    string
+	}{
+		{"1.2.3", exit{exitDenied, store.ErrDenied}, page + "v1.2.3/docs/trouble.md#code-77"},
+		{"v1.2.3-rc.1", exit{exitDenied, store.ErrDenied}, page + "main/docs/trouble.md#code-77"},
+		{"v1.2.3+local", exit{exitDenied, store.ErrDenied}, page + "main/docs/trouble.md#code-77"},
+		{"", exit{exitInternal, errors.New("no")}, page + "main/docs/trouble.md#code-70"},
+		{"", exit{exitLost, errors.New("no renewal came through in time")}, page + "main/docs/trouble.md#code-76"},
+		{"", exit{5, fmt.Errorf("%w: late", leasehold.ErrLost)}, page + "main/docs/trouble.md#code-76"}, // --lost-exit-code 5
+		{"", exit{exitHeld, leasehold.ErrHeld}, ""},
+		{"", exit{5, leasehold.ErrHeld}, ""}, // --conflict-exit-code 5
+		{"", exit{exitUsage, errors.New("--ttl 0s")}, ""},
+	} {
+		setVersion = tt.version
+		if got := explained(&tt.end); got != tt.want {
+			t.Errorf("version %q, %v: %q, want %q", tt.version, &tt.end, got, tt.want)
+		}
+	}
+}
+
 // TestFullDiskNeedsNoSettling: nothing has landed, so no claim is said to be under way.
 func TestFullDiskNeedsNoSettling(t *testing.T) {
 	full := &store.Error{Op: "put", Key: "k", Kind: store.ErrUnavailable, Cause: &fs.PathError{Op: "write", Path: "/dir/k", Err: syscall.ENOSPC}}

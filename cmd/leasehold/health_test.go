@@ -66,6 +66,53 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestProbeAnswers: the codes, types and bodies of /healthz, /readyz and /leader, by how the candidate stands.
+func TestProbeAnswers(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	const ttl = 15 * time.Second
+	m := &monitor{job: &job{target: target{name: "jobs/l"}, opts: leasehold.LockOptions{TTL: ttl}}}
+	me, other := leasehold.Info{Holder: "me", Token: 8, Address: "a:1"}, leasehold.Info{Holder: "<b\x1b>", Token: 7}
+	const failing = "the store has failed for 30s, which is longer than the TTL of 15s\n"
+	type answer struct {
+		code int
+		kind string
+		body string
+	}
+	for what, tt := range map[string]struct {
+		status                 leasehold.Status
+		healthz, readyz, leads answer
+	}{
+		"at first": {
+			leasehold.Status{}, answer{200, plainText, "ok\n"}, answer{503, plainText, "no leader is known\n"},
+			answer{200, "application/json", `{"name":"","leading":false,"lock":"jobs/l"}` + "\n"},
+		},
+		"it leads": {
+			leasehold.Status{Leading: true, HasLeader: true, Leader: me}, answer{200, plainText, "ok\n"}, answer{200, plainText, "ok\n"},
+			answer{200, "application/json", `{"name":"me","leading":true,"lock":"jobs/l","token":8,"address":"a:1"}` + "\n"},
+		},
+		"it follows": {
+			leasehold.Status{HasLeader: true, Leader: other}, answer{200, plainText, "ok\n"}, answer{200, plainText, "ok\n"},
+			answer{200, "application/json", `{"name":"<b\u001b>","leading":false,"lock":"jobs/l","token":7}` + "\n"},
+		},
+		"the store fails": {
+			leasehold.Status{HasLeader: true, Leader: other, FailingSince: now.Add(-2 * ttl)}, answer{503, plainText, failing}, answer{503, plainText, failing},
+			answer{200, "application/json", `{"name":"","leading":false,"lock":"jobs/l"}` + "\n"},
+		},
+	} {
+		tt.status.Holder = "me"
+		for name, c := range map[string]struct {
+			ask  func(leasehold.Status, time.Time) (int, string, []byte)
+			want answer
+		}{"/healthz": {m.healthz, tt.healthz}, "/readyz": {m.readyz, tt.readyz}, "/leader": {m.leader, tt.leads}} {
+			code, kind, body := c.ask(tt.status, now)
+			if got := (answer{code, kind, string(body)}); got != c.want {
+				t.Errorf("%s: %s is %+v, want %+v", what, name, got, c.want)
+			}
+		}
+	}
+}
+
 // A metric whose value is not known is left out, instead of a number that looks like an answer.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store/memstore"
 )
 
 // A sham is a lease that ends when its channel is closed, though its deadline is far away.
@@ -94,4 +96,36 @@ func TestLeaseFileIsDurable(t *testing.T) {
 		}
 	}
 	_ = temp.Close()
+}
+
+// TestProve: --proof of run, elect and serve reads a report, and says what is wrong with one.
+func TestProve(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"good":    `{"format": 1, "store": "s3://b", "verdicts": [{"use": "object", "safe": true}]}`,
+		"garbage": "garbage",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"": "", "good": "", "none": "--proof: open " + filepath.Join(dir, "none"), "garbage": "--proof " + filepath.Join(dir, "garbage") + ": no report of a probe",
+	} {
+		file := name
+		if name != "" {
+			file = filepath.Join(dir, name)
+		}
+		j := &job{app: &app{}, proof: file, target: target{store: memstore.New()}}
+		c := &serveCmd{app: j.app, proof: file, target: target{store: memstore.New()}, states: states{prefix: "s3://b/tf", target: target{store: memstore.New()}}}
+		for what, err := range map[string]error{"run": j.prove(), "serve": c.prove()} {
+			if end, is := errors.AsType[*exit](err); is != (want != "") || is && (end.code != exitUsage || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s with %q: %v, want %q", what, name, err, want)
+			}
+		}
+		if proves := name == "good"; (j.opts.Proof != nil) != proves || (c.opts.Proof != nil) != proves || j.target.store == nil || c.target.store == nil || c.states.target.store == nil {
+			t.Errorf("with %q: %v, %v", name, j.opts.Proof, c.opts.Proof)
+		}
+	}
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -241,6 +243,21 @@ func TestOnce(t *testing.T) {
 	} {
 		if got := once(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestMessageOfUnknownHost: a host that the address names already is not named again.
+func TestMessageOfUnknownHost(t *testing.T) {
+	t.Parallel()
+	lookup := &url.Error{Op: "Get", URL: "http://no.example/b/l", Err: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "no.example", Server: "10.0.0.1:53"}}}
+	failure := &store.Error{Op: "get", Key: "l", Kind: store.ErrUnavailable, Cause: lookup}
+	for where, want := range map[string]string{
+		"get s3://b/l?endpoint=http://no.example": ": dial tcp: no such host",
+		"get s3://b/l": ": dial tcp: lookup no.example on 10.0.0.1:53: no such host",
+	} {
+		if got := cause(failure, where); got != want {
+			t.Errorf("%s: %q, want %q", where, got, want)
 		}
 	}
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// TestBreakSeats: the seats of one holder are freed, and of no other; it says whose, and that the holder may work on.
+func TestBreakSeats(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		take := func(holder string, weight int) (*semaphore.Semaphore, *semaphore.Lease) {
+			sem, err := semaphore.New(st, "s", 3, &semaphore.Options{Holder: holder})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := sem.Acquire(t.Context(), weight)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sem, lease
+		}
+		other, kept := take("other", 1)
+		broken, lost := take("gone", 2)
+		before, err := admin.Inspect(t.Context(), st, "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := target{name: "s", store: st, key: "s", url: "mem:///s", layout: layoutTable}
+		free := func(output string, before admin.Entry) (out, said string, err error) {
+			var stdout, stderr bytes.Buffer
+			a := &app{stdout: &stdout, console: console{w: &stderr}}
+			a.output = output
+			err = a.freeSeats(t.Context(), p, before, lost.Token())
+			return stdout.String(), stderr.String(), err
+		}
+		out, said, err := free("text", before)
+		if want := fmt.Sprintf("mem:///s freed: gone had 2 seats, token %d\n", lost.Token()); err != nil || out != want {
+			t.Errorf("it writes %q, %v, want %q", out, err, want)
+		}
+		if want := "leasehold: gone may work on until the next heartbeat of its session, a third of its TTL from now at most\n"; said != want {
+			t.Errorf("it says %q, want %q", said, want)
+		}
+		after, err := admin.Inspect(t.Context(), st, "s")
+		if err != nil || after.Semaphore.Taken() != 1 || !kept.Valid() {
+			t.Errorf("%+v are left, %v", after.Semaphore, err)
+		}
+		if _, _, err = free("text", after); codeOf(errors.Unwrap(err)) != exitHeld {
+			t.Errorf("again it ends with %v", err)
+		}
+		time.Sleep(10 * time.Second) // it has sent a heartbeat since
+		if err = lost.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("the former holder's release ends with %v", err)
+		}
+		if err = kept.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if out, said, err = free("json", admin.Entry{Semaphore: &semaphore.Info{}}); err != nil || said != "" || !strings.HasPrefix(out, "{\n  \"freed\": false,\n  \"lock\": \"mem:///s\",\n  \"state\": \"free\",\n") {
+			t.Errorf("of free seats it writes %q, and says %q, %v", out, said, err)
+		}
+		if out, _, err = free("text", admin.Entry{Semaphore: &semaphore.Info{}}); err != nil || out != "mem:///s was free already\n" {
+			t.Errorf("of free seats it writes %q, %v", out, err)
+		}
+		_ = broken.Close(t.Context()) // its session was ended
+		if err = other.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHelpCompletes: the shell completes the commands of help.
+func TestHelpCompletes(t *testing.T) {
+	for args, want := range map[string]string{
+		"help fe":       "fence\t", // and no other
+		"help fence ge": "get\t",
+		"help nosuch x": "",
+		"help demo sh":  "", // it is hidden
+	} {
+		var out, said bytes.Buffer
+		if code := exec(t.Context(), append([]string{"__complete"}, strings.Fields(args)...), &out, &said); code != 0 {
+			t.Errorf("%s: %d, %s", args, code, &said)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if last := lines[len(lines)-1]; last != ":4" || want == "" && len(lines) != 1 || want != "" && (len(lines) != 2 || !strings.HasPrefix(lines[0], want)) {
+			t.Errorf("%s: %q, want %q", args, &out, want)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
+)
+
+// TestWaitFlag: the values of --wait, and how it is shown.
+func TestWaitFlag(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		wait
+		shown, ranOut string
+	}{
+		"forever": {wait{forever: true}, "forever", ""},
+		"0":       {wait{}, "0", ""},
+		"0s":      {wait{}, "0", ""},
+		"90s":     {wait{limit: 90 * time.Second}, "1m30s", ", and --wait 1m30s ran out"},
+	} {
+		for _, w := range []wait{{}, {forever: true}, {limit: time.Hour}} { // what it was counts no more
+			if err := w.Set(text); err != nil || w != want.wait || w.String() != want.shown {
+				t.Errorf("--wait %s is %+v, shown as %q, %v", text, w, w.String(), err)
+			}
+			if got := w.ranOut(); got != want.ranOut {
+				t.Errorf("--wait %s ends with %q, want %q", text, got, want.ranOut)
+			}
+		}
+	}
+	for _, text := range []string{"", "soon", "-1s", "5"} {
+		w := wait{limit: time.Hour}
+		if err := w.Set(text); err == nil || w != (wait{limit: time.Hour}) {
+			t.Errorf("--wait %q is %+v, %v", text, w, err)
+		}
+	}
+}
+
+// A tried is a lock whose holder looks to be gone.
+type tried struct {
+	settled
+	held   error // what a try fails with
+	dead   *gone
+	after  time.Duration // when it can be had
+	limits []time.Duration
+}
+
+func (c *tried) try(context.Context) (held, error) { return nil, c.held }
+
+func (c *tried) gone(context.Context, error) *gone { return c.dead }
+
+func (c *tried) acquire(ctx context.Context) (held, error) {
+	end, _ := ctx.Deadline()
+	c.limits = append(c.limits, time.Until(end))
+	select {
+	case <-time.After(c.after):
+		return heldLease{}, nil
+	case <-ctx.Done():
+		return nil, c.held
+	}
+}
+
+// TestTryOfDeadHolder: a run that does not wait takes over from a holder that looks to be gone, and says for how long that is
+// tried. If it was alive after all, the lock is held.
+func TestTryOfDeadHolder(t *testing.T) {
+	t.Parallel()
+	busy := &leasehold.HeldError{Info: leasehold.Info{Key: "l", Held: true, Holder: "dead", Token: 5, TTL: 15 * time.Second, Abandoned: true}}
+	dead := &gone{party{Holder: "dead", Token: 5}, "dead", 15 * time.Second}
+	const says = "leasehold: dead looks to be gone: watching for up to 21s to take l over\n"
+	for name, tt := range map[string]struct {
+		contest *tried
+		code    int
+		took    time.Duration
+		says    string
+	}{
+		"it was gone":      {&tried{held: busy, dead: dead, after: 17 * time.Second}, 0, 17 * time.Second, says},
+		"it was alive":     {&tried{held: busy, dead: dead, after: time.Hour}, 75, 20750 * time.Millisecond, says},
+		"it lives":         {&tried{held: busy}, 75, 0, ""},
+		"the store denies": {&tried{held: &store.Error{Op: "get", Key: "l", Kind: store.ErrDenied}}, exitDenied, 0, ""},
+	} {
+		for _, output := range []string{"text", "json"} {
+			synctest.Test(t, func(t *testing.T) {
+				j, said := newWaiter()
+				j.console.json = output == "json"
+				h := &runCmd{job: *j, heldCode: 75, contest: tt.contest}
+				h.candidate = tt.contest
+				h.target.layout = layoutTable // nothing is looked at for another lock
+				tt.contest.limits = nil
+				began := time.Now()
+				lease, err := h.obtain(t.Context())
+				took, code := time.Since(began), 0
+				if end, is := errors.AsType[*exit](err); is {
+					code = end.code
+				}
+				if code != tt.code || (lease == nil) != (tt.code != 0) || took != tt.took {
+					t.Errorf("%s: it gets %v, %v after %v, want %d after %v", name, lease, err, took, tt.code, tt.took)
+				}
+				if tt.code == 75 && err.Error() != "exit code 75: l is held by dead (token 5)" {
+					t.Errorf("%s: %v", name, err)
+				}
+				if tt.says != "" && (len(tt.contest.limits) != 1 || tt.contest.limits[0] != 20750*time.Millisecond || !h.announced) {
+					t.Errorf("%s: it waits for up to %v, and it is announced: %v", name, tt.contest.limits, h.announced)
+				}
+				if h.trying.Load() != (tt.says == "") {
+					t.Errorf("%s: trouble is not told: %v", name, h.trying.Load())
+				}
+				want := tt.says
+				if output == "json" && want != "" {
+					want = `{"time":"` + began.UTC().Format(time.RFC3339) + `","event":"waiting","level":"warn","message":"` + strings.TrimSuffix(strings.TrimPrefix(says, "leasehold: "), "\n") + `","holder":"dead","token":5}` + "\n"
+				}
+				if said.String() != want {
+					t.Errorf("%s: it says %q, want %q", name, said, want)
+				}
+			})
+		}
+	}
+}
+
+// TestLineOfTheMoment: a line without an end, as it is shown on a terminal, is removed before the next message; and what the
+// library logs is a message with its attributes.
+func TestLineOfTheMoment(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	c := &console{w: &said, least: levelNotice}
+	says := func(want string) {
+		t.Helper()
+		if got := said.String(); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+		said.Reset()
+	}
+	c.show("")
+	says("")
+	c.show("waiting")
+	says("\r\x1b[Kwaiting")
+	c.tell("done %d", 5)
+	says("\r\x1b[Kleasehold: done 5\n")
+	c.tell("a\nb")
+	says("leasehold: a\n  b\n")
+	c.show("waiting")
+	c.show("")
+	says("\r\x1b[Kwaiting\r\x1b[K")
+	c.show("")
+	says("")
+	c.logger().With("a", 1).WithGroup("g").With("b", "x y").Warn("it is so", "c", time.Second)
+	says("leasehold: it is so a=1 b=x y c=1s\n")
+	c.logger().Info("not told without -v")
+	says("")
+	c.quorumLogger().Info("a member answers", "member", "s3://a", "after", 1499600*time.Microsecond)
+	says("leasehold: the quorum's member s3://a answers again, after 1.5s\n")
+}
