@@ -91,6 +91,11 @@ func (s Scripts) Run(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(env.WorkDir, "locks"), 0o700); err != nil {
 				return err
 			}
+			for _, v := range os.Environ() {
+				if strings.HasPrefix(v, "MUTATE_") { // the mutant that lives; see proof/mutate
+					env.Vars = append(env.Vars, v)
+				}
+			}
 			s.setLayout(env)
 			late := time.AfterFunc(10*time.Minute, func() { abort(env) })
 			env.Defer(func() {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const code = `package x
@@ -394,5 +396,37 @@ func TestExplained(t *testing.T) {
 	}
 	if len(files) > 0 {
 		t.Errorf("%q explain survivors of no package that is mutated", files)
+	}
+}
+
+// TestSubtests: what a subtest is called, and how it is run by itself and with its siblings.
+func TestSubtests(t *testing.T) {
+	t.Parallel()
+	var events strings.Builder
+	for _, name := range []string{"TestA/x", "TestA/y z/1", "TestA/y z/2", "TestA/y z", "TestA", "TestB"} {
+		fmt.Fprintf(&events, "{\"Action\":\"run\",\"Test\":%q}\n{\"Action\":\"pass\",\"Test\":%q}\n", name, name)
+	}
+	if o, want := read([]byte(events.String())), []string{"TestA/x", "TestA/y z/1", "TestA/y z/2"}; !slices.Equal(o.leaves, want) {
+		t.Errorf("the subtests are %q, want %q", o.leaves, want)
+	}
+	all := func(names ...string) (tests []*measured) {
+		for _, name := range names {
+			tests = append(tests, &measured{name: name, took: time.Millisecond})
+		}
+		return tests
+	}
+	for _, tt := range []struct {
+		tests []*measured
+		want  string
+		rest  int
+	}{
+		{all("TestA", "TestB"), "^(TestA|TestB)$", 0},
+		{all("TestA/x.y"), `^TestA$/^(x\.y)$`, 0},
+		{all("TestA/x/1", "TestA/x/2", "TestA/y", "TestB"), "^TestA$/^x$/^(1|2)$", 2},
+	} {
+		some, rest, _ := batch(tt.tests)
+		if got := pattern(some); got != tt.want || len(rest) != tt.rest {
+			t.Errorf("it runs %s and leaves %d, want %s and %d", got, len(rest), tt.want, tt.rest)
+		}
 	}
 }

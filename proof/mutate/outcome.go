@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -20,6 +21,7 @@ type event struct {
 type outcome struct {
 	ran     int      // tests and subtests
 	failed  []string // those that failed, the innermost first, or did not come to an end
+	leaves  []string // subtests that passed and have none
 	unbuilt bool
 	said    string // by what did not pass
 }
@@ -55,6 +57,12 @@ func read(output []byte) outcome {
 			o.failed = append(o.failed, late+e.Test)
 		case "pass", "skip":
 			passed[e.Test] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(passed))
+	for i, name := range names {
+		if strings.Contains(name, "/") && (i+1 == len(names) || !strings.HasPrefix(names[i+1], name+"/")) {
+			o.leaves = append(o.leaves, name)
 		}
 	}
 	running = slices.DeleteFunc(running, func(test string) bool { return passed[test] })

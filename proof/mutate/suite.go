@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -41,7 +42,12 @@ type measured struct {
 	name string
 	took time.Duration
 	seen map[int]bool // sites
+
+	leaves []string // its subtests that have none
 }
+
+// parent is the test of which m is a subtest.
+func (m *measured) parent() string { return m.name[:max(strings.LastIndexByte(m.name, '/'), 0)] }
 
 // general compiles the tests over the mutations of a package and measures each. The
 // function try then tries one mutation.
@@ -156,20 +162,49 @@ func (s *suites) measure(ctx context.Context, of *suite) error {
 	if len(of.tests) == 0 {
 		return fmt.Errorf("%s has no test", of.pkg)
 	}
-	failed := make(chan error)
-	for _, test := range of.tests {
-		go func() {
-			s.jobs <- struct{}{}
-			defer func() { <-s.jobs }()
-			failed <- s.measureOne(ctx, of, test)
-		}()
+	if err = errors.Join(s.measureEach(ctx, of, of.tests)...); err != nil {
+		return err
 	}
-	var wrong []error
-	for range of.tests {
-		wrong = append(wrong, <-failed)
+	for _, test := range slices.Clone(of.tests) {
+		s.split(ctx, of, test)
 	}
 	slices.SortStableFunc(of.tests, func(a, b *measured) int { return cmp.Compare(a.took, b.took) })
-	return errors.Join(wrong...)
+	return nil
+}
+
+func (s *suites) measureEach(ctx context.Context, of *suite, tests []*measured) []error {
+	wrong := make([]error, len(tests))
+	var all sync.WaitGroup
+	for i, test := range tests {
+		all.Go(func() {
+			s.jobs <- struct{}{}
+			defer func() { <-s.jobs }()
+			wrong[i] = s.measureOne(ctx, of, test)
+		})
+	}
+	all.Wait()
+	return wrong
+}
+
+// split adds the subtests of a slow test, as tests of their own. The test itself is left for the
+// sites that none of them comes by when it is alone.
+func (s *suites) split(ctx context.Context, of *suite, test *measured) {
+	if test.took < 2*time.Second || len(test.leaves) < 2 {
+		return
+	}
+	var parts []*measured
+	for _, name := range test.leaves {
+		parts = append(parts, &measured{name: name, seen: map[int]bool{}})
+	}
+	for i, err := range s.measureEach(ctx, of, parts) {
+		if err != nil { // it needs the others
+			continue
+		}
+		of.tests = append(of.tests, parts[i])
+		for site := range parts[i].seen {
+			delete(test.seen, site)
+		}
+	}
 }
 
 func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) error {
@@ -183,7 +218,7 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 	}
 	begun := time.Now()
 	o, err := s.run(ctx, of, of.binary, []*measured{test}, s.timeout, seenVar+"="+file.Name())
-	test.took = time.Since(begun)
+	test.took, test.leaves = time.Since(begun), o.leaves
 	if err == nil && len(o.failed) > 0 {
 		err = fmt.Errorf("%s fails in %s without a mutation:\n%s", of.pkg, strings.Join(o.failed, ", "), o.said)
 	}
@@ -202,10 +237,6 @@ func (s *suites) measureOne(ctx context.Context, of *suite, test *measured) erro
 // run runs tests until one fails. An error means that the tests did not come to an end of
 // their own.
 func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*measured, limit time.Duration, env ...string) (outcome, error) {
-	var names []string
-	for _, test := range tests {
-		names = append(names, regexp.QuoteMeta(test.name))
-	}
 	tmp, err := os.MkdirTemp(s.tmp, "run")
 	if err = errors.Join(err, open(tmp)); err != nil {
 		return outcome{}, err
@@ -214,7 +245,7 @@ func (s *suites) run(ctx context.Context, of *suite, binary string, tests []*mea
 	within, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
 	argv := append(slices.Clone(s.prefix), binary, "-test.v=test2json", "-test.short", "-test.failfast", "-test.paniconexit0",
-		"-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+		"-test.timeout", limit.String(), "-test.run", pattern(tests))
 	cmd := exec.CommandContext(within, argv[0], argv[1:]...)
 	cmd.Dir = of.dir
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+tmp), env...)
@@ -291,12 +322,26 @@ func (s *suites) try(ctx context.Context, m *mutation) (v verdict) {
 	return v
 }
 
-// batch takes tests from the front, for a fifth of a second or four times as long as the
-// first.
+// pattern is that of tests of one parent.
+func pattern(tests []*measured) string {
+	var levels, names []string
+	if parent := tests[0].parent(); parent != "" {
+		for level := range strings.SplitSeq(parent, "/") {
+			levels = append(levels, "^"+regexp.QuoteMeta(level)+"$")
+		}
+	}
+	for _, test := range tests {
+		names = append(names, regexp.QuoteMeta(test.name[strings.LastIndexByte(test.name, '/')+1:]))
+	}
+	return strings.Join(append(levels, "^("+strings.Join(names, "|")+")$"), "/")
+}
+
+// batch takes tests of one parent from the front, for a fifth of a second or four times as long
+// as the first.
 func batch(tests []*measured) (some, rest []*measured, usual time.Duration) {
 	limit := max(200*time.Millisecond, 4*tests[0].took)
 	n := 0
-	for ; n < len(tests) && usual+tests[n].took <= limit; n++ {
+	for ; n < len(tests) && usual+tests[n].took <= limit && tests[n].parent() == tests[0].parent(); n++ {
 		usual += tests[n].took
 	}
 	return tests[:n], tests[n:], usual
