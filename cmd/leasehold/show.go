@@ -165,7 +165,7 @@ func (s *show) open(ctx context.Context, address string, all *sync.WaitGroup) er
 func (s *show) stay() error {
 	fmt.Fprintf(s.out, "\nThe candidates and the page go on until you press ^C.\n")
 	_, err := s.follow(demoLimitOfPage, func() bool { return false })
-	if end, ended := errors.AsType[*exit](err); ended && end.err == nil {
+	if _, ended := errors.AsType[*exit](err); ended { // by a signal
 		return nil
 	}
 	return err

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,12 +17,20 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/leasehold/leasehold"
 )
 
 // closing is a command's stdin that keeps what it was told.
 type closing struct{ bytes.Buffer }
 
 func (*closing) Close() error { return nil }
+
+// shut is a stdin that takes nothing.
+type shut struct{}
+
+func (shut) Write([]byte) (int, error) { return 0, errors.New("it is shut") }
+func (shut) Close() error              { return nil }
 
 // newShow is one of three candidates, each a process that only waits.
 func newShow(t *testing.T) (*show, *bytes.Buffer) {
@@ -127,6 +136,33 @@ func TestShowFails(t *testing.T) {
 			time.Sleep(time.Second)
 			s.signals <- syscall.SIGINT
 		}, "exit code 130: <nil>", time.Second},
+		"a signal in the second look": {func(s *show, p []*player) {
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(3 * time.Second)
+			s.news <- news{from: p[1], token: 6}
+			time.Sleep(time.Second)
+			s.signals <- syscall.SIGINT
+		}, "exit code 130: <nil>", 4 * time.Second},
+		"a signal in the last look": {func(s *show, p []*player) {
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(3 * time.Second)
+			s.news <- news{from: p[1], token: 6}
+			time.Sleep(3 * time.Second)
+			s.news <- news{from: p[2], token: 7}
+			time.Sleep(500 * time.Millisecond)
+			s.signals <- syscall.SIGINT
+		}, "exit code 130: <nil>", 6500 * time.Millisecond},
+		"it cannot be killed": {func(s *show, p []*player) {
+			_ = p[0].cmd.Process.Kill()
+			_ = p[0].cmd.Wait()
+			s.news <- news{from: p[0], token: 5}
+		}, "cannot kill node-1: os: process already finished", 2 * time.Second},
+		"it cannot be told to end": {func(s *show, p []*player) {
+			p[1].stdin = shut{}
+			s.news <- news{from: p[0], token: 5}
+			time.Sleep(3 * time.Second)
+			s.news <- news{from: p[1], token: 6}
+		}, "cannot tell node-2 to end: it is shut", 5 * time.Second},
 		"no second leader": {func(s *show, p []*player) { s.news <- news{from: p[0], token: 5} }, "there was no leader for 15s", 17 * time.Second},
 		"no third leader": {func(s *show, p []*player) {
 			s.news <- news{from: p[0], token: 5}
@@ -164,6 +200,24 @@ func TestShowStays(t *testing.T) {
 		go func() { s.news <- news{from: s.candidates[1], two: true} }()
 		if err := s.stay(); err == nil {
 			t.Error("two leaders at once are no error")
+		}
+	})
+}
+
+// TestShowTells: a change of leader that the demo has not brought about is told without a time.
+func TestShowTells(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, out := newShow(t)
+		s.free("the crash")
+		time.Sleep(time.Second)
+		for i, p := range s.candidates {
+			if err := s.take(news{from: p, token: leasehold.Token(i + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := "  1.0 s  node-1 leads with token 1, 1.0 s after the crash\n  1.0 s  node-2 leads with token 2\n  1.0 s  node-3 leads with token 3\n"; out.String() != want {
+			t.Errorf("it says\n%s\nwant\n%s", out, want)
 		}
 	})
 }
