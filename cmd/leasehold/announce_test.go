@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/guardian"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -129,5 +130,28 @@ func TestHoldingIsFit(t *testing.T) {
 	fit(time.Hour+ttl+1, false)
 	if text := h.standing("l"); text != "holding l as me, token 7" {
 		t.Errorf("it stands %q", text)
+	}
+}
+
+// TestFailureAsEvent: the event of an error that ends the program has its code, the page that explains it, and who holds the
+// lock.
+func TestFailureAsEvent(t *testing.T) {
+	t.Parallel()
+	busy := &leasehold.HeldError{Info: leasehold.Info{Held: true, Holder: "a", Token: 5}}
+	seats := &semaphore.HeldError{Info: semaphore.Info{Size: 2, Holders: []semaphore.Seat{{Holder: "b", Token: 6}, {Holder: "c", Token: 7}}}}
+	for _, tt := range []struct {
+		end  exit
+		docs bool
+		want party
+	}{
+		{exit{exitDenied, store.ErrDenied}, true, party{}},
+		{exit{exitHeld, busy}, false, party{Holder: "a", Token: 5}},
+		{exit{exitHeld, seats}, false, party{Holder: "b", Token: 6}},
+		{exit{exitHeld, &semaphore.HeldError{}}, false, party{}},
+	} {
+		e := failure(&tt.end, "it failed")
+		if e.Event != eventFailed || e.Message != "it failed" || e.ExitCode == nil || *e.ExitCode != tt.end.code || (e.Docs != "") != tt.docs || e.party != tt.want {
+			t.Errorf("%v: %+v", &tt.end, e)
+		}
 	}
 }

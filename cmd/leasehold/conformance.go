@@ -116,9 +116,8 @@ func (c *conformanceRun) place() (endpoint *url.URL, bucket, prefix, region stri
 	if u.Scheme != "s3" || u.Host == "" {
 		return nil, "", "", "", usage("--store %q is not the URL of a bucket: write one such as s3://bucket/prefix?endpoint=http://127.0.0.1:9000", c.store)
 	}
-	at := u.Query().Get("endpoint")
-	endpoint, err = url.Parse(at)
-	if at == "" || err != nil || endpoint.Host == "" {
+	endpoint, err = url.Parse(u.Query().Get("endpoint"))
+	if err != nil || endpoint.Host == "" {
 		return nil, "", "", "", usage("--store %q has no endpoint=… with the address of a server, such as http://127.0.0.1:9000: AWS itself cannot be reached through a proxy", c.store)
 	}
 	if u.Query().Get("path_style") == "false" {

@@ -46,6 +46,10 @@ func TestConformanceOutcome(t *testing.T) {
         > acquire 0
         "held \a"
 `},
+		{
+			conformance.Result{Case: "refused", About: "It writes nothing.", Requests: []string{"GET l"}},
+			"FAIL  refused: It writes nothing.\n      requests:\n        GET l\n",
+		},
 		{conformance.Result{Case: "refused", About: "It writes nothing.", Failures: []conformance.Failure{{What: "it did not start"}}},
 			"FAIL  refused: It writes nothing.\n      seen: it did not start\n"},
 	} {
@@ -120,32 +124,53 @@ func TestConformanceStore(t *testing.T) {
 // TestConformanceRun: a program that ends instead of answering fails a case, and the command says so with the exit code 1.
 // The program is told where the store is.
 func TestConformanceRun(t *testing.T) {
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": ""} {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_EC2_METADATA_DISABLED": "true"} {
 		t.Setenv(name, value)
 	}
 	server, err := startDemoServer(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	said, out := &bytes.Buffer{}, &bytes.Buffer{}
 	told := filepath.Join(t.TempDir(), "told")
-	store := "s3://" + demoBucket + "/p?endpoint=" + server.endpoint
-	var out, said bytes.Buffer
-	args := []string{"conformance", "--run", "^free-absent$", "--store", store, "--", "sh", "-c", `echo "$CONFORMANCE_BUCKET $CONFORMANCE_PREFIX $AWS_REGION" >"$0"`, told}
-	if code := exec(t.Context(), args, &out, &said); code != exitFailed {
-		t.Errorf("it ends with %d", code)
+	run := func(store string, flags ...string) int {
+		said.Reset()
+		out.Reset()
+		args := append([]string{"conformance", "--run", "^free-absent$", "--store", store}, flags...)
+		return exec(t.Context(), append(args, "--", "sh", "-c", `echo "$AWS_ACCESS_KEY_ID $CONFORMANCE_BUCKET $CONFORMANCE_PREFIX $AWS_REGION" >"$0"`, told), out, said)
 	}
-	for _, want := range []string{"FAIL  free-absent: It takes a lock of which there is no object", "the process has ended", "\n0 passed, 1 failed, 0 not tried\n"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, &out)
+	at := "s3://" + demoBucket + "/p?endpoint=" + server.endpoint
+	for _, region := range []struct{ url, variable, want string }{
+		{"", "", "us-east-1"}, {"", "eu-variable", "eu-variable"}, {"eu-url", "", "eu-url"}, {"eu-url", "eu-variable", "eu-url"},
+	} {
+		t.Setenv("AWS_REGION", region.variable)
+		store := at
+		if region.url != "" {
+			store += "&region=" + region.url
+		}
+		if code := run(store); code != exitFailed {
+			t.Errorf("it ends with %d", code)
+		}
+		for _, want := range []string{"FAIL  free-absent: It takes a lock of which there is no object", "the process has ended", "\n0 passed, 1 failed, 0 not tried\n"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("it does not print %q:\n%s", want, out)
+			}
+		}
+		if want := "leasehold: 1 of 1 cases have failed\n"; !strings.HasSuffix(said.String(), want) {
+			t.Errorf("it says %q, want %q", said, want)
+		}
+		if text, err := os.ReadFile(told); err != nil || string(text) != "demo demo p/ "+region.want+"\n" {
+			t.Errorf("the program is told %q, %v", text, err)
+		}
+		if n := strings.Count(out.String(), "passed"); n != 1 {
+			t.Errorf("the sum is printed %d times:\n%s", n, out)
 		}
 	}
-	if want := "leasehold: 1 of 1 cases have failed\n"; !strings.HasSuffix(said.String(), want) {
-		t.Errorf("it says %q, want %q", &said, want)
+	t.Setenv("AWS_REGION", "")
+	if code := run(at, "-o", "json"); code != exitFailed || !json.Valid(out.Bytes()) {
+		t.Errorf("it ends with %d and prints\n%s", code, out)
 	}
-	if text, err := os.ReadFile(told); err != nil || string(text) != "demo p/ us-east-1\n" {
-		t.Errorf("the program is told %q, %v", text, err)
-	}
-	if n := strings.Count(out.String(), "passed"); n != 1 {
-		t.Errorf("the sum is printed %d times:\n%s", n, &out)
+	if code := run("s3://" + demoBucket + "-none/p?endpoint=" + server.endpoint); code != exitUnavailable || out.Len() > 0 || !strings.Contains(said.String(), "the store cannot be written to: ") {
+		t.Errorf("without a bucket it ends with %d, prints %q and says %q", code, out, said)
 	}
 }

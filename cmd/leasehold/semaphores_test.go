@@ -27,6 +27,7 @@ func TestSeatsSeen(t *testing.T) {
 			"kind semaphore, 3 of 3 seats taken\nholder a, 1 seat, token 5, since 2026-01-02 03:04:05 by its clock\nholder b, 2 seats, token 6\nwaiter \"c\\x1b\", 3 seats, looks to be gone\n",
 		},
 		{seatsReport{Size: 6, Taken: 6, Holders: []seatReport{c, a, b}, Waiters: []seatReport{a, b}}, `6 of 6 taken by "c\x1b" and 2 more, 2 in line`, ""},
+		{seatsReport{Size: 2, Taken: 1, Holders: []seatReport{a}}, "1 of 2 taken by a", "kind semaphore, 1 of 2 seats taken\nholder a, 1 seat, token 5, since 2026-01-02 03:04:05 by its clock\n"},
 		{seatsReport{Size: 1}, "0 of 1 taken", "kind fair lock\n"},
 		{seatsReport{Size: 1, Taken: 1, Holders: []seatReport{a}, Waiters: []seatReport{a}}, "1 of 1 taken by a, 1 in line", "kind fair lock\nholder a, token 5, since 2026-01-02 03:04:05 by its clock\nwaiter a, token 5, asked 2026-01-02 03:04:05 by its clock\n"},
 		{seatsReport{Size: rw}, "free", "kind reader/writer lock\n"},

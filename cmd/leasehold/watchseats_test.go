@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -21,6 +23,47 @@ import (
 // TestWatchSeats: what watch says of a semaphore, from its first holder until its object is deleted, at one read each 5 s.
 // A failure is told once until the store answers again.
 func TestWatchSeats(t *testing.T) {
+	text := watchSeats(t, "text")
+	got := regexp.MustCompile(`token \d+`).ReplaceAllString(text, "token N")
+	got = regexp.MustCompile(`(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)  `).ReplaceAllString(got, "")
+	got = regexp.MustCompile(`(?m)^(unreadable  ).*denied.*(  2 of 2)`).ReplaceAllString(got, "$1…$2")
+	if want := strings.Join([]string{
+		"elected     1 of 2 taken by a  token N  age 0s",
+		"changed     2 of 2 taken by a and 1 more  token N",
+		"unreadable  …  2 of 2 taken by a and 1 more  token N",
+		"unreadable  …  2 of 2 taken by a and 1 more  token N",
+		"changed     1 of 2 taken by a  token N",
+		"resigned    0 of 2 taken  last token N",
+		"vanished    0 of 2 taken  last token N",
+		"elected     1 of 2 taken by a  token N",
+		"",
+	}, "\n"); got != want {
+		t.Errorf("it says\n%s\nwant\n%s", got, want)
+	}
+
+	var events []string
+	for line := range strings.Lines(watchSeats(t, "json")) {
+		var e struct {
+			Event string
+			report
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Layout != layoutTable || e.Version == "" || e.Semaphore == nil || e.Lock != "mem:///s" {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if (e.Age != nil) != (events == nil) { // which only the first look tells
+			t.Errorf("the age is %v in %s", e.Age, line)
+		}
+		events = append(events, fmt.Sprintf("%s %s %d", e.Event, e.State, len(e.Semaphore.Holders)))
+	}
+	if got, want := strings.Join(events, ", "), "elected held 1, changed held 2, unreadable unknown 2, unreadable unknown 2, changed held 1, resigned free 0, vanished absent 0, elected held 1"; got != want {
+		t.Errorf("the events are %s, want %s", got, want)
+	}
+}
+
+// watchSeats is what watch prints of a semaphore in the course of a life.
+func watchSeats(t *testing.T, output string) string {
+	t.Helper()
+	var out leasetest.Log
 	leasetest.Bubble(t, func(t *testing.T) {
 		inner := memstore.New()
 		st := faultstore.Wrap(inner, nil)
@@ -45,11 +88,13 @@ func TestWatchSeats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out leasetest.Log
 		a := &app{stdout: &out, console: console{w: io.Discard}}
+		a.output = output
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- a.watchSeats(ctx, target{store: st, key: "s", layout: layoutTable}, entry) }()
+		go func() {
+			ended <- a.watchSeats(ctx, target{store: st, key: "s", url: "mem:///s", layout: layoutTable}, entry)
+		}()
 		looks := 0
 		next := func() {
 			looks++
@@ -91,24 +136,8 @@ func TestWatchSeats(t *testing.T) {
 		if err = sem.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-
-		got := regexp.MustCompile(`token \d+`).ReplaceAllString(out.String(), "token N")
-		got = regexp.MustCompile(`(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)  `).ReplaceAllString(got, "")
-		got = regexp.MustCompile(`(?m)^(unreadable  ).*denied.*(  2 of 2)`).ReplaceAllString(got, "$1…$2")
-		if want := strings.Join([]string{
-			"elected     1 of 2 taken by a  token N  age 0s",
-			"changed     2 of 2 taken by a and 1 more  token N",
-			"unreadable  …  2 of 2 taken by a and 1 more  token N",
-			"unreadable  …  2 of 2 taken by a and 1 more  token N",
-			"changed     1 of 2 taken by a  token N",
-			"resigned    0 of 2 taken  last token N",
-			"vanished    0 of 2 taken  last token N",
-			"elected     1 of 2 taken by a  token N",
-			"",
-		}, "\n"); got != want {
-			t.Errorf("it says\n%s\nwant\n%s", got, want)
-		}
 	})
+	return out.String()
 }
 
 // TestWatchAppears: a lock that there is none of yet is looked for each 5 s. A failure meanwhile is told once for each
