@@ -110,14 +110,16 @@ func TestChangesAsEvents(t *testing.T) {
 		AcquiredAt: now, RenewedAt: now, ExpiresAt: now, Age: time.Second, Abandoned: true, Version: "1", Layout: leasehold.LayoutEpochs,
 		Term: 3, Rest: time.Second,
 	}
-	var names, has []string
+	var names, states, has []string
 	for kind := leasehold.Elected; kind <= leasehold.Unreadable; kind++ {
 		c := leasehold.Change{Kind: kind, Info: full, Time: now}
 		c.Info.Held = kind != leasehold.Resigned
 		if kind == leasehold.Unreadable {
 			c.Err = errors.New("it\nfails")
 		}
-		text, err := json.Marshal(seenEvent(target{url: "file:///l"}, c))
+		e := seenEvent(target{url: "file:///l"}, c)
+		states = append(states, e.State)
+		text, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,6 +131,9 @@ func TestChangesAsEvents(t *testing.T) {
 	}
 	if want := []string{"elected", "renewed", "resigned", "expired", "taken_over", "vanished", "unreadable"}; !slices.Equal(names, want) {
 		t.Errorf("the events are %q, want %q", names, want)
+	}
+	if want := []string{"held", "held", "free", "held", "held", "absent", "unknown"}; !slices.Equal(states, want) {
+		t.Errorf("the states are %q, want %q", states, want)
 	}
 	slices.Sort(has)
 	want := slices.DeleteFunc(fields(seen+" cause "+seenToo), func(f string) bool { return f == "semaphore" })
