@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +41,49 @@ followers, measured       8  4,204,800          0     0       0       1.68
 followers, computed       8  4,204,800          0     0       0       1.68
 ` + tt.more + "\nThe same by other means"; !strings.Contains(got, want) {
 			t.Errorf("it says\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// TestPricesOfMembers: each member of a quorum has the prices of its own store, a directory none, and a server that no list
+// names those of --price, which all have where it is given.
+func TestPricesOfMembers(t *testing.T) {
+	t.Parallel()
+	three := []string{"s3://a", "gs://b", "file:///c"}
+	five := append(slices.Clone(three), "azblob://d?account=x", "s3://e?endpoint=http://127.0.0.1:9")
+	for _, tt := range []struct {
+		members []string
+		byURL   bool
+		want    string
+	}{
+		{three, true, "s3 gcs -"},
+		{five, true, "s3 gcs - azure r2"},
+		{five, false, "r2 r2 r2 r2 r2"},
+		{five[:4], true, ""},
+		{five[:2], true, ""},
+	} {
+		c := &costCmd{app: &app{}, plan: cost.Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 4, Mode: cost.Store, Layout: leasehold.LayoutObject}, name: "r2", byURL: tt.byURL}
+		query := url.Values{"member": tt.members}.Encode()
+		err := c.check([]string{"quorum:///?" + query}, false)
+		if (err == nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), "members: a quorum has 3 or 5") {
+			t.Errorf("%q: %v", tt.members, err)
+		}
+		if err != nil {
+			continue
+		}
+		var names []string
+		for i, m := range c.members {
+			if m.url != tt.members[i] {
+				t.Errorf("member %d is %s, want %s", i, m.url, tt.members[i])
+			}
+			if m.price == nil {
+				names = append(names, "-")
+			} else {
+				names = append(names, m.price.Name)
+			}
+		}
+		if got := strings.Join(names, " "); got != tt.want || c.plan.Members != len(tt.members) || c.price.Name != "quorum" {
+			t.Errorf("%q have the prices %s, want %s; %d members, %s", tt.members, got, tt.want, c.plan.Members, c.price.Name)
 		}
 	}
 }
