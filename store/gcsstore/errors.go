@@ -19,11 +19,11 @@ func (c *call) fail(ctx context.Context, err error) *store.Error {
 
 // text says what happened.
 func (c *call) text(err error) string {
-	sent, isURL := errors.AsType[*url.Error](err)
+	sent, _ := errors.AsType[*url.Error](err)
 	switch {
 	case c.refusal != nil:
 		return c.refusal.Words(c.Status())
-	case isURL && sent == err: //nolint:errorlint // only the outermost says what was asked
+	case sent == err: //nolint:errorlint // only the outermost says what was asked
 		return fmt.Sprintf("%s %s: %v", strings.ToUpper(sent.Op), exchange.Readable(sent.URL), sent.Err)
 	}
 	return err.Error()
@@ -64,7 +64,7 @@ func (c *call) turnedAway(status int) exchange.Verdict {
 		return exchange.Verdict{Kind: store.ErrPrecondition}
 	case (status == http.StatusTooManyRequests || throttles(reason)) && c.Op == "put":
 		return exchange.Verdict{Kind: store.ErrThrottled, Advice: onThrottled}
-	case status == http.StatusTooManyRequests || throttles(reason):
+	case throttles(reason):
 		return exchange.Verdict{Kind: store.ErrThrottled}
 	}
 	switch status {

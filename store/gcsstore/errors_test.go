@@ -287,6 +287,7 @@ func TestHTTP2(t *testing.T) {
 func TestDeleteOfNothing(t *testing.T) {
 	for _, answer := range []string{
 		reason(404, "notFound", noObject), text(404, noObject), reason(404, "notFound", "Not Found"), wiretest.Raw(204, "", ""),
+		wiretest.Raw(404, "", `{"error":{"message":"`+noObject+`"}}`),
 	} {
 		st, _ := faulty(t, answer, wiretest.Hang)
 		if err := st.Delete(t.Context(), "k"); err != nil {

@@ -38,6 +38,8 @@ func TestNewRefuses(t *testing.T) {
 		{"no scheme", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "127.0.0.1:4443"}},
 		{"another scheme", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "gs://bucket"}},
 		{"no host", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "http://"}},
+		{"nothing but a scheme", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "http:"}},
+		{"no URL", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "http://%zz"}},
 		{"a path", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "http://127.0.0.1:4443/storage/v1"}},
 		{"a password", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "http://user:secret@127.0.0.1"}},
 		{"parameters", http.DefaultClient, "bucket", gcsstore.Options{Endpoint: "http://127.0.0.1?a=b"}},
@@ -360,7 +362,7 @@ func TestListOfImpossiblePrefix(t *testing.T) {
 	if got, err := drain(t.Context(), st, "a//", ""); err != nil || got != nil {
 		t.Errorf("List of a// gives %q, %v, want nothing", got, err)
 	}
-	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) {
+	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) || !strings.HasSuffix(err.Error(), ": the prefix is not valid UTF-8") {
 		t.Errorf("List of a prefix that is not UTF-8 gives %v, want ErrInvalid", err)
 	}
 	if n := len(asked()); n != 0 {

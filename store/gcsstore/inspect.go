@@ -107,7 +107,7 @@ func (i inspection) Settings(ctx context.Context) []store.Setting {
 }
 
 func (i inspection) about(ctx context.Context) (*bucket, error) {
-	c := &call{Call: exchange.Call{Op: "inspect", Key: i.bucket}, bucket: i.bucket}
+	c := &call{Call: exchange.Call{Op: "inspect", Key: i.bucket}}
 	u := *i.endpoint
 	u.Path, u.RawPath = "/storage/v1/b/"+i.bucket, "/storage/v1/b/"+url.PathEscape(i.bucket)
 	if i.project != "" {
@@ -174,7 +174,7 @@ type version struct {
 
 // versions asks for a page of all versions of the objects whose names begin with prefix.
 func (i inspection) versions(ctx context.Context, prefix string) (items []version, more bool, err error) {
-	c := &call{Call: exchange.Call{Op: "list", Key: prefix}, bucket: i.bucket}
+	c := &call{Call: exchange.Call{Op: "list", Key: prefix}}
 	query := url.Values{"prefix": {i.prefix + prefix}, "versions": {"true"}, "maxResults": {"1000"}, "fields": {"kind,nextPageToken,items(name,generation,timeDeleted)"}}
 	answer, err := i.do(ctx, c, i.request(http.MethodGet, "/storage/v1/b/", "", query, nil))
 	if err != nil {

@@ -1,6 +1,7 @@
 package gcsstore_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -10,11 +11,13 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/gcsstore"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 // versioned makes a bucket that keeps past versions.
@@ -118,18 +121,90 @@ func TestDeleteIf(t *testing.T) {
 	}
 }
 
-// A server that deletes nothing though it says so does not keep Purge for ever.
-func TestPurgeEnds(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodDelete {
-			w.WriteHeader(http.StatusNoContent)
-			return
+// TestPurge: it deletes version after version until there are none, and gives up where they come back or may not go.
+func TestPurge(t *testing.T) {
+	page := func(kind string, generations ...int) string {
+		var items []string
+		for _, g := range generations {
+			items = append(items, fmt.Sprintf(`{"name":"some/prefix/d/a","generation":"%d"}`, g))
 		}
-		fmt.Fprint(w, `{"kind":"storage#objects","nextPageToken":"x","items":[{"name":"scratch/a","generation":"1"},{"name":"scratch/a","generation":"2"}]}`)
-	}))
-	t.Cleanup(srv.Close)
-	if _, err := open(t, srv.URL, "bucket").Inspect().Purge(t.Context(), "scratch"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("it ends with %v", err)
+		return fmt.Sprintf(`{"kind":"storage#objects",%s"items":[%s]}`, kind, strings.Join(items, ","))
+	}
+	const more = `"nextPageToken":"x",`
+	for name, c := range map[string]struct {
+		pages    []string // the last again and again
+		deletes  int      // the status
+		requests int
+		deleted  int
+		err      string
+	}{
+		"nothing":                {[]string{page("")}, 204, 1, 0, ""},
+		"pages":                  {[]string{page(more, 1, 2), page(more, 3), page("", 4), page("", 5), page("", 6), page("", 7), page("")}, 204, 14, 7, ""},
+		"others delete them too": {[]string{page("", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17), page("")}, 404, 19, 17, ""},
+		"they come back":         {[]string{page(more, 1, 2)}, 204, 15, 10, `delete "d": store unavailable: versions come back when they are deleted`},
+		"they may not go":        {[]string{page("", 1)}, 403, 2, 1, `delete "d/a": access denied: 403 notFound: Not Found`},
+		"no listing":             {[]string{"<html>Welcome!"}, 204, 1, 0, `list "d/": store unavailable: the answer is not what Google Cloud Storage says but "Welcome!": does the endpoint lead there?`},
+	} {
+		var mu sync.Mutex
+		lists, deleted := 0, 0
+		st, err := gcsstore.New(&http.Client{Transport: wiretest.Direct{Server: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			query := r.URL.Query()
+			if r.Method == http.MethodDelete {
+				deleted++
+				if g := query.Get("generation"); r.URL.Path != "/storage/v1/b/bucket/o/some/prefix/d/a" || g == "" || strings.Contains(g, "0") != (g == "10") {
+					t.Errorf("%s: it deletes %s", name, r.URL)
+				}
+				w.WriteHeader(c.deletes)
+				if c.deletes > 299 {
+					fmt.Fprint(w, jsonError(c.deletes, "notFound", "Not Found"))
+				}
+				return
+			}
+			if query.Get("prefix") != "some/prefix/d/" || query.Get("versions") != "true" {
+				t.Errorf("%s: it lists %s", name, r.URL)
+			}
+			fmt.Fprint(w, c.pages[min(lists, len(c.pages)-1)])
+			lists++
+		})}}, "bucket", &gcsstore.Options{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests, err := st.Inspect().Purge(t.Context(), "d")
+		if requests != c.requests || deleted != c.deleted || fmt.Sprint(err) != cmp.Or(c.err, "<nil>") {
+			t.Errorf("%s: %d requests, %d deleted, %v; want %d, %d, %s", name, requests, deleted, err, c.requests, c.deleted, c.err)
+		}
+	}
+}
+
+// TestInspectionErrors: what no lock does fails as what a lock does.
+func TestInspectionErrors(t *testing.T) {
+	sent := 0
+	look := direct(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sent++
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, jsonError(403, "forbidden", "words"))
+	}), nil).Inspect()
+	wiretest.CheckError(t, "delete", look.DeleteIf(t.Context(), "k", "1"), store.ErrDenied)
+	wiretest.CheckError(t, "put", look.Overwrite(t.Context(), "k", nil), store.ErrDenied)
+	for _, set := range look.Settings(t.Context()) {
+		want := `inspect "bucket": access denied: 403 forbidden: words`
+		if set.Name == "noncurrent versions" {
+			want = `list "": access denied: 403 forbidden: words`
+		}
+		if set.Value != "" || set.Err == nil || set.Err.Error() != want {
+			t.Errorf("%s: %q, %v, want %s", set.Name, set.Value, set.Err, want)
+		}
+	}
+	wiretest.CheckError(t, "delete", look.DeleteIf(t.Context(), "k", `"v1"`), store.ErrPrecondition)
+	for op, err := range map[string]error{"delete": look.DeleteIf(t.Context(), "", "1"), "put": look.Overwrite(t.Context(), "", nil)} {
+		if e, ok := errors.AsType[*store.Error](err); !ok || e.Op != op || e.Kind != store.ErrInvalid { //nolint:errorlint // the kind itself
+			t.Errorf("%s of no key: %v", op, err)
+		}
+	}
+	if sent != 4 {
+		t.Errorf("%d requests, want 4", sent)
 	}
 }
 
@@ -147,11 +222,13 @@ func TestSettings(t *testing.T) {
 				"retentionPolicy":{"retentionPeriod":"90"},"defaultEventBasedHold":true,"encryption":{"defaultKmsKeyName":"k"},
 				"lifecycle":{"rule":[{"action":{"type":"Delete"},"condition":{"age":3,"matchesPrefix":["a","b"]}},
 				{"action":{"type":"Delete"},"condition":{"daysSinceNoncurrentTime":1}},{"action":{"type":"Delete"},"condition":{"isLive":false}},
+				{"action":{"type":"Delete"},"condition":{"noncurrentTimeBefore":"2026-01-01","matchesPrefix":["c"]}},{"action":{"type":"Delete"},"condition":{"numNewerVersions":2,"matchesPrefix":["d"]}},
+				{"action":{"type":"Delete"},"condition":{"isLive":true,"matchesPrefix":["e"]}},
 				{"action":{"type":"AbortIncompleteMultipartUpload"},"condition":{"age":1}},{"action":{"type":"SetStorageClass"},"condition":{"age":1}}]}}`,
 			map[string]string{
 				"versioning": "enabled", "soft delete": "what is overwritten or deleted is kept for 7 days", "retention": "every object is kept for 1m30s",
 				"holds": "every new object has one", "encryption": "k",
-				"lifecycle": `objects under "a" expire; objects under "b" expire; noncurrent versions under "" expire; noncurrent versions under "" expire; uploads under "" end`,
+				"lifecycle": `objects under "a" expire; objects under "b" expire; noncurrent versions under "" expire; noncurrent versions under "" expire; noncurrent versions under "c" expire; noncurrent versions under "d" expire; objects under "e" expire; uploads under "" end`,
 			},
 			nil,
 		},

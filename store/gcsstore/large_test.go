@@ -431,14 +431,18 @@ func TestLargeOfAServerThatIsWrong(t *testing.T) {
 		location, has string
 		status        int
 		want          error
+		says          string
 	}{
-		"no session":              {"", "", 308, store.ErrUnavailable},
-		"no URL":                  {"/upload?upload_id=1", "", 308, store.ErrUnavailable},
-		"takes nothing":           {"http://HOST/?upload_id=1", "", 308, store.ErrUnavailable},
-		"has more than there was": {"http://HOST/?upload_id=1", "bytes=0-99999999", 308, store.ErrUnavailable},
-		"has it without its end":  {"http://HOST/?upload_id=1", "", 200, store.ErrUnavailable},
-		"has lost it":             {"http://HOST/?upload_id=1", "", 410, store.ErrUnavailable},
-		"has lost the session":    {"http://HOST/?upload_id=1", "", 404, store.ErrUnavailable},
+		"no session":              {"", "", 308, store.ErrUnavailable, "the answer names no session for the upload"},
+		"no URL":                  {"/upload?upload_id=1", "", 308, store.ErrUnavailable, "the answer names no session for the upload"},
+		"no URL at all":           {"http://%zz", "", 308, store.ErrUnavailable, "the answer names no session for the upload"},
+		"another scheme":          {"https://HOST/?upload_id=1", "", 308, store.ErrUnavailable, "the answer names no session for the upload"},
+		"knows no uploads":        {"http://HOST/?upload_id=1", "", 501, store.ErrRefused, "cannot carry locks"},
+		"takes nothing":           {"http://HOST/?upload_id=1", "", 308, store.ErrUnavailable, "was sent the bytes from 0 to 8388608, and says that it has 0"},
+		"has more than there was": {"http://HOST/?upload_id=1", "bytes=0-99999999", 308, store.ErrUnavailable, "was sent the bytes from 0 to 8388608, and says that it has 100000000"},
+		"has it without its end":  {"http://HOST/?upload_id=1", "", 200, store.ErrUnavailable, "the server ended the upload before its end"},
+		"has lost it":             {"http://HOST/?upload_id=1", "", 410, store.ErrUnavailable, "the session of this upload has ended"},
+		"has lost the session":    {"http://HOST/?upload_id=1", "", 404, store.ErrUnavailable, "404 Not Found"},
 	} {
 		var methods []string
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -460,6 +464,9 @@ func TestLargeOfAServerThatIsWrong(t *testing.T) {
 		t.Cleanup(server.Close)
 		_, err := newStore(t, server.URL, nil).PutLarge(t.Context(), "k", random(2*chunk))
 		wiretest.CheckError(t, "put", err, c.want)
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: it says %v, want %q in it", name, err, c.says)
+		}
 		if slices.Contains(methods[1:], http.MethodPost) || len(methods) > 3 {
 			t.Errorf("%s: the requests were %q", name, methods)
 		}
