@@ -199,13 +199,9 @@ func open(o *Options, by clients) (*Store, error) {
 		}
 	}
 	s.account = func() (*service.Client, error) {
-		at, err := accountURL(s.once.URL())
-		if err != nil {
-			return nil, err
-		}
 		var c service.ClientOptions
 		c.Retry.MaxRetries, c.Transport = -1, watched{transport}
-		return by.account(at, &c)
+		return by.account(accountURL(s.once.URL()), &c)
 	}
 	var err error
 	if s.name, err = describe(s.once.URL(), s.prefix, o.SharedKey); err != nil {

@@ -81,11 +81,29 @@ func TestString(t *testing.T) {
 	if err != nil || st.String() != "azblob://container?account=account" {
 		t.Errorf("from a connection string: %v, %v", st, err)
 	}
+	// The account of a key is told where the host does not tell it.
+	for endpoint, want := range map[string]string{
+		"https://blobs.example":                      "azblob://container?account=account&endpoint=https://blobs.example",
+		"https://account.blobs.example":              "azblob://container?account=account&endpoint=https://account.blobs.example",
+		"https://accounts.blob.example":              "azblob://container?account=account&endpoint=https://accounts.blob.example",
+		"https://account.blob.core.chinacloudapi.cn": "azblob://container?endpoint=https://account.blob.core.chinacloudapi.cn",
+		"http://127.0.0.1:10000/account":             "azblob://container?endpoint=http://127.0.0.1:10000/account",
+	} {
+		o := &azstore.Options{}
+		withKey(t)(o)
+		if st, err := azstore.New(endpoint+"/container", o); err != nil || st.String() != want {
+			t.Errorf("%s with a key is %v, %v; want %s", endpoint, st, err, want)
+		}
+	}
 }
 
 // Names that Azure has no place for are refused before anything is sent.
 func TestImpossibleKeys(t *testing.T) {
-	for _, key := range []string{"a.", "a./b", strings.Repeat("a/", 252) + "a", "a/"} {
+	const dot = "the key has a segment that ends with a dot, as names on Azure should not"
+	for key, why := range map[string]string{
+		"a.": dot, "a./b": dot, strings.Repeat("a/", 252) + "a": "with its prefix the key has more than 254 segments",
+		"a/": "the key begins or ends with a slash, or has two in a row",
+	} {
 		server := newFaulty(t, coded(500, "InternalError"), wiretest.Hang)
 		st, err := azstore.New("http://"+server.Addr+"/account/container", &azstore.Options{Prefix: "a/b"})
 		if err != nil {
@@ -93,6 +111,9 @@ func TestImpossibleKeys(t *testing.T) {
 		}
 		_, err = st.Get(t.Context(), key, "")
 		wantKind(t, "get", err, store.ErrInvalid)
+		if want := fmt.Sprintf("get %q: invalid argument: %s", key, why); err.Error() != want {
+			t.Errorf("it says %v, want %s", err, want)
+		}
 		_, err = st.Put(t.Context(), key, nil, store.IfAbsent())
 		wantKind(t, "put", err, store.ErrInvalid)
 		wantKind(t, "delete", st.Delete(t.Context(), key), store.ErrInvalid)
@@ -126,7 +147,7 @@ func TestRequests(t *testing.T) {
 		},
 		{
 			"get", operations["get"], wiretest.Raw(200, "ETag: \"v2\"\r\n", "x"), "GET /account/container/a%2Fb%2Fk",
-			map[string]string{"If-None-Match": `"v1"`},
+			map[string]string{"If-None-Match": `"v1"`, "Accept-Encoding": ""},
 		},
 		{
 			"delete", operations["delete"], wiretest.Raw(202, "", ""), "DELETE /account/container/a%2Fb%2Fk",
@@ -222,7 +243,7 @@ func TestListPages(t *testing.T) {
 	st, asked := lister(t,
 		page{Blobs: blobs("a", "b"), NextMarker: "1"},
 		page{NextMarker: "2"}, // empty, and not the last
-		page{Blobs: append(blobs("c", "d/"), item{"p/dir", properties{Etag: "0x8D2", ResourceType: "directory"}})},
+		page{Blobs: append(blobs("c", "d/"), item{"p/dir", properties{Etag: "0x8D2", ResourceType: "directory"}}, item{"q", properties{Etag: "0x8D1", Size: 1}})},
 	)
 	var got []string
 	for entry, err := range st.List(t.Context(), "", "a") { // what comes before, a server may show
@@ -260,15 +281,17 @@ func TestListRefusesWhatItCannotTrust(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages []page
 		want  []string
+		says  string
 	}{
-		"no order in a page":         {[]page{{Blobs: blobs("b", "a")}}, []string{"b"}},
-		"no order over pages":        {[]page{{Blobs: blobs("b"), NextMarker: "1"}, {Blobs: blobs("a")}}, []string{"b"}},
-		"the same page for ever":     {[]page{{Blobs: blobs("a"), NextMarker: "1"}}, []string{"a"}},
-		"a hierarchy, not its bytes": {[]page{{Blobs: blobs("a/b", "a.c")}}, []string{"a/b"}},
+		"no order in a page":         {[]page{{Blobs: blobs("ab", "aa")}}, []string{"ab"}, `"p/aa" after "p/ab"`},
+		"no order over pages":        {[]page{{Blobs: blobs("ab"), NextMarker: "1"}, {Blobs: blobs("aa")}}, []string{"ab"}, `"p/aa" after "p/ab"`},
+		"the same page for ever":     {[]page{{Blobs: blobs("a"), NextMarker: "1"}}, []string{"a"}, `"p/a" after "p/a"`},
+		"a hierarchy, not its bytes": {[]page{{Blobs: blobs("a/b", "a.c")}}, []string{"a/b"}, `"p/a.c" after "p/a/b"`},
 	} {
 		st, _ := lister(t, c.pages...)
-		got, err := drain(t.Context(), st, "", "")
-		if !slices.Equal(got, c.want) || !errors.Is(err, store.ErrUnordered) || !errors.Is(err, store.ErrUnavailable) {
+		got, err := drain(t.Context(), st, "a", "")
+		if !slices.Equal(got, c.want) || !errors.Is(err, store.ErrUnordered) || !errors.Is(err, store.ErrUnavailable) ||
+			err.Error() != `list "a": store unavailable: the server lists `+c.says+": not in byte order" {
 			t.Errorf("%s: List gives %q and %v", name, got, err)
 		}
 	}
@@ -279,7 +302,7 @@ func TestListOfImpossiblePrefix(t *testing.T) {
 	if got, err := drain(t.Context(), st, "a//", ""); err != nil || got != nil {
 		t.Errorf("List of a// gives %q, %v, want nothing", got, err)
 	}
-	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) {
+	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) || !strings.HasSuffix(err.Error(), ": the prefix is not valid UTF-8") {
 		t.Errorf("List of a prefix that is not UTF-8 gives %v, want ErrInvalid", err)
 	}
 	if n := len(asked()); n != 0 {

@@ -3,9 +3,12 @@ package azstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,6 +61,9 @@ func checkError(t *testing.T, op string, err error, want ...error) {
 			t.Errorf("%s: the error shows the SAS: %v", op, inner)
 		}
 	}
+	if failed, ok := errors.AsType[*url.Error](err); ok && strings.Contains(failed.URL, secret) {
+		t.Errorf("%s: the URL in the error shows the SAS: %v", op, failed)
+	}
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("%s: the error has more than one line: %q", op, err)
 	}
@@ -109,7 +115,7 @@ func TestAnswers(t *testing.T) {
 			[]error{store.ErrTooLarge},
 			"1048577 bytes",
 		},
-		{"304", wiretest.Raw(304, "", ""), wiretest.Hang, []string{"get"}, []error{store.ErrNotModified}, ""},
+		{"304", wiretest.Raw(304, "", ""), wiretest.Hang, []string{"get"}, []error{store.ErrNotModified}, "304 Not Modified"},
 
 		{"no answer", "", wiretest.FIN, writes, []error{store.ErrUnknownOutcome}, ""},
 		{"no answer", "", wiretest.FIN, reads, []error{store.ErrUnavailable}, ""},
@@ -223,6 +229,62 @@ func TestCodes(t *testing.T) {
 	}
 }
 
+// TestAdvice: what a person can do about a code is said after it.
+func TestAdvice(t *testing.T) {
+	const role = "give the identity the role Storage Blob Data Contributor on the container, or the SAS the permissions to read, create, write, delete and list (sp=rcwdl)"
+	for _, c := range []struct {
+		status int
+		code   string
+		detail string // of credentials
+		kind   error
+		advice string
+	}{
+		{403, "AuthenticationFailed", "", store.ErrDenied, "check the credentials, and that they are those of this account"},
+		{401, "InvalidAuthenticationInfo", "Lifetime validation\n failed", store.ErrDenied, "the token has expired: is this machine's clock right?"},
+		{403, "AuthenticationFailed", "Request date header too old", store.ErrDenied, "set this machine's clock: it is too far from the server's"},
+		{403, "AuthorizationPermissionMismatch", "", store.ErrDenied, role},
+		{403, "UnauthorizedBlobOverwrite", "", store.ErrDenied, role},
+		{403, "AuthorizationFailure", "", store.ErrDenied, "check the permissions, and the firewall of the account: it answers so to networks that it does not know"},
+		{401, "NoAuthenticationInformation", "", store.ErrDenied, "the request had no credentials: give the store a token, a key or a SAS"},
+		{403, "KeyBasedAuthenticationNotPermitted", "", store.ErrDenied, "the account takes no keys: use an identity of Microsoft Entra"},
+		{403, "AuthorizationResourceTypeMismatch", "", store.ErrDenied, "the SAS is for something else: make one for the container"},
+		{403, "AuthorizationServiceMismatch", "", store.ErrDenied, "the SAS is for something else: make one for the container"},
+		{403, "InsufficientAccountPermissions", "", store.ErrDenied, ""},
+		{409, "ContainerBeingDeleted", "", store.ErrNoBucket, "the container is being deleted; its name is free again after half a minute or more"},
+		{403, "ContainerDisabled", "", store.ErrDenied, "an administrator has disabled it"},
+		{403, "AccountIsDisabled", "", store.ErrDenied, "an administrator has disabled it"},
+		{409, "PublicAccessNotPermitted", "", store.ErrDenied, "the request had no credentials, and the account lets nobody in without; give the store a token, a key or a SAS"},
+		{409, "BlobImmutableDueToPolicy", "", store.ErrRefused, "a policy of immutability or a legal hold keeps this blob as it is: locks need a container without"},
+		{409, "InvalidBlobType", "", store.ErrRefused, "the blob of this name is no block blob, so no store has written it: use another key or prefix, or delete it"},
+		{409, "SnapshotsPresent", "", store.ErrRefused, "the blob has snapshots, which somebody made: delete them first"},
+		{409, "BlobArchived", "", store.ErrRefused, "the blob was moved to the archive tier: exclude the locks from the rule that does so"},
+		{409, "BlobUsesCustomerSpecifiedEncryption", "", store.ErrRefused, ""},
+		{400, "BlobOperationNotSupported", "", store.ErrRefused, ""},
+		{400, "InvalidBlockList", "", store.ErrUnavailable, "blocks of this upload are gone: did somebody else write the same key, or did it take more than a week?"},
+		{409, "ServerBusy", "", store.ErrThrottled, ""},
+		{400, "Crc64Mismatch", "", store.ErrUnavailable, ""},
+		{400, "InvalidUri", "", store.ErrInvalid, ""},
+		{400, "RequestUrlFailedToParse", "", store.ErrInvalid, ""},
+		{404, "ResourceNotFound", "", store.ErrRefused, "Azure also says so of a private container to requests without credentials: check the credentials and the name of the container"},
+		{404, "Other", "", store.ErrRefused, "this is about neither an object nor a container: check the credentials and the endpoint"},
+	} {
+		st := newStore(t, "http://account.example", func(o *azstore.Options) {
+			o.Transport = &http.Client{Transport: wiretest.Direct{Server: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Ms-Error-Code", c.code)
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, "<Error><Message>words.</Message><AuthenticationErrorDetail>"+c.detail+"</AuthenticationErrorDetail></Error>")
+			})}}
+		})
+		want := fmt.Sprintf(`get "k": %v: %d %s: words`, c.kind, c.status, c.code)
+		if c.advice != "" {
+			want += "; " + c.advice
+		}
+		if err := operations["get"](t.Context(), st); err == nil || err.Error() != want || !errors.Is(err, c.kind) {
+			t.Errorf("it says\n%v\nwant\n%s", err, want)
+		}
+	}
+}
+
 // Certain cases in which no byte of the request left: no unknown outcome then.
 func TestNothingSent(t *testing.T) {
 	ln := wiretest.Listen(t)
@@ -237,7 +299,7 @@ func TestNothingSent(t *testing.T) {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				err := do(t.Context(), newStore(t, endpoint))
 				checkError(t, op, err, store.ErrUnavailable)
-				if !strings.Contains(err.Error(), "nothing was sent") || !strings.Contains(err.Error(), endpoint) {
+				if !strings.HasSuffix(err.Error(), "; no connection to the server, nothing was sent; check the endpoint, the name of the account and the network") || !strings.Contains(err.Error(), endpoint) {
 					t.Errorf("it says %v", err)
 				}
 			})

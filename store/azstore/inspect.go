@@ -95,7 +95,7 @@ func (i inspection) softDelete(ctx context.Context) store.Setting {
 			return err
 		}
 		out, err := account.GetProperties(ctx, nil)
-		if p := out.DeleteRetentionPolicy; err == nil && p != nil && deref(p.Enabled) {
+		if p := out.DeleteRetentionPolicy; p != nil && deref(p.Enabled) {
 			set.Value = fmt.Sprintf("what is overwritten or deleted is kept for %d days", deref(p.Days))
 		}
 		return err
@@ -238,12 +238,9 @@ func (s *Store) Policy(operations ...string) (string, error) {
 }
 
 // accountURL is the URL of the account of a container, with what else there is in it.
-func accountURL(containerURL string) (string, error) {
-	u, err := url.Parse(containerURL)
-	if err != nil {
-		return "", invalid("the URL of the container cannot be parsed")
-	}
+func accountURL(containerURL string) string {
+	u, _ := url.Parse(containerURL) // describe has checked it
 	u.Path = u.Path[:strings.LastIndexByte(strings.TrimSuffix(u.Path, "/"), '/')+1]
 	u.RawPath = ""
-	return u.String(), nil
+	return u.String()
 }

@@ -1,6 +1,7 @@
 package azstore_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/azstore"
+	"github.com/leasehold/leasehold/store/internal/wiretest"
 )
 
 // settingsOf are the values and errors of the settings, by their names.
@@ -149,6 +151,109 @@ func TestSettingsOfAzure(t *testing.T) {
 	slices.Sort(deleted)
 	if want := []string{"/acct/container/d/a?", "/acct/container/d/a?v1"}; err != nil || requests != 4 || !slices.Equal(deleted, want) {
 		t.Errorf("%d requests, %v; deleted were %q", requests, err, deleted)
+	}
+}
+
+// inside is a store of a server in this process.
+func inside(t *testing.T, answer http.HandlerFunc) *azstore.Store {
+	t.Helper()
+	return newStore(t, "http://account.example", func(o *azstore.Options) {
+		o.Prefix, o.Transport = "p", &http.Client{Transport: wiretest.Direct{Server: answer}}
+	})
+}
+
+// TestSettingsThatAreNotTold: a setting that is not there has no value, and one that may not be asked for says why.
+func TestSettingsThatAreNotTold(t *testing.T) {
+	const unwritten = `inspect "versioning": store unavailable: nothing was written yet, whose answer would tell`
+	for _, c := range []struct {
+		status int
+		body   string
+		want   [5]string
+	}{
+		{200, `<StorageServiceProperties/>`, [5]string{unwritten}},
+		{200, `<StorageServiceProperties><DeleteRetentionPolicy><Enabled>false</Enabled><Days>7</Days></DeleteRetentionPolicy></StorageServiceProperties>`, [5]string{unwritten}},
+		{403, "", [5]string{
+			unwritten,
+			`inspect "container": access denied: 403 Forbidden, without a body`, `inspect "container": access denied: 403 Forbidden, without a body`,
+			`inspect "soft delete": access denied: 403 Forbidden, without a body`, `inspect "hierarchical namespace": access denied: 403 Forbidden, without a body`,
+		}},
+	} {
+		st := inside(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.body)
+		})
+		for i, set := range st.Inspect().Settings(t.Context()) {
+			got := set.Value
+			if set.Err != nil {
+				got += set.Err.Error()
+			}
+			if name := []string{"versioning", "retention", "holds", "soft delete", "hierarchical namespace"}[i]; set.Name != name || got != c.want[i] {
+				t.Errorf("%d %s: %s is %q, want that %s is %q", c.status, c.body, set.Name, got, name, c.want[i])
+			}
+		}
+	}
+}
+
+// TestPurge: it deletes version after version until there are none, and gives up where they come back or may not go.
+func TestPurge(t *testing.T) {
+	blobs := func(n int) string {
+		return "<Blobs>" + strings.Repeat("<Blob><Name>p/d/a</Name><VersionId>v1</VersionId></Blob>", n) + "</Blobs>"
+	}
+	for name, c := range map[string]struct {
+		pages    []string // the last again and again
+		deletes  int      // the status
+		requests int
+		deleted  int
+		err      string
+	}{
+		"nothing":                {[]string{blobs(0)}, 202, 1, 0, ""},
+		"no blobs at all":        {[]string{""}, 202, 1, 0, ""},
+		"pages":                  {[]string{blobs(2) + "<NextMarker>m</NextMarker>", "<NextMarker>m</NextMarker>", blobs(1), blobs(0)}, 202, 7, 3, ""},
+		"others delete them too": {[]string{blobs(20), blobs(0)}, 404, 22, 20, ""},
+		"they come back":         {[]string{blobs(1)}, 202, 16, 8, `delete "d": store unavailable: versions come back when they are deleted`},
+		"they may not go":        {[]string{blobs(1)}, 403, 2, 1, `delete "d/a": access denied: 403 BlobNotFound: words`},
+	} {
+		var mu sync.Mutex
+		lists, deleted := 0, 0
+		st := inside(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Method == http.MethodDelete {
+				deleted++
+				w.Header().Set("X-Ms-Error-Code", "BlobNotFound")
+				w.WriteHeader(c.deletes)
+				fmt.Fprint(w, "<Error><Message>words</Message></Error>")
+				return
+			}
+			text := c.pages[min(lists, len(c.pages)-1)]
+			lists++
+			fmt.Fprintf(w, "<EnumerationResults>%s</EnumerationResults>", text)
+		})
+		requests, err := st.Inspect().Purge(t.Context(), "d")
+		if requests != c.requests || deleted != c.deleted || fmt.Sprint(err) != cmp.Or(c.err, "<nil>") {
+			t.Errorf("%s: %d requests, %d deleted, %v; want %d, %d, %s", name, requests, deleted, err, c.requests, c.deleted, c.err)
+		}
+	}
+	st := inside(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	if n, err := st.Inspect().Purge(t.Context(), "d"); n != 1 || err == nil || err.Error() != `list "d": access denied: 403 Forbidden, without a body` {
+		t.Errorf("where nothing may be listed: %d requests, %v", n, err)
+	}
+}
+
+// TestInspectionErrors: what no lock does fails as what a lock does.
+func TestInspectionErrors(t *testing.T) {
+	var requests []string
+	st := inside(t, func(w http.ResponseWriter, r *http.Request) {
+		requests = append(requests, r.Method+" "+r.URL.Path+" "+r.Header.Get("If-Match"))
+		w.WriteHeader(http.StatusForbidden)
+	})
+	look := st.Inspect()
+	checkError(t, "delete", look.DeleteIf(t.Context(), "k", `"v1"`), store.ErrDenied)
+	checkError(t, "put", look.Overwrite(t.Context(), "k", nil), store.ErrDenied)
+	wantKind(t, "delete", look.DeleteIf(t.Context(), "k.", `"v1"`), store.ErrInvalid)
+	wantKind(t, "put", look.Overwrite(t.Context(), "k.", nil), store.ErrInvalid)
+	if want := []string{`DELETE /account/container/p/k "v1"`, "PUT /account/container/p/k "}; !slices.Equal(requests, want) {
+		t.Errorf("it sends %q, want %q", requests, want)
 	}
 }
 

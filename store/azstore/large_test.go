@@ -382,3 +382,20 @@ func TestLargeBreaksOff(t *testing.T) {
 		}
 	})
 }
+
+// TestLargeWithoutAnETag: a server that is not Azure's says 201, and nobody knows what it did.
+func TestLargeWithoutAnETag(t *testing.T) {
+	for _, size := range []int64{1, block + 1} {
+		st := newStore(t, "http://account.example", func(o *azstore.Options) {
+			o.Transport = &http.Client{Transport: wiretest.Direct{Server: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.WriteHeader(http.StatusCreated)
+			})}}
+		})
+		_, err := st.PutLarge(t.Context(), "k", random(size))
+		checkError(t, "put", err, store.ErrUnknownOutcome)
+		if !strings.Contains(err.Error(), "the answer has no ETag") {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
