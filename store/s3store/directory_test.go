@@ -2,6 +2,7 @@ package s3store_test
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
@@ -23,6 +25,7 @@ import (
 type directory struct {
 	keys    []string
 	body    string // of each
+	denies  string // the page that begins there
 	queries []url.Values
 }
 
@@ -37,6 +40,10 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	prefix := query.Get("prefix")
 	if query.Has("start-after") || prefix != "" && !strings.HasSuffix(prefix, "/") {
 		http.Error(w, "not for directory buckets", http.StatusBadRequest)
+		return
+	}
+	if token := query.Get("continuation-token"); token != "" && token == d.denies {
+		w.WriteHeader(http.StatusForbidden)
 		return
 	}
 	from := 0
@@ -82,7 +89,17 @@ func TestListOfDirectoryBucket(t *testing.T) {
 			t.Errorf("List %q after %q gives %q, %v; want %q", c.prefix, c.after, got, err, c.want)
 		}
 	}
-	d.queries = nil
+	for entry, err := range st.List(t.Context(), "", "") {
+		if entry.Key != "a" || err != nil {
+			t.Errorf("List begins with %q, %v", entry.Key, err)
+		}
+		break
+	}
+	d.denies = "4"
+	if got, err := drain(t.Context(), st, "", ""); !errors.Is(err, store.ErrDenied) || len(got) > 0 {
+		t.Errorf("List of which a page is denied gives %q, %v", got, err)
+	}
+	d.denies, d.queries = "", nil
 	if _, err := drain(t.Context(), st, "", ""); err != nil || len(d.queries) != 4 {
 		t.Errorf("4 pages took %d requests, %v", len(d.queries), err)
 	}

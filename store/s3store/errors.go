@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/smithy-go"
 
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/awsidentity"
@@ -27,7 +26,7 @@ func (c *call) fail(ctx context.Context, err error) *store.Error {
 	if c.refusal != nil {
 		text = c.refusal.Words(c.Status())
 	}
-	return c.Fail(ctx, c.classify(err), text, err, throttles(c.code(err)), c.requestID())
+	return c.Fail(ctx, c.classify(err), text, err, throttles(c.code()), c.requestID())
 }
 
 // classify judges the error. The code only refines what the status says.
@@ -35,7 +34,7 @@ func (c *call) classify(err error) exchange.Verdict {
 	if identity := noIdentity(err); identity != nil && c.Status() == 0 && !c.Handed() {
 		return onIdentity(identity)
 	}
-	code := c.code(err)
+	code := c.code()
 	switch {
 	case c.Status() >= 500 && code == "NotImplemented":
 		return exchange.Unknown()
@@ -196,14 +195,10 @@ func (c *call) onChecksum() string {
 	return ""
 }
 
-// code gives the server's word for the error, or "". An answer of success can have one
-// too: to the end of an upload in parts.
-func (c *call) code(err error) string {
-	if c.refusal != nil {
-		return c.refusal.Code
+// code gives the server's word for the error, or "".
+func (c *call) code() string {
+	if c.refusal == nil {
+		return ""
 	}
-	if answer, ok := errors.AsType[smithy.APIError](err); ok {
-		return answer.ErrorCode()
-	}
-	return ""
+	return c.refusal.Code
 }

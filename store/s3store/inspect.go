@@ -105,7 +105,7 @@ func (i inspection) setting(ctx context.Context, name, none string, ask func(fun
 	switch {
 	case err == nil:
 		return store.Setting{Name: name, Value: value}
-	case none != "" && c.code(err) == none:
+	case none != "" && c.code() == none:
 		return store.Setting{Name: name}
 	}
 	return store.Setting{Name: name, Err: c.fail(ctx, err)}

@@ -170,7 +170,7 @@ func (u *upload) abort(ctx context.Context, why error) error {
 	defer cancel()
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, repeats: true}
 	_, err := u.s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.s.bucket, Key: u.path, UploadId: u.id}, c.options)
-	if e, ok := errors.AsType[*store.Error](why); ok && err != nil && c.code(err) != "NoSuchUpload" {
+	if e, ok := errors.AsType[*store.Error](why); ok && err != nil && c.code() != "NoSuchUpload" {
 		e.Cause = fmt.Errorf("%w; its parts stay, under the upload ID %s, until that is aborted: %s", e.Cause, aws.ToString(u.id), exchange.Redact(plain(err)))
 	}
 	return why

@@ -260,9 +260,10 @@ func TestLargeAnswers(t *testing.T) {
 // S3 answers 200 before it knows whether it can complete an upload.
 func TestLargeCompleteSays200(t *testing.T) {
 	for name, body := range map[string]string{
-		"error": xmlError("InternalError", "words"),
-		"cut":   "<CompleteMultipartUploadResult><ETag>",
-		"empty": "",
+		"error":   xmlError("InternalError", "words"),
+		"cut":     "<CompleteMultipartUploadResult><ETag>",
+		"empty":   "",
+		"no ETag": "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>",
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -282,5 +283,10 @@ func TestLargeCompleteSays200(t *testing.T) {
 			_, err := newStore(t, atOnce(client(server.URL))).PutLarge(t.Context(), "k", random(part))
 			wiretest.CheckError(t, "put", err, store.ErrUnknownOutcome)
 		})
+	}
+	_, err := newFaulty(t, wiretest.Raw(200, "", ""), wiretest.Hang).store(t).PutLarge(t.Context(), "k", random(1))
+	wiretest.CheckError(t, "put", err, store.ErrUnknownOutcome)
+	if !strings.Contains(err.Error(), "no ETag") {
+		t.Errorf("without an ETag: %v", err)
 	}
 }

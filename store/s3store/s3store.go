@@ -241,7 +241,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	out, err := s.client.PutObject(ctx, in, c.options)
 	if err != nil {
 		failed := c.fail(ctx, err)
-		if c.code(err) == directoryAtKey && s.nothingBelow(ctx, key) {
+		if c.code() == directoryAtKey && s.nothingBelow(ctx, key) {
 			failed.Kind = store.ErrConflict
 		}
 		return nil, failed

@@ -253,12 +253,21 @@ func TestListRefusesWhatItCannotTrust(t *testing.T) {
 	}
 }
 
+// What the error of a listing without order says, of what was asked.
+func TestListWithoutOrderSays(t *testing.T) {
+	st, _ := lister(t, page{Contents: keys("kb", "ka")})
+	_, err := drain(t.Context(), st, "k", "")
+	if want := `list "k": store unavailable: the server lists "p/ka" after "p/kb": not in byte order`; err == nil || err.Error() != want {
+		t.Errorf("it says %v, want %s", err, want)
+	}
+}
+
 func TestListOfImpossiblePrefix(t *testing.T) {
 	st, asked := lister(t, page{Contents: keys("a")})
 	if got, err := drain(t.Context(), st, "a//", ""); err != nil || got != nil {
 		t.Errorf("List of a// gives %q, %v, want nothing", got, err)
 	}
-	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) {
+	if _, err := drain(t.Context(), st, "a\xff", ""); !errors.Is(err, store.ErrInvalid) || !strings.HasSuffix(err.Error(), ": the prefix is not valid UTF-8") {
 		t.Errorf("List of a prefix that is not UTF-8 gives %v, want ErrInvalid", err)
 	}
 	if n := len(asked()); n != 0 {

@@ -217,6 +217,17 @@ func TestEndlessRefusal(t *testing.T) {
 	}
 }
 
+// TestRequestID: the server's name for a request is that of the header, or else of the body.
+func TestRequestID(t *testing.T) {
+	const text = "<Error><Code>AccessDenied</Code><RequestId> of-body </RequestId></Error>"
+	for header, want := range map[string]string{"": "of-body", "X-Amz-Request-Id: of-header\r\n": "of-header"} {
+		err := operations["get"](t.Context(), newFaulty(t, wiretest.Raw(403, header, text), wiretest.Hang).store(t))
+		if id := store.RequestIDOf(err); id != want {
+			t.Errorf("the ID is %q, want %q", id, want)
+		}
+	}
+}
+
 // TestWords: an error says what failed, on what, why and what to do, in this order.
 func TestWords(t *testing.T) {
 	closed := wiretest.Listen(t)
@@ -237,6 +248,15 @@ func TestWords(t *testing.T) {
 			"", wiretest.Raw(404, "", xmlError("XAdminUserNotFound", "No user exists with the provided access key ID.")), "get",
 			`get "k": refused by the store: 404 XAdminUserNotFound: No user exists with the provided access key ID; the server does not know the access key: check the credentials`,
 		},
+		{"", coded(403, "SignatureDoesNotMatch"), "update", `put "k": access denied: 403 SignatureDoesNotMatch: words; check the credentials, and that they are those of this server`},
+		{"", coded(403, "InvalidAccessKeyId"), "get", `get "k": access denied: 403 InvalidAccessKeyId: words; check the credentials, and that they are those of this server`},
+		{"", coded(403, "AccessDenied"), "update", `put "k": access denied: 403 AccessDenied: words`},
+		{"", coded(403, "AllAccessDisabled"), "get", `get "k": access denied: 403 AllAccessDisabled: words`},
+		{"", wiretest.Raw(403, "", ""), "get", `get "k": access denied: 403 Forbidden, without a body; S3 also says so of an object that does not exist, where s3:ListBucket is not allowed`},
+		{"", coded(404, "NoSuchUpload"), "update", `put "k": store unavailable: 404 NoSuchUpload: words; somebody else has ended this upload in parts: is there a lifecycle rule that ends them too soon?`},
+		{"", coded(404, "NoSuchThing"), "get", `get "k": refused by the store: 404 NoSuchThing: words; this is about neither an object nor a bucket: check the credentials and the endpoint`},
+		{"", coded(403, "RequestTimeTooSkewed"), "get", `get "k": access denied: 403 RequestTimeTooSkewed: words; set this machine's clock: it is too far from the server's`},
+		{"", wiretest.Raw(301, "X-Amz-Bucket-Region: eu-west-1\r\n", ""), "get", `get "k": refused by the store: 301 Moved Permanently, without a body; the bucket is in the region eu-west-1: set region=eu-west-1 in its URL, or AWS_REGION`},
 		{"", wiretest.Raw(411, "", ""), "update", `put "k": refused by the store: 411 Length Required, without a body`},
 		{
 			endpoint, "", "get",
