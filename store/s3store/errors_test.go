@@ -3,6 +3,7 @@ package s3store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -198,6 +199,22 @@ func TestNoCredentials(t *testing.T) {
 				t.Errorf("%d requests reached the server, want none", n)
 			}
 		})
+	}
+}
+
+// TestProviderThatJudges: a provider of credentials that knows whether it may pass is believed, and says so in its words.
+func TestProviderThatJudges(t *testing.T) {
+	for kind, text := range map[error]string{store.ErrUnavailable: "store unavailable", store.ErrDenied: "access denied"} {
+		server := newFaulty(t, wiretest.Raw(200, "ETag: \"v2\"\r\n", ""), wiretest.Hang)
+		err := operations["create"](t.Context(), server.store(t, func(o *s3.Options) {
+			o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return aws.Credentials{}, fmt.Errorf("no service answers: %w", kind)
+			})
+		}))
+		wiretest.CheckError(t, "create", err, kind)
+		if want := `put "k": ` + text + ": no service answers: " + text + "; nothing was sent to the store"; err.Error() != want || len(server.Seen()) != 0 {
+			t.Errorf("after %d requests it says\n%v\nwant\n%s", len(server.Seen()), err, want)
+		}
 	}
 }
 

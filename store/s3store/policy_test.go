@@ -1,6 +1,7 @@
 package s3store_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -264,6 +265,10 @@ func TestPolicyDocument(t *testing.T) {
 		{"China", "cn-north-1", "b", "p", []string{"get"}, []string{`"arn:aws-cn:s3:::b/p/*"`, `"arn:aws-cn:s3:::b"`}},
 		{"GovCloud", "us-gov-west-1", "b", "p", []string{"get"}, []string{`"arn:aws-us-gov:s3:::b/p/*"`}},
 		{"Europe", "eu-central-1", "b", "p", []string{"get"}, []string{`"arn:aws:s3:::b/p/*"`}},
+		{"ISO", "us-iso-east-1", "b", "p", []string{"get"}, []string{`"arn:aws-iso:s3:::b/p/*"`}},
+		{"ISOB", "us-isob-east-1", "b", "p", []string{"get"}, []string{`"arn:aws-iso-b:s3:::b/p/*"`}},
+		{"ISOE", "eu-isoe-west-1", "b", "p", []string{"get"}, []string{`"arn:aws-iso-e:s3:::b/p/*"`}},
+		{"ISOF", "us-isof-south-1", "b", "p", []string{"get"}, []string{`"arn:aws-iso-f:s3:::b/p/*"`}},
 		{"European Sovereign Cloud", "eusc-de-east-1", "b", "p", []string{"get"}, []string{`"arn:aws-eusc:s3:::b/p/*"`}},
 		{
 			"directory bucket, to read", "us-west-2", "b--usw2-az1--x-s3", "p",
@@ -298,6 +303,44 @@ func TestPolicyDocument(t *testing.T) {
 				t.Log(document)
 			}
 		})
+	}
+}
+
+// TestPolicyStatements: which statements each operation takes, all of each.
+func TestPolicyStatements(t *testing.T) {
+	objects := func(actions, under string) string {
+		return `{"Sid":"Objects","Effect":"Allow","Action":["s3:` + strings.ReplaceAll(actions, " ", `","s3:`) + `"],"Resource":"arn:aws:s3:::b/` + under + `*"}`
+	}
+	const (
+		lists  = `{"Sid":"List","Effect":"Allow","Action":["s3:ListBucket"],"Resource":"arn:aws:s3:::b"}`
+		listsP = `{"Sid":"List","Effect":"Allow","Action":["s3:ListBucket"],"Resource":"arn:aws:s3:::b","Condition":{"StringLike":{"s3:prefix":"p/*"}}}`
+		tells  = `{"Sid":"TellMissing","Effect":"Allow","Action":["s3:ListBucket"],"Resource":"arn:aws:s3:::b","Condition":{"Null":{"s3:prefix":"true"}}}`
+	)
+	for _, c := range []struct {
+		operation, prefix string
+		want              []string
+	}{
+		{"get", "", []string{objects("GetObject", ""), lists}},
+		{"get", "p", []string{objects("GetObject", "p/"), listsP, tells}},
+		{"put", "p", []string{objects("GetObject PutObject", "p/"), listsP, tells}},
+		{"large", "p", []string{objects("GetObject PutObject AbortMultipartUpload", "p/"), listsP, tells}},
+		{"list", "", []string{lists}},
+		{"list", "p", []string{listsP}},
+		{"delete", "", []string{objects("DeleteObject", "")}},
+		{"delete", "p", []string{objects("DeleteObject", "p/")}},
+	} {
+		st, err := s3store.New(s3.New(s3.Options{}), "b", &s3store.Options{Prefix: c.prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := st.Policy(c.operation)
+		var got bytes.Buffer
+		if err == nil {
+			err = json.Compact(&got, []byte(document))
+		}
+		if want := `{"Version":"2012-10-17","Statement":[` + strings.Join(c.want, ",") + "]}"; err != nil || got.String() != want {
+			t.Errorf("to %s below %q: %v\n%s, want\n%s", c.operation, c.prefix, err, got.String(), want)
+		}
 	}
 }
 

@@ -107,4 +107,7 @@ func TestBucketThatRequiresAChecksum(t *testing.T) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
+	if err := operations["get"](t.Context(), newFaulty(t, answer, wiretest.Hang).store(t)); strings.Contains(err.Error(), "content_md5") {
+		t.Errorf("a get: %v", err)
+	}
 }
