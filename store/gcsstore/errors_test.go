@@ -116,6 +116,8 @@ func TestAnswers(t *testing.T) {
 		{"429", reason(429, "rateLimitExceeded", "words"), wiretest.Hang, all, []error{store.ErrThrottled}, ""},
 		{"429 of a write", reason(429, "rateLimitExceeded", "words"), wiretest.Hang, puts, []error{store.ErrThrottled}, "one write a second"},
 		{"429 without a body", wiretest.Raw(429, "", ""), wiretest.Hang, all, []error{store.ErrThrottled}, ""},
+		{"429 of a write without a body", wiretest.Raw(429, "", ""), wiretest.Hang, puts, []error{store.ErrThrottled}, "one write a second"},
+		{"403 for the rate without words", reason(403, "rateLimitExceeded", ""), wiretest.Hang, all, []error{store.ErrThrottled}, "403 rateLimitExceeded"},
 		{"403 for the rate", reason(403, "rateLimitExceeded", "words"), wiretest.Hang, all, []error{store.ErrThrottled}, ""},
 		{"403 for the user's rate", reason(403, "userRateLimitExceeded", "words"), wiretest.Hang, all, []error{store.ErrThrottled}, ""},
 		{"503 for the rate", reason(503, "rateLimitExceeded", "words"), wiretest.Hang, writes, []error{store.ErrUnknownOutcome, store.ErrThrottled}, ""},

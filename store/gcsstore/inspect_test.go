@@ -143,6 +143,7 @@ func TestPurge(t *testing.T) {
 		"others delete them too": {[]string{page("", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17), page("")}, 404, 19, 17, ""},
 		"they come back":         {[]string{page(more, 1, 2)}, 204, 15, 10, `delete "d": store unavailable: versions come back when they are deleted`},
 		"they may not go":        {[]string{page("", 1)}, 403, 2, 1, `delete "d/a": access denied: 403 notFound: Not Found`},
+		"not to be listed":       {[]string{jsonError(403, "forbidden", "words")}, 204, 1, 0, `list "d/": access denied: 403 forbidden: words`},
 		"no listing":             {[]string{"<html>Welcome!"}, 204, 1, 0, `list "d/": store unavailable: the answer is not what Google Cloud Storage says but "Welcome!": does the endpoint lead there?`},
 	} {
 		var mu sync.Mutex
@@ -165,7 +166,11 @@ func TestPurge(t *testing.T) {
 			if query.Get("prefix") != "some/prefix/d/" || query.Get("versions") != "true" {
 				t.Errorf("%s: it lists %s", name, r.URL)
 			}
-			fmt.Fprint(w, c.pages[min(lists, len(c.pages)-1)])
+			text := c.pages[min(lists, len(c.pages)-1)]
+			if strings.Contains(text, "forbidden") {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			fmt.Fprint(w, text)
 			lists++
 		})}}, "bucket", &gcsstore.Options{Prefix: prefix})
 		if err != nil {
@@ -231,6 +236,10 @@ func TestSettings(t *testing.T) {
 				"lifecycle": `objects under "a" expire; objects under "b" expire; noncurrent versions under "" expire; noncurrent versions under "" expire; noncurrent versions under "c" expire; noncurrent versions under "d" expire; objects under "e" expire; uploads under "" end`,
 			},
 			nil,
+		},
+		{
+			200, `{"kind":"storage#bucket","softDeletePolicy":{"retentionDurationSeconds":"0"},"retentionPolicy":{"retentionPeriod":"1"}}`,
+			map[string]string{"soft delete": "", "retention": "every object is kept for 1s"}, nil,
 		},
 		{403, `{"error":{"message":"no storage.buckets.get","errors":[{"reason":"forbidden"}]}}`, nil, store.ErrDenied},
 		{200, `<html>`, nil, store.ErrUnavailable},
