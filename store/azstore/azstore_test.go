@@ -66,6 +66,7 @@ func TestString(t *testing.T) {
 		{onAzure + "?" + secret, "a/b", "azblob://container/a/b?account=account"},
 		{onAzure + "/", "100%?#", "azblob://container/100%25%3F%23?account=account"},
 		{"http://account.blob.core.windows.net/container", "", "azblob://container?endpoint=http://account.blob.core.windows.net"},
+		{"https://account.blob.core.windows.net/account/container", "", "azblob://container?endpoint=https://account.blob.core.windows.net/account"},
 		{"https://account.blob.core.chinacloudapi.cn/container", "", "azblob://container?endpoint=https://account.blob.core.chinacloudapi.cn"},
 		{"http://user:word@127.0.0.1:10000/account/container?" + secret, "a", "azblob://container/a?endpoint=http://127.0.0.1:10000/account"},
 	} {
@@ -117,6 +118,7 @@ func TestImpossibleKeys(t *testing.T) {
 		_, err = st.Put(t.Context(), key, nil, store.IfAbsent())
 		wantKind(t, "put", err, store.ErrInvalid)
 		wantKind(t, "delete", st.Delete(t.Context(), key), store.ErrInvalid)
+		wantKind(t, "DeleteIf", st.DeleteIf(t.Context(), key, `"v1"`), store.ErrInvalid)
 		_, err = st.PutLarge(t.Context(), key, strings.NewReader(""))
 		wantKind(t, "large put", err, store.ErrInvalid)
 		_, _, err = st.GetLarge(t.Context(), key)

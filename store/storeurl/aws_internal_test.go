@@ -46,7 +46,8 @@ func TestAWSCredentialsAfterTheFirst(t *testing.T) {
 			}
 			failure = errors.New("exit status 1")
 			time.Sleep(c.told - 5*time.Minute - time.Second)
-			if _, err := provider.Retrieve(t.Context()); err != nil || asked != 2 {
+			_, err := provider.Retrieve(t.Context())
+			if synctest.Wait(); err != nil || asked != 2 {
 				t.Errorf("%s, while they are fresh: %v, asked %d times", c.source, err, asked)
 			}
 			time.Sleep(2 * time.Second)
