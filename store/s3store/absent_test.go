@@ -85,10 +85,11 @@ func TestListingOfAnotherServer(t *testing.T) {
 		"a page": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("<!DOCTYPE html>\n<html><head><meta charset=utf-8><title>It works!</title></head><body>It works!<br></body></html>"))
 		}),
-		"no page":                http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-		"JSON":                   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"items":[]}`)) }),
-		"S3, but no list at all": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<CopyObjectResult/>")) }),
-		"S3, but no list":        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<ListAllMyBucketsResult/>")) }),
+		"no page":                 http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		"JSON":                    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"items":[]}`)) }),
+		"S3, but a list of parts": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<ListParts/>")) }),
+		"S3, but no list at all":  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<CopyObjectResult/>")) }),
+		"S3, but no list":         http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<ListAllMyBucketsResult/>")) }),
 	} {
 		server := httptest.NewServer(handler)
 		t.Cleanup(server.Close)
