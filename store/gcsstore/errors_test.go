@@ -389,6 +389,7 @@ func TestWords(t *testing.T) {
 			"", reason(429, "rateLimitExceeded", "The object bucket/k exceeded the rate limit for object mutation operations."), "update",
 			`put "k": throttled by the store: 429 rateLimitExceeded: The object bucket/k exceeded the rate limit for object mutation operations; Google Cloud Storage takes about one write a second to one object: write less often, or spread the writes over more objects`,
 		},
+		{"", text(400, strings.Repeat("x", 3000)), "create", `put "k": refused by the store: 400 Bad Request: "` + strings.Repeat("x", 100) + `…"`},
 		{"", wiretest.Raw(411, "", ""), "update", `put "k": refused by the store: 411 Length Required, without a body`},
 		{
 			endpoint, "", "create",

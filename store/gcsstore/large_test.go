@@ -473,6 +473,19 @@ func TestLargeOfAServerThatIsWrong(t *testing.T) {
 	}
 }
 
+// Where a session is to begin, nobody can tell a bucket that is missing from a session that has ended.
+func TestLargeWithoutABucket(t *testing.T) {
+	st := direct(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, jsonError(404, "notFound", "Not Found"))
+	}), nil)
+	_, err := st.PutLarge(t.Context(), "k", random(chunk))
+	wiretest.CheckError(t, "put", err, store.ErrUnavailable)
+	if want := `put "k": store unavailable: 404 notFound: Not Found; either the bucket is missing, or the session of this upload has ended`; err.Error() != want {
+		t.Errorf("it says\n%v\nwant\n%s", err, want)
+	}
+}
+
 // A body whose connection breaks ends in an error, never as if it were whole.
 func TestLargeBreaksOff(t *testing.T) {
 	for name, answer := range map[string]string{
