@@ -599,6 +599,7 @@ func TestTwoKinds(t *testing.T) {
 }
 
 func testTwoKinds(t *testing.T, late string, faults ...faultstore.Fault) {
+	t.Helper()
 	mem := memstore.New()
 	st := faultstore.Wrap(mem, nil)
 	session, err := leasehold.NewSession(t.Context(), st, nil)
@@ -606,9 +607,9 @@ func testTwoKinds(t *testing.T, late string, faults ...faultstore.Fault) {
 		t.Fatal(err)
 	}
 	lock := func(st store.Store, key string, s *leasehold.Session) *leasehold.Lock {
-		l, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Session: s})
-		if err != nil {
-			t.Fatal(err)
+		l, wrong := leasehold.NewLock(st, key, &leasehold.LockOptions{Session: s})
+		if wrong != nil {
+			t.Fatal(wrong)
 		}
 		return l
 	}
@@ -623,8 +624,8 @@ func testTwoKinds(t *testing.T, late string, faults ...faultstore.Fault) {
 		if late == "semaphore" {
 			body = `{"format":1,"token":1,"state":"free","ttl_ms":1,"write_id":"x"}`
 		}
-		if _, err := mem.Put(t.Context(), "seats", []byte(body), store.IfAbsent()); err != nil {
-			t.Error(err)
+		if _, wrong := mem.Put(t.Context(), "seats", []byte(body), store.IfAbsent()); wrong != nil {
+			t.Error(wrong)
 		}
 	}()
 	switch late {

@@ -277,7 +277,7 @@ func TestBreaksAreBounded(t *testing.T) {
 		for i := range 4 {
 			all.Go(func() {
 				if i == 0 { // and this one stays
-					a := ask(t, s, "POST", "/v1/locks/k/break", body)
+					a := ask(t, s, "POST", "/v1/locks/k/break", body) //nolint:contextcheck // its own caller stays
 					if wants(t, "a break", a, 503, "store"); !strings.HasPrefix(a.Detail, "the store has not said whether the lock is free: ") {
 						t.Errorf("why: %s", a.Detail)
 					}

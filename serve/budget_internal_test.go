@@ -137,7 +137,7 @@ func TestCounting(t *testing.T) {
 	}
 	counts("a get", [ops]int64{1, 2001, 0, 0})
 	listed := func(entries iter.Seq2[store.Entry, error], most int) (n int) {
-		for range entries {
+		for range entries { //nolint:errcheck // they are counted
 			if n++; n == most {
 				break
 			}

@@ -609,7 +609,7 @@ func TestHalfClosed(t *testing.T) {
 	defer server.Close()
 	first := acquired(t, s, "k", `{"ttl":"1h"}`)
 	for _, body := range []string{`{"wait":"1h"}`, `{"wait":"1h","id":"0123456789012345678901"}`} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -619,7 +619,7 @@ func TestHalfClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", "application/json")
-		if err = errors.Join(r.Write(conn), conn.(*net.TCPConn).CloseWrite()); err != nil {
+		if err = errors.Join(r.Write(conn), conn.(*net.TCPConn).CloseWrite()); err != nil { //nolint:errcheck,forcetypeassert // it was dialed
 			t.Fatal(err)
 		}
 		a, err := http.ReadResponse(bufio.NewReader(conn), r)
@@ -627,6 +627,7 @@ func TestHalfClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(a.Body)
+		_ = a.Body.Close()
 		if err != nil || a.StatusCode != 400 || !strings.Contains(string(text), "problem:left") {
 			t.Errorf("%s: %d %s, %v", body, a.StatusCode, text, err)
 		}

@@ -94,7 +94,7 @@ func TestRecall(t *testing.T) {
 		st.err = errors.New("no answer")
 		gets("when the store fails", "", "no answer", "k unless v1")
 		st.listing = nil
-		for range look.List(t.Context(), "", "") { // an entry beside an error says nothing
+		for range look.List(t.Context(), "", "") { //nolint:errcheck // an entry beside an error says nothing
 		}
 		gets("when the listing fails", "", "no answer", "k unless v1")
 		st.err, st.object = nil, &store.Object{Body: []byte("two"), Version: "v2", Date: began}

@@ -60,7 +60,8 @@ func TestObjectOf(t *testing.T) {
 		"moved":                   {admin.Entry{Info: with(func(i *leasehold.Info) { i.Held = false })}, fmt.Errorf("gone:\n%w", leasehold.ErrMoved), `k moved moved none 0 0 0 null "gone:; ` + oneLine(leasehold.ErrMoved) + `"`},
 		"something else":          {admin.Entry{Info: leasehold.Info{Key: "p/k"}}, errors.New("no\r\n  record\rat all"), `k foreign not a lock none 0 0 0 null "no; record; at all"`},
 		"with a past": {
-			admin.Entry{Info: held, Past: []admin.Term{{Info: leasehold.Info{Holder: "b", Token: 6}, Why: "released", Leases: 1, First: 6}, {Info: leasehold.Info{Holder: "a", Token: 5}, Why: "broken", Leases: 2, First: 4}}}, nil,
+			admin.Entry{Info: held, Past: []admin.Term{{Info: leasehold.Info{Holder: "b", Token: 6}, Why: "released", Leases: 1, First: 6}, {Info: leasehold.Info{Holder: "a", Token: 5}, Why: "broken", Leases: 2, First: 4}}},
+			nil,
 			`k lock held 10000 0 0 15000 [{"lock":"url:p/k","token":6,"holder":"b","why":"released","leases":1,"first_token":6},{"lock":"url:p/k","token":5,"holder":"a","why":"broken","leases":2,"first_token":4}] ""`,
 		},
 	} {

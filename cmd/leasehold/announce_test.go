@@ -42,31 +42,45 @@ func TestEndIsTold(t *testing.T) {
 			text   string
 			events string
 		}{
-			"it ended": {"", func(j *job) { j.ended(heldLease{}, run{Status: guardian.Status{Code: 3}}, at) },
+			"it ended": {
+				"", func(j *job) { j.ended(heldLease{}, run{Status: guardian.Status{Code: 3}}, at) },
 				"the command of l ended with code 3",
-				line(at, "ended", "info", "the command of l ended with code 3", `,"exit_code":3`)},
-			"it was killed": {"", func(j *job) { j.ended(heldLease{}, run{Status: guardian.Status{Code: 137, Signal: 9}}, at) },
-				"the command of l ended with code 137",
-				line(at, "ended", "info", "the command of l ended with code 137", `,"exit_code":137,"signal":9`)},
-			"it was lost": {"", func(j *job) {
-				j.ended(heldLease{}, run{Status: guardian.Status{Code: 143, Signal: 15}, lost: errors.New("no answer")}, at)
+				line(at, "ended", "info", "the command of l ended with code 3", `,"exit_code":3`),
 			},
+			"it was killed": {
+				"", func(j *job) { j.ended(heldLease{}, run{Status: guardian.Status{Code: 137, Signal: 9}}, at) },
+				"the command of l ended with code 137",
+				line(at, "ended", "info", "the command of l ended with code 137", `,"exit_code":137,"signal":9`),
+			},
+			"it was lost": {
+				"", func(j *job) {
+					j.ended(heldLease{}, run{Status: guardian.Status{Code: 143, Signal: 15}, lost: errors.New("no answer")}, at)
+				},
 				"the command of l ended with code 143\nthe lease on l was lost: no answer",
 				line(at, "ended", "info", "the command of l ended with code 143", `,"exit_code":143,"signal":15`) +
-					line(at, "lost", "info", "the lease on l was lost: no answer", `,"cause":"no answer"`)},
+					line(at, "lost", "info", "the lease on l was lost: no answer", `,"cause":"no answer"`),
+			},
 			"it was not started": {"", func(j *job) { j.ended(heldLease{}, run{err: errors.New("no")}, at) }, "", ""},
-			"released": {"", func(j *job) { j.released(heldLease{}, time.Now().Add(time.Minute), nil) },
-				"released l", line(time.Now(), "released", "info", "released l", "")},
+			"released": {
+				"", func(j *job) { j.released(heldLease{}, time.Now().Add(time.Minute), nil) },
+				"released l", line(time.Now(), "released", "info", "released l", ""),
+			},
 			"lost before": {"", func(j *job) {
 				j.released(heldLease{}, time.Now().Add(time.Minute), fmt.Errorf("%w: late", leasehold.ErrLost))
 			}, "", ""},
-			"not released": {"", func(j *job) { j.released(heldLease{}, time.Now().Add(9500*time.Millisecond), failure) },
+			"not released": {
+				"", func(j *job) { j.released(heldLease{}, time.Now().Add(9500*time.Millisecond), failure) },
 				`could not release l: store unavailable (put "l"): others may have to wait up to 10s longer`,
-				line(time.Now(), "unreleased", "warn", `could not release l: store unavailable (put "l"): others may have to wait up to 10s longer`, `,"cause":"store unavailable (put \"l\")"`)},
-			"not released in time": {"", func(j *job) { j.released(heldLease{}, at, failure) },
-				`could not release l: store unavailable (put "l"): others may have to wait up to 0s longer`, ""},
-			"a marker is left": {leasehold.LayoutMarker, func(j *job) { j.released(heldLease{}, time.Now().Add(time.Minute), failure) },
-				`could not release l: store unavailable (put "l"): others may have to wait until its marker is deleted: see --sweep and leasehold gc`, ""},
+				line(time.Now(), "unreleased", "warn", `could not release l: store unavailable (put "l"): others may have to wait up to 10s longer`, `,"cause":"store unavailable (put \"l\")"`),
+			},
+			"not released in time": {
+				"", func(j *job) { j.released(heldLease{}, at, failure) },
+				`could not release l: store unavailable (put "l"): others may have to wait up to 0s longer`, "",
+			},
+			"a marker is left": {
+				leasehold.LayoutMarker, func(j *job) { j.released(heldLease{}, time.Now().Add(time.Minute), failure) },
+				`could not release l: store unavailable (put "l"): others may have to wait until its marker is deleted: see --sweep and leasehold gc`, "",
+			},
 		} {
 			for _, output := range []string{"text", "json"} {
 				var said bytes.Buffer

@@ -50,8 +50,10 @@ func TestConformanceOutcome(t *testing.T) {
 			conformance.Result{Case: "refused", About: "It writes nothing.", Requests: []string{"GET l"}},
 			"FAIL  refused: It writes nothing.\n      requests:\n        GET l\n",
 		},
-		{conformance.Result{Case: "refused", About: "It writes nothing.", Failures: []conformance.Failure{{What: "it did not start"}}},
-			"FAIL  refused: It writes nothing.\n      seen: it did not start\n"},
+		{
+			conformance.Result{Case: "refused", About: "It writes nothing.", Failures: []conformance.Failure{{What: "it did not start"}}},
+			"FAIL  refused: It writes nothing.\n      seen: it did not start\n",
+		},
 	} {
 		if got := resultText(tc.result); got != tc.want {
 			t.Errorf("of %s it says\n%s\nwant\n%s", tc.result.Case, got, tc.want)

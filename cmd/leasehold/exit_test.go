@@ -87,7 +87,7 @@ func TestFullDiskNeedsNoSettling(t *testing.T) {
 		if _, got := j.await(t.Context(), func(context.Context) (held, error) { return nil, err }); got != err { //nolint:errorlint // that very error
 			t.Errorf("it returned %v", got)
 		}
-		if want := err != error(full); claim.asked != want || strings.Contains(said.String(), "still under way") != want {
+		if want := !errors.Is(err, full); claim.asked != want || strings.Contains(said.String(), "still under way") != want {
 			t.Errorf("%v: it asked: %v, and said %q", err, claim.asked, &said)
 		}
 	}

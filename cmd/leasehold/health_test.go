@@ -84,19 +84,27 @@ func TestProbeAnswers(t *testing.T) {
 		healthz, readyz, leads answer
 	}{
 		"at first": {
-			leasehold.Status{}, answer{200, plainText, "ok\n"}, answer{503, plainText, "no leader is known\n"},
+			leasehold.Status{},
+			answer{200, plainText, "ok\n"},
+			answer{503, plainText, "no leader is known\n"},
 			answer{200, "application/json", `{"name":"","leading":false,"lock":"jobs/l"}` + "\n"},
 		},
 		"it leads": {
-			leasehold.Status{Leading: true, HasLeader: true, Leader: me}, answer{200, plainText, "ok\n"}, answer{200, plainText, "ok\n"},
+			leasehold.Status{Leading: true, HasLeader: true, Leader: me},
+			answer{200, plainText, "ok\n"},
+			answer{200, plainText, "ok\n"},
 			answer{200, "application/json", `{"name":"me","leading":true,"lock":"jobs/l","token":8,"address":"a:1"}` + "\n"},
 		},
 		"it follows": {
-			leasehold.Status{HasLeader: true, Leader: other}, answer{200, plainText, "ok\n"}, answer{200, plainText, "ok\n"},
+			leasehold.Status{HasLeader: true, Leader: other},
+			answer{200, plainText, "ok\n"},
+			answer{200, plainText, "ok\n"},
 			answer{200, "application/json", `{"name":"<b\u001b>","leading":false,"lock":"jobs/l","token":7}` + "\n"},
 		},
 		"the store fails": {
-			leasehold.Status{HasLeader: true, Leader: other, FailingSince: now.Add(-2 * ttl)}, answer{503, plainText, failing}, answer{503, plainText, failing},
+			leasehold.Status{HasLeader: true, Leader: other, FailingSince: now.Add(-2 * ttl)},
+			answer{503, plainText, failing},
+			answer{503, plainText, failing},
 			answer{200, "application/json", `{"name":"","leading":false,"lock":"jobs/l"}` + "\n"},
 		},
 	} {

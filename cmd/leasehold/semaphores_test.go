@@ -23,7 +23,8 @@ func TestSeatsSeen(t *testing.T) {
 		{seatsReport{Size: 3}, "0 of 3 taken", "kind semaphore, 0 of 3 seats taken\n"},
 		{seatsReport{Size: 3, Taken: 1, Holders: []seatReport{a}}, "1 of 3 taken by a", "kind semaphore, 1 of 3 seats taken\nholder a, 1 seat, token 5, since 2026-01-02 03:04:05 by its clock\n"},
 		{
-			seatsReport{Size: 3, Taken: 3, Holders: []seatReport{a, b}, Waiters: []seatReport{c}}, "3 of 3 taken by a and 1 more, 1 in line",
+			seatsReport{Size: 3, Taken: 3, Holders: []seatReport{a, b}, Waiters: []seatReport{c}},
+			"3 of 3 taken by a and 1 more, 1 in line",
 			"kind semaphore, 3 of 3 seats taken\nholder a, 1 seat, token 5, since 2026-01-02 03:04:05 by its clock\nholder b, 2 seats, token 6\nwaiter \"c\\x1b\", 3 seats, looks to be gone\n",
 		},
 		{seatsReport{Size: 6, Taken: 6, Holders: []seatReport{c, a, b}, Waiters: []seatReport{a, b}}, `6 of 6 taken by "c\x1b" and 2 more, 2 in line`, ""},

@@ -96,7 +96,7 @@ func TestShow(t *testing.T) {
 			t.Errorf("node-1 has ended with %v", err)
 		}
 		for i, told := range []string{"", "\n", ""} {
-			if got := s.candidates[i].stdin.(*closing).String(); got != told {
+			if got := s.candidates[i].stdin.(*closing).String(); got != told { //nolint:errcheck,forcetypeassert // newShow made it
 				t.Errorf("the command of node-%d was told %q, want %q", i+1, got, told)
 			}
 		}
@@ -198,7 +198,7 @@ func TestShowStays(t *testing.T) {
 			t.Errorf("it says %q, want %q", out, want)
 		}
 		go func() { s.news <- news{from: s.candidates[1], two: true} }()
-		if err := s.stay(); err == nil {
+		if s.stay() == nil {
 			t.Error("two leaders at once are no error")
 		}
 	})
@@ -266,8 +266,8 @@ func TestDemoWork(t *testing.T) {
 	out.Reset()
 	dir = t.TempDir() // that one stays locked as long as the process runs
 	other := flock.New(filepath.Join(dir, "busy"))
-	if locked, err := other.TryLock(); err != nil || !locked {
-		t.Fatal(locked, err)
+	if locked, wrong := other.TryLock(); wrong != nil || !locked {
+		t.Fatal(locked, wrong)
 	}
 	defer func() { _ = other.Unlock() }()
 	if err = a.work(dir); err == nil || !strings.Contains(err.Error(), "another candidate's command is running") || out.String() != "two\n" {

@@ -72,15 +72,15 @@ func watchSeats(t *testing.T, output string) string {
 			t.Fatal(err)
 		}
 		take := func() *semaphore.Lease {
-			lease, err := sem.Acquire(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
+			lease, wrong := sem.Acquire(t.Context(), 1)
+			if wrong != nil {
+				t.Fatal(wrong)
 			}
 			return lease
 		}
 		give := func(l *semaphore.Lease) {
-			if err := l.Release(t.Context()); err != nil {
-				t.Fatal(err)
+			if wrong := l.Release(t.Context()); wrong != nil {
+				t.Fatal(wrong)
 			}
 		}
 		first := take()
@@ -187,7 +187,7 @@ func TestWatchAppears(t *testing.T) {
 		}
 		next()
 		f := <-ended
-		if f.err != nil || !f.Held || f.Info.Token != lease.Token() || p.layout != leasehold.LayoutEpochs || opts.Layout != leasehold.LayoutEpochs {
+		if f.err != nil || !f.Held || f.Token != lease.Token() || p.layout != leasehold.LayoutEpochs || opts.Layout != leasehold.LayoutEpochs {
 			t.Errorf("it finds %+v, %v, in the layouts %q and %q", f.Entry, f.err, p.layout, opts.Layout)
 		}
 		var seen []string

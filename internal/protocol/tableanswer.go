@@ -186,7 +186,7 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 	// that was denied for good, too: the same request may be delivered twice, and its double be let through.
 	t.fresh, t.open = false, true
 	for _, c := range t.callers {
-		c.there = c.there || seatOf(t.sent.Seats(), c.seat.ID) && !(ev.Refused && t.version == "")
+		c.there = c.there || seatOf(t.sent.Seats(), c.seat.ID) && (!ev.Refused || t.version != "")
 	}
 	t.due = now.Clock
 	if ev.Refused {

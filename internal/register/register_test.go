@@ -604,15 +604,18 @@ func TestNotWrittenTwice(t *testing.T) {
 		want   register.Outcome
 	}{
 		"created after the deletion": {
-			register.Call{ID: 1, Kind: register.Remove, Value: value("mine", false)}, value("old", false),
+			register.Call{ID: 1, Kind: register.Remove, Value: value("mine", false)},
+			value("old", false),
 			1 << 40, value("another", false), register.Uncertain,
 		},
 		"deleted after the creation": {
-			register.Call{ID: 1, Kind: register.Set, Value: value("mine", false)}, value("gone", true),
+			register.Call{ID: 1, Kind: register.Set, Value: value("mine", false)},
+			value("gone", true),
 			1 << 40, value("another", true), register.Uncertain,
 		},
 		"written before the deletion": {
-			register.Call{ID: 1, Kind: register.Remove, Value: value("mine", false)}, value("old", false),
+			register.Call{ID: 1, Kind: register.Remove, Value: value("mine", false)},
+			value("old", false),
 			1<<32 + 1, value("another", false), register.Done,
 		},
 	} {

@@ -218,10 +218,10 @@ func TestDataInAPlainStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.putData(t.Context(), "k", []byte("text")); err != nil {
+	if err = h.putData(t.Context(), "k", []byte("text")); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.putData(t.Context(), "k", []byte("other")); !errors.Is(err, store.ErrPrecondition) {
+	if err = h.putData(t.Context(), "k", []byte("other")); !errors.Is(err, store.ErrPrecondition) {
 		t.Errorf("a second one: %v", err)
 	}
 	body, err := h.openData(t.Context(), "k")

@@ -239,7 +239,8 @@ func TestSettings(t *testing.T) {
 		},
 		{
 			200, `{"kind":"storage#bucket","softDeletePolicy":{"retentionDurationSeconds":"0"},"retentionPolicy":{"retentionPeriod":"1"}}`,
-			map[string]string{"soft delete": "", "retention": "every object is kept for 1s"}, nil,
+			map[string]string{"soft delete": "", "retention": "every object is kept for 1s"},
+			nil,
 		},
 		{403, `{"error":{"message":"no storage.buckets.get","errors":[{"reason":"forbidden"}]}}`, nil, store.ErrDenied},
 		{200, `<html>`, nil, store.ErrUnavailable},

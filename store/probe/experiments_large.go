@@ -46,9 +46,9 @@ func (s *survey) largeValues() (Result, string, error) {
 		if err != nil {
 			return denied(err, "upload in parts")
 		}
-		result, detail, err := s.isLarge(key, seed)
-		if result != OK || err != nil {
-			return result, detail, err
+		result, detail, wrong := s.isLarge(key, seed)
+		if result != OK || wrong != nil {
+			return result, detail, wrong
 		}
 		if err = s.remove(s.a, key); err != nil {
 			return Unknown, "", err
@@ -80,8 +80,8 @@ func (c *counted) putLarge(key string, body io.Reader) error {
 	}
 	ctx, cancel := c.s.boundedLarge(n)
 	defer cancel()
-	size, err := c.Store.(store.Large).PutLarge(ctx, key, body) //nolint:contextcheck,errcheck,forcetypeassert // see Get; it is one
-	err = cutOff(ctx, "put", key, err)                          //nolint:contextcheck // see Get
+	size, err := c.Store.(store.Large).PutLarge(ctx, key, body) //nolint:errcheck,forcetypeassert // it is one
+	err = cutOff(ctx, "put", key, err)
 	c.s.expect(key, err)
 	if err == nil && size != largeValue {
 		err = &store.Error{Op: "put", Key: key, Kind: store.ErrRefused, Cause: fmt.Errorf("it says that it wrote %d bytes of %d", size, largeValue)}
@@ -97,14 +97,14 @@ func (c *counted) isLarge(key string, want io.Reader) (Result, string, error) {
 	}
 	ctx, cancel := c.s.boundedLarge(n)
 	defer cancel()
-	r, size, err := c.Store.(store.Large).GetLarge(ctx, key) //nolint:contextcheck,errcheck,forcetypeassert // as above
+	r, size, err := c.Store.(store.Large).GetLarge(ctx, key) //nolint:errcheck,forcetypeassert // as above
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return Bad, "it was told to have landed, and there was no object after it", nil
 	case err != nil:
-		return Unknown, "", cutOff(ctx, "get", key, err) //nolint:contextcheck // see Get
+		return Unknown, "", cutOff(ctx, "get", key, err)
 	}
-	defer r.Close() //nolint:errcheck // it was read
+	defer r.Close()
 	if size != largeValue {
 		return Bad, fmt.Sprintf("of %d bytes that were written there are %d", largeValue, size), nil
 	}
@@ -124,7 +124,7 @@ func compare(got, want io.Reader) (at int, same bool, err error) {
 	for {
 		n, err := io.ReadFull(got, a[:])
 		m, wantErr := io.ReadFull(want, b[:])
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // what wraps them is an error of the store
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 			return at, false, err
 		}
 		switch {

@@ -253,8 +253,8 @@ func (s *survey) racingCreates(name string, size, count, keep int) (kept map[str
 		if watched || stays {
 			return
 		}
-		if err := s.remove(s.a, key); err != nil && !transient(err) {
-			r.stop(err)
+		if wrong := s.remove(s.a, key); wrong != nil && !transient(wrong) {
+			r.stop(wrong)
 		}
 	})
 	return kept, result, detail, err

@@ -262,8 +262,8 @@ func (s *survey) updatingStale() (Result, string, error) {
 	var past []store.Version
 	for n := range rewrites {
 		past = append(past, now.Version)
-		o, err := s.overWith(s.either(n+1), "stale", now, s.bodyOver(now.Body, smallBody))
-		if err == nil {
+		var o *store.Object
+		if o, err = s.overWith(s.either(n+1), "stale", now, s.bodyOver(now.Body, smallBody)); err == nil {
 			now = o
 			var result Result
 			var detail string
@@ -285,11 +285,11 @@ func (s *survey) updatingStale() (Result, string, error) {
 	}
 	if other.Version == now.Version {
 		// Versions that are counted by object: there is nothing to be told apart.
-	} else if result, detail, err := s.refuses("stale", store.IfMatch(other.Version), now, smallBody, fewRivals); result != OK || err != nil {
-		return result, "the version of another object: " + detail, err
+	} else if result, detail, wrong := s.refuses("stale", store.IfMatch(other.Version), now, smallBody, fewRivals); result != OK || wrong != nil {
+		return result, "the version of another object: " + detail, wrong
 	}
-	if result, detail, err := s.refuses("stale", store.IfAbsent(), now, smallBody, fewRivals); result != OK || err != nil {
-		return result, "a create over it: " + detail, err
+	if result, detail, wrong := s.refuses("stale", store.IfAbsent(), now, smallBody, fewRivals); result != OK || wrong != nil {
+		return result, "a create over it: " + detail, wrong
 	}
 	result, detail, err := s.mustRefuse("stale", store.IfMatch(past[rewrites-1]), now, smallBody, repeats)
 	if result == OK {

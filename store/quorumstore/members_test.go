@@ -685,7 +685,7 @@ func TestHangs(t *testing.T) {
 					for _, p := range places {
 						p.Close()
 					}
-					<-done
+					t.Log(<-done)
 				}
 				time.Sleep(time.Minute)
 			})
@@ -838,7 +838,7 @@ func TestReplaceBrokenOff(t *testing.T) {
 				}
 				if tc.settle == "open" {
 					reads(t, open(t, places, by), "lock", "x")
-				} else if err := open(t, places, by).Repair(t.Context()); err != nil {
+				} else if err = open(t, places, by).Repair(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)

@@ -39,8 +39,13 @@ func (g *gate) Do(r *http.Request) (*http.Response, error) {
 // until that end, and waiting commands ended.
 func TestRefusedCredentialsAreFetchedAgain(t *testing.T) {
 	for _, refusal := range []gate{
-		{status: 400, code: "ExpiredToken"}, {status: 403, code: "ExpiredTokenException"}, {status: 403, code: "RequestExpired"}, {status: 400, code: "TokenRefreshRequired"},
-		{status: 403, code: "InvalidAccessKeyId"}, {status: 400, code: "InvalidToken"}, {status: 401, code: "Unauthorized"},
+		{status: 400, code: "ExpiredToken"},
+		{status: 403, code: "ExpiredTokenException"},
+		{status: 403, code: "RequestExpired"},
+		{status: 400, code: "TokenRefreshRequired"},
+		{status: 403, code: "InvalidAccessKeyId"},
+		{status: 400, code: "InvalidToken"},
+		{status: 401, code: "Unauthorized"},
 	} {
 		t.Run(refusal.code, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

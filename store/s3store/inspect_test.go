@@ -270,13 +270,16 @@ func TestPurge(t *testing.T) {
 			if r.Method == http.MethodPost {
 				var in struct {
 					Quiet  bool
-					Object []struct{ Key, VersionId string }
+					Object []struct {
+						Key     string
+						Version string `xml:"VersionId"`
+					}
 				}
 				if err := xml.NewDecoder(r.Body).Decode(&in); err != nil || !in.Quiet || len(in.Object) > 1000 {
 					t.Errorf("%s: %d objects, quiet: %v; %v", name, len(in.Object), in.Quiet, err)
 				}
 				for _, o := range in.Object {
-					if deleted++; strings.TrimPrefix(o.Key, "locks/d/k") != strings.TrimPrefix(o.VersionId, "v") {
+					if deleted++; strings.TrimPrefix(o.Key, "locks/d/k") != strings.TrimPrefix(o.Version, "v") {
 						t.Errorf("%s: it deletes %v", name, o)
 					}
 				}
@@ -312,7 +315,7 @@ func TestInspectionErrors(t *testing.T) {
 	})
 	look := st.Inspect()
 	wiretest.CheckError(t, "delete", look.DeleteIf(t.Context(), "k", `"v1"`), store.ErrDenied)
-	wiretest.CheckError(t, "delete", look.Unquoted().(*s3store.Store).DeleteIf(t.Context(), "k", `"v1"`), store.ErrDenied)
+	wiretest.CheckError(t, "delete", look.Unquoted().(*s3store.Store).DeleteIf(t.Context(), "k", `"v1"`), store.ErrDenied) //nolint:errcheck,forcetypeassert // it is one
 	wiretest.CheckError(t, "put", look.Overwrite(t.Context(), "k", nil), store.ErrDenied)
 	want := []string{`DELETE /bucket/locks/k "v1"`, `DELETE /bucket/locks/k v1`, `PUT /bucket/locks/k `}
 	for op, err := range map[string]error{"delete": look.DeleteIf(t.Context(), "", `"v1"`), "put": look.Overwrite(t.Context(), "", nil)} {

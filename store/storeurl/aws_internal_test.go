@@ -92,9 +92,10 @@ func TestRefusedAWSCredentials(t *testing.T) {
 			}
 			return creds.AccessKeyID
 		}
+		invalidate := provider.(interface{ Invalidate() }).Invalidate //nolint:errcheck,forcetypeassert // s3store calls it
 		get()
 		for range 600 { // one minute
-			provider.(interface{ Invalidate() }).Invalidate()
+			invalidate()
 			get()
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -103,7 +104,7 @@ func TestRefusedAWSCredentials(t *testing.T) {
 		}
 		key = "NEW"
 		time.Sleep(earlier)
-		provider.(interface{ Invalidate() }).Invalidate()
+		invalidate()
 		if got := get(); got != "NEW" {
 			t.Errorf("with %s after they were replaced", got)
 		}

@@ -31,7 +31,7 @@ func TestMemberNames(t *testing.T) {
 		"s3://":   "quorum:///key: a member: bad store URL: s3:: there is no bucket: write s3://BUCKET",
 	} {
 		st, err := openMember(t.Context(), u, raw, &Options{})
-		got := ""
+		var got string
 		if err != nil {
 			got = err.Error()
 		} else {
