@@ -523,11 +523,15 @@ func TestHandle(t *testing.T) {
 			t.Errorf("%s: %d %s, want %q", path, w.Code, got, want)
 		}
 	}
-	for _, path := range []string{"", "/", "ui", "/v1", "/v1/", "/v1/x/", "/healthz", "/metrics/", "/at/", "/ui/", "/ui"} {
+	const reserved, taken = "serve: %q is not a path to mount a handler at", "serve: there is a handler at %q"
+	for path, want := range map[string]string{
+		"": reserved, "/": reserved, "ui": reserved, "/v1": reserved, "/v1/": reserved, "/v1/x/": reserved, "/healthz": reserved, "/metrics/": reserved,
+		"/at/": taken, "/ui/": taken, "/ui": taken, "/v1x": "",
+	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("a handler was mounted at %q", path)
+				if said := recover(); want == "" && said != nil || want != "" && said != fmt.Sprintf(want, path) {
+					t.Errorf("a handler at %q: %v, want %s", path, said, want)
 				}
 			}()
 			s.Handle(path, http.NotFoundHandler())

@@ -135,7 +135,7 @@ func TestBreakSeat(t *testing.T) {
 			t.Errorf("%s", wrong.body)
 		}
 		right := ask(t, s, "POST", "/v1/locks/sem/break", fmt.Sprintf(`{"token":%d}`, lease.Token()))
-		if right.code != 200 || !strings.Contains(right.body, `"freed":true`) {
+		if right.code != 200 || !strings.Contains(right.body, `"freed":true`) || len(right.Semaphore.Holders) > 0 && right.Semaphore.Holders[0].Holder != "next" {
 			t.Errorf("%d %s", right.code, right.body)
 		}
 		if w := <-waiting; w.code != 200 || w.Holder != "next" || w.Token <= int64(lease.Token()) {

@@ -328,6 +328,7 @@ func TestSlowSubscriber(t *testing.T) {
 		}
 		close(slow.hung)
 		<-slow.done
+		scraped(t, s).wants(t, "when one is cut off", scrape{"leasehold_serve_slow_subscribers_total": 1, "leasehold_serve_subscribers": 1})
 		quick.leave()
 		<-quick.done
 		stopped(t, s)

@@ -167,6 +167,7 @@ func TestEndsOnce(t *testing.T) {
 		"a release by itself":              {ends(leasehold.ErrReleased), "", 0, 0, 0},
 		"an end without a reason":          {ends(nil), "", 0, 0, 12_000},
 		"a loss that is seen first":        {func(s *Server, l *lease, h *stub) { h.err, h.invalid = leasehold.ErrLost, true; _, _ = s.find(l.id) }, leasehold.ErrLost.Error(), 0, 1, 0},
+		"an end":                           {func(_ *Server, l *lease, _ *stub) { l.end("first") }, "first", 0, 0, 0},
 		"a loss after an end":              {func(_ *Server, l *lease, h *stub) { l.end("first"); h.loses(leasehold.ErrLost); l.lost() }, "first", 0, 0, 0},
 		"silence after an end":             {func(_ *Server, l *lease, _ *stub) { l.end("first"); time.Sleep(2 * kept); l.silent() }, "first", 0, 0, 0},
 		"a timer that comes too early":     {func(_ *Server, l *lease, _ *stub) { l.silent(); time.Sleep(kept - 1) }, "", 0, 0, 0},

@@ -417,16 +417,12 @@ func (w *watcher) unsubscribe(sub *subscriber) {
 	}
 }
 
-// stop ends all streams.
+// stop ends all streams, and waits for the loop, whose context has ended with that of the server.
 func (w *watcher) stop() {
 	w.mu.Lock()
 	for sub := range w.subscribers {
 		delete(w.subscribers, sub)
 		close(sub.queue)
-	}
-	if w.cancel != nil {
-		w.cancel()
-		w.cancel = nil
 	}
 	w.mu.Unlock()
 	w.loops.Wait()

@@ -127,4 +127,8 @@ func TestLookIsBounded(t *testing.T) {
 	if !l.seen.Cut || size <= 8<<20 || size-last > 8<<20 || len(l.bodies) != len(l.objects) || len(l.objects) != len(l.seen.Rows) || l.seen.Requests != int(sum(s.watch.budget.sent.totals())) {
 		t.Errorf("%d objects of %d bytes, for %d requests; cut: %t", len(l.objects), size, l.seen.Requests, l.seen.Cut)
 	}
+	before := sum(s.watch.budget.sent.totals())
+	if l, err = s.watch.look(); err != nil || l.seen.Requests != int(sum(s.watch.budget.sent.totals())-before) {
+		t.Errorf("the second look took %d requests: %v", l.seen.Requests, err)
+	}
 }

@@ -64,7 +64,7 @@ func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	for !utf8.RuneStart(s[n]) {
 		n--
 	}
 	return s[:n]

@@ -235,3 +235,47 @@ func TestDataInAPlainStore(t *testing.T) {
 		t.Errorf("of nothing: %v", err)
 	}
 }
+
+// Within a run serials grow, and a state that comes after a later one is late; without a lock a state must be the next one.
+func TestLateAndFollowing(t *testing.T) {
+	t.Parallel()
+	serial := func(n int64) *int64 { return &n }
+	now := &Version{Serial: serial(5), Lineage: "a", Token: 7, SHA256: "x"}
+	of := func(n *int64, lineage string) *state {
+		return &state{Version: Version{Serial: n, Lineage: lineage, SHA256: "y"}}
+	}
+	const late, old = "its serial is 4, and the same run has stored 5", "its serial is %d, and the stored one has 5 by now"
+	for what, tc := range map[string]struct {
+		s             *state
+		now           *Version
+		token         leasehold.Token
+		late, follows string
+	}{
+		"the next":         {of(serial(6), "a"), now, 7, "", ""},
+		"the same":         {of(serial(5), "a"), now, 7, "", fmt.Sprintf(old, 5)},
+		"an earlier":       {of(serial(4), "a"), now, 7, late, fmt.Sprintf(old, 4)},
+		"another run's":    {of(serial(4), "a"), now, 8, "", fmt.Sprintf(old, 4)},
+		"another lineage":  {of(serial(4), "b"), now, 7, "", `its lineage is "b", and that of the stored one "a"`},
+		"no serial":        {of(nil, "a"), now, 7, "", "it, or the stored one, has no serial"},
+		"none before":      {of(serial(4), "a"), &Version{Lineage: "a", Token: 7}, 7, "", "it, or the stored one, has no serial"},
+		"the first":        {of(serial(4), "a"), nil, 7, "", ""},
+		"a deletion":       {&state{Version: Version{Deleted: true, Serial: serial(4), Lineage: "a"}}, now, 7, "", ""},
+		"the stored again": {&state{Version: Version{Serial: serial(5), Lineage: "a", SHA256: "x"}}, now, 7, "", ""},
+	} {
+		if got := tc.s.late(tc.now, tc.token); got != tc.late {
+			t.Errorf("%s is late: %q, want %q", what, got, tc.late)
+		}
+		if got := tc.s.follows(tc.now); got != tc.follows {
+			t.Errorf("%s does not follow: %q, want %q", what, got, tc.follows)
+		}
+	}
+	for text, want := range map[string]string{
+		`{`:            "not a list of states that this version understands: unexpected end of JSON input",
+		`{"format":2}`: "not a list of states that this version understands: it has format 2, and this version knows format 1",
+		`{"format":1}`: "",
+	} {
+		if _, err := decodeManifest([]byte(text)); want == "" && err != nil || want != "" && (err == nil || err.Error() != want || !errors.Is(err, errForeign)) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
