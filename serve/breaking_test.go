@@ -56,6 +56,7 @@ func TestBreak(t *testing.T) {
 		wants(t, "a text", ask(t, s, "POST", path, `{"token":"1"}`), 400, "body")
 		wants(t, "more", ask(t, s, "POST", path, `{"token":1,"force":true}`), 400, "body")
 		wants(t, "no lock", ask(t, s, "POST", "/v1/locks/none/break", body(token)), 404, "unknown")
+		wants(t, "no key", ask(t, s, "POST", "/v1/locks/../break", body(token)), 400, "key")
 		wants(t, "another method", ask(t, s, "PUT", path, body(token)), 405, "method")
 		if n := st.Counts().Put; n > 1 || !lease.Valid() { // one is the heartbeat
 			t.Errorf("something was written: %d, %v", n, lease.Err())

@@ -169,7 +169,10 @@ func TestEvents(t *testing.T) {
 					t.Errorf("the past of a: %+v", c.Object)
 				}
 			case "gone":
-				changes = append(changes, "gone "+as[serve.Gone](t, e).Key)
+				g := as[serve.Gone](t, e)
+				if changes = append(changes, "gone "+g.Key); g.Change != "vanished" || time.Since(g.Time) > 6*time.Second {
+					t.Errorf("what is gone: %+v", g)
+				}
 			default:
 				t.Errorf("%s %s", e.name, e.data)
 			}
@@ -207,7 +210,7 @@ func TestEvents(t *testing.T) {
 		if len(names) == 0 || names[len(names)-1] != "trouble" {
 			t.Fatalf("without the store: %q", names)
 		}
-		if tr := as[serve.Trouble](t, events[len(events)-1]); !strings.Contains(tr.Error, "unavailable") {
+		if tr := as[serve.Trouble](t, events[len(events)-1]); !strings.Contains(tr.Error, "unavailable") || time.Since(tr.Time) > 6*time.Second || tr.Budget.Limit != 600 {
 			t.Errorf("%+v", tr)
 		}
 		wants(t, "everything, meanwhile", ask(t, s, "GET", "/v1/locks", ""), 503, "store")
@@ -216,6 +219,12 @@ func TestEvents(t *testing.T) {
 		if names, _ = v.take(); !slices.Contains(names, "snapshot") {
 			t.Errorf("when it is back: %q", names)
 		}
+		third := subscribe(t, s)
+		if names, _ := third.take(); !slices.Equal(names, []string{"snapshot"}) {
+			t.Errorf("one that begins then gets %q", names)
+		}
+		third.leave()
+		<-third.done
 		if text := v.text.String(); !strings.HasPrefix(text, "retry: ") || !strings.Contains(text, "\n\n:\n\n") {
 			t.Errorf("no sign of life in %q", text)
 		}
@@ -605,6 +614,11 @@ func TestWaitersAreTold(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if is.take(t, v); !strings.HasSuffix(is["k"], "1 here, 0 waiting") {
 			t.Errorf("when the wait is over: %s", is["k"])
+		}
+		wants(t, "a campaign", ask(t, s, "POST", "/v1/elections/k/campaign", ""), 409, "held")
+		time.Sleep(2 * time.Second)
+		if is.take(t, v); !strings.HasPrefix(is["k"], "election held") || !strings.HasSuffix(is["k"], "1 here, 0 waiting") {
+			t.Errorf("when it was campaigned for: %s", is["k"])
 		}
 		if n := st.Counts().List - before; n > 0 {
 			t.Errorf("%d looks", n)

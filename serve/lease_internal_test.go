@@ -220,6 +220,16 @@ func TestEndsOnce(t *testing.T) {
 				if why != tc.why || answer.Left != tc.told || s.stats.silent.Load() != tc.silent || s.stats.lost.Load() != tc.lost || left != releases || len(h.released) != releases || len(s.leases) != 1-releases {
 					t.Errorf("it is over since %q; told %d, silent %d, lost %d, left %d, released %d times, %d leases", why, answer.Left, s.stats.silent.Load(), s.stats.lost.Load(), left, len(h.released), len(s.leases))
 				}
+				told := "over: " + tc.why
+				switch {
+				case tc.why == "" && l.last:
+					told = "over: the server stops: end the work, and release the lease"
+				case tc.why == "":
+					told = "over: the lease is not valid now"
+				}
+				if got := l.gone(); got == nil || got.Error() != told {
+					t.Errorf("who asks is told %v, want %s", got, told)
+				}
 				if l.end("done") != (releases == 0) {
 					t.Error("an end that was another's is taken for its own")
 				}

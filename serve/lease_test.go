@@ -530,7 +530,11 @@ func TestLogHasNoID(t *testing.T) {
 // A server that is stopped before it has a session, or cannot have one, ends.
 func TestStopUnstarted(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
-		stopped(t, made(t, memstore.New(), nil))
+		unstarted := made(t, memstore.New(), nil)
+		stopped(t, unstarted)
+		if err := unstarted.Start(t.Context()); err == nil || err.Error() != "the server was started before" {
+			t.Errorf("it is started after it has stopped: %v", err)
+		}
 		st := faultstore.Wrap(memstore.New(), nil)
 		st.Partition(true)
 		s := made(t, st, nil)
@@ -660,12 +664,16 @@ func TestWaitsThatAreOver(t *testing.T) {
 		st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "get", Delay: 300 * time.Millisecond})
 		for _, key := range []string{"k", "k"} {
 			held := ask(t, s, "POST", "/v1/locks/"+key+"/acquire", `{"wait":"100ms"}`)
-			if wants(t, "a short wait", held, 409, "held"); held.State != "held" || held.Holder != "other" || held.Token != int64(lease.Token()) || !strings.Contains(held.Detail, "other") {
+			if wants(t, "a short wait", held, 409, "held"); held.State != "held" || held.Holder != "other" || held.Token != int64(lease.Token()) || held.Detail != "the wait of 100ms is over: the lock is held by other" {
 				t.Errorf("who holds it: %s", held.body)
 			}
 			time.Sleep(5 * time.Second)
 		}
 		leasetest.Release(t, lease)
+		free := ask(t, s, "POST", "/v1/locks/k/acquire", `{"wait":"100ms"}`)
+		if wants(t, "a short wait for what is free", free, 409, "held"); free.State != "free" || free.Detail != "the wait of 100ms is over: the lock is free by now: ask again" {
+			t.Errorf("it is told %s", free.body)
+		}
 		st.Clear()
 
 		st.Inject(faultstore.Fault{Kind: faultstore.Hang})

@@ -74,8 +74,7 @@ type single struct {
 
 // A subscriber is a stream of events.
 type subscriber struct {
-	// queue has what is to be sent: all events of a look in one piece. It is closed when the subscriber was too slow,
-	// or the server stops.
+	// queue has what is to be sent: all events of a look in one piece. It is closed when the subscriber was too slow.
 	queue chan []byte
 	begun bool // it has had a snapshot
 }
@@ -417,13 +416,10 @@ func (w *watcher) unsubscribe(sub *subscriber) {
 	}
 }
 
-// stop ends all streams, and waits for the loop, whose context has ended with that of the server.
+// stop waits for the loop, which has ended with the context of the server, as all streams have.
 func (w *watcher) stop() {
 	w.mu.Lock()
-	for sub := range w.subscribers {
-		delete(w.subscribers, sub)
-		close(sub.queue)
-	}
+	clear(w.subscribers)
 	w.mu.Unlock()
 	w.loops.Wait()
 }

@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/admin"
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store/memstore"
+)
+
+// A semaphore is dropped when it has not been used for long enough, and never while somebody uses it.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		used, idle, fresh := seatKey{"used", 2}, seatKey{"idle", 2}, seatKey{"fresh", 2}
+		now := time.Now()
+		g := &generation{seats: map[seatKey]*seats{used: {users: 1, used: now}, idle: {used: now}, fresh: {used: now.Add(time.Second)}}}
+		time.Sleep(time.Minute - 1)
+		if g.sweep(time.Minute); len(g.seats) != 3 {
+			t.Errorf("%d are kept before it is time", len(g.seats))
+		}
+		time.Sleep(1)
+		if g.sweep(time.Minute); len(g.seats) != 2 || g.seats[idle] != nil {
+			t.Errorf("%v are kept", g.seats)
+		}
+		g.leave(g.seats[used])
+		if g.sweep(time.Minute); g.seats[used] == nil {
+			t.Error("one that was used just now is dropped")
+		}
+		if g.sweep(0); len(g.seats) != 0 {
+			t.Errorf("%v are kept of which none is used", g.seats)
+		}
+	})
+}
+
+// Of what lies in the store a lease is this server's own if its token is that of the lease, and its session this server's.
+func TestIsOurs(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s, err := New(memstore.New(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock := func(held bool, token leasehold.Token, session string) admin.Entry {
+			return admin.Entry{Info: leasehold.Info{Held: held, Token: token, Session: session, Holder: "me"}}
+		}
+		seat := func(token leasehold.Token, session string) admin.Entry {
+			return admin.Entry{Semaphore: &semaphore.Info{Holders: []semaphore.Seat{{Token: 3, Session: "other", Holder: "first"}, {Token: token, Session: session, Holder: "me"}}}}
+		}
+		if s.isOurs(lock(true, 7, ""), 7) {
+			t.Error("a lock is its own, and there is no session")
+		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		here := s.current.session.Key()
+		for _, tc := range []struct {
+			what       string
+			e          admin.Entry
+			ours, held bool
+		}{
+			{"a lock", lock(true, 7, here), true, true},
+			{"a free one", lock(false, 7, here), false, false},
+			{"with another token", lock(true, 8, here), false, false},
+			{"of another session", lock(true, 7, "other"), false, true},
+			{"a seat", seat(7, here), true, true},
+			{"with another token", seat(8, here), false, false},
+			{"of another session", seat(7, "other"), false, true},
+		} {
+			holder, held := holderOf(tc.e, 7)
+			if ours := s.isOurs(tc.e, 7); ours != tc.ours || held != tc.held || held && holder != "me" {
+				t.Errorf("%s: ours %t, held %t by %q", tc.what, ours, held, holder)
+			}
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
