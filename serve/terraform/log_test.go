@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/serve/terraform"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -104,5 +105,43 @@ func TestManyLargeStates(t *testing.T) {
 			s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(n+1, strings.Repeat("x", 1<<20)))
 		}
 		s.unlock("s", "x")
+	})
+}
+
+// TestDamagedAnswer: the answer that a small state is not what was stored has none of its headers.
+func TestDamagedAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		s.want(http.StatusOK, "POST", "/s", stateOf(1, "x"))
+		key := data(t, st)[0]
+		if _, err := st.PutLarge(t.Context(), key, strings.NewReader(stateOf(1, "y"))); err != nil {
+			t.Fatal(err)
+		}
+		a := s.want(http.StatusInternalServerError, "GET", "/s", "")
+		if d := detail(t, a); !strings.HasPrefix(d, "state 1 of s: ") || !strings.HasSuffix(d, "it is not what was stored") || a.header.Get("Content-Length") != "" || a.header.Get("Content-MD5") != "" {
+			t.Errorf("%v %s", a.header, a.body)
+		}
+	})
+}
+
+// TestCollectsItsOwn: what a run that broke off has left goes when the next one stores; what has another name stays.
+func TestCollectsItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		for _, name := range []string{"0000000001-0000000000000000001-left", "notes", "0000000001-9000000000000000000-later"} {
+			if _, err := st.Put(t.Context(), "states/s/_states/"+name, []byte("x"), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.lock("s", "x")
+		s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+		s.unlock("s", "x")
+		var left []string
+		for _, key := range data(t, st) {
+			left = append(left, strings.TrimPrefix(key, "states/s/_states/"))
+		}
+		if len(left) != 3 || left[1] != "0000000001-9000000000000000000-later" || left[2] != "notes" {
+			t.Errorf("in the store are %q", left)
+		}
 	})
 }

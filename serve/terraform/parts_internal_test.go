@@ -69,6 +69,9 @@ func TestLockInfo(t *testing.T) {
 			t.Errorf("the holder is %q", who)
 		}
 	}
+	if m := (LockInfo{ID: "x", Who: "me"}).meta(); !reflect.DeepEqual(m, map[string]string{"ID": "x", "Who": "me"}) {
+		t.Errorf("the record has %v", m)
+	}
 	const gone = "(the process that keeps this lock looks to be gone: it can be had in a little over 1m0s)"
 	other := leasehold.Info{Held: true, Abandoned: true, Holder: "somebody", AcquiredAt: time.Unix(5, 0), Token: 7, TTL: time.Minute}
 	if got, want := lockInfoOf(other), (LockInfo{ID: "leasehold-7", Who: "somebody", Info: gone, Created: time.Unix(5, 0)}); got != want {
