@@ -266,8 +266,8 @@ func TestReleases(t *testing.T) {
 		}{{30*time.Second - 1, 40}, {1, 8}, {30*time.Second - 1, 8}, {1, 0}} {
 			time.Sleep(step.after)
 			synctest.Wait()
-			if len(s.leases) != step.left {
-				t.Errorf("%d leases are left, want %d", len(s.leases), step.left)
+			if left, _, _, _ := s.Sizes(); left != step.left {
+				t.Errorf("%d leases are left, want %d", left, step.left)
 			}
 		}
 		if want := `level=WARN msg="a lock was not released: others may take it for held for its TTL" lock=mem://k0 error="failed:; no answer"` + "\n"; log.String() != want {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,7 @@ import (
 type timed struct {
 	*httptest.ResponseRecorder
 	text string
-	deaf bool // what is written goes nowhere, which only a flush tells
+	deaf atomic.Bool // what is written goes nowhere, which only a flush tells
 }
 
 func (w *timed) note(what string, t time.Time) error {
@@ -38,7 +39,7 @@ func (w *timed) WriteHeader(code int) {
 }
 
 func (w *timed) FlushError() error {
-	if w.deaf {
+	if w.deaf.Load() {
 		return fmt.Errorf("broken pipe")
 	}
 	w.text += " sent"
@@ -114,7 +115,9 @@ func TestStreamDeadlines(t *testing.T) {
 		if h := head.Header(); head.text != begins || head.Body.Len() > 0 || len(h) != 3 || h.Get("Content-Type") != "text/event-stream" || h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("HEAD: %s %v %q", head.text, h, head.Body)
 		}
-		<-stream(t.Context(), "GET", &timed{ResponseRecorder: httptest.NewRecorder(), deaf: true})
+		gone := &timed{ResponseRecorder: httptest.NewRecorder()}
+		gone.deaf.Store(true)
+		<-stream(t.Context(), "GET", gone)
 		scraped(t, s).wants(t, "when its client is gone", scrape{"leasehold_serve_subscribers": 0})
 
 		ctx, leave := context.WithCancel(t.Context())
@@ -124,7 +127,7 @@ func TestStreamDeadlines(t *testing.T) {
 		deaf := &timed{ResponseRecorder: httptest.NewRecorder()}
 		cut := stream(t.Context(), "GET", deaf)
 		scraped(t, s).wants(t, "three", scrape{"leasehold_serve_subscribers": 3, `leasehold_serve_answers_total{status="200"}`: 6})
-		deaf.deaf = true
+		deaf.deaf.Store(true)
 		time.Sleep(15 * time.Second)
 		<-cut
 		time.Sleep(15 * time.Second)
