@@ -22,7 +22,7 @@ func TestSweep(t *testing.T) {
 		if g.sweep(time.Minute); len(g.seats) != 3 {
 			t.Errorf("%d are kept before it is time", len(g.seats))
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if g.sweep(time.Minute); len(g.seats) != 2 || g.seats[idle] != nil {
 			t.Errorf("%v are kept", g.seats)
 		}

@@ -445,11 +445,11 @@ func describe(pids []int) (all []string) {
 }
 
 // eventually waits for a condition, for longer than any machine needs.
-// The conditions read what /proc has of all processes of the machine. So the pauses are as much longer as that takes.
+// The conditions read what /proc has of all processes of the machine, so the pauses grow with what that takes.
 func eventually(t *testing.T, condition func() (bool, string)) {
 	t.Helper()
 	var took time.Duration
-	for limit := time.Now().Add(hang); ; time.Sleep(max(5*time.Millisecond, 20*took)) {
+	for limit := time.Now().Add(hang); ; time.Sleep(max(5*time.Millisecond, 3*took)) {
 		began := time.Now()
 		ok, seen := condition()
 		took = time.Since(began)
