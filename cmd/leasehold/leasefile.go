@@ -49,8 +49,7 @@ func (f leaseFile) read() (leasehold.Detached, error) {
 	return d, nil
 }
 
-// text reads the file. To open a pipe is to wait for its writer, which no signal ends, and no pipe can be replaced by what
-// was renewed.
+// text reads the file. It refuses a pipe: opening one waits for a writer, and the renewed lease could not replace it.
 func (f leaseFile) text() ([]byte, error) {
 	if info, err := os.Stat(string(f)); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file: name one, or write - for a lease on stdin", f)

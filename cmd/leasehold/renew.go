@@ -71,8 +71,8 @@ Exit codes:
 	return cmd
 }
 
-// untilSignal does something that a signal ends, whose exit code is that of the signal then. What heeds no context, as
-// the opening of a file, ends with one more.
+// untilSignal calls do until a signal arrives, and then cancels its context and exits with the signal's code. A second
+// signal ends a call that ignores its context, such as opening a file.
 func untilSignal(ctx context.Context, do func(context.Context) error) error {
 	signals := make(chan os.Signal, 8)
 	listen(signals)

@@ -104,8 +104,8 @@ func (t *Table) gone() {
 	t.version, t.table, t.open, t.refused = "", record.Table{Size: t.cfg.Size, Token: t.table.Token}, false, nil
 }
 
-// orphan ends the session of a caller whose entry somebody may bring back by hand: nobody would
-// take it out then. There was none where an object of another kind was created at the same moment.
+// orphan ends the session of a caller whose entry may be in the object that was replaced: if somebody restores that by hand,
+// nobody else would remove the entry. If another kind of object was created at the same moment, there was no entry.
 func (t *Table) orphan(c *caller, out *actions) {
 	if c.there {
 		out.add(SessionOrphan{Session: c.seat.Session})

@@ -26,9 +26,7 @@ const (
 
 // readMarker gives the marker of a member, nil if it has none.
 func (s *Store) readMarker(ctx context.Context, m store.Store) (*register.Marker, store.Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
-	o, err := m.Get(ctx, markerKey, "")
+	o, err := s.timed(m).Get(ctx, markerKey, "")
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return nil, "", nil
@@ -50,9 +48,9 @@ func at(m store.Store, err error) error {
 	return fmt.Errorf("%s: %w", m, err)
 }
 
-// writeMarker writes it over that version, or where there is none. There it takes two steps: what is written over nothing has
-// a name that no member has, and the marker is written over that. So where a network delivers a request once more, into a
-// member that was emptied since, it makes no marker of it.
+// writeMarker writes a marker over a version, or creates it in two steps: it first creates a placeholder with a name that no
+// member has, and then replaces that. So if the network delivers one of the two requests again after the member was
+// emptied, the member still has no valid marker.
 func (s *Store) writeMarker(ctx context.Context, m store.Store, marker register.Marker, over store.Version) error {
 	var err error
 	if over == "" {
@@ -68,13 +66,11 @@ func (s *Store) writeMarker(ctx context.Context, m store.Store, marker register.
 func begun(name string) string { return name + "-begun" }
 
 func (s *Store) putMarker(ctx context.Context, m store.Store, marker register.Marker, only store.Condition) (store.Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
-	defer cancel()
 	body, err := marker.Encode()
 	if err != nil {
 		return "", err
 	}
-	o, err := m.Put(ctx, markerKey, body, only)
+	o, err := s.timed(m).Put(ctx, markerKey, body, only)
 	if err != nil {
 		return "", err
 	}
