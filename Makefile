@@ -39,7 +39,7 @@ integration-ci:
 prove: # class (c): every attack, in about an hour; LONG=-long for hours
 	go -C proof run . $(LONG)
 
-RACE    := go test -race -timeout 30m
+RACE    := $(SUM) -race -timeout 30m
 
 # Packages with many goroutines. Left out: tests of which the race detector makes minutes.
 RACED   := . ./peer ./semaphore ./metrics ./internal/engine

@@ -66,7 +66,7 @@ type Candidate struct {
 	phase phase
 	busy  inflight
 	due   time.Duration // the next step, if no request is under way
-	until time.Duration // when to give up: an acquisition at once, a release, or open writes that nobody waits for
+	until time.Duration // when to give up an acquisition at once, an attachment, or open writes that nobody waits for
 
 	obs        observation // of the object
 	writes     writes      // its own, that may land
@@ -171,9 +171,9 @@ type actions []Action
 func (a *actions) add(x Action) { *a = append(*a, x) }
 
 // advance does what is due, if no request is under way.
-// The time to give up (until) comes even while a pause lasts, or a long pause would outlast it.
+// The time to give up comes even while a pause lasts, or a long pause would outlast it.
 func (c *Candidate) advance(now Now, out *actions) {
-	if c.busy != none || now.Clock < c.due && (!c.settling() || now.Clock < c.until) {
+	if c.busy != none || now.Clock < min(c.due, c.settledBy()) {
 		return
 	}
 	if c.stray() {
@@ -208,9 +208,10 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 		// (rule A10).
 		wake = min(wake, c.lease.deadline)
 	}
-	if c.acq.want == atOnce || c.phase == attaching || c.settling() {
+	if c.acq.want == atOnce || c.phase == attaching {
 		wake = min(wake, c.until)
 	}
+	wake = min(wake, c.settledBy())
 	return wake, wake != math.MaxInt64
 }
 
@@ -220,10 +221,17 @@ func (c *Candidate) wanting() bool {
 	return c.phase == clear && (c.acq.want != nothing || c.unsettled() || c.acq.watching)
 }
 
-// settling reports that nobody waits for the open writes, that there is time until c.until
-// to find out whether they landed, and that no request is under way.
-func (c *Candidate) settling() bool {
-	return c.busy == none && (c.phase == freeing || c.phase == clear && c.acq.want == nothing && len(c.writes.open) > 0)
+// settledBy is when the candidate gives up a release, or the open writes that nobody waits for. There is no such time
+// while a request is under way.
+func (c *Candidate) settledBy() time.Duration {
+	switch {
+	case c.busy != none:
+	case c.phase == freeing:
+		return c.release.until
+	case c.phase == clear && c.acq.want == nothing && len(c.writes.open) > 0:
+		return c.until
+	}
+	return math.MaxInt64
 }
 
 // Idle reports that the candidate holds nothing, wants nothing and waits for no

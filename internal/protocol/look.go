@@ -91,7 +91,7 @@ func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
 		c.notAttached(ev.Err, now, out)
 	}
 	if c.phase == freeing && ev.Fatal {
-		c.freeDenied(ev.Err, out)
+		c.freeDenied(ev.Err, now, out)
 	}
 }
 

@@ -12,13 +12,14 @@ import (
 // on its way. It goes from the user's word (resign), or from a record of our own that nobody wants
 // (undo, stray, drop), by beginRelease and free to released.
 type release struct {
-	successor string  // whom it is to name
-	resigned  bool    // it came while the lease was held
-	orphan    bool    // no user is to be told: the lease came after its user had gone
-	deleting  bool    // its object may be on its way to be deleted
-	denied    error   // why the store refused it, last
-	left      Version // a record of our own that could not be freed
-	freed     freed   // if it was confirmed, by the release of the last lease
+	successor string        // whom it is to name
+	resigned  bool          // it came while the lease was held
+	orphan    bool          // no user is to be told: the lease came after its user had gone
+	deleting  bool          // its object may be on its way to be deleted
+	denied    error         // why the store refused it, last
+	until     time.Duration // when to give it up
+	left      Version       // a record of our own that could not be freed
+	freed     freed         // if it was confirmed, by the release of the last lease
 }
 
 // asFree is the record of a lock that is freed, whose record was r.
@@ -95,7 +96,7 @@ func (c *Candidate) undo(now Now) {
 	// than a TTL, since they come as often as those of a holder.
 	until := max(c.until, now.Clock+min(retry.Max, c.cfg.TTL))
 	c.beginRelease(true, now)
-	c.until = until
+	c.release.until = until
 }
 
 // stray reports that the object is a record of our own that nobody wants, and that no
@@ -130,7 +131,7 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 	// may land after we have looked, and the next lease needs a token of its own
 	// (rule A8).
 	c.writes.open = nil
-	c.until = now.Clock + c.cfg.TTL
+	c.release.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
 	c.trouble.forget()
 	c.release.deleting, c.release.denied = false, nil
@@ -142,7 +143,7 @@ func (c *Candidate) free(now Now, out *actions) {
 	switch {
 	// The user must not wait for a store for ever. For others the lease runs out by itself, and
 	// under a session abandon sees to it that it does.
-	case now.Clock >= c.until:
+	case now.Clock >= c.release.until:
 		c.unreleased(cmp.Or(c.release.denied, ErrUnsettled), out)
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
@@ -197,9 +198,12 @@ func (c *Candidate) released(err error, out *actions) {
 // its own ends with its TTL all the same, so its user is told at once. Under a session the lock would stay held, so the
 // session, and every other lease under it, would have to end (see abandon). Many a refusal passes, of credentials that
 // have just changed or a clock that was wrong. So there it is tried again for a TTL, like any release that fails.
-func (c *Candidate) freeDenied(err error, out *actions) {
+// Whoever wants the lock next is told at once, like everybody whose acquisition meets a refusal.
+func (c *Candidate) freeDenied(err error, now Now, out *actions) {
 	if c.release.denied = err; len(c.named(nil)) == 0 {
 		c.released(err, out)
+	} else if c.acq.want != nothing {
+		c.fail(err, now, out)
 	}
 }
 

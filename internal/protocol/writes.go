@@ -190,7 +190,7 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 	case clear:
 		c.denied(ev.Err, now, out)
 	case freeing:
-		c.freeDenied(ev.Err, out)
+		c.freeDenied(ev.Err, now, out)
 	case held, lost, detaching, attaching:
 		// No short cut: the reason of the refusal may pass, and until the deadline
 		// the lease is valid whatever the store says.

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int64("seeds", 0, "how many seeds TestSimulation plays, and not 6,000, or 3,000 in the everyday loop; half of them with -short")
+	seeds   = flag.Int64("seeds", 0, "how many seeds TestSimulation plays; 6,000 if 0. Half of them with -short")
 	seed    = flag.Int64("seed", -1, "the one seed that TestSimulation plays, and tells")
 	arm     = flag.String("arm", "", "bound, far, deleted or lasting; by the seed if empty")
 	layout  = flag.String("layout", "", "one of the layouts; by the seed if empty")
@@ -142,9 +142,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n := *seeds
 	if n == 0 {
-		if n = 3_000; !testing.Short() {
-			n = 6_000
-		}
+		n = 6_000
 	}
 	switch {
 	case raceDetector:
