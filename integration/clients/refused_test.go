@@ -1,6 +1,6 @@
 //go:build unix
 
-package servetest_test
+package clients_test
 
 import (
 	"encoding/json"
