@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -234,23 +234,26 @@ func TestAcquireAnyPassesALockThatFails(t *testing.T) {
 	})
 }
 
+// suspendedWithALease are the options of locks with which the machine is suspended for an hour when the first of them has
+// been granted a lease, and before anybody has it.
+func suspendedWithALease() *leasehold.LockOptions {
+	var once sync.Once
+	suspend := func(_ context.Context, e leasehold.TraceAcquireDone) {
+		if e.Err == nil {
+			once.Do(func() { slept.Store(int64(time.Hour)) })
+		}
+	}
+	return &leasehold.LockOptions{Layout: leasehold.LayoutObject, Trace: &leasehold.Trace{AcquireDone: suspend}}
+}
+
 // TestAcquireAnyLosesWhatItHadAtOnce: the machine is suspended while it is handed a lock that was free, and what it
 // had is lost: it says so, as where it has waited.
 func TestAcquireAnyLosesWhatItHadAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		start := time.Now()
-		var readings, jump atomic.Int64 // of the clock, since the claim was answered
-		defer clock.Set(func() time.Duration {
-			if jump.Load() > 0 && readings.Add(1) == 2 { // the first one is that of the grant
-				slept.Store(int64(time.Hour))
-			}
-			return time.Since(start) + time.Duration(slept.Load()) + time.Hour
-		})()
-		st := &told{Store: memstore.New(), after: func() { jump.Store(1) }}
-		locks := locksOf(t, st, inOneObject, "jobs/a")
+		locks := locksOf(t, memstore.New(), suspendedWithALease(), "jobs/a")
 		lease, err := leasehold.AcquireAny(t.Context(), locks)
 		if lease != nil || !errors.Is(err, leasehold.ErrLost) || errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "the lock ") {
-			t.Errorf("%v, %v", lease, err)
+			t.Fatalf("%v, %v", lease, err)
 		}
 		synctest.Wait()
 		release(t, acquire(t, locks[0]))

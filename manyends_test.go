@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,7 +125,7 @@ func TestAcquireAnySaysWhy(t *testing.T) {
 		defer stop()
 		lease, err := leasehold.AcquireAny(ctx, locksOf(t, st, nil, "jobs/a", "jobs/b"))
 		if lease != nil || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%v, %v", lease, err)
+			t.Fatalf("%v, %v", lease, err)
 		}
 	})
 }
@@ -191,26 +190,14 @@ func TestAcquireAnyOfMany(t *testing.T) {
 // was won is lost: it says so, and leaves the lock for the next call.
 func TestAcquireAnyLosesWhatItWon(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		start := time.Now()
-		var readings, jump atomic.Int64 // of the clock, since the claim was answered
-		defer clock.Set(func() time.Duration {
-			if jump.Load() > 0 && readings.Add(1) == 2 { // the first one is that of the grant
-				slept.Store(int64(time.Hour))
-			}
-			return time.Since(start) + time.Duration(slept.Load()) + time.Hour
-		})()
-		inner := memstore.New()
-		others := locksOf(t, inner, inOneObject, "jobs/a", "jobs/b")
+		st := memstore.New()
+		others := locksOf(t, st, inOneObject, "jobs/a", "jobs/b")
 		a, b := acquire(t, others[0]), acquire(t, others[1])
-		st := &told{Store: inner}
-		locks := locksOf(t, st, inOneObject, "jobs/a", "jobs/b")
-		time.AfterFunc(time.Minute, func() {
-			st.after = func() { jump.Store(1) }
-			release(t, a)
-		})
+		locks := locksOf(t, st, suspendedWithALease(), "jobs/a", "jobs/b")
+		time.AfterFunc(time.Minute, func() { release(t, a) })
 		lease, err := leasehold.AcquireAny(t.Context(), locks)
 		if lease != nil || !errors.Is(err, leasehold.ErrLost) || !strings.HasPrefix(err.Error(), "the lock ") {
-			t.Errorf("%v, %v", lease, err)
+			t.Fatalf("%v, %v", lease, err)
 		}
 		_ = b.Release(t.Context())
 		synctest.Wait()
