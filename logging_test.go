@@ -3,8 +3,6 @@ package leasehold_test
 import (
 	"context"
 	"errors"
-	"log"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,25 +11,12 @@ import (
 	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
-// byDefault gives what is logged by the default logger from now on.
-func byDefault(t *testing.T) *leasetest.Log {
-	t.Helper()
-	logger, to, flags := slog.Default(), log.Writer(), log.Flags()
-	t.Cleanup(func() {
-		slog.SetDefault(logger)
-		log.SetOutput(to) // which SetDefault has changed, too
-		log.SetFlags(flags)
-	})
-	var text leasetest.Log
-	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
-	return &text
-}
-
 // TestTroubleIsLogged: a program that says nothing of a Logger learns why it waits for a store that cannot be reached,
 // and how to bound that. It used to hang in silence.
 func TestTroubleIsLogged(t *testing.T) {
-	text := byDefault(t)
 	bubble(t, func(t *testing.T) {
+		var text leasetest.Log
+		leasetest.LogByDefault(t, &text)
 		st := newStore()
 		lock, err := leasehold.NewLock(st, "report", leasetest.Patient(leasehold.LockOptions{}))
 		if err != nil {
@@ -44,11 +29,11 @@ func TestTroubleIsLogged(t *testing.T) {
 			t.Errorf("it returned %v", err)
 		}
 		if n := strings.Count(text.String(), "the store fails, and is tried again"); n < 4 || n > 6 {
-			t.Errorf("in five minutes it was said %d times: %s", n, text)
+			t.Errorf("in five minutes it was said %d times: %s", n, &text)
 		}
 		for _, part := range []string{"level=WARN", "mem://", "report", "store unavailable", "goes on until its context ends: give it a deadline"} {
 			if !strings.Contains(text.String(), part) {
-				t.Errorf("the log does not say %q: %s", part, text)
+				t.Errorf("the log does not say %q: %s", part, &text)
 			}
 		}
 	})

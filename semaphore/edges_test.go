@@ -3,7 +3,6 @@ package semaphore_test
 import (
 	"context"
 	"errors"
-	"log"
 	"log/slog"
 	"slices"
 	"strings"
@@ -1529,16 +1528,10 @@ func TestRolledBackAfterALook(t *testing.T) {
 // TestTroubleIsLogged: a program that says nothing of a Logger learns why it waits for a store that cannot be reached,
 // be it for its session or for the table.
 func TestTroubleIsLogged(t *testing.T) {
-	logger, to, flags := slog.Default(), log.Writer(), log.Flags()
-	defer func() {
-		slog.SetDefault(logger)
-		log.SetOutput(to) // which SetDefault has changed, too
-		log.SetFlags(flags)
-	}()
 	for what, key := range map[string]string{"its session": "sessions/*", "the table": "seats"} {
 		leasetest.Bubble(t, func(t *testing.T) {
 			var text leasetest.Log
-			slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+			leasetest.LogByDefault(t, &text)
 			st := faultstore.Wrap(memstore.New(), nil)
 			s := newSemaphore(t, st, 1, nil)
 			st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Key: key})

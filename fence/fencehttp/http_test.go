@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"math"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/fence/fencehttp"
 	"github.com/leasehold/leasehold/internal/fencecheck"
+	"github.com/leasehold/leasehold/internal/leasetest"
 )
 
 // serve starts a server with the handler behind a gate.
@@ -162,14 +162,8 @@ func TestMiddlewareFailsClosed(t *testing.T) {
 
 // Without a Logger it is logged all the same.
 func TestMiddlewareLogsByDefault(t *testing.T) {
-	logger, to, flags := slog.Default(), log.Writer(), log.Flags()
-	defer func() {
-		slog.SetDefault(logger)
-		log.SetOutput(to) // which SetDefault has changed, too
-		log.SetFlags(flags)
-	}()
-	var text strings.Builder
-	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	var text leasetest.Log
+	leasetest.LogByDefault(t, &text)
 	server := serve(t, fence.NewGate(failing{errors.New("password authentication failed")}), nil, nil)
 	ask(t, "PUT", server.URL, "1")
 	server.Close()

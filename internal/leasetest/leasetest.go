@@ -4,6 +4,9 @@ package leasetest
 
 import (
 	"errors"
+	"io"
+	"log"
+	"log/slog"
 	"reflect"
 	"runtime"
 	"strings"
@@ -27,7 +30,7 @@ import (
 var Slept atomic.Int64
 
 // Bubble runs f in virtual time, which the clock of leases follows. Whatever f leaves running
-// fails the test.
+// fails the test. What the default logger gets is part of the test's log.
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,8 +39,21 @@ func Bubble(t *testing.T, f func(t *testing.T)) {
 		defer clock.Set(func() time.Duration {
 			return time.Since(start) + time.Duration(Slept.Load()) + time.Hour
 		})()
+		LogByDefault(t, t.Output())
 		f(t)
 	})
+}
+
+// LogByDefault has the default logger write to w until the end of the test.
+func LogByDefault(t *testing.T, w io.Writer) {
+	t.Helper()
+	before, out, flags := slog.Default(), log.Writer(), log.Flags()
+	t.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(out) // which SetDefault has changed
+		log.SetFlags(flags)
+	})
+	slog.SetDefault(slog.New(slog.NewTextHandler(w, nil)))
 }
 
 // Log is a log that may be read while it is written. What a timer logs is in no order with a
