@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // ContentType is that of a response with metrics.
@@ -51,12 +52,18 @@ type Family struct {
 }
 
 var (
-	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
-	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+	metricName = onDemand(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	labelName  = onDemand(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 	valueEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
+
+// onDemand is an expression that is compiled when it is first used. Most processes use none:
+// all of them together would be a large part of the time in which the command starts.
+func onDemand(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // Append appends the families to b, in their order. It panics if a name is one that Prometheus
 // refuses, because the names are constants of a program. A label's value may be any string: bytes
@@ -66,7 +73,7 @@ func Append(b []byte, families ...Family) []byte {
 		if len(f.Samples) == 0 {
 			continue
 		}
-		if !metricName.MatchString(f.Name) {
+		if !metricName().MatchString(f.Name) {
 			panic(fmt.Sprintf("promtext: %q cannot be the name of a metric", f.Name))
 		}
 		b = append(b, "# HELP "+f.Name+" "+helpEscapes.Replace(f.Help)+"\n"...)
@@ -131,7 +138,7 @@ func appendValue(b []byte, v float64) []byte {
 
 func appendLabels(b []byte, labels []Label) []byte {
 	for i, l := range labels {
-		if !labelName.MatchString(l.Name) {
+		if !labelName().MatchString(l.Name) {
 			panic(fmt.Sprintf("promtext: %q cannot be the name of a label", l.Name))
 		}
 		b = append(b, "{,"[min(i, 1)])

@@ -194,7 +194,10 @@ func (h *Handler) place(name string) place {
 	return place{name, prefix + LocksPrefix + name + "/_lock", states + "/_state", states + "/_states"}
 }
 
-var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})*$`)
+// names is compiled by its first use: it takes longer than the start of most packages, and most commands serve nothing.
+var names = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})*$`)
+})
 
 const maxName = 200
 
@@ -206,7 +209,7 @@ func (h *Handler) nameIn(path string) (string, error) {
 		return "", fmt.Errorf("the address names no state: it is %sNAME", h.opts.Path)
 	case len(name) > maxName:
 		return "", fmt.Errorf("the name of the state has %d bytes, more than %d", len(name), maxName)
-	case !names.MatchString(name):
+	case !names().MatchString(name):
 		return "", fmt.Errorf("%q is no name for a state: letters, digits, dots, dashes and underscores, in segments that begin with a letter or a digit", name)
 	}
 	return name, nil

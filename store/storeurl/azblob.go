@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -32,9 +33,15 @@ const (
 )
 
 var (
-	accountName   = regexp.MustCompile(`^[a-z0-9]{3,24}$`)
-	containerName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9]){2,62}$`)
+	accountName   = onDemand(`^[a-z0-9]{3,24}$`)
+	containerName = onDemand(`^[a-z0-9](-?[a-z0-9]){2,62}$`)
 )
+
+// onDemand is an expression that is compiled when it is first used. Most processes use none:
+// all of them together would be a large part of the time in which the command starts.
+func onDemand(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // An azPlace is what a URL and the environment say of a container.
 type azPlace struct {
@@ -63,7 +70,7 @@ func openAzblob(u *url.URL, query url.Values) (store.Store, error) {
 
 // check looks at the URL alone.
 func (p *azPlace) check() error {
-	if p.asked != "" && !accountName.MatchString(p.asked) {
+	if p.asked != "" && !accountName().MatchString(p.asked) {
 		return bad(p.u, "the account is no name of 3 to 24 small letters and digits, as in https://ACCOUNT.blob.core.windows.net")
 	}
 	if p.endpoint == "" {
@@ -155,7 +162,7 @@ func (p *azPlace) address(signed bool) (containerURL, account string, err error)
 		return p.endpoint + "/" + p.u.Host, account, nil
 	case account == "":
 		return "", "", p.fail("no account: add account=… to the URL, or set %s or %s", azAccount, azConnection)
-	case !accountName.MatchString(account):
+	case !accountName().MatchString(account):
 		return "", "", p.fail("%s is no name of 3 to 24 small letters and digits", azAccount)
 	}
 	return "https://" + account + ".blob.core.windows.net/" + p.u.Host, account, nil

@@ -3,12 +3,11 @@ package storeurl
 import (
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 )
 
-var driveLetter = regexp.MustCompile(`^/[A-Za-z]:(/|$)`)
+var driveLetter = onDemand(`^/[A-Za-z]:(/|$)`)
 
 // localPath gives the path of a file URL in the form of the machine:
 // file:///C:/dir is C:\dir on Windows.
@@ -18,7 +17,7 @@ func localPath(u *url.URL) (string, error) {
 		return "", bad(u, "there is no directory: write file:///DIR")
 	case runtime.GOOS != "windows":
 		return u.Path, nil
-	case !driveLetter.MatchString(u.Path):
+	case !driveLetter().MatchString(u.Path):
 		return "", bad(u, "there is no drive letter: write file:///C:/DIR")
 	}
 	dir := strings.TrimPrefix(u.Path, "/")

@@ -309,7 +309,7 @@ func checkContainer(u *url.URL) error {
 		return bad(u, "there is no container: write azblob://CONTAINER")
 	case strings.HasSuffix(u.Hostname(), ".windows.net"):
 		return bad(u, "that is an account, and the container comes first: write "+azblobForm)
-	case len(u.Host) > 63 || !containerName.MatchString(u.Host):
+	case len(u.Host) > 63 || !containerName().MatchString(u.Host):
 		return bad(u, "a container's name has 3 to 63 small letters, digits and single hyphens between them")
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"unicode"
 )
@@ -54,11 +53,11 @@ func (r *Refusal) Words(status int) string {
 	return text
 }
 
-var markup = regexp.MustCompile(`(?s)<(style|script|!--).*?</(style|script)>|<[^>]*>`)
+var markup = onDemand(`(?s)<(style|script|!--).*?</(style|script)>|<[^>]*>`)
 
 // Words gives what a page says, as far as it fits into a message.
 func Words(body []byte) string {
-	text := markup.ReplaceAllString(string(body), " ")
+	text := markup().ReplaceAllString(string(body), " ")
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}), " ")

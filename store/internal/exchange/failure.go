@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A Failure words an error anew, and matches what that matches. In the words of a client the
@@ -31,17 +32,23 @@ func Readable(raw string) string {
 }
 
 var (
-	userInfo = regexp.MustCompile(`://[^/\s"'<>?#@]*@`)
-	queries  = regexp.MustCompile(`\?[^\s"'<>?=]*=(?:[^\s"'<>]*[^\s"'<>:;,.)])?`)
-	settings = regexp.MustCompile(`(?i)\b(sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token)|(?:access_|session_)?token|password|secret|accountkey|sharedaccesssignature|client_secret)=[^\s&"'<>,)]+`)
-	headers  = regexp.MustCompile(`(?i)\b(bearer|basic|sharedkey) [\w+/=.:~-]{12,}`)
+	userInfo = onDemand(`://[^/\s"'<>?#@]*@`)
+	queries  = onDemand(`\?[^\s"'<>?=]*=(?:[^\s"'<>]*[^\s"'<>:;,.)])?`)
+	settings = onDemand(`(?i)\b(sig|signature|x-(?:amz|goog)-(?:signature|credential|security-token)|(?:access_|session_)?token|password|secret|accountkey|sharedaccesssignature|client_secret)=[^\s&"'<>,)]+`)
+	headers  = onDemand(`(?i)\b(bearer|basic|sharedkey) [\w+/=.:~-]{12,}`)
 )
+
+// onDemand is an expression that is compiled when it is first used. Most processes use none:
+// all of them together would be a large part of the time in which the command starts.
+func onDemand(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // Redact takes the secrets out of a text that others have written: users and parameters of URLs, in which a signature
 // may be, and what else looks like a credential. Proxies repeat what they were asked in their error pages.
 func Redact(text string) string {
-	text = userInfo.ReplaceAllString(text, "://")
-	text = queries.ReplaceAllString(text, "?…")
-	text = settings.ReplaceAllString(text, "$1=…")
-	return headers.ReplaceAllString(text, "$1 …")
+	text = userInfo().ReplaceAllString(text, "://")
+	text = queries().ReplaceAllString(text, "?…")
+	text = settings().ReplaceAllString(text, "$1=…")
+	return headers().ReplaceAllString(text, "$1 …")
 }
