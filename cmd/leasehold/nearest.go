@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -30,18 +31,34 @@ func nearest(written string, words []string, most int) (word string) {
 // slips is how many letters were left out, put in, taken for others, or exchanged with
 // their neighbours, or any number above most if they are more: the distance of Damerau and
 // Levenshtein.
+//
+// A word is compared with all others, of which few are near, so no more of each row is looked at
+// than can lead to so few: what is farther from the diagonal than most is above it.
 func slips(a, b string, most int) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	if len(a)-len(b) > most || len(b)-len(a) > most {
+		return most + 1
+	}
+	var room [3 * 48]int // on the stack, for the words that there are
+	rows := room[:]
+	width := len(b) + 1
+	if 3*width > len(rows) {
+		rows = make([]int, 3*width)
+	}
+	before, last, row := rows[:width], rows[width:2*width], rows[2*width:3*width]
 	for j := range row {
 		row[j] = j
 	}
+	least := 0 // of the last row
 	for i := 1; i <= len(a); i++ {
-		if slices.Min(row) > most && slices.Min(last) >= most {
-			return most + 1 // the next row comes from these two, and so on
-		}
+		from, to := max(1, i-most), min(len(b), i+most)
 		before, last, row = last, row, before
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
+		row[from-1] = most + 1
+		if from == 1 {
+			row[0] = i
+		}
+		was := least
+		least = row[from-1]
+		for j := from; j <= to; j++ {
 			other := 1
 			if a[i-1] == b[j-1] {
 				other = 0
@@ -50,6 +67,13 @@ func slips(a, b string, most int) int {
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
 				row[j] = min(row[j], before[j-2]+1)
 			}
+			least = min(least, row[j])
+		}
+		if to < len(b) {
+			row[to+1] = most + 1 // the next row looks there
+		}
+		if least > most && was >= most {
+			return most + 1 // the next row comes from these two, and so on
 		}
 	}
 	return row[len(b)]
@@ -89,7 +113,13 @@ func meantScheme(word, divided string) string {
 func letters(word string) []byte { return slices.Sorted(slices.Values([]byte(word))) }
 
 // likeURL is what begins as if it were to be a URL, with its colon or its slashes.
-var likeURL = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*|3s)(://+|:/|:|//+)(.*)$`)
+var likeURL = onDemand(`^([A-Za-z][A-Za-z0-9+.-]*|3s)(://+|:/|:|//+)(.*)$`)
+
+// onDemand is an expression that is compiled when it is first used. Most processes use none:
+// all of them together would be a large part of the time in which the command starts.
+func onDemand(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // checkName refuses a name that looks to be meant for a URL or a path, and is none. Taken
 // for the name of a lock, it would be one that no other machine knows.
@@ -98,7 +128,7 @@ func checkName(name string) error {
 	if path, is := pathLike(name); is {
 		return fmt.Errorf("%s is a path, and neither a name nor a URL: did you mean %s?", name, fileURL(path))
 	}
-	parts := likeURL.FindStringSubmatch(name)
+	parts := likeURL().FindStringSubmatch(name)
 	if parts == nil {
 		return checkShape(name)
 	}
@@ -145,16 +175,16 @@ func checkShape(name string) error {
 
 // places are how other tools write where an object is, and the URL that is meant.
 var places = []struct {
-	written *regexp.Regexp
+	written func() *regexp.Regexp
 	meant   string
 }{
-	{regexp.MustCompile(`^arn:[a-z-]+:s3:::([^/:]+/.+)$`), "s3://$1"},
-	{regexp.MustCompile(`^([a-z0-9.-]+)\.s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?::443)?/(.+)$`), "s3://$1/$2"},
-	{regexp.MustCompile(`^s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?::443)?/([^/]+/.+)$`), "s3://$1"},
-	{regexp.MustCompile(`^storage\.(?:googleapis|cloud\.google)\.com(?::443)?/([^/]+/.+)$`), "gs://$1"},
-	{regexp.MustCompile(`^([a-z0-9]+)\.blob\.core\.windows\.net(?::443)?/([^/]+/.+)$`), "azblob://$2?account=$1"},
-	{regexp.MustCompile(`^((?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]+)?)/([^/]+/.+)$`), "s3://$2?endpoint=http://$1"},
-	{regexp.MustCompile(`^([A-Za-z0-9.-]+:[0-9]+|\[[0-9a-f:]+\](?::[0-9]+)?)/([^/]+/.+)$`), "s3://$2?endpoint=https://$1"},
+	{onDemand(`^arn:[a-z-]+:s3:::([^/:]+/.+)$`), "s3://$1"},
+	{onDemand(`^([a-z0-9.-]+)\.s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?::443)?/(.+)$`), "s3://$1/$2"},
+	{onDemand(`^s3[.-](?:[a-z0-9.-]+\.)?amazonaws\.com(?::443)?/([^/]+/.+)$`), "s3://$1"},
+	{onDemand(`^storage\.(?:googleapis|cloud\.google)\.com(?::443)?/([^/]+/.+)$`), "gs://$1"},
+	{onDemand(`^([a-z0-9]+)\.blob\.core\.windows\.net(?::443)?/([^/]+/.+)$`), "azblob://$2?account=$1"},
+	{onDemand(`^((?:localhost|127\.[0-9.]+|\[::1\])(?::[0-9]+)?)/([^/]+/.+)$`), "s3://$2?endpoint=http://$1"},
+	{onDemand(`^([A-Za-z0-9.-]+:[0-9]+|\[[0-9a-f:]+\](?::[0-9]+)?)/([^/]+/.+)$`), "s3://$2?endpoint=https://$1"},
 }
 
 // meantURL is the URL that a name is meant for, or "" if that cannot be known.
@@ -165,8 +195,9 @@ func meantURL(name string) string {
 		}
 	}
 	for _, p := range places {
-		if m := p.written.FindStringSubmatchIndex(name); m != nil {
-			return string(p.written.ExpandString(nil, p.meant, name, m))
+		written := p.written()
+		if m := written.FindStringSubmatchIndex(name); m != nil {
+			return string(written.ExpandString(nil, p.meant, name, m))
 		}
 	}
 	return ""

@@ -87,7 +87,7 @@ func FuzzCheckName(f *testing.F) {
 				t.Errorf("%q is taken for a name", name)
 			}
 		}
-		if err == nil && strings.Contains(name, ":/") && !strings.Contains(name, "://") && likeURL.MatchString(name) && store.CheckKey("lock", name) == nil && likeURL.FindStringSubmatch(name)[2] == ":/" {
+		if err == nil && strings.Contains(name, ":/") && !strings.Contains(name, "://") && likeURL().MatchString(name) && store.CheckKey("lock", name) == nil && likeURL().FindStringSubmatch(name)[2] == ":/" {
 			t.Errorf("%q is taken for a name", name)
 		}
 		if secret, _, err := "hunter2", 0, checkName(name+"?key=hunter2"); err != nil && !strings.Contains(name, secret) && strings.Contains(err.Error(), secret) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -89,7 +88,7 @@ func (j *job) environment(lease held) []string {
 
 // ofKubernetes are the variables that a Service called leasehold, or leasehold-x, brings
 // into every container.
-var ofKubernetes = regexp.MustCompile(`^LEASEHOLD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var ofKubernetes = onDemand(`^LEASEHOLD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // variables are the names of all that are read, in no order.
 func variables(root *cobra.Command) []string {
@@ -130,14 +129,18 @@ func misread(environment, known []string) (lines []string) {
 		}
 	}
 	for name := range names {
-		meant := nearest(strings.ToUpper(name), known, 2)
-		switch {
-		case name == ownHolder && !names[ownLock]:
+		if name == ownHolder && !names[ownLock] {
 			lines = append(lines, "the variable "+ownHolder+" tells a job who holds its lock, and names no holder: did you mean "+variableOf("holder")+"?")
-		case slices.Contains(known, name) || ofKubernetes.MatchString(name):
+			continue
+		}
+		ours := strings.HasPrefix(name, variablePrefix)
+		if slices.Contains(known, name) || ours && ofKubernetes().MatchString(name) {
+			continue
+		}
+		switch meant := nearest(strings.ToUpper(name), known, 2); {
 		case meant != "":
 			lines = append(lines, "the variable "+name+" is not one that leasehold reads: did you mean "+meant+"?")
-		case strings.HasPrefix(name, variablePrefix):
+		case ours:
 			lines = append(lines, "the variable "+name+" is not one that leasehold reads: see leasehold --help")
 		}
 	}
