@@ -87,3 +87,11 @@ func TestPricesOfMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestPriceNames: the help, and shells, know of all stores that have prices.
+func TestPriceNames(t *testing.T) {
+	t.Parallel()
+	if names := cost.ListPrices().Names(); !slices.Equal(names, priceNames) {
+		t.Errorf("there are prices of %q, and help tells of %q", names, priceNames)
+	}
+}

@@ -29,7 +29,7 @@ func (a *app) completions(cmd *cobra.Command) {
 	}
 	for flag, values := range map[string][]string{
 		"layout": layoutNames(), "output": {"text", "json"}, "wait": {"0", "forever"},
-		"mode": modes, "price": cost.ListPrices().Names(),
+		"mode": modes, "price": priceNames,
 	} {
 		if cmd.Flag(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it is there, or was seen at its parent

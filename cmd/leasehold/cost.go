@@ -38,6 +38,10 @@ type memberPrice struct {
 	price *cost.Price // nil: it costs nothing
 }
 
+// priceNames are the stores of which cost.ListPrices has prices. To read those takes longer than to
+// make all the flags of a command that helps with them, and few commands use them.
+var priceNames = []string{"s3", "s3-express", "r2", "gcs", "azure"}
+
 // mostCandidates is how many candidates of several locks a measurement has.
 const mostCandidates = 1000
 
@@ -100,7 +104,7 @@ each time.
 	layoutFlag(f, &c.plan.Layout)
 	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal),\nor, with --mode wait, of a waiter (default TTL/3, but 1.5 s to 10 s)")
 	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder, of each lock in a day")
-	f.StringVar(&c.name, "price", "s3", "`store` whose prices count, unless the URL of STORE says whose:\n"+strings.Join(cost.ListPrices().Names(), ", "))
+	f.StringVar(&c.name, "price", "s3", "`store` whose prices count, unless the URL of STORE says whose:\n"+strings.Join(priceNames, ", "))
 	f.StringVar(&c.file, "prices", "", "`file` with prices to use instead of those that leasehold has")
 	f.BoolVar(&c.measure, "measure", false, "run the plan and count its requests, too")
 	f.DurationVar(&c.length, "for", time.Minute, "how long to count with --measure")

@@ -135,7 +135,7 @@ func (c *serveCmd) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.Limit, "limit", 1000, "read `N` locks at most in a look at everything")
 	f.BoolVar(&o.AllowBreak, "allow-break", false, "let those who ask break the locks of others, by their tokens")
 	f.StringArrayVar(&o.MetricKeys, "metric-key", nil, "`pattern` of the keys that /metrics tells apart, such as 'backup-*'; can be repeated")
-	f.StringVar(&o.Price, "price", "", "`store` whose list prices count for the cost that is told (default that of the URL, if\nit is a cloud's): "+strings.Join(cost.ListPrices().Names(), ", "))
+	f.StringVar(&o.Price, "price", "", "`store` whose list prices count for the cost that is told (default that of the URL, if\nit is a cloud's): "+strings.Join(priceNames, ", "))
 }
 
 // check makes sure of the flags before the store is asked.
