@@ -71,6 +71,7 @@ func TestMessages(t *testing.T) {
 	t.Setenv("LEASEHOLD_LAYOUT", "")
 	var all sync.WaitGroup // some at once: they wait for their next try
 	turns := make(chan struct{}, 4)
+	machines := regexp.MustCompile(`%[0-9A-F]{2}|RequestID|HostID|operation error|REQUEST-1`)
 	for _, m := range mishaps {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Amz-Request-Id", "REQUEST-1")
@@ -99,7 +100,7 @@ func TestMessages(t *testing.T) {
 					t.Errorf("%s: it is said %q, want the cause first: %q", what, said, m.begins)
 				}
 				saysOnce(t, said, address, "s3://", "odd näme", m.code, "words of the server")
-				if regexp.MustCompile(`%[0-9A-F]{2}|RequestID|HostID|operation error|REQUEST-1`).MatchString(said) {
+				if machines.MatchString(said) {
 					t.Errorf("%s: what only machines need is in %q", what, said)
 				}
 				if m.status == 0 || full[0] == "cost" {

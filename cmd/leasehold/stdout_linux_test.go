@@ -48,9 +48,10 @@ func TestFullStdout(t *testing.T) {
 		"list " + at, "list -o json " + at, "history " + at + "/was", "history -o json " + at + "/was",
 		"cost", "cost -o json", "init " + at + "/new", "acquire --ttl 1m " + at + "/other", "acquire --exec --ttl 1m " + at + "/another", "renew -",
 	}
+	var helps []string
 	var help func(c *cobra.Command)
 	help = func(c *cobra.Command) {
-		lines = append(lines, strings.TrimPrefix(c.CommandPath()+" --help", "leasehold "))
+		helps = append(helps, strings.TrimPrefix(c.CommandPath()+" --help", "leasehold "))
 		for _, sub := range c.Commands() {
 			help(sub)
 		}
@@ -67,6 +68,12 @@ func TestFullStdout(t *testing.T) {
 		cmd.Stdout, cmd.Stderr, cmd.Stdin = full, &says, strings.NewReader(string(text))
 		if _ = cmd.Run(); cmd.ProcessState.ExitCode() != exitInternal || !strings.Contains(says.String(), "no space left on device") {
 			t.Errorf("%s: exit code %d, %s", line, cmd.ProcessState.ExitCode(), says.String())
+		}
+	}
+	for _, line := range helps { // it needs no process to be printed
+		var says strings.Builder
+		if code := exec(t.Context(), strings.Fields(line), full, &says); code != exitInternal || !strings.Contains(says.String(), "no space left on device") {
+			t.Errorf("%s: exit code %d, %s", line, code, says.String())
 		}
 	}
 }
