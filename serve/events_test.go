@@ -250,9 +250,9 @@ func TestEvents(t *testing.T) {
 func TestBudget(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		inner := memstore.New()
-		plant(t, inner, 100)
+		plant(t, inner, 30)
 		st := faultstore.Wrap(inner, nil)
-		s := started(t, st, &serve.Options{Budget: 120, Limit: 400, Every: time.Second})
+		s := started(t, st, &serve.Options{Budget: 120, Limit: 100, Every: time.Second})
 		var all []*stream
 		for range 5 {
 			all = append(all, subscribe(t, s))
@@ -261,7 +261,7 @@ func TestBudget(t *testing.T) {
 		const minutes = 2
 		before := st.Counts()
 		for i := range minutes * 60 {
-			for _, path := range []string{"/v1/locks", fmt.Sprintf("/v1/locks/k%03d", i%100), fmt.Sprintf("/v1/locks/none%d", i), "/v1/locks/k001/history", "/v1/elections/e"} {
+			for _, path := range []string{"/v1/locks", fmt.Sprintf("/v1/locks/k%03d", i%30), fmt.Sprintf("/v1/locks/none%d", i), "/v1/locks/k001/history", "/v1/elections/e"} {
 				switch a := ask(t, s, "GET", path, ""); a.code {
 				case 429:
 					if refused++; a.header.Get("Retry-After") == "" {
@@ -275,7 +275,7 @@ func TestBudget(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		after := st.Counts()
-		if n := after.Get + after.List - before.Get - before.List; n > (minutes+1)*120+400 || n < minutes*120/2 {
+		if n := after.Get + after.List - before.Get - before.List; n > (minutes+1)*120+100 || n < minutes*120/2 {
 			t.Errorf("%d requests in %d minutes with a budget of 120 each", n, minutes)
 		}
 		if refused == 0 {

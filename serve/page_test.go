@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,31 +122,32 @@ func TestPageIsItsOwn(t *testing.T) {
 	}
 }
 
-// known evaluates an expression where known.js has been read, as the page does.
-func known(t *testing.T, expression string) (value string) {
+// known evaluates expressions, each where known.js has just been read, as the page does.
+func known(t *testing.T, expressions []string) (values []string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("there is no node here")
 	}
 	const script = `const vm = require('vm'), fs = require('fs');
-const context = vm.createContext({ performance, URL, Intl });
-process.stdout.write(JSON.stringify(vm.runInContext(fs.readFileSync('ui/known.js', 'utf8') + ';' + process.argv[1], context)));`
-	out, err := exec.CommandContext(t.Context(), node, "-e", script, expression).CombinedOutput()
+const fresh = () => vm.createContext({ performance, URL, Intl });
+const known = fs.readFileSync('ui/known.js', 'utf8');
+process.stdout.write(JSON.stringify(process.argv.slice(1).map(e => vm.runInContext(known + ';' + e, fresh()))));`
+	out, err := exec.CommandContext(t.Context(), node, append([]string{"-e", script, "--"}, expressions...)...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", expression, err, out)
+		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := json.Unmarshal(out, &value); err != nil {
-		t.Fatalf("%s: %v\n%s", expression, err, out)
+	if err := json.Unmarshal(out, &values); err != nil || len(values) != len(expressions) {
+		t.Fatalf("%d values of %d: %v\n%s", len(values), len(expressions), err, out)
 	}
-	return value
+	return values
 }
 
 // What the page says and asks: of an address with a password in it, of more objects than a look reads, and of what was
 // broken.
 func TestPageSays(t *testing.T) {
 	t.Parallel()
-	for expression, want := range map[string]string{
+	says := map[string]string{
 		`addressOf('v1/events', 'http://me:secret@127.0.0.1:4041/ui/').href`: "http://127.0.0.1:4041/v1/events",
 		`addressOf('v1/events', 'https://proxy/at/ui/#key=x').href`:          "https://proxy/at/v1/events",
 		`missing()`:                        "",
@@ -156,9 +159,11 @@ func TestPageSays(t *testing.T) {
 		`broken({ semaphore: { size: 1 } }, 'fair', '7', true)`: "fair was freed.",
 		`broken({}, 'job', '7', true)`:                          "job was freed.",
 		`broken(undefined, 'job', '7', false)`:                  "job was free already.",
-	} {
-		if got := known(t, expression); got != want {
-			t.Errorf("%s is %q, want %q", expression, got, want)
+	}
+	expressions := slices.Sorted(maps.Keys(says))
+	for i, got := range known(t, expressions) {
+		if want := says[expressions[i]]; got != want {
+			t.Errorf("%s is %q, want %q", expressions[i], got, want)
 		}
 	}
 	script, err := os.ReadFile("ui/page.js")

@@ -17,7 +17,7 @@ import (
 // Watching a thousand locks costs one listing for each look, and reads of what has changed only.
 func TestLooksReadWhatChanged(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
-		const many = 200
+		const many = 100
 		inner := memstore.New()
 		plant(t, inner, many)
 		st := faultstore.Wrap(inner, nil)
@@ -36,10 +36,10 @@ func TestLooksReadWhatChanged(t *testing.T) {
 
 		// Minutes in which nobody does anything.
 		st.Reset()
-		time.Sleep(4 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		idle := st.Counts()
-		if looks := 240 / 5; idle.List < looks*9/10 || idle.List > looks+1 || idle.Get > idle.List {
-			t.Errorf("four minutes of nothing: %+v", idle)
+		if looks := 120 / 5; idle.List < looks*9/10 || idle.List > looks+1 || idle.Get > idle.List {
+			t.Errorf("two minutes of nothing: %+v", idle)
 		}
 		if _, events = v.take(); len(events) == 0 {
 			t.Error("its own session is not renewed")
