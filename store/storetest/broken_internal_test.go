@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
@@ -10,21 +11,29 @@ import (
 )
 
 func TestBrokenStoresAreCaught(t *testing.T) {
-	full := slices.Concat(largeBreakages, deleteBreakages)
-	for i, breakage := range slices.Concat(full, breakages) {
-		t.Run(breakage.name, func(t *testing.T) {
-			t.Parallel()
-			violations := Check(t.Context(), func() (store.Store, error) {
-				b := &brokenstore.Store{Store: memstore.New()}
-				breakage.apply(b)
-				if i >= len(full) {
-					return brokenstore.Bare{Store: b}, nil // large bodies take their time
-				}
-				return b, nil
+	caught := func(breakages []breakage, wrap func(*brokenstore.Store) store.Store, cases ...testCase) {
+		for _, breakage := range breakages {
+			t.Run(breakage.name, func(t *testing.T) {
+				t.Parallel()
+				violations := checkCases(t.Context(), cases, func() (store.Store, error) {
+					b := &brokenstore.Store{Store: memstore.New()}
+					breakage.apply(b)
+					return wrap(b), nil
+				})
+				assertCited(t, violations, breakage.cited)
 			})
-			assertCited(t, violations, breakage.cited)
-		})
+		}
 	}
+	caught(breakages, func(b *brokenstore.Store) store.Store { return brokenstore.Bare{Store: b} }, cases...)
+	// These break one extension, which only the cases of that name call.
+	whole := func(b *brokenstore.Store) store.Store { return b }
+	caught(largeBreakages, whole, named("large")...)
+	caught(deleteBreakages, whole, named("conditional delete")...)
+}
+
+// named are the cases whose names begin so.
+func named(prefix string) []testCase {
+	return slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !strings.HasPrefix(c.name, prefix) })
 }
 
 // TestEverySentenceIsDefended fails for a sentence that no broken store breaks:

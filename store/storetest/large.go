@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/leasehold/leasehold/store"
 )
@@ -14,9 +15,34 @@ import (
 // severalParts is a size that stores with parts of 5 or of 8 MiB divide.
 const severalParts = 9 << 20
 
+// noise repeats itself after a prime number of bytes, so that no two parts of a body are
+// alike, whatever size a store gives them. To draw each byte of each body costs more than
+// most stores do.
+var noise = sync.OnceValue(func() []byte {
+	b := make([]byte, 262147)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
+	return b
+})
+
 // random gives a body that nobody else has, without keeping it.
 func random(size int64) io.Reader {
-	return io.LimitReader(rand.NewChaCha8([32]byte{byte(size), byte(size >> 8), byte(size >> 16)}), size)
+	return &noisy{at: int(size % int64(len(noise()))), left: size}
+}
+
+// noisy reads so many bytes of the noise from a place on.
+type noisy struct {
+	at   int
+	left int64
+}
+
+func (n *noisy) Read(b []byte) (int, error) {
+	if n.left == 0 {
+		return 0, io.EOF
+	}
+	k := copy(b[:min(int64(len(b)), n.left)], noise()[n.at:])
+	n.at = (n.at + k) % len(noise())
+	n.left -= int64(k)
+	return k, nil
 }
 
 // large gives the store as a store.Large, or ends the case.

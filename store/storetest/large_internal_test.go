@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,18 @@ var largeBreakages = []breakage{
 			return b.Store.PutLarge(ctx, key, bytes.NewReader(body[:(len(body)+1)/2]))
 		}
 	}, []string{putLargeWrites}},
+	{"puts the parts of a large body together in another order", func(b *brokenstore.Store) {
+		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
+			body, err := io.ReadAll(r)
+			if err != nil {
+				return b.Store.PutLarge(ctx, key, failing{err})
+			}
+			if part := 1 << 20; len(body) > 2*part {
+				body = slices.Concat(body[part:2*part], body[:part], body[2*part:])
+			}
+			return b.Store.PutLarge(ctx, key, bytes.NewReader(body))
+		}
+	}, []string{getLargeOpens}},
 	{"shows a large body in the making", func(b *brokenstore.Store) {
 		b.OnPutLarge = func(ctx context.Context, key string, r io.Reader) (int64, error) {
 			half, err := io.ReadAll(io.LimitReader(r, severalParts/2))

@@ -72,6 +72,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 // ends before the last case are reported too, so that an empty answer always
 // means that all was checked.
 func Check(ctx context.Context, open func() (store.Store, error)) []Violation {
+	return checkCases(ctx, cases, open)
+}
+
+func checkCases(ctx context.Context, cases []testCase, open func() (store.Store, error)) []Violation {
 	var all []Violation
 	for _, c := range cases {
 		if err := ctx.Err(); err != nil {
