@@ -92,9 +92,10 @@ func wanted(status int, op string, b body) error {
 	return unsettled
 }
 
-// TestStatuses sends every operation every status that says no, with every kind of body. The
-// error is the table's. Besides, an object is absent only by the word of Google Cloud Storage,
-// one call is one request, and a write that may have landed is never reported as not landed.
+// TestStatuses sends every operation every status that says no, with every kind of body
+// where the status has a name. The error is the table's. Besides, an object is absent only
+// by the word of Google Cloud Storage, one call is one request, and a write that may have
+// landed is never reported as not landed.
 func TestStatuses(t *testing.T) {
 	var requests atomic.Int64
 	var answer func(w http.ResponseWriter)
@@ -104,7 +105,7 @@ func TestStatuses(t *testing.T) {
 	})
 	st := direct(t, server, nil)
 	for status := 300; status < 600; status++ {
-		for _, b := range bodies {
+		for _, b := range wiretest.Bodies(status, bodies) {
 			for _, op := range all {
 				name := fmt.Sprintf("%d %s, %s", status, b.name, op)
 				answer = func(w http.ResponseWriter) {

@@ -88,9 +88,10 @@ func wanted(status int, op string, b body) error {
 	return unsettled
 }
 
-// TestStatuses sends every operation every status that says no, with every kind of body.
-// The error is the table's. Besides, an object is absent only by S3's own word, one call
-// is one request, and a write that may have landed is never reported as not landed.
+// TestStatuses sends every operation every status that says no, with every kind of body
+// where the status has a name. The error is the table's. Besides, an object is absent only
+// by S3's own word, one call is one request, and a write that may have landed is never
+// reported as not landed.
 //
 // A 404 of any kind used to be an absent object, so a plain web server, or a server that
 // did not know the access key, had every lock free; and 400, 405, 411 and 501 were tried
@@ -106,7 +107,7 @@ func TestStatuses(t *testing.T) {
 		o.HTTPClient = &http.Client{Transport: wiretest.Direct{Server: server}}
 	}))
 	for status := 300; status < 600; status++ {
-		for _, b := range bodies {
+		for _, b := range wiretest.Bodies(status, bodies) {
 			for _, op := range all {
 				name := fmt.Sprintf("%d %s, %s", status, b.name, op)
 				answer = func(w http.ResponseWriter) {

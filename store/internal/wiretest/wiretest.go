@@ -157,6 +157,16 @@ func CheckError(t testing.TB, op string, err error, want ...error) {
 	}
 }
 
+// Bodies are those to send with a status: all of them if it has a name, by which a store may know it, and
+// otherwise one, another for each status.
+func Bodies[B any](status int, all []B) []B {
+	if http.StatusText(status) != "" {
+		return all
+	}
+	i := status % len(all)
+	return all[i : i+1]
+}
+
 // Altered is an HTTP transport that changes a copy of each request on its way.
 type Altered struct {
 	By    http.RoundTripper
