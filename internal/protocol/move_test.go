@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ const (
 )
 
 // object is one of the two objects. Version 0: it is not there.
-type object struct{ version, kind, token, by int8 }
+type object struct{ version, kind, token, by int8 } // by: who holds it
 
 const (
 	isFree int8 = iota + 1
@@ -42,8 +43,7 @@ type request struct {
 
 // party is a user of one of the objects, or a mover.
 type party struct {
-	valid       bool // it may use the lock, under token
-	token       int8
+	valid       bool // it may use the lock
 	request     request
 	seen        [2]object
 	looked      [2]bool
@@ -89,21 +89,23 @@ func place(o object) protocol.Place {
 	case isClosed:
 		r.Move.From = oldPlace
 	}
-	return protocol.Place{Exists: true, Record: r, Version: protocol.Version(fmt.Sprint(o.version))}
+	return protocol.Place{Exists: true, Record: r, Version: protocol.Version(writeID(o))}
 }
 
-func writeID(o object) string { return fmt.Sprintf("w%d.1", o.version) }
+func writeID(o object) string { return writeIDOf(o.version) }
+
+func writeIDOf(version int8) string { return "w" + strconv.Itoa(int(version)) + ".1" }
 
 // abstract is a record that a mover writes.
-func abstract(r record.Record, version, by int8) object {
-	o := object{version, isFree, int8(r.Token), by} //nolint:gosec // tokens are small here
+func abstract(r record.Record, version int8) object {
+	o := object{version, isFree, int8(r.Token), -1} //nolint:gosec // tokens are small here
 	switch {
 	case r.Move.To != "":
 		o.kind = isSealed
 	case r.Move.From != "":
 		o.kind = isClosed
 	case r.Held:
-		o.kind = isHeld
+		panic("a mover takes a lock by a claim")
 	}
 	return o
 }
@@ -121,11 +123,49 @@ func (x *explorer) visit(s state) {
 	if holders > 1 {
 		x.fail("two may use the lock", s)
 	}
+	x.prune(&s)
 	hash := maphash.Comparable(x.seed, s)
+	if x.movers == 2 { // either is as good as the other
+		hash = min(hash, maphash.Comparable(x.seed, exchanged(s)))
+	}
 	if _, ok := x.visited[hash]; !ok {
 		x.visited[hash] = struct{}{}
 		x.next = append(x.next, s)
 	}
+}
+
+// prune clears what decides nothing any more, so that fewer states differ.
+func (x *explorer) prune(s *state) {
+	for p := range s.parties {
+		me := &s.parties[p]
+		if s.writes == x.writes && !x.mover(p) { // it can write no more, whatever it sees
+			me.looked, me.seen = [2]bool{}, [2]object{}
+		}
+		if me.request.landed && !me.request.live { // its answer says nothing to anybody
+			me.request = request{}
+		}
+	}
+}
+
+// exchanged is the state with the two movers in each other's place.
+func exchanged(s state) state {
+	s.parties[1], s.parties[2] = s.parties[2], s.parties[1]
+	other := func(o *object) {
+		if o.by > 0 {
+			o.by = 3 - o.by
+		}
+	}
+	for at := range s.objects {
+		other(&s.objects[at])
+	}
+	for p := range s.parties {
+		me := &s.parties[p]
+		other(&me.seen[0])
+		other(&me.seen[1])
+		other(&me.request.wrote)
+		other(&me.proof)
+	}
+	return s
 }
 
 func (x *explorer) fail(what string, s state) {
@@ -221,7 +261,7 @@ func (x *explorer) network(s state, p int) {
 			if x.mover(p) { // it has detached the lease at once
 				after.parties[p].proof = q.wrote
 			} else {
-				after.parties[p].valid, after.parties[p].token = true, q.wrote.token
+				after.parties[p].valid = true
 			}
 			after.parties[p].looked, after.parties[p].seen = [2]bool{}, [2]object{}
 			x.visit(after)
@@ -242,10 +282,10 @@ func (x *explorer) move(s state, p int) {
 	old, to := place(me.seen[0]), place(me.seen[1])
 	do, err := m.Next(old, to)
 	x.reached[do]++
-	id, by := fmt.Sprintf("w%d.1", s.version+1), int8(p) //nolint:gosec // few
+	id := writeIDOf(s.version + 1)
 	cfg := protocol.Config{TTL: time.Second, Numbered: true}
 	write := func(at int8, expect int8, r record.Record) {
-		x.send(s, p, at, expect, abstract(r, s.version+1, by), false)
+		x.send(s, p, at, expect, abstract(r, s.version+1), false)
 	}
 	switch {
 	case errors.Is(err, protocol.ErrOccupied): // its two looks do not go together: it looks again
