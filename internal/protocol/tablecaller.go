@@ -184,6 +184,9 @@ func (t *Table) vacated(c *caller, err error, out *actions) {
 // that ended sooner would leave an entry that nobody takes out until its last heartbeat is old, and a session ends by
 // one write of an object that nobody else writes to.
 func (t *Table) limit(c *caller) time.Duration {
+	if t.closing == 0 {
+		return c.until // as below: it is asked of each caller at each event
+	}
 	var left time.Duration
 	for _, other := range t.callers {
 		switch {
