@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	count     = flag.Int("histories", 3000, "how many histories to check")
+	count     = flag.Int("histories", 1500, "how many histories to check")
 	firstSeed = flag.Uint64("seed", 1, "seed of the first history")
 )
 
