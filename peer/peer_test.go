@@ -1,3 +1,6 @@
+// Most of what these tests cost are handshakes, and the hybrid key exchange is much of that.
+//
+//go:debug tlsmlkem=0
 package peer_test
 
 import (
