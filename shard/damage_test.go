@@ -34,9 +34,9 @@ func TestForeignPlan(t *testing.T) {
 				f := settledFleet(t)
 				before := f.begun()
 				put(t, f.st, prefix+"/plan", body)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(3 * time.Minute)
 				f.start("d", nil)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(3 * time.Minute)
 				if got := read(t, f.st, prefix+"/plan"); got != body {
 					t.Errorf("it was written over: %s", got)
 				}
