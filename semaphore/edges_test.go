@@ -166,7 +166,7 @@ func TestLooksInALineThatNeverMoved(t *testing.T) {
 		var waiters []closer
 		var nets []*faultstore.Store
 		var all sync.WaitGroup
-		for range 10 {
+		for range 6 {
 			net := faultstore.Wrap(st, nil)
 			s := newSemaphore(t, net, 1, nil)
 			waiters, nets = append(waiters, s), append(nets, net)
@@ -198,7 +198,7 @@ func TestLooksInALineThatNeverMoved(t *testing.T) {
 		began := time.Now()
 		released(t, held)
 		all.Wait()
-		t.Logf("ten turns took %v", time.Since(began))
+		t.Logf("six turns took %v", time.Since(began))
 		closed(t, append(waiters, holder)...)
 	})
 }

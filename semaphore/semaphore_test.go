@@ -208,11 +208,11 @@ func TestWriterAmongReaders(t *testing.T) {
 		var wg sync.WaitGroup
 		var later []leasehold.Token // of readers that came when the writer stood in line
 		readers := 0
-		for i := range 50 {
+		for i := range 25 {
 			l := newLock(nil)
 			all = append(all, l)
 			wg.Go(func() {
-				for time.Sleep(time.Duration(i) * 40 * time.Millisecond); ctx.Err() == nil; {
+				for time.Sleep(time.Duration(i) * 80 * time.Millisecond); ctx.Err() == nil; {
 					came := time.Now()
 					err := l.RDo(ctx, func(_ context.Context, lease *semaphore.Lease) error {
 						mu.Lock()
