@@ -30,7 +30,8 @@ type line struct {
 	granted map[int64]string
 	order   []string        // of entries, as they landed
 	over    map[string]bool // sessions that are over for good
-	log     []string
+	log     []string        // only if it is to be told
+	telling bool
 	seats   int
 	late    int           // of a hundred writes
 	pace    time.Duration // how often somebody wants something
@@ -63,11 +64,18 @@ const (
 )
 
 func (l *line) logf(format string, args ...any) {
+	if !l.telling {
+		return
+	}
 	l.log = append(l.log, fmt.Sprintf("%10v ", l.now)+fmt.Sprintf(format, args...))
 }
 
+// fail plays a history that failed again, for what happened in it.
 func (l *line) fail(format string, args ...any) {
 	l.t.Helper()
+	if !l.telling {
+		playLine(l.t, l.seed, true)
+	}
 	l.t.Fatalf("seed %d: %s\n%s", l.seed, fmt.Sprintf(format, args...), strings.Join(l.log[max(0, len(l.log)-150):], "\n"))
 }
 
@@ -436,36 +444,42 @@ func TestTableSwarm(t *testing.T) {
 	t.Parallel()
 	seats := 0
 	for seed := range uint64(swarms) {
-		l := &line{
-			t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)),
-			granted: map[int64]string{}, over: map[string]bool{},
-		}
-		l.size, l.late = 1+l.rng.Int64N(3), []int{6, 40}[l.rng.IntN(2)]
-		l.pace = []time.Duration{time.Second, 8 * time.Second}[l.rng.IntN(2)]
-		for i := range 2 + l.rng.IntN(3) {
-			p := &lineProc{name: fmt.Sprint("p", i)}
-			l.procs = append(l.procs, p)
-			l.start(p)
-		}
-		l.tick()
-		l.run(300 + l.rng.IntN(600))
-		l.calm = true
-		deadline := l.now + 40*lineTTL
-		for len(l.events) > 0 && l.now < deadline {
-			l.run(1)
-		}
-		for _, p := range l.procs {
-			for c, state := range p.state {
-				if !p.over(l) {
-					l.fail("%s: %d still %s, after %v of calm; awaits %v, table %s", p.name, c, state, 40*lineTTL, p.table.Awaits(), text(*l.object))
-				}
-			}
-		}
-		seats += l.seats
+		seats += playLine(t, seed, false)
 	}
 	if seats < swarms {
 		t.Errorf("only %d seats in %d histories", seats, swarms)
 	}
+}
+
+// playLine plays one history, and returns how many seats were granted in it.
+func playLine(t *testing.T, seed uint64, telling bool) int {
+	t.Helper()
+	l := &line{
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), telling: telling,
+		granted: map[int64]string{}, over: map[string]bool{},
+	}
+	l.size, l.late = 1+l.rng.Int64N(3), []int{6, 40}[l.rng.IntN(2)]
+	l.pace = []time.Duration{time.Second, 8 * time.Second}[l.rng.IntN(2)]
+	for i := range 2 + l.rng.IntN(3) {
+		p := &lineProc{name: fmt.Sprint("p", i)}
+		l.procs = append(l.procs, p)
+		l.start(p)
+	}
+	l.tick()
+	l.run(300 + l.rng.IntN(600))
+	l.calm = true
+	deadline := l.now + 40*lineTTL
+	for len(l.events) > 0 && l.now < deadline {
+		l.run(1)
+	}
+	for _, p := range l.procs {
+		for c, state := range p.state {
+			if !p.over(l) {
+				l.fail("%s: %d still %s, after %v of calm; awaits %v, table %s", p.name, c, state, 40*lineTTL, p.table.Awaits(), text(*l.object))
+			}
+		}
+	}
+	return l.seats
 }
 
 const swarms = 200
