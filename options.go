@@ -227,8 +227,13 @@ const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + record.MaxHistory + 
 // encodable finds out now whether records with these options can be written.
 // Found out at the first claim, it would look like a store that refuses writes.
 func (o *LockOptions) encodable() error {
-	trial := record.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta, WriteID: strings.Repeat("x", roomForOurs)}
-	_, err := trial.Encode()
+	trial := record.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta}
+	b, err := trial.Encode()
+	if err != nil || len(b) < record.MaxSize-2*roomForOurs { // most are far below it
+		return err
+	}
+	trial.WriteID = strings.Repeat("x", roomForOurs)
+	_, err = trial.Encode()
 	return err
 }
 
