@@ -301,11 +301,11 @@ func TestTakeoverHeedsTheStore(t *testing.T) {
 		}})
 		gone.st.Partition(true)
 		for len(p.session.Leases()) == 0 {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		began := time.Now()
 		for len(p.session.Leases()) < locks {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		took := time.Since(began)
 		t.Log(took, refused)
