@@ -31,34 +31,21 @@ func nearest(written string, words []string, most int) (word string) {
 // slips is how many letters were left out, put in, taken for others, or exchanged with
 // their neighbours, or any number above most if they are more: the distance of Damerau and
 // Levenshtein.
-//
-// A word is compared with all others, of which few are near, so no more of each row is looked at
-// than can lead to so few: what is farther from the diagonal than most is above it.
 func slips(a, b string, most int) int {
 	if len(a)-len(b) > most || len(b)-len(a) > most {
 		return most + 1
 	}
-	var room [3 * 48]int // on the stack, for the words that there are
-	rows := room[:]
-	width := len(b) + 1
-	if 3*width > len(rows) {
-		rows = make([]int, 3*width)
-	}
-	before, last, row := rows[:width], rows[width:2*width], rows[2*width:3*width]
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
-	least := 0 // of the last row
 	for i := 1; i <= len(a); i++ {
-		from, to := max(1, i-most), min(len(b), i+most)
-		before, last, row = last, row, before
-		row[from-1] = most + 1
-		if from == 1 {
-			row[0] = i
+		if slices.Min(row) > most && slices.Min(last) >= most {
+			return most + 1 // the next row comes from these two, and so on
 		}
-		was := least
-		least = row[from-1]
-		for j := from; j <= to; j++ {
+		before, last, row = last, row, before
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
 			other := 1
 			if a[i-1] == b[j-1] {
 				other = 0
@@ -67,13 +54,6 @@ func slips(a, b string, most int) int {
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
 				row[j] = min(row[j], before[j-2]+1)
 			}
-			least = min(least, row[j])
-		}
-		if to < len(b) {
-			row[to+1] = most + 1 // the next row looks there
-		}
-		if least > most && was >= most {
-			return most + 1 // the next row comes from these two, and so on
 		}
 	}
 	return row[len(b)]
