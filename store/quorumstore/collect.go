@@ -225,18 +225,20 @@ func (v *view) tried(ctx context.Context) ([]time.Time, error) {
 	errs := make([]error, len(v.members))
 	var all sync.WaitGroup
 	for i, m := range v.members {
-		all.Go(func() { clocks[i], errs[i] = try(ctx, v.s.timed(m), Scratch+"collect-"+strings.ToLower(rand.Text())) })
+		all.Go(func() {
+			clocks[i], errs[i] = try(ctx, v.s.timed(m), Scratch+"collect-"+strings.ToLower(rand.Text()), v.s.race)
+		})
 	}
 	all.Wait()
 	return clocks, errors.Join(errs...)
 }
 
-// raced is how often a write and a delete race in a trial. Of the servers that look at the condition first and delete
+// races is how often a write and a delete race in a trial. Of the servers that look at the condition first and delete
 // later the best was found out in 28 of 100 races.
-const raced = 48
+const races = 48
 
 // try finds out whether a member deletes what has changed, on objects of its own, and gives its time.
-func try(ctx context.Context, m timed, key string) (now time.Time, err error) {
+func try(ctx context.Context, m timed, key string, race func(context.Context, timed, string) error) (now time.Time, err error) {
 	if _, ok := m.Store.(store.Conditional); !ok {
 		return now, refusal("collect", "%s cannot delete on a condition, so what it has might be deleted while it is written: %s", m, onCareless)
 	}
@@ -274,9 +276,9 @@ func try(ctx context.Context, m timed, key string) (now time.Time, err error) {
 const onCareless = "nothing is collected in this quorum; what is left of deleted objects stays, and does no harm"
 
 // race has a write and a delete of the same version race, on one key after the other.
-func race(ctx context.Context, m timed, key string) error {
+func (s *Store) race(ctx context.Context, m timed, key string) error {
 	var rounds []string
-	for i := range raced {
+	for i := range s.raced {
 		rounds = append(rounds, key+"-"+strconv.Itoa(i))
 	}
 	return each(ctx, rounds, func(ctx context.Context, key string) error {

@@ -1,6 +1,7 @@
 package quorumstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasehold/leasehold/internal/register"
@@ -33,11 +35,41 @@ func (s *Store) readMarker(ctx context.Context, m store.Store) (*register.Marker
 	case err != nil:
 		return nil, "", err
 	}
-	marker, err := register.DecodeMarker(o.Body)
+	marker, err := s.decoded.marker(m.String(), o.Body)
 	if err != nil {
 		return nil, "", &store.Error{Op: "get", Key: markerKey, Kind: store.ErrRefused, Cause: err}
 	}
 	return &marker, o.Version, nil
+}
+
+// decoded has the last marker of each member: it is read with every first request for a key, and is nearly always the
+// same.
+type decoded struct {
+	mu   sync.Mutex
+	last map[string]decodedMarker
+}
+
+type decodedMarker struct {
+	body   []byte
+	marker register.Marker // whose members nobody changes
+}
+
+// marker decodes what a member has, if it is not what it had last.
+func (d *decoded) marker(member string, body []byte) (register.Marker, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last, ok := d.last[member]; ok && bytes.Equal(last.body, body) {
+		return last.marker, nil
+	}
+	marker, err := register.DecodeMarker(body)
+	if err != nil {
+		return register.Marker{}, err
+	}
+	if d.last == nil {
+		d.last = map[string]decodedMarker{}
+	}
+	d.last[member] = decodedMarker{bytes.Clone(body), marker}
+	return marker, nil
 }
 
 // at says at which member a request failed.

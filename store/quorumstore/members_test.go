@@ -725,7 +725,7 @@ func TestReplaceKilled(t *testing.T) {
 	for _, c := range []struct{ lost, elsewhere bool }{{true, false}, {true, true}, {false, true}} {
 		for kill := 0; ; kill++ {
 			done := false
-			for round := range 12 { // whose last requests arrive, or not, and who answers first afterwards
+			for round := range 6 { // whose last requests arrive, or not, and who answers first afterwards
 				synctest.Test(t, func(t *testing.T) { done = replaceKilled(t, c.lost, c.elsewhere, kill, round) })
 			}
 			if done || t.Failed() {
@@ -786,7 +786,7 @@ func replaceKilled(t *testing.T, lost, elsewhere bool, kill, round int) (done bo
 	}
 	time.Sleep(time.Minute)
 	for i, p := range append(slices.Clone(places), by) {
-		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: uint64(3*round + i)})
+		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: uint64(100*kill + 4*round + i)})
 		p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Jitter: 30 * time.Millisecond})
 	}
 	if err = open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {

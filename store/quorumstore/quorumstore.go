@@ -83,6 +83,9 @@ type Store struct {
 	opts   Options
 	given  []store.Store
 	health health
+	raced  int // in each trial of a member
+
+	decoded decoded
 
 	mu      sync.Mutex
 	current *view         // nil: not known yet
@@ -104,7 +107,7 @@ func New(members []store.Store, opts *Options) (*Store, error) {
 			}
 		}
 	}
-	s := &Store{given: slices.Clone(members)}
+	s := &Store{given: slices.Clone(members), raced: races}
 	if opts != nil {
 		s.opts = *opts
 	}
