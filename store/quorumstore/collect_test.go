@@ -174,6 +174,7 @@ func TestCollectIsInterrupted(t *testing.T) {
 					}})
 				}
 				err := collect(places)
+				synctest.Wait()
 				if done = requests < fails; done && err != nil {
 					t.Fatal(err)
 				}

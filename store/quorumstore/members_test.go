@@ -351,6 +351,7 @@ func testRegister(t *testing.T, seed uint64) {
 	const writers, lines = 4, 12
 	places, st := newQuorum(t, 3)
 	put(t, st, "lines", "", store.IfAbsent())
+	synctest.Wait()
 	for i, p := range places {
 		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: 3*seed + uint64(i)})
 		p.Inject(
@@ -785,6 +786,7 @@ func replaceKilled(t *testing.T, lost, elsewhere bool, kill, round int) (done bo
 		t.Fatal(err)
 	}
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	for i, p := range append(slices.Clone(places), by) {
 		p.Store = faultstore.Wrap(p.inner, &faultstore.Options{Seed: uint64(100*kill + 4*round + i)})
 		p.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Jitter: 30 * time.Millisecond})
