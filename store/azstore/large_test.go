@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +31,7 @@ const (
 	block = 8 * mib
 )
 
-func random(size int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), size) }
+func random(size int64) io.Reader { return wiretest.Random(size) }
 
 // A source yields size random bytes, calls then once, and then has err to say.
 type source struct {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -28,7 +27,7 @@ const (
 	chunk = 8 * mib
 )
 
-func random(size int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), size) }
+func random(size int64) io.Reader { return wiretest.Random(size) }
 
 // A source yields size random bytes, calls then once, and then has err to say.
 type source struct {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -165,6 +166,24 @@ func Bodies[B any](status int, all []B) []B {
 	}
 	i := status % len(all)
 	return all[i : i+1]
+}
+
+// noise repeats itself after a prime number of bytes, so that no two parts of a body are alike.
+var noise = sync.OnceValue(func() []byte {
+	b := make([]byte, 262147)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
+	return b
+})
+
+// Random reads a body of that size, always the same. To draw each of its bytes would cost more than to send them.
+func Random(size int64) io.Reader { return io.LimitReader(&noisy{}, size) }
+
+type noisy struct{ at int }
+
+func (n *noisy) Read(b []byte) (int, error) {
+	k := copy(b, noise()[n.at:])
+	n.at = (n.at + k) % len(noise())
+	return k, nil
 }
 
 // Altered is an HTTP transport that changes a copy of each request on its way.
