@@ -76,7 +76,7 @@ type upload struct {
 // whole one.
 func (u *upload) read() error {
 	u.part.Reset()
-	n, err := io.CopyN(&u.part, u.r, partSize(len(u.sent)))
+	n, err := io.CopyN(&u.part, u.r, u.s.partSize(len(u.sent)))
 	u.size += n
 	u.last = err == io.EOF //nolint:errorlint // see above
 	if err != nil && !u.last {

@@ -89,6 +89,8 @@ type Store struct {
 
 	opts Options
 	idle idler // to be closed with the store; nil: the caller's
+
+	partSize func(n int) int64 // of the n-th part of a large body, from 0
 }
 
 var (
@@ -107,7 +109,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	case bucket == "":
 		return nil, fmt.Errorf("s3store: %w: the bucket has no name", store.ErrInvalid)
 	}
-	s := &Store{bucket: bucket}
+	s := &Store{bucket: bucket, partSize: partSize}
 	if opts != nil {
 		s.opts = *opts
 	}
