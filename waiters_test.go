@@ -184,8 +184,8 @@ func TestWaiterComesWhenTheSessionIsOver(t *testing.T) {
 func TestTakeoverIsShared(t *testing.T) {
 	needs(t, here() == leasehold.LayoutObject, "how many are taken over at a time: the same in every layout")
 	// Which of the two learns first that the session is over is a matter of when each looked at its heartbeat: by a second,
-	// and then most is taken when the other one begins. So it is done again until they have begun at one time. Even then
-	// chance leaves one of them less than a tenth in one of some hundred rounds, which is not so three times.
+	// and then most is taken when the other one begins. So it is done again until they have begun at one time. Even then,
+	// in about one round of two hundred, one of them gets less than a tenth by chance. Three such rounds are a fault.
 	uneven := 0
 	for range 20 {
 		together, least := takeOverTogether(t)

@@ -38,8 +38,8 @@ type memberPrice struct {
 	price *cost.Price // nil: it costs nothing
 }
 
-// priceNames are the stores of which cost.ListPrices has prices. To read those takes longer than to
-// make all the flags of a command that helps with them, and few commands use them.
+// priceNames are the names of cost.ListPrices. Parsing the prices takes longer than building all the flags, and few
+// commands need them.
 var priceNames = []string{"s3", "s3-express", "r2", "gcs", "azure"}
 
 // mostCandidates is how many candidates of several locks a measurement has.

@@ -198,7 +198,7 @@ func (c *Candidate) released(err error, out *actions) {
 // its own ends with its TTL all the same, so its user is told at once. Under a session the lock would stay held, so the
 // session, and every other lease under it, would have to end (see abandon). Many a refusal passes, of credentials that
 // have just changed or a clock that was wrong. So there it is tried again for a TTL, like any release that fails.
-// Whoever wants the lock next is told at once, like everybody whose acquisition meets a refusal.
+// An acquisition that waits for this release fails at once, like any other that meets a refusal.
 func (c *Candidate) freeDenied(err error, now Now, out *actions) {
 	if c.release.denied = err; len(c.named(nil)) == 0 {
 		c.released(err, out)

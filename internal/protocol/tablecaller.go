@@ -185,7 +185,7 @@ func (t *Table) vacated(c *caller, err error, out *actions) {
 // one write of an object that nobody else writes to.
 func (t *Table) limit(c *caller) time.Duration {
 	if t.closing == 0 {
-		return c.until // as below: it is asked of each caller at each event
+		return c.until // the common case, which needs no look at the other callers
 	}
 	var left time.Duration
 	for _, other := range t.callers {

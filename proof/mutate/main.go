@@ -19,9 +19,9 @@
 // With -general the mutations are made from the code of a package; see general. All of them are
 // compiled at once; see schema. A test is run for a mutation if it comes by it: first those of
 // the package, then those of the other packages, the quickest first, until one fails or takes
-// ten times as long as usual. The subtests of a slow one are run as tests of their own. Mutations that do not compile do not count. A survivor must stand
-// in proof/mutate/explained, in the file of the package, with the reason why it makes
-// no difference; see explain. A reason that begins with OPEN says that a test is missing;
+// ten times as long as usual. The subtests of a slow test are run as tests of their own.
+// Mutations that do not compile do not count. A survivor must stand in proof/mutate/explained,
+// in the file of the package, with the reason why it makes no difference; see explain. A reason that begins with OPEN says that a test is missing;
 // -record adds survivors in that way, and with -survey they are only counted. With -share 3/20
 // a twentieth of them is tried, the third, which stays the same while the code does.
 //
