@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/brokenstore"
+	"github.com/leasehold/leasehold/internal/pipenet"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
@@ -255,24 +256,32 @@ func TestProbeCountsWhatIsSent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var received atomic.Int64
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				received.Add(1)
-				c.loop(w, r)
-			}))
-			defer server.Close()
-			client := server.Client()
-			client.CheckRedirect = func(*http.Request, []*http.Request) error { return nil } // for ever
-			opts := &Options{Races: 10, LargestBody: 1 << 10}
-			r, err := Run(t.Context(), brokenstore.Bare{Store: &web{Store: memstore.New(), url: server.URL, client: client}}, opts)
-			n := int(received.Load())
-			if n > opts.Requests() || r != nil && n > r.Requests.Total() {
-				t.Errorf("%d requests, announced %d: %+v", n, opts.Requests(), r)
-			}
-			if !errors.Is(err, c.said) || c.said != nil && (!strings.Contains(err.Error(), "redirected to itself") || n > 50) {
-				t.Errorf("after %d requests: %v", n, err)
-			}
-			t.Logf("figures: %d requests of %d announced", n, opts.Requests())
+			synctest.Test(t, func(t *testing.T) { // since the probe waits for ten seconds for what comes late
+				var received atomic.Int64
+				l := pipenet.Loopback(80)
+				server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					received.Add(1)
+					c.loop(w, r)
+				})}}
+				server.Start()
+				defer server.Close()
+				transport := &http.Transport{DialContext: l.DialContext}
+				defer transport.CloseIdleConnections()
+				client := &http.Client{
+					Transport:     transport,
+					CheckRedirect: func(*http.Request, []*http.Request) error { return nil }, // for ever
+				}
+				opts := &Options{Races: 10, LargestBody: 1 << 10}
+				r, err := Run(t.Context(), brokenstore.Bare{Store: &web{Store: memstore.New(), url: server.URL, client: client}}, opts)
+				n := int(received.Load())
+				if n > opts.Requests() || r != nil && n > r.Requests.Total() {
+					t.Errorf("%d requests, announced %d: %+v", n, opts.Requests(), r)
+				}
+				if !errors.Is(err, c.said) || c.said != nil && (!strings.Contains(err.Error(), "redirected to itself") || n > 50) {
+					t.Errorf("after %d requests: %v", n, err)
+				}
+				t.Logf("figures: %d requests of %d announced", n, opts.Requests())
+			})
 		})
 	}
 }
