@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,8 +141,8 @@ func (s *Store) entries(prefix, after string) []store.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var entries []store.Entry
-	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-		if o := s.objects[key]; key > after && strings.HasPrefix(key, prefix) {
+	for key, o := range s.objects {
+		if key > after && strings.HasPrefix(key, prefix) {
 			entries = append(entries, store.Entry{
 				Key:          key,
 				Version:      o.Version,
@@ -152,6 +151,7 @@ func (s *Store) entries(prefix, after string) []store.Entry {
 			})
 		}
 	}
+	slices.SortFunc(entries, func(a, b store.Entry) int { return strings.Compare(a.Key, b.Key) })
 	return entries
 }
 
