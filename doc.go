@@ -1,51 +1,50 @@
-// Package leasehold is leader election and distributed locks on object storage: Amazon S3
-// and everything that speaks its conditional writes, Google Cloud Storage, Azure Blob Storage,
-// a local directory, memory.
-//
-// A lock is one small object, the record: who holds it, for how long, and a token. A
-// candidate writes it on the condition that it is still the version that the candidate has
-// read; the store lets exactly one such write land. The holder writes it again every third
-// of the TTL. A candidate that sees it unchanged for the TTL and a margin may take the lock
-// over, again by a conditional write. Nothing is ever deleted. The holder gets a [Lease]: a
-// context that ends when the lease does, a deadline, and a token.
-//
-// # The guarantee, and its limit
-//
-// At most one lease is valid at any instant, as long as no clock involved runs more than a
-// twelfth faster or slower than real time and nothing freezes both clocks of a machine. The
-// clocks need not agree on the time. See [Lease.Valid].
-//
-// No lease can stop a request that is already on its way. So every write also carries the
-// token, and anything that a former holder must never overwrite rejects a token smaller than
-// the largest it has seen. This needs no clock: tokens of acquisitions strictly grow, and each
-// belongs to one lease only, as long as nobody deletes the lock's object: deny that under the
-// prefix, or see [LockOptions.Existing]. Package fence does it for objects, logs, services and
-// SQL.
-//
-// # Use
+// Package leasehold provides distributed locks and leader election on object storage: Amazon S3
+// and compatible stores, Google Cloud Storage, Azure Blob Storage, a local directory, memory.
 //
 //	st, err := storeurl.Open(ctx, "s3://bucket/prefix")
 //	lock, err := leasehold.NewLock(st, "jobs/backup", nil)
 //	err = lock.Do(ctx, func(ctx context.Context, lease *leasehold.Lease) error {
-//		return backup(ctx, lease.Token()) // ctx ends before anybody else can hold the lock
+//		return backup(ctx, lease.Token()) // ctx ends before anyone else can hold the lock
 //	})
 //
-// [Locks] are for keys that are known only when they are needed, one for each user or file. [Locks.Group]
-// is an errgroup whose members hold locks, and [Locks.Locker] a [sync.Locker].
-// [Election.Run] does the same again and again, for services of which one instance leads and
-// the others follow at next to no cost. A process that holds many locks puts them under one
-// [Session]: one heartbeat, however many leases.
+// # How it works
 //
-// A lease that is to outlive its process, for the steps of a pipeline, is taken out of it by
-// [Lease.Detach] and used elsewhere by [Lock.Attach], [Lock.RenewDetached] or
-// [Lock.ReleaseDetached].
+// A lock is one small object, the record: its holder, its TTL and a token. A candidate takes the
+// lock with a conditional write, which succeeds only if the record still has the version that the
+// candidate read. The store accepts exactly one such write. The holder rewrites the record every
+// TTL/3. If the record stays unchanged for the TTL and a margin, a candidate may take the lock
+// over, again with a conditional write. Records are never deleted.
 //
-// The duties of the user: stop working when the lease's context ends; pass the token on to
-// whatever can check it; call [Lease.Release] for every lease, also for one that was lost,
-// after the work has stopped.
+// The holder gets a [Lease]: a context that ends with the lease, a deadline, and a token.
 //
-// Package store is the contract for stores, and store/storeurl opens them all by URL; package
-// shard spreads work over processes; package admin is for tools that list, break or clean up
-// locks; the command leasehold is for shell scripts. docs/protocol.md says which rule
-// prevents what.
+// # The guarantee, and its limit
+//
+// At most one lease is valid at any instant, as long as no clock runs more than 1/12 faster or
+// slower than real time, and nothing freezes both clocks of a machine. Clocks need not agree on
+// the time of day. See [Lease.Valid].
+//
+// No lease can stop a request that is already on its way. Send the token with every write that a
+// former holder must not make, and have the resource reject a token smaller than the largest it
+// has seen. This needs no clock: tokens strictly grow and are never reused, as long as nobody
+// deletes the lock's object. Deny deletes under the prefix, or see [LockOptions.Existing]. Package
+// fence implements this for objects, logs, services and SQL.
+//
+// # What callers must do
+//
+// Stop working when the lease's context ends. Pass the token to whatever can check it. Call
+// [Lease.Release] for every lease, including a lost one, after the work has stopped.
+//
+// # Choosing a type
+//
+//   - [Lock] for one key, [Locks] for keys known only at run time, such as one per user or file.
+//     [Locks.Group] is an errgroup whose members hold locks, and [Locks.Locker] a [sync.Locker].
+//   - [Election] for services: one instance leads, and the others follow at little cost.
+//   - [Session] for a process with many locks: one heartbeat keeps all its leases.
+//   - [Lease.Detach] for a lease that outlives its process, such as the steps of a pipeline;
+//     [Lock.Attach], [Lock.RenewDetached] and [Lock.ReleaseDetached] use it elsewhere.
+//
+// Package semaphore has locks for several holders at a time, fair locks and reader/writer locks.
+// Package store is the contract for stores, and store/storeurl opens them by URL. Package shard
+// spreads work over processes, and package admin lists, breaks and cleans up locks.
+// docs/protocol.md explains each rule.
 package leasehold
