@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -66,6 +67,9 @@ func onlyWhereAsked(tr *http.Transport) {
 func onAWS(err error) error {
 	if _, ok := errors.AsType[config.SharedConfigProfileNotExistError](err); ok {
 		return fmt.Errorf("%w: check profile=… in the URL and AWS_PROFILE; profiles are in %s", err, strings.Join(awsFiles(), " and "))
+	}
+	if bundle := os.Getenv("AWS_CA_BUNDLE"); bundle != "" && (errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "CA bundle")) {
+		return fmt.Errorf("AWS_CA_BUNDLE=%s: %w: it must be a file of certificates in PEM form", bundle, err)
 	}
 	return err
 }

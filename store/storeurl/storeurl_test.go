@@ -264,6 +264,10 @@ func TestOpenS3WithoutSettings(t *testing.T) {
 
 // TestUnusableSettings: no request could be made with them, and one of them was tried again for ever.
 func TestUnusableSettings(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct{ name, value, says string }{
 		{"AWS_ENDPOINT_URL", "localhost:9000", "AWS_ENDPOINT_URL or the profile's endpoint_url: the endpoint is no URL of the form http://HOST:PORT"},
 		{"AWS_ENDPOINT_URL_S3", "127.0.0.1:9000", "AWS_ENDPOINT_URL_S3"},
@@ -271,7 +275,8 @@ func TestUnusableSettings(t *testing.T) {
 		{"AWS_ENDPOINT_URL", "http://host:9000/bucket", "write s3://bucket/KEY?endpoint=http://host:9000"},
 		{"AWS_ENDPOINT_URL", "http://bucket.host:9000", "write s3://bucket/KEY?endpoint=http://host:9000"},
 		{"AWS_REGION", "eu-west-1\r", "cannot be a region"},
-		{"AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "absent"), "absent"},
+		{"AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "absent"), "it must be a file of certificates in PEM form"},
+		{"AWS_CA_BUNDLE", empty, "AWS_CA_BUNDLE=" + empty + ": "},
 	} {
 		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
 			noAWS(t)
