@@ -64,6 +64,11 @@ func TestInit(t *testing.T) {
 // TestStatusWithoutMajority: the members are shown, each with its own fault, though nobody can tell the configuration.
 func TestStatusWithoutMajority(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testStatusWithoutMajority)
+}
+
+func testStatusWithoutMajority(t *testing.T) {
+	t.Helper()
 	places, _ := newQuorum(t, 3)
 	places[0].Partition(true)
 	places[1].lose()
@@ -275,6 +280,11 @@ func TestInitAtOnce(t *testing.T) {
 // TestReplaceByAlias: no member is written over because somebody calls it by another name.
 func TestReplaceByAlias(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testReplaceByAlias)
+}
+
+func testReplaceByAlias(t *testing.T) {
+	t.Helper()
 	places, st := newQuorum(t, 3)
 	version := put(t, st, "lock", "x", store.IfAbsent())
 	for i, want := range []string{
@@ -309,6 +319,11 @@ func TestReplaceByAlias(t *testing.T) {
 // quorum. The quorum is the one that most members are of, whatever those are of that do not answer.
 func TestForeignMember(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testForeignMember)
+}
+
+func testForeignMember(t *testing.T) {
+	t.Helper()
 	places, st := newQuorum(t, 3)
 	put(t, st, "lock", "x", store.IfAbsent())
 	others, other := newQuorum(t, 3)

@@ -69,8 +69,10 @@ func (e *emptied) List(ctx context.Context, prefix, after string) iter.Seq2[stor
 	return e.now().List(ctx, prefix, after)
 }
 
-// lose empties the member.
+// lose empties the member, in a bubble, when all writes have reached it: a write returns once a majority has it, and
+// what came to the last member after that would lie in the emptied one.
 func (p *place) lose() {
+	synctest.Wait()
 	p.inner.mu.Lock()
 	defer p.inner.mu.Unlock()
 	p.inner.Store = memstore.New()
@@ -238,6 +240,11 @@ func TestMembersDown(t *testing.T) {
 // another, wherever the change is interrupted.
 func TestReplace(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testReplace)
+}
+
+func testReplace(t *testing.T) {
+	t.Helper()
 	const keys = 5
 	for _, elsewhere := range []bool{false, true} {
 		for fails := 0; ; fails++ { // the request of the change that fails
@@ -319,6 +326,11 @@ func TestReplace(t *testing.T) {
 // TestReplaceInPlace: a member that is well is not replaced by itself, and one that was emptied is.
 func TestReplaceInPlace(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testReplaceInPlace)
+}
+
+func testReplaceInPlace(t *testing.T) {
+	t.Helper()
 	places, st := newQuorum(t, 3)
 	version := put(t, st, "lock", "x", store.IfAbsent())
 	err := st.Replace(t.Context(), places[0].name, places[0])
@@ -511,6 +523,11 @@ func TestMemberFlaps(t *testing.T) {
 // repaired, there were two majorities without a common member.
 func TestReplaceAbandoned(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testReplaceAbandoned)
+}
+
+func testReplaceAbandoned(t *testing.T) {
+	t.Helper()
 	places, st := newQuorum(t, 3)
 	put(t, st, "lock", "x", store.IfAbsent())
 	places[0].lose()
@@ -542,6 +559,11 @@ func TestReplaceAbandoned(t *testing.T) {
 // its configuration all of them had lost their objects, and it asked no further.
 func TestMissedChanges(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testMissedChanges)
+}
+
+func testMissedChanges(t *testing.T) {
+	t.Helper()
 	places, st := newQuorum(t, 3)
 	put(t, st, "lock", "x", store.IfAbsent())
 	var apart []*place
