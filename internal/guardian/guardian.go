@@ -12,7 +12,7 @@
 //
 // As long as one of the three goes on, nothing of the command runs past the
 // deadline that this one was last told. Each line is one thing that goes wrong,
-// and what follows from it; docs/operations.md has a table of all combinations,
+// and what follows from it; docs/crashes.md has a table of all combinations,
 // which a test reads and goes through.
 //
 //   - No extension: SIGTERM at the deadline less the grace, SIGKILL at the

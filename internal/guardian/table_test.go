@@ -18,17 +18,17 @@ import (
 	"github.com/leasehold/leasehold/internal/guardian"
 )
 
-// A promise is a cell of the table in docs/operations.md: what becomes of a job
+// A promise is a cell of the table in docs/crashes.md: what becomes of a job
 // after something was done to the three that watch it.
 type promise string
 
 const (
-	goesOn       promise = "the job goes on"
+	goesOn       promise = "the job keeps running"
 	killedAtOnce promise = "SIGKILL at once"
 	killedLate   promise = "SIGKILL at the deadline"
-	killedGrace  promise = "SIGKILL after the grace"
-	endedAtOnce  promise = "SIGTERM at once, SIGKILL after the grace"
-	endedLate    promise = "SIGTERM the grace before the deadline, SIGKILL at it"
+	killedGrace  promise = "SIGKILL after `--grace`"
+	endedAtOnce  promise = "SIGTERM at once, SIGKILL after `--grace`"
+	endedLate    promise = "SIGTERM `--grace` before the deadline, SIGKILL at the deadline"
 	firstAlone   promise = "**SIGKILL for the job's first process alone**"
 	nothing      promise = "**nothing**"
 )
@@ -46,13 +46,13 @@ func (b blow) String() string {
 // documented reads the table, which must be about every combination.
 func documented(t *testing.T) (blows []blow) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/crashes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, found := strings.Cut(string(text), "| `leasehold` | guardian | while the watcher runs | the watcher is killed or stopped too |\n|---|---|---|---|\n")
 	if !found {
-		t.Fatal("docs/operations.md has no table of what is done to the three")
+		t.Fatal("docs/crashes.md has no table of what is done to the three")
 	}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
