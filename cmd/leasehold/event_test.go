@@ -144,7 +144,7 @@ func TestChangesAsEvents(t *testing.T) {
 }
 
 // TestSemaphoresAsEvents: what a semaphore has, in status, list and watch, are the fields that
-// docs/operations.md lists, and they stay.
+// docs/inspect.md lists, and they stay.
 func TestSemaphoresAsEvents(t *testing.T) {
 	t.Parallel()
 	seat := semaphore.Seat{Holder: "h", Session: "s", Weight: 2, Token: 7, Since: time.Now()}
@@ -174,7 +174,7 @@ func TestSemaphoresAsEvents(t *testing.T) {
 	if want := fields("holders size taken waiters abandoned holder session since token weight"); !slices.Equal(got, want) {
 		t.Errorf("a semaphore has %q, want %q", got, want)
 	}
-	doc, err := os.ReadFile("../../docs/operations.md")
+	doc, err := os.ReadFile("../../docs/inspect.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,15 +182,15 @@ func TestSemaphoresAsEvents(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, f := range got {
 		if !strings.Contains(section, "`"+f+"`") {
-			t.Errorf("docs/operations.md does not say what %q is", f)
+			t.Errorf("docs/inspect.md does not say what %q is", f)
 		}
 	}
 }
 
-// TestEventsAreDocumented: docs/operations.md has the table of the code.
+// TestEventsAreDocumented: docs/events.md has the table of the code.
 func TestEventsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/events.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# The commands
 
-The help of each command, which a test keeps up to date here. [Operations](../operations.md) says how they are used, and
-has the exit codes and the [events](../operations.md#events).
+The help of each command, which a test keeps up to date here. [Operations](../operations.md) shows them at work. See also
+[exit codes](../exitcodes.md) and [events](../events.md).
 `)
 	eachCommand(newRoot(), func(cmd *cobra.Command) {
 		if cmd.Hidden || cmd.Name() == "help" {
