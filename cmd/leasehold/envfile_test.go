@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The file of variables in docs/operations.md: each is one that is read, its flag takes the
+// The file of variables in docs/configuration.md: each is one that is read, its flag takes the
 // value, and systemd and a shell take the line alike.
 func TestDocumentedVariables(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
