@@ -178,7 +178,7 @@ func TestSemaphoresAsEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(doc), "\n### Looking at a semaphore\n")
+	_, section, _ := strings.Cut(string(doc), "\n## Semaphores\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, f := range got {
 		if !strings.Contains(section, "`"+f+"`") {
