@@ -49,7 +49,7 @@ var (
 	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which nothing
 	// but a change by hand can have made it. The lock can be looked at and broken, and not be
 	// acquired before that is put right: see "A token that is too large" in
-	// docs/operations.md.
+	// docs/maintain.md.
 	ErrTokenTooLarge = protocol.ErrTooLarge
 	// ErrForeignObject: what lies in the lock's place is not a record that this
 	// version understands. It is left as it is. Look at it, and move it away or

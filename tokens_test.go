@@ -99,7 +99,7 @@ func tooLarge(t *testing.T, l leasehold.Layout, token int64, state string) {
 	if token == record.LastToken {
 		return // it may have been given out, so who has seen it goes on from there
 	}
-	// Somebody puts it right, as docs/operations.md says, and the same candidates go on.
+	// Somebody puts it right, as docs/maintain.md says, and the same candidates go on.
 	keys := objects(t, st)
 	key = keys[len(keys)-1]
 	if obj, err = st.Get(t.Context(), key, ""); err == nil {

@@ -103,7 +103,7 @@ func TestCronOnThreeMachines(t *testing.T) {
 	})
 }
 
-// TestCronFortyRounds: the same with the figures of docs/operations.md, forty rounds on twenty locks.
+// TestCronFortyRounds: the same with the figures of docs/scheduled.md, forty rounds on twenty locks.
 func TestCronFortyRounds(t *testing.T) {
 	t.Parallel()
 	if !underTest.Tokens() {
