@@ -195,7 +195,7 @@ func (l *Lock) taken(ctx context.Context) error {
 	if err := l.underSession(); err != nil {
 		return err
 	}
-	if l.d.queue.isTaken() {
+	if l.d.queue.Taken() {
 		return l.d.heldError(nil)
 	}
 	if l.d.claimable() {

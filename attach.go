@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
@@ -36,7 +36,7 @@ func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	if done == nil {
 		return Detached{}, fmt.Errorf("the lease of the lock %v cannot be detached: %w", l.d.at, l.Err())
 	}
-	r, err := cleanup.Wait(ctx, l.ctx, done)
+	r, err := lock.Wait(ctx, l.ctx, done)
 	if err != nil {
 		l.d.Cancel()
 		r = <-done // there is always an answer, and soon, since Cancel sends nothing
@@ -101,7 +101,7 @@ func (d *driver) detached(a protocol.Detached) {
 	lease.outcome = r.err
 	lease.settled.Store(true)
 	d.lease = nil
-	if !d.queue.leave() {
+	if !d.queue.Leave() {
 		d.Step(protocol.Drop{})
 	}
 	closeAfter(lease.released, d.Past(), told)
@@ -169,7 +169,7 @@ func (l *Lock) use(ctx context.Context, d Detached, use protocol.Use, keep func(
 }
 
 func (l *Lock) useTraced(ctx context.Context, d Detached, ev protocol.Attach, keep func(Detached) error, a *acquiring) (result, error) {
-	if !l.d.queue.tryEnter() {
+	if !l.d.queue.TryEnter() {
 		return result{}, l.d.heldError(nil)
 	}
 	r, err := l.d.attach(ctx, d, ev, keep, a)

@@ -1,18 +1,18 @@
 package leasehold
 
-import "github.com/leasehold/leasehold/internal/callback"
+import "github.com/leasehold/leasehold/internal/lock"
 
 // callbacks are what a driver calls functions of its user with. Most locks have none to call, so it is
 // made when the first is called.
 type callbacks struct {
-	options callback.Queue // of those in the options
+	options lock.Callbacks // of those in the options
 	traces  *traces        // of the Trace; nil: nothing has been told
 }
 
 // callbacks makes them. The engine is locked.
 func (d *driver) callbacks() *callbacks {
 	if d.calls == nil {
-		d.calls = &callbacks{options: callback.Queue{Patience: d.opts.TTL, Hangs: d.hangs}}
+		d.calls = &callbacks{options: lock.Callbacks{Patience: d.opts.TTL, Hangs: d.hangs}}
 	}
 	return d.calls
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -26,7 +27,7 @@ type driver struct {
 	st    store.Store
 	key   string
 	at    layout.Layout
-	queue queue
+	queue lock.Turns
 	opts  *LockOptions
 	lease *Lease     // from its grant until its release is settled
 	calls *callbacks // nil until the first
@@ -167,7 +168,7 @@ func (d *driver) release(l *Lease, successor string) {
 		d.traceReleasing()
 		l.end(ErrReleased)
 		// Not in an election: who resigns was promised that the lock is free then, for others too.
-		pass := d.now.changed == nil && d.queue.waits()
+		pass := d.now.changed == nil && d.queue.Waiting()
 		return protocol.Release{Successor: d.encodable(successor), Pass: pass}
 	})
 }
@@ -415,7 +416,7 @@ func (d *driver) released(err error) {
 	lease.outcome = err
 	lease.settled.Store(true)
 	d.lease = nil
-	if !d.queue.leave() {
+	if !d.queue.Leave() {
 		d.Step(protocol.Drop{})
 	}
 	closeAfter(lease.released, past, told) // at last: the caller's next attempt finds the queue empty

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/retry"
@@ -293,7 +293,7 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
-	last, done := cleanup.Last(ctx)
+	last, done := lock.Last(ctx)
 	defer done()
 	err := t.lease.free(last, successor)
 	if err != nil {
@@ -334,7 +334,7 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	case t != nil:
 		e.giveNotice(ctx, t, successor)
 		t.stop(ErrResigned)
-		if _, err := cleanup.Wait(ctx, t.lease.ctx, t.over); err != nil {
+		if _, err := lock.Wait(ctx, t.lease.ctx, t.over); err != nil {
 			return fmt.Errorf("the work of %v has not stopped and been released yet: %w", e.lock.d.at, err)
 		}
 		return t.end

@@ -47,13 +47,11 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record", "internal/retry"},
+		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/record", "internal/retry"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
-	{pkg: "internal/callback", may: []string{"std", "internal/lockorder"}},
-	{pkg: "internal/cleanup", may: []string{"std"}},
-	{pkg: "internal/tracing", may: []string{"std", "internal/callback", "internal/clock", "internal/engine", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/lockorder", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
 	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/record"}},
 	{
@@ -139,13 +137,13 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "internal/tracing"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
-	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/engine", "internal/inside", "internal/layout", "internal/protocol", "internal/record", "internal/tracing"}},
+	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/record"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/openfiles"}},
@@ -176,7 +174,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/callback", "internal/cleanup", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "internal/tracing", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

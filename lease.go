@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/clock"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
@@ -199,7 +199,7 @@ func (l *Lease) beginRelease(successor string) {
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
-	ctx, cancel := cleanup.Context(ctx)
+	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	return l.ended(l.free(ctx, successor))
 }
@@ -207,7 +207,7 @@ func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 // free begins the release, and returns why the lock may not be free, if it may not.
 func (l *Lease) free(ctx context.Context, successor string) error {
 	l.beginRelease(successor)
-	if _, err := cleanup.Wait(ctx, l.ctx, l.released); err != nil {
+	if _, err := lock.Wait(ctx, l.ctx, l.released); err != nil {
 		return fmt.Errorf("the release of the lock %v is under way and not confirmed yet: %w", l.d.at, err)
 	}
 	return l.outcome

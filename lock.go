@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
@@ -118,7 +118,7 @@ func (l *Lock) acquireInTurn(ctx context.Context, a asked) (*Lease, error) {
 	}
 	l.d.warnOwn()
 	if err := a.trace.enterQueue(ctx, &l.d); err != nil {
-		if !errors.Is(err, errCrossed) {
+		if !errors.Is(err, lock.ErrCrossed) {
 			return nil, l.d.heldError(err)
 		}
 		err = l.d.heldError(ctx.Err())
@@ -158,7 +158,7 @@ func (l *Lock) acquireAtOnce(ctx context.Context, a asked) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
 	}
-	if !l.d.queue.tryEnter() {
+	if !l.d.queue.TryEnter() {
 		return nil, l.d.heldError(nil)
 	}
 	return l.acquire(ctx, a)
@@ -209,7 +209,7 @@ func (l *Lock) Settle(ctx context.Context) error {
 
 // leave lets in the next goroutine of this process, or frees what was passed on to it.
 func (l *Lock) leave() {
-	if !l.d.queue.leave() {
+	if !l.d.queue.Leave() {
 		l.d.Tell(protocol.Drop{})
 	}
 }
@@ -278,7 +278,7 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease
 		if errors.Is(lost, ErrDetached) || errors.Is(lost, ErrReleased) {
 			lost = nil
 		}
-		last, done := cleanup.Last(ctx)
+		last, done := lock.Last(ctx)
 		defer done()
 		if e := l.Release(last); e != nil && lost == nil {
 			l.d.opts.Logger.Warn("lock not released", "lock", l.d.key, "error", e)

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/store"
 )
@@ -122,7 +122,7 @@ func using[T any](ctx context.Context, l *Locks, key string, call func(*Lock, co
 // yet, and may be called again; if ctx has ended before the call, it waits up to 5 s all the same. It does
 // not close the session of [LockOptions.Session], which comes after, nor the store.
 func (l *Locks) Close(ctx context.Context) error {
-	ctx, cancel := cleanup.Context(ctx)
+	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	l.mu.Lock()
 	l.close()
@@ -152,8 +152,8 @@ func (l *Locks) Close(ctx context.Context) error {
 
 // finish waits until the lock is not held by this process, and nothing of it is under way.
 func (l *Lock) finish(ctx context.Context) error {
-	err := l.d.queue.enter(ctx)
-	if err == nil || errors.Is(err, errCrossed) {
+	err := l.d.queue.Enter(ctx)
+	if err == nil || errors.Is(err, lock.ErrCrossed) {
 		l.leave()
 	}
 	if err == nil {
@@ -234,7 +234,7 @@ func (l *Locks) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, lock := range l.keys {
-		if lock.calls == 0 && !lock.d.queue.isTaken() && lock.d.Forgettable() {
+		if lock.calls == 0 && !lock.d.queue.Taken() && lock.d.Forgettable() {
 			delete(l.keys, key)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/lock"
 )
 
 // AcquireAll acquires all the locks, or none, and returns their leases in the order of the
@@ -112,7 +112,7 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 		}
 	}
 	return freeAll(leases, func(l *Lease) error {
-		last, cancel := cleanup.Context(ctx)
+		last, cancel := lock.Grace(ctx)
 		defer cancel()
 		return l.free(last, "")
 	})

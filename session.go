@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/store"
 )
@@ -204,7 +204,7 @@ func (s *Session) Leases() []*Lease {
 // that, so do not call it from such work. After Close every acquisition under the session fails
 // with [ErrSessionOver].
 func (s *Session) Close(ctx context.Context) error {
-	ctx, cancel := cleanup.Context(ctx)
+	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	s.inner.End(engine.ErrClosed)
 	err := s.free(ctx)

@@ -7,15 +7,15 @@ import (
 
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/tracing"
 )
 
 // traces are what a driver with a Trace keeps of its lease, and of the request under way. Events are
 // queued where they arise, while the engine is locked, so their order is that of the candidate's steps.
 type traces struct {
-	events   *tracing.Events
-	requests tracing.Requests
+	events   *lock.Events
+	requests lock.Requests
 
 	// Of the lease, from its grant until its release is settled: readings of the clock.
 	granted, ended, releasing time.Duration
@@ -35,7 +35,7 @@ func (d *driver) traces() *traces {
 	}
 	c := d.callbacks()
 	if c.traces == nil {
-		c.traces = &traces{events: tracing.New(d.at.String(), d.opts.TTL, d.opts.Logger)}
+		c.traces = &traces{events: lock.NewEvents(d.at.String(), d.opts.TTL, d.opts.Logger)}
 	}
 	return c.traces
 }
@@ -75,15 +75,15 @@ func (d *driver) begins(ctx context.Context, holder string, attached bool) (cont
 // enterQueue waits for the turn, and tells if that takes a wait.
 func (a *acquiring) enterQueue(ctx context.Context, d *driver) error {
 	if a == nil {
-		return d.queue.enter(ctx)
+		return d.queue.Enter(ctx)
 	}
-	if d.queue.tryEnter() {
+	if d.queue.TryEnter() {
 		return nil
 	}
 	if held, ok := errors.AsType[*HeldError](d.heldError(nil)); ok {
 		d.Locked(func() { a.waits(held.Info, true) })
 	}
-	return d.queue.enter(ctx)
+	return d.queue.Enter(ctx)
 }
 
 // waits tells that it waits for a holder. The engine is locked.
@@ -92,7 +92,7 @@ func (a *acquiring) waits(info Info, local bool) {
 		return
 	}
 	a.waited = true
-	tracing.Tell(a.ctx, a.d.traces().events, "Waiting", a.d.opts.Trace.Waiting, TraceWaiting{
+	lock.Tell(a.ctx, a.d.traces().events, "Waiting", a.d.opts.Trace.Waiting, TraceWaiting{
 		TraceSubject: a.of, Time: time.Now(), Info: info, Local: local,
 	})
 }
@@ -102,7 +102,7 @@ func (a *acquiring) done(token Token, over bool, err error) {
 	if a == nil || a.told != nil {
 		return
 	}
-	a.told = tracing.TellLast(a.ctx, a.d.traces().events, "AcquireDone", a.d.opts.Trace.AcquireDone, TraceAcquireDone{
+	a.told = lock.TellLast(a.ctx, a.d.traces().events, "AcquireDone", a.d.opts.Trace.AcquireDone, TraceAcquireDone{
 		TraceSubject: a.of, Time: time.Now(), Err: err, Token: token, Took: clock.Now() - a.began,
 		Waited: a.waited, TookOver: over, Attached: a.attached,
 	})
@@ -158,8 +158,8 @@ func (d *driver) traceTaken(ev protocol.Event) {
 	}
 }
 
-func (t *traces) request(ctx context.Context, trace *Trace, of TraceSubject, a tracing.Answer) {
-	tracing.Tell(ctx, t.events, "Request", trace.Request, TraceRequest{
+func (t *traces) request(ctx context.Context, trace *Trace, of TraceSubject, a lock.Answer) {
+	lock.Tell(ctx, t.events, "Request", trace.Request, TraceRequest{
 		TraceSubject: of, Time: time.Now(), Op: a.Op, Took: a.Took, Err: a.Err,
 	})
 }
@@ -169,7 +169,7 @@ func (d *driver) traceLook(ctx context.Context, sent time.Duration, err error) {
 	if d.opts.Trace == nil {
 		return
 	}
-	answer := tracing.Answer{Op: "read", Took: clock.Now() - sent, Err: err}
+	answer := lock.Answer{Op: "read", Took: clock.Now() - sent, Err: err}
 	d.Locked(func() { d.traces().request(context.WithoutCancel(ctx), d.opts.Trace, d.subject(""), answer) })
 }
 
@@ -186,7 +186,7 @@ func (d *driver) traceRenewed() {
 	if t == nil {
 		return
 	}
-	tracing.Tell(d.Context(), t.events, "Renewed", d.opts.Trace.Renewed, TraceRenewed{
+	lock.Tell(d.Context(), t.events, "Renewed", d.opts.Trace.Renewed, TraceRenewed{
 		TraceSubject: d.subject(d.lease.Holder()), Time: time.Now(), Token: d.lease.token,
 		Took: clock.Now() - t.renewing, Requests: t.sent, Left: t.left, TTL: d.Candidate().Lease().TTL,
 	})
@@ -199,7 +199,7 @@ func (d *driver) traceLost(l *Lease, cause error) {
 		return
 	}
 	t.ended, t.lost, t.renewing = clock.Now(), true, 0
-	tracing.Tell(l.traceContext(), t.events, "Lost", d.opts.Trace.Lost, TraceLost{
+	lock.Tell(l.traceContext(), t.events, "Lost", d.opts.Trace.Lost, TraceLost{
 		TraceSubject: d.subject(l.Holder()), Time: time.Now(), Token: l.token, Cause: cause, Held: t.ended - t.granted,
 	})
 }
@@ -222,7 +222,7 @@ func (d *driver) traceReleased(l *Lease, err error, detached bool) (told <-chan 
 	if t == nil {
 		return nil
 	}
-	return tracing.TellLast(l.traceContext(), t.events, "Released", d.opts.Trace.Released, TraceReleased{
+	return lock.TellLast(l.traceContext(), t.events, "Released", d.opts.Trace.Released, TraceReleased{
 		TraceSubject: d.subject(l.Holder()), Time: time.Now(), Token: l.token, Held: t.ended - t.granted,
 		Took: clock.Now() - t.releasing, Err: err, Lost: t.lost, Detached: detached,
 	})
@@ -233,7 +233,7 @@ func (l *Lease) traceContext() context.Context { return context.WithoutCancel(l.
 
 func (d *driver) traceTrouble(err error) {
 	if t := d.traces(); t != nil {
-		tracing.Tell(d.Context(), t.events, "Trouble", d.opts.Trace.Trouble, TraceTrouble{
+		lock.Tell(d.Context(), t.events, "Trouble", d.opts.Trace.Trouble, TraceTrouble{
 			TraceSubject: d.subject(""), Time: time.Now(), Err: err, Failures: d.now.failures,
 		})
 	}
@@ -242,7 +242,7 @@ func (d *driver) traceTrouble(err error) {
 // traceLeader tells of a change that concerns the leader.
 func (d *driver) traceLeader(known, was, fresh bool, leader Info) {
 	if t := d.traces(); t != nil {
-		tracing.Tell(d.Context(), t.events, "Leader", d.opts.Trace.Leader, TraceLeader{
+		lock.Tell(d.Context(), t.events, "Leader", d.opts.Trace.Leader, TraceLeader{
 			TraceSubject: d.subject(""), Time: time.Now(), Known: known, WasKnown: was, New: fresh, Info: leader,
 		})
 	}
@@ -255,7 +255,7 @@ func (d *driver) traceWatcher(w engine.Owner) engine.Owner {
 		return w
 	}
 	place := w.Place()
-	t := &traces{events: tracing.New(place.String(), d.opts.TTL, d.opts.Logger)}
+	t := &traces{events: lock.NewEvents(place.String(), d.opts.TTL, d.opts.Logger)}
 	of := TraceSubject{Kind: KindSession, Store: place.Store.String(), Key: place.Key, Holder: d.opts.Holder}
-	return tracing.Watch(w, func(a tracing.Answer) { t.request(context.Background(), d.opts.Trace, of, a) })
+	return lock.Watch(w, func(a lock.Answer) { t.request(context.Background(), d.opts.Trace, of, a) })
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
@@ -243,7 +243,7 @@ func (m *mover) undo(ctx context.Context) {
 	if m.move.Lease == nil || m.sealed {
 		return
 	}
-	last, cancel := cleanup.Last(ctx)
+	last, cancel := lock.Last(ctx)
 	defer cancel()
 	_ = m.old.lock.ReleaseDetached(last, m.lease) // else its TTL is waited out
 }

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/callback"
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/tracing"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -25,7 +23,7 @@ type driver struct {
 	key   string
 	size  int64
 	opts  Options
-	calls callback.Queue
+	calls lock.Callbacks
 
 	quiet atomic.Int64 // the reading of the clock before which no trouble is told of
 
@@ -101,7 +99,7 @@ func (d *driver) start() error {
 		d.opts.Logger.Warn("a callback does not return, and the next ones wait for it", "semaphore", d.at().String(), "callback", name)
 	}
 	if d.opts.Trace != nil {
-		d.traces.events = tracing.New(d.at().String(), d.opts.TTL, d.opts.Logger)
+		d.traces.events = lock.NewEvents(d.at().String(), d.opts.TTL, d.opts.Logger)
 	}
 	d.own.turn = make(chan struct{}, 1)
 	d.own.turn <- struct{}{}
@@ -512,7 +510,7 @@ func (d *driver) end(s *leasehold.Session) {
 }
 
 func (d *driver) close(ctx context.Context) error {
-	ctx, cancel := cleanup.Context(ctx)
+	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	if deadline, limited := ctx.Deadline(); limited && d.opts.Session == nil { // else others may be under the session
 		d.Tell(protocol.Closing{Until: engine.Process{}.Now().Clock + time.Until(deadline)})

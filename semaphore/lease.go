@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/cleanup"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
@@ -143,10 +143,10 @@ func (l *Lease) beginRelease() {
 // confirmed, the error says so: others take the seats for held until they know of that end. If the lease had been lost, the error matches
 // [leasehold.ErrLost]. Further calls return what the first one did.
 func (l *Lease) Release(ctx context.Context) error {
-	ctx, cancel := cleanup.Context(ctx)
+	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	l.beginRelease()
-	if _, err := cleanup.Wait(ctx, l.ctx, l.released); err != nil {
+	if _, err := lock.Wait(ctx, l.ctx, l.released); err != nil {
 		return l.ended(fmt.Errorf("the release of seats in %v is under way and not confirmed yet: %w", l.d.at(), err))
 	}
 	return l.ended(l.outcome)
@@ -170,7 +170,7 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease
 		if errors.Is(lost, leasehold.ErrReleased) {
 			lost = nil // f has released it itself
 		}
-		last, done := cleanup.Last(ctx)
+		last, done := lock.Last(ctx)
 		defer done()
 		if e := l.Release(last); e != nil && lost == nil {
 			l.d.opts.Logger.Warn("seats were not released", "semaphore", l.d.key, "error", e)

@@ -7,15 +7,15 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/engine"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
-	"github.com/leasehold/leasehold/internal/tracing"
 )
 
 // traces are what a driver with a Trace keeps. All but the events is guarded by the engine's mutex.
 type traces struct {
-	events   *tracing.Events // nil: there is no Trace
-	requests tracing.Requests
+	events   *lock.Events // nil: there is no Trace
+	requests lock.Requests
 	failures int  // of requests, in a row
 	reaps    bool // the write under way takes seats from somebody who has not given them back
 	over     bool // the one whose answer is being taken in has done so
@@ -70,7 +70,7 @@ func (a *acquiring) waits(in protocol.InLine) {
 		h := in.Table.Holders[0]
 		info.Held, info.Holder, info.Session, info.Token = true, h.Holder, h.Session, leasehold.Token(h.Token)
 	}
-	tracing.Tell(a.ctx, a.d.traces.events, "Waiting", a.d.opts.Trace.Waiting, leasehold.TraceWaiting{
+	lock.Tell(a.ctx, a.d.traces.events, "Waiting", a.d.opts.Trace.Waiting, leasehold.TraceWaiting{
 		TraceSubject: a.of, Time: time.Now(), Info: info, Ahead: in.Ahead,
 	})
 }
@@ -80,7 +80,7 @@ func (a *acquiring) done(token leasehold.Token, over bool, err error) {
 	if a == nil || a.told != nil {
 		return
 	}
-	a.told = tracing.TellLast(a.ctx, a.d.traces.events, "AcquireDone", a.d.opts.Trace.AcquireDone, leasehold.TraceAcquireDone{
+	a.told = lock.TellLast(a.ctx, a.d.traces.events, "AcquireDone", a.d.opts.Trace.AcquireDone, leasehold.TraceAcquireDone{
 		TraceSubject: a.of, Time: time.Now(), Err: err, Token: token, Took: engine.Process{}.Now().Clock - a.began,
 		Waited: a.waited, TookOver: over,
 	})
@@ -139,8 +139,8 @@ func (d *driver) traceTaken(ev protocol.Event) {
 	d.traceRequest(t.events, d.subject(d.opts.Holder), answer)
 }
 
-func (d *driver) traceRequest(events *tracing.Events, of leasehold.TraceSubject, a tracing.Answer) {
-	tracing.Tell(context.Background(), events, "Request", d.opts.Trace.Request, leasehold.TraceRequest{
+func (d *driver) traceRequest(events *lock.Events, of leasehold.TraceSubject, a lock.Answer) {
+	lock.Tell(context.Background(), events, "Request", d.opts.Trace.Request, leasehold.TraceRequest{
 		TraceSubject: of, Time: time.Now(), Op: a.Op, Took: a.Took, Err: a.Err,
 	})
 }
@@ -151,14 +151,14 @@ func (d *driver) traceWatcher(w engine.Owner) engine.Owner {
 		return w
 	}
 	place := w.Place()
-	events := tracing.New(place.String(), d.opts.TTL, d.opts.Logger)
+	events := lock.NewEvents(place.String(), d.opts.TTL, d.opts.Logger)
 	of := leasehold.TraceSubject{Kind: leasehold.KindSession, Store: place.Store.String(), Key: place.Key, Holder: d.opts.Holder}
-	return tracing.Watch(w, func(a tracing.Answer) { d.traceRequest(events, of, a) })
+	return lock.Watch(w, func(a lock.Answer) { d.traceRequest(events, of, a) })
 }
 
 func (d *driver) traceTrouble(err error) {
 	if d.opts.Trace != nil {
-		tracing.Tell(context.Background(), d.traces.events, "Trouble", d.opts.Trace.Trouble, leasehold.TraceTrouble{
+		lock.Tell(context.Background(), d.traces.events, "Trouble", d.opts.Trace.Trouble, leasehold.TraceTrouble{
 			TraceSubject: d.subject(d.opts.Holder), Time: time.Now(), Err: err, Failures: d.traces.failures,
 		})
 	}
@@ -170,7 +170,7 @@ func (d *driver) traceLost(l *Lease, cause error) {
 		return
 	}
 	l.times.ended, l.times.lost = engine.Process{}.Now().Clock, true
-	tracing.Tell(l.values, d.traces.events, "Lost", d.opts.Trace.Lost, leasehold.TraceLost{
+	lock.Tell(l.values, d.traces.events, "Lost", d.opts.Trace.Lost, leasehold.TraceLost{
 		TraceSubject: d.subject(l.holder), Time: time.Now(), Token: l.token, Cause: cause, Held: l.times.ended - l.times.granted,
 	})
 }
@@ -192,7 +192,7 @@ func (d *driver) traceReleased(l *Lease) (told <-chan struct{}) {
 	l.ending.Lock()
 	t := l.times
 	l.ending.Unlock()
-	return tracing.TellLast(l.values, d.traces.events, "Released", d.opts.Trace.Released, leasehold.TraceReleased{
+	return lock.TellLast(l.values, d.traces.events, "Released", d.opts.Trace.Released, leasehold.TraceReleased{
 		TraceSubject: d.subject(l.holder), Time: time.Now(), Token: l.token, Held: t.ended - t.granted,
 		Took: engine.Process{}.Now().Clock - t.releasing, Err: l.outcome, Lost: t.lost,
 	})

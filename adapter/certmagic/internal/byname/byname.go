@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/leasehold/leasehold"
-	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/turn"
 	"github.com/leasehold/leasehold/store"
 )
@@ -78,7 +78,7 @@ func (l *Locks) Lock(ctx context.Context, name string) error {
 // elsewhere. If the holder seems to be gone, it watches the lock for that holder's TTL and a margin, and takes it
 // over if it is; a call that never waited never could.
 func (l *Locks) TryLock(ctx context.Context, name string) (bool, error) {
-	ctx, cancel := cleanup.Context(ctx)
+	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	h, mine := l.enter(name)
 	if !mine {

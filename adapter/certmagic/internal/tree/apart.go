@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/leasehold/leasehold/internal/cleanup"
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -78,7 +78,7 @@ func (t *Tree) content(ctx context.Context, body []byte) ([]byte, error) {
 // reads it.
 func (t *Tree) drop(ctx context.Context, body []byte) {
 	if key, _, ok := t.pointer(body); ok {
-		last, cancel := cleanup.Last(ctx)
+		last, cancel := lock.Last(ctx)
 		defer cancel()
 		_ = t.st.Delete(last, key)
 	}

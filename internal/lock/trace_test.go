@@ -1,4 +1,4 @@
-package tracing_test
+package lock_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
-	"github.com/leasehold/leasehold/internal/tracing"
 )
 
 // TestTellLast: the channel is closed when the function has returned, when there is none, when the event
@@ -18,42 +18,42 @@ import (
 func TestTellLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		e := tracing.New("a lock", time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
+		e := lock.NewEvents("a lock", time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
 		began := time.Now()
 		returned := false
-		<-tracing.TellLast(t.Context(), e, "f", func(context.Context, int) {
+		<-lock.TellLast(t.Context(), e, "f", func(context.Context, int) {
 			time.Sleep(time.Millisecond)
 			returned = true
 		}, 1)
 		if !returned || time.Since(began) != time.Millisecond {
 			t.Errorf("it is told after %v: %t", time.Since(began), returned)
 		}
-		<-tracing.TellLast(t.Context(), e, "f", nil, 1)
+		<-lock.TellLast(t.Context(), e, "f", nil, 1)
 		goOn, n := make(chan struct{}), 0
 		hang := func(context.Context, int) {
 			<-goOn
 			n++
 		}
 		began = time.Now()
-		if <-tracing.TellLast(t.Context(), e, "f", hang, 1); time.Since(began) != tracing.Patience {
+		if <-lock.TellLast(t.Context(), e, "f", hang, 1); time.Since(began) != lock.TracePatience {
 			t.Errorf("one that hangs is waited for %v", time.Since(began))
 		}
-		for range tracing.Most {
-			tracing.Tell(t.Context(), e, "f", hang, 1)
+		for range lock.MostEvents {
+			lock.Tell(t.Context(), e, "f", hang, 1)
 		}
 		began = time.Now()
 		for range 3 {
-			<-tracing.TellLast(t.Context(), e, "f", hang, 1)
+			<-lock.TellLast(t.Context(), e, "f", hang, 1)
 		}
 		if time.Since(began) != 0 {
 			t.Errorf("what is dropped is waited for %v", time.Since(began))
 		}
 		close(goOn)
 		synctest.Wait()
-		if n != tracing.Most+1 {
+		if n != lock.MostEvents+1 {
 			t.Errorf("%d were told", n)
 		}
-		tracing.Tell(t.Context(), e, "f", hang, 1)
+		lock.Tell(t.Context(), e, "f", hang, 1)
 		synctest.Wait()
 		if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "are dropped") || !strings.Contains(text, "number=3") {
 			t.Errorf("the log says %s", text)
@@ -80,14 +80,14 @@ func TestRequests(t *testing.T) {
 		{"read", protocol.ReadTable{}, protocol.TableRead{Err: failed}, failed},
 		{"write", protocol.WriteTable{}, protocol.TableWritten{Err: failed}, failed},
 	} {
-		var r tracing.Requests
+		var r lock.Requests
 		if r.Sent(protocol.Granted{}, 1) || !r.Sent(c.sent, 2) || r.Sent(protocol.Seen{}, 3) {
 			t.Errorf("%s: what is sent is not known", c.op)
 		}
 		if _, is := r.Answered(protocol.Tick{}, 4); is {
 			t.Errorf("%s: a tick is an answer", c.op)
 		}
-		if a, is := r.Answered(c.done, 7); !is || a != (tracing.Answer{Op: c.op, Took: 5, Err: c.err}) {
+		if a, is := r.Answered(c.done, 7); !is || a != (lock.Answer{Op: c.op, Took: 5, Err: c.err}) {
 			t.Errorf("%s: %+v", c.op, a)
 		}
 	}
