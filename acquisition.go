@@ -9,17 +9,16 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// An AcquireOption is what one acquisition asks for its own lease: [Lock.Acquire],
-// [Lock.TryAcquire] and [Lock.Do] take them. It holds from the acquisition until that lease is
-// released, and for no other lease of the Lock, whichever goroutine has that. An option that
-// cannot be had is an error of the call, which then sends nothing.
+// An AcquireOption is an option of [Lock.Acquire], [Lock.TryAcquire] and [Lock.Do]. It
+// applies to that acquisition and its lease only, not to other leases of the Lock. If an
+// option is invalid, the call returns an error and sends nothing.
 type AcquireOption func(*acquisition) error
 
-// acquisition is what all the options of one make.
+// acquisition collects the options of one acquisition.
 type acquisition struct{ terms protocol.Terms }
 
-// WithHolder names the holder of this lease to people, in place of [LockOptions.Holder]: the job, for
-// one, where one Lock serves many.
+// WithHolder sets the holder's name for this lease instead of [LockOptions.Holder], for
+// example to a job's name if many jobs share one Lock.
 func WithHolder(name string) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.Holder = name; name == "" {
@@ -29,9 +28,9 @@ func WithHolder(name string) AcquireOption {
 	}
 }
 
-// WithMeta is kept in the record of this lease, in place of [LockOptions.Meta], until [Lease.SetMeta]
-// changes it. The map is copied; an empty one is none. The call fails if it makes the record too
-// large.
+// WithMeta sets the record's metadata for this lease instead of [LockOptions.Meta], until
+// [Lease.SetMeta] changes it. The map is copied; nil and an empty map mean no metadata. The
+// acquisition fails if the record becomes too large.
 func WithMeta(meta map[string]string) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.Meta = maps.Clone(meta); meta == nil {
@@ -41,8 +40,8 @@ func WithMeta(meta map[string]string) AcquireOption {
 	}
 }
 
-// WithTTL gives this lease another TTL than [LockOptions.TTL]: from 1 s to 24 h. Under a
-// [Session] it is an error, since the session has the TTL of all its leases.
+// WithTTL sets the TTL of this lease instead of [LockOptions.TTL]: from 1 s to 24 h. Under a
+// [Session] it is an error, because all leases have the session's TTL.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return func(a *acquisition) error {
 		// The record keeps whole milliseconds, and both sides must count the same.
@@ -53,9 +52,9 @@ func WithTTL(ttl time.Duration) AcquireOption {
 	}
 }
 
-// WithoutRenewal makes a lease of a fixed length: it is not renewed, and ends a little before its TTL
-// is over, with [ErrTimeUp]. It costs no write between the claim and the release. Under a [Session]
-// it is an error, since such a lease is not renewed anyway: use WithMaxHold.
+// WithoutRenewal makes a lease that is not renewed. It ends with [ErrTimeUp] when its TTL
+// less the margin has passed, and costs no write between the claim and the release. Under a
+// [Session] it is an error, because those leases are not renewed anyway: use WithMaxHold.
 func WithoutRenewal() AcquireOption {
 	return func(a *acquisition) error {
 		a.terms.NoRenewal = true
@@ -63,10 +62,10 @@ func WithoutRenewal() AcquireOption {
 	}
 }
 
-// WithMaxHold ends this lease d after the acquisition at the latest, with [ErrTimeUp], however
-// long its work takes: it is renewed until then and no more. It counts from the moment at which the
-// acquisition was sent. The lock is free for others when the lease is released, or at the end of the
-// TTL after the last renewal; under a [Session] only when it is released. At least 1 s.
+// WithMaxHold ends this lease with [ErrTimeUp] at the latest d after its claim was sent, even
+// if the work takes longer. The lease is renewed until then. Others can take the lock when
+// the lease is released or when the TTL after the last renewal has passed; under a
+// [Session], only when it is released. At least 1 s.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.MaxHold = d; d <= 0 {
@@ -76,17 +75,17 @@ func WithMaxHold(d time.Duration) AcquireOption {
 	}
 }
 
-// WithHoldAtLeast keeps the lock from all others for d after the acquisition, also when the lease is
-// released sooner: the release says for how long the lock is to rest, and candidates wait, those of
-// this process included. It is for jobs that are to run once a period on any of several machines,
-// and are done sooner than their clocks differ. At most 24 h, and not more than WithMaxHold.
+// WithHoldAtLeast keeps all candidates, including those of this process, from taking the lock
+// for d after the acquisition, even if the lease is released earlier. The release then
+// records a cooldown. Use it for jobs that must run once per period on one of several
+// machines, if a run is shorter than the difference between their clocks. At most 24 h, and
+// at most the limit of WithMaxHold.
 //
-// It is a courtesy, and no lease is valid because of it: a version that does not know rests does not
-// wait, and neither does anybody if the holder dies or its release does not land; then the lock is
-// held until the end of its TTL, and no longer. Candidates count by the store's own clock, or, where
-// it has none, from the moment in which they first see the rest: so one that starts anew waits it out
-// from its start.
-// `leasehold break` ends it. Layouts without tokens cannot keep it: there it is an error.
+// No guarantee rests on the cooldown. If the holder dies or its release fails, the lock is
+// held until its TTL has passed, and no longer. Candidates measure the cooldown by the
+// store's clock or, if it has none, from when they first see it, so a restarted candidate
+// waits for all of it. `leasehold break` ends it. Layouts without tokens cannot record it:
+// there the option is an error.
 func WithHoldAtLeast(d time.Duration) AcquireOption {
 	return func(a *acquisition) error {
 		if a.terms.HoldAtLeast = d; d < 0 {
@@ -96,7 +95,7 @@ func WithHoldAtLeast(d time.Duration) AcquireOption {
 	}
 }
 
-// terms are what the options ask for. An error says which cannot be had, and sends nothing.
+// terms returns what the options ask for, or which option is invalid.
 func (d *driver) terms(opts []AcquireOption) (protocol.Terms, error) {
 	if len(opts) == 0 {
 		return protocol.Terms{}, nil
@@ -131,8 +130,7 @@ func (d *driver) terms(opts []AcquireOption) (protocol.Terms, error) {
 	return t, err
 }
 
-// leaseTerms are the terms of a lease that has some, and the reading of the clock at which they end
-// it.
+// leaseTerms are the terms of a lease with options, and the reading of the clock at which they end it.
 type leaseTerms struct {
 	protocol.Terms
 	end time.Duration

@@ -15,67 +15,61 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ElectionOptions are the options of [NewElection]. The zero value, like nil, gives
-// the defaults.
+// ElectionOptions are the options of [NewElection]. The zero value and nil mean the
+// defaults.
 type ElectionOptions struct {
-	// LockOptions are those of the lock that the election lies in: all of them apply but PollInterval,
-	// which is refused. OnWait is called for each campaign that has to wait.
+	// LockOptions apply to the election's lock, except that PollInterval must not be
+	// set. OnWait is called for each campaign that has to wait.
 	LockOptions
 
-	// Frequent is how often a follower looks while the leader is new or late, and
-	// Infrequent how often while it is steady. By default both follow from the
-	// leader's TTL: a follower finds out when the leader renews and looks once
-	// soon after each renewal, which is once every TTL/3; until it knows, and when
-	// a renewal is late, it looks every TTL/24, and then less and less often. An
-	// Infrequent longer than the TTL makes a failover as much longer. Both may be
-	// changed later: see [Election.Update].
+	// Frequent is how often a follower polls while the leader is new or late, and
+	// Infrequent how often it polls while the leader is steady. By default both follow
+	// from the leader's TTL: a follower learns when the leader renews and polls once
+	// soon after each renewal, every TTL/3. Until it knows, and when a renewal is late,
+	// it polls every TTL/24, and then less and less often. If Infrequent is longer than
+	// the TTL, a failover takes longer by the difference. [Election.Update] changes both.
 	Frequent, Infrequent time.Duration
 
-	// Grace is how long the work of a leader may take to stop when it resigns or
-	// is shut down. Meanwhile the lease is renewed. After that the lease is given
-	// up: it is no longer valid, and freed only when the work has stopped.
-	// Default TTL/3.
+	// Grace is how long the leader's work may take to stop when the leader resigns or
+	// shuts down. The lease is renewed meanwhile. After that the lease is no longer
+	// valid, but it is released only when the work has stopped. Default TTL/3.
 	Grace time.Duration
 
-	// Retries are the pauses after failures of the store, in a row. After those
-	// the pauses double. None is shorter than 50 ms, doubled for each failure in the
-	// row but the first, none is longer than 4 s, and all end with the lease. Default
-	// 100 ms, 1 s.
+	// Retries are the backoff after the first, second, … store error in a row. After
+	// the last one the backoff doubles. The n-th is at least 50 ms × 2^(n-1), at most
+	// 4 s, and never outlasts the lease. Default 100 ms, 1 s.
 	Retries []time.Duration
 
-	// Peers lets this candidate, while it follows, ask a leader whose record has an
-	// address instead of the store, which then gets one request from it in two TTLs
-	// while the leader answers. The leader must answer with what [Election.Attend] says;
-	// package peer does both over HTTPS. It finds out at once when the leader
-	// resigns, and when its process ends. If the leader is silent three times in a
-	// row, or says that it does not lead, the store is asked again, frequently.
-	// Default: none.
+	// Peers lets a follower ask the leader instead of the store, if the leader's record
+	// has an address. The store then gets one request per two TTLs from this follower
+	// while the leader answers. The follower learns at once when the leader resigns or
+	// its process exits. If the leader does not answer three times in a row, or says
+	// that it does not lead, the follower polls the store again, frequently. The leader
+	// must answer with the result of [Election.Attend]; package peer implements both
+	// sides over HTTPS. Default: none.
 	Peers Peers
 
-	// Renewals makes Observe yield the leader's renewals too.
+	// Renewals makes Observe also yield the leader's renewals.
 	Renewals bool
 
-	// OnElected is called when this candidate has become the leader, before the
-	// work begins. If it returns an error, the candidate resigns at once. Its
-	// context ends as the work's does.
-	// Only [Election.Run] calls it, on its own goroutine: the lease is renewed meanwhile, and lead
-	// waits. An error is logged; the candidate campaigns again after the usual pause.
+	// OnElected is called by [Election.Run] when this candidate has become the leader,
+	// before the work begins. Its context ends as the work's does, and the lease is
+	// renewed meanwhile. If it returns an error, the error is logged, and the candidate
+	// resigns at once and campaigns again after the usual pause.
 	OnElected func(ctx context.Context, lease *Lease) error
-	// OnLeader is called for each new leader that is seen, this one included.
-	// It runs in order with the callbacks of LockOptions. Only a candidate that campaigns or
-	// observes sees leaders at all.
+	// OnLeader is called for each new leader that this candidate sees, including
+	// itself. It runs in order with the callbacks of LockOptions. Only a candidate that
+	// campaigns or observes sees leaders.
 	OnLeader func(Info)
 }
 
-// An Election is one candidate for the leadership that a lock stands for. The
-// guarantee and its limit are those of the package documentation: at most one
-// leader's lease is valid at any instant as long as clocks run at nearly the same
-// rate, and only the token stops a request that is already on its way. It is safe
-// for concurrent use.
+// An Election is one candidate for a leadership, which is represented by a lock. At most
+// one leader's lease is valid at any instant, within the guarantee in the package
+// documentation. An Election is safe for concurrent use.
 //
-// The verbs are those of etcd's package concurrency, and Run is shaped like the leader election
-// of Kubernetes. The difference that matters: here a lease is released only after the work under
-// it has returned, so a shutdown lets nobody in early.
+// The method names are those of etcd's package concurrency, and Run is like the leader
+// election in Kubernetes' client-go. One difference matters: here a lease is released only
+// after the work under it has returned, so a shutdown does not let the next leader in early.
 type Election struct {
 	lock *Lock
 	opts ElectionOptions
@@ -85,21 +79,20 @@ type Election struct {
 	term      *term // of Run, while it leads
 	successor string
 	leader    Info // the leader last seen
-	leading   bool // there is one
+	leading   bool // whether there is a leader
 	elected   time.Time
 	observers map[*observer]bool
 	news      chan struct{} // closed at the next change
 	waiters   waiters
 
 	watching lockorder.Mutex
-	watchers int // calls that need the candidate to look
+	watchers int // calls that need the candidate to poll
 }
 
-// NewElection makes a candidate for the election that lies in st under key. It
-// sends nothing. It fails if the key or an option cannot be used, and says which.
+// NewElection returns a candidate for the election stored in st under key. It sends
+// nothing. It fails if the key or an option is invalid; retrying does not help.
 //
-// The options are copied, so a change to them afterwards has no effect: see [Election.Update].
-// An error is a mistake in the program or its configuration, and to try again is of no use.
+// The options are copied; nil means the defaults. [Election.Update] changes some later.
 func NewElection(st store.Store, key string, opts *ElectionOptions) (*Election, error) {
 	var o ElectionOptions
 	if opts != nil {
@@ -149,32 +142,32 @@ func (o *ElectionOptions) check() error {
 	return nil
 }
 
-// Campaign waits until this candidate is the leader and returns its lease. End it
-// with [Election.Resign], or [Lease.Release]. Errors and the end of ctx are as for
-// [Lock.Acquire]. If the candidate resigns before Campaign has returned, which then
-// returns no lease, the error matches [ErrResigned].
+// Campaign waits until this candidate is the leader and returns its lease. End the lease
+// with [Election.Resign] or [Lease.Release]. Errors and the end of ctx are as for
+// [Lock.Acquire]. If the candidate resigns before Campaign has returned, Campaign returns
+// no lease and an error that matches [ErrResigned].
 //
-// Call Campaign for one term at a time. A call that comes while this candidate leads, by Run or
-// by an earlier Campaign, waits until that lease is released.
+// Call Campaign for one term at a time. While this candidate leads, through Run or an
+// earlier Campaign, another call waits until that lease is released.
 func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 	return e.won(e.lock.Acquire(ctx))
 }
 
-// TryCampaign is Campaign that does not wait: if another leads, this process included, it returns
-// a [*HeldError] that says who. It is one attempt, as by [Lock.TryAcquire], with the same errors,
-// and what it has seen [Election.Leader] and [Election.Status] say afterwards.
+// TryCampaign is Campaign without waiting. If there is a leader, in this process or another
+// one, it returns a [*HeldError] that names the leader. It is one attempt with the errors
+// of [Lock.TryAcquire]. [Election.Leader] and [Election.Status] reflect what it has seen.
 //
-// A leader that is gone it does not wait out. It takes over from one only when this candidate has
-// seen the record unchanged for its TTL and margin, by earlier calls or because it observes: see
-// [Lock.TryAcquire]. A leader that has resigned in favour of another counts as one that leads, until
-// that one has had the time to come first: see [Election.ResignTo]. While Run campaigns or leads,
-// TryCampaign finds the lock held.
+// TryCampaign takes over from a dead leader only if this candidate has seen the record
+// unchanged for its TTL and margin, in earlier calls or because it observes: see
+// [Lock.TryAcquire]. A leader that resigned in favour of a successor counts as leading
+// until the successor has had time to take over: see [Election.ResignTo]. While Run
+// campaigns or leads, TryCampaign returns a *HeldError.
 func (e *Election) TryCampaign(ctx context.Context) (*Lease, error) {
 	return e.won(e.lock.TryAcquire(ctx))
 }
 
-// won is what a campaign returns. Other goroutines may resign as soon as there is a
-// lease, which is before the campaign has returned it.
+// won returns the result of a campaign. Another goroutine may have resigned already, because the
+// lease exists before the campaign returns it.
 func (e *Election) won(lease *Lease, err error) (*Lease, error) {
 	if err == nil && errors.Is(lease.Err(), ErrReleased) {
 		return nil, fmt.Errorf("the campaign for %v was won, and then %w", e.lock.d.at, ErrResigned)
@@ -182,29 +175,26 @@ func (e *Election) won(lease *Lease, err error) (*Lease, error) {
 	return lease, err
 }
 
-// Run campaigns, calls lead while this candidate leads, campaigns again when that
-// has ended, and so on until ctx ends; then it returns ctx.Err(), with the lease
-// released and nothing left running. The context that lead gets ends with the
-// lease, with ctx, and when the candidate resigns; then lead must return. It is not
-// called if that has happened before it would be.
+// Run campaigns, calls lead while this candidate leads, and campaigns again when lead has
+// returned. It returns ctx.Err() when ctx ends, with the lease released and nothing left
+// running.
 //
-// When lead returns, with an error or without, the candidate resigns, lets the
-// others go first for half a TTL, but for 30 s at most, or for one and a half times
-// Infrequent if that is longer, and campaigns again. A lease that is lost
-// while lead runs ends its context, before anybody else can be the leader.
+// The context passed to lead ends when the lease is lost, when ctx ends and when the
+// candidate resigns; lead must then return. If the lease is lost, the context ends before
+// anyone else can be the leader. After ctx has ended or Resign was called, the lease is
+// renewed for up to [ElectionOptions.Grace], so that nobody else leads before lead has
+// returned. Run calls lead on its own goroutine, for one term at a time. If lead panics,
+// the lease is released and the panic continues.
 //
-// While leading goes on after ctx has ended or Resign was called, the lease is
-// renewed for the grace period, so that nobody else leads before lead has
-// returned; see [ElectionOptions.Grace].
+// When lead returns, with or without an error, the candidate resigns, lets others go
+// first, and campaigns again. It waits half a TTL but at most 30 s, or 1.5 × Infrequent if
+// that is longer.
 //
-// If the store does not confirm the last release, so that the lock may still be taken
-// for held, Run returns ctx.Err() joined with an error that says so. It returns an
-// error that does not match ctx.Err() only if campaigning makes no sense: access is
-// denied, the object is not a lock, its token is too large, the bucket does not exist
-// or, with Existing, the object. A store that cannot be reached is waited out.
-//
-// lead is called on the goroutine of Run, for one term at a time. If it panics, the lease is
-// released and the panic goes on.
+// While the store is unreachable, Run retries. It returns an error that does not match
+// ctx.Err() only if campaigning is pointless: access is denied, the object is not a lock,
+// its token is too large, or the bucket (or, with Existing, the object) does not exist. If
+// the store does not confirm the last release, Run returns ctx.Err() joined with the
+// reason, because others may still see the lock as held.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease *Lease) error) error {
 	var unreleased error // of the last term
 	failures := 0        // of campaigns, in a row
@@ -219,11 +209,11 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 		case err == nil:
 			failures = 0
 			if errors.Is(lease.Err(), ErrLost) && !errors.Is(lease.Err(), protocol.ErrGivenUp) {
-				continue // another leads by now, or the store is away
+				continue // another candidate leads by now, or the store is unreachable
 			}
 		case ctx.Err() != nil:
 			return errors.Join(ctx.Err(), unreleased)
-		// A person has to mend this. A candidate that went on trying would only hide it.
+		// Someone must fix this. Retrying would only hide it.
 		case Final(err):
 			return errors.Join(err, unreleased)
 		default:
@@ -232,7 +222,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 			pause = retry.Pause(failures, e.opts.Retries)
 		}
 		select {
-		// Candidates that failed at one moment must not all come back at one moment.
+		// Candidates that failed at the same moment must not all retry at the same moment.
 		case <-time.After(pause + rand.N(pause/4)):
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), unreleased)
@@ -240,27 +230,28 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, lease
 	}
 }
 
-// longestPause bounds how long a candidate that has resigned lets the others go first by
-// itself. With a long TTL it may be back before they have looked; but where there are no
+// longestPause is how long a candidate that has resigned lets others go first at most, unless
+// Infrequent is long. With a long TTL it may return before others have polled, but if there are no
 // others, nobody would lead for hours.
 const longestPause = 30 * time.Second
 
-// pause is how long this candidate lets the others go first: each follower has looked by
-// then, and those that spread their attempts have made them.
+// pause returns how long this candidate lets others go first. By then each follower has polled and
+// made its attempt.
 func (e *Election) pause() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return max(min(protocol.Renewal(e.opts.TTL)*3/2, longestPause), e.opts.Infrequent*3/2)
 }
 
-// serve leads for one term, unless it was undone, and returns why the lock may not be free.
+// serve leads for one term, if lead is true, and releases its lease. The error says why the lock may
+// still be held.
 func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(context.Context, *Lease) error) (unreleased error) {
 	defer func() { unreleased = e.finish(ctx, t) }() // also if the work panics
 	if !lead {
 		return nil
 	}
-	// The end of the lease cancels the work at once, since another may lead next. The end of ctx
-	// only asks the work to stop: the lease goes on for the grace, so that nobody else leads yet.
+	// The end of the lease cancels the work at once, because another candidate may lead next. The end
+	// of ctx asks the work to stop, while the lease is renewed for the grace period.
 	defer context.AfterFunc(t.lease.Context(), func() { t.cancel(context.Cause(t.lease.Context())) })()
 	defer context.AfterFunc(ctx, func() { t.stop(context.Cause(ctx)) })()
 	log := e.lock.d.opts.Logger
@@ -273,7 +264,7 @@ func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(cont
 			return nil
 		}
 	}
-	// OnElected may have taken longer than the term: no work begins in one that is over.
+	// OnElected may have taken longer than the term: do not begin work in a term that has ended.
 	if t.work.Err() != nil || t.lease.Err() != nil {
 		return nil
 	}
@@ -283,13 +274,13 @@ func (e *Election) serve(ctx context.Context, t *term, lead bool, work func(cont
 	return nil
 }
 
-// finish releases the lease of a term whose work has returned, and returns why the lock may
-// not be free.
+// finish releases the lease of a term whose work has returned. The error says why the lock may still
+// be held.
 func (e *Election) finish(ctx context.Context, t *term) error {
 	t.stopped()
 	e.mu.Lock()
-	// The successor is read as the term is taken away. A ResignTo that comes later finds no term
-	// to stop, and waits for this release instead.
+	// Read the successor together with clearing the term: a later ResignTo finds no term to stop and
+	// waits for this release.
 	successor := e.successor
 	e.term = nil
 	e.mu.Unlock()
@@ -304,27 +295,25 @@ func (e *Election) finish(ctx context.Context, t *term) error {
 	return err
 }
 
-// Resign ends this candidate's leadership and returns when the lock is free. Where
-// followers ask this candidate itself, it names the one that has waited for longest
-// as its successor. Under
-// Run the work is stopped first, so it must not wait for Resign itself: it returns
-// instead. After Campaign the work must have stopped before. Errors and the end of ctx
-// are as for [Lease.Release]: nil says that the lock is certainly not this candidate's
-// any more. It returns [ErrNotLeading] if there is nothing to resign from.
+// Resign ends this candidate's leadership and returns when the lock is free. Under Run it
+// stops the work first, so lead must not call Resign and wait for it: lead just returns.
+// After Campaign, stop the work before you call Resign. If followers ask this candidate
+// through Peers, it names the one that has waited longest as its successor.
+//
+// Errors and the end of ctx are as for [Lease.Release]. Resign returns [ErrNotLeading] if
+// this candidate does not lead.
 func (e *Election) Resign(ctx context.Context) error { return e.ResignTo(ctx, "") }
 
-// ResignTo is Resign, and names the holder that is to lead next. The others let it
-// go first for a third of the TTL and the margin; if it does not come, they do.
-// That is a courtesy: no promise rests on it.
+// ResignTo is Resign in favour of a successor, named by its [LockOptions.Holder]. Other
+// candidates let the successor go first for TTL/3 and the margin, and then take over
+// themselves. It is a hint in the record: no guarantee rests on it, and nothing checks that
+// such a candidate exists. Raft calls the same idea leadership transfer.
 //
-// Under Run the work goes on until the successor has seen, in the record of the next renewal, that it
-// is next; then it takes over within about a second of the release. That takes at most 11/24 of the
-// TTL. The work is stopped at once if it would take longer than 15 s, if the successor asks this
-// candidate as a peer, and when ctx ends or somebody calls [Election.Resign] meanwhile.
-//
-// The successor is a [LockOptions.Holder], and nobody checks that there is such a candidate. Raft
-// calls the same idea leadership transfer; there it is part of the protocol, and here a hint in
-// the record. Errors are as for [Election.Resign].
+// Under Run the work continues until the successor has seen in the next renewal that it is
+// next, for at most 11/24 of the TTL. The successor then takes over within about a second
+// of the release. The work stops at once if this would take longer than 15 s, if the
+// successor asks this candidate as a peer, if ctx ends, or if someone calls
+// [Election.Resign] meanwhile. Errors are as for Resign.
 func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	e.mu.Lock()
 	t, lease := e.term, e.lease
@@ -344,8 +333,8 @@ func (e *Election) ResignTo(ctx context.Context, successor string) error {
 	return lease.releaseTo(ctx, successor)
 }
 
-// giveNotice lets the work of a term go on until the successor knows that it is next. One that asks
-// this candidate itself hears of the release at once.
+// giveNotice lets the work of a term continue until the successor knows that it is next. A successor
+// that asks this candidate as a peer learns of the release at once.
 func (e *Election) giveNotice(ctx context.Context, t *term, successor string) {
 	if successor == "" || e.waiters.has(successor) {
 		return
@@ -359,39 +348,39 @@ func (e *Election) giveNotice(ctx context.Context, t *term, successor string) {
 	}
 }
 
-// Settle is [Lock.Settle], for campaigns that were given up.
+// Settle is [Lock.Settle] for abandoned campaigns.
 func (e *Election) Settle(ctx context.Context) error { return e.lock.Settle(ctx) }
 
-// IsLeader looks at the clock and reports whether this candidate's lease is valid
-// now: see [Lease.Valid].
+// IsLeader reads the clock and reports whether this candidate's lease is valid now: see
+// [Lease.Valid].
 func (e *Election) IsLeader() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lease != nil && e.lease.Valid()
 }
 
-// Leader is the leader last seen by this candidate, which is as fresh as its last
-// look, and false if it has seen none, or seen that its time is over. It sends
-// nothing. Only a candidate that campaigns or observes looks.
+// Leader returns the leader that this candidate saw when it last polled. It returns false
+// if it saw none, or if that leader's lease has expired. It sends nothing. Only a
+// candidate that campaigns or observes polls.
 func (e *Election) Leader() (Info, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.leader, e.leading
 }
 
-// ElectionConfig is what may be changed while an election runs.
-// A zero interval goes back to the default; it does not leave the interval as it is.
+// ElectionConfig is what [Election.Update] can change. A zero interval means the default,
+// not the present interval.
 type ElectionConfig struct {
-	TTL                  time.Duration // 0: as it is
+	TTL                  time.Duration // 0: unchanged
 	Frequent, Infrequent time.Duration // 0: from the leader's TTL
 }
 
-// Update changes the TTL and the intervals, from the next write and the next pause
-// on. Candidates with different TTLs are safe together.
+// Update changes the TTL from the next write on, and the intervals from the next one on.
+// Candidates with different TTLs are safe together. Grace does not change. If a value is
+// out of bounds, Update fails and changes nothing.
 //
-// It fails if a value is out of its bounds, and then changes nothing. A lease that is held keeps
-// the validity of its last write until the next renewal is sent; where that promises less, the
-// holder believes less from the sending on (rule A7). Grace stays as it was.
+// The present lease stays valid as its last write promised until the next renewal is sent.
+// If that promises less, the holder relies on less from then on (rule A7).
 func (e *Election) Update(c ElectionConfig) error {
 	e.mu.Lock()
 	if c.TTL == 0 {

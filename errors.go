@@ -10,67 +10,64 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// Errors that a caller can decide by. They come wrapped, with their causes, so ask for them with
-// [errors.Is]. An error that matches none of them is the store's, or the end of the caller's own
-// context; [Final] says whether to try again makes sense.
+// Errors that callers can check. They are wrapped with their causes, so use [errors.Is].
+// An error that matches none of them is a store error or the end of the caller's context;
+// [Final] reports whether retrying makes sense.
 var (
-	// ErrHeld: another holds the lock. Every such error is a [*HeldError].
-	// [Lock.TryAcquire] returns it, and [Lock.Acquire] joins it to the end of its context. Try
-	// again later, or wait with Acquire.
+	// ErrHeld: the lock is held. Every such error is a [*HeldError]. [Lock.TryAcquire]
+	// returns it, and [Lock.Acquire] joins it to the end of its context. Try again later, or
+	// wait with Acquire.
 	ErrHeld = errors.New("the lock is held")
-	// ErrLost: the lease ended before it was released. The cause that goes with
-	// it says why: no renewal came through in time, another took the lock, somebody
-	// broke it by hand, its object was deleted or overwritten. The work must stop.
+	// ErrLost: the lease ended before it was released. Stop the work. The error's cause says
+	// why: no renewal succeeded in time, another candidate took the lock, someone
+	// force-released it, or its object was deleted or overwritten.
 	ErrLost = engine.ErrLost
-	// ErrBroken goes with ErrLost: somebody broke the lock by hand, or the session that the
-	// lease was under. Nobody else has taken it.
+	// ErrBroken, with ErrLost: someone force-released the lock, or the lease's session. No
+	// other candidate has taken it.
 	ErrBroken = protocol.ErrBroken
-	// ErrTimeUp goes with ErrLost: the lease has lasted for as long as its own acquisition has
-	// allowed, by [WithMaxHold] or [WithoutRenewal].
+	// ErrTimeUp, with ErrLost: the lease reached the limit set by [WithMaxHold] or
+	// [WithoutRenewal].
 	ErrTimeUp = protocol.ErrTimeUp
-	// ErrReleased: the lease was released.
-	// It is the cause that the lease's context ends with, and no failure.
+	// ErrReleased: the lease was released. It is the cause of its context's end, not a failure.
 	ErrReleased = errors.New("the lease was released")
-	// ErrDetached: the lease was detached, by [Lease.Detach].
-	// It is the cause that the lease's context ends with, and no failure.
+	// ErrDetached: the lease was detached with [Lease.Detach]. It is the cause of its
+	// context's end, not a failure.
 	ErrDetached = errors.New("the lease was detached")
-	// ErrSessionOver: the session that the lease was under, or was to be under, is over. The
-	// cause that goes with it says why.
-	// A Lock keeps its session for good: begin another session, and make Locks under that.
+	// ErrSessionOver: the session of the lease or Lock has ended. The error's cause says why.
+	// A Lock cannot change its session: begin another session and make new Locks under it.
 	ErrSessionOver = engine.ErrSessionOver
-	// ErrClosed: the [Locks] were closed. It goes with ErrSessionOver too, for a session that was.
+	// ErrClosed: the [Locks] were closed or, with ErrSessionOver, the session was.
 	ErrClosed = engine.ErrClosed
-	// ErrNotLeading: this candidate of an election is not the leader.
-	// [Election.Resign] returns it when there is nothing to resign from, or no more.
+	// ErrNotLeading: [Election.Resign] was called while this candidate did not lead.
 	ErrNotLeading = errors.New("not the leader")
-	// ErrResigned: the work was stopped because this candidate of an election resigned.
-	// It is the cause that the context of the work ends with.
+	// ErrResigned: this candidate resigned. It is the cause of the end of the work's context.
 	ErrResigned = errors.New("the leader resigned")
 	// ErrTokenTooLarge: the lock's token is so large that none can follow it, which nothing
 	// but a change by hand can have made it. The lock can be looked at and broken, and not be
 	// acquired before that is put right: see "A token that is too large" in
 	// docs/maintain.md.
 	ErrTokenTooLarge = protocol.ErrTooLarge
-	// ErrForeignObject: what lies in the lock's place is not a record that this
-	// version understands. It is left as it is. Look at it, and move it away or
-	// choose another name for the lock.
+	// ErrForeignObject: the object under the lock's key is not a record that this version
+	// understands. It is never overwritten. Inspect it, and move it away or choose another
+	// key for the lock.
 	ErrForeignObject = record.ErrForeign
-	// ErrMoved: the lock has moved to another place, or is to come from one: see admin.Move. Every such
-	// error is a [*MovedError], and matches ErrForeignObject too. Use the place that it names.
+	// ErrMoved: the lock has moved to another location, or a move to here is not complete: see
+	// admin.Move. Every such error is a [*MovedError] and also matches ErrForeignObject. Use
+	// the location in the error.
 	ErrMoved = record.ErrMoved
 )
 
-// Final reports that to try again is of no use until a person changes something: access, the
-// bucket, the lock's name or object, the store itself; or until there is another session. It is
-// what [Election.Run] and [AcquireAll] go by, and what a loop of one's own around [Lock.Acquire]
-// should. Where it is false, wait a little and try again.
+// Final reports whether an error is permanent: retrying does not help until someone changes
+// access, the bucket, the lock's name or object, or the store, or until there is another
+// session. If Final returns false, wait a little and try again. [Election.Run] and
+// [AcquireAll] use it, and so should your own loop around [Lock.Acquire].
 func Final(err error) bool { return engine.Final(err) }
 
-// MovedError says where a lock has gone, or is to come from. It matches [ErrMoved] and
-// [ErrForeignObject]. Get it with [errors.As].
+// MovedError says where a lock has moved to, or where an incomplete move comes from. It
+// matches [ErrMoved] and [ErrForeignObject]. Get it with [errors.As].
 type MovedError struct {
-	// To is where the lock is now; empty: it is to come here. From is from where it is to come.
-	// Both are what the store calls itself, with the key: a URL, where it has one.
+	// To is the lock's new location. If it is empty, the lock is moving here from From. Both
+	// are the store's name with the key: a URL, if the store has one.
 	To, From string
 
 	at    string
@@ -84,16 +81,16 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("the lock %s is to come from %s: use it once `leasehold move` is done, or run that again if it was interrupted", e.at, e.From)
 }
 
-// Unwrap is what was found there.
+// Unwrap returns the error from reading the record.
 func (e *MovedError) Unwrap() error { return e.cause }
 
-// HeldError says by whom the lock is held. It matches [ErrHeld].
-// Get it with [errors.As]. Its Info is as old as the last look: the lock may be free by now, and
-// the holder may be gone, see [Info.Abandoned].
+// HeldError says who holds the lock. It matches [ErrHeld]. Get it with [errors.As]. Its Info
+// is from the last read: the lock may be free by now, and the holder may have died, see
+// [Info.Abandoned].
 type HeldError struct {
 	Info Info
 
-	advice string // where the caller itself keeps the lock from being free
+	advice string // set if the caller itself keeps the lock from being free
 }
 
 func (e *HeldError) Error() string {

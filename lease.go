@@ -13,15 +13,14 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A Lease is the right to work under a lock until it is released or lost. It is
-// renewed in the background. No other lease of the lock is valid while this one
-// is, provided that no clock involved runs more than a twelfth faster or slower
-// than real time; a request that is on its way when the lease ends is stopped by
-// nothing but a check of the [Token]. A Lease is safe for concurrent use.
+// A Lease is the right to work under a lock until it is released or lost. It is renewed
+// in the background. While it is valid, no other lease of the lock is, as long as no
+// clock runs more than 1/12 faster or slower than real time. It cannot stop a request
+// that is already on its way when it ends; only a check of the [Token] can. A Lease is
+// safe for concurrent use.
 //
-// The idea is that of Gray and Cheriton (1989): a right that ends by itself, by clocks that need
-// to agree on a rate only. The token beside it is Chubby's sequencer, which Kleppmann has made
-// known as the fencing token; it is for the cases in which no clock helps.
+// Leases are from Gray and Cheriton (1989): rights that expire by clocks that agree only
+// on their rate. The token is Chubby's sequencer, known from Kleppmann as fencing token.
 type Lease struct {
 	d      *driver
 	token  Token
@@ -36,8 +35,8 @@ type Lease struct {
 	outcome  error         // of the release; set before released is closed
 }
 
-// newLease keeps the values of the acquisition's context and not its end: a time-out that was meant
-// for the waiting must not end the work.
+// newLease keeps the values of the acquisition's context but not its end, because a timeout for
+// the wait must not end the work.
 func newLease(ctx context.Context, d *driver, c *protocol.Candidate) *Lease {
 	r := c.Lease()
 	l := &Lease{d: d, token: Token(r.Token), terms: termsOf(c)}
@@ -45,27 +44,27 @@ func newLease(ctx context.Context, d *driver, c *protocol.Candidate) *Lease {
 	return l
 }
 
-// Context ends when the lease is lost or released; context.Cause then tells
-// which, as [Lease.Err] does. It carries the values of the context that the lock
-// was acquired with.
+// Context returns a context that ends when the lease is lost or released;
+// context.Cause then returns what [Lease.Err] does. It carries the values of the context
+// passed to Acquire.
 //
-// A request that is made with it is cut off when the lease ends. That says nothing about whether
-// it has landed, or yet will: only the token does.
+// A request made with this context is cancelled when the lease ends. The request may have
+// taken effect all the same, or may do so later: only a check of the token prevents that.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Done is closed when the lease is lost or released. A process that was
-// suspended sees it up to a second after it wakes up; Valid tells at once.
+// Done returns a channel that is closed when the lease is lost or released. After the
+// machine was suspended, that may take up to a second; Valid knows at once.
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Key is the name of the lock.
+// Key returns the lock's name in its store.
 func (l *Lease) Key() string { return l.d.key }
 
-// Token is the lease's own number, larger than that of every earlier lease of the
-// lock. It stays what it is after the lease has ended.
-// It is [NoToken] in a layout that has none.
+// Token returns the lease's number, which is larger than that of every earlier lease of
+// the lock. It does not change when the lease ends. In layouts without tokens it is
+// [NoToken].
 func (l *Lease) Token() Token { return l.token }
 
-// Holder is the name that the lease is held under.
+// Holder returns the holder's name in the record of this lease.
 func (l *Lease) Holder() string {
 	if l.terms != nil && l.terms.Holder != "" {
 		return l.terms.Holder
@@ -73,7 +72,7 @@ func (l *Lease) Holder() string {
 	return l.d.opts.Holder
 }
 
-// ttl is that of its records.
+// ttl returns the TTL in the lease's records.
 func (l *Lease) ttl() time.Duration {
 	if l.terms != nil && l.terms.TTL > 0 {
 		return l.terms.TTL
@@ -81,18 +80,17 @@ func (l *Lease) ttl() time.Duration {
 	return l.d.opts.TTL
 }
 
-// Valid looks at the clock and reports whether the lease is valid now: the time
-// since its last renewal was sent is less than TTL − margin, where the margin is
-// TTL/12 + 10 ms. The clock goes on while the machine is suspended. What Valid
-// returned a moment ago says nothing about now. Under a [Session] it is the heartbeat
-// that counts instead of renewals.
+// Valid reports whether the lease is valid now: whether less than TTL − margin has passed
+// since its last renewal was sent, where the margin is TTL/12 + 10 ms. Under a [Session],
+// the session's heartbeat takes the place of renewals. The clock also counts while the
+// machine is suspended.
 //
-// Valid sends nothing and waits for nobody, so call it before each step that only a holder may
-// take, however small the step is.
+// Valid reads the clock, sends nothing and never blocks. Call it before each step that
+// only the holder may take: an earlier result says nothing about now.
 func (l *Lease) Valid() bool { return clock.Now() < l.until() }
 
-// until is the reading of the clock from which on the lease is no longer valid: its own
-// deadline or that of its session, whichever is earlier (rule D4).
+// until returns the reading of the clock at which the lease expires: its own deadline or its
+// session's, whichever is earlier (rule D4).
 func (l *Lease) until() time.Duration {
 	deadline := time.Duration(l.deadline.Load())
 	if s := l.d.opts.Session; s != nil {
@@ -101,11 +99,12 @@ func (l *Lease) until() time.Duration {
 	return deadline
 }
 
-// Deadline is when the lease ends unless it is renewed first: a reading of Go's
-// monotonic clock, for timers. It errs early, never late, but like all timers of
-// Go it stands still while the machine is suspended, so ask Valid before acting.
-// Once the lease has ended, it is the zero time.
-// It moves with each renewal, so do not keep it.
+// Deadline returns the time at which the lease ends unless it is renewed first, as a
+// reading of Go's monotonic clock for timers. It moves with each renewal, so do not keep
+// it. It is the zero time once the lease has ended.
+//
+// The deadline may be early but never late, with one exception: Go's monotonic clock can
+// stop while the machine is suspended. Call Valid before you act.
 func (l *Lease) Deadline() time.Time {
 	now := time.Now() // before the other clock: a pause in between makes it early
 	deadline := l.until()
@@ -115,8 +114,9 @@ func (l *Lease) Deadline() time.Time {
 	return now.Add(deadline - clock.Now())
 }
 
-// End is when the lease ends even if it is renewed, by [WithMaxHold] or [WithoutRenewal], as
-// Deadline tells it; the zero time if it does not, or has.
+// End returns the time at which the lease ends even if it is renewed, because of
+// [WithMaxHold] or [WithoutRenewal]. It is the zero time if there is no such limit or if
+// the lease has ended.
 func (l *Lease) End() time.Time {
 	now := time.Now() // as in Deadline
 	switch deadline := l.Deadline(); {
@@ -130,11 +130,12 @@ func (l *Lease) End() time.Time {
 	return now.Add(l.terms.end - clock.Now())
 }
 
-// Err is nil while the lease is held, [ErrReleased] after Release was called, [ErrDetached] after Detach
-// was, and matches [ErrLost] if the lease was lost before that.
+// Err returns nil while the lease is held, [ErrReleased] after Release was called,
+// [ErrDetached] after Detach was called, and an error that matches [ErrLost] if the lease
+// was lost before that.
 //
-// It looks at the clock as Valid does. So after the machine was suspended it may match ErrLost a
-// moment before Done is closed.
+// Err reads the clock, as Valid does. So after the machine was suspended, it may match
+// ErrLost shortly before Done is closed.
 func (l *Lease) Err() error {
 	if cause := context.Cause(l.ctx); cause != nil {
 		return cause
@@ -152,27 +153,24 @@ func (l *Lease) Err() error {
 	return fmt.Errorf("%w: %w", ErrLost, expired)
 }
 
-// end ends the lease's validity first and then its context. The driver calls it.
-// In between there is a moment in which Valid says no and the context goes on. The other order
-// would have one in which work that was told to stop still finds its lease valid.
+// end ends the lease's validity first and then its context. In the other order, work that was told
+// to stop could still find its lease valid. The driver calls it.
 func (l *Lease) end(cause error) {
 	l.deadline.Store(0)
 	l.cancel(cause)
 }
 
-// Abandon ends the lease at once, without freeing the lock: the lease is no longer
-// valid nor renewed, and its context ends with an error that matches [ErrLost] and
-// cause. Package fence calls it when a resource has refused the lease's token. The
-// others wait the lease out unless it is released, as it still must be. A lease that
-// has ended stays as it is.
+// Abandon ends the lease at once without freeing the lock. The lease is no longer valid
+// or renewed, and its context ends with an error that matches [ErrLost] and cause. The
+// lease must still be released; until then, others wait until it has expired. Abandon
+// does nothing if the lease has ended. Cause may be nil.
 //
-// It returns at once and sends nothing, so it may be called from the work itself. The cause may
-// be nil.
+// Abandon sends nothing and never blocks, so the work itself may call it. Package fence
+// calls it when a resource rejects the lease's token.
 func (l *Lease) Abandon(cause error) { l.d.giveUp(l, cause) }
 
-// beginRelease begins the release, once. It may name a successor.
-// Several may want it at once: the work, Do's own clean-up, the end of a campaign. A lease has
-// one release, and all the others wait for that.
+// beginRelease begins the release, and may name a successor. Several callers may want it at once:
+// the work, Do's clean-up, the end of a campaign. The first begins it, and all wait for the same one.
 func (l *Lease) beginRelease(successor string) {
 	l.release.Do(func() {
 		l.released = make(chan struct{})
@@ -180,22 +178,23 @@ func (l *Lease) beginRelease(successor string) {
 	})
 }
 
-// Release ends the lease and frees the lock, by one write. All work under the
-// lease must have stopped before. Release must be called for a lease that was
-// lost too: it lets in the next goroutine that waits for this Lock, and what is
-// left of the lease in the store is freed.
+// Release ends the lease and frees the lock with one write. All work under the lease must
+// have stopped before. Release must also be called for a lost lease: it frees what the
+// lease has left in the store, and lets in the next goroutine that waits for this Lock.
 //
-// Release returns nil when the lock is certainly not this lease's any more. If ctx
-// ends first, it returns an error that matches ctx.Err(), and goes on in the
-// background; if ctx has ended before the call, or ends with the lease as [Lease.Context] does,
-// it waits up to 5 s all the same, so that a deferred Release works. If the store does not answer for a TTL, or denies
-// access, the error says so: then the others wait the lease out. Under a [Session] a release that is denied is tried
-// again for a TTL too, and then the session ends. If the lease had been lost,
-// the error matches [ErrLost], whether the lock is free or not. Further calls return
-// what the first one did.
+// Release returns nil once the lease certainly no longer holds the lock. If ctx ends
+// first, Release returns an error that matches ctx.Err() and continues in the background.
+// If ctx ended before the call, or is the lease's own context, Release waits up to 5 s
+// anyway, so that a deferred Release works.
 //
-// An error that matches neither ctx.Err() nor ErrLost asks nothing of the caller, and a retry
-// would change nothing: others may take the lock for held for a little over its TTL.
+// If the store denies access or does not answer for a TTL, Release returns the reason,
+// and others must wait until the lease has expired. Under a [Session], a denied release
+// is retried for a TTL too, and then the session ends. If the lease was lost, the error
+// matches [ErrLost], whether or not the lock is free. Further calls return the result of
+// the first.
+//
+// You need not handle an error that matches neither ctx.Err() nor ErrLost, and a retry
+// changes nothing: others see the lock as held for a little over its TTL.
 func (l *Lease) Release(ctx context.Context) error { return l.releaseTo(ctx, "") }
 
 func (l *Lease) releaseTo(ctx context.Context, successor string) error {
@@ -204,7 +203,7 @@ func (l *Lease) releaseTo(ctx context.Context, successor string) error {
 	return l.ended(l.free(ctx, successor))
 }
 
-// free begins the release, and returns why the lock may not be free, if it may not.
+// free begins the release and waits for it. The error says why the lock may still be held.
 func (l *Lease) free(ctx context.Context, successor string) error {
 	l.beginRelease(successor)
 	if _, err := lock.Wait(ctx, l.ctx, l.released); err != nil {
@@ -213,7 +212,7 @@ func (l *Lease) free(ctx context.Context, successor string) error {
 	return l.outcome
 }
 
-// ended adds to what free returned that the lease had been lost.
+// ended adds the loss of the lease, if it was lost, to the outcome of free.
 func (l *Lease) ended(outcome error) error {
 	if lost := context.Cause(l.ctx); errors.Is(lost, ErrLost) {
 		return errors.Join(lost, outcome)

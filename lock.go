@@ -13,29 +13,30 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Lock is one candidate for one lock: an object in a store that at most one
-// candidate at a time holds a valid lease of, as far as the guarantee in the
-// package documentation goes. Goroutines that share a Lock queue in it, in order
-// of arrival, and only the first talks to the store; two Locks of the same key
-// are two candidates, in one process as in two.
+// A Lock is one candidate for one lock: an object in a store. At most one candidate
+// holds a valid lease of it at a time, within the guarantee in the package
+// documentation. Goroutines that share a Lock queue in order of arrival, and only the
+// first one talks to the store. Two Locks of the same key are two candidates, whether
+// in one process or in two.
 //
-// A Lock has no goroutines and sends no requests unless it is being acquired,
-// held or released, and needs no closing. It is safe for concurrent use.
+// Make one Lock per key and process, and share it. What it has learned about the lock
+// saves the next acquisition a read, and the wait for a dead holder is counted once.
 //
-// Make one Lock for each key and process, and share it: what it has learned of the lock saves the
-// next acquisition a read, and the wait for a holder that is gone is counted once.
+// A Lock has no goroutines and sends no requests unless it is being acquired, held or
+// released. It needs no closing. It is safe for concurrent use.
 type Lock struct{ d driver }
 
-// NewLock makes a candidate for the lock that lies in st under key. It sends
-// nothing. It fails if the key or an option cannot be used, and says which.
+// NewLock returns a candidate for the lock stored in st under key. It sends nothing.
 //
-// The options are copied. An error is a mistake in the program or its configuration, or a
-// [LockOptions.Proof] that speaks against the store: to try again is of no use.
+// It fails if the key or an option is invalid, or if [LockOptions.Proof] does not
+// consider the store safe. Retrying does not help.
+//
+// The options are copied; nil means the defaults.
 func NewLock(st store.Store, key string, opts *LockOptions) (*Lock, error) {
 	return newLock(st, key, opts, func(*protocol.Config) {})
 }
 
-// newLock is NewLock with a say in the protocol's configuration.
+// newLock is NewLock, except that tune may change the protocol's configuration.
 func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.Config)) (*Lock, error) {
 	if st == nil {
 		return nil, errors.New("the store of a lock is nil")
@@ -67,34 +68,33 @@ func newLock(st store.Store, key string, opts *LockOptions, tune func(*protocol.
 	return l, nil
 }
 
-// Key is the name of the lock in its store.
+// Key returns the lock's name in its store.
 func (l *Lock) Key() string { return l.d.key }
 
-// Acquire waits until it holds the lock and returns the lease, which is renewed
-// in the background until it is released. Every lease must be released.
+// Acquire waits until it holds the lock and returns the lease. The lease is renewed in
+// the background until you release it, and every lease must be released.
 //
-// When nobody holds the lock and this candidate knows its last version, that
-// costs one write; when it knows nothing, one read and one write. While another
-// holds it Acquire looks again soon, then less and less often, down to the
-// holder's renewal interval; a holder that is gone is waited out for its TTL and a
-// margin.
+// A free lock costs one write if this candidate knows its last version, otherwise one
+// read and one write. While another candidate holds the lock, Acquire polls it, at
+// first often and then down to the holder's renewal interval. It takes over from a dead
+// holder after that holder's TTL and a margin.
 //
-// If ctx ends first, Acquire returns an error that matches ctx.Err() and, where
-// that is known, a [*HeldError] and why the store failed. A write that is under way
-// then is followed to its end in the background, and if the lock comes after all it is
-// released. Acquire fails at once if trying again is pointless: if access is denied,
-// if there is no bucket, if the store refuses such requests for good, and if the
-// object is not a lock ([ErrForeignObject]) or has too large a token
-// ([ErrTokenTooLarge]). All other failures of the store are
-// waited out, with pauses that grow to 4 s: see [LockOptions.OnTrouble].
+// If ctx ends first, Acquire returns an error that matches ctx.Err() and, if they are
+// known, a [*HeldError] and the reason why the store failed. A write in flight is then
+// followed in the background, and if it wins the lock, the lock is released.
 //
-// The lease outlives ctx: it keeps its values, not its end.
+// Acquire fails at once if retrying is pointless: access is denied, the bucket does not
+// exist, the store permanently refuses the request, the object is not a lock
+// ([ErrForeignObject]) or its token is too large ([ErrTokenTooLarge]). It retries after
+// all other store errors, with a backoff of up to 4 s: see [LockOptions.OnTrouble].
 //
-// Under a session ([LockOptions.Session]) Acquire also fails, with an error that matches
-// [ErrSessionOver], if that is over. A holder under a session is waited for by a look at that
-// session once for each of its heartbeats.
+// The lease keeps the values of ctx but outlives it.
 //
-// The options are for this one lease: see [AcquireOption].
+// Under a session ([LockOptions.Session]), Acquire also fails, with an error that
+// matches [ErrSessionOver], if the session has ended. To wait for a holder under a
+// session, Acquire polls that session once per heartbeat.
+//
+// The options apply to this lease only: see [AcquireOption].
 func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	terms, err := l.d.terms(opts)
 	if err != nil {
@@ -103,7 +103,7 @@ func (l *Lock) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, erro
 	return l.acquireFor(ctx, terms, nil)
 }
 
-// acquireFor is Acquire, and has the term begin with the lease, if there is one.
+// acquireFor is Acquire. If t is not nil, the term t begins with the lease.
 func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*Lease, error) {
 	ctx, trace := l.d.begins(ctx, terms.Holder, false)
 	lease, err := l.acquireInTurn(ctx, asked{wait: true, terms: terms, term: t, trace: trace})
@@ -111,7 +111,7 @@ func (l *Lock) acquireFor(ctx context.Context, terms protocol.Terms, t *term) (*
 	return lease, err
 }
 
-// acquireInTurn waits for its turn in this process first.
+// acquireInTurn first waits for its turn within this process.
 func (l *Lock) acquireInTurn(ctx context.Context, a asked) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
@@ -128,20 +128,21 @@ func (l *Lock) acquireInTurn(ctx context.Context, a asked) (*Lease, error) {
 	return l.acquire(ctx, a)
 }
 
-// TryAcquire is Acquire that does not wait: if another holds the lock, this
-// process included, it returns a [*HeldError] that says who. It does not take
-// over from a holder that is gone, unless this Lock has seen its record unchanged
-// for its TTL and margin (TTL/12 + 10 ms), by earlier calls or by Inspect, or
-// [LockOptions.FastStart] is set; see [Info.Abandoned]. So a caller that tries once a second
-// takes over within TTL, margin and a second of the first look that shows the holder's last
-// record. From a holder whose session is over it does, and to find that out costs one read more.
+// TryAcquire is Acquire without waiting. If the lock is held, by this process or another
+// one, it returns a [*HeldError] that names the holder. Do something else and try again,
+// or call Acquire, which waits.
 //
-// If the store fails three times in a row, or has not said within a TTL whether the lock
-// is free, TryAcquire fails with the last reason.
+// TryAcquire takes over from a dead holder only if this Lock has seen the holder's record
+// unchanged for its TTL and margin (TTL/12 + 10 ms), in earlier calls or with Inspect, or
+// if [LockOptions.FastStart] is set; see [Info.Abandoned]. So a caller that tries once a
+// second takes over within TTL, margin and a second of its first look at the holder's
+// last record. From a holder whose session has ended, TryAcquire takes over at once; this
+// costs one more read.
 //
-// A [*HeldError] is an answer and no failure: do something else and try again, or call Acquire,
-// which waits. The end of ctx is as for Acquire, and so are the options. A lock that is at rest
-// ([WithHoldAtLeast]) counts as held: [Info.Rest] says for how much longer.
+// TryAcquire fails if the store fails three times in a row, or if the store has not said
+// within a TTL whether the lock is free. The end of ctx and the options are as for
+// Acquire. A lock in its cooldown ([WithHoldAtLeast]) counts as held: [Info.Rest] is the
+// time that is left.
 func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	terms, err := l.d.terms(opts)
 	if err != nil {
@@ -153,7 +154,7 @@ func (l *Lock) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, e
 	return lease, err
 }
 
-// acquireAtOnce does not wait for a turn in this process either.
+// acquireAtOnce fails unless the turn within this process is free.
 func (l *Lock) acquireAtOnce(ctx context.Context, a asked) (*Lease, error) {
 	if err := l.underSession(); err != nil {
 		return nil, err
@@ -164,8 +165,8 @@ func (l *Lock) acquireAtOnce(ctx context.Context, a asked) (*Lease, error) {
 	return l.acquire(ctx, a)
 }
 
-// acquire is for the goroutine whose turn it is. It ends in one of two ways: with a lease, whose
-// release passes the turn on, or without one, and then it passes the turn on itself.
+// acquire is for the goroutine that has the turn. It returns a lease, whose release passes the
+// turn on, or it passes the turn on itself.
 func (l *Lock) acquire(ctx context.Context, a asked) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		l.leave()
@@ -174,17 +175,17 @@ func (l *Lock) acquire(ctx context.Context, a asked) (*Lease, error) {
 	r := l.d.acquire(ctx, a)
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
-		// It came as the caller gave up: undo it, as if it had come later.
+		// The lease came as the caller gave up: undo it, as if it had come later.
 		r.lease.beginRelease("")
 		return nil, ctx.Err()
 	case r.lease != nil && l.d.opts.Session != nil && r.lease.Err() != nil:
-		err := r.lease.Err() // the session had run out before
+		err := r.lease.Err() // the session had expired before
 		r.lease.beginRelease("")
 		return nil, l.d.explain(err)
 	case r.lease != nil:
 		return r.lease, nil
 	}
-	// Before the next one begins, which forgets whom this one has waited for.
+	// Before the next acquisition begins, because that forgets the holder this one waited for.
 	err := l.d.explain(r.err)
 	if errors.Is(r.err, protocol.ErrCancelled) {
 		err = l.d.heldError(ctx.Err())
@@ -193,11 +194,11 @@ func (l *Lock) acquire(ctx context.Context, a asked) (*Lease, error) {
 	return nil, err
 }
 
-// Settle waits until nothing is under way of acquisitions that were given up: a claim
-// that was sent has been answered, and freed if it landed. A process that ends before
-// may leave the lock held by nobody for its TTL, and with LayoutMarker until somebody
-// deletes the marker. For a lease that somebody holds, or waits for, it does not wait. It
-// returns ctx.Err() if ctx ends first.
+// Settle waits until abandoned acquisitions have ended: until the store has answered
+// every claim, and every claim that landed has been released. If a process exits earlier,
+// the lock may stay locked for its TTL, or with LayoutMarker until the marker is deleted.
+// Settle does not wait for leases that are held or waited for. It returns ctx.Err() if
+// ctx ends first.
 func (l *Lock) Settle(ctx context.Context) error {
 	select {
 	case <-l.d.Settled():
@@ -207,15 +208,15 @@ func (l *Lock) Settle(ctx context.Context) error {
 	}
 }
 
-// leave lets in the next goroutine of this process, or frees what was passed on to it.
+// leave passes the turn to the next goroutine of this process. If there is none, it frees the lock
+// in case it was passed on within the process.
 func (l *Lock) leave() {
 	if !l.d.queue.Leave() {
 		l.d.Tell(protocol.Drop{})
 	}
 }
 
-// explain adds to an error of the protocol what the user can do.
-// Each message names the next step, and each error that a program may ask for is still there.
+// explain adds the next step to an error of the protocol. The result still matches the error.
 func (d *driver) explain(err error) error {
 	moved, ok := errors.AsType[*record.MovedError](err)
 	switch {
@@ -237,8 +238,7 @@ func (d *driver) explain(err error) error {
 	return fmt.Errorf("the lock %v: %w", d.at, err)
 }
 
-// unavailable is an error that says of the store that it did not answer in time. Where there is no answer, there is no
-// error of the store in it.
+// unavailable makes err match store.ErrUnavailable. A store that did not answer in time has returned no error that does.
 func unavailable(err error) error {
 	if errors.Is(err, store.ErrUnavailable) {
 		return err
@@ -246,17 +246,17 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
-// Do acquires the lock, calls f and releases the lock when f has returned or
-// panicked. The context that f gets ends with ctx and with the lease, whichever
-// ends first; then f must return.
+// Do acquires the lock, calls f, and releases the lock when f has returned or panicked.
+// The context passed to f ends with ctx or with the lease, whichever ends first; f must
+// then return.
 //
-// Do returns f's error, joined with one that matches [ErrLost] if the lease was
-// lost before f returned. f may release the lease itself. Do returns an error of
-// [Lock.Acquire] without calling f.
+// Do returns f's error, joined with an error that matches [ErrLost] if the lease was lost
+// before f returned. If [Lock.Acquire] fails, Do returns its error without calling f. f
+// may release the lease itself.
 //
-// Do never returns before f has, however ctx ends, because the lock must not be freed while f
-// works. The release afterwards takes 5 s at most. That it was not confirmed is logged and not
-// returned: f has done its work, and a caller that saw an error would do it again.
+// Do never returns before f does, because the lock must not be freed while f works. The
+// release takes at most 5 s. If it is not confirmed, Do logs that and does not return an
+// error: f has done its work, and a caller would repeat it.
 //
 // The options are those of Acquire.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
@@ -267,13 +267,13 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	return lease.do(ctx, f)
 }
 
-// do is Do, of a lease that was acquired.
+// do is Do for a lease that has been acquired.
 func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
 	work, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
 	defer func() {
 		cancel(nil)
-		// Asked before the release, after which every lease has ended. That f has ended it itself is no failure.
+		// Read before the release, which ends every lease. f may have ended the lease itself.
 		lost := l.Err()
 		if errors.Is(lost, ErrDetached) || errors.Is(lost, ErrReleased) {
 			lost = nil
@@ -290,15 +290,17 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease
 	return f(work, l)
 }
 
-// Inspect reads the lock without taking it, by one read. A lock that does not
-// exist is an Info that says so, not an error. The result counts as a look of this
-// Lock: a holder that has not renewed for its TTL and margin since the first one is
-// gone, and TryAcquire takes over from it.
+// Inspect reads the lock with one read, without taking it. If the lock does not exist,
+// Info.Exists is false and the error is nil.
 //
-// Inspect does not queue behind acquisitions of this Lock, and does not disturb them. It fails
-// when the read fails, and with [ErrForeignObject] if the object is not a lock.
+// Inspect does not queue behind acquisitions of this Lock and does not disturb them. Its
+// result counts as a look of this Lock: once a holder has not renewed for its TTL and
+// margin since the first look, TryAcquire takes over from it.
+//
+// Inspect fails if the read fails, and with [ErrForeignObject] if the object is not a
+// lock.
 func (l *Lock) Inspect(ctx context.Context) (Info, error) {
-	// Read before the request: the candidate ignores a look that began before its own last one.
+	// Read the clock before the request: the candidate ignores a look that began before its own last one.
 	sent := clock.Now()
 	s, info, err := l.look(ctx)
 	if !info.Exists { // or that is not known

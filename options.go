@@ -15,134 +15,131 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// The TTL of a lock.
+// Limits and default of a lock's TTL.
 //
-// Fifteen seconds are the usual length of a lease in Kubernetes too. A shorter TTL makes failover
-// faster, and costs more writes and more leases lost to a slow store. Below a second one slow
-// answer is enough; above a day a crash costs a day.
+// A shorter TTL makes failover faster, but costs more writes and loses more leases to a
+// slow store. The default is also the usual one for leases in Kubernetes.
 const (
 	DefaultTTL = protocol.DefaultTTL // 15 s
 	MinTTL     = protocol.MinTTL     // 1 s
 	MaxTTL     = protocol.MaxTTL     // 24 h
 )
 
-// LockOptions are the options of [NewLock]. The zero value, like nil, gives the
-// defaults.
+// LockOptions are the options of [NewLock]. The zero value and nil mean the defaults.
 //
-// NewLock copies them; Meta must not be changed afterwards, since each write encodes it anew.
+// NewLock copies them. Do not change Meta afterwards, because each write encodes it again.
 type LockOptions struct {
-	// TTL is how long the lock outlives a holder that is gone: the others take
-	// over between TTL + TTL/12 and TTL + TTL/5 after its last renewal. A holder
-	// renews every TTL/3, one write each. Candidates of one lock may have
+	// TTL is how long a lease lasts without renewal. After the holder died, others
+	// take over between TTL + TTL/12 and TTL + TTL/5 after its last renewal. A holder
+	// renews every TTL/3, with one write each. Candidates for one lock may have
 	// different TTLs. Default 15 s; from 1 s to 24 h.
 	TTL time.Duration
 
-	// Holder names this candidate to people. Two candidates may have the same
-	// name: no decision rests on it. Only a successor is named by it, and where
-	// several have that name they all go first. A name that is the same after a restart
-	// is easier to read, and does not bring the old lease back: a candidate that starts
-	// anew is another one (rule A9). Default "HOST/PID".
+	// Holder is this candidate's name, for people to read. Names need not be unique.
+	// Only the choice of a successor uses them; if several candidates have its name,
+	// they all go first. A name that survives a restart is easier to read, but does
+	// not bring the old lease back (rule A9). Default "HOST/PID".
 	Holder string
 
-	// Address is where the holder can be reached, for whoever reads the record. Nothing
-	// here connects to it but [ElectionOptions.Peers]. Default: none.
+	// Address is where others can reach the holder. It is stored in the record; only
+	// [ElectionOptions.Peers] connects to it. Default: none.
 	Address string
 
-	// Meta is kept in the record, for whoever reads it; [WithMeta] and [Lease.SetMeta] are for
-	// that of one lease. NewLock fails if it makes the record too large.
+	// Meta is stored in the record for others to read. For one lease, use [WithMeta] and
+	// [Lease.SetMeta]. NewLock fails if the record becomes too large.
 	Meta map[string]string
 
-	// Existing makes the candidate never create the lock's object, and fail
-	// with store.ErrNotExist where there is none. Then tokens grow even if
-	// somebody deletes the object, because nobody starts it anew: make it once,
-	// with admin.Init or `leasehold init`.
+	// Existing keeps the candidate from creating the lock's object. If the object does
+	// not exist, an acquisition fails with store.ErrNotExist. So tokens keep growing
+	// even if someone deletes the object, because none starts again at 1. Create the
+	// object once, with admin.Init or `leasehold init`.
 	Existing bool
 
-	// Layout is how the lock lies in the store. Default LayoutObject.
+	// Layout is how the lock is stored. Default LayoutObject.
 	Layout Layout
 
-	// Sweep, with LayoutMarker, deletes the marker of a holder that is gone, when it
-	// is older than its TTL and margin by the store's own clock, and takes the lock.
-	// If two processes sweep at the same moment, one may delete the other's marker.
+	// Sweep, with LayoutMarker, deletes a dead holder's marker once it is older than its
+	// TTL and margin by the store's clock, and takes the lock. If two processes sweep at
+	// the same moment, one may delete the other's marker.
 	Sweep bool
 
-	// FastStart lets a candidate take over from a holder whose record is older than its
-	// TTL and margin and 3 s by the store's own clock, without watching it first. So a
-	// new Lock that does not wait can take over too. The guarantee for valid leases
-	// then rests on that clock as well; the one for tokens does not. Only for stores
-	// whose times are known to be right: `leasehold doctor` measures that, and a Proof
-	// must say so. A holder under a session is not affected.
+	// FastStart lets a candidate take over a record that is older than its TTL, margin
+	// and 3 s by the store's clock, without watching it first. So a new Lock can take
+	// over without waiting. The guarantee for valid leases then also rests on the
+	// store's clock; the one for tokens does not. Use it only for stores whose times
+	// are right: `leasehold doctor` measures them, and a Proof must confirm it. It does
+	// not affect holders under a session.
 	FastStart bool
 
-	kind TraceKind // of the lock, for its Trace
+	kind TraceKind // for the Trace
 
-	// PollInterval is how long an acquisition that waits pauses between two looks at the lock, give
-	// or take a quarter; the first pauses after a change of holder are shorter, and grow from 20 ms by
-	// half. The shorter it is, the less time a lock stands idle that was released, and the more requests a
-	// waiter sends. No pause outlasts the holder's TTL and margin, when the lock could be taken over.
-	// From 20 ms to 24 h. Default 0.6 s and a 600th of the time that it has waited for this
-	// holder, which is one look a second in the first ten minutes; at most TTL/3, or 1.5 s if that
-	// is longer, and at most 10 s. It says nothing about a lock that is held under a session, whose
-	// waiters look at the session, and it is refused for an election, which has
-	// [ElectionOptions.Frequent] and Infrequent.
+	// PollInterval is how often a waiting acquisition polls the lock, ± 25 %. After a
+	// change of holder the first intervals are shorter: they start at 20 ms and grow by
+	// half. No interval ends later than the moment at which the lock could be taken
+	// over. A shorter interval leaves a released lock idle for less time and sends more
+	// requests. From 20 ms to 24 h.
+	//
+	// The default is 0.6 s plus 1/600 of the time waited for this holder, about one
+	// poll a second in the first ten minutes, but at most TTL/3 (or 1.5 s, if that is
+	// longer) and at most 10 s. It does not apply to a lock held under a session, where
+	// waiters poll the session. Elections reject it: see [ElectionOptions.Frequent]
+	// and Infrequent.
 	PollInterval time.Duration
 
-	// Session puts the lock's leases under a session, which must be in the same store: a lease
-	// is valid as long as both are, and is not renewed by itself. The lock's record is written
-	// when it changes hands and for [Lease.SetMeta] only, so its holder does not notice when
-	// somebody breaks the lock by hand or deletes its object. Layouts without tokens cannot be under a session.
+	// Session puts the lock's leases under a session in the same store. A lease is then
+	// valid as long as the session is, and has no renewals of its own. The lock's record
+	// is written only when the lock changes hands and for [Lease.SetMeta], so the holder
+	// does not notice if someone force-releases the lock or deletes its object. Layouts
+	// without tokens cannot be under a session.
 	//
-	// Should an acquisition be given up, or a lease released, and the store not say for a TTL
-	// what became of the write, the session is ended, because nobody would ever free that lock
-	// otherwise. Default: none, the lease is renewed by itself.
+	// If an acquisition is abandoned or a lease released, and the store does not say for
+	// a TTL what became of the write, the session is ended: otherwise the lock might stay
+	// locked as long as the session lasts. Default: none.
 	Session *Session
 
-	// Proof, if set, must say that the store is safe for this layout: else NewLock
-	// fails with its error and sends nothing. A report of probe.Run is one, as
-	// `leasehold doctor` prints it. A store that is a Proof itself, since it knows what it
-	// cannot carry, is asked too. Default: the store is trusted.
+	// Proof, if set, must confirm that the store is safe for this layout. Otherwise
+	// NewLock fails with the Proof's error. Reports of probe.Run and `leasehold doctor`
+	// are Proofs. If the store itself is a Proof, it must agree too. Default: the store
+	// is trusted.
 	Proof Proof
 
-	// OnWait is called while an acquisition waits: when it begins to, and when
-	// the lock has got another holder.
+	// OnWait is called when an acquisition begins to wait, and when the lock's holder
+	// changes while it waits.
 	OnWait func(Info)
-	// OnRenew is called after each renewal, when the lease's deadline has moved.
+	// OnRenew is called after each renewal.
 	OnRenew func(*Lease)
-	// OnLost is called once for a lease that ends before it is released, with
-	// an error that matches ErrLost, after its context has ended.
+	// OnLost is called once for a lease that ends before it is released, after its
+	// context has ended, with an error that matches ErrLost.
 	//
-	// The callbacks of one lock run one after the other on a goroutine of their
-	// own: one that hangs delays the others, but never a renewal or the end of
-	// a lease.
+	// The callbacks of a lock run one after the other on their own goroutine. If one
+	// hangs, the others are late, but never a renewal or the end of a lease.
 	OnLost func(*Lease, error)
-	// OnTrouble is called when the store has failed three times in a row, whatever was
-	// asked of it, and then once a minute while that goes on, with the last error. The
-	// lock is tried for all the same, with pauses that grow from 100 ms to 4 s. Default:
-	// the Logger gets it.
+	// OnTrouble is called with the last error when the store has failed three times in
+	// a row, and then once a minute until it recovers. The lock keeps retrying
+	// meanwhile, with a backoff of 100 ms to 4 s. Default: log the error.
 	OnTrouble func(error)
 
-	// Trace is told of acquisitions, leases and requests, for metrics and spans. Default: none.
+	// Trace receives acquisitions, leases and requests, for metrics and spans. Default: none.
 	Trace *Trace
 
-	// Logger receives events that no error or callback reports: that the store fails, for one, for
-	// which Acquire waits until its context ends. Default: slog.Default().
+	// Logger receives what no error or callback reports, such as store errors while
+	// Acquire waits. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Proof is what was found out about a store.
-// An interface, so that the root need not import the package that tests stores.
+// Proof is evidence that a store is safe. Reports of probe.Run implement it.
 type Proof interface {
-	// Proves returns nil if the store that calls itself storeName is safe for the use:
-	// the name of a layout, or "fast start". It is called by NewLock, NewElection and NewSession, with the
-	// store's name, and if that is not safe with the lock's, which lies in it: the proof may be about a part of the
-	// store alone.
+	// Proves returns nil if the store with this name is safe for the use, which is the
+	// name of a layout or "fast start". NewLock, NewElection and NewSession call it with
+	// the store's name and, if that fails, with the lock's name, because the proof may
+	// cover only a part of the store.
 	Proves(storeName, use string) error
 }
 
-// proven says why the store may not be used for a key, by its own word or by a proof that is asked for.
+// proven returns why the store must not be used for the key, according to the store or the Proof.
 func (o *LockOptions) proven(st store.Store, key string) error {
 	uses := []string{string(o.Layout)}
-	if o.FastStart { // a promise of its own, about the store's clock, so it takes a proof of its own
+	if o.FastStart { // rests on the store's clock, which needs its own proof
 		uses = append(uses, "fast start")
 	}
 	own, _ := st.(Proof)
@@ -162,8 +159,7 @@ func (o *LockOptions) proven(st store.Store, key string) error {
 	return nil
 }
 
-// withDefaults returns o, which may be nil, with its defaults, or why it cannot
-// be used.
+// withDefaults returns a copy of o, which may be nil, with its defaults, or why an option is invalid.
 func (o *LockOptions) withDefaults() (*LockOptions, error) {
 	opts := new(LockOptions)
 	if o != nil {
@@ -199,7 +195,7 @@ func (o *LockOptions) withDefaults() (*LockOptions, error) {
 	return opts, nil
 }
 
-// config makes the protocol's configuration of a candidate.
+// config returns a candidate's configuration of the protocol.
 func (o *LockOptions) config(incarnation string) protocol.Config {
 	cfg := protocol.Config{
 		Incarnation: incarnation,
@@ -210,22 +206,22 @@ func (o *LockOptions) config(incarnation string) protocol.Config {
 	return cfg
 }
 
-// watching is the configuration of a candidate that watches a session for one with these
-// options: the session lies in one object, and is watched for its TTL and margin whatever the
-// store's clock says (rule D3). A candidate of a plain marker only creates and sweeps, so it could
-// not end the session.
+// watching returns the configuration of a candidate that watches a session on behalf of one with
+// these options. A session is one object, and is watched for its TTL and margin whatever the store's
+// clock says (rule D3). A candidate for a plain marker only creates and sweeps, so it could not end
+// the session.
 func (o *LockOptions) watching() protocol.Config {
 	w := *o
 	w.Layout, w.FastStart = LayoutObject, false
 	return w.config("")
 }
 
-// roomForOurs is more than what a record needs for all that the options do not say: the name of
-// a session, or what its heartbeat tells of the last releases, the history, and less than 500 bytes.
+// roomForOurs is more than a record needs for everything that is not in the options: a session's
+// name or its heartbeat's last releases, the history, and less than 500 bytes.
 const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + record.MaxHistory + 500
 
-// encodable finds out now whether records with these options can be written.
-// Found out at the first claim, it would look like a store that refuses writes.
+// encodable checks that records with these options can be written. At the first claim, the failure
+// would look like a store that refuses writes.
 func (o *LockOptions) encodable() error {
 	trial := record.Record{Holder: o.Holder, Address: o.Address, Meta: o.Meta}
 	b, err := trial.Encode()
@@ -237,66 +233,63 @@ func (o *LockOptions) encodable() error {
 	return err
 }
 
-// newIncarnation makes 128 random bits: the mark of one candidate and one start
-// (rule A9).
-// It is drawn, not derived from a name or a time: two processes of one image may share those.
+// newIncarnation returns 128 random bits that identify one candidate from one start on (rule A9).
+// They are random because two processes of one image may share names and times.
 func newIncarnation() string { return engine.Process{}.Incarnation() }
 
-// Token numbers the acquisitions of one lock: it grows with each, and each lease
-// has its own. Whatever must not be overwritten by a former holder refuses a
-// smaller token after a larger one. In the layouts without tokens every lease has
-// NoToken, which nothing can be refused by.
+// Token numbers the acquisitions of one lock. It grows with each acquisition, and each
+// lease has its own. A resource that a former holder must not overwrite rejects a smaller
+// token after a larger one; see package fence. In layouts without tokens every lease has
+// NoToken, and a resource cannot reject anything.
 //
-// The idea is Chubby's sequencer and Kleppmann's fencing token; in ZooKeeper a zxid serves for it,
-// in etcd a revision. A token is worth only as much as the resource that checks it: see package
-// fence.
+// The idea is Chubby's sequencer and Kleppmann's fencing token; ZooKeeper users use a
+// zxid for this, and etcd users a revision.
 type Token int64
 
-// Info is what the record of a lock said when it was read.
-// It is a snapshot, and old as soon as it is there: decide by a [Lease], and show an Info to
-// people. Its Meta may be shared, so do not change it.
+// Info is a snapshot of a lock's record, for people to read. It is out of date at once:
+// make decisions with a [Lease]. Do not change Meta, which may be shared.
 type Info struct {
 	Key    string
 	Layout Layout
-	Exists bool // there is an object, or need be none; if not, the rest is zero
-	Held   bool // its record says so: the holder may be gone
+	Exists bool // the lock has an object or needs none; if false, the other fields are zero
+	Held   bool // according to the record; the holder may have died
 	Holder string
-	// Address, Session and Meta are as the holder wrote them.
+	// Address, Session and Meta are what the holder wrote.
 	Address string
 	Session string
 	Meta    map[string]string
 	Token   Token
 	TTL     time.Duration
 
-	// Term is the number of the lease among those of its lock, from 1: a small number beside a
-	// token that need not be. It is for people, and nothing may be decided by it. 0 if it was not
-	// counted: by a marker, or by a version that does not count.
+	// Term counts the lock's leases from 1. It is a small number for people to read,
+	// while tokens may be large. Do not base decisions on it. It is 0 if the leases
+	// were not counted, as in markers.
 	Term int64
 
-	// For people, by the holder's wall clock.
+	// By the holder's wall clock, for people to read.
 	AcquiredAt, RenewedAt, ExpiresAt time.Time
 
-	// Age is the time since the record was written, by the store's own clock;
-	// -1 if the store does not tell.
+	// Age is the time since the record was written, by the store's clock, or -1 if the
+	// store does not provide it.
 	Age time.Duration
 
-	// Abandoned is a hint that the holder is gone: the record is older than its
-	// TTL and margin by the store's clock, or, where that does not tell, by the
-	// wall clocks. Under a session it is the session's heartbeat that counts, and
-	// the record's age says nothing; where nobody has looked at that, as for a
-	// Change that was seen, it is false. No decision of the protocol rests on it. A
-	// waiting Acquire finds out by watching, in a little over one TTL.
+	// Abandoned is a hint that the holder died: the record is older than its TTL and
+	// margin by the store's clock or, if the store does not provide it, by the wall
+	// clocks. Under a session the heartbeat's age counts instead; if the heartbeat was
+	// not read, as for a Change, Abandoned is false. The protocol never decides by this
+	// hint: a waiting Acquire watches the record for a little over one TTL.
 	Abandoned bool
 
-	// Rest is for how much longer a lock that is free is to be left alone, since its last holder has
-	// asked for that ([WithHoldAtLeast]); 0: it can be acquired at once. It is by the store's clock,
-	// or, where that does not tell, by the wall clocks, and then it is a hint.
+	// Rest is how long the cooldown of a free lock will last, which its last holder
+	// requested with [WithHoldAtLeast]. 0 means that the lock can be acquired at once.
+	// Rest is measured by the store's clock or, if the store does not provide it, by the
+	// wall clocks; then it is only a hint.
 	Rest time.Duration
 
 	Version store.Version
 }
 
-// layoutOf is the layout of a record.
+// layoutOf returns a record's layout.
 func layoutOf(r record.Record) Layout {
 	if r.Layout == "" {
 		return LayoutObject
@@ -304,7 +297,7 @@ func layoutOf(r record.Record) Layout {
 	return Layout(r.Layout)
 }
 
-// describe makes an Info of the record that a snapshot shows.
+// describe returns a snapshot's record as an Info.
 func describe(key string, s layout.Snapshot) Info {
 	r := s.Record
 	i := Info{
@@ -317,7 +310,7 @@ func describe(key string, s layout.Snapshot) Info {
 		i.Age = age
 	}
 	if r.Opaque {
-		i.TTL = 0 // nothing is known of it
+		i.TTL = 0 // unknown
 	}
 	i.Abandoned = s.Abandoned(time.Now()) // under a session: see judged
 	i.Rest = s.Rest(time.Now())

@@ -16,41 +16,40 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// SessionOptions are the options of [NewSession]. The zero value, like nil, gives the
-// defaults.
-// A longer TTL than for single locks pays here, since a heartbeat that is late ends everything that
-// is held under the session.
+// SessionOptions are the options of [NewSession]. The zero value and nil mean the defaults.
+// Consider a longer TTL than for single locks, because a late heartbeat ends every lease
+// under the session.
 type SessionOptions struct {
-	// These are as in [LockOptions]. The TTL is that of all leases under the session.
+	// As in [LockOptions]. The TTL applies to all leases under the session.
 	TTL       time.Duration
 	Holder    string
 	Address   string
 	Meta      map[string]string
 	Proof     Proof
 	OnTrouble func(error)
-	Trace     *Trace // is told of the session as of a lease that is renewed
+	Trace     *Trace // receives the session as a lease that is renewed
 	Logger    *slog.Logger
 
-	// OnRenew is called after each heartbeat, when the deadlines of the leases have moved. It is
-	// called as the callbacks of a lock are, and a call that hangs delays no heartbeat.
+	// OnRenew is called after each heartbeat, like the callbacks of a lock. A call that
+	// hangs delays no heartbeat.
 	OnRenew func()
 
-	// Prefix is where the session's object lies: PREFIX/ and 128 random bits. Default
-	// "sessions".
+	// Prefix is the prefix of the session's object, whose key is Prefix, a slash and 128
+	// random bits. Default "sessions".
 	Prefix string
 }
 
-// A Session is one heartbeat for any number of leases: one object that is written every
-// third of the TTL, whatever is held under it. A lock with a [LockOptions.Session] names
-// the session and is written when it changes hands, and at no other time. So ten thousand
-// leases cost what one costs, and they end together.
+// A Session is one heartbeat for any number of leases: one object, written every TTL/3,
+// however many leases are under it. A lock with a [LockOptions.Session] refers to the
+// session and is written only when it changes hands. So ten thousand leases cost as much as
+// one, and they end together.
 //
-// The guarantee is that of a lease: when the session is over for its holder, nobody else
-// takes it for over yet. A waiter for a lock under a session watches the session. When its
-// heartbeat has not changed for its TTL and margin, the session is ended for good by a
-// conditional write, and then its locks are taken over, each by one write. See
-// docs/protocol.md, rules D1 to D8. The idea is Chubby's, and that of ZooKeeper, etcd and
-// Consul; there a server keeps the time.
+// The guarantee is the same as for a lease: the session ends for its holder before anyone
+// else considers it expired. Waiters for a lock under a session watch the session. If its
+// heartbeat does not change for its TTL and margin, a waiter ends the session for good with
+// a conditional write, and then takes over its locks with one write each. See
+// docs/protocol.md, rules D1 to D8. The idea is from Chubby, ZooKeeper, etcd and Consul,
+// where a server keeps the time.
 //
 // A Session is safe for concurrent use.
 type Session struct {
@@ -59,16 +58,15 @@ type Session struct {
 	inner     *engine.Session
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	unused    chan struct{} // closed when it is over and nothing is under it any more
+	unused    chan struct{} // closed when the session has ended and no lease is left under it
 }
 
-// NewSession begins a session: it makes the session's object, and returns when that is
-// confirmed. From then on the heartbeat is sent in the background until the session is
-// closed or lost. It fails like [Lock.Acquire], and with the end of ctx; the session
-// outlives ctx.
+// NewSession creates the session's object and returns when the store has confirmed it. From
+// then on the heartbeat is sent in the background until the session is closed or lost. The
+// session outlives ctx. The options are copied.
 //
-// An error says that there is no session. If the object may have been made all the same, it is
-// freed in the background, as after [Lock.Acquire]. The options are copied.
+// It fails like [Lock.Acquire], or if ctx ends. If the object may have been created anyway,
+// it is freed in the background.
 func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Session, error) {
 	var so SessionOptions
 	if opts != nil {
@@ -103,7 +101,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 		}
 		s.begin(st, key, o)
 		s.lease, err = s.heartbeat.Acquire(ctx)
-		// The object may be confirmed too late for a session to begin; then there is another name.
+		// The object may be confirmed too late for a session to begin; then try another name.
 		if !errors.Is(err, protocol.ErrUsed) || try == 3 {
 			break
 		}
@@ -114,7 +112,7 @@ func NewSession(ctx context.Context, st store.Store, opts *SessionOptions) (*Ses
 	return s, nil
 }
 
-// begin makes the candidate for the session's object.
+// begin creates the candidate for the session's object.
 func (s *Session) begin(st store.Store, key string, o *LockOptions) {
 	inner := new(engine.Session)
 	l := &Lock{driver{st: st, key: key, at: layout.Heartbeat{Store: st, Key: key, Freed: inner.Announce}, opts: o}}
@@ -122,18 +120,17 @@ func (s *Session) begin(st store.Store, key string, o *LockOptions) {
 	s.heartbeat, s.inner = l, inner
 }
 
-// A heartbeat is what the engine of a session works for.
+// A heartbeat owns the engine of a session.
 type heartbeat struct {
 	*driver
 	s *Session
 }
 
-// Over ends what is left of the session, when all its leases have ended.
+// Over ends the session's context, after all its leases have ended.
 func (h heartbeat) Over(why error) { h.s.cancel(why) }
 
-// Unused frees the session's object.
-// Close may have given up, or may never be called for a session that was lost, so the release
-// begins here. A lease has one release: where Close is still there, it waits for this one.
+// Unused frees the session's object. Close may have given up, or may never be called for a lost
+// session, so the release begins here. If Close is still waiting, it waits for this release.
 func (h heartbeat) Unused() {
 	close(h.s.unused)
 	var lease *Lease
@@ -143,7 +140,7 @@ func (h heartbeat) Unused() {
 	}
 }
 
-// engineOf is the session's engine; none has none.
+// engineOf returns the session's engine, or nil if there is no session.
 func (s *Session) engineOf() *engine.Session {
 	if s == nil {
 		return nil
@@ -151,17 +148,18 @@ func (s *Session) engineOf() *engine.Session {
 	return s.inner
 }
 
-// Key is the name of the session's object in its store.
+// Key returns the key of the session's object in its store.
 func (s *Session) Key() string { return s.heartbeat.d.key }
 
-// Valid looks at the clock and reports whether the session is valid now: see [Lease.Valid].
+// Valid reads the clock and reports whether the session is valid now: see [Lease.Valid].
 func (s *Session) Valid() bool { return s.inner.Valid() }
 
-// Done is closed when the session is lost or closed. A process that was suspended sees it
-// up to a second after it wakes up; Valid tells at once.
+// Done returns a channel that is closed when the session is lost or closed. After the machine
+// was suspended, that may take up to a second; Valid knows at once.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err is nil while the session goes on, and then matches [ErrSessionOver] and says why.
+// Err returns nil while the session is valid, and then an error that matches
+// [ErrSessionOver] and says why it ended.
 func (s *Session) Err() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
@@ -172,9 +170,8 @@ func (s *Session) Err() error {
 	return nil
 }
 
-// Leases are those that are held under the session and not released yet, in the order of
-// their keys.
-// The list is a snapshot: others may acquire and release meanwhile.
+// Leases returns a snapshot of the leases under the session that have not been released,
+// sorted by key.
 func (s *Session) Leases() []*Lease {
 	var leases []*Lease
 	for _, owner := range s.inner.Members() {
@@ -190,32 +187,31 @@ func (s *Session) Leases() []*Lease {
 	return leases
 }
 
-// Close ends the session and with it all its leases: first their validity and their
-// contexts; then, when each lease has been released, which says that its work has stopped,
-// the session, by one write. To release a lease costs nothing any more. The next holder of
-// one of its locks takes it over by one write, without a wait.
+// Close ends the session and all its leases. It first ends their validity and contexts. When
+// every lease has been released, which tells that its work has stopped, it ends the session
+// with one write. The releases cost no requests. The next holder of each lock takes it over
+// with one write, without waiting.
 //
-// If ctx ends first, Close returns its error, the heartbeat is not sent any more, and the
-// others wait the TTL out; if ctx has ended before the call, Close waits up to 5 s all the
-// same. A session that has ended by itself must be closed too; then the error matches [ErrLost], also
-// if the others need not wait it out.
+// Close waits for the work under the leases to stop and release them, so do not call it from
+// such work. If ctx ends first, Close returns its error and the heartbeat stops; others must
+// then wait until the session has expired. If ctx ended before the call, Close waits up to
+// 5 s anyway.
 //
-// Work under the leases must stop when their contexts end, and release them: Close waits for
-// that, so do not call it from such work. After Close every acquisition under the session fails
-// with [ErrSessionOver].
+// A session that has ended by itself must be closed too; then the error matches [ErrLost].
+// After Close, every acquisition under the session fails with [ErrSessionOver].
 func (s *Session) Close(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	s.inner.End(engine.ErrClosed)
 	err := s.free(ctx)
-	// A session that had to end because of one lock is no heartbeat that was lost, but its leases were.
+	// If the session had to end because of one lock, its heartbeat was not lost, but its leases were.
 	if over := s.inner.Over(); !errors.Is(over, engine.ErrClosed) && !errors.Is(err, ErrLost) {
 		err = errors.Join(fmt.Errorf("%w: %w", ErrLost, over), err)
 	}
 	return err
 }
 
-// free frees the object of a session that is over when each lease has been released.
+// free waits until each lease has been released and frees the object of a session that has ended.
 func (s *Session) free(ctx context.Context) error {
 	select {
 	case <-s.unused:
@@ -227,7 +223,7 @@ func (s *Session) free(ctx context.Context) error {
 	return s.lease.Release(ctx)
 }
 
-// underSession says why the lock cannot be acquired under its session, if it has one.
+// underSession returns why the lock cannot be acquired if its session has ended.
 func (l *Lock) underSession() error {
 	if s := l.d.opts.Session; s != nil && s.Err() != nil {
 		return fmt.Errorf("the lock %v: %w", l.d.at, s.Err())
@@ -235,8 +231,8 @@ func (l *Lock) underSession() error {
 	return nil
 }
 
-// suits says why locks in that store, with that layout, cannot be under the session.
-// Two clients of one bucket are the same store, so it is the name that is compared.
+// suits returns why locks in that store, with that layout, cannot be under the session. It compares
+// the stores' names, because two clients of one bucket are the same store.
 func (s *Session) suits(st store.Store, l Layout) error {
 	switch {
 	case s == nil:

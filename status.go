@@ -8,20 +8,19 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 )
 
-// ChangeKind is what happened to a leadership.
-// A candidate finds it out by comparing what two looks have shown, so anything that happened and
-// was undone in between is not among them.
+// ChangeKind is what happened to a leadership between two polls of a candidate. Changes that
+// were undone between two polls do not appear.
 type ChangeKind int
 
 // The kinds of change.
 const (
-	Elected    ChangeKind = iota + 1 // there is a leader, after there was none
+	Elected    ChangeKind = iota + 1 // there is a leader, where there was none
 	Renewed                          // the leader renewed its lease
 	Resigned                         // the leader released its lease
-	Expired                          // the leader did not renew in time: anybody may take over
-	TakenOver                        // there is another leader, and no release was seen
+	Expired                          // the leader did not renew in time: any candidate may take over
+	TakenOver                        // there is another leader, and this candidate saw no release
 	Vanished                         // the object was deleted
-	Unreadable                       // a look failed, or showed an object that is not a lock: see Change.Err
+	Unreadable                       // a read failed, or the object is not a lock: see Change.Err
 )
 
 var kindNames = [...]string{
@@ -36,48 +35,46 @@ func (k ChangeKind) String() string {
 	return kindNames[k]
 }
 
-// A Change is what a follower saw happen.
+// A Change is something a follower saw happen.
 type Change struct {
 	Kind ChangeKind
-	Info Info      // the record, as it was last seen
+	Info Info      // the record when it was last read
 	Time time.Time // when it was seen, by the local clock
 	Err  error     // of Unreadable
 }
 
-// Requests counts what was sent to a store.
-// A request that failed counts too, because the store may charge for it. The listings of a layout
-// that needs them are not counted apart.
+// Requests counts requests to a store, including failed ones, because the store may charge
+// for them. Listings of the epochs layouts are not counted separately.
 type Requests struct{ Reads, Writes int64 }
 
-// Status is what one candidate knows of its election.
-// It is for monitoring. Work must not be made to depend on Leading: it may be over by the time
-// that it is read, and only [Lease.Valid] is asked at the moment of use.
+// Status is what one candidate knows about its election, for monitoring. Do not make work
+// depend on Leading, which may be out of date when you read it: use [Lease.Valid].
 type Status struct {
 	Key     string
 	Holder  string // the name of this candidate
 	Leading bool   // its lease is valid now
 
-	// Leader is the leader last seen; HasLeader is false if it is none any more.
+	// Leader is the leader last seen; HasLeader is false if it no longer leads.
 	Leader    Info
 	HasLeader bool
 	Elected   time.Time // when that leader was first seen
 
 	LastSeen time.Time // when the store last answered
 	NextLook time.Time // when the next request is due; zero if none is planned
-	Failures int       // of requests, in a row
-	// FailingSince is when what the candidate tries began to fail, and zero if the last try did
-	// not. Looks that are answered do not end it while writes fail.
+	Failures int       // failed requests in a row
+	// FailingSince is when the candidate's attempts began to fail, and zero if the last
+	// one succeeded. Successful reads do not reset it while writes fail.
 	FailingSince time.Time
-	Requests     Requests // sent since the candidate was made
+	Requests     Requests // sent since NewElection
 
-	// Of the leader itself, with ElectionOptions.Peers: when it last answered, and
-	// how many questions it was asked.
+	// With ElectionOptions.Peers: when the leader last answered, and how many questions
+	// it was asked.
 	LastHeard time.Time
 	Questions int64
 }
 
-// Status sends nothing.
-// It waits for no request, so a health check may call it as often as it likes.
+// Status returns the present status. It sends nothing and waits for no request, so a health
+// check may call it at any rate.
 func (e *Election) Status() Status {
 	d := &e.lock.d
 	d.Enter()
@@ -98,27 +95,24 @@ func (e *Election) Status() Status {
 	return s
 }
 
-// WaitForLeadership waits until this candidate leads. It does not campaign itself.
-// It returns ctx.Err() if ctx ends first. The leadership may be over again when it returns nil.
+// WaitForLeadership waits until this candidate leads. It does not campaign. It returns
+// ctx.Err() if ctx ends first. The leadership may have ended again when it returns nil.
 func (e *Election) WaitForLeadership(ctx context.Context) error {
 	return e.await(ctx, func() bool { return e.lease != nil && e.lease.Valid() })
 }
 
-// WaitForNextElection waits until a leader is seen that was not seen before since,
-// or any leader if since is zero, and returns the status then. Meanwhile the
-// candidate looks like a follower even if it does not campaign.
-//
-// Pass the Elected of the last status, and no election is returned twice. If ctx ends first, the
-// error is ctx.Err(), and the status is the present one all the same.
+// WaitForNextElection waits until this candidate sees a leader elected after since, and
+// returns the status. Pass Status.Elected of the previous result, or the zero time for any
+// leader. Meanwhile the candidate polls like a follower even if it does not campaign. If ctx
+// ends first, it returns the present status and ctx.Err().
 func (e *Election) WaitForNextElection(ctx context.Context, since time.Time) (Status, error) {
 	defer e.watch()()
 	err := e.await(ctx, func() bool { return e.elected.After(since) })
 	return e.Status(), err
 }
 
-// await waits until the condition holds, which is looked at under the mutex.
-// The channel is taken together with the look: a change that comes after it closes that channel,
-// so none is slept through.
+// await waits until the condition, which it checks under the mutex, holds. It takes the channel at
+// the same time, so a later change closes that channel and cannot be missed.
 func (e *Election) await(ctx context.Context, condition func() bool) error {
 	for {
 		e.mu.Lock()
