@@ -12,20 +12,19 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Locks are the locks of a process whose keys are known only when they are needed: one for each
-// user, order or file. They are what a [Lock] for each key would be that all of the process share:
-// goroutines that want the same key queue, knowledge of a key saves its next acquisition a
-// read, and the wait for a holder that is gone is counted once, over any number of calls.
+// Locks are a process's locks when their keys are known only at run time: one per user, order
+// or file. They behave like one shared [Lock] per key: goroutines that want the same key queue,
+// knowledge about a key saves its next acquisition a read, and the wait for a dead holder is
+// counted once across calls.
 //
-// A Lock is made for a key when it is first used and dropped when it is of no use: when nobody
-// holds, wants or looks at it, nothing of it is under way, and four TTLs have passed since its last
-// request, or since a holder that was seen might have been taken over from. The TTL is the longer one
-// of the options' and the record's. So memory is bounded by the keys that were used lately, and a
-// TryAcquire that comes back within that time takes over from a holder that is gone. A timer looks
-// through the keys once in a TTL, and at least once a minute, as long as there are any; there is
-// no goroutine for a key.
+// A Lock is created when its key is first used. It is dropped once it is idle and four TTLs
+// have passed since its last request, or since a takeover from the last known holder would have
+// been allowed. The TTL is the longer of the options' and the record's. So memory is bounded by
+// the recently used keys, and a TryAcquire repeated within that time takes over from a dead
+// holder. One timer checks the keys every TTL, at least once a minute, while there are any;
+// keys have no goroutines.
 //
-// Locks are safe for concurrent use. Close them when leases may be held and the process ends;
+// Locks are safe for concurrent use. Close them before the process exits if it may hold leases;
 // otherwise they need no closing.
 type Locks struct {
 	st   store.Store
@@ -36,21 +35,21 @@ type Locks struct {
 
 	mu     lockorder.Mutex
 	keys   map[string]*keyed
-	most   int           // keys that the map has had at once, since it was made
-	calls  int           // that are under way
-	quiet  chan struct{} // closed when they are closed, and no call is under way
-	hushed bool          // it is
+	most   int           // largest size of the map since it was made
+	calls  int           // calls in progress
+	quiet  chan struct{} // closed when the Locks are closed and no call is in progress
+	hushed bool          // quiet is closed
 	ticker *time.Timer
 }
 
-// keyed is the lock of a key, and how many calls use it now.
+// keyed is the lock of a key, with the number of calls that use it.
 type keyed struct {
 	*Lock
 	calls int
 }
 
-// NewLocks makes the locks that lie in st, with the same options for all. It sends nothing. It fails
-// as [NewLock] does, but for the key: that each call checks.
+// NewLocks returns the locks stored in st, which all have the same options. It sends nothing.
+// It fails as [NewLock] does, except that each call checks its own key.
 func NewLocks(st store.Store, opts *LockOptions) (*Locks, error) {
 	trial, err := NewLock(st, "key", opts)
 	if err != nil {
@@ -64,23 +63,23 @@ func NewLocks(st store.Store, opts *LockOptions) (*Locks, error) {
 	return l, nil
 }
 
-// Acquire waits until it holds the lock of the key: see [Lock.Acquire]. It fails with [ErrClosed] after
-// Close, also if it has begun before.
+// Acquire waits until it holds the key's lock: see [Lock.Acquire]. Close makes it fail with
+// [ErrClosed], even if it is already waiting.
 func (l *Locks) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.Acquire(ctx, opts...) })
 }
 
-// TryAcquire is Acquire that does not wait: see [Lock.TryAcquire].
+// TryAcquire is Acquire without waiting: see [Lock.TryAcquire].
 //
-// It takes over from a holder that is gone at the first call after these Locks have seen its record
-// unchanged for its TTL and margin, so call it again within four TTLs of that. See [Locks] for what is
-// kept for how long.
+// It takes over from a dead holder at the first call after these Locks have seen the holder's
+// record unchanged for its TTL and margin. That knowledge is kept for four TTLs, so call it
+// again within that time: see [Locks].
 func (l *Locks) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return using(ctx, l, key, func(lock *Lock, ctx context.Context) (*Lease, error) { return lock.TryAcquire(ctx, opts...) })
 }
 
-// Do acquires the lock of the key, calls f and releases the lock: see [Lock.Do]. Close waits for f and
-// does not end its context.
+// Do acquires the key's lock, calls f and releases the lock: see [Lock.Do]. Close waits for f
+// and does not end its context.
 func (l *Locks) Do(ctx context.Context, key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
 	lease, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
@@ -89,12 +88,13 @@ func (l *Locks) Do(ctx context.Context, key string, f func(ctx context.Context, 
 	return lease.do(ctx, f)
 }
 
-// Inspect reads the lock of the key without taking it: see [Lock.Inspect]. The result counts as a look.
+// Inspect reads the key's lock without taking it: see [Lock.Inspect]. As there, the result
+// counts towards a takeover.
 func (l *Locks) Inspect(ctx context.Context, key string) (Info, error) {
 	return using(ctx, l, key, (*Lock).Inspect)
 }
 
-// using makes a call of the lock of a key, which Close ends.
+// using runs call with the key's lock. Close cancels the context of the call.
 func using[T any](ctx context.Context, l *Locks, key string, call func(*Lock, context.Context) (T, error)) (result T, err error) {
 	lock, err := l.enter(key)
 	if err != nil {
@@ -105,22 +105,22 @@ func using[T any](ctx context.Context, l *Locks, key string, call func(*Lock, co
 	defer cancel()
 	defer context.AfterFunc(l.over, cancel)() //nolint:contextcheck // Close ends it, and that is no context of the caller's
 	if l.over.Err() != nil {
-		return result, l.closed() // it has ended meanwhile, and cancel may come a moment later
+		return result, l.closed() // closed meanwhile, and cancel may follow a moment later
 	}
 	result, err = call(lock.Lock, open)
 	if err != nil && open.Err() != nil && ctx.Err() == nil {
-		err = l.closed() // and not that its context was canceled: the caller's was not
+		err = l.closed() // Close canceled the context, not the caller
 	}
 	return result, err
 }
 
-// Close refuses all calls from now on, ends those that are under way, with [ErrClosed], and waits until every
-// lease has been released and nothing is under way of acquisitions that were given up. It releases
-// nothing itself: work under the leases goes on until they are released.
+// Close rejects new calls, ends those in progress with [ErrClosed], and waits until every lease
+// has been released and every abandoned acquisition has ended. Close does not release leases:
+// work under them continues until it releases them.
 //
-// If ctx ends first, Close returns an error that matches ctx.Err() and says how many keys are in use
-// yet, and may be called again; if ctx has ended before the call, it waits up to 5 s all the same. It does
-// not close the session of [LockOptions.Session], which comes after, nor the store.
+// If ctx ends first, Close returns an error that matches ctx.Err(); you may call it again. If
+// ctx ended before the call, Close waits up to 5 s anyway. It closes neither the store nor the
+// session of [LockOptions.Session]; close the session afterwards.
 func (l *Locks) Close(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
@@ -128,14 +128,15 @@ func (l *Locks) Close(ctx context.Context) error {
 	l.close()
 	l.hush()
 	l.mu.Unlock()
-	// A call that has entered before may not have heard of it, and begin an acquisition yet.
+	// A call that entered earlier may not know about Close yet and may still begin an
+	// acquisition.
 	select {
 	case <-l.quiet:
 	case <-ctx.Done():
 		return fmt.Errorf("the locks in %v are in use: %w", l.st, ctx.Err())
 	}
 	l.mu.Lock()
-	keys := maps.Clone(l.keys) // nothing is added any more
+	keys := maps.Clone(l.keys) // complete: no call adds a key now
 	l.mu.Unlock()
 	for key, lock := range keys {
 		if err := lock.finish(ctx); err != nil {
@@ -145,12 +146,12 @@ func (l *Locks) Close(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.keys) // what is known is of no use any more
+	clear(l.keys)
 	l.ticker.Stop()
 	return nil
 }
 
-// finish waits until the lock is not held by this process, and nothing of it is under way.
+// finish waits until this process neither holds the lock nor has a request for it in flight.
 func (l *Lock) finish(ctx context.Context) error {
 	err := l.d.queue.Enter(ctx)
 	if err == nil || errors.Is(err, lock.ErrCrossed) {
@@ -167,10 +168,10 @@ func (l *Lock) finish(ctx context.Context) error {
 
 func (l *Locks) closed() error { return fmt.Errorf("the locks in %v: %w", l.st, ErrClosed) }
 
-// enter gives the lock of a key, which stays until the call leaves it.
+// enter returns the key's lock, which is kept until the call leaves it.
 //
-// A lock is made before the mutex is locked, though there may be one already: a Proof is asked then,
-// and that is not ours.
+// It may create a lock that find then discards: NewLock asks a Proof, which is foreign code and
+// must not run under the mutex.
 func (l *Locks) enter(key string) (*keyed, error) {
 	if lock, err := l.find(key, nil); lock != nil || err != nil {
 		return lock, err
@@ -182,7 +183,7 @@ func (l *Locks) enter(key string) (*keyed, error) {
 	return l.find(key, made)
 }
 
-// find gives the lock of a key that there is, or the one that was made.
+// find returns the key's existing lock, or adds the one in made.
 func (l *Locks) find(key string, made *Lock) (*keyed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +214,7 @@ func (l *Locks) leave(lock *keyed) {
 	l.hush()
 }
 
-// hush tells Close that no call is under way any more, once. The mutex is locked.
+// hush tells Close once that no call is in progress. The mutex is locked.
 func (l *Locks) hush() {
 	if l.over.Err() == nil || l.calls > 0 || l.hushed {
 		return
@@ -222,14 +223,14 @@ func (l *Locks) hush() {
 	close(l.quiet)
 }
 
-// interval is that of the sweeps. They are not driven by the end of each lease, which would be at the
-// mercy of a key that is used all the time, nor by calls, which may have ended for good.
+// interval returns the time between two sweeps. A timer starts them because a sweep after each
+// lease would run constantly for a busy key, and a sweep at the next call might never run.
 func (l *Locks) interval() time.Duration { return min(l.opts.TTL, time.Minute) }
 
-// sweep drops the locks that are of no use any more.
+// sweep drops idle locks.
 //
-// Under the mutex nobody enters a lock. So one that no call uses, whose queue is empty and whose engine
-// may be dropped, is used by nobody when it has gone, and the next one of its key knows nothing of it.
+// No call can enter a lock while the mutex is locked. So a lock with no calls, an empty queue
+// and a forgettable engine is unused when it is dropped.
 func (l *Locks) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,7 +239,7 @@ func (l *Locks) sweep() {
 			delete(l.keys, key)
 		}
 	}
-	if len(l.keys) < l.most/4 { // a map keeps room for the most that it has had
+	if len(l.keys) < l.most/4 { // a map never shrinks
 		l.keys, l.most = maps.Collect(maps.All(l.keys)), len(l.keys)
 	}
 	if len(l.keys) > 0 {
