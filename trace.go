@@ -7,72 +7,74 @@ import (
 	"time"
 )
 
-// A Trace is functions that are called as acquisitions, leases and requests go on: for metrics, for the
-// spans of a tracing system, for tests. Any of them may be nil. It is an option of locks, elections,
-// sessions, semaphores and the workers of package shard, which may all share one; [JoinTraces] makes one
-// of several. Packages metrics and adapter/otel have some that are ready for use. The idea is that of
-// net/http/httptrace.
+// A Trace is a set of functions to call when acquisitions, leases and requests make progress:
+// for metrics, for the spans of a tracing system, for tests. Any of them may be nil. Locks,
+// elections, sessions, semaphores and the workers of package shard take a Trace as an option,
+// and may share one; [JoinTraces] combines several. Packages metrics and adapter/otel have
+// ready-made ones. The model is net/http/httptrace.
 //
-// AcquireStart is called on the goroutine of the acquisition's caller, which it delays. All others are
-// called one after the other for each Lock, Election, Session or Semaphore, on a goroutine of its own and
-// in the order in which what they tell of happened; each event says when that was. Those of different
-// ones, and AcquireStart, run at the same time, so functions that share something must lock it. The
-// callbacks of the options have another goroutine, and no order with these.
+// AcquireStart is called on the caller's goroutine, which it delays. For each Lock, Election,
+// Session or Semaphore, the other functions are called one at a time on a separate goroutine,
+// in the order of the events; each event has its time. AcquireStart runs concurrently with the
+// others, and so do the functions for different locks, so synchronize shared data. There is no
+// order between these functions and the callbacks in the options, which have another goroutine.
 //
-// The functions must be quick, and must not call what they are told of: no Acquire, Release, Resign,
-// Close and the like, which wait for them. One that hangs keeps the next events of its lock from being
-// told, and never a renewal from being sent or a lease from ending. [Lock.Acquire] returns when AcquireDone
-// has, and [Lease.Release] when Released has, or a second later if that or what is to be told before takes
-// longer. Of events that wait for a function 1,024 are kept, and those beyond that are dropped, which the
-// Logger is told.
+// The functions must be quick. They must not call Acquire, Release, Resign, Close and the like
+// on the subject of the event, because those wait for the functions. A slow function delays the
+// next events of its lock, but never a renewal or the end of a lease. [Lock.Acquire] returns
+// after AcquireDone, and [Lease.Release] after Released, but they wait at most a second for
+// these and the functions queued before. Up to 1,024 events wait for a slow function. Further
+// ones are dropped and reported to the Logger.
 //
-// The context of an event has the values of the one that AcquireStart has returned for the acquisition
-// that it belongs to, and does not end.
+// An event's context has the values from AcquireStart's context for its acquisition. It does
+// not end.
 type Trace struct {
-	// AcquireStart is called when an acquisition begins: by Acquire, TryAcquire, Do, Campaign, Run,
-	// NewSession, AcquireAll and AcquireAny for each lock that they try for, and Attach. The context that
-	// it returns, which must be ctx or made from it, is that of the acquisition: its requests have its
-	// values, and so has the lease's context. If it is nil, ctx is. An acquisition whose options
-	// cannot be had does not begin.
+	// AcquireStart is called when an acquisition begins: by Acquire, TryAcquire, Do, Campaign,
+	// Run, NewSession and Attach, and by AcquireAll and AcquireAny for each lock they try. It
+	// returns the acquisition's context, which must be ctx or derived from it; nil means ctx.
+	// The acquisition's requests and the lease's context have its values. AcquireStart is not
+	// called if the acquisition's options are invalid.
 	AcquireStart func(ctx context.Context, e TraceAcquireStart) context.Context
 
-	// Waiting is called when an acquisition begins to wait, and again when that is for another holder or,
-	// in a semaphore, from another place in the line.
+	// Waiting is called when an acquisition begins to wait, and again when the holder or, in a
+	// semaphore, the place in the queue changes.
 	Waiting func(ctx context.Context, e TraceWaiting)
 
 	// AcquireDone is called once for each AcquireStart.
 	AcquireDone func(ctx context.Context, e TraceAcquireDone)
 
-	// Renewed is called when a renewal of a lease has been confirmed; for leases under a session, when the
-	// session's heartbeat has been, with the session as the subject.
+	// Renewed is called when a renewal of a lease has been confirmed. For leases under a
+	// session, it is called when the session's heartbeat has been confirmed, with the session
+	// as the subject.
 	Renewed func(ctx context.Context, e TraceRenewed)
 
-	// Lost is called once for a lease that ends before it is released, after its context has ended. Its
-	// Released follows when it has been released.
+	// Lost is called once for a lease that ends before it is released, after its context has
+	// ended. Released follows when the lease has been released.
 	Lost func(ctx context.Context, e TraceLost)
 
-	// Released is called once for each lease that was acquired, when its release is settled, or when it
-	// was detached; for a session, when it was closed.
+	// Released is called once for each acquired lease, when its release is settled or it was
+	// detached. For a session, it is called when the session was closed.
 	Released func(ctx context.Context, e TraceReleased)
 
-	// Trouble is called when the store has failed three times in a row, and then once a minute while that
-	// goes on, as OnTrouble is.
+	// Trouble is called when the store has failed three times in a row, and then once a minute
+	// until it recovers, as OnTrouble is.
 	Trouble func(ctx context.Context, e TraceTrouble)
 
-	// Leader is called, for elections, when a new leader is seen, this candidate included, and when none
-	// is known any more. Only a candidate that campaigns or observes sees that.
+	// Leader is called, for elections, when the candidate sees a new leader, which may be
+	// itself, and when no leader is known any longer. The candidate must campaign or observe to
+	// see this.
 	Leader func(ctx context.Context, e TraceLeader)
 
-	// Request is called when the store has answered a request of a candidate, or the request has failed or
-	// was given up. Those that collect the past of a lock with epochs are not among them, nor those of
-	// package admin. A wrapper of the store sees them all: see metrics.Store.
+	// Request is called when a candidate's request has been answered, has failed or was given
+	// up. It is not called for requests from package admin or from garbage collection of
+	// epochs. To see all requests, wrap the store: see metrics.Store.
 	Request func(ctx context.Context, e TraceRequest)
 }
 
-// A TraceKind is the kind of thing that an event is about.
+// A TraceKind is the kind of subject of an event.
 type TraceKind uint8
 
-// The kinds of thing.
+// The kinds of subjects.
 const (
 	KindLock TraceKind = iota
 	KindElection
@@ -81,7 +83,7 @@ const (
 	KindShard     // the lock of a shard
 )
 
-// TraceKinds are all that there are. It is for iterating over; do not change it.
+// TraceKinds are all kinds, for iterating over; do not change it.
 var TraceKinds = []TraceKind{KindLock, KindElection, KindSession, KindSemaphore, KindShard}
 
 func (k TraceKind) String() string {
@@ -95,117 +97,120 @@ func (k TraceKind) String() string {
 // A TraceSubject is what an event is about.
 type TraceSubject struct {
 	Kind   TraceKind
-	Store  string // what the store calls itself
+	Store  string // the store's name for itself
 	Key    string // in the store
-	Holder string // the name of this candidate, or of the one lease: see WithHolder
+	Holder string // name of this candidate, or for this lease: see WithHolder
 }
 
-// TraceAcquireStart: an acquisition begins.
+// TraceAcquireStart describes the start of an acquisition.
 type TraceAcquireStart struct {
 	TraceSubject
 	Time time.Time
 }
 
-// TraceWaiting: an acquisition waits.
+// TraceWaiting describes an acquisition's wait.
 type TraceWaiting struct {
 	TraceSubject
 	Time time.Time
-	// Info is the holder that it waits for, as last seen. Of a semaphore it has the first holder, by
-	// Holder, Session and Token, and no more than Key, Exists and Held besides.
+	// Info is the holder it waits for, as last seen. For a semaphore, Holder, Session and Token
+	// are the first holder's, and of the other fields only Key, Exists and Held are set.
 	Info  Info
 	Local bool // another goroutine of this process has the Lock, or is acquiring it
-	Ahead int  // of a semaphore: how many wait before it
+	Ahead int  // for a semaphore: the number of waiters before it
 }
 
-// TraceAcquireDone: an acquisition has ended.
+// TraceAcquireDone describes the end of an acquisition.
 type TraceAcquireDone struct {
 	TraceSubject
 	Time time.Time
-	// Err is what the caller gets, and nil if there is a lease. If the caller gives up at that very
-	// moment, it gets an error all the same, and Released follows at once.
+	// Err is the error that the caller gets, or nil if there is a lease. If the caller gives up
+	// at that very moment, it gets an error even if Err is nil; Released follows at once.
 	Err    error
-	Token  Token         // NoToken with an error, and in layouts that have none
-	Took   time.Duration // since it began
+	Token  Token         // NoToken with an error, and in layouts without tokens
+	Took   time.Duration // since the acquisition began
 	Waited bool          // for a holder, or for another goroutine of this process
-	// TookOver: the claim replaced a record that said that another holds the lock: one that is gone, or
-	// whose session is over. Of a semaphore: the write that gave the seats took some from such a one.
+	// TookOver reports that the claim replaced the record of another holder, which had died or
+	// whose session had ended. For a semaphore, the write that gave the slots took some from
+	// such a holder.
 	TookOver bool
-	Attached bool // it was a detached lease, by [Lock.Attach]
+	Attached bool // the lease was detached before: see [Lock.Attach]
 }
 
-// TraceRenewed: a lease goes on.
+// TraceRenewed describes a renewal.
 type TraceRenewed struct {
 	TraceSubject
 	Time  time.Time
 	Token Token
-	// Took is the time from when the renewal was first sent until it was known to have landed, and
-	// Requests how many that took: one, unless an answer was lost, refused or late.
+	// Took is the time from the first write of the renewal until it was known to have landed.
+	// Requests is how many requests that took: one, unless an answer was lost, refused or late.
 	Took     time.Duration
 	Requests int
-	// Left is for how much longer the lease would have been valid without it, and TTL that of the record.
-	// A renewal that comes through at once leaves a little over half of it.
+	// Left is how much longer the lease would have been valid without the renewal, and TTL is
+	// the record's. If the first request succeeds at once, Left is a little over half of TTL.
 	Left, TTL time.Duration
 }
 
-// TraceLost: a lease has ended before it was released.
+// TraceLost describes the loss of a lease before its release.
 type TraceLost struct {
 	TraceSubject
 	Time  time.Time
 	Token Token
-	Cause error         // that its context has ended with: matches [ErrLost]
+	Cause error         // the cause of its context's end, which matches [ErrLost]
 	Held  time.Duration // since it was acquired
 }
 
-// TraceReleased: a lease has been released.
+// TraceReleased describes a release.
 type TraceReleased struct {
 	TraceSubject
 	Time  time.Time
 	Token Token
-	Held  time.Duration // from when it was acquired until it ended: when the release began, or when it was lost
-	Took  time.Duration // of the release
-	Err   error         // why the lock may not be free, if it may not
-	Lost  bool          // there was a [TraceLost] before
-	// Detached: the lease goes on elsewhere. See [Lease.Detach].
+	Held  time.Duration // from the acquisition until the release began or the lease was lost
+	Took  time.Duration // duration of the release
+	Err   error         // why the lock may still be held
+	Lost  bool          // a [TraceLost] came before
+	// Detached reports that the lease was detached, not freed. See [Lease.Detach].
 	Detached bool
 }
 
-// TraceTrouble: the store fails, and is tried again.
+// TraceTrouble describes a store outage that has lasted for several requests.
 type TraceTrouble struct {
 	TraceSubject
 	Time time.Time
-	Err  error // the last one
-	// Failures is how many requests of this candidate have failed in a row. It is 0 where nothing but
-	// the watch of a holder's session fails.
+	Err  error // the last error
+	// Failures is how many requests of this candidate have failed in a row. It is 0 if only the
+	// watch of a holder's session fails.
 	Failures int
 }
 
-// TraceLeader: the leader of an election has changed.
+// TraceLeader describes a change of leader.
 type TraceLeader struct {
 	TraceSubject
 	Time     time.Time
-	Known    bool // there is one, as far as this candidate has seen
-	WasKnown bool // before this event
-	New      bool // it was not seen before; if not, it is known again, or it is none any more
-	Info     Info // the leader; if there is none, the last one
+	Known    bool // this candidate knows a leader
+	WasKnown bool // it knew one before this event
+	New      bool // first event of this leader; if false, it is known again or no longer
+	Info     Info // the leader, or the last one if none is known
 }
 
-// TraceRequest: a request has ended.
+// TraceRequest describes a finished request.
 type TraceRequest struct {
 	TraceSubject
 	Time time.Time
-	// Op is "read", "check" (the session of a holder), "claim", "renew" or "free", and of a semaphore
-	// "read" or "write". The layout says how many requests of the store it is, which is one but for
-	// epochs and for locks at rest. Reads and frees of KindSession are also those by which the
-	// session of another is watched, whose key is the subject's then.
+	// Op is "read", "check" (a holder's session), "claim", "renew" or "free"; for a semaphore,
+	// it is "read" or "write". It is one store request, except with epochs and during
+	// cooldowns, where the layout may need more. With KindSession, reads and frees include
+	// those for watching another candidate's session; the subject's key is then the key of that
+	// session.
 	Op   string
 	Took time.Duration
-	// Err is as the store has returned it; its kind is one of the sentinels of package store, unless what
-	// was read is not a lock. That there is no object, and that it has not changed, are no errors.
+	// Err is the store's error. Its kind is one of the sentinels of package store, unless the
+	// object is not a lock. A missing object and an unchanged one are not errors.
 	Err error
 }
 
-// JoinTraces makes one Trace of several: each function calls those that they have, in their order, and
-// AcquireStart hands the context of one to the next. Those that are nil are left out; of none it is nil.
+// JoinTraces combines traces. Each function of the result calls those of the traces in order,
+// and AcquireStart passes the context of one to the next. JoinTraces ignores nil traces; if
+// there are no others, it returns nil.
 func JoinTraces(traces ...*Trace) *Trace {
 	all := slices.DeleteFunc(slices.Clone(traces), func(t *Trace) bool { return t == nil })
 	switch len(all) {
@@ -235,7 +240,7 @@ func join[E any](traces []*Trace, of func(*Trace) func(context.Context, E)) func
 		}
 	}
 	if len(all) == 0 {
-		return nil // nothing is queued for it
+		return nil // so that no events are queued
 	}
 	return func(ctx context.Context, e E) {
 		for _, f := range all {
@@ -253,7 +258,7 @@ func joinStarts(traces []*Trace) func(context.Context, TraceAcquireStart) contex
 	}
 }
 
-// start calls AcquireStart, if there is one.
+// start calls AcquireStart if it is set.
 func (t *Trace) start(ctx context.Context, e TraceAcquireStart) context.Context {
 	if t.AcquireStart == nil {
 		return ctx
