@@ -14,76 +14,73 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Peers lets the followers of an election ask the leader itself whether it leads,
-// so that they need not ask the store: see [ElectionOptions.Peers]. Package peer
-// asks over HTTPS.
+// Peers lets followers in an election ask the leader whether it leads, so that they poll the
+// store less: see [ElectionOptions.Peers]. Package peer implements it over HTTPS.
 //
-// A leader's answer makes a follower look at the store later, or sooner. It never
-// extends a lease and never ends one, so an answer that is wrong, late or lost
-// costs time and nothing else.
+// A leader's answer makes a follower poll the store later or sooner. It never extends or ends a
+// lease. So a wrong, late or lost answer only costs time.
 type Peers interface {
-	// Ask asks the candidate at an address, which is as its record gives it, and
-	// returns what [Election.Attend] returns there. It returns soon after ctx has
-	// ended. Any error means that there is no answer. It is called by one
-	// goroutine at a time for each Election.
+	// Ask asks the candidate at the address in its record, and returns what [Election.Attend]
+	// returns there. It returns soon after ctx has ended. Any error means that there is no
+	// answer. One goroutine at a time calls Ask for each Election.
 	Ask(ctx context.Context, address string, q Question) (Leadership, error)
 }
 
-// A Question is what a follower asks a leader.
-// Nothing in it is trusted with more than a courtesy: who may ask at all is for the transport.
+// A Question is what a follower asks a leader. Its content is not trusted: it can only affect
+// who is told first or named as successor. The transport decides who may ask.
 type Question struct {
-	Lock   string        // the key of the lock that the election lies in
-	Holder string        // the name of who asks
-	Waited time.Duration // how long it has wanted to lead; 0 if it only watches
+	Lock   string        // the key of the election's lock
+	Holder string        // the name of the follower
+	Waited time.Duration // how long it has wanted to lead; 0 if it only observes
 	Known  string        // Leadership.Version of the last answer; empty: answer at once
-	Wait   time.Duration // how long the answer may be kept while that is still so
+	Wait   time.Duration // how long to wait while Known is still current
 }
 
-// Leadership is what a candidate says to its peers of its own leadership, and never
-// more than the record in the store says, but for what is left of the lease.
-// It is signed by nobody. A follower uses it to decide when to look, and the proof in Record to spare
-// the look; the store's conditional write decides the rest.
+// Leadership is what a candidate tells its peers about its own leadership. Apart from the
+// remaining time of the lease, it never says more than the record in the store.
+//
+// It is not signed. A follower uses it to decide when to poll, and uses the proof in Record to
+// skip a poll; the store's conditional write decides the rest.
 type Leadership struct {
 	Lock string
 
-	// Leading: its lease is valid now, the last renewal was in time, and no
-	// request to the store has failed since.
+	// Leading reports that the lease is valid now, the last renewal was in time, and no request
+	// to the store has failed since.
 	Leading bool
-	// Free: it leads no more, and its release is confirmed.
+	// Free reports that the candidate has stopped leading and its release is confirmed.
 	Free bool
 
-	// Of the present lease, or the last one. All are zero if there was none.
+	// The current lease, or the last one. All are zero if there was none.
 	Token       Token
 	Holder      string
 	Address     string
 	Meta        map[string]string
-	Incarnation string // of this candidate and this start of it
+	Incarnation string // of this candidate and this start
 	TTL         time.Duration
 	AcquiredAt  time.Time // by its own wall clock
-	RenewedAt   time.Time // when the last renewal that succeeded was sent
-	Successor   string    // Free: whom it named to go first
+	RenewedAt   time.Time // when the last successful renewal was sent
+	Successor   string    // with Free: the candidate it named to go first
 
-	// Record and Object, when Free, are what the release wrote and the version that
-	// it has in the store. Where that is a hash of the record they prove each other,
-	// and the follower need not look. Empty if unknown.
+	// Record and Object, when Free, are what the release wrote and its version in the store. If
+	// the version is a hash of the record, they prove each other, and the follower need not
+	// poll. They are empty if unknown.
 	Record []byte
 	Object store.Version
 
-	// Remaining is what is left of the lease's validity unless it is renewed.
+	// Remaining is how long the lease is still valid unless it is renewed.
 	Remaining time.Duration
 
-	// Version is another one whenever Leading or Free or the lease is.
+	// Version changes whenever Leading, Free or the lease does.
 	Version string
 }
 
-// Attend answers the question of one follower: what this candidate can say of its
-// leadership. It returns as soon as that is other than what the follower knows, or 20 ms
-// later if a release names another that is to go first, and when q.Wait is over or ctx ends
-// at the latest. While it waits, the follower counts
-// as one that this leader can name as its successor: see [Election.Resign]. It sends
-// nothing. It fails if the question is about another lock.
-// Call it for each question, from as many goroutines as there are followers. An error is for
-// the one who asks, and changes nothing here.
+// Attend answers one follower's question with what this candidate can say about its leadership.
+// It returns as soon as that differs from what the follower knows, or 20 ms later if a release
+// names another candidate as successor. It returns at the latest after q.Wait or when ctx ends.
+// While Attend waits, [Election.Resign] can name the follower as successor.
+//
+// Call it for each question, from any number of goroutines. It sends nothing. It fails if the
+// question is about another lock; return that error to the follower.
 func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 	if q.Lock != e.lock.d.key {
 		return Leadership{}, fmt.Errorf("a peer asks about the lock %q, and this is %q", q.Lock, e.lock.d.key)
@@ -107,11 +104,12 @@ func (e *Election) Attend(ctx context.Context, q Question) (Leadership, error) {
 	}
 }
 
-// headStart is how long after the successor the other followers hear of a release. They only
-// wait for it then (firstPoll and more), and thousands of answers at once would delay its own.
+// headStart is how much earlier the successor learns of a release than the other followers.
+// Those then only wait for the successor (firstPoll and more), and thousands of answers at once
+// would delay the successor's own.
 const headStart = 20 * time.Millisecond
 
-// giveWay waits if another than who asks is to hear first what is new.
+// giveWay waits if a candidate other than the one asking must hear the news first.
 func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Time) {
 	if said, _ := e.lock.d.leadership(); said.Successor == "" || said.Successor == q.Holder {
 		return
@@ -123,7 +121,7 @@ func (e *Election) giveWay(ctx context.Context, q Question, late <-chan time.Tim
 	}
 }
 
-// Waiters are the followers that have asked this candidate and wait for the answer.
+// waiters are the followers that wait for an answer from this candidate.
 type waiters struct {
 	mu   lockorder.Mutex
 	open map[*Question]time.Time // since when each has wanted to lead
@@ -146,7 +144,7 @@ func (a *waiters) enter(q *Question) (leave func()) {
 	}
 }
 
-// has reports that a holder of that name is among them.
+// has reports whether a holder with this name is among them.
 func (a *waiters) has(holder string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,9 +156,8 @@ func (a *waiters) has(holder string) bool {
 	return false
 }
 
-// longest is the holder that has wanted to lead for longest, or empty.
-// It is fair among those that ask, and among nobody else: the record still goes to the first
-// write that lands.
+// longest returns the holder that has wanted to lead for the longest time, or "". That is fair
+// only among the followers that ask: the lock still goes to the first write that lands.
 func (a *waiters) longest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,23 +173,23 @@ func (a *waiters) longest() string {
 	return first.Holder
 }
 
-// encodable is the successor if a record can name it, which is a courtesy, and else none.
+// encodable returns the successor if it fits into the record, and else "".
 func (d *driver) encodable(successor string) string {
 	if successor == "" {
 		return ""
 	}
 	r := d.Candidate().Lease()
 	r.Successor = successor
-	if body, err := r.Encode(); err != nil || !bytes.Contains(body, r.History) { // that gives way only to what must be there
+	if body, err := r.Encode(); err != nil || !bytes.Contains(body, r.History) { // the history must not shrink for it
 		return ""
 	}
 	return successor
 }
 
-// A leaderState is what a leader's driver keeps to tell the followers in time.
+// A leaderState is what a leader's driver keeps for telling its followers in time.
 type leaderState struct {
-	said    string        // Leadership.Version, as it was when changed was made
-	changed chan struct{} // closed when that is another; nil: nobody has asked since
+	said    string        // Leadership.Version when changed was made
+	changed chan struct{} // closed when the version changes; nil: nobody has asked since
 }
 
 func (d *driver) word() protocol.PeerStatus {
@@ -203,13 +200,14 @@ func (d *driver) word() protocol.PeerStatus {
 	return d.Candidate().PeerStatus(clock.Now(), limit)
 }
 
-// leadership is what the candidate says of itself now, and a channel that is closed
-// when it would say otherwise.
+// leadership returns what the candidate says about itself now, and a channel that is closed
+// when that changes.
 func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	d.Enter()
 	defer d.Leave()
 	word, s := d.word(), &d.now.leaderState
-	// Made when somebody asks first. A leader that nobody asks has nothing to compute at each step.
+	// Made at the first question, so that a leader without followers computes nothing at each
+	// step.
 	if s.changed == nil {
 		s.changed, s.said = make(chan struct{}), word.Version
 		d.TellLate(true)
@@ -229,7 +227,7 @@ func (d *driver) leadership() (Leadership, <-chan struct{}) {
 	return said, s.changed
 }
 
-// announce wakes the followers that wait, if there is news for them.
+// announce wakes the waiting followers if there is news for them.
 func (d *driver) announce() {
 	if s := &d.now.leaderState; s.changed != nil && s.said != d.word().Version {
 		close(s.changed)
@@ -238,15 +236,15 @@ func (d *driver) announce() {
 	}
 }
 
-// A pollState is what a follower's driver keeps of its questions.
+// A pollState is what a follower's driver keeps about its questions.
 type pollState struct {
-	stop       context.CancelFunc // of the question under way
-	asked      int64              // questions in all
+	stop       context.CancelFunc // stops the question in progress
+	asked      int64              // number of questions
 	heard      time.Time          // when a leader last answered
-	complained string             // the leader whose silence has been reported
+	complained string             // the leader already reported as silent
 }
 
-// poll asks the leader.
+// poll asks the leader in the background.
 func (d *driver) poll(a protocol.PollPeer) {
 	ctx, stop := context.WithCancel(d.Context())
 	c := &d.now.pollState
@@ -267,7 +265,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 	}
 	d.Enter()
 	defer d.Leave()
-	// The candidate has dropped this question meanwhile, and stop may be another question's.
+	// The candidate has dropped this question meanwhile, and stop may belong to another one.
 	if !d.Candidate().Asks(a.Number) {
 		return
 	}
@@ -287,7 +285,7 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 		c.heard = time.Now()
 	}
 	heard := protocol.PeerAnswer{Number: a.Number, Status: word, Err: err}
-	at, _ := d.at.(layout.Object) // in no other layout does a record prove itself
+	at, _ := d.at.(layout.Object) // a record proves itself in no other layout
 	if s, proven := at.Proven(said.Record, protocol.Version(said.Object)); proven {
 		answer := layout.ReadDone(s, nil)
 		heard.Proof = &answer
@@ -295,9 +293,8 @@ func (d *driver) ask(ctx context.Context, peers Peers, a protocol.PollPeer, wait
 	d.Step(heard)
 }
 
-// complain reports, once for each leader, that it cannot be asked.
-// Once, because a follower asks again and again, and an address that cannot be reached from here
-// does no harm: it costs requests to the store.
+// complain reports, once per leader, that it cannot be asked. Followers ask again and again,
+// and an unreachable address only costs requests to the store.
 func (d *driver) complain(leader record.Record, err error) {
 	if c := &d.now.pollState; c.complained != leader.Incarnation() {
 		c.complained = leader.Incarnation()
