@@ -11,19 +11,20 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// Detach ends the lease in this process without freeing the lock, which stays held until the
-// lease's TTL and margin are over. All work under the lease in this process must have stopped, as for
-// Release. Another process goes on with what Detach returns: see [Detached].
+// Detach ends the lease in this process without freeing the lock. The lock stays held until the
+// lease's TTL and margin have passed, and another process can take over the lease with the
+// result: see [Detached]. As for Release, all work under the lease in this process must have
+// stopped.
 //
-// The lease is not valid from the call on, and its context ends with [ErrDetached]. Detach
-// waits until none of the lease's writes is under way or may yet land, which takes a request or
-// two if a renewal has just failed, and none otherwise. After it Release does nothing, and
-// returns nil.
+// The lease is invalid from the call on, and its context ends with [ErrDetached]. Detach waits
+// until no write of the lease is in flight or may still land. That takes one or two requests if
+// a renewal has just failed, and none otherwise. After Detach, Release does nothing and returns
+// nil.
 //
-// If the lease was lost, the error matches [ErrLost]; if ctx ends first, ctx.Err(). In both
-// cases what is left of the lease is being freed, as by Release, and there is nothing to go on
-// with. A lease of an [Election], under a [Session], or in a layout without tokens cannot be
-// detached: then the error says so, and the lease goes on.
+// If the lease was lost, the error matches [ErrLost]; if ctx ends first, it matches ctx.Err().
+// In both cases the lease is being freed, as by Release, and there is no Detached. A lease of
+// an [Election], under a [Session], or in a layout without tokens cannot be detached: Detach
+// returns an error, and the lease stays valid.
 func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	if err := l.d.detachable(); err != nil {
 		return Detached{}, fmt.Errorf("lock %q: %w", l.d.key, err)
@@ -39,7 +40,7 @@ func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	r, err := lock.Wait(ctx, l.ctx, done)
 	if err != nil {
 		l.d.Cancel()
-		r = <-done // there is always an answer, and soon, since Cancel sends nothing
+		r = <-done // there is an answer soon, because Cancel sends nothing
 	}
 	switch {
 	case r.err == nil:
@@ -50,7 +51,7 @@ func (l *Lease) Detach(ctx context.Context) (Detached, error) {
 	return Detached{}, r.err
 }
 
-// detachable says why leases of this candidate cannot be detached.
+// detachable returns why leases of this candidate cannot be detached.
 func (d *driver) detachable() (err error) {
 	switch {
 	case d.opts.Session != nil:
@@ -66,24 +67,23 @@ func (d *driver) detachable() (err error) {
 	return nil
 }
 
-// detach begins to detach the lease. Its one answer comes on the channel.
+// detach begins to detach the lease. The channel receives one answer.
 func (d *driver) detach(l *Lease) <-chan result {
 	waiter := make(chan result, 1)
 	d.Detach(func() protocol.Event {
-		if lost := context.Cause(l.ctx); lost != nil { // by now: there is nothing to leave to anybody
+		if lost := context.Cause(l.ctx); lost != nil { // lost in the meantime: nothing is left to hand over
 			waiter <- result{err: lost}
 			return protocol.Release{}
 		}
 		d.now.waiter = waiter
 		d.traceReleasing()
-		l.end(ErrDetached) // before anybody else is given what proves the lease
+		l.end(ErrDetached) // before another process can get the proof of the lease
 		return protocol.Detach{}
 	})
 	return waiter
 }
 
-// detached takes in that a lease is detached, or is not and is being freed; or that one was renewed
-// or freed that no process holds.
+// detached processes the end of a Detach, or of a call for a lease that no process holds.
 func (d *driver) detached(a protocol.Detached) {
 	r := result{record: &a.Record, err: a.Err}
 	lease := d.lease
@@ -108,30 +108,32 @@ func (d *driver) detached(a protocol.Detached) {
 	d.answer(r)
 }
 
-// Attach goes on with a detached lease in this process, where it is renewed from now on: by one
-// read and one conditional write. It is the same lease, with the same token, and its holder is
-// this Lock's.
+// Attach takes over a detached lease, which is renewed in this process from now on. It costs
+// one read and one conditional write. The lease keeps its token, and its holder is this Lock's.
 //
-// If the lease does not stand any more, the error matches [ErrLost] and says why, and nothing
-// was written: another has the lock, it was released or broken, or another copy of what Detach
-// returned was used; or the lease is over, even if nobody has taken the lock since, because
-// the work under it has gone on without a valid lease. If the store does not say whether the write
-// landed, the error is an [*UnsettledError]. A Lock that is held already gives a [*HeldError].
+// If the lease has ended, the error matches [ErrLost] and says why, and nothing was written:
+// another candidate has the lock, the lease was released or force-released, another copy of the
+// Detached was used, or the lease has expired. An expired lease has ended even if the lock is
+// free, because the work under it was not covered by a valid lease. If the store does not say
+// whether the write landed, the error is an [*UnsettledError]. If this Lock is already held, it
+// is a [*HeldError].
 //
-// Attach does not wait for others. If the store fails three times in a row, or has not answered
-// within a TTL, Attach fails with the last reason. If ctx ends first, the error matches ctx.Err().
+// Attach does not wait for other holders. If the store fails three times in a row or does not
+// answer within a TTL, Attach returns the last reason. If ctx ends first, the error matches
+// ctx.Err().
 func (l *Lock) Attach(ctx context.Context, d Detached) (*Lease, error) {
 	r, err := l.use(ctx, d, protocol.ToHold, nil)
-	return r.lease, err // also if ctx has ended as it came: nothing else proves the lease any more
+	return r.lease, err // even if ctx has ended meanwhile: nothing else proves the lease now
 }
 
-// RenewDetached renews a detached lease once, for the TTL of this Lock, by one read and one
-// conditional write. The lease stays detached, and is never valid in this process. It
-// returns what to go on with; errors are as for [Lock.Attach].
+// RenewDetached renews a detached lease once, for this Lock's TTL, with one read and one
+// conditional write. The lease stays detached and is never valid in this process. RenewDetached
+// returns the Detached to use next; errors are as for [Lock.Attach].
 //
-// Before anything is sent, keep is called with what to go on with should this process end before
-// RenewDetached returns: it covers that the renewal lands and that it does not. Without it such an end
-// may lose the lease. If keep fails, RenewDetached sends nothing and returns its error. It may be nil.
+// Before it sends anything, RenewDetached calls keep with the Detached to use if this process
+// ends before RenewDetached returns. It is usable whether or not the renewal lands. Without
+// keep, the lease may be lost if the process ends. If keep fails, RenewDetached sends nothing
+// and returns its error. keep may be nil.
 func (l *Lock) RenewDetached(ctx context.Context, d Detached, keep func(Detached) error) (Detached, error) {
 	r, err := l.use(ctx, d, protocol.ToRenew, keep)
 	if err != nil {
@@ -142,16 +144,16 @@ func (l *Lock) RenewDetached(ctx context.Context, d Detached, keep func(Detached
 	return next, nil
 }
 
-// ReleaseDetached frees the lock that a detached lease holds, by one read and one conditional
-// write. It returns nil when the lock is certainly not that lease's any more. Errors are as
-// for [Lock.Attach]; a lease that is over is released if its record still stands, and the error
-// matches [ErrLost] all the same.
+// ReleaseDetached frees the lock held by a detached lease, with one read and one conditional
+// write. It returns nil once the lease certainly no longer holds the lock. Errors are as for
+// [Lock.Attach], with one exception: if the lease has expired but its record is still the
+// current one, ReleaseDetached frees the lock and returns an error that matches [ErrLost].
 func (l *Lock) ReleaseDetached(ctx context.Context, d Detached) error {
 	_, err := l.use(ctx, d, protocol.ToRelease, nil)
 	return err
 }
 
-// use is what the calls for a detached lease have in common.
+// use is the common part of the calls for a detached lease.
 func (l *Lock) use(ctx context.Context, d Detached, use protocol.Use, keep func(Detached) error) (result, error) {
 	if err := l.d.suits(&d); err != nil {
 		return result{}, err
@@ -179,10 +181,10 @@ func (l *Lock) useTraced(ctx context.Context, d Detached, ev protocol.Attach, ke
 	return r, err
 }
 
-// attach is for the goroutine whose turn it is.
+// attach is for the goroutine that has the turn.
 func (d *driver) attach(ctx context.Context, of Detached, ev protocol.Attach, keep func(Detached) error, a *acquiring) (result, error) {
-	// An acquisition that was given up may still be under way. It comes first, since a candidate does
-	// one thing at a time.
+	// An abandoned acquisition may still be in progress, and a candidate does one thing at a
+	// time.
 	select {
 	case <-d.Settled():
 	case <-ctx.Done():
@@ -191,7 +193,7 @@ func (d *driver) attach(ctx context.Context, of Detached, ev protocol.Attach, ke
 	pending := of
 	if ev.Use == protocol.ToRenew {
 		pending = of.with(d.nextIncarnation())
-		// A renewal may promise less than what stands (rule A7).
+		// A renewal may last less long than the current record (rule A7).
 		if less := time.Now().Add(protocol.Validity(d.opts.TTL)); less.Before(pending.ExpiresAt) {
 			pending.ExpiresAt = less
 		}
@@ -221,7 +223,7 @@ func (d *driver) attach(ctx context.Context, of Detached, ev protocol.Attach, ke
 	return result{}, err
 }
 
-// endsLease reports that a detached lease is over, for the reason that an error names.
+// endsLease reports whether err means that a detached lease has ended.
 func endsLease(err error) bool {
 	return slices.ContainsFunc([]error{
 		protocol.ErrTaken, protocol.ErrBroken, protocol.ErrFreed, protocol.ErrVanished, protocol.ErrCopied, protocol.ErrExpired,
@@ -234,7 +236,7 @@ func (d *driver) nextIncarnation() string {
 	return d.Candidate().NextIncarnation()
 }
 
-// beginAttach begins to use a detached lease. Its one answer comes on the channel.
+// beginAttach begins to use a detached lease. The channel receives one answer.
 func (d *driver) beginAttach(ctx context.Context, ev protocol.Attach, a *acquiring) <-chan result {
 	waiter := make(chan result, 1)
 	d.Enter()

@@ -12,23 +12,22 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// Detached is a lease that no process holds: what [Lease.Detach] returns, and what
-// [Lock.Attach], [Lock.RenewDetached] and [Lock.ReleaseDetached] go on with. Keep it as JSON,
-// in a file that only its owner can read: with it, anybody who may write to the store
-// can use the lease.
+// Detached is a lease that no process holds. [Lease.Detach] returns it, and [Lock.Attach],
+// [Lock.RenewDetached] and [Lock.ReleaseDetached] use it. Store it as JSON, in a file that only
+// its owner can read: anyone with write access to the store can use the lease with it.
 //
-// It names one record of the lock, and each use of the lease replaces that. So a Detached
-// can be used once. Of two processes with copies of it one succeeds, and the other
-// gets an error that matches [ErrLost].
+// A Detached identifies one record of the lock, and each use of the lease replaces that record.
+// So you can use a Detached once. If two processes have copies, one succeeds and the other gets
+// an error that matches [ErrLost].
 //
-// Nobody renews a detached lease, and nothing stops the work under it. That must have stopped by
-// ExpiresAt; a [Token] is what protects a resource from work that has not.
+// A detached lease is not renewed in the background, and nothing stops the work under it. The
+// work must have stopped by ExpiresAt; a [Token] protects a resource from work that has not.
 type Detached struct {
-	// Store is what the store calls itself. Only a lock in a store of that name takes the lease;
-	// empty: in any.
+	// Store is the store's name for itself. Only a lock in a store with this name takes the
+	// lease; if Store is empty, any store will do.
 	Store string
-	// URL says how to open the store again, to whoever has to. Nothing here looks at it, and
-	// Detach leaves it empty.
+	// URL says how to open the store again. It is for your use: Detach leaves it empty, and
+	// this package ignores it.
 	URL    string
 	Key    string
 	Layout Layout
@@ -36,33 +35,34 @@ type Detached struct {
 	Holder string
 	TTL    time.Duration
 
-	// AcquiredAt and ExpiresAt are by the wall clock of the process that wrote the record last. The
-	// lease is valid before ExpiresAt, which is TTL − margin after that write was sent.
-	// Where the store does not tell how old the record is, ExpiresAt decides whether the
-	// lease can still be attached and renewed. No exclusion rests on either.
+	// AcquiredAt and ExpiresAt are times by the wall clock of the process that last wrote the
+	// record. The lease is valid before ExpiresAt, which is TTL − margin after that write was
+	// sent. If the store does not tell how old the record is, ExpiresAt decides whether the
+	// lease can still be attached and renewed. Mutual exclusion does not depend on either time.
 	AcquiredAt, ExpiresAt time.Time
 
-	// Released: it was released, and there is nothing to go on with. The keeper of a Detached may set
-	// it, so that a second release says so without a request.
+	// Released reports that the lease was released and cannot be used. You may set it, so that
+	// a second release fails without a request.
 	Released bool
 
 	writeID string   // of the record
-	pending []string // incarnations that may have renewed it since
+	pending []string // incarnations that may have renewed the lease since
 }
 
-// detachedFormat is the format of a Detached as JSON. A field that an older version must not ignore
-// takes another format; one that it may ignore does not.
+// detachedFormat is the JSON format of a Detached. Increase it for a field that older versions
+// must not ignore.
 const detachedFormat = 1
 
-// maxPending bounds how many renewals of which it is not known what became a Detached remembers: the
-// last ones. An earlier one that lands after so many others is taken for another copy's.
+// maxPending bounds how many renewals with an unknown result a Detached remembers. If an
+// earlier one lands after all, it is taken for another copy's.
 const maxPending = 8
 
-// ErrForeignLease: it is not a detached lease that this version understands.
+// ErrForeignLease is returned for anything but a detached lease that this version understands.
 var ErrForeignLease = errors.New("not a detached lease that this version understands")
 
-// UnsettledError says that the store did not say whether a write of a detached lease has
-// landed. Go on with Detached, which covers both; the one that was used covers only that it has not.
+// UnsettledError is returned if the store did not say whether a write of a detached lease has
+// landed. Continue with the Detached in it, which covers both cases. The Detached you passed
+// covers only the case without the write.
 type UnsettledError struct {
 	Detached Detached
 	Cause    error
@@ -72,10 +72,10 @@ func (e *UnsettledError) Error() string {
 	return fmt.Sprintf("it is not known whether the detached lease was renewed: %v", e.Cause)
 }
 
-// Unwrap is the last reason.
+// Unwrap returns Cause.
 func (e *UnsettledError) Unwrap() error { return e.Cause }
 
-// detachedOf makes a Detached of the record that stands.
+// detachedOf returns a Detached for the lock's current record.
 func (d *driver) detachedOf(r record.Record) Detached {
 	return Detached{
 		Store: d.st.String(), Key: d.key, Layout: d.opts.Layout, Token: Token(r.Token), Holder: r.Holder, TTL: r.TTL,
@@ -83,12 +83,12 @@ func (d *driver) detachedOf(r record.Record) Detached {
 	}
 }
 
-// proof is what the protocol needs of it.
+// proof returns the part that the protocol needs.
 func (d *Detached) proof() protocol.Proof {
 	return protocol.Proof{Token: int64(d.Token), WriteID: d.writeID, Marks: d.pending, Expires: d.ExpiresAt}
 }
 
-// with is the Detached once a renewal by this incarnation may land.
+// with returns the Detached to use once a renewal by this incarnation may have landed.
 func (d *Detached) with(incarnation string) Detached {
 	next := *d
 	if next.pending = slices.Clone(d.pending); !slices.Contains(next.pending, incarnation) {
@@ -98,7 +98,7 @@ func (d *Detached) with(incarnation string) Detached {
 	return next
 }
 
-// suits says why a lock cannot take a detached lease.
+// suits returns why this lock cannot take the detached lease.
 func (d *driver) suits(of *Detached) error {
 	switch {
 	case of.writeID == "" || of.Token == NoToken:
@@ -117,8 +117,7 @@ func (d *driver) suits(of *Detached) error {
 	return nil
 }
 
-// detachedJSON is the form of a Detached outside. The order of its fields is that in which people
-// read them.
+// detachedJSON is the JSON form of a Detached, with the fields in the order for people to read.
 type detachedJSON struct {
 	Format     int       `json:"format"`
 	Key        string    `json:"key"`
@@ -139,7 +138,7 @@ var detachedNames = []string{
 	"format", "key", "holder", "token", "ttl_ms", "acquired_at", "expires_at", "released", "store", "url", "layout", "write_id", "pending",
 }
 
-// MarshalJSON gives one JSON object.
+// MarshalJSON returns d as one JSON object.
 func (d Detached) MarshalJSON() ([]byte, error) {
 	return json.Marshal(detachedJSON{
 		Format: detachedFormat, Key: d.Key, Holder: d.Holder, Token: int64(d.Token), TTL: d.TTL.Milliseconds(),
@@ -148,8 +147,8 @@ func (d Detached) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads what MarshalJSON gives. Every error matches [ErrForeignLease]. Fields
-// that this version does not know are ignored, and not kept.
+// UnmarshalJSON reads the output of MarshalJSON. Every error matches [ErrForeignLease]. Unknown
+// fields are ignored and not kept.
 func (d *Detached) UnmarshalJSON(text []byte) error {
 	read, err := parseDetached(text)
 	if err != nil {
@@ -159,14 +158,14 @@ func (d *Detached) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ParseDetached is UnmarshalJSON for the bytes of a file, which may be anything.
+// ParseDetached is UnmarshalJSON for any bytes, such as a file's.
 func ParseDetached(text []byte) (d Detached, err error) {
 	err = d.UnmarshalJSON(text)
 	return d, err
 }
 
 func parseDetached(text []byte) (Detached, error) {
-	// The format comes first: in another one the other fields may be anything.
+	// The format comes first because the other fields may mean anything in another format.
 	members, err := record.Members(text)
 	if err != nil {
 		return Detached{}, err
@@ -186,7 +185,7 @@ func parseDetached(text []byte) (Detached, error) {
 			return Detached{}, fmt.Errorf("it has no %s", name)
 		}
 	}
-	// Names are compared as they are, where package json lets "Token" stand for "token".
+	// Package json would take "Token" for "token".
 	maps.DeleteFunc(members, func(name string, _ json.RawMessage) bool { return !slices.Contains(detachedNames, name) })
 	known, err := json.Marshal(members)
 	if err != nil {
@@ -204,7 +203,7 @@ func parseDetached(text []byte) (Detached, error) {
 	return d, d.check()
 }
 
-// check says what cannot be in any Detached.
+// check returns what is invalid in any Detached.
 func (d *Detached) check() error {
 	switch {
 	case d.Key == "":
