@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	// asksAtOnce is how many locks AcquireAny looks at at a time.
+	// asksAtOnce is how many locks AcquireAny polls at a time.
 	asksAtOnce = 8
-	// anyPatience is how long it waits for one of them before it goes on with the others.
+	// anyPatience is how long AcquireAny waits for one lock before it continues with the
+	// others.
 	anyPatience = time.Second
 )
 
-// AcquireAny acquires one of the locks, whichever it can have first. It looks at up to eight at a
-// time, in an order that is drawn by lot, so that many callers do not all want the same one, and
-// claims those that are free one after the other. A store that has not answered about one lock for
-// a second keeps it from none of the others. When none is free it waits for all of them. Errors and
-// the end of ctx are as for [Lock.Acquire]; it fails only if no lock can be waited for.
+// AcquireAny acquires one of the locks, whichever it can get first. It polls up to eight at a
+// time, starting at a random one so that callers do not all want the same lock, and claims free
+// ones one after the other. If the store does not answer about one lock within a second,
+// AcquireAny continues with the others. If no lock is free, it waits for all of them. Errors
+// and the end of ctx are as for [Lock.Acquire]; AcquireAny fails only if it cannot wait for any
+// lock.
 //
-// To find a free lock costs one read for each lock that it looks at, which for those that are known
-// to be free is none, and the claim. While it waits, each lock that is not under a session costs
-// what one waiter costs.
+// The search costs one read per lock, or none for a lock known to be free, and the claim.
+// During the wait, each lock that is not under a session costs as much as one waiter.
 //
-// It may win two at the same moment, while it waits or after a claim that took longer than a second.
-// It returns one. The other is released in the background, which ends within its TTL: see
-// [Lock.Settle]. Its token is used up, which harms nobody.
+// AcquireAny may win two locks at the same moment, during the wait or if a claim takes longer
+// than a second. It returns one and releases the other in the background, which ends within
+// that lock's TTL: see [Lock.Settle]. The other's token is used up, which does no harm.
 func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 	if len(locks) == 0 {
 		return nil, errors.New("there is no lock to acquire any of")
@@ -47,17 +48,17 @@ func AcquireAny(ctx context.Context, locks []*Lock) (*Lease, error) {
 	case cause != nil && !errors.Is(err, cause):
 		err = errors.Join(err, cause)
 	}
-	return r.end(nil, err) // the claim that goes on too
+	return r.end(nil, err) // ends the claim in progress too
 }
 
-// A race is of acquisitions of which one is to win.
+// A race is a set of acquisitions, of which one wins.
 type race struct {
-	over    context.CancelFunc // ends all that takes part
+	over    context.CancelFunc // ends all acquisitions
 	ends    chan result        // of acquisitions; has room for all
 	running int                // acquisitions that have not ended
 }
 
-// enter has an acquisition take part.
+// enter adds an acquisition.
 func (r *race) enter(ctx context.Context, acquire func(ctx context.Context, opts ...AcquireOption) (*Lease, error)) {
 	r.running++
 	go func() {
@@ -66,13 +67,12 @@ func (r *race) enter(ctx context.Context, acquire func(ctx context.Context, opts
 	}()
 }
 
-// end ends the race with a winner, or with why there is none. Acquisitions that are given up end
-// at once, whatever the store does, so none is left that could hand out a second lease.
+// end ends the race with a winner, or with the reason why there is none. Cancelled acquisitions
+// end at once, whatever the store does, so none is left that could return a second lease.
 func (r *race) end(winner *Lease, err error) (*Lease, error) {
 	r.over()
 	for ; r.running > 0; r.running-- {
-		// The second is not waited for: its release goes on in the background, as the caller has
-		// what it asked for.
+		// Its release continues in the background, because the caller already has a lease.
 		if late := <-r.ends; late.lease != nil {
 			late.lease.beginRelease("")
 		}
@@ -80,24 +80,24 @@ func (r *race) end(winner *Lease, err error) (*Lease, error) {
 	if winner == nil {
 		return nil, err
 	}
-	if err := winner.Err(); err != nil { // it was lost before the others had given up
+	if err := winner.Err(); err != nil { // lost before the others had ended
 		winner.beginRelease("")
 		return nil, winner.d.explain(err)
 	}
 	return winner, nil
 }
 
-// try has one of the locks that can be had at once. If it returns none although its caller still wants
-// one, a claim may be under way, which goes on in the race.
+// try acquires a lock that is free. If it returns no lease and ctx has not ended, a claim may
+// still be in progress; it stays in the race.
 //
-// All are looked at, and only one is claimed at a time: the losers of a race of claims would each have
-// written an acquisition and a release for nothing. While it is claimed no look is begun either.
+// try polls all locks but claims one at a time, because each loser of a race of claims would
+// have written an acquisition and a release for nothing. During a claim it begins no new polls.
 func (r *race) try(ctx context.Context, locks []*Lock) (*Lease, error) {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
 	l := newLooks(locks)
 	var errs []error
-	late := time.NewTimer(anyPatience) // for the last claim, or for a look if none is under way
+	late := time.NewTimer(anyPatience) // for the last claim, or for a poll if there is no claim
 	defer late.Stop()
 	for on := true; l.more() || r.running > 0; {
 		if on && len(l.free) > 0 {
@@ -121,7 +121,7 @@ func (r *race) try(ctx context.Context, locks []*Lock) (*Lease, error) {
 			}
 			errs, on = append(errs, e.err), true
 		case <-late.C:
-			if on || !l.more() { // the store says nothing, of a lock or of all that are left
+			if on || !l.more() { // no answer about one lock, or about all that are left
 				return nil, errors.Join(errs...)
 			}
 			on = true
@@ -150,15 +150,15 @@ func (r *race) wait(ctx context.Context, locks []*Lock) (*Lease, error) {
 	return nil, errors.Join(errs...)
 }
 
-// looks are what AcquireAny finds out of locks before it claims any.
+// looks are the polls of AcquireAny before it claims a lock.
 type looks struct {
-	todo []*Lock // in the order that was drawn
-	open int     // looks under way
+	todo []*Lock // in the random order
+	open int     // polls in progress
 	seen chan look
-	free []*Lock // that were seen, and not claimed yet
+	free []*Lock // found free, not claimed yet
 }
 
-// A look at a lock has shown that it is free, or why it cannot be had at once.
+// A look is the result of a poll: err is nil if the lock is free, and else says why not.
 type look struct {
 	lock *Lock
 	err  error
@@ -169,10 +169,10 @@ func newLooks(locks []*Lock) *looks {
 	return &looks{todo: slices.Concat(locks[first:], locks[:first]), seen: make(chan look, len(locks))}
 }
 
-// more reports that there is more to come, or to claim.
+// more reports whether there is a lock left to poll or to claim.
 func (l *looks) more() bool { return len(l.todo) > 0 || l.open > 0 || len(l.free) > 0 }
 
-// begin looks at the next locks, as many at a time as may be.
+// begin polls the next locks, up to the limit.
 func (l *looks) begin(ctx context.Context) {
 	for ; len(l.todo) > 0 && l.open < asksAtOnce; l.todo = l.todo[1:] {
 		lock := l.todo[0]
@@ -181,7 +181,7 @@ func (l *looks) begin(ctx context.Context) {
 	}
 }
 
-// take takes in a look.
+// take adds the result of a poll.
 func (l *looks) take(s look) error {
 	l.open--
 	if s.err == nil {
@@ -190,7 +190,7 @@ func (l *looks) take(s look) error {
 	return s.err
 }
 
-// taken says why the lock cannot be had at once, as far as is known or one look shows.
+// taken returns why the lock is not free, from what is known or from one read.
 func (l *Lock) taken(ctx context.Context) error {
 	if err := l.underSession(); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (l *Lock) taken(ctx context.Context) error {
 	return &HeldError{Info: info}
 }
 
-// claimable reports that the lock can be claimed now, as far as the candidate knows.
+// claimable reports whether the candidate knows that it can claim the lock now.
 func (d *driver) claimable() (yes bool) {
 	d.Locked(func() { yes = d.Candidate().Claimable(clock.Now()) })
 	return yes

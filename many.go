@@ -13,18 +13,16 @@ import (
 )
 
 // AcquireAll acquires all the locks, or none, and returns their leases in the order of the
-// locks. It waits for one after the other in the order of their keys, and holds none
-// meanwhile that comes after the one that it waits for: so callers that want some of the
-// same locks cannot wait for each other in a circle. Those that are free it takes many at a
-// time. A lease that is lost while it waits for another lock it acquires anew, and those
-// after it; when it returns, all have been valid a moment ago.
+// locks. It takes locks in the order of their keys, several at a time while they are free.
+// While it waits for a lock, it holds none that comes later in that order, so callers that
+// share some locks cannot deadlock. If it loses a lease while it waits for another lock, it
+// acquires that lock and the later ones again. When it returns, all leases were valid a moment
+// ago.
 //
-// If it fails or ctx ends, it releases the leases that it holds. Errors are as for [Lock.Acquire], and
-// two locks of the same key are one. Put the locks under a session, see
-// [LockOptions.Session], if they are many.
-//
-// It returns no leases with an error: those that it had are released by then, or the error says
-// which one may still be taken for held.
+// If AcquireAll fails or ctx ends, it releases the leases it holds and returns none. If a
+// release fails, the error names the lock that may still be held. Other errors are as for
+// [Lock.Acquire]. Two locks with the same key are an error. If there are many locks, put them
+// under a session: see [LockOptions.Session].
 func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	order := make([]int, len(locks))
 	for i := range order {
@@ -49,19 +47,17 @@ func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	return g.leases, nil
 }
 
-// A gathering is what AcquireAll has so far: the leases of the first locks in the order. That
-// it has a first part of the order and nothing else is what keeps callers from waiting for
-// each other in a circle, and every step below keeps it so.
-// The rule is the classic one against deadlock, known from the dining philosophers: everybody
-// takes what they share in one order.
+// A gathering is the progress of AcquireAll: the leases of the first locks in the order.
+// Between the steps it never has any others, because callers that take locks in one common
+// order cannot deadlock.
 type gathering struct {
 	locks  []*Lock
-	order  []int    // of the locks, by their keys
-	leases []*Lease // of the locks; nil: none
+	order  []int    // of the locks, by key
+	leases []*Lease // of the locks; nil: not held
 }
 
-// more tries the next locks at once, or waits for the first of them that it cannot have at
-// once: it is held, or the store does not say. It returns how far it has come.
+// more tries the next locks at once, and waits for the first one that it cannot get: the lock
+// is held, or the store does not say. It returns how many of the order it has now.
 func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	next := g.order[done:min(done+engine.Process{}.Parallel(), len(g.order))]
 	errs := make([]error, len(next))
@@ -79,8 +75,8 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	if got < 0 {
 		return done + len(next), nil
 	}
-	// Those that come after the one that is held were had out of order, so they go back before
-	// the wait begins: another caller may hold that one and wait for these.
+	// Release the locks after the held one before the wait begins: another caller may hold that
+	// one and wait for these.
 	if err := g.giveBack(ctx, done+got, done+len(next)); err != nil {
 		return done, err
 	}
@@ -90,8 +86,7 @@ func (g *gathering) more(ctx context.Context, done int) (int, error) {
 	return done + got + 1, err
 }
 
-// keep gives back what comes from the first lease on that has ended, and returns how far
-// that leaves it.
+// keep releases the leases from the first ended one on, and returns how many are left.
 func (g *gathering) keep(ctx context.Context, done int) (int, error) {
 	for n, i := range g.order[:done] {
 		if g.leases[i].Err() != nil {
@@ -101,8 +96,8 @@ func (g *gathering) keep(ctx context.Context, done int) (int, error) {
 	return done, nil
 }
 
-// giveBack releases the leases that there are from one place in the order to another. That
-// one of them was lost is no failure: it was to end.
+// giveBack releases the leases of a range of the order. A lost lease is not an error, because
+// it had to end.
 func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 	var leases []*Lease
 	for _, i := range g.order[from:to] {
@@ -118,14 +113,15 @@ func (g *gathering) giveBack(ctx context.Context, from, to int) error {
 	})
 }
 
-// ReleaseAll releases leases, many at a time; those that are nil it skips. All work under
-// them must have stopped. Errors and the end of ctx are as for [Lease.Release], joined.
-// A release that fails keeps none of the others from being sent.
+// ReleaseAll releases leases, several at a time, and ignores nil ones. All work under them must
+// have stopped. Errors and the end of ctx are as for [Lease.Release]; errors are joined. A
+// failed release does not keep the others from being sent.
 func ReleaseAll(ctx context.Context, leases []*Lease) error {
 	return freeAll(leases, func(l *Lease) error { return l.Release(ctx) })
 }
 
-// freeAll bounds how many requests are sent at once: ten thousand would time each other out.
+// freeAll limits the number of concurrent requests, because ten thousand would time each other
+// out.
 func freeAll(leases []*Lease, free func(*Lease) error) error {
 	errs := make([]error, len(leases))
 	gate := make(chan struct{}, engine.Process{}.Parallel())
