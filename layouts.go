@@ -12,55 +12,51 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Layout says how a lock lies in its store. All candidates of a lock must use the
-// same one. A record names its own, and no other layout takes it over; but one object
-// and epochs under the same key are two locks, which do not notice each other.
+// A Layout is the way a lock is stored. All candidates for a lock must use the same one. A
+// record names its layout, and candidates with another layout do not take it over. But an
+// object and epochs under the same key are two locks that do not notice each other.
 type Layout string
 
 const (
-	// LayoutObject is the default: one object that is written over. It needs
-	// If-None-Match and If-Match.
-	// Choose it unless the store has no If-Match.
+	// LayoutObject, the default, is one object that is overwritten. It needs If-None-Match and
+	// If-Match. Use it unless the store has no If-Match.
 	LayoutObject Layout = "object"
 
-	// LayoutEpochs is a new object, KEY/0000000042.json, for each acquisition and
-	// each renewal; the highest number counts, and tokens are numbers. It needs
-	// If-None-Match and listings that show what was just written, and no If-Match.
-	// Each write costs a listing more, and a look is a listing too.
+	// LayoutEpochs creates a new object, KEY/0000000042.json, for each acquisition and each
+	// renewal. The highest number counts, and tokens are numbers. It needs If-None-Match and
+	// listings that include the latest writes, but no If-Match. Each write costs an additional
+	// listing, and each poll is a listing too.
 	LayoutEpochs Layout = "epochs"
 
-	// LayoutEpochsIfMatch is a new object for each acquisition, which renewals write
-	// over. It needs If-Match too, and costs a listing more than LayoutObject for an
-	// acquisition, and nothing more for a renewal. See admin.History.
+	// LayoutEpochsIfMatch creates a new object for each acquisition, which renewals overwrite.
+	// It also needs If-Match. Compared with LayoutObject, an acquisition costs an additional
+	// listing, and a renewal costs the same. See admin.History.
 	LayoutEpochsIfMatch Layout = layout.EpochsIfMatchName
 
-	// LayoutMarker is one object that is there while the lock is held, for living
-	// beside other tools that lock like that. It needs If-None-Match. It is the
-	// weakest: there are no tokens, so nothing can refuse a former holder; a lease is
-	// not renewed and ends with its TTL; a holder that is gone keeps the lock until
-	// its marker is deleted, see LockOptions.Sweep; and a release is a delete without
-	// a condition, which removes the next holder's marker if it comes very late. It is
-	// not sent when less than a quarter of the TTL is left.
+	// LayoutMarker is one object that exists while the lock is held, as in other tools that you
+	// may have to work with. It needs If-None-Match. It is the weakest layout:
+	//
+	//   - There are no tokens, so a resource cannot reject a former holder.
+	//   - A lease is not renewed and ends with its TTL.
+	//   - A dead holder keeps the lock until its marker is deleted: see LockOptions.Sweep.
+	//   - A release is an unconditional delete. If it arrives very late, it removes the
+	//     next holder's marker. It is not sent if less than a quarter of the TTL is left.
 	LayoutMarker Layout = record.LayoutMarker
 
-	// LayoutMarkerIfMatch is LayoutMarker with renewals, and takeovers from a holder
-	// that is gone, by If-Match. There are no tokens either, and the delete is the
-	// same.
+	// LayoutMarkerIfMatch is LayoutMarker with renewals and with takeovers from dead holders,
+	// by If-Match. It has no tokens either, and its delete is the same.
 	LayoutMarkerIfMatch Layout = "marker+if-match"
 )
 
-// Layouts are all that there are.
-// It is for iterating over; do not change it.
+// Layouts are all layouts, for iterating over; do not change it.
 var Layouts = []Layout{LayoutObject, LayoutEpochs, LayoutEpochsIfMatch, LayoutMarker, LayoutMarkerIfMatch}
 
-// Tokens reports whether leases have tokens in this layout.
-// Where they have none, nothing can refuse a former holder, and a lock of that layout cannot be
-// under a [Session].
+// Tokens reports whether leases have tokens in this layout. Without tokens, a resource cannot
+// reject a former holder, and the lock cannot be under a [Session].
 func (l Layout) Tokens() bool { return l != LayoutMarker && l != LayoutMarkerIfMatch }
 
-// configure tells the protocol what it must know of the layout.
-// It knows properties and no names, so a layout that has the same properties needs no rule of
-// its own there.
+// configure sets the layout's properties for the protocol, which knows no names. So a layout
+// with the same properties needs no rule of its own there.
 func (l Layout) configure(cfg *protocol.Config, sweep bool) {
 	switch l {
 	case LayoutObject:
@@ -72,7 +68,7 @@ func (l Layout) configure(cfg *protocol.Config, sweep bool) {
 	}
 }
 
-// at gives the layout of a lock.
+// at returns the layout of the lock under key.
 func (o *LockOptions) at(st store.Store, key string) (layout.Layout, error) {
 	switch o.Layout {
 	case LayoutObject:
@@ -96,10 +92,10 @@ func (o *LockOptions) at(st store.Store, key string) (layout.Layout, error) {
 	return nil, fmt.Errorf("there is no layout %q: use one of %s", o.Layout, strings.Join(names, ", "))
 }
 
-// NoToken is the token of a lease in a layout that has none.
+// NoToken is the token of leases in layouts without tokens.
 const NoToken Token = 0
 
-// String is the number, or "none".
+// String returns the number, or "none".
 func (t Token) String() string {
 	if t == NoToken {
 		return "none"

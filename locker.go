@@ -9,18 +9,21 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Locker makes a [sync.Locker] of the lock of a key, for code that takes one. It sends nothing yet. Goroutines that
-// share it, or these Locks, queue; it is safe for concurrent use, as a [sync.Mutex] is.
+// Locker returns a [sync.Locker] for the key's lock, for code that takes one. It sends nothing.
+// Goroutines that share the Locker or these Locks queue. A Locker is safe for concurrent use,
+// as a [sync.Mutex] is.
 //
-// A lease may be lost between Lock and Unlock, and a sync.Locker has no way to say so. So lost must not be nil: it is
-// called once for each such lease, with an error that matches [ErrLost], at once and on a goroutine of its own, or at
-// the latest by Unlock. It has to stop the work, or the process. Where a context can do that, use [Locks.Do].
+// A lease may be lost between Lock and Unlock, which a sync.Locker cannot report. So lost is
+// called once for each lost lease, with an error that matches [ErrLost]: at once on a separate
+// goroutine, or at the latest by Unlock. It must stop the work, or the process. If a context
+// can stop the work, use [Locks.Do] instead.
 //
-// Lock waits as long as it takes. It panics with the error of [Locks.Acquire] if the lock cannot be had at all: access
-// is denied, the Locks are closed. To return without the lock would be worse. Unlock panics if the Locker is not
-// locked. It waits for the release for 5 s at most; that this is not confirmed is logged.
+// Lock waits as long as it takes. It panics with the error of [Locks.Acquire] if it cannot get
+// the lock at all, because access is denied or the Locks are closed, for example. Unlock panics
+// if the Locker is not locked. It waits at most 5 s for the release, and logs if that is not
+// confirmed.
 //
-// Locker fails if lost is nil or the key cannot be used: see [store.CheckKey].
+// Locker fails if lost is nil or the key is invalid: see [store.CheckKey].
 func (l *Locks) Locker(key string, lost func(error)) (sync.Locker, error) {
 	if lost == nil {
 		return nil, errors.New("a Locker needs a function to call when a lease is lost")
@@ -35,7 +38,7 @@ type locker struct {
 	locks  *Locks
 	key    string
 	lost   func(error)
-	unlock atomic.Pointer[func()] // while it is locked
+	unlock atomic.Pointer[func()] // set while it is locked
 }
 
 func (l *locker) Lock() {

@@ -9,26 +9,27 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// SetMeta changes the meta data in the record of this lease, in place of [LockOptions.Meta] and
-// [WithMeta]: the progress of a job, for one. It holds until the lease ends, so all later renewals carry
-// it too, and for no other lease of the Lock. The map is copied; an empty one is none.
+// SetMeta replaces the metadata in this lease's record, which came from [LockOptions.Meta] or
+// [WithMeta]: to show a job's progress, for example. All later renewals of this lease carry it;
+// other leases of the Lock do not. The map is copied; an empty map means no metadata.
 //
-// SetMeta returns nil when a record that carries the change, or one that was asked for later, has
-// landed. The next renewal carries it, and comes early for that; under a [Session], with
-// [WithoutRenewal] and at the end of [WithMaxHold], where none follows, one write of the lock's
-// record does, which makes the lease valid for no longer. The record is written for this once a
-// second at most, from the last write that landed: of changes that come faster the last one counts, and a
-// call may take a second for it. One that changes nothing sends nothing.
+// SetMeta returns nil when a record with this change, or a later one, has landed. The next
+// renewal carries the change, and is sent early for that. If no renewal follows, under a
+// [Session], with [WithoutRenewal] and at the end of [WithMaxHold], one write of the lock's
+// record carries it, which does not extend the lease. The record is written for metadata at
+// most once a second, counted from the last write that landed, so a call may take a second. If
+// changes come faster, only the last one is written. A change to the same metadata sends
+// nothing.
 //
-// While the store fails the change is tried for with growing pauses, for as long as the lease
-// lasts. If ctx ends first, SetMeta returns an error that matches ctx.Err(), and that goes on in the
-// background: the change may still land. If the lease ends first, the error matches what
-// [Lease.Err] does, [ErrLost] or [ErrReleased] for two, and the change may have landed or not. Under
-// a session a write that finds the lock in another's hands ends the lease, which would not have
-// noticed otherwise.
+// If the store fails, SetMeta retries with a growing backoff for as long as the lease lasts. If
+// ctx ends first, SetMeta returns an error that matches ctx.Err(), and the change may still
+// land. If the lease ends first, the error matches that of [Lease.Err], such as [ErrLost] or
+// [ErrReleased], and the change may or may not have landed. Under a session, the lease also
+// ends if the write finds another holder.
 //
-// Meta data that makes the record too large is an error, and so is a lease in [LayoutMarker], whose
-// object cannot be written over: then nothing has changed. [Lease.Detach] leaves the record with what has landed.
+// SetMeta returns an error and changes nothing if the record becomes too large, or in
+// [LayoutMarker], whose object cannot be overwritten. [Lease.Detach] leaves the record as it
+// was last written.
 func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 	if err := l.d.metaFits(l, meta); err != nil {
 		return fmt.Errorf("the meta data of the lock %v: %w", l.d.at, err)
@@ -54,7 +55,7 @@ func (l *Lease) SetMeta(ctx context.Context, meta map[string]string) error {
 	return fmt.Errorf("the meta data of the lock %v may still land: %w", l.d.at, ctx.Err())
 }
 
-// metaFits says why the record of a lease cannot carry that.
+// metaFits returns why the lease's record cannot carry meta.
 func (d *driver) metaFits(l *Lease, meta map[string]string) error {
 	if d.opts.Layout == LayoutMarker {
 		return fmt.Errorf("it cannot change in the layout %s, whose object is not written over", d.opts.Layout)
@@ -64,21 +65,22 @@ func (d *driver) metaFits(l *Lease, meta map[string]string) error {
 	return with.encodable()
 }
 
-// metaCalls are the calls of SetMeta that are not answered. They are numbered in the order in which
-// the candidate was told.
+// metaCalls are the unanswered calls of SetMeta, numbered in the order in which the candidate
+// gets them.
 type metaCalls struct {
 	last    int
 	waiting []*metaCall
 }
 
-// A metaCall is one of them.
+// A metaCall is one call of SetMeta.
 type metaCall struct {
 	lease  *Lease
 	number int
 	landed chan struct{} // closed when a record with it has landed
 }
 
-// setMeta tells the candidate. If the lease has ended by then, nobody answers.
+// setMeta passes the call to the candidate. If the lease has already ended, the call gets no
+// answer.
 func (d *driver) setMeta(l *Lease, meta map[string]string) *metaCall {
 	d.Enter()
 	defer d.Leave()
@@ -96,8 +98,8 @@ func (d *driver) setMeta(l *Lease, meta map[string]string) *metaCall {
 	return call
 }
 
-// metaSet answers the calls up to this number. Those of an earlier lease, whose callers have not
-// noticed yet that it has ended, are none of them.
+// metaSet answers the calls up to this number, but not those for an earlier lease, whose
+// callers are about to notice its end.
 func (d *driver) metaSet(number int) {
 	calls := &d.now.metaCalls
 	calls.waiting = slices.DeleteFunc(calls.waiting, func(call *metaCall) bool {
@@ -109,7 +111,8 @@ func (d *driver) metaSet(number int) {
 	})
 }
 
-// forgetMeta ends a call, and reports whether its change has landed. An engine that rests has none.
+// forgetMeta ends a call, and reports whether its change has landed. A resting engine has no
+// calls.
 func (d *driver) forgetMeta(call *metaCall) (landed bool) {
 	d.Locked(func() {
 		select {

@@ -8,22 +8,21 @@ import (
 	"github.com/leasehold/leasehold/internal/lockorder"
 )
 
-// Observe yields what changes about the leadership from now on, as this candidate
-// sees it, beginning with the present leader if there is one. Meanwhile the
-// candidate looks like a follower even if it does not campaign; one that does looks
-// no more than it would anyway. The iteration ends with ctx. Changes
-// that a slow consumer has not taken yet are kept for it.
+// Observe yields changes of leadership as this candidate sees them, beginning with the current
+// leader if there is one. The iteration ends with ctx. While it runs, the candidate polls like
+// a follower, even if it does not campaign; a campaigning candidate sends no additional
+// requests. Any number of goroutines may observe.
 //
-// Nothing is dropped and the driver never waits, so a consumer that stops taking without ending
-// ctx or the loop costs memory for each change. Two changes between two looks are seen as one: a
-// record tells the present, not the past. Any number of goroutines may observe.
+// Changes are kept until the consumer takes them, and none is dropped. So a consumer that stops
+// without ending ctx or the loop costs memory for each change. Two changes between two polls
+// are seen as one, because a record describes only the present.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		o := &observer{more: make(chan struct{}, 1)}
 		e.mu.Lock()
 		if e.leading {
-			// Under the mutex that saw takes too: a change that comes now is told after
-			// this, and none is missed or told twice.
+			// saw takes this mutex too, so a concurrent change is neither missed nor told
+			// twice.
 			o.add(Change{Kind: Elected, Info: e.leader, Time: time.Now()})
 		}
 		e.observers[o] = true
@@ -49,15 +48,15 @@ func (e *Election) Observe(ctx context.Context) iter.Seq[Change] {
 	}
 }
 
-// watch makes the candidate look even if it does not campaign.
+// watch makes the candidate poll even if it does not campaign.
 func (e *Election) watch() (stop func()) {
 	e.count(1)
 	return func() { e.count(-1) }
 }
 
-// count keeps its mutex until the driver knows, so that the last word is the truth: if the
-// last observer left while another came, and their words crossed, a candidate would look for
-// nobody for ever, or for somebody never.
+// count keeps its mutex until the driver knows. Otherwise the calls of a last observer that
+// leaves and of a new one could cross, and the candidate would poll for no observer, or not at
+// all.
 func (e *Election) count(n int) {
 	e.watching.Lock()
 	defer e.watching.Unlock()
@@ -65,9 +64,9 @@ func (e *Election) count(n int) {
 	e.lock.d.Watch(e.watchers > 0)
 }
 
-// saw takes in a change. The driver calls it, locked. A lease of this candidate, the term
-// that it is for and the leader become known together, before anybody is handed the lease:
-// no call may see one without the other.
+// saw processes a change. The driver calls it, locked. This candidate's lease, its term and the
+// leader become known together, before a caller gets the lease, because no call may see one
+// without the others.
 func (e *Election) saw(c Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,15 +100,15 @@ func (e *Election) saw(c Change) {
 	e.announce()
 }
 
-// announce wakes all that wait for a change. They look again for themselves, so one change
-// more or less between two of their looks makes no difference.
+// announce wakes all goroutines that wait for a change. They check for themselves, so an extra
+// wake-up does no harm.
 func (e *Election) announce() {
 	close(e.news)
 	e.news = make(chan struct{})
 }
 
-// An observer keeps what its consumer has not taken yet. Nobody waits for a consumer: the
-// driver adds to it while its engine is locked.
+// An observer keeps the changes that its consumer has not taken yet. add never blocks, because
+// the driver calls it while its engine is locked.
 type observer struct {
 	mu      lockorder.Mutex
 	pending []Change
