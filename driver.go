@@ -14,14 +14,14 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A driver is what the engine of a lock works for: it makes leases, errors, callbacks and
-// changes of what the engine reports. All of it happens while the engine is locked.
+// A driver is what a lock's engine works for: it turns the engine's reports into leases,
+// errors, callbacks and changes. All of this happens while the engine is locked.
 //
-// It decides nothing. The candidate in package protocol has decided by then what to write, when,
-// whom to believe and when to try again, and the simulation drives that without any of this. So a
-// fault here may tell a user the wrong thing, but it cannot make a second holder. The one exception
-// is the order in which a lease ends: its validity first, before anything is sent that lets others
-// in (rules A7, A10, D7).
+// The driver decides nothing. The candidate in package protocol has already decided what to
+// write and when, which records to trust and when to retry, and the simulation tests that
+// without a driver. So a fault here may misinform the user, but it cannot create a second
+// holder. The one exception is the order in which a lease ends: its validity ends before
+// anything is sent that lets others in (rules A7, A10, D7).
 type driver struct {
 	engine.Engine
 	st    store.Store
@@ -30,76 +30,76 @@ type driver struct {
 	queue lock.Turns
 	opts  *LockOptions
 	lease *Lease     // from its grant until its release is settled
-	calls *callbacks // nil until the first
+	calls *callbacks // nil until the first callback
 	now   *present   // nil while the engine rests
 }
 
-// present is what a driver has while its engine has something to do. A process may hold ten
-// thousand leases under a session, whose engines rest: what each of those keeps is counted in
-// bytes (TestMemoryOfALease), so all that only an active one needs stands here.
+// present is what a driver needs only while its engine is active. A process may hold ten
+// thousand leases under a session, whose engines rest, so what each of those keeps is counted
+// in bytes (TestMemoryOfALease).
 type present struct {
 	ctx      context.Context // of the acquisition; gives requests their values
-	began    time.Time       // the acquisition
-	term     *term           // that the acquisition begins; nil: none
-	trace    *acquiring      // that the acquisition is told to; nil: none
+	began    time.Time       // start of the acquisition
+	term     *term           // begins with the lease; nil: none
+	trace    *acquiring      // receives the acquisition's events; nil: none
 	waiter   chan result     // of the acquisition, until it is answered
-	seen     Info            // the last holder that the acquisition waited for
-	record   record.Record   // as last seen, to tell what has changed
+	seen     Info            // last holder that the acquisition waited for
+	record   record.Record   // as last seen, to detect changes
 	exists   bool
 	last     time.Time // when the store last answered
-	failures int       // of requests, in a row
-	failing  time.Time // since when tries fail; zero if the last did not
+	failures int       // consecutive failed requests
+	failing  time.Time // since when tries fail; zero if the last one did not
 	requests Requests
 
-	changed func(Change) // is told of every change that is seen
+	changed func(Change) // receives every change; nil outside of elections
 	forgot  *time.Timer  // reports a lost lease that is not released
 
 	metaCalls metaCalls
-	known     time.Duration // the successor that was named knows of it, by the clock
+	known     time.Duration // clock reading at which the named successor knows
 
-	// peers are asked instead of the store, if there are any; longestWaiting is whom a
-	// release names that names nobody.
+	// peers, if set, are asked instead of the store. longestWaiting returns the successor for
+	// releases that name none.
 	peers          Peers
 	longestWaiting func() string
 	leaderState    leaderState
 	pollState      pollState
 }
 
-// asked is what one acquisition asks for.
+// asked is the request for one acquisition.
 type asked struct {
 	wait  bool
 	terms protocol.Terms
-	term  *term      // that begins with the lease; nil: none
-	trace *acquiring // nil: nobody is told
+	term  *term      // begins with the lease; nil: none
+	trace *acquiring // nil: no Trace
 }
 
 // result is the end of an acquisition.
 type result struct {
 	lease  *Lease
 	err    error
-	record *record.Record // of a lease that is detached
-	// With err: why the store failed last, and an incarnation of which a write may have landed.
+	record *record.Record // of a detached lease
+	// With err: the last store error, and an incarnation with a write that may have landed.
 	trouble error
 	open    string
 }
 
-// Place is where the lock lies.
+// Place returns the lock's location.
 func (d *driver) Place() engine.Place {
 	return engine.Place{Runtime: engine.Process{}, Store: d.st, Key: d.key, Layout: d.at, Logger: d.opts.Logger}
 }
 
-// Config is that of a candidate with these options.
+// Config returns the configuration of a candidate with these options.
 func (d *driver) Config() protocol.Config { return d.opts.config("") }
 
-// Session is the one that the leases are under.
+// Session returns the session of the leases.
 func (d *driver) Session(string) *engine.Session { return d.opts.Session.engineOf() }
 
-// Watcher is for a session that the lock waits for.
+// Watcher returns the owner of an engine that watches another holder's session.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	return d.traceWatcher(engine.Watcher(d.Place(), session, d.opts.watching()))
 }
 
-// Context is that of the acquisition, of which a lease has the values too.
+// Context returns the context of the acquisition, or one with the values of the lease's.
 func (d *driver) Context() context.Context {
 	switch {
 	case d.now.ctx != nil:
@@ -110,22 +110,22 @@ func (d *driver) Context() context.Context {
 	return context.Background()
 }
 
-// Rest makes what there is while the engine has something to do, and forgets it.
+// Rest drops the state of an active engine, or creates it.
 func (d *driver) Rest(on bool) {
 	if d.now = nil; !on {
 		d.now = &present{longestWaiting: func() string { return "" }}
 	}
 }
 
-// acquire makes an acquisition, and cancels it if ctx ends first.
+// acquire runs an acquisition, and cancels it if ctx ends first.
 func (d *driver) acquire(ctx context.Context, a asked) result {
 	return d.await(ctx, d.begin(ctx, a))
 }
 
-// await waits for an answer, and cancels what was asked if ctx ends first.
+// await waits for an answer, and cancels the request if ctx ends first.
 func (d *driver) await(ctx context.Context, done <-chan result) result {
 	select {
-	case r := <-done: // even if ctx has ended: it need not have taken a request
+	case r := <-done: // even if ctx has ended: the answer may not have needed the store
 		return r
 	default:
 	}
@@ -133,14 +133,14 @@ func (d *driver) await(ctx context.Context, done <-chan result) result {
 	case r := <-done:
 		return r
 	case <-ctx.Done():
-		// The answer may cross, and then it counts: a lease that nobody is handed would be
-		// renewed for ever. There is always one, and soon, since Cancel sends nothing.
+		// An answer that came meanwhile counts: a lease that no caller gets would be renewed
+		// forever. There is always an answer soon, because Cancel sends nothing.
 		d.Cancel()
 		return <-done
 	}
 }
 
-// begin begins an acquisition. Its one result comes on the channel.
+// begin begins an acquisition. The channel receives one result.
 func (d *driver) begin(ctx context.Context, a asked) <-chan result {
 	waiter := make(chan result, 1)
 	d.Enter()
@@ -152,10 +152,11 @@ func (d *driver) begin(ctx context.Context, a asked) <-chan result {
 	return waiter
 }
 
-// asks takes note of what is asked now, and where its answer is to go.
+// asks stores the caller's request and the channel for its answer.
 func (d *driver) asks(ctx context.Context, waiter chan result, a asked) {
 	n := d.now
-	// The requests outlive the caller: somebody has to find out whether a claim landed (rule A6).
+	// The requests outlive the caller, because the candidate must find out whether a claim
+	// landed (rule A6).
 	n.ctx, n.began, n.waiter, n.seen, n.term, n.trace = context.WithoutCancel(ctx), time.Now(), waiter, Info{}, a.term, a.trace
 }
 
@@ -167,14 +168,14 @@ func (d *driver) release(l *Lease, successor string) {
 		}
 		d.traceReleasing()
 		l.end(ErrReleased)
-		// Not in an election: who resigns was promised that the lock is free then, for others too.
+		// Not in an election: Resign promises that the lock is then free for others too.
 		pass := d.now.changed == nil && d.queue.Waiting()
 		return protocol.Release{Successor: d.encodable(successor), Pass: pass}
 	})
 }
 
-// nameSuccessor gives notice to a follower that it is next, and says at which reading of the clock
-// that knows of it.
+// nameSuccessor tells a follower that it is next, and returns the clock reading at which the
+// follower knows.
 func (d *driver) nameSuccessor(successor string) (known time.Duration) {
 	d.Enter()
 	defer d.Leave()
@@ -182,7 +183,7 @@ func (d *driver) nameSuccessor(successor string) (known time.Duration) {
 	return d.now.known
 }
 
-// giveUp ends a lease whose work has not stopped; it must still be released.
+// giveUp ends a lease whose work has not stopped. It must still be released.
 func (d *driver) giveUp(l *Lease, why error) {
 	d.Enter()
 	defer d.Leave()
@@ -191,17 +192,17 @@ func (d *driver) giveUp(l *Lease, why error) {
 	}
 }
 
-// EndLease ends the lease that is under a session that is over, if there is one.
-// It sends nothing and does not tell the candidate. The engine ends the validity of all leases of
-// the session first, and only then takes the time to tell each candidate (rule D7).
+// EndLease ends the lease, if there is one, because its session has ended. It sends nothing and
+// does not tell the candidate: the engine first ends the validity of all leases under the
+// session and then tells each candidate, which takes time (rule D7).
 func (d *driver) EndLease(why error) {
 	if l := d.lease; l != nil && l.ctx.Err() == nil {
 		l.end(fmt.Errorf("%w: %w", ErrLost, why))
 	}
 }
 
-// Taken moves the deadline, before anything is sent: a renewal for a shorter TTL moves it back
-// as it leaves (rule A7), not when it is answered.
+// Taken moves the deadline before anything is sent. A renewal for a shorter TTL moves it back
+// when it is sent, not when it is answered (rule A7).
 func (d *driver) Taken(ev protocol.Event) {
 	d.traceTaken(ev)
 	if d.lease != nil && d.lease.ctx.Err() == nil {
@@ -217,14 +218,13 @@ func (d *driver) Taken(ev protocol.Event) {
 	}
 }
 
-// Stepped notes whether the store works, and wakes the followers that wait, if there is news for
-// them.
+// Stepped notes whether the store works, and wakes waiting followers if there is news.
 func (d *driver) Stepped(ev protocol.Event) {
 	d.noteTrouble(ev)
 	d.announce()
 }
 
-// closeAfter closes a channel when two others are closed, as far as there are any.
+// closeAfter closes c once the other two channels are closed. Either may be nil.
 func closeAfter(c chan struct{}, one, other <-chan struct{}) {
 	if one == nil && other == nil {
 		close(c)
@@ -240,8 +240,8 @@ func closeAfter(c chan struct{}, one, other <-chan struct{}) {
 	}()
 }
 
-// Report makes of what the candidate says what the user is told.
-// It comes before the engine carries the action out, so a lease has ended for its user by then.
+// Report tells the user what the candidate reports. It runs before the engine carries out the
+// action, so a lease has already ended for its user by then.
 func (d *driver) Report(action protocol.Action) {
 	d.traceReport(action)
 	switch a := action.(type) {
@@ -249,7 +249,7 @@ func (d *driver) Report(action protocol.Action) {
 		d.lease = newLease(d.now.ctx, d, d.Candidate())
 		d.traceGranted()
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
-		d.seenNew() // the lease, and whose the lock is, become known together
+		d.seenNew() // the lease and its holder become known together
 		d.answer(result{lease: d.lease})
 	case protocol.Renewed:
 		d.renewed()
@@ -294,7 +294,7 @@ func (d *driver) Report(action protocol.Action) {
 
 func (d *driver) refused(a protocol.Refused) {
 	held := d.describe(a.Record)
-	held.Rest = a.Rest // by what the candidate itself knows of it
+	held.Rest = a.Rest // as the candidate knows it
 	if d.ownSession(a.Record) {
 		d.answer(result{err: &HeldError{Info: held, advice: sameSession}})
 		return
@@ -303,7 +303,8 @@ func (d *driver) refused(a protocol.Refused) {
 	d.answer(result{err: &HeldError{Info: held}})
 }
 
-// waiting warns of one's own session and does not fail: another goroutine may release that lease.
+// waiting only warns about a holder under the same session, because another goroutine may
+// release that lease.
 func (d *driver) waiting(r record.Record) {
 	seen := d.describe(r)
 	d.now.seen = seen
@@ -316,17 +317,18 @@ func (d *driver) waiting(r record.Record) {
 	}
 }
 
-// answer ends the acquisition. It has exactly one: a second would block under the engine's
-// mutex, and none would keep the caller for ever. The simulation checks that of the candidate.
+// answer ends the acquisition. Each has exactly one answer: a second would block under the
+// engine's mutex, and without one the caller would wait forever. The simulation checks that the
+// candidate sends one.
 func (d *driver) answer(r result) {
 	d.now.waiter <- r
 	d.now.waiter = nil
 }
 
-// describe makes an Info of a record, which is as old as it is now.
+// describe returns the Info for r, with the record's current age.
 func (d *driver) describe(r record.Record) Info { return describe(d.key, d.Shown(r)) }
 
-// seenNow is the holder that the acquisition waits for, as he was last seen.
+// seenNow returns the holder that the acquisition waits for, as last seen.
 func (d *driver) seenNow() Info {
 	r, _, _ := d.Candidate().Observed()
 	if !d.now.seen.Exists || !r.Held && r.Resting() == 0 {
@@ -337,18 +339,19 @@ func (d *driver) seenNow() Info {
 	return seen
 }
 
-// seenNew finds out what changed since the object was last seen. It compares records and not
-// events, because a candidate that looks now and then has missed what happened in between:
-// two takeovers are one change then, and a release and an acquisition of the same candidate
-// are a TakenOver, since the lease is another.
+// seenNew reports what changed since the object was last seen. It compares records instead of
+// events, because a candidate that polls misses what happens in between. So it sees two
+// takeovers as one change, and a release and an acquisition by the same candidate as TakenOver,
+// because the lease is a new one.
 func (d *driver) seenNew() {
 	before, existed := d.now.record, d.now.exists
 	var version protocol.Version
 	d.now.record, version, d.now.exists = d.Candidate().Observed()
 	held := existed && before.Held
-	// A takeover among epochs is two writes by one write ID: the old one is over, then there is the next.
+	// With epochs, a takeover is two writes with one write ID: it ends the old epoch, then
+	// creates the next.
 	if existed == d.now.exists && before.WriteID == d.now.record.WriteID && before.Held == d.now.record.Held {
-		return // it has told of this (rule A2)
+		return // already told (rule A2)
 	}
 	c := Change{Info: describe(d.key, layout.Snapshot{Record: d.now.record, Version: version})}
 	switch {
@@ -358,7 +361,7 @@ func (d *driver) seenNew() {
 		return
 	case !d.now.record.Held:
 		c.Kind = Resigned
-		if d.now.record.WriteID == "" { // there is no object any more that says who
+		if d.now.record.WriteID == "" { // no object left to name the former holder
 			before.Held = false
 			c.Info = describe(d.key, layout.Snapshot{Record: before})
 		}
@@ -392,38 +395,39 @@ func (d *driver) lost(cause error) {
 	lease.end(cause)
 	d.traceLost(lease, cause)
 	d.opts.Logger.Info("lease lost", "lock", d.at.String(), "token", int64(lease.token), "error", cause)
-	// Nobody gets in before Release. A TTL is enough for work that heeds its context.
+	// The lost lease keeps others out until it is released. A TTL is enough for work that heeds
+	// its context.
 	d.now.forgot = time.AfterFunc(lease.ttl(), d.warnOwn)
 	if d.opts.OnLost != nil {
 		d.call("OnLost", func() { d.opts.OnLost(lease, cause) })
 	}
 }
 
-// released stores the outcome before the channel is closed, because free reads it after that.
+// released stores the outcome before it closes the channel, because free reads it then.
 func (d *driver) released(err error) {
 	lease, past := d.lease, d.Past()
 	if err == nil {
 		err = d.left()
 	}
-	if err != nil { // nil says that the lock is certainly not this lease's any more, so it is not said lightly
+	if err != nil { // nil must mean that the lease certainly no longer holds the lock
 		err = fmt.Errorf("the lock %v may still be taken for held, for a little over its TTL of %v: %w", d.at, lease.ttl(), err)
 	}
 	if d.now.forgot != nil {
 		d.now.forgot.Stop()
 	}
 	told := d.traceReleased(lease, err, false)
-	d.seenNew() // the end of the lease, and that the lock is free, become known together too
+	d.seenNew() // the end of the lease and the free lock become known together
 	lease.outcome = err
 	lease.settled.Store(true)
 	d.lease = nil
 	if !d.queue.Leave() {
 		d.Step(protocol.Drop{})
 	}
-	closeAfter(lease.released, past, told) // at last: the caller's next attempt finds the queue empty
+	closeAfter(lease.released, past, told) // last, so that the caller's next attempt finds the queue empty
 }
 
-// left says why the record is left as it is although the lease was released: its session ended
-// while that was under way, and for others it may go on for a while.
+// left returns why the record still shows the released lease: its session ended during the
+// release, and others may see the lease as held for a while.
 func (d *driver) left() error {
 	r, _, _ := d.Candidate().Observed()
 	if s := d.opts.Session; s != nil && r.Session == s.Key() && r.Token == int64(d.lease.token) && errors.Is(context.Cause(d.lease.ctx), ErrReleased) {
