@@ -2,14 +2,14 @@ package leasehold
 
 import "github.com/leasehold/leasehold/internal/lock"
 
-// callbacks are what a driver calls functions of its user with. Most locks have none to call, so it is
-// made when the first is called.
+// callbacks call the user's functions for a driver. Most locks have none, so they are created
+// at the first call.
 type callbacks struct {
-	options lock.Callbacks // of those in the options
-	traces  *traces        // of the Trace; nil: nothing has been told
+	options lock.Callbacks // of the callbacks in the options
+	traces  *traces        // of the Trace; nil: no event so far
 }
 
-// callbacks makes them. The engine is locked.
+// callbacks returns them, and creates them if necessary. The engine is locked.
 func (d *driver) callbacks() *callbacks {
 	if d.calls == nil {
 		d.calls = &callbacks{options: lock.Callbacks{Patience: d.opts.TTL, Hangs: d.hangs}}
@@ -17,7 +17,7 @@ func (d *driver) callbacks() *callbacks {
 	return d.calls
 }
 
-// call runs a function of the user, after those before it.
+// call runs a function of the user after the earlier ones.
 func (d *driver) call(name string, f func()) { d.callbacks().options.Add(name, f) }
 
 func (d *driver) hangs(name string) {

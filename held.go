@@ -9,21 +9,21 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A caller may keep a lock from itself.
+// Advice for callers that keep a lock from themselves.
 const (
 	sameSession = "another Lock of the same key holds it under the same session: release that lease, or share the Lock"
 	notReleased = "this Lock's own lease of it was lost and has not been released: call Release when its work has stopped"
 )
 
-// ownSession reports that the holder's session is the one that the acquisition is for.
-// It is for advice only. That a lock names the own session is no ownership (rule D5).
+// ownSession reports whether the holder's session is the acquisition's own. It is for advice
+// only: a lock that names our session need not be ours (rule D5).
 func (d *driver) ownSession(r record.Record) bool {
 	return d.opts.Session != nil && r.Session == d.opts.Session.Key()
 }
 
-// warnOwn reports a lost lease that has not been released, since nobody gets in before. It is
-// the most common way to lock oneself out: the work saw the end of its context, returned, and
-// nobody called Release because the lease was gone anyway.
+// warnOwn logs that a lost lease has not been released, because other goroutines cannot get in
+// until it is. This is the most common way to lock yourself out: the work sees its context end
+// and returns, and Release is never called because the lease is lost anyway.
 func (d *driver) warnOwn() {
 	d.Locked(func() {
 		if d.lease != nil && d.lease.advice() != "" {
@@ -32,7 +32,7 @@ func (d *driver) warnOwn() {
 	})
 }
 
-// advice is what to do about a lease that keeps others out and is not valid any more.
+// advice returns what to do about an invalid lease that keeps others out.
 func (l *Lease) advice() string {
 	if errors.Is(context.Cause(l.ctx), ErrLost) {
 		return notReleased
@@ -40,10 +40,9 @@ func (l *Lease) advice() string {
 	return ""
 }
 
-// heldError says who holds the lock, if that is known, and why the acquisition
-// ended, if it has a reason of its own. Both matter: "context deadline exceeded" alone sends
-// its reader to look for a slow store, when a colleague's job just took an hour; and "held by"
-// alone hides that the store has failed since.
+// heldError returns who holds the lock, if known, and cause, if any. Both matter: "context
+// deadline exceeded" alone sends you to look for a slow store when another job just took an
+// hour, and "held by" alone hides later store errors.
 func (d *driver) heldError(cause error) error {
 	d.Enter()
 	defer d.Leave()
@@ -58,7 +57,7 @@ func (d *driver) heldError(cause error) error {
 		held.Info = describe(d.key, layout.Snapshot{Record: d.Candidate().Lease()})
 		held.advice = d.lease.advice()
 	}
-	if held.advice == notReleased { // neither a wait nor the store would help
+	if held.advice == notReleased { // neither waiting nor the store would help
 		held.Info.Abandoned = false
 		if cause == nil {
 			return held
@@ -70,7 +69,7 @@ func (d *driver) heldError(cause error) error {
 	}
 	switch {
 	case cause == nil && !held.Info.Exists:
-		// Another goroutine is acquiring it, and does not know more either.
+		// Another goroutine is acquiring the lock and does not know its holder either.
 		held.Info.Key, held.Info.Holder = d.key, d.opts.Holder
 		return held
 	case cause == nil:

@@ -9,9 +9,9 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// Package admin works on locks by hand, and needs of a Lock what users must not build on: its
-// store, its layout and the protocol's configuration. An exported method would be a promise to
-// them; this is none, and a program that only holds locks does not link package admin.
+// Package admin needs parts of a Lock that users must not rely on: its store, its layout and
+// the protocol's configuration. Exported methods would be a promise to users. This way,
+// programs that only hold locks do not link package admin.
 func init() {
 	inside.Show(inside.View[*Lock, Info, Detached]{
 		Parts: func(l *Lock) inside.Parts {
@@ -22,7 +22,7 @@ func init() {
 		Describe: describe,
 		Proof:    func(d Detached) protocol.Proof { return d.proof() },
 		Watching: func() protocol.Config {
-			defaults, _ := (*LockOptions)(nil).withDefaults() // which are in order
+			defaults, _ := (*LockOptions)(nil).withDefaults() // the defaults are valid
 			return defaults.watching()
 		},
 	})

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A term is one time of leading under Run. It is made before the campaign, because it
-// and its lease become known at once (see saw): who resigns from the moment in which
-// there is a lease stops the term, and the lease goes on until its work has stopped.
+// A term is one time of leading under Run. It is created before the campaign, because the term
+// and its lease become known together (see saw). A Resign from then on stops the term, and the
+// lease lasts until its work has stopped.
 type term struct {
 	work   context.Context
 	cancel context.CancelCauseFunc // of the work
 	grace  time.Duration
 	lease  *Lease // set by saw
 	once   sync.Once
-	late   *time.Timer   // of the grace; set by once
-	over   chan struct{} // closed when the release is settled, or was waited for long enough
-	end    error         // what the release returned; set before over is closed
+	late   *time.Timer   // grace timer, set by once
+	over   chan struct{} // closed when the release is settled, or the wait for it has timed out
+	end    error         // result of the release; set before over is closed
 }
 
 func newTerm(ctx context.Context, grace time.Duration) *term {
@@ -26,7 +26,7 @@ func newTerm(ctx context.Context, grace time.Duration) *term {
 	return t
 }
 
-// stop ends the work, and the lease when the work has not stopped in time.
+// stop ends the work, and ends the lease if the work does not stop within the grace period.
 func (t *term) stop(cause error) {
 	t.once.Do(func() {
 		t.cancel(cause)
@@ -34,10 +34,10 @@ func (t *term) stop(cause error) {
 	})
 }
 
-// stopped: the work has returned.
+// stopped is called when the work has returned.
 func (t *term) stopped() {
-	// The work has returned before anybody stopped it, so no grace begins any more; and where it
-	// has begun, late is set by the time that this returns.
+	// Keeps a later stop from starting the grace period. If stop is already running, this waits
+	// until it has set late.
 	t.once.Do(func() {})
 	if t.late != nil {
 		t.late.Stop()

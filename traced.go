@@ -11,24 +11,24 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// traces are what a driver with a Trace keeps of its lease, and of the request under way. Events are
-// queued where they arise, while the engine is locked, so their order is that of the candidate's steps.
+// traces is what a driver with a Trace keeps about its lease and the request in flight. Events
+// are queued where they arise, while the engine is locked, so they are in the order of the
+// candidate's steps.
 type traces struct {
 	events   *lock.Events
 	requests lock.Requests
 
-	// Of the lease, from its grant until its release is settled: readings of the clock.
+	// Clock readings for the lease, from its grant until its release is settled.
 	granted, ended, releasing time.Duration
 	lost                      bool
-	over                      bool // the last claim was sent over the record of another holder
+	over                      bool // the last claim replaced another holder's record
 
-	renewing time.Duration // when the renewal under way was first sent; 0: none is
+	renewing time.Duration // when the current renewal was first sent; 0: none
 	sent     int           // requests since then
-	left     time.Duration // of the lease, before the event that the candidate has taken in last
+	left     time.Duration // remaining validity before the candidate's last event
 }
 
-// traces makes what the events of this driver need, and is nil if nobody wants any. The engine is
-// locked.
+// traces returns the driver's traces, or nil without a Trace. The engine is locked.
 func (d *driver) traces() *traces {
 	if d.opts.Trace == nil {
 		return nil
@@ -40,7 +40,7 @@ func (d *driver) traces() *traces {
 	return c.traces
 }
 
-// subject is what the events of a lease are about, by the name of its holder.
+// subject returns the subject of events about a lease with this holder's name.
 func (d *driver) subject(holder string) TraceSubject {
 	if holder == "" {
 		holder = d.opts.Holder
@@ -48,20 +48,20 @@ func (d *driver) subject(holder string) TraceSubject {
 	return TraceSubject{Kind: d.opts.kind, Store: d.st.String(), Key: d.key, Holder: holder}
 }
 
-// An acquiring is an acquisition that a Trace is told of. All methods of nil do nothing.
+// An acquiring tells a Trace about an acquisition. On nil, its methods trace nothing.
 type acquiring struct {
 	d        *driver
-	ctx      context.Context // with the values that AcquireStart has added, and without an end
+	ctx      context.Context // has the values of AcquireStart's context, and does not end
 	of       TraceSubject
 	began    time.Duration
 	attached bool
 
 	// Guarded by the engine's mutex.
 	waited bool
-	told   <-chan struct{} // closed when AcquireDone has returned; nil: the acquisition goes on
+	told   <-chan struct{} // closed when AcquireDone has returned; nil: the acquisition is in progress
 }
 
-// begins tells that an acquisition begins, and gives it its context.
+// begins calls AcquireStart, and returns the context for the acquisition.
 func (d *driver) begins(ctx context.Context, holder string, attached bool) (context.Context, *acquiring) {
 	if d.opts.Trace == nil {
 		return ctx, nil
@@ -72,7 +72,7 @@ func (d *driver) begins(ctx context.Context, holder string, attached bool) (cont
 	return ctx, a
 }
 
-// enterQueue waits for the turn, and tells if that takes a wait.
+// enterQueue waits for the turn, and traces the wait if there is one.
 func (a *acquiring) enterQueue(ctx context.Context, d *driver) error {
 	if a == nil {
 		return d.queue.Enter(ctx)
@@ -86,7 +86,7 @@ func (a *acquiring) enterQueue(ctx context.Context, d *driver) error {
 	return d.queue.Enter(ctx)
 }
 
-// waits tells that it waits for a holder. The engine is locked.
+// waits traces a wait for a holder. The engine is locked.
 func (a *acquiring) waits(info Info, local bool) {
 	if a == nil {
 		return
@@ -97,7 +97,7 @@ func (a *acquiring) waits(info Info, local bool) {
 	})
 }
 
-// done tells that it has ended, once. The engine is locked.
+// done traces the end of the acquisition, once. The engine is locked.
 func (a *acquiring) done(token Token, over bool, err error) {
 	if a == nil || a.told != nil {
 		return
@@ -108,8 +108,8 @@ func (a *acquiring) done(token Token, over bool, err error) {
 	})
 }
 
-// ends waits until it has been told how the acquisition has ended: by the lease that it was granted, or
-// else with this error.
+// ends waits until the Trace knows the end of the acquisition, which is the granted lease or
+// else this error.
 func (a *acquiring) ends(err error) {
 	if a == nil {
 		return
@@ -120,7 +120,7 @@ func (a *acquiring) ends(err error) {
 	<-a.told
 }
 
-// traceReport takes in an action of the candidate before it is carried out.
+// traceReport notes an action of the candidate before it is carried out.
 func (d *driver) traceReport(action protocol.Action) {
 	t := d.traces()
 	if t == nil {
@@ -143,7 +143,7 @@ func (d *driver) traceReport(action protocol.Action) {
 	}
 }
 
-// traceTaken takes in an event before the lease's deadline moves.
+// traceTaken notes an event before the lease's deadline moves.
 func (d *driver) traceTaken(ev protocol.Event) {
 	t := d.traces()
 	if t == nil {
@@ -164,7 +164,7 @@ func (t *traces) request(ctx context.Context, trace *Trace, of TraceSubject, a l
 	})
 }
 
-// traceLook tells of a look that no candidate has asked for.
+// traceLook traces a read that was not requested by a candidate.
 func (d *driver) traceLook(ctx context.Context, sent time.Duration, err error) {
 	if d.opts.Trace == nil {
 		return
@@ -173,7 +173,7 @@ func (d *driver) traceLook(ctx context.Context, sent time.Duration, err error) {
 	d.Locked(func() { d.traces().request(context.WithoutCancel(ctx), d.opts.Trace, d.subject(""), answer) })
 }
 
-// traceGranted tells of a lease before anybody has it.
+// traceGranted traces a lease before the caller gets it.
 func (d *driver) traceGranted() {
 	if t := d.traces(); t != nil {
 		t.granted, t.ended, t.releasing, t.lost, t.renewing = clock.Now(), 0, 0, false, 0
@@ -204,7 +204,7 @@ func (d *driver) traceLost(l *Lease, cause error) {
 	})
 }
 
-// traceReleasing notes when the lease ends at its user's word.
+// traceReleasing notes when the user ends the lease.
 func (d *driver) traceReleasing() {
 	t := d.traces()
 	if t == nil {
@@ -215,8 +215,8 @@ func (d *driver) traceReleasing() {
 	}
 }
 
-// traceReleased tells that the release of a lease is settled, or that it was detached. The channel is
-// closed when it has been told.
+// traceReleased traces a settled release or a Detach. The channel is closed when the Trace
+// knows.
 func (d *driver) traceReleased(l *Lease, err error, detached bool) (told <-chan struct{}) {
 	t := d.traces()
 	if t == nil {
@@ -228,7 +228,7 @@ func (d *driver) traceReleased(l *Lease, err error, detached bool) (told <-chan 
 	})
 }
 
-// traceContext has the values of the lease's context.
+// traceContext returns a context with the values of the lease's context.
 func (l *Lease) traceContext() context.Context { return context.WithoutCancel(l.ctx) }
 
 func (d *driver) traceTrouble(err error) {
@@ -239,7 +239,7 @@ func (d *driver) traceTrouble(err error) {
 	}
 }
 
-// traceLeader tells of a change that concerns the leader.
+// traceLeader traces a change that concerns the leader.
 func (d *driver) traceLeader(known, was, fresh bool, leader Info) {
 	if t := d.traces(); t != nil {
 		lock.Tell(d.Context(), t.events, "Leader", d.opts.Trace.Leader, TraceLeader{
@@ -248,8 +248,8 @@ func (d *driver) traceLeader(known, was, fresh bool, leader Info) {
 	}
 }
 
-// traceWatcher has a Trace told of what a watcher of somebody's session asks. No context of a caller belongs
-// to that: one watcher serves many acquisitions.
+// traceWatcher wraps the watcher of another holder's session so that its requests are traced.
+// They have no caller's context, because one watcher serves many acquisitions.
 func (d *driver) traceWatcher(w engine.Owner) engine.Owner {
 	if d.opts.Trace == nil {
 		return w

@@ -8,7 +8,7 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// answered takes note of an answer, or of its absence.
+// answered counts consecutive failed requests.
 func (d *driver) answered(err error) {
 	if err != nil {
 		d.now.failures++
@@ -17,9 +17,9 @@ func (d *driver) answered(err error) {
 	d.now.failures, d.now.last = 0, time.Now()
 }
 
-// noteTrouble keeps since when tries fail. A store that answers reads and refuses writes counts as
-// failing, so requests in a row do not tell. A new acquisition forgets its earlier failures, which
-// proves nothing: only an answer does.
+// noteTrouble keeps the time since which tries fail. A store may answer reads but refuse
+// writes, so counting consecutive requests is not enough. Only a successful answer ends the
+// failure: a new acquisition clears the candidate's error but proves nothing.
 func (d *driver) noteTrouble(ev protocol.Event) {
 	err := d.Candidate().Trouble()
 	switch {
@@ -32,7 +32,7 @@ func (d *driver) noteTrouble(ev protocol.Event) {
 	}
 }
 
-// succeeded reports that an event is an answer of the store.
+// succeeded reports whether ev is a successful answer of the store.
 func succeeded(ev protocol.Event) bool {
 	switch ev := ev.(type) {
 	case protocol.ReadDone:
@@ -43,13 +43,13 @@ func succeeded(ev protocol.Event) bool {
 	return false
 }
 
-// untilItsContext tells of an acquisition that waits for the store how to bound that.
+// untilItsContext is the advice for an acquisition that waits for the store.
 const untilItsContext = "the acquisition goes on until its context ends: give it a deadline"
 
-// troubled tells the user that the store fails, and goes on to.
+// troubled tells the user that the store keeps failing.
 func (d *driver) troubled(err error) {
 	if errors.Is(err, layout.ErrNotExpired) {
-		return // the store works: a marker is waited for, until it may be swept
+		return // the store works: a marker is not old enough to sweep yet
 	}
 	d.traceTrouble(err)
 	if d.opts.OnTrouble != nil {
