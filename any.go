@@ -67,7 +67,7 @@ func (r *race) enter(ctx context.Context, acquire func(ctx context.Context, opts
 	}()
 }
 
-// end ends the race with a winner, or with the reason why there is none. Cancelled acquisitions
+// end ends the race with a winner, or with the reason why there is none. Canceled acquisitions
 // end at once, whatever the store does, so none is left that could return a second lease.
 func (r *race) end(winner *Lease, err error) (*Lease, error) {
 	r.over()

@@ -7,8 +7,8 @@ import (
 )
 
 // A Group runs functions concurrently, each under the lock of its key, and ends all of them
-// when the first one fails or loses its lease. It is an errgroup whose members hold locks.
-// Create it with [Locks.Group].
+// when the first one fails or loses its lease. It works like an errgroup with locks. Create it
+// with [Locks.Group].
 type Group struct {
 	locks   *Locks
 	ctx     context.Context

@@ -47,9 +47,9 @@ func AcquireAll(ctx context.Context, locks []*Lock) ([]*Lease, error) {
 	return g.leases, nil
 }
 
-// A gathering is the progress of AcquireAll: the leases of the first locks in the order.
-// Between the steps it never has any others, because callers that take locks in one common
-// order cannot deadlock.
+// A gathering is the progress of AcquireAll: the leases of the first locks in the order. Each
+// step below leaves it with no others. This prevents deadlocks, because all callers take shared
+// locks in the same order.
 type gathering struct {
 	locks  []*Lock
 	order  []int    // of the locks, by key

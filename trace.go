@@ -129,9 +129,9 @@ type TraceAcquireDone struct {
 	Token  Token         // NoToken with an error, and in layouts without tokens
 	Took   time.Duration // since the acquisition began
 	Waited bool          // for a holder, or for another goroutine of this process
-	// TookOver reports that the claim replaced the record of another holder, which had died or
-	// whose session had ended. For a semaphore, the write that gave the slots took some from
-	// such a holder.
+	// TookOver reports that the claim replaced another holder's record, after that holder had
+	// died or its session had ended. For a semaphore, the write that gave the slots took some
+	// from such a holder.
 	TookOver bool
 	Attached bool // the lease was detached before: see [Lock.Attach]
 }
