@@ -303,7 +303,7 @@ func kindOf(err error) error {
 		case err == register.ErrContended: //nolint:errorlint // as above
 			kinds = append(kinds, store.ErrConflict)
 			return
-		case errors.Is(err, register.ErrForeign):
+		case err == register.ErrForeign: //nolint:errorlint // as above
 			kinds = append(kinds, store.ErrRefused)
 			return
 		}

@@ -1,0 +1,105 @@
+package quorumstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/leasehold/leasehold/internal/register"
+	"github.com/leasehold/leasehold/store"
+)
+
+// TestKindOf: the errors of several members have the kind that says what the caller can do: that of a permanent error
+// only if all members have it.
+func TestKindOf(t *testing.T) {
+	t.Parallel()
+	of := func(kind error) error {
+		return fmt.Errorf("mem://0: %w", &store.Error{Op: "get", Key: "k", Kind: kind, Cause: errors.New("why")})
+	}
+	foreign := fmt.Errorf("mem://0: %w: why", register.ErrForeign)
+	for _, tc := range []struct {
+		errs []error
+		want error
+	}{
+		{nil, store.ErrUnavailable},
+		{[]error{errors.New("why")}, store.ErrUnavailable},
+		{[]error{of(store.ErrDenied), of(store.ErrDenied)}, store.ErrDenied},
+		{[]error{of(store.ErrNoBucket), of(store.ErrNoBucket)}, store.ErrNoBucket},
+		{[]error{of(store.ErrRefused), of(store.ErrRefused)}, store.ErrRefused},
+		{[]error{of(store.ErrInvalid), of(store.ErrInvalid)}, store.ErrInvalid},
+		{[]error{of(store.ErrConflict), of(store.ErrConflict)}, store.ErrConflict},
+		{[]error{of(store.ErrDenied), of(store.ErrUnavailable)}, store.ErrUnavailable},
+		{[]error{of(store.ErrUnavailable), of(store.ErrDenied)}, store.ErrUnavailable},
+		{[]error{of(store.ErrDenied), of(store.ErrNoBucket)}, store.ErrUnavailable},
+		{[]error{of(store.ErrThrottled), of(store.ErrDenied)}, store.ErrThrottled},
+		{[]error{of(store.ErrUnavailable), of(store.ErrThrottled)}, store.ErrThrottled},
+		{[]error{register.ErrContended}, store.ErrConflict},
+		{[]error{foreign, of(store.ErrRefused)}, store.ErrRefused},
+		{[]error{foreign, of(store.ErrUnavailable)}, store.ErrUnavailable},
+		{[]error{register.ErrContended, of(store.ErrDenied)}, store.ErrUnavailable},
+	} {
+		err := errors.Join(append([]error{ErrNoMajority}, tc.errs...)...)
+		got := failed(t.Context(), "get", "key", register.Failed, err)
+		if !errors.Is(got, tc.want) || got.Error() != fmt.Sprintf("get %q: %v: %v", "key", tc.want, err) {
+			t.Errorf("%v, want %v", got, tc.want)
+		}
+		if !errors.Is(got, ErrNoMajority) || errors.Is(got, ErrLost) || store.Final(got) != store.Final(tc.want) {
+			t.Errorf("%v is another error too", got)
+		}
+		got = failed(t.Context(), "put", "key", register.Uncertain, err)
+		if got.Error() != fmt.Sprintf("put %q: %v: %v", "key", store.ErrUnknownOutcome, err) {
+			t.Errorf("a write of which that is said: %v", got)
+		}
+	}
+}
+
+// TestFailedWithContext: an error of a call whose context has ended tells so once.
+func TestFailedWithContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := failed(ctx, "get", "key", register.Failed, ErrNoMajority); errors.Is(err, context.Canceled) {
+		t.Errorf("before the end: %v", err)
+	}
+	cancel()
+	for _, err := range []error{ErrNoMajority, context.Canceled} {
+		got := failed(ctx, "get", "key", register.Failed, err)
+		want := `get "key": store unavailable: context canceled`
+		if err == ErrNoMajority { //nolint:errorlint // it is that one
+			want += "\n" + ErrNoMajority.Error()
+		}
+		if !errors.Is(got, context.Canceled) || !errors.Is(got, err) || got.Error() != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestMakeRoom: however many keys are used, a view remembers a bounded number, and keeps those with a call under way.
+func TestMakeRoom(t *testing.T) {
+	t.Parallel()
+	cfg := register.Configuration{Quorum: "q", Members: make([]register.Member, 3)}
+	v := (&Store{}).newView(cfg, nil)
+	busy := v.key("busy")
+	busy.mu.Lock()
+	busy.reg.Step(register.Call{ID: 1, Kind: register.Look}, 0) // nobody sends its requests, so it stays under way
+	busy.mu.Unlock()
+	for i := 1; i < maxKeys; i++ {
+		v.key(strconv.Itoa(i))
+	}
+	if len(v.keys) != maxKeys {
+		t.Fatalf("%d keys, want all %d", len(v.keys), maxKeys)
+	}
+	for range 2 {
+		v.key("one more")
+		if want := maxKeys - maxKeys/16 + 1; len(v.keys) != want {
+			t.Fatalf("%d keys after one more, want %d", len(v.keys), want)
+		}
+	}
+	for i := range maxKeys / 8 {
+		v.key("more/" + strconv.Itoa(i))
+	}
+	if len(v.keys) > maxKeys || v.key("busy") != busy {
+		t.Errorf("%d keys, want at most %d, and the busy one among them", len(v.keys), maxKeys)
+	}
+}
