@@ -69,6 +69,7 @@ func TestStatusWithoutMajority(t *testing.T) {
 
 func testStatusWithoutMajority(t *testing.T) {
 	t.Helper()
+	defer time.Sleep(time.Minute) // until all requests have ended
 	places, _ := newQuorum(t, 3)
 	places[0].Partition(true)
 	places[1].lose()

@@ -1,0 +1,317 @@
+package quorumstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
+	"github.com/leasehold/leasehold/store/quorumstore"
+)
+
+// TestNew: what New refuses, and what a quorum calls itself.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		members []string
+		opts    *quorumstore.Options
+		name    string
+		want    string
+	}{
+		{[]string{"mem://0", "mem://1"}, nil, "", `open "": invalid argument: 2 members: a quorum has 3 or 5`},
+		{[]string{"mem://0", "mem://1", "mem://2", "mem://3"}, nil, "", `open "": invalid argument: 4 members: a quorum has 3 or 5`},
+		{make([]string, 6), nil, "", `open "": invalid argument: 6 members: a quorum has 3 or 5`},
+		{[]string{"mem://0", "mem://1", "mem://0"}, nil, "", `open "": invalid argument: mem://0 is a member twice`},
+		{[]string{"a", "b", "c"}, &quorumstore.Options{Prefix: "a//b"}, "", `open "a//b": invalid argument: the key begins or ends with a slash, or has two in a row`},
+		{[]string{"a", "b", "c"}, &quorumstore.Options{Prefix: "!leasehold-quorum"}, "", `open "!leasehold-quorum": invalid argument: keys that begin with "!leasehold-quorum" are the quorum's own`},
+		{[]string{"s3://a/b?region=x", "file:///c", "mem://d e"}, nil, "quorum:///?member=s3://a/b%3Fregion%3Dx&member=file:///c&member=mem://d+e", ""},
+		{[]string{"a", "b", "c", "d", "e"}, &quorumstore.Options{Prefix: "p/q"}, "quorum:///p/q?member=a&member=b&member=c&member=d&member=e", ""},
+		{[]string{"a", "b", "c"}, &quorumstore.Options{Name: "name"}, "quorum://name", ""},
+		{[]string{"a", "b", "c"}, &quorumstore.Options{Name: "name", Prefix: "p"}, "quorum://name/p", ""},
+	} {
+		var members []store.Store
+		for _, name := range tc.members {
+			members = append(members, newPlace(name))
+		}
+		st, err := quorumstore.New(members, tc.opts)
+		says(t, err, tc.want)
+		if tc.want != "" && !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%v, want ErrInvalid", err)
+		}
+		if err == nil && st.String() != tc.name {
+			t.Errorf("it calls itself %s, want %s", st, tc.name)
+		}
+	}
+}
+
+// listed are the keys that a store lists.
+func listed(t *testing.T, st store.Store, prefix, after string) (keys []string) {
+	t.Helper()
+	for e, err := range st.List(t.Context(), prefix, after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// TestPrefix: two quorums under prefixes of the same members do not see each other's objects, and say their own keys without
+// the prefix. Over gives the same quorum around other members, those that are opened later too.
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, plain := newQuorum(t, 3)
+		under := func(prefix string) *quorumstore.Store {
+			st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{Prefix: prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		a, b := under("a"), under("b")
+		for _, key := range []string{"1", "2", "3", "gone"} {
+			put(t, a, key, "a"+key, store.IfAbsent())
+		}
+		put(t, b, "1", "b1", store.IfAbsent())
+		if o, err := a.Get(t.Context(), "1", ""); err != nil || o.Key != "1" || string(o.Body) != "a1" {
+			t.Errorf("%v, %v", o, err)
+		}
+		reads(t, b, "1", "b1")
+		for _, tc := range []struct {
+			st            store.Store
+			prefix, after string
+			want          []string
+		}{
+			{a, "", "", []string{"1", "2", "3", "gone"}},
+			{a, "", "2", []string{"3", "gone"}},
+			{a, "g", "", []string{"gone"}},
+			{b, "", "", []string{"1"}},
+			{plain, "", "", []string{"a/1", "a/2", "a/3", "a/gone", "b/1"}},
+		} {
+			if got := listed(t, tc.st, tc.prefix, tc.after); !slices.Equal(got, tc.want) {
+				t.Errorf("%s lists %q after %q: %v, want %v", tc.st, tc.prefix, tc.after, got, tc.want)
+			}
+		}
+		for name, err := range map[string]error{
+			"get":    second(a.Get(t.Context(), "!leasehold-quorum", "")),
+			"put":    second(plain.Put(t.Context(), "!leasehold-quorum", nil, store.IfAbsent())),
+			"delete": plain.Delete(t.Context(), "!leasehold-quorum"),
+			"forget": plain.Forget(t.Context(), "!leasehold-quorum"),
+		} {
+			if want := name != "get"; errors.Is(err, store.ErrInvalid) != want {
+				t.Errorf("%s of the quorum's own: %v, refused: want %t", name, err, want)
+			}
+		}
+		says(t, plain.Delete(t.Context(), "!leasehold-quorum-next-1"), `delete "!leasehold-quorum-next-1": invalid argument: keys that begin with "!leasehold-quorum" are the quorum's own`)
+		says(t, second(plain.Get(t.Context(), "a//b", "")), `get "a//b": invalid argument: the key begins or ends with a slash, or has two in a row`)
+
+		// A collection tells of keys as their users know them, and takes those of no other prefix.
+		for _, st := range []store.Store{a, plain} {
+			if err := st.Delete(t.Context(), map[store.Store]string{a: "gone", plain: "b/1"}[st]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all(t, plain)
+		time.Sleep(day)
+		var told []string
+		got, err := a.Collect(t.Context(), &quorumstore.CollectOptions{OnKey: func(key string) { told = append(told, key) }})
+		if want := (quorumstore.Collected{Gone: 1, Number: 1}); err != nil || got != want || !slices.Equal(told, []string{"gone"}) {
+			t.Errorf("collected %+v, %v, and told of %v", got, err, told)
+		}
+		if keys := left(t, places[0]); !slices.Equal(keys, []string{"a/1", "a/2", "a/3", "b/1"}) {
+			t.Errorf("a member has %v left", keys)
+		}
+		if err := a.Forget(t.Context(), "1"); err != nil {
+			t.Error(err)
+		}
+		if keys := left(t, places[1]); !slices.Equal(keys, []string{"a/2", "a/3", "b/1"}) {
+			t.Errorf("a member has %v left", keys)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestOver: Over gives the same quorum around other members, those that are opened later too.
+func TestOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, _ := newQuorum(t, 3)
+		by := newPlace("mem://new")
+		openPlace := func(_ context.Context, name string) (store.Store, error) {
+			if name == by.name {
+				return by, nil
+			}
+			return nil, errors.New("no such place: " + name)
+		}
+		st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{Prefix: "p", Name: "name", Open: openPlace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, st, "lock", "x", store.IfAbsent())
+		if err := st.Replace(t.Context(), "mem://0", by); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var mu sync.Mutex
+		asked := map[string]bool{}
+		around := func(m store.Store) store.Store {
+			return counted{m, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[m.String()] = true
+			}}
+		}
+		over, err := st.Over(around)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if over.String() != "quorum://name/p" {
+			t.Errorf("it calls itself %s", over)
+		}
+		reads(t, over, "lock", "x")
+		synctest.Wait()
+		if want := map[string]bool{"mem://0": true, "mem://1": true, "mem://2": true, "mem://new": true}; fmt.Sprint(asked) != fmt.Sprint(want) {
+			t.Errorf("%v were asked through what is around them, want %v", asked, want)
+		}
+		// What cannot be opened cannot be opened around it, either.
+		by.name = "mem://elsewhere"
+		over, err = st.Over(around)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, second(over.Get(t.Context(), "lock", "")), `get "lock": store unavailable: the member mem://new: no such place: mem://new`)
+		st, err = quorumstore.New([]store.Store{places[0], places[1], places[2]}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if over, err = st.Over(around); err != nil {
+			t.Fatal(err)
+		}
+		says(t, second(over.Members(t.Context())), `open "": invalid argument: mem://new is a member since configuration 1, and is not among the members given`)
+	})
+}
+
+// counted tells of each read.
+type counted struct {
+	store.Store
+	asked func()
+}
+
+func (c counted) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+	c.asked()
+	return c.Store.Get(ctx, key, unless)
+}
+
+// TestPlainMembers: members that have no more than a store must have keep every body of up to 1 MiB. What needs more is refused.
+func TestPlainMembers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places := []*place{newPlace("mem://0"), newPlace("mem://1"), newPlace("mem://2")}
+		st, err := quorumstore.New([]store.Store{plain{places[0]}, plain{places[1]}, plain{places[2]}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		full := strings.Repeat("x", store.MaxBody)
+		put(t, st, "full", full, store.IfAbsent())
+		reads(t, st, "full", full)
+		r, size, err := st.GetLarge(t.Context(), "full")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(r); err != nil || string(text) != full || size != store.MaxBody || r.Close() != nil {
+			t.Errorf("%d of %d bytes, %v", len(text), size, err)
+		}
+		_, err = st.PutLarge(t.Context(), "large", strings.NewReader(full+"x"))
+		for i := range 2 {
+			if want := fmt.Sprintf("mem://%d keeps no bodies of %d bytes", i, store.MaxBody+1); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "mem://2 keeps") {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		if !errors.Is(err, quorumstore.ErrNoMajority) {
+			t.Errorf("%v, want ErrNoMajority", err)
+		}
+		alias, err := quorumstore.New([]store.Store{plain{newPlace("mem://0")}, plain{places[0].alias("mem://1")}, plain{places[0].alias("mem://2")}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places[0].lose()
+		if err = alias.Init(t.Context()); err == nil || !strings.HasSuffix(err.Error(), `delete the object "!leasehold-quorum" there: mem://0: delete "!leasehold-quorum": invalid argument: this store does not delete on a condition`) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestListFollows: a listing of a process that opened the quorum before a member was replaced is made under the
+// configuration of now, and one without a majority says what each member lacks.
+func TestListFollows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, _ := newQuorum(t, 3)
+		by := newPlace("mem://new")
+		st := open(t, places, by)
+		put(t, st, "a", "12345", store.IfAbsent())
+		put(t, st, "b", "", store.IfAbsent())
+		put(t, st, "c", "", store.IfAbsent())
+		if err := st.Delete(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		places[0].lose()
+		places[1].Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Delay: time.Second})
+		if keys := listed(t, st, "", ""); !slices.Equal(keys, []string{"a", "c"}) {
+			t.Errorf("listed: %v", keys)
+		}
+		time.Sleep(time.Minute)
+		places[1].Clear()
+		for e, err := range st.List(t.Context(), "a", "") {
+			if o, e2 := st.Get(t.Context(), "a", ""); err != nil || e2 != nil || e != (store.Entry{Key: "a", Version: o.Version, Size: 5}) {
+				t.Errorf("%+v, %v, %v", e, err, e2)
+			}
+		}
+		by.lose()
+		places[1].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "list"})
+		for range st.List(t.Context(), "", "") {
+			break
+		}
+		var got string
+		for _, err := range st.List(t.Context(), "p", "") {
+			got += errorText(err)
+		}
+		lost, denied := "mem://new: this member has lost its objects", `mem://1: list "p": access denied: `+injected
+		if head := "list \"p\": access denied: no majority of the members\n"; got != head+lost+"\n"+denied && got != head+denied+"\n"+lost {
+			t.Errorf("a listing without a majority says %q", got)
+		}
+		// Whoever does not want the rest stops the listing, and one whose context has ended says so.
+		places[1].Clear()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var errs []error
+		for _, err := range st.List(ctx, "", "") {
+			errs = append(errs, err)
+		}
+		if len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+			t.Errorf("with a context that has ended: %v", errs)
+		}
+	})
+}
