@@ -175,8 +175,9 @@ func (v *view) wellFirst() []int {
 
 // openAside opens the body of a value at one member, within the time for one request.
 func (v *view) openAside(ctx context.Context, member int, value register.Value) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(v.s.opts.Timeout, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := func() { cancel(nil) }
+	late := time.AfterFunc(v.s.opts.Timeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
 	r, size, err := openAside(ctx, v.members[member], asideKey+value.Version)
 	if err == nil && size != value.Beside {
@@ -184,10 +185,10 @@ func (v *view) openAside(ctx context.Context, member int, value register.Value) 
 		err = fmt.Errorf("%d bytes", size)
 	}
 	if err != nil {
-		cancel()
-		return nil, err
+		defer end()
+		return nil, orCause(ctx, err)
 	}
-	return opened{r, cancel}, nil
+	return opened{r, end}, nil
 }
 
 // opened is a body whose request ends when it is closed.

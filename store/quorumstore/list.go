@@ -113,12 +113,21 @@ func (s *Store) listing(ctx context.Context, m store.Store, prefix, after string
 	defer late.Stop()
 	for e, err := range m.List(ctx, prefix, after) {
 		if err != nil {
-			return errors.Join(context.Cause(ctx), err)
+			return orCause(ctx, err)
 		}
 		found(e)
 		late.Reset(s.opts.Timeout)
 	}
 	return nil
+}
+
+// orCause is the cause of ctx once that has ended. To a member, a request that took too long was canceled, which is no
+// fault of the member's.
+func orCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // confirm yields the objects among these keys, each read in its turn, some ahead of it.

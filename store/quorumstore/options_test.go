@@ -1,10 +1,12 @@
 package quorumstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -312,6 +314,35 @@ func TestListFollows(t *testing.T) {
 		}
 		if len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
 			t.Errorf("with a context that has ended: %v", errs)
+		}
+	})
+}
+
+// TestListingsHang: a listing that a member does not answer in time is a fault of that member, in the error and in the log.
+func TestListingsHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		places, _ := newQuorum(t, 3)
+		var log bytes.Buffer
+		st, err := quorumstore.New([]store.Store{places[0], places[1], places[2]}, &quorumstore.Options{
+			Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, st, "a", "x", store.IfAbsent())
+		synctest.Wait()
+		for _, p := range places[1:] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Hang, Op: "list"})
+		}
+		began := time.Now()
+		for _, err = range st.List(t.Context(), "", "") {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "mem://1: context deadline exceeded") || !strings.Contains(err.Error(), "mem://2: context deadline exceeded") {
+				t.Errorf("%v", err)
+			}
+		}
+		if took := time.Since(began); took != time.Second || strings.Count(log.String(), "fails") != 2 {
+			t.Errorf("after %v the log has: %s", took, &log)
 		}
 	})
 }
