@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/register"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/quorumstore"
@@ -240,6 +242,28 @@ func TestCollectRefuses(t *testing.T) {
 		}, "mem://1 looks at the condition of a delete first and deletes later"},
 		"no times": {func(p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
 		"emptied":  {func(p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
+		"the marker of another": {func(p *place) store.Store {
+			p.mark(t, func(m *register.Marker) { m.Name = "other" })
+			return p
+		}, "mem://1 has lost its objects: replace it first"},
+		"not filled": {func(p *place) store.Store {
+			p.mark(t, func(m *register.Marker) { m.Whole = false })
+			return p
+		}, "mem://1 is being filled: leasehold quorum repair first"},
+		"ahead": {func(p *place) store.Store {
+			p.mark(t, func(m *register.Marker) { m.Number = 1 })
+			return p
+		}, "mem://1: the configuration has changed"},
+		"no marker can be read":    {denied("get", 1, markerKey), `mem://1: get "!leasehold-quorum": access denied`},
+		"no first write":           {denied("put", 1, ""), `mem://1: put "TRIAL": access denied`},
+		"no second write":          {denied("put", 2, ""), `mem://1: put "TRIAL": access denied`},
+		"no delete that fails":     {denied("delete", 1, ""), `mem://1: delete "TRIAL": access denied`},
+		"no read":                  {denied("get", 1, ""), `mem://1: get "TRIAL": access denied`},
+		"no delete":                {denied("delete", 2, ""), `mem://1: delete "TRIAL": access denied`},
+		"nothing is left to clear": {denied("delete", 3, ""), `mem://1: delete "TRIAL": access denied`},
+		"no first write of a race": {denied("put", 1, "-7"), `mem://1: put "TRIAL-7": access denied`},
+		"no end of a race":         {denied("delete", 2, "-7"), `mem://1: delete "TRIAL-7": access denied`},
+		"no listing":               {denied("list", 1, ""), `mem://1: list "": access denied`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,7 +281,7 @@ func TestCollectRefuses(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := st.Collect(t.Context(), nil)
-				if err == nil || !strings.Contains(err.Error(), c.want) || got.Gone > 0 {
+				if err == nil || !strings.Contains(trialKey.ReplaceAllString(err.Error(), "TRIAL"), c.want) || got != (quorumstore.Collected{}) {
 					t.Errorf("%+v, %v; want %q", got, err, c.want)
 				}
 				for _, p := range []*place{places[0], places[2]} {
@@ -270,6 +294,18 @@ func TestCollectRefuses(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+var trialKey = regexp.MustCompile(`!leasehold-quorum-scratch-collect-[a-z0-9]+`)
+
+// denied lets the nth request of a kind be denied, of those for the key, or whose keys in the trial end so.
+func denied(op string, nth int, key string) func(p *place) store.Store {
+	return func(p *place) store.Store {
+		p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: op, Nth: nth, When: func(c faultstore.Call) bool {
+			return c.Key == key || trialKey.ReplaceAllString(c.Key, "") == key
+		}})
+		return p
 	}
 }
 
@@ -433,4 +469,108 @@ func (p undated) List(ctx context.Context, prefix, after string) iter.Seq2[store
 			}
 		}
 	}
+}
+
+// TestCollectCounts: what is counted as gone and what as settled in one collection, and that what cannot be read, or decided, is an
+// error that says so.
+func TestCollectCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		for _, key := range []string{"gone", "missed", "kept", "young"} {
+			put(t, st, key, "x", store.IfAbsent())
+		}
+		all(t, st)
+		if err := st.Delete(t.Context(), "gone"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		places[2].Partition(true)
+		if err := st.Delete(t.Context(), "missed"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		places[2].Partition(false)
+		time.Sleep(day)
+		if err := st.Delete(t.Context(), "young"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		dry, err := open(t, places).Collect(t.Context(), &quorumstore.CollectOptions{DryRun: true})
+		if want := (quorumstore.Collected{Gone: 2}); err != nil || dry != want {
+			t.Errorf("a dry run: %+v, %v, want %+v", dry, err, want)
+		}
+		for _, p := range places[:2] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "gone"})
+		}
+		_, err = open(t, places).Collect(t.Context(), &quorumstore.CollectOptions{DryRun: true})
+		if !errors.Is(err, store.ErrDenied) || !strings.HasPrefix(err.Error(), `collect "gone": access denied: no majority of the members`) {
+			t.Errorf("a dry run that cannot read a key: %v", err)
+		}
+		for _, p := range places[:2] {
+			p.Clear()
+		}
+		collect(t, open(t, places), quorumstore.Collected{Gone: 1, Settled: 1, Number: 1})
+		if err := open(t, places).Delete(t.Context(), "kept"); err != nil { // under the present configuration
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(day)
+		for _, p := range places[:2] {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "!leasehold-quorum-next-2"})
+		}
+		got, err := open(t, places).Collect(t.Context(), nil)
+		if want := (quorumstore.Collected{Gone: 2, Number: 1}); !errors.Is(err, store.ErrDenied) || !strings.HasPrefix(err.Error(), `collect "!leasehold-quorum-next-": access denied: no majority of the members`) || got != want {
+			t.Errorf("a collection that cannot make a configuration: %+v, %v", got, err)
+		}
+		if keys := left(t, places[0]); !slices.Equal(keys, []string{"kept"}) {
+			t.Errorf("after that a member has %v", keys)
+		}
+		for _, p := range places[:2] {
+			p.Clear()
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: "kept"})
+		}
+		got, err = open(t, places).Collect(t.Context(), nil)
+		if !errors.Is(err, store.ErrDenied) || !strings.HasPrefix(err.Error(), `collect "kept": access denied: `) || got != (quorumstore.Collected{Number: 1}) {
+			t.Errorf("a collection that cannot read a key: %+v, %v", got, err)
+		}
+	})
+}
+
+// TestCollectMeetsReplace: a collection whose configuration comes second ends with an error, and what is deleted stays.
+func TestCollectMeetsReplace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "gone", "x", store.IfAbsent())
+		all(t, st)
+		if err := st.Delete(t.Context(), "gone"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(day)
+		by := newPlace("mem://new")
+		var slow []*place
+		for _, p := range places {
+			apart := p.alias(p.name)
+			apart.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "!leasehold-quorum-next-1", Delay: 5 * time.Second})
+			slow = append(slow, apart)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			if err := open(t, places, by).Replace(t.Context(), "mem://0", by); err != nil {
+				t.Error(err)
+			}
+		}()
+		got, err := open(t, slow, by).Collect(t.Context(), nil)
+		says(t, err, `collect "": invalid argument: another change came first: configuration 1; try again when it is complete`)
+		if got != (quorumstore.Collected{}) {
+			t.Errorf("collected %+v", got)
+		}
+		if keys := left(t, places[1]); !slices.Equal(keys, []string{"gone"}) {
+			t.Errorf("a member has %v", keys)
+		}
+	})
 }

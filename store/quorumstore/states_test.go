@@ -472,6 +472,35 @@ func configuration(t *testing.T, m register.Marker, change func(c *register.Conf
 	return string(body)
 }
 
+// TestLaterObject: an object of a configuration that no marker leads to is not read as one of now, and the error says what is wrong.
+func TestLaterObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		for _, p := range places {
+			o, err := p.inner.Get(t.Context(), "lock", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := register.Decode(p.marker(t).Known.Quorum, o.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Number = 7
+			body, err := a.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.overwrite(t, "lock", string(body))
+		}
+		_, err := open(t, places).Get(t.Context(), "lock", "")
+		says(t, err, `get "lock": store unavailable: the configuration has changed: a member has an object of a later one than configuration 0, which no marker leads to`)
+	})
+}
+
 // TestEndOfContext: a call whose context ends says so, and ends at once.
 func TestEndOfContext(t *testing.T) {
 	t.Parallel()
