@@ -143,6 +143,19 @@ func TestInitRefuses(t *testing.T) {
 			})
 			return places
 		}, `init "": invalid argument: the marker of mem://1 has changed meanwhile: run init again`},
+		{"made a member by another when it was found empty", func(t *testing.T) []*place {
+			t.Helper()
+			places := fresh()
+			others, _ := newQuorum(t, 3)
+			others[1].mark(t, func(m *register.Marker) { m.Known.Quorum = "Q" })
+			others[1].mark(t, func(m *register.Marker) { m.Known.Members[0].Place = "mem://9" })
+			places[1].before("list", "", 1, func() {
+				places[1].inner.mu.Lock()
+				defer places[1].inner.mu.Unlock()
+				places[1].inner.Store = others[1].inner.Store
+			})
+			return places
+		}, `init "": invalid argument: mem://0 is no member of the quorum that the others are of`},
 		{"cannot be read once it is written", func(t *testing.T) []*place {
 			t.Helper()
 			places := fresh()
@@ -498,6 +511,13 @@ func TestLaterObject(t *testing.T) {
 		}
 		_, err := open(t, places).Get(t.Context(), "lock", "")
 		says(t, err, `get "lock": store unavailable: the configuration has changed: a member has an object of a later one than configuration 0, which no marker leads to`)
+		// One that knows the configuration and cannot find a later one says why.
+		for _, p := range places {
+			p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Key: markerKey})
+		}
+		if _, err = st.Get(t.Context(), "lock", ""); !errors.Is(err, store.ErrDenied) || !strings.HasPrefix(err.Error(), `get "lock": access denied: no majority of the members`) {
+			t.Errorf("%v", err)
+		}
 	})
 }
 
