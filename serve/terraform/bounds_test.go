@@ -84,31 +84,34 @@ func TestBadRequests(t *testing.T) {
 	for what, c := range map[string]struct {
 		status int
 		r      *http.Request
+		want   string
 	}{
-		"a body over the bound":        {http.StatusRequestEntityTooLarge, request("POST", "/s?ID=x", stateOf(1, strings.Repeat("x", 4<<10)))},
-		"one that does not say so":     {http.StatusRequestEntityTooLarge, unknown},
-		"another MD5":                  {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x"), "Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg==")},
-		"no MD5":                       {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x"), "Content-MD5", "x")},
-		"another MD5 of a lock":        {http.StatusBadRequest, request("LOCK", "/s", lockBody("x"), "Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg==")},
-		"no JSON":                      {http.StatusBadRequest, request("POST", "/s?ID=x", "<html>")},
-		"nothing":                      {http.StatusBadRequest, request("POST", "/s?ID=x", "")},
-		"null":                         {http.StatusBadRequest, request("POST", "/s?ID=x", " null")},
-		"a state that is a list":       {http.StatusBadRequest, request("POST", "/s?ID=x", "[]")},
-		"a serial that is none":        {http.StatusBadRequest, request("POST", "/s?ID=x", `{"serial":"7"}`)},
-		"two states":                   {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x")+stateOf(1, "x"))},
-		"a lock that is no JSON":       {http.StatusBadRequest, request("LOCK", "/s", "x")},
-		"a lock that is a list":        {http.StatusBadRequest, request("LOCK", "/s", "[]")},
-		"a lock with a number":         {http.StatusBadRequest, request("LOCK", "/s", `{"ID":7}`)},
-		"a lock that is too large":     {http.StatusRequestEntityTooLarge, request("LOCK", "/s", lockBody(strings.Repeat("x", 64<<10)))},
-		"a lock without an ID":         {http.StatusBadRequest, request("LOCK", "/s", "")},
-		"a lock with a long ID":        {http.StatusBadRequest, request("LOCK", "/s", lockBody(strings.Repeat("x", 129)))},
-		"a lock to break with such an": {http.StatusBadRequest, request("UNLOCK", "/s", lockBody(strings.Repeat("x", 129)))},
-		"another method":               {http.StatusMethodNotAllowed, request("PATCH", "/s", "")},
-		"a page":                       {http.StatusForbidden, request("POST", "/s", stateOf(1, "x"), "Origin", "https://example.org")},
-		"a page that reads":            {http.StatusForbidden, request("GET", "/s", "", "Origin", "null")},
+		"a body over the bound":        {http.StatusRequestEntityTooLarge, request("POST", "/s?ID=x", stateOf(1, strings.Repeat("x", 4<<10))), `the body has 4258 bytes, more than 4096`},
+		"one that does not say so":     {http.StatusRequestEntityTooLarge, unknown, `the body has more than 4096 bytes`},
+		"another MD5":                  {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x"), "Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg=="), `the body is not what was sent: its MD5 is YCK756I4amkFKnvqlOIQiQ==, and Content-MD5 says "1B2M2Y8AsgTpgAmY7PhCfg=="`},
+		"no MD5":                       {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x"), "Content-MD5", "x"), `the body is not what was sent: its MD5 is YCK756I4amkFKnvqlOIQiQ==, and Content-MD5 says "x"`},
+		"another MD5 of a lock":        {http.StatusBadRequest, request("LOCK", "/s", lockBody("x"), "Content-MD5", "1B2M2Y8AsgTpgAmY7PhCfg=="), `the body is not what was sent: its MD5 is RNxLYfbIeVYgAyGLxtbm1A==, and Content-MD5 says "1B2M2Y8AsgTpgAmY7PhCfg=="`},
+		"no JSON":                      {http.StatusBadRequest, request("POST", "/s?ID=x", "<html>"), `the body is not the JSON of a state: invalid character '<' looking for beginning of value`},
+		"nothing":                      {http.StatusBadRequest, request("POST", "/s?ID=x", ""), `the body is not the JSON of a state: unexpected end of JSON input`},
+		"null":                         {http.StatusBadRequest, request("POST", "/s?ID=x", " null"), `the body is not the JSON of a state: it is no object`},
+		"a state that is a list":       {http.StatusBadRequest, request("POST", "/s?ID=x", "[]"), `the body is not the JSON of a state: it is no object, but: array`},
+		"a serial that is none":        {http.StatusBadRequest, request("POST", "/s?ID=x", `{"serial":"7"}`), `the body is not the JSON of a state: "serial" cannot be: string`},
+		"two states":                   {http.StatusBadRequest, request("POST", "/s?ID=x", stateOf(1, "x")+stateOf(1, "x")), `the body is not the JSON of a state: invalid character '{' after top-level value`},
+		"a lock that is no JSON":       {http.StatusBadRequest, request("LOCK", "/s", "x"), `the body is not the JSON of a lock: invalid character 'x' looking for beginning of value`},
+		"a lock that is a list":        {http.StatusBadRequest, request("LOCK", "/s", "[]"), `the body is not the JSON of a lock: it is no object, but: array`},
+		"a lock with a number":         {http.StatusBadRequest, request("LOCK", "/s", `{"ID":7}`), `the body is not the JSON of a lock: "ID" cannot be: number`},
+		"a lock that is too large":     {http.StatusRequestEntityTooLarge, request("LOCK", "/s", lockBody(strings.Repeat("x", 64<<10))), `the body has 131210 bytes, more than 65536`},
+		"a lock without an ID":         {http.StatusBadRequest, request("LOCK", "/s", ""), `the body names no ID for the lock`},
+		"a lock with a long ID":        {http.StatusBadRequest, request("LOCK", "/s", lockBody(strings.Repeat("x", 129))), `the ID of the lock has more than 128 bytes, or is not UTF-8`},
+		"a lock to break with such an": {http.StatusBadRequest, request("UNLOCK", "/s", lockBody(strings.Repeat("x", 129))), `the ID of the lock has more than 128 bytes, or is not UTF-8`},
+		"a version that is none":       {http.StatusBadRequest, request("GET", "/s?version=a", ""), `"a" is no number of a state: ?versions lists them`},
+		"a version that is long":       {http.StatusBadRequest, request("GET", "/s?version="+strings.Repeat("x", 41), ""), `"` + strings.Repeat("x", 40) + `" is no number of a state: ?versions lists them`},
+		"another method":               {http.StatusMethodNotAllowed, request("PATCH", "/s", ""), `PATCH is not among the methods of a state: DELETE, GET, HEAD, LOCK, POST, PUT, UNLOCK`},
+		"a page":                       {http.StatusForbidden, request("POST", "/s", stateOf(1, "x"), "Origin", "https://example.org"), `the request comes from a page at "https://example.org", and no page has anything to do here`},
+		"a page that reads":            {http.StatusForbidden, request("GET", "/s", "", "Origin", "null"), `the request comes from a page at "null", and no page has anything to do here`},
 	} {
-		if a := s.send(c.r); a.status != c.status || detail(t, a) == "" {
-			t.Errorf("%s: %d, want %d: %s", what, a.status, c.status, a.body)
+		if a := s.send(c.r); a.status != c.status || detail(t, a) != c.want {
+			t.Errorf("%s: %d, want %d %s: %s", what, a.status, c.status, c.want, a.body)
 		}
 	}
 	if n := s.st.Counts(); n != (faultstore.Counts{}) {

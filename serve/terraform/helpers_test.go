@@ -67,10 +67,12 @@ func (s *server) do(method, target, body string) answer {
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 		sum := md5.Sum([]byte(body))
-		r.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(sum[:]))
+		r.Header.Set("Content-MD5", base64Of(sum[:]))
 	}
 	return s.send(r)
 }
+
+func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
 func (s *server) send(r *http.Request) answer {
 	w := httptest.NewRecorder()
@@ -109,7 +111,9 @@ func (s *server) lock(name, id string) {
 
 func (s *server) unlock(name, id string) {
 	s.t.Helper()
-	s.want(http.StatusOK, "UNLOCK", "/"+name, lockBody(id))
+	if a := s.want(http.StatusOK, "UNLOCK", "/"+name, lockBody(id)); holder(s.t, a).ID != id || a.header.Get("Content-Type") != "application/json" {
+		s.t.Errorf("UNLOCK: %+v", a)
+	}
 }
 
 // holder is who an answer says holds the lock, as Terraform reads it.
@@ -129,10 +133,10 @@ var goWords = regexp.MustCompile(`\bGo\b|struct|json:|LockInfo|\bu?int\d*\b|unma
 func detail(t *testing.T, a answer) string {
 	t.Helper()
 	var p struct {
-		Status int
-		Detail string
+		Type, Title, Detail string
+		Status              int
 	}
-	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != a.status || a.header.Get("Content-Type") != "application/problem+json" {
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != a.status || p.Type != "about:blank" || p.Title != http.StatusText(a.status) || a.header.Get("Content-Type") != "application/problem+json" {
 		t.Fatalf("no problem: %v: %s", err, a.body)
 	}
 	if goWords.MatchString(p.Detail) {
