@@ -426,7 +426,19 @@ func TestBodyIsOpenedAtAnother(t *testing.T) {
 		read("failing", "010", 0)
 		read("still failing", "010", 0)
 		places[0].Clear()
-		// A member that hangs has the time for one request, and no body is left open.
+		reads(t, st, "large", "body")
+		if err := places[2].inner.Delete(t.Context(), places[2].body(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Repair(t.Context()); err != nil || places[2].bodies(t) != 1 {
+			t.Errorf("a repair: %v", err)
+		}
+		for i := range open {
+			if n := open[i].Load(); n != 0 {
+				t.Errorf("after a small read and a repair %d bodies of member %d are open", n, i)
+			}
+		}
+		// A member that hangs has the time for one request.
 		for _, p := range places {
 			p.Inject(faultstore.Fault{Kind: faultstore.Hang, Op: "get", Key: asideKeys})
 		}

@@ -103,3 +103,85 @@ func TestMakeRoom(t *testing.T) {
 		t.Errorf("%d keys, want at most %d, and the busy one among them", len(v.keys), maxKeys)
 	}
 }
+
+// TestTally: which quorum the markers of the members decide on, whatever the members that have not answered have, and what is said
+// where they do not.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	const noMajority = "no majority of the members"
+	lost := func(n int) string { return fmt.Sprintf("\n%d: this member has lost its objects", n) }
+	for _, tc := range []struct {
+		members int
+		answers string // of each member: its quorum, - for none, ! for an error, ? for no answer yet
+		most    string
+		known   bool // more answers would change nothing for one that knows quorum q
+		may     string
+		err     string // where most is none
+	}{
+		{3, "???", "", false, "", noMajority},
+		{3, "q??", "", false, "q", noMajority},
+		{3, "qq?", "q", true, "", ""},
+		{3, "qqq", "q", true, "", ""},
+		{3, "qqr", "q", true, "", ""},
+		{3, "rrq", "r", false, "", ""},
+		{3, "qr?", "", false, "", noMajority + "\nthe members are of different quorums: 0 is of q, 1 is of r"},
+		{3, "rq!", "", false, "", noMajority + "\nbroken\nthe members are of different quorums: 0 is of r, 1 is of q"},
+		{3, "qr-", "", false, "", `open "": invalid argument: the members are of different quorums: 0 is of q, 1 is of r`},
+		{3, "qrs", "", false, "", `open "": invalid argument: the members are of different quorums: 0 is of q, 1 is of r, 2 is of s`},
+		{3, "q--", "q", false, "", ""},
+		{3, "q-?", "", false, "q", noMajority + lost(1)},
+		{3, "---", "", false, "", noMajority + lost(0) + lost(1) + lost(2)},
+		{3, "!!q", "", false, "q", noMajority + "\nbroken\nbroken"},
+		{5, "qq???", "", false, "q", noMajority},
+		{5, "qqq??", "q", true, "", ""},
+		{5, "qqr!-", "", false, "", noMajority + "\nbroken" + lost(4) + "\nthe members are of different quorums: 0 is of q, 1 is of q, 2 is of r"},
+		{5, "qqr--", "q", false, "", ""},
+		{5, "qqrr-", "", false, "", `open "": invalid argument: the members are of different quorums: 0 is of q, 1 is of q, 2 is of r, 3 is of r`},
+		{5, "qqrrr", "r", false, "", ""},
+	} {
+		tally := tally{of: map[string][]shown{}, silent: tc.members, errs: []error{ErrNoMajority}}
+		for i, c := range tc.answers {
+			a := shown{place: strconv.Itoa(i)}
+			switch c {
+			case '?':
+				continue
+			case '!':
+				a.err = errors.New("broken")
+			case '-':
+			default:
+				a.marker = &register.Marker{Known: register.Configuration{Quorum: string(c)}}
+			}
+			tally.add(a)
+		}
+		if got := tally.most(); got != tc.most || tally.enough("", tc.members) != (got != "") || tally.enough("q", tc.members) != tc.known {
+			t.Errorf("%s: %q, enough %t and %t, want %q, %t", tc.answers, got, tally.enough("", tc.members), tally.enough("q", tc.members), tc.most, tc.known)
+		}
+		if tc.most != "" {
+			continue
+		}
+		if may, err := tally.undecided(); may != tc.may || err == nil || err.Error() != tc.err {
+			t.Errorf("%s: %q, %v, want %q, %s", tc.answers, may, err, tc.may, tc.err)
+		}
+	}
+}
+
+// TestFateOf: only what a store refused for its condition is known not to land, and only what it may not have seen can be sent
+// again at once.
+func TestFateOf(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]register.Fate{
+		nil:                      register.Landed,
+		store.ErrUnknownOutcome:  register.Unknown,
+		store.ErrConflict:        register.Unknown,
+		store.ErrPrecondition:    register.Refused,
+		store.ErrNotExist:        register.Refused,
+		store.ErrUnavailable:     register.Unsent,
+		store.ErrDenied:          register.Unsent,
+		context.DeadlineExceeded: register.Unsent,
+		errors.New("why"):        register.Unsent,
+	} {
+		if got := fateOf(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}

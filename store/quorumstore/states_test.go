@@ -378,6 +378,10 @@ func TestStatus(t *testing.T) {
 				one{quorumstore.MemberStatus{Place: "mem://4", Number: 1, Whole: true}, ""},
 			)
 			time.Sleep(time.Hour)
+			if n := places[1].Counts(); began.Add(time.Hour).Before(time.Now()) && n != (faultstore.Counts{}) {
+				t.Errorf("the member that was replaced is asked again: %+v", n)
+			}
+			places[1].Reset()
 		}
 	})
 }
