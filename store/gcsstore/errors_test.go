@@ -384,6 +384,12 @@ func TestWords(t *testing.T) {
 			"", wiretest.Raw(404, "", "404 page not found\n"), "create",
 			`put "k": store unavailable: 404 Not Found: "404 page not found"; this is not how Google Cloud Storage says that an object does not exist: does the endpoint lead there?`,
 		},
+		{
+			"", reason(403, "insufficientPermissions", "Insufficient Permission"), "get",
+			`get "k": access denied: 403 insufficientPermissions: Insufficient Permission; Google Cloud Storage also says so of an object that does not exist, where storage.objects.list is not allowed`,
+		},
+		{"", reason(403, "accountDisabled", "Disabled"), "get", `get "k": access denied: 403 accountDisabled: Disabled`},
+		{"", wiretest.Raw(403, "", `{"error":{"message":"without a list of errors"}}`), "delete", `delete "k": access denied: 403 Forbidden: without a list of errors`},
 		{"", text(404, noObject), "get", `get "k": object does not exist: 404 Not Found: No such object: bucket/k`},
 		{
 			"", reason(429, "rateLimitExceeded", "The object bucket/k exceeded the rate limit for object mutation operations."), "update",

@@ -18,8 +18,9 @@ import (
 
 // answering is a transport without a network: it answers every request, and counts the bodies of its answers that are not closed.
 type answering struct {
-	open   atomic.Int64
-	answer func(r *http.Request) (status int, body string)
+	open    atomic.Int64
+	endless bool // nobody says how long an answer is
+	answer  func(r *http.Request) (status int, body string)
 }
 
 func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -34,9 +35,13 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	header.Set("X-Guploader-Uploadid", "id")
 	header.Set("X-Goog-Generation", "7")
 	a.open.Add(1)
+	length := int64(len(body))
+	if a.endless {
+		length = -1
+	}
 	return &http.Response{
 		StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: &closing{Reader: strings.NewReader(body), open: &a.open}, ContentLength: int64(len(body)), Request: r,
+		Header: header, Body: &closing{Reader: strings.NewReader(body), open: &a.open}, ContentLength: length, Request: r,
 	}, nil
 }
 
@@ -234,4 +239,18 @@ func (r redirecting) RoundTrip(req *http.Request) (*http.Response, error) {
 		answer.Header.Set("Location", "https://elsewhere.test/")
 	}
 	return answer, err
+}
+
+// TestNoLength: a large object of which the server does not say how long it is cannot be told from one that is cut.
+func TestNoLength(t *testing.T) {
+	t.Parallel()
+	transport := &answering{endless: true, answer: func(*http.Request) (int, string) { return 200, "body" }}
+	st, err := gcsstore.New(&http.Client{Transport: transport}, "bucket", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, n, err := st.GetLarge(t.Context(), "k")
+	if want := `get "k": store unavailable: the answer does not say how long the object is`; err == nil || err.Error() != want || r != nil || n != 0 || transport.open.Load() != 0 {
+		t.Errorf("%v, %d, %v, and %d bodies are open; want %s", r, n, err, transport.open.Load(), want)
+	}
 }
