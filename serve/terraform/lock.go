@@ -147,18 +147,22 @@ func (h *Handler) holding(name string) *holding {
 }
 
 // release releases a lock that this process has given, if it is held yet. An error that matches
-// [leasehold.ErrLost] is none: it is not held by this process any more.
+// [leasehold.ErrLost] is none: it is not held by this process any more. Unless ctx ends first, the process holds
+// nothing after it, even if the store refused to free the lock: that lock ends with its TTL, or is broken.
 func (h *Handler) release(ctx context.Context, name string, e *holding) error {
 	err := e.lease.Release(ctx)
-	if err != nil && (ctx.Err() != nil || !errors.Is(err, leasehold.ErrLost)) {
+	if err != nil && ctx.Err() != nil {
 		return err // it goes on in the background, and another call waits for that
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.held[name] == e {
-		delete(h.held, name)
+		delete(h.held, name) // the lease is at its end, also where the store has refused to free the lock
 	}
-	return nil
+	h.mu.Unlock()
+	if errors.Is(err, leasehold.ErrLost) {
+		return nil
+	}
+	return err
 }
 
 // room refuses when this process holds too many locks. Those that were lost are none.

@@ -39,8 +39,8 @@ func parseLockInfo(body []byte) (LockInfo, error) {
 	if err := json.Unmarshal(body, &i); err != nil {
 		return i, fmt.Errorf("the body is not the JSON of a lock: %s", misfit(err))
 	}
-	if len(i.ID) > maxID || !utf8.ValidString(i.ID) {
-		return i, fmt.Errorf("the ID of the lock has more than %d bytes, or is not UTF-8", maxID)
+	if len(i.ID) > maxID {
+		return i, fmt.Errorf("the ID of the lock has more than %d bytes", maxID)
 	}
 	i.Who, i.Operation, i.Version = clip(i.Who, maxWho), clip(i.Operation, maxWho), clip(i.Version, maxWho)
 	i.Info, i.Path = clip(i.Info, maxText), clip(i.Path, maxText)

@@ -76,7 +76,7 @@ func (m *manifest) with(v Version, keep int) (next manifest, dropped []Version) 
 // manifestIn reads the value of the guarded object.
 func manifestIn(ctx context.Context, v *fence.Value) (*manifest, error) {
 	if !v.Exists {
-		return &manifest{Format: manifestFormat}, nil
+		return &manifest{}, nil
 	}
 	body, err := v.ReadAll(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func manifestIn(ctx context.Context, v *fence.Value) (*manifest, error) {
 }
 
 func decodeManifest(body []byte) (*manifest, error) {
-	m := &manifest{Format: manifestFormat}
+	m := &manifest{}
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %s", errForeign, misfit(err))
 	}
@@ -100,7 +100,7 @@ func decodeManifest(body []byte) (*manifest, error) {
 func look(ctx context.Context, guarded *fence.Object) (*manifest, error) {
 	v, err := guarded.Get(ctx)
 	if errors.Is(err, store.ErrNotExist) {
-		return &manifest{Format: manifestFormat}, nil
+		return &manifest{}, nil
 	}
 	if err != nil {
 		return nil, err

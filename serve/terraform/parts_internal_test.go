@@ -85,7 +85,7 @@ func TestLockInfo(t *testing.T) {
 		t.Errorf("of a free one: %+v", lockInfoOf(other))
 	}
 	for body, want := range map[string]string{
-		`{"ID":"` + long("i", 129) + `"}`: "the ID of the lock has more than 128 bytes, or is not UTF-8",
+		`{"ID":"` + long("i", 129) + `"}`: "the ID of the lock has more than 128 bytes",
 		`[]`:                              "the body is not the JSON of a lock: it is no object, but: array",
 		`{"ID":1}`:                        `the body is not the JSON of a lock: "ID" cannot be: number`,
 		`{`:                               "the body is not the JSON of a lock: unexpected end of JSON input",

@@ -82,22 +82,21 @@ func lockedElsewhere(s *server) { start(s.t, s.st, nil).lock("s", "x") }
 
 func stored(s *server) { s.want(http.StatusOK, "POST", "/s", stateOf(1, "x")) }
 
-// TestUnlockFails: what is said where the store refuses to free a lock.
+// TestUnlockFails: what is said where the store refuses to free a lock, and that the state can be unlocked, and locked again, once the
+// store takes it. The process used to keep the lock's end for itself, and refused every later LOCK of that state.
 func TestUnlockFails(t *testing.T) {
 	bubble(t, func(t *testing.T, st *memstore.Store) {
-		wire := faultstore.Wrap(st, nil)
-		h, err := terraform.New(wire, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &server{t, h, wire}
-		defer func() { _ = h.Close(t.Context()) }() // which repeats the error
+		s := start(t, st, nil)
 		s.lock("s", "x")
-		wire.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put"})
+		s.st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put"})
 		d := detail(t, s.want(http.StatusInternalServerError, "UNLOCK", "/s", lockBody("x")))
 		if !strings.HasPrefix(d, "the lock could not be released: ") || !strings.HasSuffix(d, "access denied: faultstore: denied") {
 			t.Errorf("%s", d)
 		}
+		s.st.Clear()
+		s.unlock("s", "x")
+		s.lock("s", "y")
+		s.unlock("s", "y")
 	})
 }
 
@@ -129,6 +128,9 @@ func TestAllOfAVersion(t *testing.T) {
 		if got.header.Get("Content-MD5") != base64Of(sum[:]) || got.header.Get("Content-Length") != fmt.Sprint(len(text)) || got.header.Get("Leasehold-State-Version") != "1" {
 			t.Errorf("state 1 has the headers %v", got.header)
 		}
+		if d := detail(t, s.want(http.StatusNotFound, "GET", "/s", "")); d != "there is no state s" {
+			t.Errorf("GET of none: %s", d)
+		}
 		for _, number := range []int64{0, 2, 3} {
 			body, v, err := s.Open(t.Context(), "s", number)
 			if err == nil || err.Error() != "s: there is no such state: object does not exist" || body != nil || v.Number != 0 {
@@ -142,6 +144,12 @@ func TestAllOfAVersion(t *testing.T) {
 		}
 		if _, _, err := s.Open(t.Context(), "-", 1); err == nil || err.Error() != `"-" is no name for a state: letters, digits, dots, dashes and underscores, in segments that begin with a letter or a digit` {
 			t.Errorf("no name: %v", err)
+		}
+		for i := range 8 {
+			s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(i+8, "x"))
+		}
+		if got := s.want(http.StatusOK, "GET", "/s", ""); got.header.Get("Leasehold-State-Version") != "10" {
+			t.Errorf("state 10 has the headers %v", got.header)
 		}
 		s.unlock("s", "x")
 	})

@@ -197,7 +197,7 @@ func (s *state) follows(now *Version) string {
 
 // store writes the state into an object of its own, and then has the manifest name it: the write that is fenced.
 func (h *Handler) store(c *call, s *state, m *stored, by fence.Holder, lock LockInfo) *refusal {
-	if now := m.newest(); now == nil && s.Deleted || now != nil && !s.Deleted && now.SHA256 == s.SHA256 {
+	if now := m.newest(); now == nil && s.Deleted || now != nil && now.SHA256 == s.SHA256 {
 		return h.done(c, nil) // Terraform has sent it before, and got no answer; or nothing has changed
 	}
 	v := s.Version
