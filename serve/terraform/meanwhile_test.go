@@ -49,7 +49,7 @@ func TestSettlesItsOwn(t *testing.T) {
 	})
 }
 
-// TestLockWaits: a LOCK that waits for another request of its name until its client gives up is told so, and locks nothing.
+// TestLockWaits: a request that waits for another one of its name until its client gives up is told so, and changes nothing.
 func TestLockWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, st *memstore.Store) {
 		s := start(t, st, nil)
@@ -60,11 +60,13 @@ func TestLockWaits(t *testing.T) {
 		if got != want || len(got.ID) < 16 {
 			t.Errorf("held by %+v, want %+v", got, want)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		a := s.send(httptest.NewRequestWithContext(ctx, "LOCK", "/s", strings.NewReader(lockBody("x"))))
-		if d := detail(t, a); a.status != http.StatusServiceUnavailable || d != "other requests for s are under way, and did not end in time: context deadline exceeded" {
-			t.Errorf("%d %s", a.status, d)
+		for method, body := range map[string]string{"LOCK": lockBody("x"), "UNLOCK": lockBody("x"), "POST": stateOf(2, "y"), "DELETE": ""} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			a := s.send(httptest.NewRequestWithContext(ctx, method, "/s", strings.NewReader(body)))
+			if d := detail(t, a); a.status != http.StatusServiceUnavailable || d != "other requests for s are under way, and did not end in time: context deadline exceeded" {
+				t.Errorf("%s: %d %s", method, a.status, d)
+			}
 		}
 		if a := first(); a.status != http.StatusOK {
 			t.Errorf("%+v", a)
@@ -230,5 +232,88 @@ func TestDamagedStates(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLargeStatesAtOnce: of states over 1 MiB, and of those that may be, four are in memory at a time. Others wait, and smaller states
+// do not.
+func TestLargeStatesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		s := start(t, st, nil)
+		exactly := func(n int) string { return stateOf(1, strings.Repeat("x", n-len(stateOf(1, "")))) }
+		s.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "states/large*/_states/*", Delay: time.Minute})
+		var large []func() answer
+		for _, name := range []string{"large1", "large2", "large3"} {
+			large = append(large, waits(t, func() answer { return s.do("POST", "/"+name, exactly(1<<20+1)) }))
+		}
+		unknown := func(ctx context.Context, method, target, body string) answer {
+			r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
+			r.ContentLength = -1
+			return s.send(r)
+		}
+		large = append(large, waits(t, func() answer { return unknown(t.Context(), "POST", "/large4", stateOf(1, "x")) }))
+		begin := time.Now()
+		if a := s.want(http.StatusOK, "POST", "/small", exactly(1<<20)); a.header.Get("Content-Length") != "0" || a.body != "" {
+			t.Errorf("%+v", a)
+		}
+		if a := unknown(t.Context(), "LOCK", "/small", lockBody("x")); a.status != http.StatusOK {
+			t.Errorf("a LOCK that does not say how long it is: %+v", a)
+		}
+		s.unlock("small", "x")
+		for _, send := range []func(ctx context.Context) answer{
+			func(ctx context.Context) answer { return unknown(ctx, "POST", "/small", stateOf(2, "x")) },
+			func(ctx context.Context) answer {
+				return s.send(httptest.NewRequestWithContext(ctx, "POST", "/small", strings.NewReader(exactly(1<<20+1))))
+			},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if a := send(ctx); a.status != http.StatusServiceUnavailable || detail(t, a) != "other large states are being stored" {
+				t.Errorf("%+v", a)
+			}
+		}
+		fifth := waits(t, func() answer { return s.do("POST", "/fifth", exactly(1<<20+1)) })
+		for _, wait := range append(large, fifth) {
+			if a := wait(); a.status != http.StatusOK {
+				t.Errorf("%+v", a)
+			}
+		}
+		if took := time.Since(begin); took != time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		bounded := start(t, st, &terraform.Options{MaxState: 4 << 10})
+		bounded.want(http.StatusOK, "POST", "/bounded", exactly(4<<10))
+	})
+}
+
+// TestHangingStore: LOCK and UNLOCK end in half a minute where the store does not answer, and a state has five minutes. An old state
+// that cannot be deleted is told of in the log, and does not keep a new one waiting for more than ten seconds.
+func TestHangingStore(t *testing.T) {
+	for _, tc := range []struct {
+		method, target, body, op, key string
+		status                        int
+		took                          time.Duration
+	}{
+		{"LOCK", "/new", lockBody("y"), "get", "states/new/_state", http.StatusServiceUnavailable, 30 * time.Second},
+		{"UNLOCK", "/s", lockBody("y"), "get", "locks/s/_lock", http.StatusServiceUnavailable, 30 * time.Second},
+		{"POST", "/s?ID=x", stateOf(2, "x"), "put", "states/s/_states/*", http.StatusServiceUnavailable, 5 * time.Minute},
+		{"GET", "/s", "", "get", "states/s/_states/*", http.StatusServiceUnavailable, 5 * time.Minute},
+		{"POST", "/s?ID=x", stateOf(2, "x"), "delete", "states/s/_states/*", http.StatusOK, 10 * time.Second},
+	} {
+		bubble(t, func(t *testing.T, st *memstore.Store) {
+			var log leasetest.Log
+			s := start(t, st, &terraform.Options{Versions: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s.lock("s", "x")
+			s.want(http.StatusOK, "POST", "/s?ID=x", stateOf(1, "x"))
+			s.st.Inject(faultstore.Fault{Kind: faultstore.Hang, Op: tc.op, Key: tc.key})
+			begin := time.Now()
+			a := s.do(tc.method, tc.target, tc.body)
+			if took := time.Since(begin); a.status != tc.status || took != tc.took {
+				t.Errorf("%s %s: %d after %v, want %d after %v: %s", tc.method, tc.target, a.status, took, tc.status, tc.took, a.body)
+			}
+			if told := strings.Contains(log.String(), `level=WARN msg="an old state was not deleted yet" state=s data=0000000001-`); told != (tc.op == "delete") {
+				t.Errorf("%s %s: the log is %s", tc.method, tc.target, log.String())
+			}
+		})
 	}
 }

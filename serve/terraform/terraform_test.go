@@ -1,8 +1,10 @@
 package terraform_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/fence"
 	"github.com/leasehold/leasehold/internal/leasetest"
@@ -225,10 +228,21 @@ func TestSameIDAfterTheKeeperDied(t *testing.T) {
 // nobody else has locked: that it took long is no reason to lose it.
 func TestStoreFailsForLong(t *testing.T) {
 	bubble(t, func(t *testing.T, st *memstore.Store) {
-		s := start(t, st, nil)
+		var log leasetest.Log
+		traced := 0
+		s := start(t, st, &terraform.Options{
+			Address: "host:1", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Trace: &leasehold.Trace{Lost: func(context.Context, leasehold.TraceLost) { traced++ }},
+		})
 		s.lock("s", "x")
+		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); r.Address != "host:1" {
+			t.Errorf("the address in the record is %q", r.Address)
+		}
 		s.st.Partition(true)
 		time.Sleep(10 * time.Minute)
+		if !strings.Contains(log.String(), `level=WARN msg="the lock of a state was lost; the run goes on, and its state is refused once another has locked" lock=locks/s/_lock token=`) || !strings.Contains(log.String(), `msg="lease lost"`) || traced != 1 {
+			t.Errorf("%d losses are traced, and the log is %s", traced, log.String())
+		}
 		s.want(http.StatusServiceUnavailable, "GET", "/s", "")
 		s.want(http.StatusServiceUnavailable, "LOCK", "/s", lockBody("y"))
 		s.st.Partition(false)
@@ -552,6 +566,11 @@ func TestForeignObjects(t *testing.T) {
 			s.want(http.StatusUnprocessableEntity, "GET", "/"+name, "")
 			s.want(http.StatusUnprocessableEntity, "POST", "/"+name, stateOf(1, "x"))
 		}
+		s.lock("c", "x") // which says nothing of the list
+		if d := detail(t, s.want(http.StatusUnprocessableEntity, "POST", "/c?ID=x", stateOf(1, "x"))); !strings.HasPrefix(d, "the state that is stored: not a list of states that this version understands: ") {
+			t.Error(d)
+		}
+		s.unlock("c", "x")
 		s.want(http.StatusUnprocessableEntity, "LOCK", "/a", lockBody("x"))
 		s.want(http.StatusUnprocessableEntity, "LOCK", "/b", lockBody("x"))
 		if r := leasetest.RecordIn(t, st, "locks/a/_lock"); r.Held {

@@ -241,7 +241,6 @@ func (h *Handler) done(c *call, v *Version) *refusal {
 		h.log.Info("stored", "state", c.place.name, "number", v.Number, "bytes", v.Size, "deleted", v.Deleted, "token", int64(v.Token), "id", v.LockID)
 	}
 	c.w.Header().Set("Content-Length", "0")
-	c.w.WriteHeader(http.StatusOK)
 	return nil
 }
 
