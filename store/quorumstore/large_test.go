@@ -259,6 +259,11 @@ func TestLargeRefused(t *testing.T) {
 		if keys := listed(t, st, "", ""); fmt.Sprint(keys) != "[there]" {
 			t.Errorf("there are %v", keys)
 		}
+		putLarge(t, st, "full", string(large[:store.MaxBody]))
+		reads(t, st, "full", string(large[:store.MaxBody]))
+		putLarge(t, st, "over", string(large[:store.MaxBody+1]))
+		_, err = st.Get(t.Context(), "over", "")
+		says(t, err, `get "over": body too large: 1048577 bytes`)
 	})
 }
 
@@ -349,6 +354,11 @@ mem://2: 6 bytes`
 		says(t, err, want)
 		_, _, err = st.GetLarge(t.Context(), "large")
 		says(t, err, want)
+		places[0].overwrite(t, key, "body")
+		places[0].Inject(faultstore.Fault{Kind: faultstore.LostAnswer, Op: "get", Key: asideKeys})
+		if o, err := st.Get(t.Context(), "large", ""); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a body that breaks off: %v, %v", o, err)
+		}
 	})
 }
 

@@ -529,6 +529,15 @@ func TestMemberFlaps(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
+		places[2].Inject(down)
+		for range 5 { // it is told of once, a minute after the last time
+			reads(t, told, "lock", "0")
+			synctest.Wait()
+			time.Sleep(time.Minute)
+		}
+		places[2].Clear()
+		reads(t, told, "lock", "0")
+		synctest.Wait()
 		fails := "level=WARN msg=\"a member of the quorum fails; the others go on without it\" member=mem://"
 		again := "level=INFO msg=\"a member of the quorum answers again\" member=mem://"
 		unavailable := ` cause="get \"lock\": store unavailable: faultstore: unavailable"` + "\n"
@@ -537,7 +546,9 @@ func TestMemberFlaps(t *testing.T) {
 			"time=2000-01-01T00:01:00.000Z " + fails + "2" + unavailable +
 			"time=2000-01-01T00:01:00.250Z " + again + "2 after=250ms" + unavailable +
 			"time=2000-01-01T00:01:40.000Z " + fails + "1 cause=\"this member has lost its objects\"\n" +
-			"time=2000-01-01T00:01:42.004Z " + again + "1 after=2.004s cause=\"this member has lost its objects\"\n"
+			"time=2000-01-01T00:01:42.004Z " + again + "1 after=2.004s cause=\"this member has lost its objects\"\n" +
+			"time=2000-01-01T00:02:42.004Z " + fails + "2" + unavailable +
+			"time=2000-01-01T00:06:42.004Z " + again + "2 after=5m0s" + unavailable
 		if log.String() != want {
 			t.Errorf("it was said:\n%s\nwant:\n%s", &log, want)
 		}

@@ -151,7 +151,9 @@ func TestOver(t *testing.T) {
 		defer time.Sleep(time.Minute) // until all requests have ended
 		places, _ := newQuorum(t, 3)
 		by := newPlace("mem://new")
+		opens := 0
 		openPlace := func(_ context.Context, name string) (store.Store, error) {
+			opens++
 			if name == by.name {
 				return by, nil
 			}
@@ -182,7 +184,18 @@ func TestOver(t *testing.T) {
 		if over.String() != "quorum://name/p" {
 			t.Errorf("it calls itself %s", over)
 		}
+		if opens != 0 {
+			t.Errorf("a place that was given is opened %d times", opens)
+		}
 		reads(t, over, "lock", "x")
+		for range 2 {
+			if _, err := over.Members(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if opens != 1 {
+			t.Errorf("a place is opened %d times", opens)
+		}
 		synctest.Wait()
 		if want := map[string]bool{"mem://0": true, "mem://1": true, "mem://2": true, "mem://new": true}; fmt.Sprint(asked) != fmt.Sprint(want) {
 			t.Errorf("%v were asked through what is around them, want %v", asked, want)

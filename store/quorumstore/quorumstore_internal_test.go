@@ -99,7 +99,7 @@ func TestMakeRoom(t *testing.T) {
 	for i := range maxKeys / 8 {
 		v.key("more/" + strconv.Itoa(i))
 	}
-	if len(v.keys) > maxKeys || v.key("busy") != busy {
+	if len(v.keys) > maxKeys || v.key("busy") != busy || busy.idle() {
 		t.Errorf("%d keys, want at most %d, and the busy one among them", len(v.keys), maxKeys)
 	}
 }

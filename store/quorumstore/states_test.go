@@ -119,6 +119,13 @@ func TestInitRefuses(t *testing.T) {
 			places[1].mark(t, func(m *register.Marker) { m.Name += "-begun" })
 			return places
 		}, `mem://1: init "": invalid argument: mem://1 has lost its marker, and so its objects: replace it`},
+		{"emptied, and another one is not filled", func(t *testing.T) []*place {
+			t.Helper()
+			places, _ := newQuorum(t, 3)
+			places[0].lose()
+			places[2].mark(t, func(m *register.Marker) { m.Whole = false })
+			return places
+		}, `mem://0: init "": invalid argument: mem://0 has lost its marker, and so its objects: replace it`},
 		{"emptied, and cannot be read again", func(t *testing.T) []*place {
 			t.Helper()
 			places, _ := newQuorum(t, 3)
@@ -487,6 +494,33 @@ func configuration(t *testing.T, m register.Marker, change func(c *register.Conf
 		t.Fatal(err)
 	}
 	return string(body)
+}
+
+// TestRepairRefuses: Repair brings to the members that are there what they lack, whatever else is lost, and says so if they are too few.
+func TestRepairRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(time.Minute) // until all requests have ended
+		places, st := newQuorum(t, 3)
+		put(t, st, "lock", "x", store.IfAbsent())
+		synctest.Wait()
+		places[0].lose()
+		if err := places[1].inner.Delete(t.Context(), "lock"); err != nil {
+			t.Fatal(err)
+		}
+		says(t, open(t, places).Repair(t.Context()), "")
+		if _, err := places[1].inner.Get(t.Context(), "lock", ""); err != nil {
+			t.Errorf("the member that lacked it: %v", err)
+		}
+		if _, err := places[0].inner.Get(t.Context(), markerKey, ""); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("the marker of the lost member: %v", err)
+		}
+		places[2].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "list"})
+		err := open(t, places).Repair(t.Context())
+		if !errors.Is(err, quorumstore.ErrNoMajority) || !strings.Contains(err.Error(), `mem://2: list "": access denied`) {
+			t.Errorf("with one of three that can be listed: %v", err)
+		}
+	})
 }
 
 // TestLaterObject: an object of a configuration that no marker leads to is not read as one of now, and the error says what is wrong.

@@ -82,7 +82,7 @@ func (v *view) old(member int, modified time.Time) bool {
 }
 
 // deaf reports that a member is skipped.
-func (v *view) deaf(member int) bool { return v.once && v.silent.Load()>>member&1 != 0 }
+func (v *view) deaf(member int) bool { return v.silent.Load()>>member&1 != 0 }
 
 // hears notes how a request to a member ended.
 func (v *view) hears(member int, err error) {
