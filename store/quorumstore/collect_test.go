@@ -254,7 +254,7 @@ func TestCollectRefuses(t *testing.T) {
 			p.mark(t, func(m *register.Marker) { m.Number = 1 })
 			return p
 		}, "mem://1: the configuration has changed"},
-		"no marker can be read":    {denied("get", 1, markerKey), `mem://1: get "!leasehold-quorum": access denied`},
+		"no marker can be read":    {denied("get", 0, markerKey), `mem://1: get "!leasehold-quorum": access denied`},
 		"no first write":           {denied("put", 1, ""), `mem://1: put "TRIAL": access denied`},
 		"no second write":          {denied("put", 2, ""), `mem://1: put "TRIAL": access denied`},
 		"no delete that fails":     {denied("delete", 1, ""), `mem://1: delete "TRIAL": access denied`},
@@ -299,7 +299,7 @@ func TestCollectRefuses(t *testing.T) {
 
 var trialKey = regexp.MustCompile(`!leasehold-quorum-scratch-collect-[a-z0-9]+`)
 
-// denied lets the nth request of a kind be denied, of those for the key, or whose keys in the trial end so.
+// denied lets the nth request of a kind, or with 0 all of them, be denied, of those for the key, or whose keys in the trial end so.
 func denied(op string, nth int, key string) func(p *place) store.Store {
 	return func(p *place) store.Store {
 		p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: op, Nth: nth, When: func(c faultstore.Call) bool {
