@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,11 +75,8 @@ type result struct {
 // start checks the options, and makes the engine.
 func (d *driver) start() error {
 	if d.opts.Holder == "" {
-		host, err := os.Hostname()
-		if err != nil || host == "" {
-			host = "unknown"
-		}
-		d.opts.Holder = fmt.Sprintf("%s/%d", host, os.Getpid())
+		host, _ := os.Hostname() // "" if that fails
+		d.opts.Holder = fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())
 	}
 	if d.opts.TTL == 0 {
 		d.opts.TTL = leasehold.DefaultTTL
@@ -451,7 +449,7 @@ func (d *driver) full(ctx context.Context, weight int64) error {
 		return nil //nolint:nilerr // see above
 	}
 	d.Tell(protocol.TokenSighted{Token: shown.Table.Token})
-	fits := false
+	var fits bool
 	d.Locked(func() { fits = d.Machine().Fits(shown.Table, weight) })
 	if fits {
 		return nil

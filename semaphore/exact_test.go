@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
@@ -29,7 +32,7 @@ func TestShown(t *testing.T) {
 			host = "unknown"
 		}
 		info, err := s.Inspect(t.Context())
-		if err != nil || len(info.Holders) != 1 {
+		if err != nil || len(info.Holders) != 1 || info.Key != "seats" || !info.Exists || info.Size != semaphore.MaxSize || info.Token != l.Token() || info.Version == "" {
 			t.Fatalf("it looks like %+v, %v", info, err)
 		}
 		h := info.Holders[0]
@@ -39,6 +42,49 @@ func TestShown(t *testing.T) {
 		released(t, l)
 		closed(t, s)
 	})
+}
+
+// TestWhoHolds: the error of an acquisition that finds no seat says whose the seats are.
+func TestWhoHolds(t *testing.T) {
+	for _, c := range []struct {
+		weights []int
+		waits   int
+		says    string
+	}{
+		{[]int{3}, 0, "the semaphore seats has 3 of 3 seats taken, by p0"},
+		{[]int{1, 2}, 0, "the semaphore seats has 3 of 3 seats taken, by p0 and 1 more"},
+		{[]int{1, 1}, 2, "the semaphore seats has 2 of 3 seats taken, by p0 and 1 more, and 1 wait"},
+		{nil, 0, ""},
+	} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			st := memstore.New()
+			s := newSemaphore(t, st, 3, nil)
+			var held []*semaphore.Lease
+			for i, weight := range c.weights {
+				l, err := s.Acquire(t.Context(), weight, semaphore.WithHolder(fmt.Sprint("p", i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, l)
+			}
+			var all sync.WaitGroup
+			if c.waits > 0 {
+				all.Go(func() { released(t, acquired(t, s, c.waits)) })
+			}
+			synctest.Wait()
+			other := newSemaphore(t, st, 3, nil)
+			l, err := other.TryAcquire(t.Context(), 1)
+			if (err == nil) != (c.says == "") || err != nil && err.Error() != c.says {
+				t.Errorf("it says %v, not %s", err, c.says)
+			}
+			if l != nil {
+				released(t, l)
+			}
+			released(t, held...)
+			all.Wait()
+			closed(t, s, other)
+		})
+	}
 }
 
 // TestNoLock: what makes no semaphore makes no lock.
@@ -157,4 +203,28 @@ func TestNoPeers(t *testing.T) {
 		released(t, <-got)
 		closed(t, a, b)
 	})
+}
+
+// TestKeepsNothingOfALease: a semaphore that is used again and again does not grow: of a lease that was released, and of
+// an acquisition that was given up, it keeps nothing.
+func TestKeepsNothingOfALease(t *testing.T) {
+	t.Parallel()
+	s := newSemaphore(t, memstore.New(), 1, nil)
+	l := acquired(t, s, 1)
+	if _, err := s.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) {
+		t.Error(err)
+	}
+	released(t, l)
+	closed(t, s)
+	lease := weak.Make(l)
+	l = nil
+	for range 10 {
+		if runtime.GC(); lease.Value() == nil {
+			break
+		}
+	}
+	if lease.Value() != nil {
+		t.Error("the lease is kept")
+	}
+	runtime.KeepAlive(s)
 }

@@ -322,6 +322,36 @@ func TestRests(t *testing.T) {
 	})
 }
 
+// The session of a semaphore lasts for a TTL after its last use, and not after an earlier one.
+func TestRestsAfterTheLastUse(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), 2, nil)
+		session := func() string {
+			t.Helper()
+			l := acquired(t, s, 1)
+			defer released(t, l)
+			info, err := s.Inspect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Holders[len(info.Holders)-1].Session
+		}
+		kept := acquired(t, s, 1)
+		first := session()
+		time.Sleep(leasehold.DefaultTTL - time.Second)
+		released(t, kept)
+		time.Sleep(leasehold.DefaultTTL - time.Second)
+		if now := session(); now != first {
+			t.Error("it was closed before a TTL had passed")
+		}
+		time.Sleep(leasehold.DefaultTTL + time.Second)
+		if now := session(); now == first {
+			t.Error("it was not closed a TTL after the last use")
+		}
+		closed(t, s)
+	})
+}
+
 // The session that a semaphore begins as the last one is closed for want of use stays.
 func TestRestsWhileItBegins(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {

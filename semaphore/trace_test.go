@@ -317,12 +317,16 @@ func TestTraceSaysAll(t *testing.T) {
 			if !at.Equal(time.Now()) {
 				t.Errorf("told at %v of what happened at %v", time.Now(), at)
 			}
+			if net := map[string]*faultstore.Store{"a": netA, "b": netB}[of.Holder]; of.Store != net.String() || of.Kind == leasehold.KindSemaphore && of.Key != "seats" {
+				t.Errorf("told of %q in %q", of.Key, of.Store)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%v %s: %s", of.Kind, of.Holder, fmt.Sprintf(format, args...)))
 		}
 		number := func(token leasehold.Token) int64 { return max(-1, int64(token)-began.Unix()*1000) }
 		var watched bool
+		var holders string // the session of a's lease
 		options := func(holder string) *semaphore.Options {
 			return &semaphore.Options{Holder: holder, Trace: &leasehold.Trace{
 				Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
@@ -345,7 +349,7 @@ func TestTraceSaysAll(t *testing.T) {
 				Request: func(_ context.Context, e leasehold.TraceRequest) {
 					switch {
 					case e.Kind == leasehold.KindSession && e.Op == "read" && e.Holder == "b":
-						watched = watched || e.Took == 100*time.Millisecond && e.Err == nil
+						watched = watched || e.Store == netB.String() && e.Key == holders && e.Took == 100*time.Millisecond && e.Err == nil
 					case e.Kind == leasehold.KindSemaphore && e.Op == "write":
 						say(e.Time, e.TraceSubject, "write in %v, failed %t", e.Took, e.Err != nil)
 					}
@@ -364,6 +368,11 @@ func TestTraceSaysAll(t *testing.T) {
 		}
 		a, b := newSemaphore(t, netA, 1, options("a")), newSemaphore(t, netB, 1, options("b"))
 		lease := acquired(t, a, 1)
+		info, err := newSemaphore(t, st, 1, nil).Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		holders = info.Holders[0].Session
 		wants("acquired",
 			"session a: done with 0 in 200ms, nil",
 			"semaphore a: write in 100ms, failed false",
@@ -411,5 +420,49 @@ func TestTraceSaysAll(t *testing.T) {
 		}
 		closed(t, a)
 		_ = b.Close(t.Context())
+	})
+}
+
+// TestTraceOfALateSeat: a lease whose session had run out as it was granted is told of to its end; the acquisition, which
+// goes on under another session, is then told of as another one.
+func TestTraceOfALateSeat(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var told diary
+		opts := told.options("a")
+		start, starts := opts.Trace.AcquireStart, 0
+		opts.Trace.AcquireStart = func(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
+			if start(ctx, e); e.Kind == leasehold.KindSemaphore {
+				starts++
+			}
+			return context.WithValue(ctx, traceKey{}, starts)
+		}
+		s := newSemaphore(t, st, 1, opts)
+		slept := false
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
+			if !slept {
+				slept = true
+				leasetest.Slept.Store(int64(time.Hour))
+			}
+			return false
+		}})
+		l := acquired(t, s, 1)
+		if n := l.Context().Value(traceKey{}); n != 2 {
+			t.Errorf("the lease has the values of acquisition %v", n)
+		}
+		released(t, l)
+		synctest.Wait()
+		told.mu.Lock()
+		slices.Sort(told.lines) // that the second begins is told as it does, all else on another goroutine
+		told.mu.Unlock()
+		told.wants(t, "acquired",
+			"0s semaphore of a: done, nil, waited false, took over false",
+			"0s semaphore of a: done, nil, waited false, took over false",
+			"0s semaphore of a: lost, lost, held 0s",
+			"0s semaphore of a: released, nil, held 0s, lost false",
+			"0s semaphore of a: released, nil, held 0s, lost true",
+			"0s semaphore of a: start",
+			"0s semaphore of a: start")
+		_ = s.Close(t.Context()) // the first session was lost
 	})
 }
