@@ -22,6 +22,17 @@ var seeds = map[string]string{ // by what is said of it; "" is for those that ar
 	`{"lock":"x","token":7,"state":"free","holder":"a","ttl_ms":1,"valid_ms":0,"incarnation":"i","version":"v","successor":"b"}`: "",
 	`{"lock":"x","token":9223372036854775806,"state":"unsure","holder":"a","ttl_ms":86400000,"incarnation":"i","version":"v"}`:   "",
 
+	strings.Replace(held, `13740`, `15000`, 1):                       "",
+	strings.Replace(held, `42 leading`, strings.Repeat("v", 256), 1): "",
+	`{"lock":"x","token":7,"state":"free","holder":"a","ttl_ms":1,"incarnation":"i","version":"v","record":"` + strings.Repeat("x", 16<<10) + `","object_version":"` + strings.Repeat("v", 256) + `"}`: "",
+
+	`{"lock":"leaders/x","state":"none","version":"none","token":1}`:         `in the state "none"`,
+	`{"lock":"leaders/x","state":"none","version":"none","ttl_ms":1}`:        `in the state "none"`,
+	`{"lock":"leaders/x","state":"none","version":"none","valid_ms":1}`:      `in the state "none"`,
+	`{"lock":"leaders/x","state":"none","version":"none","holder":"a"}`:      `in the state "none"`,
+	`{"lock":"leaders/x","state":"none","version":"none","incarnation":"i"}`: `in the state "none"`,
+	`{"lock":"leaders/x","state":"none","version":"none","successor":"b"}`:   `in the state "none"`,
+
 	``:               "not the JSON",
 	`null`:           "names no lock",
 	`{}`:             "names no lock",
@@ -33,7 +44,7 @@ var seeds = map[string]string{ // by what is said of it; "" is for those that ar
 	strings.Replace(held, `"leaders/x"`, `""`, 1):                     "names no lock",
 	strings.Replace(held, `"leaders/x"`, `7`, 1):                      "not the JSON",
 	strings.Replace(held, `42,`, `0,`, 1):                             "", // its layout has none
-	strings.Replace(held, `42,`, `-1,`, 1):                            "token -1",
+	strings.Replace(held, `42,`, `-1,`, 1):                            "token -1 is not between 0 and 9223372036854775806",
 	strings.Replace(held, `42,`, `9223372036854775807,`, 1):           "token 9223372036854775807",
 	strings.Replace(held, `42,`, `9223372036854775808,`, 1):           "not the JSON",
 	strings.Replace(held, `42,`, `4.2,`, 1):                           "not the JSON",
@@ -52,9 +63,10 @@ var seeds = map[string]string{ // by what is said of it; "" is for those that ar
 	strings.Replace(held, `"meta"`, `"successor":"b","meta"`, 1):      "tells of a release",
 	strings.Replace(held, `"meta"`, `"record":"{}","meta"`, 1):        "tells of a release",
 	strings.Replace(held, `"meta"`, `"object_version":"v","meta"`, 1): "tells of a release",
-	`{"lock":"x","token":7,"state":"free","holder":"a","ttl_ms":1,"incarnation":"i","version":"v","record":"` + strings.Repeat("x", 16<<10+1) + `"}`: "its record has 16385 bytes",
-	strings.Replace(held, `2026-11-20T10:30:45.000Z`, `yesterday`, 1):                                                                                "acquired_at",
-	strings.Replace(held, `2026-11-20T10:31:00.000Z`, `1763634660`, 1):                                                                               "renewed_at",
+	`{"lock":"x","token":7,"state":"free","holder":"a","ttl_ms":1,"incarnation":"i","version":"v","record":"` + strings.Repeat("x", 16<<10+1) + `"}`:    "its record has 16385 bytes",
+	`{"lock":"x","token":7,"state":"free","holder":"a","ttl_ms":1,"incarnation":"i","version":"v","object_version":"` + strings.Repeat("v", 257) + `"}`: "its object_version 257",
+	strings.Replace(held, `2026-11-20T10:30:45.000Z`, `yesterday`, 1):                                                                                   "acquired_at",
+	strings.Replace(held, `2026-11-20T10:31:00.000Z`, `1763634660`, 1):                                                                                  "renewed_at",
 }
 
 func TestDecode(t *testing.T) {
@@ -82,6 +94,7 @@ func TestAnswersComeBack(t *testing.T) {
 	leading, free := lease, lease
 	leading.Leading, leading.Remaining = true, 13*time.Second
 	free.Free, free.Successor = true, "web-2"
+	free.Record, free.Object = []byte("{}"), "v7"
 	for _, said := range []leasehold.Leadership{lease, leading, free, {Lock: "leaders/x", Version: "none"}} {
 		body, err := json.Marshal(AnswerOf(said))
 		if err != nil {
@@ -92,8 +105,21 @@ func TestAnswersComeBack(t *testing.T) {
 		}
 	}
 	last := leading
+	if last.Remaining = time.Millisecond; AnswerOf(last).State != StateHeld {
+		t.Errorf("with a millisecond left it says %+v", AnswerOf(last))
+	}
 	last.Remaining = time.Millisecond - 1
 	if a := AnswerOf(last); a.State != StateUnsure || a.Valid != 0 {
 		t.Errorf("with less than a millisecond left it says %+v", a)
+	}
+	lost := leading
+	if lost.Leading = false; AnswerOf(lost).State != StateUnsure {
+		t.Errorf("of a lease that has not run out, and does not lead, it says %+v", AnswerOf(lost))
+	}
+	for size, want := range map[int]int{maxProof: maxProof, maxProof + 1: 0} {
+		free.Record = make([]byte, size)
+		if a := AnswerOf(free); len(a.Record) != want || (a.Object == "") != (want == 0) {
+			t.Errorf("of a record of %d bytes it sends %d, and the version %q", size, len(a.Record), a.Object)
+		}
 	}
 }

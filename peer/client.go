@@ -90,10 +90,9 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	}
 	c := &Client{opts: o, leaders: map[string]string{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
+	// Without a Proxy, whatever the environment says: it is no proxy's business who leads. With a DialContext and a
+	// TLSClientConfig it speaks HTTP/1.1 only.
 	c.transport = &http.Transport{
-		Proxy:                  nil, // whatever the environment says: it is no proxy's business who leads
 		DialContext:            c.dial,
 		TLSClientConfig:        o.TLS,
 		TLSHandshakeTimeout:    o.connecting(),
@@ -103,7 +102,6 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 		MaxResponseHeaderBytes: 16 << 10,
 		ReadBufferSize:         2 << 10,
 		WriteBufferSize:        2 << 10,
-		Protocols:              protocols,
 	}
 	return c, nil
 }
@@ -247,9 +245,9 @@ func (c *Client) ask(ctx context.Context, address string, q leasehold.Question) 
 	}
 	for end := time.Now().Add(q.Wait); ; {
 		asked := time.Now()
-		said, closes, err := c.once(ctx, place, q)
+		said, closes, err := c.once(ctx, place, q) // with an error nobody leads
 		q.Wait = time.Until(end)
-		if err != nil || closes || !said.Leading || said.Version != q.Known || time.Since(asked) < shortest || q.Wait < shortest {
+		if closes || !said.Leading || said.Version != q.Known || time.Since(asked) < shortest || q.Wait < shortest {
 			return said, err
 		}
 	}
@@ -292,7 +290,7 @@ func (c *Client) once(ctx context.Context, place *url.URL, q leasehold.Question)
 	u.RawQuery = query(q)
 	a, err := c.send(ctx, http.MethodGet, &u, q.Wait+c.opts.Timeout)
 	if err != nil {
-		return said, false, err
+		return said, closes, err
 	}
 	said, err = read(a)
 	return said, a.Close, err

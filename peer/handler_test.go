@@ -199,6 +199,11 @@ func TestRefusals(t *testing.T) {
 		{name: "holder", h: alone, query: "holder=%ff", status: 400, text: "holder is not UTF-8"},
 		{name: "long holder", h: alone, query: "holder=" + strings.Repeat("x", 1025), status: 400, text: "holder has 1025 bytes"},
 		{name: "long version", h: alone, query: "version=" + strings.Repeat("x", 257), status: 400, text: "version has 257 bytes"},
+		{name: "longest lock", h: alone, query: "lock=" + strings.Repeat("x", 768), status: 404, text: "no election"},
+		{name: "longest holder", h: alone, query: "holder=" + strings.Repeat("x", 1024), status: 200},
+		{name: "longest version", h: alone, query: "version=" + strings.Repeat("x", 256), status: 200},
+		{name: "longest query", h: alone, query: strings.Repeat("x", 8192), status: 200},
+		{name: "no wait", h: alone, query: "wait=0s&waited=0s&version=x", status: 200},
 		{name: "unknown parameter", h: alone, query: "colour=red", status: 200},
 		{name: "empty parameters", h: alone, query: "lock=&wait=&version=&holder=&waited=", status: 200},
 		{name: "post", h: alone, method: "POST", status: 405, text: "GET or HEAD", headers: []string{"Allow: GET, HEAD"}},
@@ -276,7 +281,7 @@ func TestWaiting(t *testing.T) {
 		if r := put(t, h, "GET", "wait=20s&"+known); r.status != 503 || r.header.Get("Retry-After") == "" || !strings.Contains(r.body, "too many") {
 			t.Errorf("one more than may wait got %+v", r)
 		}
-		answer(t, put(t, h, "GET", ""), 200) // which does not wait
+		answer(t, put(t, h, "GET", known), 200) // which does not wait
 		began := time.Now()
 		if err := e.Resign(t.Context()); err != nil {
 			t.Fatal(err)

@@ -154,7 +154,7 @@ func TestHostile(t *testing.T) {
 		{name: "no content", service: say("204 No Content", ""), want: "it answers 204"},
 		{name: "a megabyte", service: say(jsonHead, `{"lock":"`+strings.Repeat("x", 1<<20)+`"}`), want: "the answer has more than 131072 bytes"},
 		{name: "endless body", service: endless("HTTP/1.1 "+jsonHead+"\r\nTransfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("x", 0x1000)+"\r\n", 0), want: "the answer has more than 131072 bytes"},
-		{name: "endless header", service: endless("HTTP/1.1 200 OK\r\nX: ", strings.Repeat("x", 1000), 0), want: "server response headers exceeded"},
+		{name: "endless header", service: endless("HTTP/1.1 200 OK\r\nX: ", strings.Repeat("x", 1000), 0), want: "server response headers exceeded 16384 bytes"},
 		{name: "endless headers", service: endless("HTTP/1.1 200 OK\r\n", "X: "+strings.Repeat("x", 100)+"\r\n", 0), want: "server response headers exceeded"},
 		{name: "endless 1xx", service: endless("", "HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n", 0), want: "asking a.test:8443: "},
 		{name: "a byte a second", service: endless("HTTP/1.1 200 OK\r\nX: ", "x", time.Second), want: "no answer in 3s"},
@@ -195,12 +195,26 @@ func cutOff(text string) service {
 // TestNobody: nobody is at the leader's address, or nothing comes from there, or it is
 // no address.
 func TestNobody(t *testing.T) {
-	for name, want := range map[string]string{"refused": "no connection: dial pipe: connection refused", "swallowed": "no connection: not in 2s: is its server running"} {
+	for name, want := range map[string]string{"mute": "it is silent: net/http: TLS handshake timeout", "refused": "no connection: dial pipe: connection refused", "swallowed": "no connection: not in 2s: is its server running"} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w := newWorld(t)
-				if name == "swallowed" {
+				switch name {
+				case "swallowed":
 					w.listen(address("a")) // and nobody accepts
+				case "mute":
+					l := w.listen(address("a"))
+					go func() {
+						for {
+							c, err := (door{l}).Accept()
+							if err != nil {
+								return
+							}
+							defer c.Close()
+							go io.Copy(io.Discard, c) //nolint:errcheck // until it is closed
+						}
+					}()
+					t.Cleanup(func() { _ = l.Close() })
 				}
 				fallsBack(t, w, w.follow(t, "a"), want)
 			})

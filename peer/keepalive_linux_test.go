@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +37,26 @@ func TestKeepAlive(t *testing.T) {
 		if due, err := strconv.ParseInt(when, 16, 64); err != nil || kind != "02" || due > 501 {
 			t.Errorf("the timer of %s is %s", ends, timer)
 		}
+	}
+}
+
+// TestKeepAliveSettings: three probes, a second apart, end a connection to a host that has vanished: it shows within 8 s.
+func TestKeepAliveSettings(t *testing.T) {
+	t.Parallel()
+	l := must(peer.Listen(t.Context(), "127.0.0.1:0"))
+	defer l.Close()
+	c := must(new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String()))
+	defer c.Close()
+	accepted, _ := must(l.Accept()).(*net.TCPConn)
+	defer accepted.Close()
+	if err := must(accepted.SyscallConn()).Control(func(fd uintptr) {
+		for option, want := range map[int]int{syscall.TCP_KEEPIDLE: 5, syscall.TCP_KEEPINTVL: 1, syscall.TCP_KEEPCNT: 3} {
+			if got, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, option); err != nil || got != want {
+				t.Errorf("option %d is %d, not %d: %v", option, got, want, err)
+			}
+		}
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -94,9 +94,13 @@ func TestChangedAnswers(t *testing.T) {
 		{h, "GET", "", "open-sesame", "", 200, `"state":"held"`}, // of its one election
 		{h, "GET", "lock=jobs%2Fa%26b", "open-sesame", "", 404, "there is no election"},
 		{peer.NewHandler(nil, e), "POST", "lock=jobs%2Fa%26b&version=v7", "", "", 405, "use GET or HEAD"},
+		{peer.NewHandler(&peer.HandlerOptions{Queues: []peer.Queue{&heard{key: "other"}}}, e), "GET", "", "", "", 200, `"state":"held"`},
 		{peer.NewHandler(&peer.HandlerOptions{Queues: []peer.Queue{one}}), "GET", "", "", "", 400, "there are 0 elections here"},
 	} {
 		rec := ask(c.h, c.method, c.query, c.token, c.body)
+		if rec.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s ?%s: its headers are %v", c.method, c.query, rec.Header())
+		}
 		if rec.Code != c.status || !strings.Contains(rec.Body.String(), c.says) || c.status == 204 && rec.Body.Len() > 0 {
 			t.Errorf("%s ?%s: %d %s, not %d with %q", c.method, c.query, rec.Code, rec.Body, c.status, c.says)
 		}

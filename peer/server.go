@@ -265,7 +265,6 @@ func (s *Server) begin(l net.Listener) error {
 
 func (s *Server) serve(l net.Listener) error {
 	defer close(s.served)
-	defer func() { _ = l.Close() }() // Serve has, unless it failed before
 	var err error
 	if s.opts.Plain {
 		err = s.http.Serve(l)
