@@ -160,6 +160,11 @@ func TestShortPatience(t *testing.T) {
 		if made := w.made("leader.test:1"); made != 1 {
 			t.Errorf("%d connections were made", made)
 		}
+		q.Known, asked = version(t, h), 0
+		began = time.Now()
+		if said, err := c.Ask(t.Context(), "leader.test:1", q); err != nil || said.Leading || time.Since(began) != 10*time.Second || asked != 1 {
+			t.Errorf("of one that does not lead it hears after %v and %d requests: %+v, %v", time.Since(began), asked, said, err)
+		}
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -290,31 +295,32 @@ func (cut) Write(b []byte) (int, error) { return len(b), nil }
 // TestKeepsNothingOfAQuestion: a client that asks and tells for years does not grow: it keeps nothing of what ended. The
 // error of a connection that breaks is told as it is.
 func TestKeepsNothingOfAQuestion(t *testing.T) {
-	t.Parallel()
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	c := newClient(t, &peer.ClientOptions{Dial: func(context.Context, string, string) (net.Conn, error) { return cut{here}, nil }})
-	type name struct{}
-	ask := func() weak.Pointer[[1024]byte] {
-		value := new([1024]byte)
-		ctx := context.WithValue(t.Context(), name{}, value)
-		if _, err := c.Ask(ctx, "leader.test:1", now); err == nil || err.Error() != "asking leader.test:1: read tcp: connection reset by peer" {
-			t.Errorf("it says %v", err)
+	bubble(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		c := newClient(t, &peer.ClientOptions{Dial: func(context.Context, string, string) (net.Conn, error) { return cut{here}, nil }})
+		type name struct{}
+		ask := func() weak.Pointer[[1024]byte] {
+			value := new([1024]byte)
+			ctx := context.WithValue(t.Context(), name{}, value)
+			if _, err := c.Ask(ctx, "leader.test:1", now); err == nil || err.Error() != "asking leader.test:1: read tcp: connection reset by peer" {
+				t.Errorf("it says %v", err)
+			}
+			if err := c.Changed(ctx, "leader.test:1", key, "v"); err == nil || err.Error() != "telling leader.test:1: read tcp: connection reset by peer" {
+				t.Errorf("it says %v", err)
+			}
+			return weak.Make(value)
 		}
-		if err := c.Changed(ctx, "leader.test:1", key, "v"); err == nil || err.Error() != "telling leader.test:1: read tcp: connection reset by peer" {
-			t.Errorf("it says %v", err)
+		value := ask()
+		time.Sleep(time.Minute) // the timers that were stopped are gone by then
+		for range 10 {
+			runtime.GC()
 		}
-		return weak.Make(value)
-	}
-	value := ask()
-	for range 100 {
-		if runtime.GC(); value.Value() == nil {
-			return
+		if value.Value() != nil {
+			t.Error("the context of a question is kept")
 		}
-		time.Sleep(time.Millisecond) // the connection's goroutines end
-	}
-	t.Error("the context of a question is kept")
+	})
 }
 
 // TestClose: a question that waits ends with ErrClosed, or with its context; then

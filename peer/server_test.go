@@ -11,12 +11,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
@@ -520,6 +522,54 @@ func TestLateAnswers(t *testing.T) {
 		}
 		if err := ask(5100 * time.Millisecond); err == nil {
 			t.Error("too late, and it was answered")
+		}
+	})
+}
+
+// accepted is a listener that remembers its connections.
+type accepted struct {
+	door
+	all *[]weak.Pointer[wire]
+}
+
+func (a accepted) Accept() (net.Conn, error) {
+	c, err := a.door.Accept()
+	if w, ok := c.(*wire); ok {
+		*a.all = append(*a.all, weak.Make(w))
+	}
+	return c, err
+}
+
+// TestKeepsNothingOfAConnection: a server keeps nothing of those who connect and leave, whether or not they ask.
+func TestKeepsNothingOfAConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		e, _, _ := lead(t, nil)
+		s := must(peer.NewServer(&peer.ServerOptions{Plain: true}, e))
+		var all []weak.Pointer[wire]
+		l := w.listen("leader.test:80")
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(accepted{door{l}, &all}) }()
+		for _, text := range []string{"", "GET " + peer.DefaultPath + " HTTP/1.1\r\nHost: x\r\n\r\n"} {
+			c := must(w.Dial(t.Context(), "", "leader.test:80"))
+			_, _ = io.WriteString(c, text)
+			synctest.Wait()
+			c.Close()
+			time.Sleep(time.Minute)
+		}
+		for range 10 {
+			runtime.GC()
+		}
+		for i, c := range all {
+			if c.Value() != nil {
+				t.Errorf("connection %d of %d is kept", i, len(all))
+			}
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil || len(all) != 2 {
+			t.Errorf("served %d: %v", len(all), err)
 		}
 	})
 }

@@ -325,7 +325,7 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 func (d *driver) heldError(cause error) error {
 	var held error
 	d.Locked(func() {
-		if t, exists := d.Machine().Shown(); exists && len(t.Holders) > 0 {
+		if t, _ := d.Machine().Shown(); len(t.Holders) > 0 {
 			held = &HeldError{infoOf(d.key, t)}
 		}
 		if trouble := d.Machine().Trouble(); trouble != nil {

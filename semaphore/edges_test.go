@@ -483,7 +483,10 @@ func TestGivesUpAsItComes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSemaphore(t, st, 1, &semaphore.Options{Session: session})
+		var told diary
+		opts := told.options("a")
+		opts.Session = session
+		s := newSemaphore(t, st, 1, opts)
 		ctx := endsLate{t.Context(), new(atomic.Bool)}
 		st.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "put", Key: "seats", When: func(faultstore.Call) bool {
 			ctx.ended.Store(true)
@@ -493,6 +496,8 @@ func TestGivesUpAsItComes(t *testing.T) {
 			t.Errorf("acquired: %v, %v", l, err)
 		}
 		closed(t, s)
+		told.wants(t, "given up", "0s semaphore of a: start", "0s semaphore of a: done, nil, waited false, took over false",
+			"0s semaphore of a: released, nil, held 0s, lost false")
 		if info, err := s.Inspect(t.Context()); err != nil || info.Token == 0 || len(info.Holders) != 0 {
 			t.Errorf("it looks like %+v, %v", info, err)
 		}
@@ -1273,6 +1278,10 @@ func TestCallbackThatHangs(t *testing.T) {
 		close(hang)
 		_ = lease.Release(t.Context())
 		_ = s.Close(t.Context()) // the first session was lost
+		synctest.Wait()
+		if strings.Contains(log.String(), "was not closed") { // of a session that was lost all has been said
+			t.Errorf("the log says %s", &log)
+		}
 	})
 }
 

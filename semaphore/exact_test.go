@@ -87,6 +87,53 @@ func TestWhoHolds(t *testing.T) {
 	}
 }
 
+// TestSessionSaysWhose: the session that a semaphore begins has what its options say of the process.
+func TestSessionSaysWhose(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		s := newSemaphore(t, st, 1, &semaphore.Options{TTL: time.Minute, Holder: "me", Address: "10.0.0.1:1", Meta: map[string]string{"k": "v"}})
+		l := acquired(t, s, 1)
+		info, err := s.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := leasetest.RecordIn(t, st, info.Holders[0].Session)
+		if r.TTL != time.Minute || r.Holder != "me" || r.Address != "10.0.0.1:1" || r.Meta["k"] != "v" || len(r.Meta) != 1 {
+			t.Errorf("its session is %+v", r)
+		}
+		released(t, l)
+		closed(t, s)
+	})
+}
+
+// TestLooksByItsTTL: those far behind in a queue read the session of the one before them once in 8/5 of a TTL: seldom where
+// that is long.
+func TestLooksByItsTTL(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		const ttl = 10 * time.Minute
+		st := memstore.New()
+		holder := newSemaphore(t, st, 1, &semaphore.Options{TTL: ttl})
+		held := acquired(t, holder, 1)
+		all := []closer{holder}
+		var waiting sync.WaitGroup
+		var last *faultstore.Store
+		for range 4 {
+			last = faultstore.Wrap(st, nil)
+			s := newSemaphore(t, last, 1, &semaphore.Options{TTL: ttl})
+			all = append(all, s)
+			waiting.Go(func() { released(t, acquired(t, s, 1)) })
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Hour)
+		if n := last.Counts().Get - leasetest.RequestsFor(last, "seats"); n < 2 || n > 20 {
+			t.Errorf("the last looks %d times in an hour at the session of the one before it", n)
+		}
+		released(t, held)
+		waiting.Wait()
+		closed(t, all...)
+	})
+}
+
 // TestNoLock: what makes no semaphore makes no lock.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
@@ -120,6 +167,10 @@ func TestReader(t *testing.T) {
 		w, err := l.Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
+		}
+		// Processes that disagreed on the size would refuse each other.
+		if info, failed := l.Inspect(t.Context()); failed != nil || info.Size != 1_048_576 || w.Weight() != 1_048_576 {
+			t.Errorf("it looks like %+v, %v", info, failed)
 		}
 		got := make(chan *semaphore.Lease, 1)
 		go func() {
@@ -208,23 +259,23 @@ func TestNoPeers(t *testing.T) {
 // TestKeepsNothingOfALease: a semaphore that is used again and again does not grow: of a lease that was released, and of
 // an acquisition that was given up, it keeps nothing.
 func TestKeepsNothingOfALease(t *testing.T) {
-	t.Parallel()
-	s := newSemaphore(t, memstore.New(), 1, nil)
-	l := acquired(t, s, 1)
-	if _, err := s.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) {
-		t.Error(err)
-	}
-	released(t, l)
-	closed(t, s)
-	lease := weak.Make(l)
-	l = nil
-	for range 10 {
-		if runtime.GC(); lease.Value() == nil {
-			break
+	leasetest.Bubble(t, func(t *testing.T) {
+		s := newSemaphore(t, memstore.New(), 1, nil)
+		l := acquired(t, s, 1)
+		if _, err := s.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) {
+			t.Error(err)
 		}
-	}
-	if lease.Value() != nil {
-		t.Error("the lease is kept")
-	}
-	runtime.KeepAlive(s)
+		released(t, l)
+		closed(t, s)
+		lease := weak.Make(l)
+		l = nil
+		synctest.Wait()
+		for range 10 {
+			runtime.GC()
+		}
+		if lease.Value() != nil {
+			t.Error("the lease is kept")
+		}
+		runtime.KeepAlive(s)
+	})
 }

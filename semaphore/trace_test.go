@@ -173,6 +173,20 @@ func TestTrace(t *testing.T) {
 	})
 }
 
+// TestTraceBesideOthers: whoever gets a seat beside others, who stay, has taken nothing over.
+func TestTraceBesideOthers(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		var told diary
+		a, b := newSemaphore(t, st, 2, nil), newSemaphore(t, st, 2, told.options("b"))
+		held := acquired(t, a, 1)
+		lease := acquired(t, b, 1)
+		told.wants(t, "acquired", "0s semaphore of b: start", "0s semaphore of b: done, nil, waited false, took over false")
+		released(t, held, lease)
+		closed(t, a, b)
+	})
+}
+
 type traceKey struct{}
 
 // TestTraceIsWhole: whatever the store does, each acquisition that begins ends once, and each lease is released
@@ -330,6 +344,9 @@ func TestTraceSaysAll(t *testing.T) {
 		options := func(holder string) *semaphore.Options {
 			return &semaphore.Options{Holder: holder, Trace: &leasehold.Trace{
 				Waiting: func(_ context.Context, e leasehold.TraceWaiting) {
+					if e.Info.Key != "seats" || !e.Info.Exists || e.Info.Age != -1 || e.Info.Session != holders {
+						t.Errorf("it waits for %+v", e.Info)
+					}
 					say(e.Time, e.TraceSubject, "waits for %q with %d, held %t, behind %d", e.Info.Holder, number(e.Info.Token), e.Info.Held, e.Ahead)
 				},
 				AcquireDone: func(_ context.Context, e leasehold.TraceAcquireDone) {
