@@ -97,7 +97,7 @@ var experiments = slices.Concat([]experiment{
 	{name: canDelete, uses: byDelete, fixed: 5, after: []string{canCreate}, run: (*survey).deleting},
 	{name: createOver, uses: allUses, fixed: 2*restKeys + 3 + 2 + 2*repeats, after: []string{canCreate}, run: (*survey).creatingOver},
 	{name: canUpdate, uses: byUpdate, fixed: 4, after: []string{canCreate}, run: (*survey).updating},
-	{name: newVersions, uses: byCreate, fixed: 2 + 2*(repeats+2*changes), after: []string{canUpdate}, anew: true, run: (*survey).changing},
+	{name: newVersions, uses: byCreate, fixed: 2 + 2*(repeats+alike), after: []string{canUpdate}, anew: true, run: (*survey).changing},
 	{name: updateStale, uses: byUpdate, fixed: 3*restKeys + 2 + 2 + 3*rewrites + 2*(2*fewRivals+repeats), after: []string{canUpdate}, run: (*survey).updatingStale},
 	{name: updateAbsent, uses: byUpdate, fixed: 1 + 2*repeats, after: []string{canCreate}, run: (*survey).updatingAbsent},
 	{name: oldVersions, uses: none, fixed: 3, after: []string{canUpdate}, run: (*survey).returning},
