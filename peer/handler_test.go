@@ -74,6 +74,9 @@ func TestAnswers(t *testing.T) {
 		if header := slices.Sorted(maps.Keys(r.header)); !slices.Equal(header, []string{"Cache-Control", "Content-Length", "Content-Type"}) || r.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("the headers are %v", r.header)
 		}
+		if !strings.Contains(r.body, `"holder":"web-<1>"`) { // which people can read
+			t.Errorf("the answer is %s", r.body)
+		}
 		a, fields := answer(t, r, 200)
 		left := time.Until(lease.Deadline()).Truncate(time.Millisecond)
 		want := peer.Answer{
