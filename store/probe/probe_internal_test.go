@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -526,8 +527,39 @@ func TestProbeDenied(t *testing.T) {
 	}
 }
 
+// leisurely is a store that takes a millisecond for a read or a write, and has past versions.
+func leisurely() store.Store {
+	b := &brokenstore.Store{Store: memstore.New()}
+	b.OnGet = func(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
+		time.Sleep(time.Millisecond)
+		return b.Store.Get(ctx, key, unless)
+	}
+	b.OnPut = func(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+		time.Sleep(time.Millisecond)
+		return b.Store.Put(ctx, key, body, only)
+	}
+	return &inspected{Store: b, settings: []store.Setting{{Name: "versioning", Value: "enabled"}}, purges: 7}
+}
+
+// TestReports: a report tells what was found, in how many requests, and how long they took; it can be kept and read, and
+// proves what its verdicts say, for its store and what lies in it.
 func TestReports(t *testing.T) {
-	r := probedSoon(t, memstore.New(), few)
+	r := probedSoon(t, leisurely(), few)
+	var told strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&told, "%s: %s: %s\n", f.Name, f.Result, f.Detail)
+	}
+	fmt.Fprintf(&told, "%+v, at most %d, in %v; %d objects left\n", r.Requests, r.Limit, r.Took.Duration().Round(time.Second), r.Left)
+	for _, l := range r.Latency {
+		fmt.Fprintf(&told, "%+v\n", l)
+	}
+	want, err := os.ReadFile("testdata/report.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told.String() != string(want) {
+		t.Errorf("it tells\n%s\nand not\n%s", told.String(), want)
+	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
