@@ -1,4 +1,4 @@
-"""leasehold.py behind the line protocol of "leasehold conformance": docs/format.md says what the words mean.
+"""leasehold.py behind the line protocol of "leasehold conformance": docs/format-testing.md says what the words mean.
 
     leasehold conformance --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000' -- python3 subject.py
 """

@@ -1,5 +1,5 @@
 // Subject speaks the line protocol of "leasehold conformance" over this library: the smallest program that can be put
-// through its cases. docs/format.md says what the words mean.
+// through its cases. docs/format-testing.md says what the words mean.
 //
 //	leasehold conformance --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000' -- go run ./examples/subject
 package main

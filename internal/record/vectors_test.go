@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write docs/format/vectors.json")
 
 const vectorsFile = "../../docs/format/vectors.json"
 
-// A vector is an object and what it means: see docs/format.md.
+// A vector is an object and what it means: see docs/format-testing.md.
 type vector struct {
 	Name    string `json:"name"`
 	About   string `json:"about,omitempty"`
