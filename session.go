@@ -48,7 +48,7 @@ type SessionOptions struct {
 // else considers it expired. Waiters for a lock under a session watch the session. If its
 // heartbeat does not change for its TTL and margin, a waiter ends the session for good with
 // a conditional write, and then takes over its locks with one write each. See
-// docs/protocol.md, rules D1 to D8. The idea is from Chubby, ZooKeeper, etcd and Consul,
+// docs/protocol-sessions.md, rules D1 to D8. The idea is from Chubby, ZooKeeper, etcd and Consul,
 // where a server keeps the time.
 //
 // A Session is safe for concurrent use.

@@ -26,5 +26,5 @@
 // acquisition and ended when nothing has been held or wanted for a while. A process that is gone loses its
 // seats, and its places in the line, a TTL and margin after its last heartbeat.
 //
-// See docs/semaphores.md, and docs/protocol.md for the rules T1 to T8.
+// See docs/semaphores.md, and docs/protocol-tables.md for the rules T1 to T8.
 package semaphore
