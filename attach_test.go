@@ -457,11 +457,11 @@ func TestDetachedJSON(t *testing.T) {
 	}
 }
 
-// TestDetachedIsDocumented: docs/cost.md says what is counted.
+// TestDetachedIsDocumented: docs/requests.md says what is counted.
 func TestDetachedIsDocumented(t *testing.T) {
 	detachable(t)
 	bubble(t, func(t *testing.T) {
-		columns, rows := documented(t, "docs/cost.md", "## A lease that no process holds")
+		columns, rows := documented(t, "docs/requests.md", "## Detached leases")
 		st := newStore()
 		release(t, acquire(t, newLockOf(t, st, "before")))
 		var d leasehold.Detached
@@ -473,7 +473,7 @@ func TestDetachedIsDocumented(t *testing.T) {
 		}{
 			{"acquire and detach", func() { d = detach(t, newLockOf(t, st, "first")) }},
 			{"renew", func() { d, err = newLockOf(t, st, "second").RenewDetached(t.Context(), d, nil) }},
-			{"renew what another copy has renewed", func() {
+			{"renew after another copy has renewed", func() {
 				stale := d
 				stale.Token++
 				if _, e := newLockOf(t, st, "copy").RenewDetached(t.Context(), stale, nil); !errors.Is(e, leasehold.ErrLost) {

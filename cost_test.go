@@ -83,30 +83,30 @@ func letters(t *testing.T, cell string) (r requests) {
 	return r
 }
 
-// TestBudgetsAreDocumented: docs/cost.md says of each layout what is counted.
+// TestBudgetsAreDocumented: docs/requests.md says of each layout what is counted.
 func TestBudgetsAreDocumented(t *testing.T) {
-	columns, rows := documented(t, "docs/cost.md", "## The other layouts")
+	columns, rows := documented(t, "docs/requests.md", "## Layouts")
 	of := map[string]func(b budget) requests{
-		"acquire, the last version seen is current": func(b budget) requests { return b.acquire },
-		"acquire, nothing known":                    func(b budget) requests { return b.unknown },
-		"acquire, nothing known and there is none":  func(b budget) requests { return b.make },
-		"acquire, nothing known and there have been 500 epochs": func(b budget) requests {
+		"acquire, current version known":      func(b budget) requests { return b.acquire },
+		"acquire, nothing known":              func(b budget) requests { return b.unknown },
+		"acquire, nothing known, no lock yet": func(b budget) requests { return b.make },
+		"acquire, nothing known, 500 epochs so far": func(b budget) requests {
 			if b.unknown.list == 0 {
 				return requests{}
 			}
 			return b.unknown.plus(budgets[leasehold.LayoutEpochs].far)
 		},
-		"renew":                                  func(b budget) requests { return b.renew },
-		"hold for an hour, besides 720 renewals": func(b budget) requests { return b.hour },
-		"release":                                func(b budget) requests { return b.release },
-		"pass on to another goroutine of the process":      func(b budget) requests { return b.pass },
-		"look, nothing known":                              func(b budget) requests { return b.inspect },
-		"look, nothing has changed":                        func(b budget) requests { return b.look },
-		"look, it was renewed":                             func(b budget) requests { return b.news },
-		"look, it was freed":                               func(b budget) requests { return b.freed },
-		"look, much has happened since":                    func(b budget) requests { return b.jump },
-		"try, it was free when last seen and is held":      func(b budget) requests { return b.refused },
-		"take over from a holder that is gone, at the end": func(b budget) requests { return b.takeover },
+		"renew": func(b budget) requests { return b.renew },
+		"hold for an hour, in addition to 720 renewals": func(b budget) requests { return b.hour },
+		"release": func(b budget) requests { return b.release },
+		"hand over to another goroutine of the process": func(b budget) requests { return b.pass },
+		"read, nothing known":                           func(b budget) requests { return b.inspect },
+		"read, unchanged":                               func(b budget) requests { return b.look },
+		"read, renewed":                                 func(b budget) requests { return b.news },
+		"read, released":                                func(b budget) requests { return b.freed },
+		"read, several changes":                         func(b budget) requests { return b.jump },
+		"try a lock that was free and is now held":      func(b budget) requests { return b.refused },
+		"take over from a dead holder, after the wait":  func(b budget) requests { return b.takeover },
 	}
 	for name := range rows {
 		if of[name] == nil {
@@ -122,7 +122,7 @@ func TestBudgetsAreDocumented(t *testing.T) {
 		for i, cell := range cells {
 			b, ok := budgets[leasehold.Layout(columns[i])]
 			want := count(b)
-			never := name == "look, it was renewed" && b.renew == requests{}
+			never := name == "read, renewed" && b.renew == requests{}
 			switch {
 			case !ok:
 				t.Errorf("there is no layout %q", columns[i])
@@ -141,21 +141,21 @@ func TestElectionIsDocumented(t *testing.T) {
 	each := func(n int) string { return fmt.Sprintf("%d every TTL/3", n) }
 	number := strconv.Itoa
 	for heading, want := range map[string]map[string][]string{
-		"# What it costs in requests": {
-			"acquire, the last version seen is current": {number(b.acquire.get), number(b.acquire.put)},
-			"acquire, nothing known":                    {number(b.unknown.get), number(b.unknown.put)},
-			"hold":                                      {"0", each(b.renew.put)},
-			"release":                                   {number(b.release.get), number(b.release.put)},
-			"find it held (TryAcquire, status --layout)":                   {number(b.inspect.get), number(b.inspect.put)},
-			"wait for a holder that keeps it: the first ten minutes":       {fmt.Sprintf("about %d", waits(10*time.Minute, 0)), "0"},
-			"wait for a holder that keeps it: the first hour":              {fmt.Sprintf("about %d", waits(time.Hour, 0)), "0"},
-			"wait for a holder that keeps it: from then on":                {each(b.look.get), "0"},
-			"take over from a holder that is gone, at the end of the wait": {number(b.takeover.get), number(b.takeover.put)},
+		"## The main operations": {
+			"acquire, current version known": {number(b.acquire.get), number(b.acquire.put)},
+			"acquire, nothing known":         {number(b.unknown.get), number(b.unknown.put)},
+			"hold":                           {"0", each(b.renew.put)},
+			"release":                        {number(b.release.get), number(b.release.put)},
+			"find it held (TryAcquire, status --layout)":             {number(b.inspect.get), number(b.inspect.put)},
+			"wait for a holder that keeps it: the first ten minutes": {fmt.Sprintf("about %d", waits(10*time.Minute, 0)), "0"},
+			"wait for a holder that keeps it: the first hour":        {fmt.Sprintf("about %d", waits(time.Hour, 0)), "0"},
+			"wait for a holder that keeps it: from then on":          {each(b.look.get), "0"},
+			"take over from a dead holder, after the wait":           {number(b.takeover.get), number(b.takeover.put)},
 		},
 		"## An election": {
-			"the leader":                            {"0", each(b.renew.put)},
-			"a follower, from its second minute on": {each(b.news.get) + ", and at most a twentieth more", "0"},
-			"a follower that has just begun, or whose leader has just changed": {fmt.Sprintf("up to %d until it knows when the leader renews", plan.LooksOfFollower), "0"},
+			"the leader":                                  {"0", each(b.renew.put)},
+			"a follower, from its second minute on":       {each(b.news.get) + ", and at most 5 % more", "0"},
+			"a follower that is new, or has a new leader": {fmt.Sprintf("up to %d until it knows when the leader renews", plan.LooksOfFollower), "0"},
 		},
 	} {
 		_, rows := documented(t, "docs/cost.md", heading)
@@ -170,7 +170,7 @@ func TestElectionIsDocumented(t *testing.T) {
 		t.Errorf("an hour has %d renewals", renewals)
 	}
 	text, err := os.ReadFile("docs/cost.md")
-	if says := fmt.Sprintf("may make %d GETs, where %d is one\nfor each renewal", hourly+hourly/20, hourly); err != nil || !strings.Contains(string(text), says) {
+	if says := fmt.Sprintf("sends up to %d GETs\nan hour; %d would be one per renewal", hourly+hourly/20, hourly); err != nil || !strings.Contains(string(text), says) {
 		t.Errorf("the document does not say %q, %v", says, err)
 	}
 }
@@ -243,8 +243,8 @@ func TestMoneyIsDocumented(t *testing.T) {
 		"a holder, TTL 15 s":                               part(lock, 0),
 		"a holder, TTL 60 s":                               part(slow, 0),
 		"a holder, TTL 15 s, epochs":                       part(epochs, 0, 3),
-		"a follower that looks at the store, TTL 15 s":     part(lock, 1),
-		"a follower that looks every 30 s":                 part(seldom, 1),
+		"a follower that polls the store, TTL 15 s":        part(lock, 1),
+		"a follower that polls every 30 s":                 part(seldom, 1),
 		"a follower that asks the leader":                  part(asks, 1),
 		"100 locks with 5 candidates each, --mode store":   part(many, 0, 1),
 		"100 locks with 5 candidates each, --mode peer":    part(peers, 0, 1),

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// everyday counts the rows of the table "Everyday use" of docs/cost.md, over the layout of the test.
+// everyday counts the rows of the table "Everyday use" of docs/requests.md, over the layout of the test.
 type everyday struct {
 	t  *testing.T
 	st *faultstore.Store
@@ -60,8 +60,8 @@ func (e *everyday) locks() (all []counted) {
 	release(e.t, acquire(e.t, newLock(e.t, e.st, nil)))
 	locks := newLocks(e.t, e.st, nil)
 	var lease *leasehold.Lease
-	for _, row := range []string{"Locks, a key for the first time", "Locks, the key again", "Locks, the key when it was forgotten"} {
-		if strings.HasSuffix(row, "forgotten") {
+	for _, row := range []string{"Locks, a new key", "Locks, a known key", "Locks, a forgotten key"} {
+		if strings.Contains(row, "forgotten") {
 			time.Sleep(forgetting)
 		}
 		all = append(all, e.count(row, func() { lease = had(e.t, locks, "jobs/backup") }))
@@ -80,7 +80,7 @@ func (e *everyday) terms() (all []counted) {
 		all = append(all, e.count("acquire with an option", func() { lease = e.take(lock, with) }))
 		row := "hold WithoutRenewal"
 		if !lease.End().IsZero() && time.Until(lease.End()) > 20*time.Second {
-			row = "hold WithMaxHold(30 s), until it is over"
+			row = "hold WithMaxHold(30 s), to the end"
 		}
 		all = append(all, e.count(row, func() { <-lease.Done() }))
 		_ = lease.Release(e.t.Context()) // it is over
@@ -93,12 +93,12 @@ func (e *everyday) terms() (all []counted) {
 	}
 	rest := leasehold.WithHoldAtLeast(61 * time.Minute)
 	all = append(all, e.count("acquire with an option", func() { lease = e.take(lock, rest) }))
-	all = append(all, e.count("release to a rest", func() { release(e.t, lease) }))
+	all = append(all, e.count("release with a cooldown", func() { release(e.t, lease) }))
 	other := newLock(e.t, e.st, nil)
-	all = append(all, e.count("find it at rest", func() { e.refused(other.TryAcquire(e.t.Context())) }))
+	all = append(all, e.count("find it in cooldown", func() { e.refused(other.TryAcquire(e.t.Context())) }))
 	waits, cancel := context.WithTimeout(e.t.Context(), time.Hour)
 	defer cancel()
-	all = append(all, e.count("wait for an hour at a rest", func() { e.refused(newLock(e.t, e.st, nil).Acquire(waits)) }))
+	all = append(all, e.count("wait in a cooldown for an hour", func() { e.refused(newLock(e.t, e.st, nil).Acquire(waits)) }))
 	return all
 }
 
@@ -113,7 +113,7 @@ func (e *everyday) attempts() (all []counted) {
 	all = append(all,
 		e.count("TryCampaign, won", func() { lease, err = one.TryCampaign(e.t.Context()) }),
 		e.count("TryCampaign, another leads", func() { e.refused(two.TryCampaign(e.t.Context())) }),
-		e.count("TryCampaign, it leads itself", func() { e.refused(one.TryCampaign(e.t.Context())) }))
+		e.count("TryCampaign, already leading", func() { e.refused(one.TryCampaign(e.t.Context())) }))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -174,9 +174,9 @@ func bounds(t *testing.T, cell string) (low, high requests) {
 	return low, high
 }
 
-// TestEverydayIsDocumented: docs/cost.md says of everyday use what is counted, and of nothing else.
+// TestEverydayIsDocumented: docs/requests.md says of everyday use what is counted, and of nothing else.
 func TestEverydayIsDocumented(t *testing.T) {
-	columns, rows := documented(t, "docs/cost.md", "## Everyday use")
+	columns, rows := documented(t, "docs/requests.md", "## Everyday use")
 	column := slices.Index(columns, string(here()))
 	if column < 0 {
 		t.Fatalf("no column %s", here())
@@ -235,9 +235,9 @@ func TestObserversAreDocumented(t *testing.T) {
 	needsRenewals(t)
 	_, rows := documented(t, "docs/cost.md", "## An election")
 	for row, want := range map[string][]string{
-		"an observer that does not campaign (watch LOCK)":                                             {"as a follower", "0"},
-		"elect --http, or Observe beside Run, while it leads or campaigns, and each probe and scrape": {"0 more", "0 more"},
-		"the same in the back-off after its work has ended":                                           {"as a follower, where it is 0 without", "0"},
+		"an observer without a campaign (watch LOCK)":                                              {"as a follower", "0"},
+		"elect --http, or Observe beside Run, while leading or campaigning; each probe and scrape": {"0 more", "0 more"},
+		"the same, in the backoff after its work ended":                                            {"as a follower; 0 if it does not observe", "0"},
 	} {
 		if !slices.Equal(rows[row], want) {
 			t.Errorf("%s: the document says %q, want %q", row, rows[row], want)

@@ -144,7 +144,7 @@ func since(st *faultstore.Store, before faultstore.Counts) requests {
 	return requests{c.Get - before.Get, c.Put - before.Put, c.List - before.List, c.Delete - before.Delete}
 }
 
-// A budget is what a layout may cost in requests. docs/cost.md has it as a table.
+// A budget is what a layout may cost in requests. docs/requests.md has it as a table.
 type budget struct {
 	make     requests // acquire a lock that does not exist
 	acquire  requests // whose last version is known

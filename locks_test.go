@@ -67,7 +67,7 @@ func documentedKey(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile("\nA key of `Locks` .* It takes some ([0-9.]+) KB until then,\n").FindSubmatch(text)
+	m := regexp.MustCompile("\nA key of `Locks` .* It takes about ([0-9.]+) KB until then,\n").FindSubmatch(text)
 	if m == nil {
 		t.Fatal("docs/cost.md does not say what a key of Locks takes")
 	}

@@ -50,7 +50,7 @@ func calledMeta(ctx context.Context, lease *leasehold.Lease, meta map[string]str
 func TestSetMeta(t *testing.T) {
 	needsRenewals(t)
 	bubble(t, func(t *testing.T) {
-		columns, rows := documented(t, "docs/cost.md", "## Meta data of a lease that is held")
+		columns, rows := documented(t, "docs/requests.md", "## Metadata of a held lease")
 		st := newStore()
 		lock := newLock(t, st, &leasehold.LockOptions{Meta: map[string]string{"app": "shop"}})
 		lease := acquire(t, lock)
@@ -135,7 +135,7 @@ func TestSetMetaMerged(t *testing.T) {
 // before, and have the lock when it is released.
 func TestSetMetaUnderASession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		columns, rows := documented(t, "docs/cost.md", "## Meta data of a lease that is held")
+		columns, rows := documented(t, "docs/requests.md", "## Metadata of a held lease")
 		st := memstore.New()
 		p, other := startProcess(t, st, "a"), startProcess(t, st, "b")
 		lease := p.acquire("one")

@@ -65,17 +65,17 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// cellsOf are those of a row of docs/cost.md.
-func cellsOf(t *testing.T, what string) (cells []string) {
+// cellsOf are those of a row of a page.
+func cellsOf(t *testing.T, page, what string) (cells []string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/cost.md")
+	text, err := os.ReadFile("../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, row, found := strings.Cut(string(text), "\n| "+what+" |")
 	row, _, _ = strings.Cut(row, "\n")
 	if !found {
-		t.Fatalf("docs/cost.md has no row %q", what)
+		t.Fatalf("docs/%s has no row %q", page, what)
 	}
 	for _, cell := range strings.Split(strings.TrimSuffix(row, "|"), "|") {
 		cells = append(cells, strings.TrimSpace(cell))
@@ -83,12 +83,12 @@ func cellsOf(t *testing.T, what string) (cells []string) {
 	return cells
 }
 
-// documented is what docs/cost.md says that something costs in the layout of this test.
+// documented is what docs/requests.md says that something costs in the layout of this test.
 func documented(t *testing.T, what string) (r requests) {
 	t.Helper()
-	cells := cellsOf(t, what) // in the order of Layouts, as TestBudgetsAreDocumented checks of the first table
+	cells := cellsOf(t, "requests.md", what) // in the order of Layouts, as TestBudgetsAreDocumented checks of the first table
 	if len(cells) != len(leasehold.Layouts) {
-		t.Fatalf("docs/cost.md says %q of the layouts for %s", cells, what)
+		t.Fatalf("docs/requests.md says %q of the layouts for %s", cells, what)
 	}
 	for _, request := range strings.Fields(cells[slices.Index(leasehold.Layouts, here())]) {
 		n := 1
@@ -121,7 +121,7 @@ func same(a, b leasehold.Info) bool {
 		a.RenewedAt.Equal(b.RenewedAt) && a.ExpiresAt.Equal(b.ExpiresAt) && a.Age == b.Age && a.Abandoned == b.Abandoned && a.Version == b.Version
 }
 
-// TestHistoryIsDocumented: docs/cost.md says what a history costs of whose lock the layout is known, as by --layout.
+// TestHistoryIsDocumented: docs/requests.md says what a history costs of whose lock the layout is known, as by --layout.
 func TestHistoryIsDocumented(t *testing.T) {
 	needs(t, here().Tokens(), "a marker keeps no history")
 	bubble(t, func(t *testing.T) {
@@ -136,14 +136,14 @@ func TestHistoryIsDocumented(t *testing.T) {
 	})
 }
 
-// TestWatchIsDocumented: docs/cost.md says what a refresh of the locks under a prefix costs.
+// TestWatchIsDocumented: docs/requests-commands.md says what a refresh of the locks under a prefix costs.
 func TestWatchIsDocumented(t *testing.T) {
 	for row, want := range map[string][]string{
-		"layout `object`, markers":            {"N", "1 for each 1000 objects"},
-		"with epochs":                         {"N", "the same, and 1 for each lock"},
-		"each session that holds any of them": {"1", "0"},
+		"layout `object`, markers":      {"N", "1 for each 1000 objects"},
+		"with epochs":                   {"N", "the same, and 1 for each lock"},
+		"each session that holds locks": {"1", "0"},
 	} {
-		if cells := cellsOf(t, row); !slices.Equal(cells, want) {
+		if cells := cellsOf(t, "requests-commands.md", row); !slices.Equal(cells, want) {
 			t.Errorf("%s: the document says %q, want %q", row, cells, want)
 		}
 	}

@@ -149,7 +149,7 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestMoveCosts is what docs/cost.md says.
+// TestMoveCosts is what docs/requests-commands.md says.
 func TestMoveCosts(t *testing.T) {
 	needs(t, here().Tokens(), "a marker has no token to go on with")
 	bubble(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (p *poller) try(ctx context.Context, name string) (func(context.Context) er
 func (p *poller) close() { p.end() }
 
 // newPoller is for those that name no interval. It renews every third of the TTL and looks
-// as often on average, as docs/cost.md assumes, and its pauses are spread as leasehold's are.
+// as often on average, as docs/cost-formulas.md assumes, and its pauses are spread as leasehold's are.
 func newPoller(ttl time.Duration, take func(context.Context, string) (grant, error)) *poller {
 	return &poller{newKeeper(ttl / 3), take, func() time.Duration { return ttl/4 + rand.N(ttl/6) }}
 }

@@ -398,7 +398,7 @@ func TestObjectKeys(t *testing.T) {
 	}
 }
 
-// Each operation sends the requests that docs/cost.md says.
+// Each operation sends the requests that docs/requests-commands.md says.
 func TestObjectCost(t *testing.T) {
 	large := strings.Repeat("x", store.MaxBody)
 	for _, c := range []struct {

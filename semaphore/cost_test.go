@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// TestCostIsDocumented: docs/cost.md says of semaphores what is counted, in each row.
+// TestCostIsDocumented: docs/requests-commands.md says of semaphores what is counted, in each row.
 func TestCostIsDocumented(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), &faultstore.Options{Faults: []faultstore.Fault{{Kind: faultstore.DelayBefore, Delay: 10 * time.Millisecond}}})
@@ -49,15 +49,15 @@ func TestCostIsDocumented(t *testing.T) {
 			return all
 		}
 		var held []*semaphore.Lease
-		costs("the first acquisition of a process, with a session for it", func() { held = take(a, 1) })
+		costs("a process's first acquisition, with its session", func() { held = take(a, 1) })
 		costs("release", func() { released(t, held...) })
-		costs("the next acquisition, within two seconds of what was seen last", func() { held = take(a, 1) })
+		costs("the next acquisition, within two seconds of the last read", func() { held = take(a, 1) })
 		released(t, held...)
 		time.Sleep(3 * time.Second)
-		costs("an acquisition later", func() { held = take(a, 1) })
+		costs("a later acquisition", func() { held = take(a, 1) })
 		released(t, held...)
-		costs("50 acquisitions of one process at one moment", func() { held = take(a, 50) })
-		costs("50 releases of one process at one moment", func() {
+		costs("50 acquisitions of one process at once", func() { held = take(a, 50) })
+		costs("50 releases of one process at once", func() {
 			var all sync.WaitGroup
 			for _, l := range held {
 				all.Go(func() { released(t, l) })
@@ -71,13 +71,13 @@ func TestCostIsDocumented(t *testing.T) {
 		})
 		full := take(a, 100)
 		b := newSemaphore(t, st, 100, nil)
-		costs("TryAcquire of what is taken, by a process that holds nothing", func() {
+		costs("TryAcquire without a free slot, by a process that holds nothing", func() {
 			if _, err := b.TryAcquire(t.Context(), 1); !errors.Is(err, leasehold.ErrHeld) {
 				t.Error(err)
 			}
 		})
 		time.Sleep(5 * time.Second)
-		costs("a minute of holding 100 seats, TTL 15 s", func() { time.Sleep(time.Minute) })
+		costs("a minute of holding 100 slots, TTL 15 s", func() { time.Sleep(time.Minute) })
 		for _, l := range full {
 			released(t, l)
 		}
@@ -92,13 +92,13 @@ func TestCostIsDocumented(t *testing.T) {
 // costRows are the cells of the table.
 func costRows(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/cost.md")
+	text, err := os.ReadFile("../docs/requests-commands.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(text), "\n## Semaphores\n")
 	if !found {
-		t.Fatal("docs/cost.md has nothing of semaphores")
+		t.Fatal("docs/requests-commands.md has nothing of semaphores")
 	}
 	rows := map[string]string{}
 	for line := range strings.Lines(rest) {

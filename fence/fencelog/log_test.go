@@ -552,7 +552,7 @@ func TestForeignEntries(t *testing.T) {
 	}
 }
 
-// Each operation sends the requests that docs/cost.md says.
+// Each operation sends the requests that docs/requests-commands.md says.
 func TestLogCost(t *testing.T) {
 	st := newStore()
 	cost := func(name string, want faultstore.Counts, do func()) {

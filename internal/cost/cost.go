@@ -1,5 +1,5 @@
 // Package cost computes the requests of a plan of locks in a month, and their price;
-// the same for other protocols; and it runs a plan and counts. docs/cost.md explains
+// the same for other protocols; and it runs a plan and counts. docs/cost-formulas.md explains
 // the formulas, and tests hold them against counted requests.
 package cost
 

@@ -2,7 +2,7 @@ package cost
 
 import "github.com/leasehold/leasehold"
 
-// A budget is what a layout may cost: docs/cost.md has it as a table, and tests of the
+// A budget is what a layout may cost: docs/requests.md has it as a table, and tests of the
 // root package count it.
 type budget struct {
 	acquire, refused            Requests // it is free; it was free when last seen

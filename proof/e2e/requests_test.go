@@ -25,27 +25,37 @@ import (
 	"github.com/leasehold/leasehold/internal/servers"
 )
 
-// sent are requests by their letters in docs/cost.md.
+// sent are requests by their letters in docs/requests.md.
 type sent map[byte]int
+
+// pages are the pages with the requests of locks and of commands.
+func pages() (string, error) {
+	locks, err := os.ReadFile("../../docs/requests.md")
+	if err != nil {
+		return "", err
+	}
+	commands, err := os.ReadFile("../../docs/requests-commands.md")
+	return string(locks) + string(commands), err
+}
 
 // used are the rows that costs has looked up.
 var used sync.Map
 
-// costs adds up cells of docs/cost.md, of the layout object: "HEADING: ROW".
+// costs adds up cells of docs/requests.md and docs/requests-commands.md, of the layout object: "HEADING: ROW".
 func costs(t *testing.T, names ...string) sent {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cost.md")
+	text, err := pages()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := sent{}
 	for _, name := range names {
 		heading, row, _ := strings.Cut(name, ": ")
-		_, rest, _ := strings.Cut(string(text), "\n## "+heading+"\n")
+		_, rest, _ := strings.Cut(text, "\n## "+heading+"\n")
 		_, rest, found := strings.Cut(rest, "\n| "+row+" | ")
 		cell, _, _ := strings.Cut(rest, " |")
 		if !found || cell == "" {
-			t.Fatalf("docs/cost.md has no row %q", name)
+			t.Fatalf("the pages have no row %q", name)
 		}
 		used.Store(name, true)
 		if cell == "none" {
@@ -152,21 +162,21 @@ func (c *counter) until(shown string, want sent, code int, args ...string) strin
 	}
 	for _, kind := range []byte("GPLDHO") {
 		if got[kind] != want[kind] {
-			c.t.Errorf("%q: %d %c, and docs/cost.md says %d", args, got[kind], kind, want[kind])
+			c.t.Errorf("%q: %d %c, and the pages say %d", args, got[kind], kind, want[kind])
 		}
 	}
 	return text.String()
 }
 
-// The headings of docs/cost.md that say what commands send.
+// The headings of the pages that say what commands send.
 const (
-	layouts  = "The other layouts: "
+	layouts  = "Layouts: "
 	daily    = "Everyday use: "
-	detached = "A lease that no process holds: "
+	detached = "Detached leases: "
 	commands = "Commands: "
 )
 
-// TestCommandsSend: each command sends the requests that docs/cost.md says of what it does, and none besides: none to
+// TestCommandsSend: each command sends the requests that the pages say of what it does, and none besides: none to
 // find out where the bucket lies, and none before it ends.
 func TestCommandsSend(t *testing.T) {
 	t.Parallel()
@@ -183,11 +193,11 @@ func TestCommandsSend(t *testing.T) {
 // allUsed checks that each row about commands was compared.
 func allUsed(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/cost.md")
+	text, err := pages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rows, _ := strings.Cut(string(text), "\n## "+strings.TrimSuffix(commands, ": ")+"\n")
+	_, rows, _ := strings.Cut(text, "\n## "+strings.TrimSuffix(commands, ": ")+"\n")
 	rows, _, _ = strings.Cut(rows, "\n## ")
 	for line := range strings.Lines(rows) {
 		row, _, found := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
@@ -202,18 +212,18 @@ func commandsOfJobs(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
 	a, free := c.at("jobs/a"), costs(t, layouts+"acquire, nothing known", layouts+"release")
-	c.sends(costs(t, layouts+"acquire, nothing known and there is none", layouts+"release"), 0, "run", a, "--", "true")
+	c.sends(costs(t, layouts+"acquire, nothing known, no lock yet", layouts+"release"), 0, "run", a, "--", "true")
 	c.sends(free, 0, "run", a, "--", "true")
 	c.sends(costs(t, commands+"`run`, `elect --once`"), 0, "run", a, "--", "true")
 	c.sends(costs(t, commands+"`run`, `elect --once`"), 0, "elect", "--once", a, "--", "true")
 	c.sends(costs(t, commands+"`run --max-hold D`, D up to TTL/3"), 76, "run", "--max-hold", "1s", "--grace", "200ms", a, "--", "sleep", "60")
-	c.sends(costs(t, layouts+"acquire, nothing known", daily+"release to a rest"), 0, "run", "--hold-at-least", "1h", c.at("jobs/rests"), "--", "true")
-	c.sends(costs(t, daily+"find it at rest"), 75, "run", "--wait", "0", c.at("jobs/rests"), "--", "true")
+	c.sends(costs(t, layouts+"acquire, nothing known", daily+"release with a cooldown"), 0, "run", "--hold-at-least", "1h", c.at("jobs/rests"), "--", "true")
+	c.sends(costs(t, daily+"find it in cooldown"), 75, "run", "--wait", "0", c.at("jobs/rests"), "--", "true")
 
 	// Those that ask how it stands, and the service manager, cost nothing.
-	more := costs(t, commands+"`elect --http`, and `sd_notify` of `run` and `elect`, besides")
+	more := costs(t, commands+"additional: `elect --http`, `sd_notify` of `run` and `elect`")
 	if len(more) > 0 {
-		t.Errorf("docs/cost.md says %v of what is told to others", more)
+		t.Errorf("docs/requests-commands.md says %v of what is told to others", more)
 	}
 	c.sends(free, 0, "elect", "--once", "--http", "127.0.0.1:0", a, "--", "true")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"})
@@ -236,27 +246,27 @@ func commandsThatLook(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
 	for _, key := range []string{"jobs/a", "jobs/b", "jobs/c"} {
-		c.sends(costs(t, layouts+"acquire, nothing known and there is none", layouts+"release"), 0, "run", c.at(key), "--", "true")
+		c.sends(costs(t, layouts+"acquire, nothing known, no lock yet", layouts+"release"), 0, "run", c.at(key), "--", "true")
 	}
 	a := c.at("jobs/a")
-	c.sends(costs(t, layouts+"find out the layout"), 0, "status", a)
+	c.sends(costs(t, layouts+"detect the layout"), 0, "status", a)
 	c.sends(costs(t, commands+"`status`"), 0, "status", a)
-	c.sends(costs(t, layouts+"find out that there is no lock"), 0, "status", c.at("jobs/none"))
-	c.sends(costs(t, layouts+"look, nothing known"), 0, "status", "--layout", "object", a)
+	c.sends(costs(t, layouts+"detect that no lock exists"), 0, "status", c.at("jobs/none"))
+	c.sends(costs(t, layouts+"read, nothing known"), 0, "status", "--layout", "object", a)
 	c.sends(costs(t, layouts+"history of 3 leases, with `--layout`"), 0, "history", "--layout", "object", a)
-	c.sends(costs(t, layouts+"find out the layout", layouts+"history of 3 leases, with `--layout`"), 0, "history", a)
+	c.sends(costs(t, layouts+"detect the layout", layouts+"history of 3 leases, with `--layout`"), 0, "history", a)
 	c.sends(costs(t, commands+"`list URL` of 3 locks"), 0, "list", c.at("jobs/"))
-	c.until("a refresh each", costs(t, commands+"`watch URL/` of 3 locks, until its first line"), 130, "watch", c.at("jobs/"))
+	c.until("a refresh each", costs(t, commands+"`watch URL/` of 3 locks, to the first line"), 130, "watch", c.at("jobs/"))
 	c.env = append(c.env, "LEASEHOLD_STORE="+c.at(""))
 	c.sends(costs(t, commands+"`list` of 3 locks"), 0, "list", "jobs/")
-	c.until("a refresh each", costs(t, commands+"`watch PREFIX/` of 3 locks, until its first line"), 130, "watch", "jobs/")
+	c.until("a refresh each", costs(t, commands+"`watch PREFIX/` of 3 locks, to the first line"), 130, "watch", "jobs/")
 
-	c.sends(costs(t, commands+"`break` of a lock that is free"), 0, "break", "--token", "1", a)
+	c.sends(costs(t, commands+"`break`, lock free"), 0, "break", "--token", "1", a)
 	token := held(c, a)
-	c.until(token, costs(t, commands+"`watch LOCK` of a lock that is held, until its first line"), 130, "watch", a)
-	c.until(token, costs(t, commands+"`watch --layout LOCK` of a lock that is held, until its first line"), 130, "watch", "--layout", "object", a)
-	c.sends(costs(t, commands+"`break` of a lock that is held"), 0, "break", "--token", token, a)
-	c.sends(costs(t, commands+"`break --layout` of a lock that is held"), 0, "break", "--layout", "object", "--token", held(c, a), a)
+	c.until(token, costs(t, commands+"`watch LOCK`, held, to the first line"), 130, "watch", a)
+	c.until(token, costs(t, commands+"`watch --layout LOCK`, held, to the first line"), 130, "watch", "--layout", "object", a)
+	c.sends(costs(t, commands+"`break`, lock held"), 0, "break", "--token", token, a)
+	c.sends(costs(t, commands+"`break --layout`, lock held"), 0, "break", "--layout", "object", "--token", held(c, a), a)
 	held(c, a)
 	c.sends(costs(t, commands+"`break`, refused"), 75, "break", "--token", "1", a)
 }
@@ -277,7 +287,7 @@ func commandsOfLeases(t *testing.T) {
 	c := newCounter(t)
 	lock, file := c.at("jobs/lease"), filepath.Join(t.TempDir(), "lease.json")
 	c.sends(costs(t, detached+"acquire and detach"), 0, "acquire", "--ttl", "1h", "--file", file, lock)
-	c.sends(costs(t, layouts+"look, nothing known"), 75, "run", "--wait", "0", lock, "--", "true")
+	c.sends(costs(t, layouts+"read, nothing known"), 75, "run", "--wait", "0", lock, "--", "true")
 	c.sends(costs(t, detached+"renew"), 0, "renew", file)
 	c.sends(costs(t, detached+"release"), 0, "release", file)
 	each := costs(t, commands+"`acquire`, `renew`, `renew --exec`, `release`, each")
@@ -286,7 +296,7 @@ func commandsOfLeases(t *testing.T) {
 	if !strings.HasPrefix(next, "export LEASEHOLD_LEASE='{") {
 		t.Errorf("renew --exec says %q", next)
 	}
-	c.sends(costs(t, detached+"renew what another copy has renewed"), 76, "renew", "--exec")
+	c.sends(costs(t, detached+"renew after another copy has renewed"), 76, "renew", "--exec")
 	lease, _, _ := strings.Cut(strings.TrimPrefix(next, "export LEASEHOLD_LEASE='"), "'\n")
 	c.env = append(c.env, "LEASEHOLD_LEASE="+lease)
 	c.sends(each, 0, "release")
