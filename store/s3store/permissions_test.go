@@ -73,7 +73,7 @@ func withActions(t *testing.T, policy string, actions []string) string {
 const (
 	policyHeading    = "The policy"
 	bucketHeading    = "Only conditional writes, no deletes"
-	lifecycleHeading = "Old versions, and parts of uploads"
+	lifecycleHeading = "Old versions and incomplete uploads"
 )
 
 func TestPoliciesInDocs(t *testing.T) {
@@ -84,11 +84,11 @@ func TestPoliciesInDocs(t *testing.T) {
 	found := documented(t)
 	rows := actions(t)
 	for name, operations := range map[string][]string{
-		"holder and follower, layout `object`":            {"get", "put"},
-		"holder and follower, other layouts":              {"get", "put", "list", "delete"},
-		"observer":                                        {"get", "list"},
-		"collector":                                       {"get", "list", "delete"},
-		"fence with values of more than about 1 MiB each": {"large", "list", "delete"},
+		"holder and follower, layout `object`": {"get", "put"},
+		"holder and follower, other layouts":   {"get", "put", "list", "delete"},
+		"observer":                             {"get", "list"},
+		"collector":                            {"get", "list", "delete"},
+		"fence with values above about 1 MiB":  {"large", "list", "delete"},
 	} {
 		want, err := st.Policy(operations...)
 		if err != nil {
