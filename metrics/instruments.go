@@ -64,49 +64,49 @@ func kinds() []string {
 }
 
 var (
-	kind = Attribute{AttrKind, "What it is about.", kinds()}
-	key  = Attribute{AttrKey, "Its key, if that is named in the options, or `other`. Only with such options, and for elections.", nil}
+	kind = Attribute{AttrKind, "The kind of object.", kinds()}
+	key  = Attribute{AttrKey, "The key, if a pattern in the options matches it; otherwise `other`. Only if you set the option, and for elections.", nil}
 	name = Attribute{AttrName, "The key of the election, or `other`.", nil}
 
-	requestOutcome = Attribute{AttrOutcome, "`ok`, or the kind of the store's error.", Outcomes}
+	requestOutcome = Attribute{AttrOutcome, "`ok`, or the kind of store error.", Outcomes}
 )
 
 // The instruments of a Recorder.
 var (
 	acquireDuration = &Instrument{
 		Name: "leasehold.acquire.duration", Unit: "s", Kind: Histogram,
-		Description: "Duration of acquisitions, from the call to the lease or the error.",
+		Description: "Duration of acquisitions, from the call to the lease or error.",
 		Attributes: []Attribute{
 			kind,
-			{AttrOutcome, "`acquired`; `held`: another holds it, and the caller did not wait; `gave_up`: the caller's context ended; `failed`.", []string{"acquired", "held", "gave_up", "failed"}},
-			{AttrWaited, "Whether it had to wait for a holder.", []string{"true", "false"}},
+			{AttrOutcome, "`acquired`; `held`: the lock was held, and the caller did not wait; `gave_up`: the caller's context ended; `failed`.", []string{"acquired", "held", "gave_up", "failed"}},
+			{AttrWaited, "Whether the acquisition had to wait for a holder.", []string{"true", "false"}},
 			key,
 		},
 		Buckets: waitSeconds,
 	}
 	acquirePending = &Instrument{
 		Name: "leasehold.acquire.pending", Unit: "{acquisition}", Kind: UpDownCounter,
-		Description: "Acquisitions that are under way.",
+		Description: "Acquisitions in progress.",
 		Attributes:  []Attribute{kind, key},
 	}
 	acquireOldest = &Instrument{
 		Name: "leasehold.acquire.oldest", Unit: "s", Kind: Gauge,
-		Description: "How long the oldest acquisition has been under way; 0 if there is none any more.",
+		Description: "Age of the oldest acquisition in progress; 0 if none is in progress.",
 		Attributes:  []Attribute{kind, key},
 	}
 	acquireTakeovers = &Instrument{
 		Name: "leasehold.acquire.takeovers", Unit: "{acquisition}", Kind: Counter,
-		Description: "Acquisitions that took over from a holder that had not released.",
+		Description: "Acquisitions that took over from a holder without a release.",
 		Attributes:  []Attribute{kind, key},
 	}
 	leasesHeld = &Instrument{
 		Name: "leasehold.lease.held", Unit: "{lease}", Kind: UpDownCounter,
-		Description: "Leases that are held.",
+		Description: "Leases held.",
 		Attributes:  []Attribute{kind, key},
 	}
 	leaseDuration = &Instrument{
 		Name: "leasehold.lease.duration", Unit: "s", Kind: Histogram,
-		Description: "How long leases were held, from the acquisition to their end.",
+		Description: "Duration of leases, from the acquisition to the end.",
 		Attributes: []Attribute{
 			kind,
 			{AttrEnd, "How the lease ended.", []string{"released", "lost", "detached"}},
@@ -116,86 +116,86 @@ var (
 	}
 	leaseLosses = &Instrument{
 		Name: "leasehold.lease.losses", Unit: "{lease}", Kind: Counter,
-		Description: "Leases that ended before they were released.",
+		Description: "Leases lost before their release.",
 		Attributes:  []Attribute{kind, {AttrCause, "Why the lease was lost.", causes}, key},
 	}
 	releaseDuration = &Instrument{
 		Name: "leasehold.release.duration", Unit: "s", Kind: Histogram,
-		Description: "Duration of releases, until it is known whether the lock is free.",
+		Description: "Duration of releases, until the result is known.",
 		Attributes: []Attribute{
 			kind,
-			{AttrOutcome, "`confirmed`: the lock is not this lease's any more; `unconfirmed`: others may have to wait the lease out.", []string{"confirmed", "unconfirmed"}},
+			{AttrOutcome, "`confirmed`: the lease no longer holds the lock; `unconfirmed`: others may have to wait until the lease expires.", []string{"confirmed", "unconfirmed"}},
 			key,
 		},
 		Buckets: requestSeconds,
 	}
 	renewalDuration = &Instrument{
 		Name: "leasehold.renewal.duration", Unit: "s", Kind: Histogram,
-		Description: "Duration of renewals, from the first sending until one is known to have landed.",
+		Description: "Duration of renewals, from the first request to the first confirmed write.",
 		Attributes:  []Attribute{kind, key},
 		Buckets:     requestSeconds,
 	}
 	renewalRemaining = &Instrument{
 		Name: "leasehold.renewal.remaining", Unit: "s", Kind: Histogram,
-		Description: "For how much longer a lease would have been valid when its renewal came through.",
+		Description: "Time left on a lease when its renewal was confirmed.",
 		Attributes:  []Attribute{kind, key},
 		Buckets:     []float64{0.25, 0.5, 1, 2, 3, 4, 5, 7.5, 10, 15, 20, 30, 60, 300, 3600},
 	}
 	renewalLate = &Instrument{
 		Name: "leasehold.renewal.late", Unit: "{renewal}", Kind: Counter,
-		Description: "Renewals that came through when less than a third of the TTL was left.",
+		Description: "Renewals confirmed with less than 1/3 of the TTL left.",
 		Attributes:  []Attribute{kind, key},
 	}
 	requestDuration = &Instrument{
 		Name: "leasehold.request.duration", Unit: "s", Kind: Histogram,
-		Description: "Duration of what was asked of the store for locks, as their layouts see it.",
+		Description: "Duration of lock operations on the store.",
 		Attributes: []Attribute{
 			kind,
-			{AttrOperation, "`check` is a look at the session of a holder, `write` is of semaphores.", []string{"read", "check", "claim", "renew", "free", "write"}},
+			{AttrOperation, "`check` reads a holder's session; `write` belongs to semaphores.", []string{"read", "check", "claim", "renew", "free", "write"}},
 			requestOutcome,
 		},
 		Buckets: requestSeconds,
 	}
 	storeTroubles = &Instrument{
 		Name: "leasehold.store.troubles", Unit: "{report}", Kind: Counter,
-		Description: "Reports that the store has failed three times in a row, and goes on to, one a minute at most for each lock.",
+		Description: "Reports of three or more store failures in a row; at most one per minute and lock.",
 		Attributes:  []Attribute{kind, key},
 	}
 	leaderKnown = &Instrument{
 		Name: "leasehold.leader.known", Unit: "{election}", Kind: UpDownCounter,
-		Description: "Elections of which this process knows the leader: 1 or 0 for each, by its key.",
+		Description: "Elections whose leader this process knows: 1 or 0 per key.",
 		Attributes:  []Attribute{key},
 	}
 	leaderChanges = &Instrument{
 		Name: "leasehold.leader.changes", Unit: "{change}", Kind: Counter,
-		Description: "New leaders that this process has seen.",
+		Description: "New leaders seen by this process.",
 		Attributes:  []Attribute{key},
 	}
 	masterStatus = &Instrument{
 		Name: "leader_election_master_status", Unit: "", Kind: UpDownCounter,
-		Description: "Whether this process leads (1) or not (0), under the name that Kubernetes has for it.",
+		Description: "Whether this process leads (1) or not (0). Kubernetes uses the same name.",
 		Attributes:  []Attribute{name},
 	}
 	slowPath = &Instrument{
 		Name: "leader_election_slowpath_total", Unit: "", Kind: Counter,
-		Description: "Renewals of a leader that took more than one request, under the name that Kubernetes has for them.",
+		Description: "Leader renewals that took more than one request. Kubernetes uses the same name.",
 		Attributes:  []Attribute{name},
 	}
 )
 
 // The instruments of a Store.
 var (
-	storeOperation = Attribute{AttrOperation, "The method of the store.", []string{"get", "put", "delete", "list", "get_large", "put_large"}}
+	storeOperation = Attribute{AttrOperation, "The store's method.", []string{"get", "put", "delete", "list", "get_large", "put_large"}}
 
 	storeDuration = &Instrument{
 		Name: "leasehold.store.duration", Unit: "s", Kind: Histogram,
-		Description: "Duration of calls of the store; of a listing and of an object that is read bit by bit to its end.",
+		Description: "Duration of store calls; for listings and streamed objects, to the end.",
 		Attributes:  []Attribute{storeOperation, requestOutcome},
 		Buckets:     requestSeconds,
 	}
 	storeIO = &Instrument{
 		Name: "leasehold.store.io", Unit: "By", Kind: Counter,
-		Description: "Bytes of objects that were read from the store or sent to it.",
+		Description: "Bytes of objects read from or written to the store.",
 		Attributes:  []Attribute{storeOperation},
 	}
 )

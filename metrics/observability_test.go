@@ -145,50 +145,50 @@ func alerts(t *testing.T) []alert {
 			"LeaseholdNoLeader",
 			fmt.Sprintf("max by (%s) (%s) == 0", key, of(t, "leasehold.leader.known", "")),
 			fmt.Sprintf("%ds", 2*ttl), "critical",
-			"Nobody leads {{ $labels.leasehold_key }}.",
-			"No candidate has known a leader of the election for twice the TTL. Either none campaigns, or none reaches the store.",
+			"{{ $labels.leasehold_key }} has no leader.",
+			"No candidate has known a leader for twice the TTL. Either none campaigns, or none reaches the store.",
 		},
 		{
 			"LeaseholdLeaderFlaps",
 			fmt.Sprintf("max by (%s) (increase(%s[15m])) > 3", key, of(t, "leasehold.leader.changes", "")),
 			"0s", "warning",
 			"The leader of {{ $labels.leasehold_key }} changes often.",
-			"There were more than three new leaders in a quarter of an hour. See why leases end: losses by cause, renewals that are slow, work that returns.",
+			"More than three new leaders in 15 minutes. Check why leases end: losses by cause, slow renewals, jobs that return.",
 		},
 		{
 			"LeaseholdRenewalsSlow",
 			fmt.Sprintf("histogram_quantile(0.99, sum by (%s, le) (rate(%s[10m]))) > %v", kind, of(t, "leasehold.renewal.duration", "_bucket"), ttl/6.0),
 			"10m", "warning",
-			"Renewals of a {{ $labels.leasehold_kind }} take long.",
-			"One in a hundred takes more than a sixth of the TTL. Leases are lost when one takes more than half of it: see the store, or choose a longer TTL.",
+			"Renewals of a {{ $labels.leasehold_kind }} are slow.",
+			"1 % of renewals take more than 1/6 of the TTL. A renewal that takes more than half the TTL loses the lease. Check the store, or use a longer TTL.",
 		},
 		{
 			"LeaseholdLeaseTimeShort",
 			fmt.Sprintf("sum by (instance, %s, %s) (increase(%s[10m])) > 0", kind, key, of(t, "leasehold.renewal.late", "")),
 			"0s", "warning",
-			"A lease on {{ $labels.instance }} was renewed with less than a third of its TTL left.",
-			"Its renewal was late or had to be tried again. Another such outage, a little longer, ends the lease and its work.",
+			"A lease on {{ $labels.instance }} was renewed with less than 1/3 of its TTL left.",
+			"The renewal was late or had to be retried. A slightly longer outage would end the lease and stop its work.",
 		},
 		{
 			"LeaseholdLeaseLost",
 			fmt.Sprintf(`sum by (instance, %s, %s) (increase(%s{%s=~"expired|taken|vanished|foreign|session"}[10m])) > 0`, kind, key, of(t, "leasehold.lease.losses", ""), label(metrics.AttrCause)),
 			"0s", "warning",
 			"A lease on {{ $labels.instance }} was lost.",
-			"Its work was stopped, because no renewal came through in time or because somebody changed the lock.",
+			"Its work was stopped, because no renewal was confirmed in time or something else changed the lock.",
 		},
 		{
 			"LeaseholdStoreErrors",
 			fmt.Sprintf("sum by (instance) (rate(%s{%s}[10m])) / sum by (instance) (rate(%s[10m])) > 0.05", requests, failed, requests),
 			"10m", "warning",
-			"The store fails for {{ $labels.instance }}.",
-			"More than one request in twenty that its locks need fails, is throttled or is refused.",
+			"Store requests of {{ $labels.instance }} fail.",
+			"More than 5 % of its locks' requests fail, are throttled or are refused.",
 		},
 		{
 			"LeaseholdLockWaitedForTooLong",
 			fmt.Sprintf(`max by (%s, %s) (%s{%s!="election"}) > 600`, kind, key, of(t, "leasehold.acquire.oldest", ""), kind),
 			"0s", "warning",
-			"A {{ $labels.leasehold_kind }} has had waiters for more than ten minutes.",
-			"See who holds it with leasehold status. A holder that is gone is waited out by itself, so this one is there and works.",
+			"A {{ $labels.leasehold_kind }} has had a waiter for more than ten minutes.",
+			"leasehold status shows the holder. It is alive and renews its lease: waiters take over from a dead holder automatically.",
 		},
 	}
 }
@@ -254,51 +254,51 @@ func rows(t *testing.T) map[string][]panel {
 	failed := fmt.Sprintf(`%s=~"%s"`, outcome, strings.Join(metrics.Failures, "|"))
 	return map[string][]panel{
 		"1 Elections": {
-			{"Who leads", "1 for the process that leads. More than one is the change of a leader between two scrapes.", "short", []target{
+			{"Who leads", "1 for the leader. More than one leader means a change between two scrapes.", "short", []target{
 				{sum("instance, "+name, "leader_election_master_status"), legend("instance", name)},
 			}},
-			{"Candidates that know the leader", "None: nobody leads, or nobody looks.", "short", []target{
+			{"Candidates that know the leader", "0 means that there is no leader, or that no candidate polls.", "short", []target{
 				{sum(key, "leasehold.leader.known"), legend(key)},
 			}},
-			{"New leaders", "As the candidate has seen them that has seen most.", "short", []target{
+			{"New leaders", "The largest number seen by one candidate.", "short", []target{
 				{fmt.Sprintf("max by (%s) (increase(%s[$__rate_interval]))", key, m("leasehold.leader.changes", "")), legend(key)},
 			}},
 		},
 		"2 Leases": {
 			{"Leases held", "", "short", []target{{sum(kind+", "+key, "leasehold.lease.held"), legend(kind, key)}}},
-			{"Acquisitions", "By what came of them, each second.", "ops", []target{{rate(kind+", "+outcome, "leasehold.acquire.duration", "_count"), legend(kind, outcome)}}},
-			{"Duration of acquisitions", "Median and 99th percentile of those that got a lease.", "s", []target{
+			{"Acquisitions", "Per second, by outcome.", "ops", []target{{rate(kind+", "+outcome, "leasehold.acquire.duration", "_count"), legend(kind, outcome)}}},
+			{"Duration of acquisitions", "Median and 99th percentile of successful acquisitions.", "s", []target{
 				{quantile("0.5", kind, "leasehold.acquire.duration", outcome+`="acquired"`), "median " + legend(kind)},
 				{quantile("0.99", kind, "leasehold.acquire.duration", outcome+`="acquired"`), "p99 " + legend(kind)},
 			}},
-			{"Oldest acquisition", "How long the one has been under way that has been for longest. Followers of elections are not shown: they wait as long as somebody leads.", "s", []target{
+			{"Oldest acquisition", "Age of the oldest acquisition in progress. Followers of elections are not included: they wait as long as there is a leader.", "s", []target{
 				{fmt.Sprintf("max by (%s, %s) (%s)", kind, key, m("leasehold.acquire.oldest", "", kind+`!="election"`)), legend(kind, key)},
 			}},
-			{"Acquisitions under way", "", "short", []target{{sum(kind+", "+key, "leasehold.acquire.pending"), legend(kind, key)}}},
-			{"Takeovers and losses", "Leases taken over from a holder that had not released, and leases that were lost, by cause.", "short", []target{
+			{"Acquisitions in progress", "", "short", []target{{sum(kind+", "+key, "leasehold.acquire.pending"), legend(kind, key)}}},
+			{"Takeovers and losses", "Takeovers without a release, and lost leases by cause.", "short", []target{
 				{increase(kind, "leasehold.acquire.takeovers"), "taken over: " + legend(kind)},
 				{increase(kind+", "+label(metrics.AttrCause), "leasehold.lease.losses"), "lost: " + legend(kind, label(metrics.AttrCause))},
 			}},
-			{"How long leases were held", "Median, of those that have ended.", "s", []target{{quantile("0.5", kind+", "+label(metrics.AttrEnd), "leasehold.lease.duration"), legend(kind, label(metrics.AttrEnd))}}},
+			{"Duration of leases", "Median of ended leases.", "s", []target{{quantile("0.5", kind+", "+label(metrics.AttrEnd), "leasehold.lease.duration"), legend(kind, label(metrics.AttrEnd))}}},
 		},
 		"3 Renewals": {
 			{"Duration of renewals", "99th percentile.", "s", []target{{quantile("0.99", kind, "leasehold.renewal.duration"), legend(kind)}}},
-			{"Lease time left", "What one lease in a hundred had left, or less, when its renewal came through.", "s", []target{{quantile("0.01", kind, "leasehold.renewal.remaining"), legend(kind)}}},
-			{"Late renewals", "Less than a third of the TTL was left. The slow path is more than one request for a renewal of a leader.", "short", []target{
+			{"Lease time left", "First percentile of the time left when a renewal is confirmed.", "s", []target{{quantile("0.01", kind, "leasehold.renewal.remaining"), legend(kind)}}},
+			{"Late renewals", "Less than 1/3 of the TTL was left. Slow path: a leader's renewal took more than one request.", "short", []target{
 				{increase(kind, "leasehold.renewal.late"), "late: " + legend(kind)},
 				{increase(name, "leader_election_slowpath_total"), "slow path: " + legend(name)},
 			}},
-			{"Duration of releases", "99th percentile, by what came of them.", "s", []target{{quantile("0.99", kind+", "+outcome, "leasehold.release.duration"), legend(kind, outcome)}}},
+			{"Duration of releases", "99th percentile, by outcome.", "s", []target{{quantile("0.99", kind+", "+outcome, "leasehold.release.duration"), legend(kind, outcome)}}},
 		},
 		"4 Store": {
-			{"Requests of locks", "Each second, by operation and outcome.", "reqps", []target{{rate(op+", "+outcome, "leasehold.request.duration", "_count"), legend(op, outcome)}}},
+			{"Requests of locks", "Per second, by operation and outcome.", "reqps", []target{{rate(op+", "+outcome, "leasehold.request.duration", "_count"), legend(op, outcome)}}},
 			{"Duration of requests of locks", "99th percentile.", "s", []target{{quantile("0.99", op, "leasehold.request.duration"), legend(op)}}},
-			{"Requests that fail", "Their share.", "percentunit", []target{
+			{"Failed requests", "Share of all requests.", "percentunit", []target{
 				{rate("instance", "leasehold.request.duration", "_count", failed) + " / " + rate("instance", "leasehold.request.duration", "_count"), legend("instance")},
 			}},
-			{"Reports of trouble", "A store that fails three times in a row, and goes on to.", "short", []target{{increase(kind, "leasehold.store.troubles"), legend(kind)}}},
-			{"Calls of the store", "Each second, by operation and outcome: of stores that metrics.Store measures.", "reqps", []target{{rate(op+", "+outcome, "leasehold.store.duration", "_count"), legend(op, outcome)}}},
-			{"Bytes", "Each second.", "Bps", []target{{rate(op, "leasehold.store.io", ""), legend(op)}}},
+			{"Store outages", "Reports of three or more store failures in a row.", "short", []target{{increase(kind, "leasehold.store.troubles"), legend(kind)}}},
+			{"Store calls", "Per second, by operation and outcome. Only stores wrapped in metrics.Store.", "reqps", []target{{rate(op+", "+outcome, "leasehold.store.duration", "_count"), legend(op, outcome)}}},
+			{"Bytes", "Per second.", "Bps", []target{{rate(op, "leasehold.store.io", ""), legend(op)}}},
 		},
 	}
 }
