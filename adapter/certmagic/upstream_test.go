@@ -15,13 +15,13 @@ func TestRow(t *testing.T) {
 			"LoadCertResource.*|LoadFirstUsable.*|GetCertificateSkips.*|GetCertificateHonors.*|LocalCache.*|WarmLocalCache|" +
 			"QueueRenewal.*|StapleOCSP.*|HTTPChallengeHandlerNoOp)$",
 		LeftOut: map[string]string{
-			"TestGetEmailFromRecent":             "it sets the times of certmagic's directories by hand, which here are not where it looks",
-			"TestRenewLockLeaseWithoutInterface": "it is about a storage whose locks have no leases",
+			"TestGetEmailFromRecent":             "it changes the times of certmagic's own directories, which the adapter does not use",
+			"TestRenewLockLeaseWithoutInterface": "it tests a storage whose locks have no leases",
 		},
 	}
 	results := up.Test(t)
 	adaptertest.Row{
 		Module: "github.com/caddyserver/certmagic", Ran: results.Ran, Passed: results.Passed, LeftOut: up.LeftOut,
-		Long: "86 of the storage, 46 of a certificate authority for its tests; the others are values over 1 MiB, directories in a store that has none, and locks by their names alone",
+		Long: "storage 86; certificate authority for its tests 46; the rest is for values over 1 MiB, directories in a store without them, and locks known only by name",
 	}.Check(t)
 }

@@ -18,11 +18,11 @@ func TestMain(m *testing.M) {
 // TestRow: client-go's own tests, of the interface and of the elector, pass on the adapter's lock.
 func TestRow(t *testing.T) {
 	const client = "k8s.io/client-go/tools/leaderelection"
-	row := adaptertest.Row{Module: "k8s.io/client-go", Long: "148 of the lock, and 78 of an elector that ends with the lease", LeftOut: map[string]string{
-		"TestTryAcquireOrRenewLeases":               "its cases script what the API server says of a holder, such as a lease of 0 s; leasehold decides who is gone",
+	row := adaptertest.Row{Module: "k8s.io/client-go", Long: "lock 148, elector that ends with the lease 78", LeftOut: map[string]string{
+		"TestTryAcquireOrRenewLeases":               "it scripts the API server's answers about a holder, such as a lease of 0 s; leasehold decides itself whether a holder has died",
 		"TestTryCoordinatedRenew":                   "a coordinated election needs the API server",
-		"TestUpdateError":                           "an Update needs no Get before: it acquires the lock, or says who holds it",
-		"TestDescribe":                              "this lock's place is a URL",
+		"TestUpdateError":                           "Update works without a Get before it: it acquires the lock or returns the holder",
+		"TestDescribe":                              "this lock's description is a URL",
 		"TestLabelUpdate, TestUpdateWithNilLabels…": "the lock has no labels",
 	}}
 	for _, u := range []adaptertest.Upstream{{

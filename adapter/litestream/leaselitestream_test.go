@@ -309,14 +309,14 @@ func hold(ctx context.Context, l *leaselitestream.Leaser, lease *litestream.Leas
 
 // TestRow: litestream's tests of its leaser on S3 hold for this one, those of them that are not about the requests it sends.
 func TestRow(t *testing.T) {
-	const s3 = "it answers the requests of litestream's leaser by hand, with its lock.json"
+	const s3 = "it scripts the responses to litestream's own leaser, with its lock.json"
 	u := adaptertest.Upstream{
 		Package: "github.com/benbjohnson/litestream/s3", Dir: "testdata/upstream", Run: "^TestLeaser_",
 		Files: map[string]string{"leaser.go": "testdata/leaser.go"},
 		LeftOut: map[string]string{
 			"TestLeaser_AcquireLease_NewLease": s3, "TestLeaser_AcquireLease_ExpiredLease": s3, "TestLeaser_AcquireLease_ActiveLease": s3,
 			"TestLeaser_AcquireLease_RaceCondition412": s3, "TestLeaser_RenewLease": s3, "TestLeaser_ReleaseLease": s3,
-			"TestLeaser_ReleaseLease_AlreadyDeleted": s3, "TestLeaser_LockKey": "of names in a bucket", "TestLeaser_Type": "it wants s3",
+			"TestLeaser_ReleaseLease_AlreadyDeleted": s3, "TestLeaser_LockKey": "it tests names in a bucket", "TestLeaser_Type": "it expects the type s3",
 		},
 	}
 	t.Setenv("AWS_CA_BUNDLE", "") // their clients are made with one of net/http, which takes none

@@ -471,8 +471,8 @@ func TestRounds(t *testing.T) {
 // hold with it: behind the mocks of lockers, and in each handler that would have none.
 func TestRow(t *testing.T) {
 	row := adaptertest.Row{Module: "github.com/tus/tusd/v2", LeftOut: map[string]string{
-		"TestFileLocker_DirectoryNotFound": "of directories that are not there",
-		"TestLockRelease of internal/e2e":  "it drives tusd's command through toxiproxy; TestResumeElsewhere does the same with two servers",
+		"TestFileLocker_DirectoryNotFound": "it tests missing directories",
+		"TestLockRelease of internal/e2e":  "it needs tusd's command and toxiproxy; TestResumeElsewhere does the same with two servers",
 	}}
 	for _, u := range []adaptertest.Upstream{{
 		Package: "memorylocker",

@@ -62,7 +62,7 @@ func TestRow(t *testing.T) {
 		Module: "github.com/hashicorp/vault/sdk",
 		Ran:    []string{"physical.ExerciseBackend", "physical.ExerciseBackend_ListPrefix", "physical.ExerciseHABackend"},
 		LeftOut: map[string]string{
-			"physical.ExerciseTransactionalBackend": "no object storage writes several objects at once",
+			"physical.ExerciseTransactionalBackend": "object storage cannot write several objects at once",
 		},
 	}
 	if !t.Failed() {

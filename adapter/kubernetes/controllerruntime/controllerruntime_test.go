@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // TestRow: controller-runtime's own specs of its managers pass when Elect has each manager with leader election elected.
 func TestRow(t *testing.T) {
 	const (
-		isLease  = "the adapter's lock is no LeaseLock"
+		isLease  = "the adapter's lock is not a LeaseLock"
 		noServer = "it reads events from an API server"
 	)
 	leftOut := map[string]string{
@@ -66,7 +66,7 @@ func TestRow(t *testing.T) {
 		"should be called before leader election runnables if warmup is enabled",
 		"should not leak goroutines when manager is stopped with warmup runnable and with leader election enabled",
 	} {
-		leftOut["pkg/internal/controller: "+spec] = "it starts the binaries of an API server itself; specs of pkg/manager have such elections"
+		leftOut["pkg/internal/controller: "+spec] = "it starts an API server; specs in pkg/manager cover such elections"
 	}
 	adaptertest.Row{Module: "sigs.k8s.io/controller-runtime", Ran: results.Ran, Passed: results.Passed, LeftOut: leftOut}.Check(t)
 }
