@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -146,7 +147,7 @@ func (a *app) free(ctx context.Context, p target, lock *leasehold.Lock, token le
 		text = fmt.Sprintf("%s rests no more: token %d\n", r.Lock, after.Token)
 	case freed:
 		text = fmt.Sprintf("%s freed: it was held by %s, token %d\n", r.Lock, plain.Word(before.Holder), after.Token)
-		a.console.warn("%s may work on until its next renewal, up to %v from now", plain.Word(before.Holder), before.TTL/3)
+		a.console.warn("%s may work on until its next renewal, up to %v from now", plain.Word(before.Holder), (before.TTL / 3).Round(time.Millisecond))
 	}
 	return a.print(text, struct {
 		Freed bool `json:"freed"`

@@ -71,7 +71,7 @@ until then is neither safe nor unsafe.`,
   leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://storage.example'
   leasehold doctor quorum://main
   leasehold doctor --output json file:///mnt/shared/locks > proof.json`,
-		Args: cobra.ExactArgs(1),
+		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case d.races < 1:

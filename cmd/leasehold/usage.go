@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,14 +46,29 @@ func badFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		name := "--" + unknown.GetSpecifiedName()
 		return usage("unknown flag %s: %s%s", name, meant(name, flags), seeHelp(cmd))
-	case errors.As(err, &value) && value.GetFlag().Value.Type() == "duration" && !strings.Contains(value.Unwrap().Error(), "duration such as"):
-		return usage("--%s %q is not a duration such as 500ms, 30s or 5m", value.GetFlag().Name, value.GetValue())
 	case errors.As(err, &value):
-		return usage("--%s %q: %w", value.GetFlag().Name, value.GetValue(), value.Unwrap())
+		return badValue(fmt.Sprintf("--%s %q", value.GetFlag().Name, value.GetValue()), value.GetFlag(), value.Unwrap())
 	case errors.As(err, &missing):
 		return usage("--%s needs a value: %s", missing.GetFlag().Name, seeHelp(cmd))
 	}
 	return usage("%w: %s", err, seeHelp(cmd))
+}
+
+// badValue says why a flag cannot have a value, where the package that reads it speaks only to programmers.
+func badValue(given string, f *pflag.Flag, err error) error {
+	why := map[string]string{
+		"duration": "is not a duration such as 500ms, 30s or 5m",
+		"bool":     "is neither true nor false",
+		"int":      "is not a whole number", "int64": "is not a whole number",
+		"float64": "is not a number",
+	}[f.Value.Type()]
+	switch {
+	case why == "" || strings.Contains(err.Error(), "duration such as"): // it says so itself
+		return usage("%s: %w", given, err)
+	case errors.Is(err, strconv.ErrRange):
+		return usage("%s is too large a number", given)
+	}
+	return usage("%s %s", given, why)
 }
 
 // subcommand refuses what is none of a command's subcommands.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -63,7 +64,7 @@ func fromEnvironment(all *pflag.FlagSet) (err error) {
 			return
 		}
 		if e := f.Value.Set(value); e != nil {
-			err = usage("the variable %s=%q: %w", name, value, e)
+			err = badValue(fmt.Sprintf("the variable %s=%q", name, value), f, e)
 		}
 		f.Changed = true
 	})
