@@ -88,6 +88,27 @@ func TestPricesOfMembers(t *testing.T) {
 	}
 }
 
+// TestPriceOfMeasuredStore: the prices are those of the store that is measured, unless --price was given, or nobody has its
+// prices.
+func TestPriceOfMeasuredStore(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args  []string
+		byURL bool
+		want  string
+	}{
+		{[]string{"gs://b"}, true, "gcs"},
+		{[]string{"gs://b"}, false, "r2"},
+		{[]string{"file:///d"}, true, "r2"},
+		{nil, true, "r2"},
+	} {
+		c := &costCmd{app: &app{}, plan: cost.Plan{TTL: 15 * time.Second, Candidates: 3, Locks: 4, Mode: cost.Store, Layout: leasehold.LayoutObject}, name: "r2", byURL: tt.byURL, measure: true, length: time.Minute}
+		if err := c.check(tt.args, false); err != nil || c.price == nil || c.price.Name != tt.want {
+			t.Errorf("%q, by its URL %t: the prices of %+v, %v; want those of %s", tt.args, tt.byURL, c.price, err, tt.want)
+		}
+	}
+}
+
 // TestPriceNames: the help, and shells, know of all stores that have prices.
 func TestPriceNames(t *testing.T) {
 	t.Parallel()

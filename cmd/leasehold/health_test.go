@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold/leasehold"
@@ -120,6 +121,44 @@ func TestProbeAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestTermsAreCounted: a term counts as lost only if the lease was lost, and when it has ended no time of it remains.
+func TestTermsAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j, _ := newWaiter()
+		m := &monitor{job: j}
+		for _, lost := range []bool{false, true, false} {
+			if left := m.remaining(time.Now()); left != 0 {
+				t.Errorf("without a lease %v of it remain", left)
+			}
+			ended := m.leads(timedLease{heldLease{valid: true}, time.Now().Add(9 * time.Second)})
+			time.Sleep(time.Second)
+			if left := m.remaining(time.Now()); left != 8*time.Second {
+				t.Errorf("%v of the lease remain, want 8s", left)
+			}
+			if left := m.remaining(time.Now().Add(time.Minute)); left != 0 {
+				t.Errorf("after its end %v of the lease remain", left)
+			}
+			ended(lost)
+		}
+		m.leads(timedLease{heldLease{}, time.Now().Add(9 * time.Second)})
+		if left := m.remaining(time.Now()); left != 0 {
+			t.Errorf("%v of a lease that is not valid remain", left)
+		}
+		if acquired, lost := m.terms.acquired.Load(), m.terms.lost.Load(); acquired != 4 || lost != 1 {
+			t.Errorf("%d terms, of which %d were lost, want 4 and 1", acquired, lost)
+		}
+	})
+}
+
+// A timedLease has a deadline.
+type timedLease struct {
+	heldLease
+	deadline time.Time
+}
+
+func (l timedLease) Deadline() time.Time { return l.deadline }
 
 // A metric whose value is not known is left out, instead of a number that looks like an answer.
 func TestMetrics(t *testing.T) {

@@ -122,6 +122,30 @@ func TestTryOfDeadHolder(t *testing.T) {
 	}
 }
 
+// TestGoneHolder: a run that does not wait takes over only from a holder that looks to be gone, and not where its marker has
+// to be deleted.
+func TestGoneHolder(t *testing.T) {
+	t.Parallel()
+	info := leasehold.Info{Held: true, Holder: "dead", Address: "d:1", Token: 5, TTL: 15 * time.Second}
+	abandoned := info
+	abandoned.Abandoned = true
+	for name, tt := range map[string]struct {
+		err     error
+		patient bool
+		want    *gone
+	}{
+		"it is gone":         {&leasehold.HeldError{Info: abandoned}, false, &gone{party{Holder: "dead", Address: "d:1", Token: 5}, "dead", 15 * time.Second}},
+		"it leaves a marker": {&leasehold.HeldError{Info: abandoned}, true, nil},
+		"it lives":           {&leasehold.HeldError{Info: info}, false, nil},
+		"the store fails":    {&store.Error{Op: "get", Key: "l", Kind: store.ErrUnavailable}, false, nil},
+	} {
+		got := (&lockContest{patient: tt.patient}).gone(t.Context(), tt.err)
+		if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
 // TestLineOfTheMoment: a line without an end, as it is shown on a terminal, is removed before the next message; and what the
 // library logs is a message with its attributes.
 func TestLineOfTheMoment(t *testing.T) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,4 +50,45 @@ func TestSeatedRelease(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestSeatsOfTheGone: of those that hold seats or wait, one whose session is over or was deleted is found, wherever it is among
+// them. A session that goes on, and one that cannot be read, say nothing.
+func TestSeatsOfTheGone(t *testing.T) {
+	t.Parallel()
+	st := memstore.New()
+	const session = `{"format":1,"token":9,"state":%q,"holder":"h","address":"","ttl_ms":60000,"write_id":"x.1","session":"","layout":"session","renewed_at":"2999-01-01T00:00:00.000Z"}`
+	for key, text := range map[string]string{"lives": fmt.Sprintf(session, "held"), "over": fmt.Sprintf(session, "free"), "broken": "no session"} {
+		if _, err := st.Put(t.Context(), key, []byte(text), store.IfAbsent()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seats := func(sessions string) (all []semaphore.Seat) {
+		for _, s := range strings.Fields(sessions) {
+			all = append(all, semaphore.Seat{Holder: "of " + s, Token: 5, Weight: 1, Session: s})
+		}
+		return all
+	}
+	over := &gone{party{Holder: "of over", Token: 5}, "of over", time.Minute}
+	c := &seatContest{at: target{store: st}}
+	for _, tt := range []struct {
+		holders, waiters string
+		want             *gone
+	}{
+		{"", "", nil},
+		{"lives broken", "lives", nil},
+		{"lives over", "", over},
+		{"lives", "broken over", over},
+		{"deleted", "broken lives", &gone{party{Holder: "of deleted", Token: 5}, "of deleted", 0}},
+	} {
+		for range 5 { // it begins at one of them that is drawn by lot
+			got := c.gone(t.Context(), &semaphore.HeldError{Info: semaphore.Info{Holders: seats(tt.holders), Waiters: seats(tt.waiters)}})
+			if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+				t.Errorf("%q hold seats, and %q wait: %+v, want %+v", tt.holders, tt.waiters, got, tt.want)
+			}
+		}
+	}
+	if got := c.gone(t.Context(), store.ErrDenied); got != nil {
+		t.Errorf("of no semaphore: %+v", got)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
 
@@ -65,6 +67,17 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 			}
 		}
 	}
+	seats, err := semaphore.New(st, "seats", 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := seats.Acquire(t.Context(), 1)
+	if err == nil {
+		err = errors.Join(lease.Release(t.Context()), seats.Close(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	both := where + "/both?endpoint=" + server.endpoint
 	unlisted := where + "/alone?endpoint=" + unlisting.URL
 	for _, tt := range []struct {
@@ -86,6 +99,8 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 		{"status --layout object " + unlisted, 0, "last      me, token ", ""},
 		{"break --token 1 " + unlisted, exitDenied, "", "the lock is left as it is, because another may lie under the same name: give --layout"},
 		{"break --layout object --token 1 " + unlisted, 0, "was free already", ""},
+		{"status " + strings.Replace(unlisted, "alone", "seats", 1), 0, "kind      semaphore, 0 of 2 seats taken\n", "): the semaphore is shown\n"},
+		{"break --token 5 " + strings.Replace(unlisted, "alone", "seats", 1), 0, "was free already\n", ""},
 		{"status " + strings.Replace(unlisted, "alone", "none", 1), exitDenied, "", "access denied: 403 AccessDenied"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -58,7 +58,7 @@ func TestNothingHostileIsPrinted(t *testing.T) {
 	write("plain", `{"format": 1, "token": 7, "state": "held", "ttl_ms": 86400000, "holder": HOSTILE, "address": HOSTILE, "meta": {HOSTILE: HOSTILE}, "write_id": "a.1", "acquired_at": "NOW", "renewed_at": "NOW"}`)
 	write("state", `{"format": 1, "token": 7, "state": HOSTILE, "ttl_ms": 15000, "holder": "", "write_id": "x"}`)
 	write("moved", `{"format": 1, "token": 7, "state": "sealed", "layout": HOSTILE, "moved_to": HOSTILE, "holder": "", "ttl_ms": 15000, "write_id": "x"}`)
-	write("table", `{"format": 1, "layout": "table", "slots": 2, "token": 4, "write_id": HOSTILE, "holders": [{"id": HOSTILE, "holder": HOSTILE, "session": HOSTILE, "token": 3, "weight": 1, "meta": {HOSTILE: HOSTILE}}], "waiters": [{"id": HOSTILE, "holder": HOSTILE, "session": HOSTILE}]}`)
+	write("table", `{"format": 1, "layout": "table", "size": 2, "token": 4, "write_id": HOSTILE, "holders": [{"id": "a", "holder": HOSTILE, "address": HOSTILE, "session": "sessions/a", "token": 3, "weight": 2}], "waiters": [{"id": "b", "holder": HOSTILE, "session": "sessions/b", "weight": 1}]}`)
 	write("foreign", "\x1b[2J not a lock "+hostile)
 	write("ключ\u202e\x1b[2J", `{"format": 1}`)
 	locks, err := os.ReadDir(dir)
