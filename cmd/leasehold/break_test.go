@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
+	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
@@ -76,6 +78,46 @@ func TestBreakSeats(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A racedStore fails the first writes as if others were faster.
+type racedStore struct {
+	store.Store
+	kind          error
+	first, writes int
+}
+
+func (s *racedStore) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
+	if s.writes++; s.writes <= s.first {
+		return nil, &store.Error{Op: "put", Key: key, Kind: s.kind}
+	}
+	return s.Store.Put(ctx, key, body, only)
+}
+
+// TestBreakTriesAgain: a renewal that was faster does not keep a lock from being broken, unless it happens three times.
+func TestBreakTriesAgain(t *testing.T) {
+	t.Parallel()
+	const held = `{"format":1,"token":7,"state":"held","holder":"me","address":"","ttl_ms":86400000,"write_id":"x.1","session":"","renewed_at":"2999-01-01T00:00:00Z"}`
+	for _, kind := range []error{store.ErrConflict, store.ErrPrecondition, store.ErrDenied} {
+		for first := range 4 {
+			st := &racedStore{memstore.New(), kind, first, 0}
+			if _, err := st.Store.Put(t.Context(), "l", []byte(held), store.IfAbsent()); err != nil {
+				t.Fatal(err)
+			}
+			lock, err := leasehold.NewLock(st, "l", &leasehold.LockOptions{Logger: silent})
+			if err != nil {
+				t.Fatal(err)
+			}
+			writes, most := min(first+1, 3), 2
+			if kind == store.ErrDenied {
+				writes, most = 1, 0
+			}
+			info, err := breakThrough(t.Context(), lock, 7)
+			if (err == nil) != (first <= most) || err == nil && (info.Held || info.Token != 7) || st.writes != writes {
+				t.Errorf("after %d times %v: %+v, %v, and %d writes, want %d", first, kind, info, err, st.writes, writes)
+			}
+		}
+	}
 }
 
 // TestHelpCompletes: the shell completes the commands of help.

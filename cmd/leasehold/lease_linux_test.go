@@ -390,6 +390,23 @@ func TestLeaseInAPipe(t *testing.T) {
 	}
 }
 
+// TestSignalEndsRenewal: after a signal it counts what became of the renewal. One that was done in spite of it is no failure.
+func TestSignalEndsRenewal(t *testing.T) {
+	for _, ends := range []error{nil, errors.New("the store did not answer")} {
+		err := untilSignal(t.Context(), func(ctx context.Context) error {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ends
+		})
+		end, is := errors.AsType[*exit](err)
+		if is != (ends != nil) || is && (end.code != exitSignal+15 || end.Error() != "exit code 143: terminated: the store did not answer") {
+			t.Errorf("if it ends with %v: %v", ends, err)
+		}
+	}
+}
+
 // TestSecondSignalEndsAtOnce: what heeds no context, as the opening of a pipe, used to outlast all signals.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	began, hang := make(chan struct{}), make(chan struct{})
