@@ -762,7 +762,10 @@ func TestFailsForNow(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
 		st := faultstore.Wrap(memstore.New(), nil)
 		var troubles []error
-		s := newSemaphore(t, st, 2, &semaphore.Options{OnTrouble: func(err error) { troubles = append(troubles, err) }})
+		var log leasetest.Log
+		s := newSemaphore(t, st, 2, &semaphore.Options{
+			OnTrouble: func(err error) { troubles = append(troubles, err) }, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
 		var kept *semaphore.Lease
 		for _, c := range []struct{ what, op, key string }{
 			{"no session yet", "", ""},
@@ -805,6 +808,9 @@ func TestFailsForNow(t *testing.T) {
 		}
 		released(t, kept)
 		closed(t, s)
+		if strings.Contains(log.String(), "the store fails") {
+			t.Errorf("what OnTrouble is told is logged, too: %s", &log)
+		}
 	})
 }
 
@@ -1279,6 +1285,9 @@ func TestCallbackThatHangs(t *testing.T) {
 		_ = lease.Release(t.Context())
 		_ = s.Close(t.Context()) // the first session was lost
 		synctest.Wait()
+		if !strings.Contains(log.String(), `msg="lease lost" lock="mem:// behind faults of seed 0/sessions/`) {
+			t.Errorf("the log does not say that the session was lost: %s", &log)
+		}
 		if strings.Contains(log.String(), "was not closed") { // of a session that was lost all has been said
 			t.Errorf("the log says %s", &log)
 		}

@@ -55,10 +55,12 @@ func TestWhoHolds(t *testing.T) {
 		{[]int{1, 2}, 0, "the semaphore seats has 3 of 3 seats taken, by p0 and 1 more"},
 		{[]int{1, 1}, 2, "the semaphore seats has 2 of 3 seats taken, by p0 and 1 more, and 1 wait"},
 		{nil, 0, ""},
+		{[]int{1}, 0, ""},
 	} {
 		leasetest.Bubble(t, func(t *testing.T) {
 			st := memstore.New()
 			s := newSemaphore(t, st, 3, nil)
+			released(t, acquired(t, s, 1)) // so there is an object
 			var held []*semaphore.Lease
 			for i, weight := range c.weights {
 				l, err := s.Acquire(t.Context(), weight, semaphore.WithHolder(fmt.Sprint("p", i)))
@@ -131,6 +133,24 @@ func TestLooksByItsTTL(t *testing.T) {
 		released(t, held)
 		waiting.Wait()
 		closed(t, all...)
+	})
+}
+
+// TestSessionNotClosed: the log says so where the session of a semaphore that nobody uses any more could not be closed.
+func TestSessionNotClosed(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		var log leasetest.Log
+		s := newSemaphore(t, st, 1, &semaphore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		released(t, acquired(t, s, 1))
+		time.Sleep(leasehold.DefaultTTL - time.Second)
+		st.Inject(faultstore.Fault{Kind: faultstore.Unavailable, Op: "put", Key: "sessions/*"})
+		time.Sleep(time.Hour)
+		if n := strings.Count(log.String(), "the session of a semaphore was not closed"); n != 1 {
+			t.Errorf("it is said %d times: %s", n, &log)
+		}
+		st.Clear()
+		closed(t, s)
 	})
 }
 

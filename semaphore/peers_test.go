@@ -160,6 +160,40 @@ func TestCloseWaitsForWords(t *testing.T) {
 	})
 }
 
+// slowly brings each word in so many seconds, by address.
+type slowly map[string]time.Duration
+
+func (s slowly) Changed(_ context.Context, address, _ string, _ store.Version) error {
+	time.Sleep(s[address] * time.Second)
+	return nil
+}
+
+// Close waits for the last of several words that are on their way.
+func TestCloseWaitsForAllWords(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := memstore.New()
+		net := slowly{"b": 1, "c": 3}
+		all := map[string]*semaphore.Semaphore{}
+		for _, name := range []string{"a", "b", "c"} {
+			all[name] = newSemaphore(t, st, 2, &semaphore.Options{Holder: name, Peers: net, Address: name})
+		}
+		held := acquired(t, all["a"], 2)
+		var turns sync.WaitGroup
+		for _, name := range []string{"b", "c"} {
+			turns.Go(func() { released(t, acquired(t, all[name], 1)) })
+			time.Sleep(time.Minute)
+		}
+		released(t, held)
+		began := time.Now()
+		closed(t, all["a"])
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		turns.Wait()
+		closed(t, all["b"], all["c"])
+	})
+}
+
 // Close waits for a process that does not answer for as long as for a request, whatever time it has.
 func TestCloseBesideADeafPeer(t *testing.T) {
 	leasetest.Bubble(t, func(t *testing.T) {
@@ -279,7 +313,11 @@ func TestLongAddress(t *testing.T) {
 	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err == nil || !strings.Contains(err.Error(), "513 bytes, more than 512") {
 		t.Errorf("made: %v", err)
 	}
-	opts.Peers = nil
+	opts.Address = strings.Repeat("x", 512)
+	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err != nil {
+		t.Error(err)
+	}
+	opts.Peers, opts.Address = nil, strings.Repeat("x", 513)
 	if _, err := semaphore.New(memstore.New(), "seats", 1, opts); err != nil {
 		t.Error(err)
 	}
