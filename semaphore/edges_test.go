@@ -462,6 +462,35 @@ func TestCloseInTime(t *testing.T) {
 	}
 }
 
+// TestCloseUnderAGivenSession: Close does not end a session that it was given, under which others may be, for want of time.
+func TestCloseUnderAGivenSession(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		session, err := leasehold.NewSession(t.Context(), st, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSemaphore(t, st, 1, &semaphore.Options{Session: session})
+		lease := acquired(t, s, 1)
+		st.Inject(faultstore.Fault{Kind: faultstore.Conflict, Op: "put", Key: "seats"})
+		done := make(chan error, 1)
+		go func() { done <- lease.Release(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err = s.Close(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || session.Err() != nil {
+			t.Errorf("closed: %v; the session: %v", err, session.Err())
+		}
+		says(t, "closed", err, "what is under way in the semaphore mem://", "is not settled")
+		st.Clear()
+		if err := <-done; err != nil {
+			t.Errorf("released: %v", err)
+		}
+		closed(t, s, session)
+	})
+}
+
 // endsLate is a context that ends without waking anybody: as if the answer had come first.
 type endsLate struct {
 	context.Context
@@ -1285,8 +1314,10 @@ func TestCallbackThatHangs(t *testing.T) {
 		_ = lease.Release(t.Context())
 		_ = s.Close(t.Context()) // the first session was lost
 		synctest.Wait()
-		if !strings.Contains(log.String(), `msg="lease lost" lock="mem:// behind faults of seed 0/sessions/`) {
-			t.Errorf("the log does not say that the session was lost: %s", &log)
+		for _, of := range []string{`lock="mem:// behind faults of seed 0/sessions/`, `semaphore="mem:// behind faults of seed 0/seats"`} {
+			if !strings.Contains(log.String(), `msg="lease lost" `+of) {
+				t.Errorf("the log does not say that the lease of %s was lost: %s", of, &log)
+			}
 		}
 		if strings.Contains(log.String(), "was not closed") { // of a session that was lost all has been said
 			t.Errorf("the log says %s", &log)

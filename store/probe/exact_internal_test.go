@@ -254,3 +254,98 @@ type quoted struct {
 func (q *quoted) String() string            { return "quoted" }
 func (q *quoted) Inspect() store.Inspection { return q }
 func (q *quoted) Unquoted() store.Store     { return q.other }
+
+// TestRetired: another object takes the place of one of which it is not known what is there, but not where objects race.
+func TestRetired(t *testing.T) {
+	t.Parallel()
+	s := surveyed(t, few)
+	s.retire("a")
+	s.retire("b")
+	s.retire("b")
+	s.setRacing(true)
+	s.retire("c")
+	for key, want := range map[string]string{"a": "a.1", "b": "b.2", "c": "c", "d": "d"} {
+		if got := s.path(key); got != s.prefix+want {
+			t.Errorf("in the place of %s is %s", key, got)
+		}
+	}
+}
+
+// TestNotes: what a probe says of the bucket beside its verdicts.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	refused := func(kind error) func(s *survey) {
+		return func(s *survey) { s.look = refusing{s.look, &store.Error{Op: "put", Kind: kind}} }
+	}
+	left := func(names ...string) func(s *survey) {
+		return func(s *survey) {
+			for _, name := range append(names, s.prefix) {
+				if _, err := s.a.Store.Put(t.Context(), name+"x", nil, store.IfAbsent()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	shows := func(date, modified time.Time) func(s *survey) {
+		return func(s *survey) {
+			b := &brokenstore.Store{Store: memstore.New()}
+			shifted(func(o *store.Object) { o.Date, o.LastModified = date, modified })(b)
+			s.connect(brokenstore.Bare{Store: b}, brokenstore.Bare{Store: b})
+			if err := s.spells.begin(s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		run    func(*survey) (Result, string, error)
+		given  func(*survey)
+		result Result
+		detail string
+		failed error
+	}{
+		{(*survey).bareWrites, func(s *survey) { s.look = nil }, Note, "the store has none", nil},
+		{(*survey).bareWrites, refused(store.ErrDenied), Note, "refused, by a policy", nil},
+		{(*survey).bareWrites, refused(store.ErrRefused), Unknown, "", store.ErrRefused},
+		{(*survey).bareWrites, func(s *survey) { s.report.Limit = s.reserve }, Unknown, "", errNoBudget},
+		{(*survey).trouble, func(*survey) {}, OK, "none", nil},
+		{
+			(*survey).trouble, func(s *survey) { s.busy[store.ErrThrottled], s.busy[store.ErrConflict] = 2, 1 },
+			Note, `1 times "` + store.ErrConflict.Error() + `", 2 times "` + store.ErrThrottled.Error() + `"`, nil,
+		},
+		{(*survey).leftovers, left(), OK, "none", nil},
+		{
+			(*survey).leftovers, left("leasehold-probe-1/a/", "leasehold-probe-1/b/", "leasehold-probe-2/", "other/"),
+			Note, "objects under leasehold-probe-1, leasehold-probe-2: delete them, unless another probe is at work", nil,
+		},
+		{
+			(*survey).leftovers, left("leasehold-probe-1/", "leasehold-probe-2/", "leasehold-probe-3/", "leasehold-probe-4/"),
+			Note, "objects under leasehold-probe-1, leasehold-probe-2, leasehold-probe-3: delete them, unless another probe is at work", nil,
+		},
+		{(*survey).times, shows(time.Time{}, time.Time{}), Bad, "none", nil},
+		{(*survey).times, shows(time.Time{}, now), Bad, "answers do not say when they were given, or passed a cache", nil},
+		{(*survey).times, shows(now, time.Time{}), Bad, "objects do not say when they were written", nil},
+		{(*survey).times, shows(now, now), OK, "in units of 1s", nil},
+		{(*survey).times, func(s *survey) { s.spells.failed = errNoBudget }, Unknown, "", errNoBudget},
+		{(*survey).clock, func(*survey) {}, Note, "cannot be compared with the store's", nil},
+		{
+			(*survey).clock, func(s *survey) { s.samples.add("get", now, now, now.Add(time.Minute)) },
+			Note, "the store's is 1m0s to 1m1s ahead; too few answers to tell how fast it runs", nil,
+		},
+	} {
+		s := surveyed(t, few)
+		s.prefix = scratch + "0123456789abcdef/"
+		c.given(s)
+		if result, detail, err := c.run(s); result != c.result || detail != c.detail || !errors.Is(err, c.failed) {
+			t.Errorf("%s, %q, %v, not %s, %q, %v", result, detail, err, c.result, c.detail, c.failed)
+		}
+	}
+}
+
+// refusing is an inspection that writes nothing.
+type refusing struct {
+	store.Inspection
+	err error
+}
+
+func (r refusing) Overwrite(context.Context, string, []byte) error { return r.err }
