@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A driver is what the engine of a semaphore works for: an engine.Host. It makes leases, errors and
-// callbacks of what the engine reports, and decides nothing.
+// A driver is the engine.Host of a semaphore. It turns the engine's reports into leases,
+// errors and callbacks, and decides nothing.
 type driver struct {
 	st    store.Store
 	key   string
@@ -26,14 +26,14 @@ type driver struct {
 	opts  Options
 	calls lock.Callbacks
 
-	quiet atomic.Int64 // the reading of the clock before which no trouble is told of
+	quiet atomic.Int64 // the clock reading before which no store errors are reported
 
 	engine.Table
 
 	// Guarded by the engine's mutex.
 	last     protocol.Caller
 	callers  map[protocol.Caller]*caller
-	sessions map[string]*engine.Session // by their names, all that something here may be under
+	sessions map[string]*engine.Session // by name: all sessions that callers here may use
 
 	traces traces
 
@@ -41,26 +41,26 @@ type driver struct {
 	said said
 }
 
-// own is the session that a semaphore has begun by itself.
+// own is the session that the semaphore began itself.
 type own struct {
-	turn    chan struct{} // has one element while nobody begins or ends the session
+	turn    chan struct{} // a mutex for beginning and ending the session: has one element while it is free
 	session *leasehold.Session
 	users   int             // acquisitions and leases
-	unused  []chan struct{} // closed when there are none
-	idle    *time.Timer     // closes it when nobody has used it for a while
+	unused  []chan struct{} // closed when users is 0
+	idle    *time.Timer     // closes the session after some time without users
 }
 
-// under is a session, as its callers see it.
+// under is a session, as the engine and as the caller see it.
 type under struct {
 	inner *engine.Session
 	outer *leasehold.Session
 }
 
-// caller is one acquisition, and then its lease.
+// caller is an acquisition, and then its lease.
 type caller struct {
 	ctx    context.Context
-	trace  *acquiring  // nil: nobody is told
-	waiter chan result // nil: it was answered
+	trace  *acquiring  // nil: not traced
+	waiter chan result // nil: already answered
 	lease  *Lease
 	under  under
 	weight int64
@@ -72,7 +72,7 @@ type result struct {
 	err   error
 }
 
-// start checks the options, and makes the engine.
+// start checks the options and creates the engine.
 func (d *driver) start() error {
 	if d.opts.Holder == "" {
 		host, _ := os.Hostname() // "" if that fails
@@ -86,7 +86,7 @@ func (d *driver) start() error {
 			return fmt.Errorf("its session is in another store: %s", in)
 		}
 	}
-	// What the options of a session can be is said by a lock's.
+	// NewLock checks the options that sessions and locks share.
 	if _, err := leasehold.NewLock(d.st, d.key, &leasehold.LockOptions{
 		TTL: d.opts.TTL, Holder: d.opts.Holder, Address: d.opts.Address, Meta: d.opts.Meta,
 		Proof: d.opts.Proof, Layout: leasehold.LayoutObject,
@@ -114,25 +114,25 @@ func (d *driver) start() error {
 	return nil
 }
 
-// Place is that of the object.
+// Place returns the object's location.
 func (d *driver) Place() engine.Place {
 	return engine.Place{Runtime: engine.Process{}, Store: d.st, Key: d.key, Logger: d.opts.Logger}
 }
 
-// Session is the session that callers are under by that name.
+// Session returns the callers' session with that name.
 func (d *driver) Session(name string) *engine.Session { return d.sessions[name] }
 
-// Context gives requests no values: they are of all callers.
+// Context returns a context without values, because requests serve all callers.
 func (*driver) Context() context.Context { return context.Background() }
 
-// Watcher is what watches a session of others.
+// Watcher returns a watcher for another process's session.
 func (d *driver) Watcher(session string, _ *engine.Engine) engine.Owner {
 	cfg := lockView().Watching()
 	cfg.TTL, cfg.Holder = d.opts.TTL, d.opts.Holder
 	return d.traceWatcher(engine.Watcher(d.Place(), session, cfg))
 }
 
-// EndLease ends the leases whose session is over. It sends nothing.
+// EndLease ends the leases whose session has ended. It sends nothing.
 func (d *driver) EndLease(why error) {
 	for _, c := range d.callers {
 		if c.lease != nil && c.under.inner.Over() != nil {
@@ -141,13 +141,13 @@ func (d *driver) EndLease(why error) {
 	}
 }
 
-// Taken tells of the answer to a request.
+// Taken traces the answer to a request.
 func (d *driver) Taken(ev protocol.Event) { d.traceTaken(ev) }
 
-// Stepped has nothing to do.
+// Stepped does nothing.
 func (*driver) Stepped(protocol.Event) {}
 
-// Report makes of what the table says what the user is told.
+// Report turns an action of the table into what the user sees.
 func (d *driver) Report(action protocol.Action) {
 	d.traceReport(action)
 	switch a := action.(type) {
@@ -186,7 +186,7 @@ func (d *driver) unseated(a protocol.Unseated) {
 	c := d.callers[a.Caller]
 	if !a.Held {
 		c.answer(result{err: a.Err})
-		if !errors.Is(a.Err, protocol.ErrCancelled) { // else a Vacated follows
+		if !errors.Is(a.Err, protocol.ErrCancelled) { // otherwise a Vacated follows
 			d.forget(a.Caller)
 		}
 		return
@@ -194,7 +194,7 @@ func (d *driver) unseated(a protocol.Unseated) {
 	c.lease.lose(a.Err)
 }
 
-// lost tells of a lease that has ended before it was released.
+// lost reports a lease that ended before it was released.
 func (d *driver) lost(l *Lease, cause error) {
 	d.traceLost(l, cause)
 	d.opts.Logger.Info("lease lost", "semaphore", d.at().String(), "token", int64(l.token), "error", cause)
@@ -214,7 +214,7 @@ func (d *driver) vacated(a protocol.Vacated) {
 	d.forget(a.Caller)
 }
 
-// closeAfter closes a channel when another is closed, if there is one.
+// closeAfter closes c when other is closed, or at once if other is nil.
 func closeAfter(c chan struct{}, other <-chan struct{}) {
 	if other == nil {
 		close(c)
@@ -226,11 +226,11 @@ func closeAfter(c chan struct{}, other <-chan struct{}) {
 	}()
 }
 
-// forget ends a caller.
+// forget removes a caller.
 func (d *driver) forget(n protocol.Caller) {
 	delete(d.callers, n)
 	if d.opts.Session == nil {
-		go d.drop() // it may have to wait for somebody who begins a session
+		go d.drop() // drop may have to wait while a session begins
 	}
 }
 
@@ -239,7 +239,7 @@ func (c *caller) answer(r result) {
 	c.waiter = nil
 }
 
-// acquire makes an acquisition, and gives it up if ctx ends first.
+// acquire runs an acquisition, and gives up if ctx ends first.
 func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []AcquireOption) (*Lease, error) {
 	if weight < 1 || weight > d.size {
 		return nil, fmt.Errorf("the semaphore %v: the weight %d is not between 1 and its size %d", d.at(), weight, d.size)
@@ -256,7 +256,7 @@ func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []Ac
 	begun, trace := d.begins(ctx, a.holder)
 	for {
 		lease, err := d.attempt(begun, weight, wait, a.holder, trace)
-		// A store that fails for a while ends the session, and not the wait.
+		// A store outage may end the session, but must not end the wait.
 		if err == nil || !wait || d.opts.Session != nil || !errors.Is(err, leasehold.ErrSessionOver) {
 			trace.ends(err)
 			return lease, err
@@ -268,7 +268,7 @@ func (d *driver) acquire(ctx context.Context, weight int64, wait bool, opts []Ac
 	}
 }
 
-// attempt makes an acquisition under one session.
+// attempt runs an acquisition under one session.
 func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder string, trace *acquiring) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -298,16 +298,16 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	select {
 	case r = <-done:
 	case <-ctx.Done():
-		// The answer may cross, and then it counts.
+		// The answer may arrive at the same time. Then it counts.
 		d.Leave(protocol.Leave{Caller: n, Err: protocol.ErrCancelled}, func() bool { return c.waiter != nil })
 		r = <-done
 	}
 	switch {
 	case r.lease != nil && ctx.Err() != nil:
-		r.lease.beginRelease() // it came as the caller gave up
+		r.lease.beginRelease() // the lease came as the caller gave up
 		return nil, ctx.Err()
 	case r.lease != nil && r.lease.Err() != nil:
-		err := r.lease.Err() // the session had run out before
+		err := r.lease.Err() // the session had expired before
 		r.lease.beginRelease()
 		return nil, d.explain(err)
 	case r.lease != nil:
@@ -321,7 +321,7 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	return nil, d.explain(r.err)
 }
 
-// heldError says why an acquisition ended, and who holds the seats, if that is known.
+// heldError says why an acquisition ended and, if known, who holds the slots.
 func (d *driver) heldError(cause error) error {
 	var held error
 	d.Locked(func() {
@@ -335,7 +335,7 @@ func (d *driver) heldError(cause error) error {
 	return errors.Join(cause, held)
 }
 
-// explain adds to an error what the user can do.
+// explain adds the next step to an error.
 func (d *driver) explain(err error) error {
 	switch {
 	case errors.Is(err, protocol.ErrAbsent):
@@ -348,8 +348,7 @@ func (d *driver) explain(err error) error {
 	return fmt.Errorf("the semaphore %v: %w", d.at(), err)
 }
 
-// enter takes note of a session. Those that are over, and that nothing here is under any more, are
-// forgotten.
+// enter registers a session, and forgets ended sessions that no caller here uses.
 func (d *driver) enter(s *engine.Session) {
 	for name, other := range d.sessions {
 		if other.Over() != nil && !slices.Contains(other.Members(), engine.Host(d)) {
@@ -359,8 +358,8 @@ func (d *driver) enter(s *engine.Session) {
 	d.sessions[s.Key()] = s
 }
 
-// join gives an acquisition its session, and begins one if there is none. One that was begun here lasts
-// until drop.
+// join returns the session for an acquisition, and begins one if necessary. Its use of a
+// session begun here ends with drop.
 func (d *driver) join(ctx context.Context, weight int64, wait bool) (under, error) {
 	s := d.opts.Session
 	if s == nil {
@@ -373,7 +372,7 @@ func (d *driver) join(ctx context.Context, weight int64, wait bool) (under, erro
 	return under{inner, s}, nil
 }
 
-// begin is a session of the semaphore's own.
+// begin returns the semaphore's own session and counts one more user.
 func (d *driver) begin(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
 	o := &d.own
 	select {
@@ -400,8 +399,8 @@ func (d *driver) begin(ctx context.Context, weight int64, wait bool) (*leasehold
 	return o.session, nil
 }
 
-// newSession begins a session. For a caller that does not wait it looks first whether one is of use, and
-// gives a store that fails up as the table does.
+// newSession begins a session. For a caller that does not wait, it first checks that there
+// are free slots, and it gives up on a failing store as the table does.
 func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leasehold.Session, error) {
 	opts := &leasehold.SessionOptions{
 		TTL: d.opts.TTL, Holder: d.opts.Holder, Address: d.opts.Address, Meta: d.opts.Meta,
@@ -439,8 +438,8 @@ func (d *driver) newSession(ctx context.Context, weight int64, wait bool) (*leas
 	return nil, d.explain(err)
 }
 
-// full says who holds the seats, if one look shows that there are none of that weight. Where it shows
-// nothing, the acquisition says why.
+// full returns a HeldError if one read shows that weight does not fit. If the read is
+// inconclusive, full returns nil, and the acquisition finds the reason.
 func (d *driver) full(ctx context.Context, weight int64) error {
 	ctx, cancel := context.WithTimeout(ctx, min(d.opts.TTL/2, protocol.MaxRequest))
 	defer cancel()
@@ -457,7 +456,8 @@ func (d *driver) full(ctx context.Context, weight int64) error {
 	return &HeldError{infoOf(d.key, shown.Table)}
 }
 
-// troubled tells that the store fails: once a minute, though the table and each session tell of it.
+// troubled reports store errors once a minute, although the table and each session report
+// them.
 func (d *driver) troubled(err error) {
 	now, quiet := int64(engine.Process{}.Now().Clock), d.quiet.Load()
 	if now < quiet || !d.quiet.CompareAndSwap(quiet, now+int64(time.Minute)) {
@@ -471,7 +471,7 @@ func (d *driver) troubled(err error) {
 		"advice", "an acquisition that waits goes on until its context ends: give it a deadline")
 }
 
-// drop ends one use of the session that was begun here.
+// drop ends one use of the semaphore's own session.
 func (d *driver) drop() {
 	o := &d.own
 	<-o.turn
@@ -487,7 +487,7 @@ func (d *driver) drop() {
 	}
 }
 
-// rest closes the session that nobody has used for a while.
+// rest closes the session if it is still unused.
 func (d *driver) rest() {
 	o := &d.own
 	<-o.turn
@@ -498,7 +498,8 @@ func (d *driver) rest() {
 	}
 }
 
-// end closes a session in the background: its leases may not have been released yet.
+// end closes a session in the background, because its leases may not have been released
+// yet.
 func (d *driver) end(s *leasehold.Session) {
 	go func() {
 		if err := s.Close(context.Background()); err != nil && !errors.Is(err, leasehold.ErrLost) {
@@ -510,7 +511,7 @@ func (d *driver) end(s *leasehold.Session) {
 func (d *driver) close(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
-	if deadline, limited := ctx.Deadline(); limited && d.opts.Session == nil { // else others may be under the session
+	if deadline, limited := ctx.Deadline(); limited && d.opts.Session == nil { // otherwise others may use the session
 		d.Tell(protocol.Closing{Until: engine.Process{}.Now().Clock + time.Until(deadline)})
 	}
 	select {
@@ -526,7 +527,7 @@ func (d *driver) close(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case unused == nil: // what is left is a courtesy
+		case unused == nil: // slots and session are settled; pending notifications are optional
 			return d.said.done(ctx)
 		}
 		select {
@@ -537,7 +538,8 @@ func (d *driver) close(ctx context.Context) error {
 	}
 }
 
-// take is the session to close, or one that is in use and what is closed when it is not.
+// take returns the session to close. If the session is in use, take also returns a channel
+// that is closed when it is not.
 func (d *driver) take(ctx context.Context) (s *leasehold.Session, unused chan struct{}, err error) {
 	o := &d.own
 	select {

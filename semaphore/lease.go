@@ -13,8 +13,9 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A Lease is the right to work in seats of a semaphore until it is released or lost. It is valid as
-// long as its session is, so nothing is sent for it alone. A Lease is safe for concurrent use.
+// A Lease is the right to work in slots of a semaphore until it is released or lost. It is
+// valid while its session is, so it sends no requests of its own. A Lease is safe for
+// concurrent use.
 type Lease struct {
 	d      *driver
 	n      protocol.Caller
@@ -24,13 +25,14 @@ type Lease struct {
 	token  leasehold.Token
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	values context.Context // what ctx is made from, which does not end
+	values context.Context // the parent of ctx, which does not end
 
 	release  sync.Once
 	released chan struct{} // closed when the release is settled
 	outcome  error         // of the release; set before released is closed
 
-	// Its end and what is told of it are one, or a release could be told of before the loss.
+	// Held while the lease ends and its end is reported, or a release could be reported
+	// before the loss.
 	ending sync.Mutex
 	times  times
 }
@@ -42,35 +44,37 @@ func newLease(d *driver, n protocol.Caller, c *caller, token leasehold.Token) *L
 	return l
 }
 
-// Context ends when the lease is lost or released; context.Cause then tells which, as [Lease.Err] does.
-// It carries the values of the context that the seats were acquired with.
+// Context returns a context that ends when the lease is lost or released; context.Cause
+// then returns what [Lease.Err] does. It carries the values of the context passed to
+// Acquire.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Done is closed when the lease is lost or released. A process that was suspended sees it up to a second
-// after it wakes up; Valid tells at once.
+// Done returns a channel that is closed when the lease is lost or released. After the
+// machine was suspended, that may take up to a second; Valid knows at once.
 func (l *Lease) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Key is the name of the semaphore.
+// Key returns the semaphore's name in its store.
 func (l *Lease) Key() string { return l.d.key }
 
-// Holder is the name that the lease is held under.
+// Holder returns the holder's name in this lease.
 func (l *Lease) Holder() string { return l.holder }
 
-// Weight is how many seats it holds.
+// Weight returns the number of slots that the lease holds.
 func (l *Lease) Weight() int { return l.weight }
 
-// Token is the number of the grant, larger than those of all grants before it. It fences where no other
-// lease can be held at the same time: see the package documentation.
+// Token returns the number of the grant, which is larger than that of every earlier grant.
+// It fences only where no other lease can be held at the same time: see the package
+// documentation.
 func (l *Lease) Token() leasehold.Token { return l.token }
 
-// Valid looks at the clock and reports whether the lease is valid now: see [leasehold.Lease.Valid]. It
-// sends nothing, so call it before each step that only a holder may take.
+// Valid reports whether the lease is valid now: see [leasehold.Lease.Valid]. It sends
+// nothing, so call it before each step that only a holder may take.
 func (l *Lease) Valid() bool { return l.ctx.Err() == nil && l.under.inner.Valid() }
 
-// Deadline is when the lease ends unless its session's next heartbeat comes first: see
-// [leasehold.Lease.Deadline].
+// Deadline returns the time at which the lease ends unless its session's next heartbeat
+// comes first: see [leasehold.Lease.Deadline].
 func (l *Lease) Deadline() time.Time {
-	now := time.Now() // before the other clock: a pause in between makes it early
+	now := time.Now() // before the other clock: a delay in between makes the deadline early, not late
 	until := l.under.inner.Until()
 	if l.ctx.Err() != nil || until == 0 {
 		return time.Time{}
@@ -78,8 +82,8 @@ func (l *Lease) Deadline() time.Time {
 	return now.Add(until - engine.Process{}.Now().Clock)
 }
 
-// Err is nil while the lease is held, leasehold.ErrReleased after Release was called, and matches
-// [leasehold.ErrLost] if it was lost before that.
+// Err returns nil while the lease is held, leasehold.ErrReleased after Release was called,
+// and an error that matches [leasehold.ErrLost] if the lease was lost before that.
 func (l *Lease) Err() error {
 	if cause := context.Cause(l.ctx); cause != nil {
 		return cause
@@ -90,8 +94,8 @@ func (l *Lease) Err() error {
 	return fmt.Errorf("%w: %w", leasehold.ErrLost, l.under.outer.Err())
 }
 
-// end ends the lease, which it does once, and reports that it did. Its validity is that of its context, so
-// nothing that is told of the end still finds it valid.
+// end ends the lease, and reports whether this call did it. Validity is that of the
+// context, so whoever learns of the end no longer finds the lease valid.
 func (l *Lease) end(cause error) bool {
 	l.cancel(cause)
 	return context.Cause(l.ctx) == cause //nolint:errorlint // this very error, and not one like it
@@ -106,9 +110,10 @@ func (l *Lease) lose(why error) {
 	}
 }
 
-// Abandon ends the lease at once, without giving the seats back: its context ends with an error that
-// matches [leasehold.ErrLost] and cause. It must still be released. A lease that has ended stays as it
-// is. Package fence calls it when a resource has refused the lease's token.
+// Abandon ends the lease at once without releasing its slots. Its context ends with an
+// error that matches [leasehold.ErrLost] and cause. The lease must still be released.
+// Abandon does nothing if the lease has ended. Package fence calls it when a resource
+// rejects the lease's token.
 func (l *Lease) Abandon(cause error) {
 	why := protocol.ErrGivenUp
 	if cause != nil {
@@ -119,8 +124,8 @@ func (l *Lease) Abandon(cause error) {
 
 func (l *Lease) beginRelease() {
 	l.release.Do(func() {
-		// After a pause it may be over before anything has noticed. Then others may have had the seats already, and
-		// a release that said nothing of that would be one of seats that were not held.
+		// After the process was suspended, the lease may have expired unnoticed. Others may
+		// have had the slots since, so the release must report the loss.
 		if l.ctx.Err() == nil && !l.Valid() {
 			l.lose(l.under.outer.Err())
 		}
@@ -133,15 +138,19 @@ func (l *Lease) beginRelease() {
 	})
 }
 
-// Release ends the lease and gives its seats to those who wait first, by one write. All work in them
-// must have stopped before. It must be called for a lease that was lost too.
+// Release ends the lease and passes its slots to the first waiters with one write. All work
+// in the slots must have stopped before. Release must also be called for a lost lease.
 //
-// Release returns nil when the seats are certainly not this lease's any more. If ctx ends first, it
-// returns an error that matches ctx.Err(), and goes on in the background; if ctx has ended before the
-// call, or ends with the lease as its Context does, it waits up to 5 s all the same. If the store does not answer for a TTL the error says so, and
-// the session ends: nobody could free the seats otherwise. If the session ends before the release is
-// confirmed, the error says so: others take the seats for held until they know of that end. If the lease had been lost, the error matches
-// [leasehold.ErrLost]. Further calls return what the first one did.
+// Release returns nil once the lease certainly no longer holds the slots. If ctx ends
+// first, Release returns an error that matches ctx.Err() and continues in the background.
+// If ctx ended before the call, or is the lease's own context, Release waits up to 5 s
+// anyway.
+//
+// If the store does not answer for a TTL, Release returns an error and the session ends,
+// because nothing else could free the slots. If the session ends before the release is
+// confirmed, Release returns an error too: others see the slots as taken until they learn
+// of that end. If the lease was lost, the error matches [leasehold.ErrLost]. Further calls
+// return the result of the first.
 func (l *Lease) Release(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
@@ -152,7 +161,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return l.ended(l.outcome)
 }
 
-// ended adds to what came of the release that the lease had been lost.
+// ended adds the loss of the lease, if it was lost, to the outcome of the release.
 func (l *Lease) ended(outcome error) error {
 	if lost := context.Cause(l.ctx); errors.Is(lost, leasehold.ErrLost) {
 		return errors.Join(lost, outcome)
@@ -160,12 +169,13 @@ func (l *Lease) ended(outcome error) error {
 	return outcome
 }
 
-// do is Do, of a lease that was acquired.
+// do is Do with an acquired lease.
 func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (err error) {
 	work, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) }) //nolint:contextcheck // two contexts may end it
 	defer func() {
-		lost := l.Err() // asked before the release, after which every lease has ended
+		cancel(nil)
+		lost := l.Err() // read before the release, which ends the lease
 		if errors.Is(lost, leasehold.ErrReleased) {
 			lost = nil // f has released it itself
 		}

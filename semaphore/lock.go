@@ -6,13 +6,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Lock is a fair lock: a semaphore with one seat. It is served in the order of arrival, to goroutines of one
-// process and candidates of others alike, and a release hands it over. Its tokens fence, since
-// each lease follows the one before. It is safe for concurrent use.
+// A Lock is a fair lock: a semaphore with one slot. It serves goroutines of this process
+// and candidates in other processes in order of arrival, and a release hands it over. Its
+// tokens fence, because leases follow one another. It is safe for concurrent use.
 type Lock struct{ s *Semaphore }
 
-// NewLock makes this process's part in the fair lock that lies in st under key. It sends nothing: see
-// [New].
+// NewLock returns a candidate for the fair lock stored in st under key. It sends nothing:
+// see [New].
 func NewLock(st store.Store, key string, opts *Options) (*Lock, error) {
 	s, err := newSemaphore(st, key, 1, opts)
 	if err != nil {
@@ -21,13 +21,14 @@ func NewLock(st store.Store, key string, opts *Options) (*Lock, error) {
 	return &Lock{s}, nil
 }
 
-// Key is the name of the lock in its store.
+// Key returns the lock's name in its store.
 func (l *Lock) Key() string { return l.s.Key() }
 
-// Acquire waits in line until it holds the lock: see [Semaphore.Acquire].
+// Acquire waits in the queue until it holds the lock: see [Semaphore.Acquire].
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) { return l.s.Acquire(ctx, 1) }
 
-// TryAcquire acquires the lock if it is free and nobody waits: see [Semaphore.TryAcquire].
+// TryAcquire acquires the lock if it is free and has no waiters: see
+// [Semaphore.TryAcquire].
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) { return l.s.TryAcquire(ctx, 1) }
 
 // Do acquires the lock, calls f and releases the lock: see [Semaphore.Do].
@@ -38,23 +39,26 @@ func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 // Inspect reads the lock without taking part in it: see [Semaphore.Inspect].
 func (l *Lock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(ctx) }
 
-// Changed takes in the word of another process: see [Semaphore.Changed].
+// Changed takes a notification from another process: see [Semaphore.Changed].
 func (l *Lock) Changed(version store.Version) { l.s.Changed(version) }
 
-// Close ends the session that the lock has begun: see [Semaphore.Close].
+// Close ends the session that the lock began: see [Semaphore.Close].
 func (l *Lock) Close(ctx context.Context) error { return l.s.Close(ctx) }
 
-// RWSize is the size of a reader/writer lock: what a writer takes, and more than readers can be.
+// RWSize is the size of a reader/writer lock. It is the weight of a writer and the maximum
+// number of readers.
 const RWSize = 1 << 20
 
-// An RWLock is a reader/writer lock: any number of readers at a time, or one writer. All wait in one
-// line, so a writer has its turn after those who came before it, however many readers keep coming.
-// A writer's token fences; a reader's names its grant. It is safe for concurrent use.
+// An RWLock is a reader/writer lock: many readers or one writer can hold it at a time. All
+// wait in one queue, so a writer gets its turn after the callers before it, even if readers
+// keep coming. A writer's token fences; a reader's token only identifies its grant. An
+// RWLock is safe for concurrent use.
 //
-// The methods have the names of [sync.RWMutex]'s, and return leases in place of having unlocks.
+// The methods are named like those of [sync.RWMutex], but return leases instead of having
+// unlock methods.
 type RWLock struct{ s *Semaphore }
 
-// NewRWLock makes this process's part in the reader/writer lock that lies in st under key. It sends
+// NewRWLock returns a candidate for the reader/writer lock stored in st under key. It sends
 // nothing: see [New].
 func NewRWLock(st store.Store, key string, opts *Options) (*RWLock, error) {
 	s, err := newSemaphore(st, key, RWSize, opts)
@@ -64,19 +68,20 @@ func NewRWLock(st store.Store, key string, opts *Options) (*RWLock, error) {
 	return &RWLock{s}, nil
 }
 
-// Key is the name of the lock in its store.
+// Key returns the lock's name in its store.
 func (l *RWLock) Key() string { return l.s.Key() }
 
-// Lock waits in line until it holds the lock for writing: see [Semaphore.Acquire].
+// Lock waits in the queue until it holds the lock for writing: see [Semaphore.Acquire].
 func (l *RWLock) Lock(ctx context.Context) (*Lease, error) { return l.s.Acquire(ctx, RWSize) }
 
-// TryLock acquires the lock for writing if nobody holds it or waits: see [Semaphore.TryAcquire].
+// TryLock acquires the lock for writing if it is free and has no waiters: see
+// [Semaphore.TryAcquire].
 func (l *RWLock) TryLock(ctx context.Context) (*Lease, error) { return l.s.TryAcquire(ctx, RWSize) }
 
-// RLock waits in line until it holds the lock for reading: see [Semaphore.Acquire].
+// RLock waits in the queue until it holds the lock for reading: see [Semaphore.Acquire].
 func (l *RWLock) RLock(ctx context.Context) (*Lease, error) { return l.s.Acquire(ctx, 1) }
 
-// TryRLock acquires the lock for reading if no writer holds it and nobody waits: see
+// TryRLock acquires the lock for reading if no writer holds it and it has no waiters: see
 // [Semaphore.TryAcquire].
 func (l *RWLock) TryRLock(ctx context.Context) (*Lease, error) { return l.s.TryAcquire(ctx, 1) }
 
@@ -90,12 +95,12 @@ func (l *RWLock) RDo(ctx context.Context, f func(ctx context.Context, lease *Lea
 	return l.s.Do(ctx, 1, f)
 }
 
-// Inspect reads the lock without taking part in it: see [Semaphore.Inspect]. Its size is [RWSize], and a
-// writer's weight too.
+// Inspect reads the lock without taking part in it: see [Semaphore.Inspect]. Its size, and
+// the weight of a writer, is [RWSize].
 func (l *RWLock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(ctx) }
 
-// Changed takes in the word of another process: see [Semaphore.Changed].
+// Changed takes a notification from another process: see [Semaphore.Changed].
 func (l *RWLock) Changed(version store.Version) { l.s.Changed(version) }
 
-// Close ends the session that the lock has begun: see [Semaphore.Close].
+// Close ends the session that the lock began: see [Semaphore.Close].
 func (l *RWLock) Close(ctx context.Context) error { return l.s.Close(ctx) }

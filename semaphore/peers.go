@@ -8,18 +8,19 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// maxAddress is the longest address that entries carry.
+// maxAddress is the maximum length of an address in entries, in bytes.
 const maxAddress = 512
 
-// said are the words to other processes that are on their way.
+// said counts the notifications that are being sent.
 type said struct {
 	mu         sync.Mutex
 	open       int
-	none       chan struct{} // closed when there are none; nil: nobody has asked
-	complained string        // the address last complained of
+	none       chan struct{} // closed when open is 0; nil: not waited for
+	complained string        // the address in the last warning
 }
 
-// tell brings a process the word that the table has changed, as a courtesy: it would find out by looking.
+// tell notifies another process that the table has changed. That is optional, because the
+// process would find out by polling.
 func (d *driver) tell(a protocol.Tell) {
 	if d.opts.Peers == nil {
 		return
@@ -39,14 +40,14 @@ func (d *driver) tell(a protocol.Tell) {
 			s.none = nil
 		}
 		if err != nil && s.complained != a.Address {
-			s.complained = a.Address // once: it does no harm
+			s.complained = a.Address // warn only once, since it does no harm
 			d.opts.Logger.Warn("a process does not hear that the line has changed, and finds out by looking",
 				"semaphore", d.at().String(), "address", a.Address, "error", err)
 		}
 	}()
 }
 
-// done waits until all have heard.
+// done waits until all notifications have been sent.
 func (s *said) done(ctx context.Context) error {
 	s.mu.Lock()
 	if s.open == 0 {

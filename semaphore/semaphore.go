@@ -17,107 +17,110 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options are the options of [New], [NewLock] and [NewRWLock]. The zero value, like nil, gives the
-// defaults. They are copied.
+// Options are the options of [New], [NewLock] and [NewRWLock]. The zero value and nil mean
+// the defaults. Options are copied.
 type Options struct {
-	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions], for the session that
-	// is begun if none is given. The TTL is how long a seat outlives a holder that is gone.
-	// Default 15 s.
+	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions]. They are
+	// for the session that the semaphore begins if Session is nil. A dead holder keeps its
+	// slots for the TTL. Default: 15 s.
 	TTL     time.Duration
-	Holder  string // also with a session given
+	Holder  string // also used if Session is set
 	Address string
 	Meta    map[string]string
 	Proof   leasehold.Proof
 
-	// Peers tell other processes what this one has changed: those that wait when it has given them seats, and
-	// the only holder when others come or go, so that these need not find out by looking in their turn; package
-	// peer does so over HTTPS. If there is an Address too, the others tell this process there: its server calls
-	// Changed. Nothing rests on such a word. Default: none.
+	// Peers notify other processes of changes that this one makes, so that those need not
+	// find out by polling: waiters that have received slots, and the only holder when
+	// waiters come or leave. Package peer does so over HTTPS. If Address is set too, other
+	// processes notify this one there, and its server calls Changed. Correctness does not
+	// depend on notifications. Default: none.
 	Peers Peers
 
-	// Session is what the leases are under. It must be in the same store. Default: one is begun when it is
-	// needed, and closed a TTL after the last use.
+	// Session is the session that leases belong to. It must be in the same store. Default:
+	// the semaphore begins one when it needs it, and closes it a TTL after the last use.
 	Session *leasehold.Session
 
-	// Existing makes the semaphore never create its object, and fail with store.ErrNotExist where
-	// there is none: see [leasehold.LockOptions.Existing].
+	// Existing makes the semaphore never create its object, and fail with store.ErrNotExist
+	// if there is none: see [leasehold.LockOptions.Existing].
 	Existing bool
 
-	// OnWait is called while an acquisition waits: when it begins to, and when its place in the
-	// line has changed.
+	// OnWait is called when an acquisition begins to wait, and when its position in the
+	// queue changes.
 	OnWait func(Place)
-	// OnRenew is called after each heartbeat of the session that is begun if none is given, when
-	// the deadlines of the leases have moved. It runs beside the other callbacks.
+	// OnRenew is called after each heartbeat of the semaphore's own session, when the
+	// deadlines of the leases have moved. It runs concurrently with the other callbacks.
 	OnRenew func()
-	// OnLost is called once for a lease that ends before it is released, with an error that
-	// matches [leasehold.ErrLost], after its context has ended.
+	// OnLost is called once for a lease that ends before it is released, after its context
+	// has ended. The error matches [leasehold.ErrLost].
 	//
-	// The callbacks of one semaphore run one after the other, on a goroutine of their own.
+	// The callbacks of one semaphore run one after the other on a separate goroutine.
 	OnLost func(*Lease, error)
-	// OnTrouble is called when the store has failed three times in a row, or others have been faster than
-	// all writes of this process for ten seconds, and then once a minute while that goes on. Default: the
-	// Logger gets it.
+	// OnTrouble is called when the store has failed three times in a row, or when other
+	// processes have been faster than all writes of this one for ten seconds, and then once
+	// a minute while that lasts. Default: the Logger gets a warning.
 	OnTrouble func(error)
 
-	// Trace is told of acquisitions, leases and requests, and of the session that is begun if none is given:
-	// see [leasehold.Trace]. Default: none.
+	// Trace receives acquisitions, leases and requests, and the events of the semaphore's
+	// own session: see [leasehold.Trace]. Default: none.
 	Trace *leasehold.Trace
 
 	// Logger receives events that no error or callback reports. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// An AcquireOption is what one acquisition asks for its own lease. One that cannot be had is an error of the
-// call, which then sends nothing.
+// An AcquireOption changes one acquisition. An invalid option makes the call fail before it
+// sends anything.
 type AcquireOption func(*acquisition) error
 
-// maxHolder bounds a name in bytes: it is written for each that holds or waits.
+// maxHolder is the maximum length of a holder's name in bytes. The object has one for each
+// holder and waiter.
 const maxHolder = 1024
 
-// acquisition is what all the options of one make.
+// acquisition is the result of all options of one call.
 type acquisition struct{ holder string }
 
-// WithHolder names the holder of this lease to people, in place of [Options.Holder]: the caller, for one, where
-// one process takes seats for many. It has 1 to 1024 bytes of UTF-8, of which others see the first 96 at most.
+// WithHolder sets the holder's name of this lease, in place of [Options.Holder]. Use it to
+// name the actual caller if one process takes slots for many. The name has 1 to 1024 bytes
+// of UTF-8, of which others see at most the first 96.
 func WithHolder(name string) AcquireOption {
 	return func(a *acquisition) error {
 		a.holder = name
 		switch {
 		case name == "" || len(name) > maxHolder:
 			return fmt.Errorf("WithHolder: the name has %d bytes, and may have 1 to %d", len(name), maxHolder)
-		case !utf8.ValidString(name): // all callers share the next write, and it would be the end of each of them
+		case !utf8.ValidString(name): // it would fail the next write, which all callers share
 			return fmt.Errorf("WithHolder: the name %q is not valid UTF-8", name)
 		}
 		return nil
 	}
 }
 
-// Peers bring another process the word that a semaphore has changed. What it says is a courtesy: a word that is lost,
-// late or false costs time, or one look.
+// Peers notify other processes that a semaphore has changed. A notification is only a hint:
+// if it is lost, late or false, that costs time, or one read.
 type Peers interface {
-	// Changed tells the process at an address that the semaphore under a key has changed to this version: that gives
-	// it seats, or others have come or gone behind it. It returns soon after ctx has ended. It is called by several
-	// goroutines at a time.
+	// Changed notifies the process at address that the semaphore under key has changed to
+	// this version: the process has received slots, or others have come or left behind it.
+	// Changed returns soon after ctx has ended. Several goroutines may call it at a time.
 	Changed(ctx context.Context, address, key string, version store.Version) error
 }
 
-// MaxSize is the largest size of a semaphore: 2^30.
+// MaxSize is the maximum size of a semaphore: 2^30.
 const MaxSize = record.MaxSeats
 
-// A Semaphore is one process's part in a semaphore: an object in a store that leases of at most a
-// certain weight hold at a time. Goroutines share it, and what several of them want at one moment is
-// one write. It sends nothing unless it is being acquired or released, but for the heartbeat of its
-// session. It is safe for concurrent use.
+// A Semaphore is one process's part in a semaphore: an object in a store whose leases hold
+// at most a certain weight at a time. Share it among goroutines; their concurrent requests
+// are combined into one write. Apart from its session's heartbeat, it sends nothing unless
+// it is being acquired or released. It is safe for concurrent use.
 //
-// The idea is Dijkstra's; that of a line in which a lease stands by its session is that of ZooKeeper's
-// recipes and of etcd's election, with one object in place of one for each that waits.
+// Semaphores are Dijkstra's. A queue whose entries live as long as their sessions is known
+// from ZooKeeper's recipes and etcd's election, which have one object per waiter.
 type Semaphore struct{ d driver }
 
-// New makes this process's part in the semaphore that lies in st under key. It sends nothing. It fails if
-// the key, the size or an option cannot be used, and says which.
+// New returns this process's part in the semaphore stored in st under key. It sends
+// nothing. It fails if the key, the size or an option is invalid.
 //
-// All that share the semaphore must say the same size: the first who acquires it writes it down, and
-// whoever expects another one is refused with [ErrSize].
+// All processes that share the semaphore must use the same size. The first acquisition
+// records it, and a process with another size gets [ErrSize].
 func New(st store.Store, key string, size int, opts *Options) (*Semaphore, error) {
 	return newSemaphore(st, key, int64(size), opts)
 }
@@ -146,46 +149,52 @@ func newSemaphore(st store.Store, key string, size int64, opts *Options) (*Semap
 	return s, nil
 }
 
-// Key is the name of the semaphore in its store.
+// Key returns the semaphore's name in its store.
 func (s *Semaphore) Key() string { return s.d.key }
 
-// Size is how much weight its leases can have together.
+// Size returns the total weight of the leases that can be held at a time.
 func (s *Semaphore) Size() int { return int(s.d.size) }
 
-// Acquire waits in line until it holds seats of that weight, and returns the lease, which lasts until
-// it is released. Every lease must be released. Nobody who came later is served first: one that needs
-// more than is free keeps all behind it waiting.
+// Acquire waits in the queue until it holds slots of that weight, and returns the lease.
+// Every lease must be released. Later callers are never served first: a caller that needs
+// more than is free blocks all callers behind it.
 //
-// Where nobody waits and there is room it costs one write, and a read if this process has not seen the
-// object lately. While it waits it looks at the object, the more often the nearer it is to the head.
+// If there is room and no queue, Acquire costs one write, and one read if this process has
+// not read the object recently. While it waits, it polls the object, more often the closer
+// it is to the head of the queue.
 //
-// If ctx ends first, Acquire returns an error that matches ctx.Err() and, where that is known, says who
-// holds the seats; its place in the line is given up in the background. It fails at once if trying again
-// is pointless: if access is denied, or the semaphore has another size ([ErrSize]); and where there is no
-// room for more that wait ([ErrFull]), as soon as it has seen that they are not all gone. While the store fails
-// for now, it goes on: if its own session is lost meanwhile it begins another, at the end of the line.
+// If ctx ends first, Acquire returns an error that matches ctx.Err() and, if known, names
+// the holders. It leaves the queue in the background.
 //
-// The options are for this one lease: see [AcquireOption].
+// Acquire fails at once if retrying is pointless, for example because access is denied or
+// the semaphore has another size ([ErrSize]). If the queue is full ([ErrFull]), it fails
+// once it has seen that not all of the waiters are dead. It retries after temporary store
+// errors. If its own session is lost meanwhile, it begins another one, at the end of the
+// queue.
+//
+// The options apply to this lease only: see [AcquireOption].
 func (s *Semaphore) Acquire(ctx context.Context, weight int, opts ...AcquireOption) (*Lease, error) {
 	return s.d.acquire(ctx, int64(weight), true, opts)
 }
 
-// TryAcquire acquires seats of that weight if they are free and nobody waits, and otherwise fails with
-// a [*HeldError], which matches [leasehold.ErrHeld]. If that is so and there is no session yet it costs one
-// read, and none is begun. If the store fails three times in a row, or does not answer for a TTL, it fails
-// with the last reason.
+// TryAcquire acquires slots of that weight if they are free and there is no queue.
+// Otherwise it returns a [*HeldError], which matches [leasehold.ErrHeld]. Without a
+// session, this costs one read, and no session is begun. If the store fails three times in
+// a row, or does not answer for a TTL, TryAcquire fails with the last reason.
 //
-// It does not watch those that hold seats. The seats of one that is gone are freed by those that wait, so
-// where everybody only tries nobody frees them.
+// TryAcquire does not watch holders. Only waiters free the slots of a dead holder, so they
+// stay taken if all callers use TryAcquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, weight int, opts ...AcquireOption) (*Lease, error) {
 	return s.d.acquire(ctx, int64(weight), false, opts)
 }
 
-// Do acquires seats of that weight, calls f, and releases them when f has returned or panicked. The
-// context that f gets ends with ctx and with the lease, whichever ends first; then f must return.
+// Do acquires slots of that weight, calls f, and releases the slots when f has returned or
+// panicked. The context passed to f ends with ctx or with the lease, whichever ends first;
+// f must then return.
 //
-// Do returns f's error, joined with one that matches [leasehold.ErrLost] if the lease was lost
-// before f returned. f may release the lease itself. Do returns an error of Acquire without calling f.
+// Do returns f's error, joined with an error that matches [leasehold.ErrLost] if the lease
+// was lost before f returned. If Acquire fails, Do returns its error without calling f. f
+// may release the lease itself.
 func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) error {
 	lease, err := s.Acquire(ctx, weight, opts...)
 	if err != nil {
@@ -194,8 +203,8 @@ func (s *Semaphore) Do(ctx context.Context, weight int, f func(ctx context.Conte
 	return lease.do(ctx, f)
 }
 
-// Inspect reads the semaphore without taking part in it, by one read. One that does not exist is an
-// Info that says so, not an error.
+// Inspect reads the semaphore without taking part in it. It costs one read. If the
+// semaphore does not exist, Inspect returns an Info that says so, not an error.
 func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	shown, err := s.d.at().Look(ctx, "")
 	switch {
@@ -210,34 +219,37 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// Changed takes in the word of another process that the object has changed to this version. If callers of this one
-// wait, that brings their next look forward, and the look decides. If one holds a seat and nobody else does, it looks
-// soon, so that its release need not: once a second at most after the first time. Until the object has changed one
-// word is heeded. It sends nothing itself, and returns at once.
+// Changed takes a notification from another process that the object has changed to this
+// version. If callers of this process wait, they poll sooner. If this process is the only
+// holder, it polls soon, so that its release need not: after the first time, at most once a
+// second. Further notifications are ignored until the object has changed. Changed sends
+// nothing itself and returns at once.
 func (s *Semaphore) Changed(version store.Version) {
 	s.d.Tell(protocol.Told{Version: protocol.Version(version)})
 }
 
-// Close waits until the semaphore's leases have been released and nothing is under way of acquisitions that were
-// given up, ends the session that it has begun, if there is one, and then waits until others have heard of the
-// seats that they got. It releases nothing itself: work in the seats goes on until they are released. Under a
-// session that was given it waits for no lease.
+// Close waits until the semaphore's leases have been released and its abandoned
+// acquisitions have ended. It then ends the semaphore's own session, if there is one, and
+// waits until notifications of granted slots have been sent. Close releases no leases
+// itself, so work in the slots continues. With [Options.Session], it does not wait for
+// leases.
 //
-// Where a release or an acquisition that was given up is not settled in half of the time that ctx leaves, because many
-// leave at once or the store does not answer, Close ends the session without it: nothing else is under it then, and
-// its end frees the seats. Those who wait see that at their next look at it, within a third of a TTL.
+// If a release or an abandoned acquisition is not settled in half of the time that ctx
+// leaves, because many leave at once or the store does not answer, Close ends the session
+// anyway. Nothing else uses the session then, and its end frees the slots. Waiters notice
+// at their next poll of it, within a third of a TTL.
 //
-// If ctx ends first, Close returns an error that matches ctx.Err(), and may be called again; if ctx has ended
-// before the call, it waits up to 5 s all the same. If the session was lost, the error matches
-// [leasehold.ErrLost]. A semaphore that is not closed ends that session by itself a TTL after the last use. It
-// can be used again after Close.
+// If ctx ends first, Close returns an error that matches ctx.Err(), and may be called
+// again. If ctx ended before the call, Close waits up to 5 s anyway. If the session was
+// lost, the error matches [leasehold.ErrLost]. Without Close, the semaphore ends its
+// session a TTL after the last use. You can use the semaphore again after Close.
 func (s *Semaphore) Close(ctx context.Context) error { return s.d.close(ctx) }
 
-// Info is what the object of a semaphore said when it was read.
-// It is a snapshot, and old as soon as it is there: decide by a [Lease].
+// Info is the content of a semaphore's object when it was read. It is a snapshot and may be
+// outdated: decide by a [Lease].
 type Info struct {
 	Key     string
-	Exists  bool // if not, the rest is zero
+	Exists  bool // if false, the rest is zero
 	Size    int
 	Token   leasehold.Token // of the last grant
 	Holders []Seat
@@ -245,22 +257,23 @@ type Info struct {
 	Version store.Version
 }
 
-// A Seat is what one caller has in a semaphore, or waits for.
+// A Seat is an entry in a semaphore: the slots that one caller holds or waits for.
 type Seat struct {
 	ID      string // of this caller and this acquisition
 	Holder  string
 	Session string // the key of its session's object
 	Weight  int
 	Token   leasehold.Token // of a holder
-	// Since is when the seat was granted, or, of one that waits, asked for: by the wall clock of
-	// whoever wrote that.
+	// Since is the time of the grant, or of the request if the caller waits, by the wall
+	// clock of the process that wrote it.
 	Since time.Time
-	// Abandoned is a hint that its holder is gone: that its session is over, or silent. It takes a read of
-	// the session to know, so only admin.Inspect and admin.List say it.
+	// Abandoned is a hint that the holder is dead, because its session has ended or is
+	// silent. Finding out takes a read of the session, so only admin.Inspect and admin.List
+	// set it.
 	Abandoned bool
 }
 
-// Taken is how much weight the holders have together.
+// Taken returns the total weight of the holders.
 func (i Info) Taken() (sum int) {
 	for _, h := range i.Holders {
 		sum += h.Weight
@@ -281,7 +294,7 @@ func infoOf(key string, t record.Table) Info {
 	return Info{Key: key, Exists: true, Size: int(t.Size), Token: leasehold.Token(t.Token), Holders: seats(t.Holders), Waiters: seats(t.Waiters)}
 }
 
-// Place is where an acquisition stands that waits.
+// Place is the position of a waiting acquisition in the queue.
 type Place struct {
 	Ahead int // how many wait before it
 	Info  Info
@@ -289,14 +302,16 @@ type Place struct {
 
 // Errors that a caller can decide by, besides those of package leasehold.
 var (
-	// ErrSize: the object has another size than this process expects. Somebody has been configured
-	// differently.
+	// ErrSize means that the object has another size than this process expects, so the
+	// processes are configured differently.
 	ErrSize = protocol.ErrSize
-	// ErrFull: so many wait that the object has no room for more: some thousand.
+	// ErrFull means that the object has no room for more waiters. There is room for some
+	// thousand.
 	ErrFull = record.ErrTableFull
 )
 
-// HeldError says who holds the seats. It matches [leasehold.ErrHeld]. Its Info is as old as the last look.
+// HeldError names the holders of the slots. It matches [leasehold.ErrHeld]. Its Info is
+// from the last read.
 type HeldError struct{ Info Info }
 
 func (e *HeldError) Error() string {

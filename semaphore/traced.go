@@ -12,16 +12,17 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// traces are what a driver with a Trace keeps. All but the events is guarded by the engine's mutex.
+// traces is the state of a driver with a Trace. All but the events is guarded by the
+// engine's mutex.
 type traces struct {
 	events   *lock.Events // nil: there is no Trace
 	requests lock.Requests
 	failures int  // of requests, in a row
-	reaps    bool // the write under way takes seats from somebody who has not given them back
-	over     bool // the one whose answer is being taken in has done so
+	reaps    bool // the write in flight takes slots from a holder that has not released them
+	over     bool // the write whose answer is being processed has done so
 }
 
-// times are those of a lease: readings of the clock. Guarded by Lease.ending.
+// times are clock readings of a lease. Guarded by Lease.ending.
 type times struct {
 	granted, ended, releasing time.Duration
 	lost                      bool
@@ -31,7 +32,7 @@ func (d *driver) subject(holder string) leasehold.TraceSubject {
 	return leasehold.TraceSubject{Kind: leasehold.KindSemaphore, Store: d.st.String(), Key: d.key, Holder: holder}
 }
 
-// An acquiring is an acquisition that a Trace is told of. All methods of nil do nothing.
+// An acquiring is a traced acquisition. All methods of nil do nothing.
 type acquiring struct {
 	d     *driver
 	ctx   context.Context // with the values that AcquireStart has added, and without an end
@@ -40,10 +41,10 @@ type acquiring struct {
 
 	// Guarded by the engine's mutex.
 	waited bool
-	told   <-chan struct{} // closed when AcquireDone has returned; nil: the acquisition goes on
+	told   <-chan struct{} // closed when AcquireDone has returned; nil: the acquisition has not ended
 }
 
-// begins tells that an acquisition begins, and gives it its context.
+// begins reports the beginning of an acquisition, and returns its context.
 func (d *driver) begins(ctx context.Context, holder string) (context.Context, *acquiring) {
 	trace := d.opts.Trace
 	if trace == nil {
@@ -59,7 +60,7 @@ func (d *driver) begins(ctx context.Context, holder string) (context.Context, *a
 	return ctx, a
 }
 
-// waits tells where it stands in the line. The engine is locked.
+// waits reports the position in the queue. The engine is locked.
 func (a *acquiring) waits(in protocol.InLine) {
 	if a == nil {
 		return
@@ -75,7 +76,7 @@ func (a *acquiring) waits(in protocol.InLine) {
 	})
 }
 
-// done tells that it has ended, once. The engine is locked.
+// done reports the end of the acquisition, once. The engine is locked.
 func (a *acquiring) done(token leasehold.Token, over bool, err error) {
 	if a == nil || a.told != nil {
 		return
@@ -86,7 +87,7 @@ func (a *acquiring) done(token leasehold.Token, over bool, err error) {
 	})
 }
 
-// ended reports that it was told that it has ended.
+// ended reports whether done has been called.
 func (a *acquiring) ended() (ended bool) {
 	if a != nil {
 		a.d.Locked(func() { ended = a.told != nil })
@@ -94,8 +95,8 @@ func (a *acquiring) ended() (ended bool) {
 	return ended
 }
 
-// ends waits until it has been told how the acquisition has ended: by the lease that it was granted, or
-// else with this error.
+// ends waits until the end of the acquisition has been reported: by the lease that it was
+// granted, or else with err.
 func (a *acquiring) ends(err error) {
 	if a == nil {
 		return
@@ -106,7 +107,7 @@ func (a *acquiring) ends(err error) {
 	<-a.told
 }
 
-// traceReport takes in an action of the table before it is carried out.
+// traceReport records an action of the table before it is carried out.
 func (d *driver) traceReport(action protocol.Action) {
 	if d.opts.Trace == nil {
 		return
@@ -121,7 +122,7 @@ func (d *driver) traceReport(action protocol.Action) {
 	d.traces.requests.Sent(action, engine.Process{}.Now().Clock)
 }
 
-// traceTaken takes in an event.
+// traceTaken records an event.
 func (d *driver) traceTaken(ev protocol.Event) {
 	if d.opts.Trace == nil {
 		return
@@ -145,7 +146,7 @@ func (d *driver) traceRequest(events *lock.Events, of leasehold.TraceSubject, a 
 	})
 }
 
-// traceWatcher has a Trace told of what a watcher of somebody's session asks.
+// traceWatcher traces the requests of a watcher of another process's session.
 func (d *driver) traceWatcher(w engine.Owner) engine.Owner {
 	if d.opts.Trace == nil {
 		return w
@@ -164,7 +165,7 @@ func (d *driver) traceTrouble(err error) {
 	}
 }
 
-// traceLost tells that a lease was lost, whose end is locked.
+// traceLost reports the loss of a lease. The lease's ending is locked.
 func (d *driver) traceLost(l *Lease, cause error) {
 	if d.opts.Trace == nil {
 		return
@@ -175,7 +176,7 @@ func (d *driver) traceLost(l *Lease, cause error) {
 	})
 }
 
-// traceReleasing notes when the lease ends at its user's word.
+// traceReleasing records the time at which the user ends the lease.
 func (l *Lease) traceReleasing() {
 	l.ending.Lock()
 	defer l.ending.Unlock()
@@ -184,7 +185,8 @@ func (l *Lease) traceReleasing() {
 	}
 }
 
-// traceReleased tells that the release of a lease is settled. The channel is closed when it has been told.
+// traceReleased reports that the release of a lease is settled. The channel is closed when
+// the trace has returned.
 func (d *driver) traceReleased(l *Lease) (told <-chan struct{}) {
 	if d.opts.Trace == nil {
 		return nil
