@@ -1,14 +1,14 @@
-// Package admin is what tools do to locks that others hold: list them, make one beforehand,
-// break one whose holder is out of reach, move one to another place, look at its past, and delete
-// what is left of that.
-// A program that only holds locks needs none of it. Semaphores are listed, looked at and broken too.
+// Package admin has functions for tools that manage other processes' locks: list them, create
+// one in advance, force-release one whose holder cannot be reached, move one, read its history,
+// and delete leftovers. It also lists, inspects and force-releases semaphores. Programs that
+// only hold locks do not need it.
 //
-// A function for one lock takes a [leasehold.Lock], which has checked the key, the layout and
-// the options; the others take a store, as the locks in it are opened, and a prefix.
+// Functions for one lock take a [leasehold.Lock], which has checked the key, the layout and the
+// options. The others take a store, opened as for the locks in it, and a prefix.
 //
-// Nothing here weakens the guarantee for tokens, nor for valid leases but where a
-// function says so: [Break], [BreakSeat] and [BreakSession] free what its holder may still be working
-// under, until he notices, and [Collect] deletes markers, which have no tokens.
+// Nothing here weakens the guarantee for tokens. The guarantee for valid leases holds except
+// where a function says otherwise: with [Break], [BreakSeat] and [BreakSession], the holder may
+// still be working until it notices, and [Collect] deletes markers, which have no tokens.
 package admin
 
 import (
@@ -25,28 +25,29 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// root is what the root package shows, and describeTable what package semaphore does.
+// Internals of the packages leasehold and semaphore.
 var (
 	root          = inside.Seen[*leasehold.Lock, leasehold.Info, leasehold.Detached]()
 	describeTable = inside.SeenTable[semaphore.Info]()
 )
 
-// LayoutTable is what [Entry] has as the layout of a semaphore. No lock has it.
+// LayoutTable is the layout of a semaphore in an [Entry]. No lock has it.
 const LayoutTable leasehold.Layout = record.LayoutTable
 
-// An Entry is what lies under a name: a lock, or a semaphore.
+// An Entry is a lock or a semaphore.
 type Entry struct {
-	// Info is the lock. Of a semaphore there are Key, Layout, Exists, Age and Version; Held if a seat is
-	// taken; Token of the last grant; and Abandoned if all its holders look to be gone.
+	// Info describes the lock. For a semaphore, only these are set: Key, Layout, Exists, Age
+	// and Version; Held if a slot is taken; Token of the last grant; and Abandoned if all its
+	// holders seem to be dead.
 	leasehold.Info
-	Semaphore *semaphore.Info // nil: it is a lock
+	Semaphore *semaphore.Info // nil for a lock
 
-	// Past are the leases of a lock that have ended, the last one first, as far as its record tells of them
-	// itself: sixteen at most, and none of a marker. [History] may know more.
+	// Past has the lock's previous leases, newest first, from its own record: at most 16, and
+	// none for a marker. [History] may return more.
 	Past []Term
 }
 
-// entryOf is what a look has shown that asked for no layout.
+// entryOf returns the entry for the result of a read in any layout.
 func entryOf(key string, s layout.Snapshot) Entry {
 	e := Entry{Info: root.Describe(key, s)}
 	for _, t := range s.Past() {
@@ -60,12 +61,12 @@ func entryOf(key string, s layout.Snapshot) Entry {
 	return e
 }
 
-// newWriteID marks what one call writes, as an attempt of its own (rule A2).
+// newWriteID returns a new ID for the writes of one call (rule A2).
 func newWriteID() string { return engine.Process{}.Incarnation() }
 
-// Init makes the lock's object, free, if there is none, and returns what is there
-// then, and whether it was this call that made it. It costs one read, and one write
-// if there was none. It is safe to call it again, and from two processes at once.
+// Init creates the lock's object in the free state, unless it exists. It returns the state of
+// the lock, and reports whether this call created it. It costs one read, and one write if the
+// object did not exist. You can call it again, and from several processes at once.
 func Init(ctx context.Context, lock *leasehold.Lock) (info leasehold.Info, made bool, err error) {
 	s, info, err := root.Look(ctx, lock)
 	if err != nil || info.Exists {
@@ -77,8 +78,8 @@ func Init(ctx context.Context, lock *leasehold.Lock) (info leasehold.Info, made 
 	if err == nil {
 		return root.Describe(lock.Key(), written), true, nil
 	}
-	// Another may have made it, or our write have landed all the same: look. A look that
-	// fails shows nothing, and the write's error says more.
+	// Another process may have created the object, or our write may have landed after all. If
+	// this read fails too, the write's error says more.
 	if s, info, _ := root.Look(ctx, lock); info.Exists {
 		return info, s.Record.WriteID == w.Record.WriteID, nil
 	}

@@ -15,25 +15,27 @@ import (
 )
 
 var (
-	// ErrTokenChanged: the lock's token is not the one that was named.
+	// ErrTokenChanged means that the lock has another token than the caller named.
 	ErrTokenChanged = errors.New("the token is another")
-	// ErrNoTokens: the layout of the lock has no tokens.
+	// ErrNoTokens means that the lock's layout has no tokens.
 	ErrNoTokens = errors.New("the layout marker has no tokens")
 )
 
-// Break frees a lock by hand, if its token is still token, and returns what is
-// there then. A lock that is free already is no error; one whose token is another
-// gives [ErrTokenChanged], one whose layout has none [ErrNoTokens], and none at all
-// store.ErrNotExist. The former holder, if it is alive, notices at its next renewal and
-// works on until then: only what checks the token is protected from that. Its lease ends with
-// [leasehold.ErrBroken]. It costs one read and one write.
+// Break force-releases a lock if its token is still token, and returns the new state. It does
+// nothing if the lock is free. Break returns [ErrTokenChanged] if the lock has another token,
+// [ErrNoTokens] if its layout has none, and store.ErrNotExist if there is no lock. It costs one
+// read and one write.
 //
-// A lock that rests ([leasehold.WithHoldAtLeast]) is free at once then; those who wait for it notice
-// within about a minute.
+// A former holder that is still alive continues until it notices at its next renewal. Until
+// then, only resources that check the token are protected. Its lease ends with
+// [leasehold.ErrBroken].
 //
-// A lock under a session is broken by ending the session first, as [BreakSession] does, since
-// its holder looks at nothing else: that ends all its other leases too, and costs a read and a
-// write more.
+// Break also ends a cooldown ([leasehold.WithHoldAtLeast]) at once; waiters notice within about
+// a minute.
+//
+// For a lock under a session, Break first ends the session as [BreakSession] does, because its
+// holder polls nothing else. That ends all other leases of the session too, and costs one more
+// read and write.
 func Break(ctx context.Context, lock *leasehold.Lock, token leasehold.Token) (leasehold.Info, error) {
 	p := root.Parts(lock)
 	s, info, err := root.Look(ctx, lock)
@@ -58,42 +60,41 @@ func Break(ctx context.Context, lock *leasehold.Lock, token leasehold.Token) (le
 	if lost == nil {
 		return root.Describe(lock.Key(), written), nil
 	}
-	// Our write may have landed, or the holder have renewed since: look.
-	// A look that fails shows no token.
+	// Our write may have landed, or the holder may have renewed since. If this read fails, its
+	// token is zero.
 	if _, now, _ := root.Look(ctx, lock); now.Token == token && !now.Held && now.Rest == 0 {
 		return now, nil
 	}
 	return leasehold.Info{}, fmt.Errorf("the lock %v was not freed, try again: %w", p.Layout, lost)
 }
 
-// BreakSession ends a session by hand, with all the leases under it; [leasehold.Info.Session]
-// names it. Its holder, if it is alive, notices at its next heartbeat and works on until then;
-// others take the locks over at once. A session that is over, or is not there, holds nothing
-// and is no error. It costs one read and one write, and up to three of each if the holder is
-// faster with its heartbeats.
+// BreakSession ends a session, as named by [leasehold.Info.Session], and all its leases. A
+// holder that is still alive continues until it notices at its next heartbeat; others take over
+// the locks at once. BreakSession does nothing if the session has ended or does not exist. It
+// costs one read and one write, and up to three of each if the holder's heartbeats come first.
 func BreakSession(ctx context.Context, st store.Store, session string) error {
 	at := layout.Heartbeat{Store: st, Key: session}
 	for try := 1; ; try++ {
 		s, err := at.Look(ctx, "")
-		if !s.Record.Held { // nor is it if there is none, or if that is not known
+		if !s.Record.Held { // also if there is no session, or if the read failed
 			return err
 		}
-		// Its holder may be faster than we are.
+		// A heartbeat may come first.
 		if _, err = at.Write(ctx, broken(s)); err == nil || try == 3 {
 			return err
 		}
 	}
 }
 
-// BreakSeat frees the seats of one lease of a semaphore by hand: of the holder with that token. It
-// returns what is there then. It ends the session of that holder, as [BreakSession] does, and with it
-// whatever else is under it; then it takes out of the object all that was under the session, so that those
-// who wait have the seats at once.
+// BreakSeat force-releases the slots of the semaphore's holder with that token, and returns the
+// new state. It ends the holder's session as [BreakSession] does, with all its other leases. It
+// then removes all entries of that session from the object, so that waiters get the slots at
+// once.
 //
-// A semaphore that nobody holds is no error; one that others hold, and nobody with that token, gives
-// [ErrTokenChanged], and none at all store.ErrNotExist. The former holder, if it is alive, notices at its next
-// heartbeat and works on until then. It costs two reads and two writes, and up to three times that if
-// others are faster.
+// BreakSeat does nothing if the semaphore has no holders. It returns [ErrTokenChanged] if it
+// has holders but none with that token, and store.ErrNotExist if there is no semaphore. A
+// former holder that is still alive continues until it notices at its next heartbeat. The cost
+// is two reads and two writes, and up to three times that if other writes come first.
 func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.Token) (Entry, error) {
 	at := layout.Table{Store: st, Key: key}
 	for over, try := "", 1; ; try++ {
@@ -106,7 +107,7 @@ func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.
 		switch {
 		case i < 0 && over == "" && len(s.Table.Holders) > 0:
 			return seen, fmt.Errorf("the semaphore %v: %w: no holder has %d", at, ErrTokenChanged, token)
-		case i < 0: // by now, if it was there
+		case i < 0: // gone by now, if it was there
 			return seen, nil
 		case over == "":
 			over = s.Table.Holders[i].Session
@@ -125,16 +126,16 @@ func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.
 	}
 }
 
-// tableEntry is what is known of a table that was seen, or written.
+// tableEntry returns the entry for a table that was read or written.
 func tableEntry(key string, t record.Table, v protocol.Version) Entry {
 	return entryOf(key, layout.Snapshot{Exists: true, Record: layout.RecordOf(t), Version: v, Table: &t})
 }
 
-// broken is the write that frees what was seen.
+// broken returns the write that frees s.
 func broken(s layout.Snapshot) protocol.Write {
 	w := protocol.Write{Op: protocol.Free, Record: s.Record, Expect: s.Version}
 	if s.Record.Held {
-		w.Record.Ended = record.EndedByHand // of a lease that was released only its rest ends
+		w.Record.Ended = record.EndedByHand // a lease that was released was not broken: only its cooldown ends
 	}
 	w.Record.Held, w.Record.Session, w.Record.Rest, w.Record.WriteID, w.Record.RenewedAt = false, "", nil, newWriteID(), time.Now()
 	return w

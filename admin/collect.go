@@ -16,8 +16,8 @@ import (
 
 // CollectOptions are the options of [Collect].
 type CollectOptions struct {
-	Keep   int           // terms of the past that stay; default 100
-	Age    time.Duration // what is younger stays, by the store's clock; default and least 24 h
+	Keep   int           // number of previous epochs to keep; default 100
+	Age    time.Duration // younger objects are kept, by the store's clock; default and minimum 24 h
 	DryRun bool          // delete nothing
 }
 
@@ -28,19 +28,18 @@ type Collected struct {
 	Why string        // "past epoch", "expired marker", "session that is over"
 }
 
-// Collect deletes what is left of the past of the locks under a prefix: epochs that
-// are older than the kept ones, never the highest of a lock, markers of leasehold
-// that have expired by the store's own clock, and sessions that have been over for the
-// age. A session whose holder has been gone for so long, and that nobody has ended because
-// nobody wanted its locks, is watched for its TTL and margin and ended; another Collect
-// deletes it, when it is old enough. Where a read does not tell the store's time, as in a
-// directory, a session costs two reads more. Holders collect the epochs of their own
-// lock now and then, so nobody has to call it for those. It yields each object that
-// it deletes. An error about one lock is yielded, and the next lock follows; one of
+// Collect deletes leftovers of the locks under a prefix, and yields each object that it
+// deletes:
+//
+//   - Epochs older than those to keep, but never a lock's highest one. Holders do this for their own lock from time to time.
+//   - Markers of leasehold that have expired by the store's own clock.
+//   - Sessions that ended longer ago than the age. Collect watches a session whose holder has been silent for that long, for its TTL and margin, and ends it. A later Collect deletes it. In stores whose reads do not return the store's time, such as a directory, a session costs two more reads.
+//
+// If a lock causes an error, Collect yields it and continues with the next lock. An error of
 // the listing is the last.
 //
-// To delete a marker is not safe in the way in which the other layouts are: one that
-// is made at the same moment may be hit.
+// Unlike in other layouts, deleting a marker is not safe: Collect may delete one that is
+// created at the same moment.
 func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOptions) iter.Seq2[Collected, error] {
 	var o CollectOptions
 	if opts != nil {
@@ -85,7 +84,7 @@ func Collect(ctx context.Context, st store.Store, prefix string, opts *CollectOp
 	}
 }
 
-// dated completes what is known of a session by its age, if the store tells it in any way.
+// dated adds a session's age, if the store can tell it.
 func dated(ctx context.Context, st store.Store, info leasehold.Info) (leasehold.Info, error) {
 	if info.Age >= 0 {
 		return info, nil
@@ -94,12 +93,12 @@ func dated(ctx context.Context, st store.Store, info leasehold.Info) (leasehold.
 	if err != nil {
 		return info, err
 	}
-	return root.Describe(info.Key, s), nil // of one that has gone meanwhile: nothing, and no age
+	return root.Describe(info.Key, s), nil // if the session was deleted meanwhile: nothing, and no age
 }
 
-// deleteSession deletes the object of a session that is over, which nobody writes any more.
-// A lock may still name it: that it is not there means that it is over (rule D2). Its name
-// is not used again, and a request of its beginning is not on its way any more (rule D8).
+// deleteSession deletes the object of an ended session, which has no writers any more. A lock
+// may still name the session: a missing session counts as ended (rule D2). Its name is not used
+// again, and no request from its beginning is still in flight (rule D8).
 func deleteSession(ctx context.Context, st store.Store, info leasehold.Info, dry bool, yield func(Collected, error) bool) (more bool) {
 	var err error
 	if !dry {
@@ -126,7 +125,7 @@ func sweepMarker(ctx context.Context, st store.Store, info leasehold.Info, dry b
 	return yield(Collected{info.Key, age, "expired marker"}, err)
 }
 
-// reap ends the sessions whose holders are gone. An object that cannot be read stays as it is.
+// reap ends the sessions of dead holders. It leaves objects alone that it cannot read.
 func reap(ctx context.Context, st store.Store, sessions []string) {
 	at := engine.Place{Runtime: engine.Process{}, Store: st, Logger: slog.New(slog.DiscardHandler)}
 	cfg := root.Watching()
@@ -148,7 +147,7 @@ func reap(ctx context.Context, st store.Store, sessions []string) {
 	all.Wait()
 }
 
-// maxWatched is how many sessions are watched at a time. It is no bound of requests under way,
-// as engine.Process.Parallel is, so it is not that one: a watch lasts for a TTL and a margin
-// and sends a request now and then, and 32 at a time would need ten minutes for a thousand.
+// maxWatched is how many sessions are watched at a time. It is larger than
+// engine.Process.Parallel, which bounds requests in flight: a watch sends few requests but
+// lasts a TTL and a margin, so with 32 at a time, a thousand would take ten minutes.
 const maxWatched = 1000

@@ -11,33 +11,36 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 )
 
-// A Term is one lease of a lock; or several in a row of one candidate, of which it tells the last.
+// A Term is one lease of a lock, or several leases in a row by one candidate, described by the
+// last.
 type Term struct {
-	// Info is its last record. Of a lease that the history alone tells of there are Key, Layout,
-	// Holder (cut after some 90 bytes), Token, Term and AcquiredAt, of the first one in the row.
+	// Info is the last record. For a lease known only from the history, these are set: Key,
+	// Layout, Holder (cut after about 90 bytes), Token, Term, and AcquiredAt of the first lease
+	// in the row.
 	leasehold.Info
 
-	// Ended is when it was released or the next one began, by the wall clock of
-	// whoever did that; zero if it goes on.
+	// Ended is the time at which the lease was released or the next one began, by the wall
+	// clock of the process that did it. It is zero if the lease has not ended.
 	Ended time.Time
-	// Why is "released", "taken over" from a holder that was gone, "broken" by hand, "deleted"
-	// with its object, or "acquired again", at once and by the same candidate; empty if it goes on.
+	// Why is "released", "taken over" from a dead holder, "broken" by a force-release,
+	// "deleted" with its object, or "acquired again" at once by the same candidate. It is empty
+	// if the lease has not ended.
 	Why string
 
-	// Leases is how many there are in the row, mostly 1, and First the token of the first. The
-	// tokens from First to Token are all this candidate's.
+	// Leases is the number of leases in the row, usually 1, and First the token of the first.
+	// All tokens from First to Token belong to this candidate.
 	Leases int64
 	First  leasehold.Token
 }
 
-// ErrNoHistory: the layout of the lock keeps nothing of the past.
+// ErrNoHistory means that the lock's layout keeps no history.
 var ErrNoHistory = errors.New("a marker keeps no history, because a release deletes it")
 
-// History yields the leases of a lock, the present one first: in the layout object it and sixteen
-// more, for one look. With epochs it yields those whose objects are kept, for a read each, and
-// sixteen more: see [Collect]. A row of leases of one candidate, each within a TTL of the one
-// before, is one in a record. Leases of versions that keep no history are
-// missing. Any error is the last; for markers that is [ErrNoHistory].
+// History yields the leases of a lock, the present one first. In the layout object, it yields
+// that one and 16 more, with one read. With epochs, it yields those whose objects are kept,
+// with one read each, and 16 more: see [Collect]. Leases of one candidate, each within a TTL of
+// the one before, are one Term. Leases of versions that keep no history are missing. Any error
+// is the last; for markers that is [ErrNoHistory].
 func History(ctx context.Context, lock *leasehold.Lock) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		at := root.Parts(lock).Layout

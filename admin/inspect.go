@@ -8,28 +8,30 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrAmbiguous: there are locks of two layouts under one name, such as an object and epochs. They
-// do not notice each other, so that only the caller can say which one is meant.
+// ErrAmbiguous means that a name has locks of two layouts, such as an object and epochs. These
+// do not notice each other, so only the caller can say which one is meant.
 var ErrAmbiguous = layout.ErrAmbiguous
 
-// Inspect reads a lock without taking it, and finds out its layout, which [leasehold.Info.Layout]
-// then names: epochs or epochs+if-match, object, or marker, which stands for both kinds of
-// markers, since their records do not differ. A lock that does not exist is an Info that says
-// so, not an error; that may be a marker too, which exists only while the lock is held. Another
-// tool's marker is not recognized, and gives an error that matches [leasehold.ErrForeignObject].
-// A name that has locks of two layouts gives [ErrAmbiguous], which names both. A semaphore is found too.
+// Inspect reads a lock or semaphore without taking it, and detects its layout:
+// [leasehold.Info.Layout] is epochs, epochs+if-match, object or marker. The two kinds of
+// markers have the same records, so both are reported as marker.
 //
-// It costs one read and one listing, whether the lock is there or not. A lock with epochs costs
-// one read more, and one listing more if there are very many; a lock under a session, one read
-// more; and a semaphore, one read more for each session that it names. If epochs come and go between the listing and the read, both are repeated, 8 times at
-// most. A listing ends with an error after 10,000 objects. Where the layout is known
-// already, [leasehold.Lock.Inspect] costs less.
+// If the lock does not exist, Inspect returns an Info that says so, not an error. It may still
+// be a marker, which exists only while the lock is held. Inspect returns an error that matches
+// [leasehold.ErrForeignObject] for another tool's marker, and [ErrAmbiguous], which names both
+// layouts, if the name has locks of two.
 //
-// If the listing fails, for example because it is denied, and the object under the key is a
-// lock, Inspect returns what that says beside the error: a lock with epochs under the same name
-// would have been missed.
+// Inspect costs one read and one listing, whether or not the lock exists. A lock with epochs
+// costs one more read, and one more listing if it has very many; a lock under a session, one
+// more read; a semaphore, one more read for each session in it. If epochs change between the
+// listing and the read, both are repeated, at most 8 times. A listing fails after 10,000
+// objects. If you know the layout, [leasehold.Lock.Inspect] costs less.
+//
+// If the listing fails, for example because access is denied, and the object under the key is a
+// lock, Inspect returns that lock together with the error, because it may have missed a lock
+// with epochs under the same name.
 func Inspect(ctx context.Context, st store.Store, key string) (Entry, error) {
-	// A candidate of any layout checks the key, and says where the lock lies.
+	// NewLock checks the key. The layout does not matter here.
 	lock, err := leasehold.NewLock(st, key, &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 	if err != nil {
 		return Entry{}, err

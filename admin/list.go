@@ -16,13 +16,14 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// List yields the locks and semaphores under a prefix of a store, in all layouts, in byte order of
-// their objects' keys, for one listing and one read each; a lock with epochs costs a listing
-// more, and each session that is named by any one read. Up to 32 locks are read at a time,
-// and no more of them ahead of the one that is yielded. An object that is not a lock is
-// yielded as an error that matches [leasehold.ErrForeignObject], with its key in the Info, and
-// the next one follows; any other error is the last. When the iteration ends, whether or not
-// it was at its end, no request is under way any more.
+// List yields the locks and semaphores under a prefix of a store, in all layouts, in byte order
+// of their objects' keys. It costs one listing and one read per lock; a lock with epochs costs
+// one more listing, and each session in any of them one more read. List reads up to 32 locks at
+// a time, and no further ahead than that.
+//
+// For an object that is not a lock, List yields an error that matches
+// [leasehold.ErrForeignObject], with the key in the Info, and continues. Any other error is the
+// last. When the iteration ends, even early, no requests are in flight.
 func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for e, err := range listAll(ctx, st, prefix, newVerdicts(st).judged) {
@@ -36,19 +37,19 @@ func List(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, e
 	}
 }
 
-// ListAll is List, and yields the sessions under the prefix too: an Entry with [LayoutSession], which is
-// held while the session goes on. It costs the same.
+// ListAll is List and also yields the sessions under the prefix. A session is an Entry with
+// [LayoutSession] that is held until the session ends. The cost is the same.
 func ListAll(ctx context.Context, st store.Store, prefix string) iter.Seq2[Entry, error] {
 	return listAll(ctx, st, prefix, newVerdicts(st).judged)
 }
 
-// LayoutSession is what [Entry] has as the layout of a session's heartbeat, which is no lock.
+// LayoutSession is the layout of a session's heartbeat in an [Entry]. It is not a lock.
 const LayoutSession leasehold.Layout = record.LayoutSession
 
-// verdicts are what is known of sessions, by one read of each.
+// verdicts caches the state of sessions. Each is read once.
 type verdicts struct {
 	st   store.Store
-	gate chan struct{} // bounds the reads of those that one semaphore names
+	gate chan struct{} // bounds the reads for one semaphore's sessions
 	mu   sync.Mutex
 	of   map[string]func() (gone bool, err error)
 }
@@ -57,7 +58,8 @@ func newVerdicts(st store.Store) *verdicts {
 	return &verdicts{st: st, gate: make(chan struct{}, engine.Process{}.Parallel()), of: map[string]func() (bool, error){}}
 }
 
-// gone is a hint that a session is over, or silent, which may be that of other locks too.
+// gone returns a hint that a session has ended or is silent. Other locks may be under the same
+// session.
 func (v *verdicts) gone(ctx context.Context, session, key string) (bool, error) {
 	v.mu.Lock()
 	look := v.of[session]
@@ -71,8 +73,7 @@ func (v *verdicts) gone(ctx context.Context, session, key string) (bool, error) 
 	return look()
 }
 
-// judged completes what is known of a lock by whether the session of its holder goes on, and of a
-// semaphore by that for each seat.
+// judged completes a lock, or each slot of a semaphore, with the state of its holder's session.
 func (v *verdicts) judged(ctx context.Context, e Entry) (_ Entry, err error) {
 	switch {
 	case e.Semaphore != nil:
@@ -84,7 +85,7 @@ func (v *verdicts) judged(ctx context.Context, e Entry) (_ Entry, err error) {
 	return e, err
 }
 
-// judgeSeats reads the sessions of seats, many at a time.
+// judgeSeats reads the sessions of seats, several at a time.
 func (v *verdicts) judgeSeats(ctx context.Context, key string, seats []semaphore.Seat) error {
 	errs := make([]error, len(seats))
 	var all sync.WaitGroup
@@ -99,7 +100,8 @@ func (v *verdicts) judgeSeats(ctx context.Context, key string, seats []semaphore
 	return cmp.Or(errs...)
 }
 
-// listAll yields sessions too. Each lock is judged where it is read, many at a time.
+// listAll also yields sessions. It calls judge as soon as a lock has been read, several at a
+// time.
 func listAll(ctx context.Context, st store.Store, prefix string, judge func(context.Context, Entry) (Entry, error)) iter.Seq2[Entry, error] {
 	type seen struct {
 		entry  Entry
@@ -113,7 +115,7 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 			if err != nil {
 				return seen{Entry{Info: leasehold.Info{Key: found.Key, Age: -1}}, true, err}
 			}
-			if !s.Exists { // any more, since it was listed
+			if !s.Exists { // deleted since the listing
 				return seen{}
 			}
 			e, err := judge(reading, entryOf(found.Key, s))
@@ -130,12 +132,12 @@ func listAll(ctx context.Context, st store.Store, prefix string, judge func(cont
 	}
 }
 
-// asListed judges nothing.
+// asListed is a judge that does nothing.
 func asListed(_ context.Context, e Entry) (Entry, error) { return e, nil }
 
-// ordered yields what do makes of each element, in their order, while it is made of as many
-// elements at once as requests may be under way. An error of the sequence is the last. In the
-// end it calls stop, and waits for what is still under way.
+// ordered yields the results of do for each element, in the order of the elements, while it
+// works on as many elements at once as requests may be in flight. An error of the sequence is
+// the last. At the end, ordered calls stop and waits for the work in progress.
 func ordered[T, R any](all iter.Seq2[T, error], stop func(), do func(T) R) iter.Seq2[R, error] {
 	type outcome struct {
 		result R

@@ -16,41 +16,45 @@ import (
 )
 
 var (
-	// ErrOccupied: something else lies where a lock is to be moved to. It was left as it is.
+	// ErrOccupied means that the destination of a move holds another object, which was left as
+	// it was.
 	ErrOccupied = protocol.ErrOccupied
-	// ErrMovedElsewhere: the lock has moved already, to another place than was named, or is still on its way by
-	// another move.
+	// ErrMovedElsewhere means that the lock has moved already to another destination, or is
+	// being moved there.
 	ErrMovedElsewhere = protocol.ErrMovedElsewhere
 )
 
 // MoveOptions are the options of [Move].
 type MoveOptions struct {
-	// Acquire is how to acquire the lock that is to be moved; nil: by its Acquire, which waits for its
-	// holder for as long as the context of Move allows.
+	// Acquire acquires the lock to move. Default: the lock's own Acquire, which waits for the
+	// holder until the context of Move ends.
 	Acquire func(ctx context.Context) (*leasehold.Lease, error)
 }
 
-// maxMoveFailures is how many failures in a row end a Move. It can be run again.
+// maxMoveFailures is how many failures in a row end a Move. You can run it again.
 const maxMoveFailures = 6
 
-// Move takes a lock to another place, in the same store or in another one, while its candidates go on. It
-// acquires the lock at from, seals its object, and makes the lock at to, free, with a token that is at least
-// the last one of from. So the tokens of to are larger than all of from. It returns what lies at to then.
+// Move moves a lock to another location, in the same store or another one, while its candidates
+// run. It acquires the lock at from, seals its object, and creates the lock at to in the free
+// state, with a token at least as large as the last one at from. So all tokens at to are larger
+// than those at from. Move returns the state of to.
 //
-// The sealed object stays for good, and must never be deleted: a candidate that still uses from fails with a
-// [leasehold.MovedError] that says where the lock is now. Until Move is done, one that uses to fails as well.
+// The sealed object stays for good. Never delete it: candidates that still use from fail with a
+// [leasehold.MovedError], which names the new location. Until Move is done, candidates that use
+// to fail as well.
 //
-// Move can be interrupted at any point, killed too, and run again, also by several processes at once:
-// the two objects say how to go on. If it has been done already it changes nothing. If it fails
-// before the seal, from can be used as before. Where something else lies at to it fails with [ErrOccupied];
-// where from has moved elsewhere, with [ErrMovedElsewhere]; where nothing is there, with store.ErrNotExist.
-// Six failures of a store in a row end it.
+// You can interrupt or kill Move at any point and run it again, even in several processes at
+// once: the two objects say how to continue. If the move is already done, Move changes nothing.
+// If it fails before the seal, from can be used as before. Move fails with [ErrOccupied] if
+// there is something else at to, with [ErrMovedElsewhere] if from has moved elsewhere, with
+// store.ErrNotExist if there is nothing at from, and after six store errors in a row.
 //
-// The lock at from has any layout with tokens, and no session; that at to has [leasehold.LayoutObject], since
-// in the other layouts tokens are numbers of objects, which cannot go on from any number.
+// The lock at from may have any layout with tokens, and no session. The lock at to must have
+// [leasehold.LayoutObject], because in other layouts tokens are the numbers of objects, which
+// cannot continue from an arbitrary number.
 //
-// It costs 4 reads and 4 writes, if from is free and nothing else goes on, and with epochs at from a
-// listing more for each request there.
+// Move costs 4 reads and 4 writes if from is free and not contended. With epochs at from, each
+// request there costs one more listing.
 func Move(ctx context.Context, from, to *leasehold.Lock, opts *MoveOptions) (leasehold.Info, error) {
 	m, err := newMover(from, to, opts)
 	if err != nil {
@@ -76,12 +80,12 @@ func Move(ctx context.Context, from, to *leasehold.Lock, opts *MoveOptions) (lea
 	}
 }
 
-// An end is one of the two places of a move.
+// An end is the source or the destination of a move.
 type end struct {
 	inside.Parts
 	lock  *leasehold.Lock
 	name  string
-	known bool // what is there, or else it is to be looked at
+	known bool // at is up to date; otherwise it must be read
 	at    layout.Snapshot
 }
 
@@ -94,7 +98,7 @@ func (e *end) place() protocol.Place {
 	return protocol.Place{Exists: e.at.Exists, Record: e.at.Record, Version: e.at.Version}
 }
 
-// look finds out what is there. That something is sealed or closed is what it is for.
+// look reads the lock. A sealed or closed lock is not an error here.
 func (e *end) look(ctx context.Context) error {
 	if e.known {
 		return nil
@@ -121,9 +125,9 @@ type mover struct {
 	old, new end
 	move     protocol.Move
 	acquire  func(ctx context.Context) (*leasehold.Lease, error)
-	lease    leasehold.Detached // if move.Lease is there
-	closed   bool               // the new object, as far as is known
-	sealed   bool               // the old one
+	lease    leasehold.Detached // if move.Lease is set
+	closed   bool               // the new object, as far as known
+	sealed   bool               // the old object, as far as known
 }
 
 func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
@@ -144,7 +148,7 @@ func newMover(from, to *leasehold.Lock, opts *MoveOptions) (*mover, error) {
 	return m, nil
 }
 
-// next looks at what is not known, and finds out what to do.
+// next reads what is not known and returns the next step.
 func (m *mover) next(ctx context.Context) (protocol.MoveStep, error) {
 	if err := m.new.look(ctx); err != nil {
 		return 0, err
@@ -160,7 +164,7 @@ func (m *mover) next(ctx context.Context) (protocol.MoveStep, error) {
 	return step, err
 }
 
-// do takes the next step. After an error nothing is known of either place.
+// do takes the next step. After an error, both locations must be read again.
 func (m *mover) do(ctx context.Context, step protocol.MoveStep) error {
 	now, id := time.Now(), newWriteID()
 	switch step {
@@ -176,10 +180,11 @@ func (m *mover) do(ctx context.Context, step protocol.MoveStep) error {
 	}
 }
 
-// errMoveRaced: it was overtaken, by whoever acquired the lock once the mover's lease had run out.
+// errMoveRaced means that another candidate acquired the lock after the mover's lease had
+// expired.
 var errMoveRaced = errors.New("another has taken the lock over before it was sealed")
 
-// take gets a lease of the old lock, and has nobody renew it: the seal is to be the next write there.
+// take acquires the old lock without renewal, because the seal must be the next write there.
 func (m *mover) take(ctx context.Context) error {
 	if m.move.Lease != nil {
 		m.move.Lease = nil
@@ -187,7 +192,7 @@ func (m *mover) take(ctx context.Context) error {
 	}
 	lease, err := m.acquire(ctx)
 	switch {
-	case errors.Is(err, leasehold.ErrMoved): // meanwhile, by another run of this move perhaps
+	case errors.Is(err, leasehold.ErrMoved): // meanwhile, perhaps by another run of this move
 		m.old.known, m.new.known = false, false
 		return nil
 	case err != nil:
@@ -201,12 +206,13 @@ func (m *mover) take(ctx context.Context) error {
 	return nil
 }
 
-// untaken is why the lock was not acquired. Acquiring it has its own patience.
+// untaken is the reason why the lock was not acquired. It is not retried, because acquiring
+// retries by itself.
 type untaken struct{ error }
 
 func (e *untaken) Unwrap() error { return e.error }
 
-// final reports that to go on would change nothing.
+// final reports whether a retry would change nothing.
 func (m *mover) final(err error) bool {
 	if _, ok := errors.AsType[*untaken](err); ok {
 		return true
@@ -214,17 +220,18 @@ func (m *mover) final(err error) bool {
 	return leasehold.Final(err) || errors.Is(err, ErrOccupied) || errors.Is(err, ErrMovedElsewhere)
 }
 
-// arrived is what lies in the new place. Another mover may have opened it, and others have used it since.
+// arrived returns the state of the new location. Another mover may have opened it, and others
+// may have used it since.
 func (m *mover) arrived(ctx context.Context) (leasehold.Info, error) {
 	m.move.Lease = nil
-	if m.new.at.Record.Move.To != "" { // and has gone further since
+	if m.new.at.Record.Move.To != "" { // the lock has moved on since
 		_, info, err := root.Look(ctx, m.new.lock)
 		return info, err
 	}
 	return root.Describe(m.new.lock.Key(), m.new.at), nil
 }
 
-// left adds to an error what it leaves behind.
+// left adds to an error what the move leaves behind.
 func (m *mover) left(err error) error {
 	switch {
 	case m.closed && errors.Is(err, ErrMovedElsewhere):
@@ -237,18 +244,18 @@ func (m *mover) left(err error) error {
 	return err
 }
 
-// undo frees the old lock if the move ends with a lease of it. If a seal of it lands all the same, then either that or
-// the release is refused.
+// undo frees the old lock if the move ends with a lease of it. If a seal lands after all, the
+// store refuses either the seal or the release.
 func (m *mover) undo(ctx context.Context) {
 	if m.move.Lease == nil || m.sealed {
 		return
 	}
 	last, cancel := lock.Last(ctx)
 	defer cancel()
-	_ = m.old.lock.ReleaseDetached(last, m.lease) // else its TTL is waited out
+	_ = m.old.lock.ReleaseDetached(last, m.lease) // if this fails, others wait for its TTL
 }
 
-// sleep waits, or returns why not.
+// sleep waits for d, or returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// nobody is the owner of a shard that no worker can have.
+// nobody is the owner of a shard without a worker.
 const nobody = -1
 
-// arrange says who is to own each shard, and moves as few as it can. owner[i] is the worker
-// that shard i is with, or nobody; weight[w] is what worker w weighs; list[w] is the list
-// that it works on, and in[l][i] reports whether shard i is on list l.
+// arrange assigns each shard to a worker, with as few moves as possible. owner[i] is the
+// present worker of shard i, or nobody; weight[w] is the weight of worker w; list[w] is the
+// worker's list; and in[l][i] reports whether shard i is on list l.
 //
-// Where all workers know all shards, each gets its share, rounded down or up, and the number
-// of moves is the least that leads there. Where lists differ, the shards that the fewest
-// workers know are dealt first, and the others level what these weigh.
+// If all workers know all shards, each gets its share, rounded down or up, with the minimum
+// number of moves. If lists differ, the shards known to the fewest workers are assigned first,
+// and the others even out the load.
 func arrange(owner, weight, list []int, in [][]bool) []int {
 	to := slices.Repeat([]int{nobody}, len(owner))
 	load := make([]int, len(weight))
@@ -39,7 +39,7 @@ func arrange(owner, weight, list []int, in [][]bool) []int {
 			}
 			homeless = append(homeless, i)
 		}
-		for len(homeless) > 0 { // deal them like cards: neighbours go apart
+		for len(homeless) > 0 { // deal them like cards, so that neighbours go to different workers
 			for _, w := range g.workers {
 				if room[w] > 0 {
 					to[homeless[0]], homeless = w, homeless[1:]
@@ -58,7 +58,7 @@ type group struct {
 	workers []int
 }
 
-// groups divides the shards, those first that the fewest workers know.
+// groups divides the shards. Those known to the fewest workers come first.
 func groups(list []int, in [][]bool, shards int) []group {
 	of := map[string]*group{}
 	var all []*group
@@ -90,9 +90,9 @@ func groups(list []int, in [][]bool, shards int) []group {
 	return groups
 }
 
-// share says how many of n shards each worker is to have: the number that brings its load
-// and that of the others to the same level, by weight, rounded down or up. A worker that
-// has more than its number rounded down is rounded up first, since that saves a move.
+// share returns how many of n shards each worker gets: the number that brings all loads to the
+// same level, by weight, rounded down or up. Workers that have more than their number rounded
+// down are rounded up first, because that saves a move.
 func share(n int, workers, weight, load, have []int) []int {
 	room := make([]int, len(weight))
 	below := slices.Clone(workers) // the level; a worker above it gets nothing
@@ -111,7 +111,7 @@ func share(n int, workers, weight, load, have []int) []int {
 	}
 	rest := make([]int, len(weight))
 	left := n
-	for _, w := range below { // in whole numbers: a share of 50 must not be 49.99
+	for _, w := range below { // in integers: a share of 50 must not be 49.99
 		exact := sum*weight[w] - load[w]*weights
 		room[w], rest[w] = exact/weights, exact%weights
 		left -= room[w]

@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A coordinator says who is to own which shard, while its worker leads the election. It
-// decides by its own looks; no mistake of it makes two owners.
+// A coordinator assigns shards while its worker leads the election. It decides by its own
+// reads, and its mistakes cannot give a shard two owners.
 type coordinator struct {
 	*planStore
 	worker  *Worker
@@ -26,18 +26,18 @@ type coordinator struct {
 	owners  map[string]string // by that plan
 	version store.Version     // of the plan's object; empty: there is none
 
-	sessions map[string]bool // that were alive at the last look
-	patient  int             // looks for which newcomers have been waited for
+	sessions map[string]bool // alive at the last poll
+	patient  int             // polls spent waiting for newcomers
 }
 
-// errDeposed: the plan has a larger token, so another coordinator is in office.
+// errDeposed means that the plan has a larger token, so another coordinator is in office.
 var errDeposed = errors.New("another coordinator is in office")
 
-// newcomers is for how many looks a coordinator waits for the last newcomers, so that a
-// fleet that starts gets its shards once.
+// newcomers is for how many polls a coordinator waits for more newcomers, so that shards are
+// assigned only once when a fleet starts.
 const newcomers = 3
 
-// coordinate looks every third of the TTL until ctx ends or another is in office, and hands
+// coordinate polls every TTL/3 until ctx ends or another coordinator is in office. It passes
 // each plan to its own worker without a request.
 func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func(*Plan)) error {
 	w := t.Worker
@@ -45,7 +45,7 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 	c := &coordinator{planStore: w.planStore, worker: w, lease: lease, members: r}
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.watches.Wait()
-	defer cancel() // else they go on, and a deposed coordinator never leaves
+	defer cancel() // or the watches never end, and a deposed coordinator never leaves
 	var last *wirePlan
 	for failures := 0; ; {
 		err := c.look(ctx)
@@ -66,14 +66,14 @@ func (t *term) coordinate(ctx context.Context, lease *leasehold.Lease, told func
 		select {
 		case <-time.After(pause):
 		case <-r.news:
-			sleep(ctx, w.opts.TTL/60) // others may be going too
+			sleep(ctx, w.opts.TTL/60) // others may be leaving too
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// look brings the plan up to date, and writes it if it must.
+// look brings the plan up to date, and writes it if necessary.
 func (c *coordinator) look(ctx context.Context) error {
 	if err := c.reread(ctx); err != nil {
 		return err
@@ -100,8 +100,7 @@ func (c *coordinator) look(ctx context.Context) error {
 	return c.write(ctx, next)
 }
 
-// reread makes sure which plan there is: somebody may have deleted it, or put something
-// else in its place.
+// reread reads the plan again, because the object may have been deleted or replaced.
 func (c *coordinator) reread(ctx context.Context) error {
 	p, version, err := c.readPlan(ctx, c.version)
 	switch {
@@ -116,27 +115,27 @@ func (c *coordinator) reread(ctx context.Context) error {
 		return fmt.Errorf("%w: the plan of %s has token %d, and this one's is %v", errDeposed, p.Coordinator, p.Token, c.lease.Token())
 	}
 	owners, err := c.resolve(ctx, p)
-	if err != nil && !errors.Is(err, store.ErrNotExist) { // without its lists it says nothing
+	if err != nil && !errors.Is(err, store.ErrNotExist) { // without its lists, the plan is unknown
 		return err
 	}
 	if c.plan, c.owners, c.version = p, owners, version; p.Token == int64(c.lease.Token()) {
-		c.wrote() // by a request without an answer
+		c.wrote() // by a request whose answer was lost
 	}
 	return nil
 }
 
-// wrote tells the user of a plan of this coordinator.
+// wrote reports a plan of this coordinator to the user.
 func (c *coordinator) wrote() {
 	if f := c.worker.opts.OnPlan; f != nil {
 		f(*c.plan.named(c.owners))
 	}
 }
 
-// waits reports whether to wait for more newcomers: as long as some come and nobody goes,
-// for a few looks.
+// waits reports whether to wait for more newcomers: for a few polls, as long as workers arrive
+// and none leave.
 func (c *coordinator) waits(living []*member) bool {
 	before := c.sessions
-	if before == nil { // those in the plan are none
+	if before == nil { // workers in the plan are not newcomers
 		before = map[string]bool{}
 		if c.plan != nil {
 			for _, m := range c.plan.Workers {
@@ -196,15 +195,15 @@ func (c *coordinator) arrange(ctx context.Context, living []*member) (*wirePlan,
 	return next, nil
 }
 
-// same reports whether two plans say the same.
+// same reports whether two plans are equal.
 func (p *wirePlan) same(q *wirePlan) bool {
 	return slices.Equal(p.Lists, q.Lists) && slices.Equal(p.Workers, q.Workers) && slices.Equal(p.Owners, q.Owners)
 }
 
-// write writes a plan over the one that is known, which seals out all coordinators before
-// this one: they do not know the version that is there from now on.
+// write replaces the known version of the plan. That locks out all earlier coordinators,
+// because they do not know the new version.
 func (c *coordinator) write(ctx context.Context, next *wirePlan) error {
-	c.serial++ // also if it fails, so that no two plans are the same
+	c.serial++ // even if the write fails, so that no two plans are equal
 	next.Format, next.Token, next.Serial = planFormat, int64(c.lease.Token()), c.serial
 	next.Coordinator, next.WrittenAt = c.lease.Holder(), time.Now().UTC()
 	body, err := json.Marshal(next)

@@ -16,27 +16,26 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// The Meta of the lock of a worker's membership.
+// Keys in the Meta of a membership lock.
 const (
 	metaWeight = "shard.weight"
 	metaList   = "shard.list"
 )
 
-// maxWeight bounds the weight of a worker.
+// maxWeight is the maximum weight of a worker.
 const maxWeight = 1000
 
-// members are the workers that are alive, for a coordinator. Each worker holds a lock of its own,
-// its membership, whose name is that of its session. A listing shows who has come; and for
-// each membership there is a watch, which wants that lock, and so has it when the worker
-// gives it up, because it is leaving, or when its session is over. So the end of a worker is
-// known as soon as anybody can know it, and its session has been ended for good by then: who
-// takes its shards over need not wait.
+// members tracks the live workers for a coordinator. Each worker holds a membership lock, named
+// after its session. A listing finds new memberships. For each, a watch tries to acquire the
+// lock, and gets it when the worker releases it to leave or when its session has ended. So the
+// end of a worker is known as early as possible, and its session has then ended for good: the
+// next owners of its shards need not wait.
 type members struct {
 	*Worker
 	session *leasehold.Session // of the coordinator
 	me      string
 	watches sync.WaitGroup
-	news    chan struct{} // has an element if somebody is gone
+	news    chan struct{} // has an element if a worker has left or died
 
 	mu  sync.Mutex
 	all map[string]*member
@@ -52,8 +51,8 @@ type member struct {
 	ignore  context.CancelFunc // ends its watch
 }
 
-// call returns who is alive, in the order of the sessions. It costs one listing, and two
-// reads for each who has come.
+// call returns the live workers, ordered by session. It costs one listing, and two reads for
+// each new worker.
 func (r *members) call(ctx context.Context) ([]*member, error) {
 	entries, err := r.listing(ctx)
 	if err != nil {
@@ -105,7 +104,7 @@ func (r *members) listing(ctx context.Context) (entries []store.Entry, err error
 	return entries, nil
 }
 
-// read reads memberships, many at a time, and begins to watch them.
+// read reads memberships, several at a time, and begins to watch them.
 func (r *members) read(ctx context.Context, entries []store.Entry) error {
 	errs := make([]error, len(entries))
 	slots := make(chan struct{}, abreast)
@@ -130,14 +129,14 @@ func (r *members) read(ctx context.Context, entries []store.Entry) error {
 	return errors.Join(errs...)
 }
 
-// enter takes in what a membership says, or why it is none.
+// enter records a membership that was read, or the reason why it is invalid.
 func (r *members) enter(ctx context.Context, info leasehold.Info, err error) {
 	watch, ignore := context.WithCancel(ctx)
 	m := &member{session: r.sessionOf(info.Key), holder: info.Holder, ignore: ignore}
 	if err == nil {
 		err = m.take(info)
 	}
-	// One that is not held under its own session is what another coordinator has left.
+	// A membership not held under its own session is a leftover of another coordinator.
 	m.alive = err == nil && info.Held && info.Session == r.sessionKey(m.session)
 	r.mu.Lock()
 	r.all[m.session] = m
@@ -150,17 +149,17 @@ func (r *members) enter(ctx context.Context, info leasehold.Info, err error) {
 	}
 }
 
-// take takes in what a membership says.
+// take records the content of a membership.
 func (m *member) take(i leasehold.Info) error {
 	m.list = i.Meta[metaList]
-	m.weight, _ = strconv.Atoi(i.Meta[metaWeight]) // of what is no number it is 0, or the largest
+	m.weight, _ = strconv.Atoi(i.Meta[metaWeight]) // if it is not a number, the result is 0 or the maximum
 	if m.weight < 1 || m.weight > maxWeight {
 		return fmt.Errorf("its %s is %q", metaWeight, i.Meta[metaWeight])
 	}
 	return nil
 }
 
-// watch waits until the worker is leaving or gone.
+// watch waits until the worker leaves or dies.
 func (r *members) watch(ctx context.Context, m *member) {
 	lock, err := leasehold.NewLock(r.st, r.workerKey(m.session), r.memberOptions(r.session))
 	if err != nil {
@@ -191,8 +190,8 @@ func (r *members) watch(ctx context.Context, m *member) {
 	_ = lock.Settle(last)
 }
 
-// remove deletes a membership that is over. Its name is that of a session and is used once,
-// so nobody can miss it.
+// remove deletes the membership of an ended session. Session names are used once, so it cannot
+// be needed again.
 func (r *members) remove(ctx context.Context, m *member) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -201,7 +200,7 @@ func (r *members) remove(ctx context.Context, m *member) {
 	}
 }
 
-// listed is a store in which there is one object, which was listed already.
+// listed is a store with a single object, which was listed already.
 type listed struct {
 	planStore *planStore
 	store.Store

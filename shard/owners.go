@@ -19,11 +19,11 @@ type State int
 
 // The states of a shard.
 const (
-	Free   State = iota + 1 // nobody owns it
-	Owned                   // by a worker whose session goes on, as far as can be told by a look
-	Moving                  // owned, and the plan gives it to another, for whom it will be given up
-	Gone                    // its last owner's session is over, and nobody has taken it over yet
-	Broken                  // its lock is not one that this version understands
+	Free   State = iota + 1 // the shard has no owner
+	Owned                   // by a worker whose session seems to be alive
+	Moving                  // owned, but the plan gives it to another worker, and it will be released
+	Gone                    // its last owner's session has ended, and it has not been taken over yet
+	Broken                  // this version does not understand its lock
 )
 
 var stateNames = [...]string{Free: "free", Owned: "owned", Moving: "moving", Gone: "gone", Broken: "not a lock"}
@@ -35,27 +35,26 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// An Owner says who owns a shard.
+// An Owner is the owner of a shard.
 type Owner struct {
 	Shard   string
 	State   State
-	Holder  string          // of the lock; of a free one the last
+	Holder  string          // of the lock; the last one if it is free
 	Session string          // of the holder, the last part of its key
 	Token   leasehold.Token // of the lock; NoToken if it was never owned
 
-	// Planned is the worker that is to own the shard, by the holder's name, and
-	// PlannedSession its session; empty if the plan names nobody.
+	// Planned is the holder's name of the worker that should own the shard, and PlannedSession
+	// its session. Both are empty if the plan has no owner for it.
 	Planned, PlannedSession string
 
-	Err error // of Broken
+	Err error // for Broken
 }
 
-// Owners looks at who owns what, without touching anything, and returns it in the order of
-// the names: all shards of the plan, and those that were owned before. It costs a read for
-// the plan, one for each of its lists, one for each shard and each session that owns any,
-// and a listing of the shards.
+// Owners returns the owners of all shards, ordered by name: those in the plan, and those owned
+// before. It changes nothing. It costs one read for the plan, one for each of its lists, one
+// for each shard and each session that owns any, and a listing of the shards.
 //
-// With an error that matches [ErrForeign] come the owners that could be found out.
+// If the error matches [ErrForeign], Owners also returns the owners that it could find out.
 func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error) {
 	b := newPlanStore(st, prefix)
 	plan := &Plan{}
@@ -98,7 +97,7 @@ func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error)
 	return owners, broken
 }
 
-// shards are the names of all that there are.
+// shards returns the names of all known shards.
 func (b *planStore) shards(ctx context.Context, plan *Plan) ([]string, error) {
 	names := map[string]bool{}
 	for name := range plan.Owners {
@@ -114,7 +113,7 @@ func (b *planStore) shards(ctx context.Context, plan *Plan) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// inspect looks at the lock of a shard, for which there may be a plan.
+// inspect reads the lock of a shard, which may be in the plan.
 func (b *planStore) inspect(ctx context.Context, st store.Store, o *Owner, planned bool) error {
 	lock, err := leasehold.NewLock(st, b.shardKey(o.Shard), &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 	if err != nil {
@@ -146,9 +145,9 @@ func (b *planStore) inspect(ctx context.Context, st store.Store, o *Owner, plann
 	return nil
 }
 
-// remembering is a store of which each session is read once, below the prefix, whatever the
-// lock says: keys in locks begin where the worker's store does, and that need not be where
-// this one begins.
+// remembering is a store that reads each session once, and below its own prefix whatever the
+// lock says: keys in locks are relative to the worker's store, whose root may differ from this
+// one's.
 type remembering struct {
 	store.Store
 	planStore *planStore

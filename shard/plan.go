@@ -17,18 +17,18 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrForeign: an object in the place of a plan, a list or a worker is not one that this
-// version understands. It is left as it is.
+// ErrForeign means that this version does not understand the object of a plan, a list or a
+// worker. It is left as it is.
 var ErrForeign = errors.New("not an object that this version understands")
 
-// A Plan says who is to own which shard, as the coordinator wrote it. It is advice: the
-// shard's lock decides who owns a shard.
+// A Plan assigns each shard to a worker. The coordinator writes it. It is advice: the owner of
+// a shard is the holder of the shard's lock.
 type Plan struct {
 	Token       leasehold.Token   // of the coordinator that wrote it
 	Serial      int64             // counts the plans of one coordinator
 	Coordinator string            // its holder's name
-	Workers     []Member          // that were alive, in the order of their sessions
-	Owners      map[string]string // shard to session; empty: no worker that is alive knows it
+	Workers     []Member          // the live workers, ordered by session
+	Owners      map[string]string // shard to session; empty: no live worker knows it
 }
 
 // A Member is a worker in a plan.
@@ -41,8 +41,8 @@ type Member struct {
 // planFormat is the format of plans that this version writes and understands.
 const planFormat = 1
 
-// A wirePlan is a plan in the store. It names no shard: owners are in the order of the
-// sorted union of the lists, as numbers of workers. So 5,000 shards are some 15 KB.
+// A wirePlan is a plan in the store. It contains no shard names: owners are numbers of workers,
+// in the order of the sorted union of the lists. So 5,000 shards take about 15 KB.
 type wirePlan struct {
 	Format      int       `json:"format"`
 	Token       int64     `json:"token"`
@@ -54,7 +54,7 @@ type wirePlan struct {
 	Owners      []int     `json:"owners"`
 }
 
-// decodePlan reads a plan as far as it can be understood without its lists.
+// decodePlan reads a plan as far as possible without its lists.
 func decodePlan(body []byte) (*wirePlan, error) {
 	var head struct{ Format int }
 	if err := json.Unmarshal(body, &head); err != nil {
@@ -78,7 +78,7 @@ func decodePlan(body []byte) (*wirePlan, error) {
 	return &p, nil
 }
 
-// A planStore keeps what is read of one prefix.
+// A planStore caches what was read under one prefix.
 type planStore struct {
 	st     store.Store
 	prefix string
@@ -88,7 +88,7 @@ type planStore struct {
 	last  *sum
 }
 
-// A sum is all names on some lists, sorted, and of each list which are on it.
+// A sum is the sorted union of some lists, and which names are on which list.
 type sum struct {
 	lists []string
 	names []string
@@ -121,8 +121,8 @@ func (b *planStore) put(ctx context.Context, key string, body []byte, only store
 	return b.st.Put(ctx, key, body, only)
 }
 
-// readPlan reads the plan if it is not the version that is known. Without a plan it is nil,
-// and so is the error.
+// readPlan reads the plan unless it has the version unless. If there is no plan, it returns nil
+// without an error.
 func (b *planStore) readPlan(ctx context.Context, unless store.Version) (*wirePlan, store.Version, error) {
 	obj, err := b.get(ctx, b.planKey(), unless)
 	switch {
@@ -140,8 +140,7 @@ func (b *planStore) readPlan(ctx context.Context, unless store.Version) (*wirePl
 	return p, obj.Version, nil
 }
 
-// resolve says which session is to own which shard. It costs one read for each list that is
-// new.
+// resolve returns the session that should own each shard. It costs one read for each new list.
 func (b *planStore) resolve(ctx context.Context, p *wirePlan) (owners map[string]string, err error) {
 	all, err := b.union(ctx, p.Lists)
 	if err != nil {
@@ -164,7 +163,7 @@ func (p *wirePlan) named(owners map[string]string) *Plan {
 	return &Plan{Token: leasehold.Token(p.Token), Serial: p.Serial, Coordinator: p.Coordinator, Workers: p.Workers, Owners: owners}
 }
 
-// union adds up lists. It keeps the last sum, since there is hardly ever another.
+// union merges lists. It caches the last result, because lists rarely change.
 func (b *planStore) union(ctx context.Context, lists []string) (*sum, error) {
 	b.mu.Lock()
 	last := b.last
@@ -230,13 +229,14 @@ func (b *planStore) know(list string, names []string) {
 	b.lists[list] = names
 }
 
-// nameOf is the name of a list: a hash of it, so that a list never changes.
+// nameOf returns the name of a list. It is a hash of the list, so the object under a name never
+// changes.
 func nameOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])
 }
 
-// encodeList gives the bytes of a list of shards, sorted, one to a line.
+// encodeList encodes a list of shards, one per line.
 func encodeList(names []string) (body []byte, err error) {
 	var lines []string
 	for _, name := range names {

@@ -1,21 +1,21 @@
 // Package shard divides named shards among workers, as consumers of a stream share its
-// partitions: evenly, by weight, with as few moves as can be when workers come and go, and
-// with an orderly hand-over: the old owner's work has returned before the new one's begins.
+// partitions. The division is even by weight, and few shards move when workers come and go. A
+// hand-over is orderly: the new owner's work begins after the old owner's has returned.
 //
 //	w, err := shard.NewWorker(st, "streams/orders", names, nil)
 //	err = w.Run(ctx, func(ctx context.Context, s shard.Shard) error {
-//		return consume(ctx, s.Name, s.Token) // ctx ends before anybody else can own the shard
+//		return consume(ctx, s.Name, s.Token) // ctx ends before another worker can own the shard
 //	})
 //
 // # The guarantee, and its limit
 //
-// Each shard is a [leasehold.Lock] under the worker's [leasehold.Session], with the guarantee of
-// those: at most one valid lease at any instant as long as clocks run at nearly the same rate,
-// and a token that grows with each owner, for resources that refuse a smaller one after a larger.
+// Each shard is a [leasehold.Lock] under the worker's [leasehold.Session], with their
+// guarantees: at most one valid lease at any instant, as long as clocks run at nearly the same
+// rate, and a token that grows with each owner, for resources that refuse a smaller one after a
+// larger one.
 //
-// A plan says who is to own which shard. It is one object, and an elected coordinator
-// writes it. The plan is advice: it may be wrong, late or lost, and then shards wait, or
-// stay where they are. It never makes a second owner.
+// An elected coordinator assigns shards in a plan, which is one object. The plan is advice. If
+// it is wrong, late or lost, shards wait or stay where they are, but never get a second owner.
 package shard
 
 import (
@@ -36,33 +36,33 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options are the options of [NewWorker]. The zero value, like nil, gives the defaults.
+// Options are the options of [NewWorker]. The zero value and nil mean the defaults.
 type Options struct {
 	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions]. Workers may
-	// have different TTLs; each does by its own TTL whatever is done every third of a TTL.
+	// have different TTLs; each uses its own for what happens every TTL/3.
 	TTL     time.Duration
 	Holder  string
 	Address string
 	Meta    map[string]string
 	Proof   leasehold.Proof
 
-	// Weight is how much this worker can carry compared with the others: it gets its part
-	// of the sum of all weights, rounded down or up. Default 1; from 1 to 1000.
+	// Weight is this worker's capacity relative to the others: its share is Weight divided by
+	// the sum of all weights, rounded down or up. Default 1; from 1 to 1000.
 	Weight int
 
-	// OnPlan is called on the worker that coordinates, after each plan that it has written
-	// and before it looks again, so it must be quick.
+	// OnPlan is called on the coordinating worker after each plan that it has written. The
+	// worker does not poll until OnPlan returns, so it must be quick.
 	OnPlan func(Plan)
 
-	// Trace is told of the shards' locks, of the session that they are under, and of the election of the
-	// coordinator: see [leasehold.Trace]. Default: none.
+	// Trace receives the events of the shards' locks, of their session, and of the election of
+	// the coordinator: see [leasehold.Trace]. Default: none.
 	Trace *leasehold.Trace
 
 	// Logger receives events that no error or callback reports. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// A Shard is one that the worker owns.
+// A Shard is a shard that the worker owns.
 type Shard struct {
 	Name  string
 	Token leasehold.Token // larger than that of every earlier owner of the shard
@@ -73,7 +73,7 @@ type Shard struct {
 // another worker.
 var ErrMoved = errors.New("the shard is to go to another worker")
 
-// A Worker owns its part of the shards while it runs. It is safe for concurrent use.
+// A Worker owns its share of the shards while it runs. It is safe for concurrent use.
 type Worker struct {
 	*planStore
 	opts  Options
@@ -88,15 +88,15 @@ type Worker struct {
 	mu      sync.Mutex
 	status  Status
 	owned   map[string]Shard
-	trouble struct{ plan, list, election, session string } // as last told of
+	trouble struct{ plan, list, election, session string } // as last logged
 }
 
-// NewWorker makes a worker for shards, whose names must be fit for keys and none of which
-// may lie below another ("a" and "a/b"). All that the workers of a prefix share lies below it
-// in st. It sends nothing.
+// NewWorker returns a worker for shards. Their names must be valid in keys, and none may be
+// below another ("a" and "a/b"). All shared objects of the workers are stored under prefix in
+// st. NewWorker sends nothing.
 //
-// Workers should agree on the names. Where they do not, as while a deployment rolls, a shard
-// exists as long as a worker that is alive names it, and goes to those that do.
+// Workers should agree on the names. If they do not, as during a rolling deployment, a shard
+// exists as long as a live worker names it, and is assigned only to workers that do.
 func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*Worker, error) {
 	if st == nil {
 		return nil, errors.New("the store of a worker is nil")
@@ -122,7 +122,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 	if err := w.check(shards); err != nil {
 		return nil, err
 	}
-	trial := w.lockOptions(nil) // what the options of locks and sessions can be is said there
+	trial := w.lockOptions(nil) // NewLock checks the options of locks and sessions
 	trial.Meta = w.opts.Meta
 	if _, err := leasehold.NewLock(w.locks, w.coordinatorKey(), trial); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 	return w, nil
 }
 
-// check takes in the names of the shards.
+// check checks and records the names of the shards.
 func (w *Worker) check(shards []string) (err error) {
 	for _, name := range shards {
 		if err = store.CheckKey("shard", w.shardKey(name)); err != nil {
@@ -168,7 +168,7 @@ func (w *Worker) lockOptions(s *leasehold.Session) *leasehold.LockOptions {
 	}
 }
 
-// memberOptions are those of the membership.
+// memberOptions returns the options of the membership lock.
 func (w *Worker) memberOptions(s *leasehold.Session) *leasehold.LockOptions {
 	o := w.lockOptions(s)
 	o.Meta = map[string]string{metaWeight: strconv.Itoa(w.opts.Weight), metaList: w.list}
@@ -182,24 +182,23 @@ func (w *Worker) sessionOptions() *leasehold.SessionOptions {
 	}
 }
 
-// interval is how often a worker looks at the plan, and a coordinator at the workers.
+// interval is how often a worker polls the plan, and a coordinator the workers.
 func (w *Worker) interval() time.Duration { return w.opts.TTL / 3 }
 
-// Run takes part until ctx ends. It calls work for each shard that it owns, each on a
-// goroutine of its own. The context that work gets carries the values of ctx and ends, with a
-// cause, when the shard is to go to another ([ErrMoved]), when its lease is lost, and with
-// ctx; then work must return, since nobody else can have the shard before. Until it does, but
-// for a lease that is lost, the lease stays valid.
+// Run takes part until ctx ends. It calls work for each shard that it owns, each on its own
+// goroutine. The context passed to work carries the values of ctx. It ends, with a cause, when
+// the shard must go to another worker ([ErrMoved]), when its lease is lost, or when ctx ends.
+// Then work must return: the lease stays valid until it does, unless it was lost, and other
+// workers wait.
 //
-// When work returns although its context goes on, the worker keeps the shard, and calls it
-// again after half a TTL.
+// If work returns early, the worker keeps the shard and calls work again after TTL/2.
 //
-// When ctx ends, all work is ended and waited for, the shards and the session are given up,
-// so that the others need not wait it out, and Run returns ctx.Err(). When the session is
-// lost, all work is ended and waited for, and Run goes on with a new one. A store that cannot
-// be reached is waited out. Run returns another error only if to go on makes no sense: access
-// is denied, the bucket does not exist, or the worker is running already. An object that is
-// not what it should be is left as it is and waited out too: see [Status].
+// When ctx ends, Run ends all work and waits for it, releases the shards and the session so
+// that others need not wait for their expiry, and returns ctx.Err(). When the session is lost,
+// Run ends all work, waits for it, and continues with a new session. It retries while the store
+// cannot be reached. Run returns another error only if continuing is pointless: access is
+// denied, the bucket does not exist, or the worker is already running. It leaves unrecognized
+// objects as they are and continues: see [Status].
 func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard) error) error {
 	if !w.running.TryLock() {
 		return errors.New("the worker is running already")
@@ -209,7 +208,7 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 		began := time.Now()
 		err := w.term(ctx, work)
 		if time.Since(began) > w.opts.TTL {
-			failures = 1 // it had begun well
+			failures = 1 // it worked at first
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -224,7 +223,7 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 	}
 }
 
-// term is one session of the worker.
+// term runs one session of the worker.
 func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) error) error {
 	if err := w.publish(ctx, w.list, w.body); err != nil {
 		return err
@@ -244,8 +243,8 @@ func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) err
 	return err
 }
 
-// final is leasehold.Final for a worker: a session that is over can be followed by another,
-// whatever ended it, and an object that is not what it should be is waited out.
+// final is leasehold.Final for a worker: a new session can follow one that has ended for any
+// reason, and unrecognized objects may be repaired.
 func final(err error) bool {
 	return store.Final(err) && !errors.Is(err, leasehold.ErrSessionOver)
 }
@@ -254,22 +253,22 @@ func final(err error) bool {
 type Status struct {
 	Session      string // the last part of its key; empty before the first
 	Coordinating bool
-	Token        leasehold.Token // of the plan that it follows, and its
-	Serial       int64           // serial; 0: none yet
+	Token        leasehold.Token // of the plan that the worker follows
+	Serial       int64           // of that plan; 0: none yet
 	Shards       []Shard         // that it works on, by name
 
-	// PlanErr is why the plan cannot be followed at present, and nil if it can. Meanwhile the
-	// worker keeps its shards.
+	// PlanErr is why the plan cannot be followed at present, or nil. Meanwhile the worker keeps
+	// its shards.
 	PlanErr error
 
-	// ElectionErr is why nobody can become the coordinator at present, as far as this worker
-	// knows: what lies in the place of the election, or of its leader's session, is not a
-	// record. Until somebody puts that right all keep what they have, and it is nil again when
-	// there is another plan.
+	// ElectionErr is why no worker can become the coordinator at present, as far as this worker
+	// knows: the object of the election, or of its leader's session, is not a record. Until
+	// that is repaired, all workers keep their shards. ElectionErr is nil again when there is a
+	// new plan.
 	ElectionErr error
 }
 
-// Status sends nothing.
+// Status returns the worker's state. It sends nothing.
 func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -287,19 +286,19 @@ func (w *Worker) begin(session *leasehold.Session) {
 	w.status = Status{Session: strings.TrimPrefix(session.Key(), w.sessionKey(""))}
 }
 
-// failing takes in why the plan cannot be followed, or written, or that it can.
+// failing records why the plan cannot be followed or written, or with nil that it can.
 func (w *Worker) failing(err error) {
 	w.mu.Lock()
 	w.status.PlanErr = err
 	w.mu.Unlock()
 	if err != nil && !errors.Is(err, ErrForeign) && !errors.Is(err, store.ErrNotExist) {
 		w.opts.Logger.Debug("the plan could not be read or written", "prefix", w.prefix, "error", err)
-		return // it passes
+		return // it is temporary
 	}
 	w.note(&w.trouble.plan, "the plan cannot be followed, and the worker keeps what it has", err)
 }
 
-// electing takes in why there can be no coordinator, or that there is one.
+// electing records why there can be no coordinator, or with nil that there is one.
 func (w *Worker) electing(err error) {
 	w.mu.Lock()
 	w.status.ElectionErr = err
@@ -307,7 +306,7 @@ func (w *Worker) electing(err error) {
 	w.note(&w.trouble.election, "nobody can become the coordinator, and the worker keeps what it has", err)
 }
 
-// note logs a trouble when it begins, changes or ends.
+// note logs a problem when it begins or changes, and records its end.
 func (w *Worker) note(last *string, what string, err error) {
 	text := ""
 	if err != nil {
@@ -322,7 +321,7 @@ func (w *Worker) note(last *string, what string, err error) {
 	}
 }
 
-// sleep waits for about so long, and reports false if ctx ended first.
+// sleep waits for about d, and reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d + rand.N(d/16+1))
 	defer timer.Stop()
@@ -334,11 +333,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// abreast is how many requests for locks a worker has under way at a time: it may be told to
-// take thousands of shards at once. Heartbeats do not queue with them.
+// abreast is how many requests for locks a worker has in flight at a time, because it may have
+// to take thousands of shards at once. Heartbeats are not limited.
 const abreast = 64
 
-// gated is a store with a limit on how many requests are under way.
+// gated is a store with a limit on requests in flight.
 type gated struct {
 	store.Store
 	slots chan struct{}
@@ -369,7 +368,8 @@ func (g gated) enter(ctx context.Context, op, key string) error {
 	}
 }
 
-// cleanupContext is for what is done last, when the context of the work may have ended.
+// cleanupContext returns a context for cleaning up after the context of the work may have
+// ended.
 func cleanupContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A term is one session of a worker, and all that it does under it.
+// A term is one session of a worker, with all its work.
 type term struct {
 	*Worker
 	session *leasehold.Session
@@ -30,14 +30,14 @@ type term struct {
 	holdings map[string]*holding
 }
 
-// A holding is a shard that the worker is to own, owns, or is about to give up.
+// A holding is a shard that the worker should own, owns, or is about to release.
 type holding struct {
-	ctx  context.Context // ends when it is to be given up
+	ctx  context.Context // ends when the shard must be released
 	stop context.CancelCauseFunc
 }
 
-// A worker that no plan has named for so many TTLs begins anew: somebody may have deleted
-// its membership.
+// unnamed is after how many TTLs without being named in a plan a worker starts over, because
+// its membership may have been deleted.
 const unnamed = 4
 
 var errUnnamed = errors.New("the plan does not name this worker")
@@ -74,12 +74,12 @@ func (t *term) run() error {
 	var all sync.WaitGroup
 	all.Go(t.campaign)
 	t.follow(&all)
-	t.release(membership) // first of all, so that the others begin to wait for its shards
+	t.release(membership) // before all else, so that the others begin to wait for its shards
 	all.Wait()
 	return context.Cause(t.ctx)
 }
 
-// release gives up a lease whose work has returned.
+// release releases a lease whose work has returned.
 func (t *term) release(l *leasehold.Lease) {
 	last, cancel := cleanupContext(t.ctx, t.opts.TTL)
 	defer cancel()
@@ -102,14 +102,14 @@ func (t *term) campaign() {
 		if !errors.Is(err, leasehold.ErrForeignObject) || t.ctx.Err() != nil {
 			break
 		}
-		// Without a coordinator everybody keeps what they have, and somebody may put it right.
+		// Without a coordinator, all workers keep their shards, and the object may be repaired.
 		t.electing(err)
 		sleep(t.ctx, t.opts.TTL)
 	}
-	if over := t.session.Err(); over != nil { // and the election with it
+	if over := t.session.Err(); over != nil { // which ended the election too
 		t.stop(over)
 	}
-	t.stop(fmt.Errorf("the worker cannot take part in the election of a coordinator: %w", err)) // unless it has ended
+	t.stop(fmt.Errorf("the worker cannot take part in the election of a coordinator: %w", err)) // unless it has ended already
 	last, cancel := cleanupContext(t.ctx, requestTimeout)
 	defer cancel()
 	_ = election.Settle(last)
@@ -132,8 +132,8 @@ func (t *term) leads(ctx context.Context, lease *leasehold.Lease) error {
 	})
 }
 
-// told takes in a plan, of its own or, with a version, of another. While it leads it believes
-// none that it has read before.
+// told records a plan: the worker's own, or with a version, another one's. While it leads, it
+// ignores plans that it read earlier.
 func (t *term) told(p *Plan, version store.Version) {
 	t.mu.Lock()
 	if version != "" && t.lead {
@@ -145,7 +145,7 @@ func (t *term) told(p *Plan, version store.Version) {
 	t.Worker.mu.Lock()
 	t.status.Token, t.status.Serial = p.Token, p.Serial
 	t.Worker.mu.Unlock()
-	t.electing(nil) // somebody has written it
+	t.electing(nil) // the plan has a coordinator
 	t.poke()
 }
 
@@ -156,7 +156,7 @@ func (t *term) poke() {
 	}
 }
 
-// follow does what the plan says.
+// follow carries out the plan.
 func (t *term) follow(all *sync.WaitGroup) {
 	all.Go(func() {
 		for {
@@ -212,7 +212,7 @@ func (t *term) look() {
 	t.told(wire.named(owners), version)
 }
 
-// unknown reports that no plan has named this worker for long.
+// unknown reports whether no plan has named this worker for too long.
 func (t *term) unknown() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +222,7 @@ func (t *term) unknown() bool {
 	return time.Since(t.named) > unnamed*t.opts.TTL
 }
 
-// reconcile begins what is missing and ends what is too much.
+// reconcile begins missing holdings and ends surplus ones.
 func (t *term) reconcile(all *sync.WaitGroup) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,7 +232,7 @@ func (t *term) reconcile(all *sync.WaitGroup) {
 		}
 	}
 	for name := range t.names {
-		// One that is being given up comes back when it has been.
+		// A holding that is ending begins again afterwards.
 		if t.plan.Owners[name] == t.me && t.holdings[name] == nil {
 			h := t.holding()
 			t.holdings[name] = h
@@ -241,13 +241,13 @@ func (t *term) reconcile(all *sync.WaitGroup) {
 	}
 }
 
-// holding makes one that outlives the term's context, until the work has returned.
+// holding returns a holding that outlives the term's context, until the work has returned.
 func (t *term) holding() *holding {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(t.ctx))
 	return &holding{ctx, stop}
 }
 
-// hold owns a shard until it is to be given up.
+// hold owns a shard until it must be released.
 func (t *term) hold(name string, h *holding) {
 	defer func() {
 		h.stop(nil)
@@ -269,7 +269,7 @@ func (t *term) hold(name string, h *holding) {
 		switch {
 		case err == nil:
 			t.own(Shard{Name: name, Token: lease.Token(), Lease: lease}, h)
-			sleep(h.ctx, t.interval()) // unless it is to be given up, the lease was abandoned
+			sleep(h.ctx, t.interval()) // if h has not ended, the lease was abandoned
 		case h.ctx.Err() != nil:
 		case errors.Is(err, leasehold.ErrSessionOver):
 			<-h.ctx.Done()

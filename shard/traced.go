@@ -6,7 +6,8 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// ofShards is a Trace for the locks of shards: what it tells is about shards, and not about any locks.
+// ofShards returns a Trace for the locks of shards, whose events have KindShard instead of
+// KindLock.
 func ofShards(t *leasehold.Trace) *leasehold.Trace {
 	if t == nil {
 		return nil
@@ -31,7 +32,7 @@ func ofShards(t *leasehold.Trace) *leasehold.Trace {
 
 func ofShard(s *leasehold.TraceSubject) {
 	if s.Kind == leasehold.KindLock {
-		s.Kind = leasehold.KindShard // a session that is watched stays one
+		s.Kind = leasehold.KindShard // the watch of a session keeps its kind
 	}
 }
 
