@@ -12,10 +12,9 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// change writes what next makes of the state that it is shown, on the condition that it
-// still is the state; if that is nothing, it writes nothing. That state is of an answer to
-// this change, or the one last seen, if that will do. It returns the attempt, of which now
-// is what the store has in the end.
+// change writes the content that next makes of the present state, on the condition that the
+// state has not changed. If next returns nil, it writes nothing. The state is read for this
+// change, unless will accepts the one last seen. The attempt's now is the store's final state.
 func (o *Object) change(ctx context.Context, h Holder, will func(seen *state) bool, next func(now *state) (*content, error)) (*attempt, error) {
 	a := &attempt{o: o, h: h}
 	if err := Admit(h); err != nil {
@@ -44,38 +43,38 @@ func (o *Object) change(ctx context.Context, h Holder, will func(seen *state) bo
 	return a, a.end(a.err)
 }
 
-// An attempt is one change on its way to the store.
+// An attempt is one change in progress.
 type attempt struct {
 	o   *Object
 	h   Holder
-	now *state       // nil: to be read
-	ids []request.ID // of what was sent
+	now *state       // nil: must be read
+	ids []request.ID // of the writes that were sent
 	err error        // of the last step
 
-	stale bool // only what was known was old: the next step need not wait
+	stale bool // only the known state was old: the next step need not wait
 
-	open error  // why what was sent may have landed, if it may
-	at   *state // what the last write was to replace
+	open error  // why a write may have landed, if it may
+	at   *state // the state that the last write was to replace
 }
 
-// errRefused: rule A6. The network may deliver a write twice, and then a refusal answers one that
-// has landed.
+// errRefused: rule A6. The network may deliver a write twice, so the answer of a write that
+// landed can be a refusal.
 var errRefused = fmt.Errorf("a write was refused, and may have landed before that: %w", store.ErrUnknownOutcome)
 
-// settle finds out from what there is now whether what was sent has landed, or may yet land.
+// settle decides by the present state whether a write has landed, or can still land.
 func (a *attempt) settle() (landed bool) {
 	switch {
-	case a.open == nil, a.now.version == a.at.version: // while that is there, the next write settles it: it is on the same condition
+	case a.open == nil, a.now.version == a.at.version: // as long as this is the state, the next write settles it: it has the same condition
 	case slices.Contains(a.ids, a.now.seal.id):
 		return true
 	case a.now.seal.token < a.h.Token(), a.now.seal.over == a.at.seal.id:
-		// Nothing smaller lands after it, and only one write replaces a version.
+		// After our write, no smaller token could have landed; and only one write can replace a version.
 		a.open, a.ids = nil, nil
 	}
 	return false
 }
 
-// mayPoint reports whether the store may have, or get, what was sent: pointer.
+// mayPoint reports whether the store has, or may still get, pointer, which was sent.
 func (a *attempt) mayPoint(pointer []byte) bool {
 	if a.open == nil {
 		return false
@@ -83,7 +82,7 @@ func (a *attempt) mayPoint(pointer []byte) bool {
 	return a.now == nil || a.now.version == a.at.version || bytes.Equal(a.now.body, pointer) // a claim keeps it
 }
 
-// step reads and writes once, and reports whether that was the end.
+// step reads and writes once, and reports whether the change is done.
 func (a *attempt) step(ctx context.Context, next func(*state) (*content, error)) (done bool, err error) {
 	a.stale = false
 	if a.now == nil {
@@ -98,8 +97,8 @@ func (a *attempt) step(ctx context.Context, next func(*state) (*content, error))
 	case a.now.seal.token > a.h.Token():
 		return true, a.end(Refuse(a.h, a.o.String(), a.now.seal.token))
 	case a.open != nil && a.now.version != a.at.version:
-		// It landed and was replaced, or never will land. Nothing tells which, and to write
-		// again could do twice what was to be done once, or point to data that is deleted.
+		// The write has landed and was replaced, or never will land, and we cannot tell which.
+		// Writing again could do a thing twice, or point to deleted data.
 		return true, a.end(fmt.Errorf("%v: another with the same token has written meanwhile", a.o))
 	}
 	c, err := next(a.now)
@@ -139,7 +138,7 @@ func (a *attempt) write(ctx context.Context, c *content) (done bool, err error) 
 	return false, nil
 }
 
-// end makes the error of the change: it also says if anything may have landed.
+// end returns the error of the change, and adds that a write may have landed.
 func (a *attempt) end(err error) error {
 	if a.open == nil || errors.Is(err, store.ErrUnknownOutcome) {
 		return err

@@ -9,49 +9,47 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// A Checker remembers the largest token of each resource. [Memory] does so in the
-// process, package fencesql in a table.
+// A Checker remembers the largest token of each resource. [Memory] does so in the process,
+// package fencesql in a table.
 //
-// To check is not yet to fence: a request that has passed may be paused, and go on
-// after one with a newer token has passed too. [Gate] closes that gap within a
-// process, fencesql.Fence.CheckTx closes it for data in the same database.
+// Checking is not yet fencing: a request may be suspended after its check, and continue after a
+// newer token's request has passed too. [Gate] closes this gap within a process, and
+// fencesql.Fence.CheckTx for data in the same database.
 type Checker interface {
-	// Check admits the token of h to the resource, or says why not.
+	// Check admits the token of h to the resource, or returns an error.
 	//
-	// nil must mean that no smaller token was admitted after it and none will be:
-	// the token is remembered, durably, before Check returns. A token that equals
-	// the largest is admitted. A smaller one must be refused with a
-	// [*FencedError], by way of [Refuse], and a holder that cannot write at all as
-	// [Admit] says. Any other error, the context's too, means that nothing is
-	// known: the token may have been remembered or not, and the work must not
-	// begin. Check must be safe for concurrent use.
+	// If Check returns nil, no smaller token has been admitted since, and none will be: Check
+	// must store the token durably before it returns. A token equal to the largest is admitted.
+	// Check must reject a smaller one with the [*FencedError] of [Refuse], and a holder that
+	// cannot write at all with the error of [Admit]. After any other error, including the
+	// context's, the token may or may not have been stored, and the work must not begin. Check
+	// must be safe for concurrent use.
 	Check(ctx context.Context, resource string, h Holder) error
 }
 
-// ParseToken reads a token as it stands in a header: a positive decimal number of 64
-// bits, in the one way to write it, without sign, space or leading zero.
+// ParseToken parses a token from a header: a positive 64-bit decimal number without sign,
+// spaces or leading zeros.
 func ParseToken(s string) (Token, error) {
-	n, _ := strconv.ParseInt(s, 10, 64) // what is no number is not written as one
+	n, _ := strconv.ParseInt(s, 10, 64) // the comparison below rejects what is not a number
 	if n <= 0 || strconv.FormatInt(n, 10) != s {
 		return 0, fmt.Errorf("%.40q is not a token: it must be a decimal number from 1 to 9223372036854775807", s)
 	}
 	return Token(n), nil
 }
 
-// Memory is a [Checker] that remembers in the process and nowhere else. The zero
-// Memory is ready to use.
+// Memory is a [Checker] that remembers tokens only in the process. The zero Memory is ready to
+// use.
 //
-// A restart forgets everything: until a newer token has come, an old one is admitted
-// again. Where that matters, let the service begin by checking the token that the
-// lock has now, from [leasehold.Lock.Inspect]: older ones are then refused from the
-// first request on. Memory never forgets a resource, so the resources should be names
-// that the service knows, not names that a request chooses.
+// A restart forgets everything: an old token is admitted again until a newer one arrives. If
+// that matters, first check the lock's present token, from [leasehold.Lock.Inspect], when your
+// service starts. Memory never forgets a resource, so resources should be names known to the
+// service, not chosen by requests.
 type Memory struct {
 	mu     sync.Mutex
 	newest map[string]leasehold.Token
 }
 
-// Check admits the token of h, or refuses it. It does not wait.
+// Check admits or rejects the token of h. It does not block.
 func (m *Memory) Check(_ context.Context, resource string, h Holder) error {
 	if err := Admit(h); err != nil {
 		return err
@@ -62,7 +60,7 @@ func (m *Memory) Check(_ context.Context, resource string, h Holder) error {
 	return nil
 }
 
-// raise remembers the token if it is the largest, and returns which one is.
+// raise stores the token if it is the largest, and returns the largest.
 func (m *Memory) raise(resource string, token leasehold.Token) leasehold.Token {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,41 +9,40 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// A Gate lets the work on a resource begin only after all work with an older token has
-// come to its end. A [Checker] alone does not: (1) A request with token 1 is admitted,
-// and is paused before it writes. (2) One with token 2 is admitted and writes. (3) The
-// first goes on, and overwrites what the second wrote.
+// A Gate lets work on a resource begin only after all work with older tokens has ended. A
+// [Checker] alone does not: (1) A request with token 1 is admitted, and is suspended before it
+// writes. (2) A request with token 2 is admitted and writes. (3) The first request resumes, and
+// overwrites the second one's data.
 //
-// Work with equal tokens goes on together. A newer token is recorded first, from when
-// on older ones are refused; then the contexts of the work with older tokens are
-// cancelled, with a [*FencedError] as cause; then the newer work waits until that has
-// ended. Work that heeds its context so keeps the newer waiting for an instant, work
-// that does not for as long as it takes.
+// Work with equal tokens runs concurrently. For a newer token, the Gate first records it, so
+// that older ones are rejected from then on. It then cancels the contexts of work with older
+// tokens, with a [*FencedError] as the cause, and waits until that work has ended. So work that
+// stops when its context ends hardly delays newer work.
 //
-// A Gate sees one process. Where several processes serve one resource, a request in
-// one of them knows nothing of those inside the others, even if the Checker is shared:
-// then the write itself has to carry the token, as with package fencesql or [Object].
+// A Gate works within one process. If several processes serve one resource, a Gate does not
+// wait for requests in the other processes, even if they share the Checker: then the write
+// itself must carry the token, as with package fencesql or [Object].
 //
-// All work on a resource must go through the one Gate. It keeps nothing about a
-// resource with nobody inside; the Checker remembers. It is safe for concurrent use.
+// All work on a resource must go through the same Gate. The Gate forgets a resource without
+// work; the Checker remembers its token. A Gate is safe for concurrent use.
 type Gate struct {
 	checker Checker
 
 	mu        sync.Mutex
-	resources map[string]*resourceState // those with requests that are admitted or wait
+	resources map[string]*resourceState // those with requests that are admitted or waiting
 }
 
-// A resourceState is what the gate knows of a resource in use. It is made before the Checker
-// is asked: otherwise a request that was admitted long ago could find nothing there, and
-// not learn that a newer one has come and gone.
+// A resourceState is the state of a resource in use. It is created before the Checker is
+// called. Otherwise a request that was admitted long ago could find no state, and would miss
+// that a newer request has come and gone.
 type resourceState struct {
 	requests int // admitted and waiting
 	newest   leasehold.Token
 	admitted map[*entrant]struct{}
 }
 
-// An entrant is one piece of work, and the Holder by which it writes on: once the work is
-// fenced it can send no more, and a resource that it writes to can fence it.
+// An entrant is one piece of work, and the Holder for its writes: once the work is fenced, it
+// can send no more, and a resource that it writes to can fence it.
 type entrant struct {
 	Holder
 	ctx    context.Context
@@ -65,18 +64,17 @@ func (v *entrant) Abandon(cause error) {
 	}
 }
 
-// NewGate makes a gate that admits by the tokens that the Checker remembers.
+// NewGate returns a gate that admits by the Checker's tokens.
 func NewGate(c Checker) *Gate { return &Gate{checker: c, resources: make(map[string]*resourceState)} }
 
-// Enter waits until the work of h on the resource may begin. The work then runs with
-// the context that Enter returns, which comes from ctx, ends when a newer token comes,
-// and carries a Holder for [HolderFrom]. leave must be called once the work has ended,
-// goroutines that it started included; further calls do nothing.
+// Enter waits until the work of h on the resource may begin. The work must use the context that
+// Enter returns. It is derived from ctx, ends when a newer token arrives, and carries a Holder
+// for [HolderFrom]. Call leave once the work has ended, including the goroutines that it
+// started; further calls do nothing.
 //
-// Enter returns a [*FencedError] if the Checker has seen a larger token, or sees one
-// while Enter waits; what [Admit] says; what the Checker says; or, if ctx ends first,
-// its cause. After an error nothing may be done and there is nothing to leave, but
-// the token may have been recorded.
+// Enter returns a [*FencedError] if the Checker has seen a larger token, or sees one while
+// Enter waits; an error of [Admit] or of the Checker; or, if ctx ends first, its cause. After
+// an error, do not start the work and do not call leave. The token may have been recorded.
 func (g *Gate) Enter(ctx context.Context, resource string, h Holder) (inner context.Context, leave func(), err error) {
 	if err := Admit(h); err != nil {
 		return nil, nil, err
@@ -88,7 +86,7 @@ func (g *Gate) Enter(ctx context.Context, resource string, h Holder) (inner cont
 	r := g.approach(resource)
 	out := sync.OnceFunc(func() { g.leave(resource, r, v) })
 	inside := false
-	defer func() { // a Checker that panics must not leave a request waiting either
+	defer func() { // even if a Checker panics, the request must leave
 		if !inside {
 			out()
 		}
@@ -103,7 +101,7 @@ func (g *Gate) Enter(ctx context.Context, resource string, h Holder) (inner cont
 func (g *Gate) enter(resource string, r *resourceState, v *entrant) error {
 	if err := g.checker.Check(v.ctx, resource, v.Holder); err != nil {
 		if fenced, ok := errors.AsType[*FencedError](err); ok {
-			// Another process has let a newer one in.
+			// Another process has admitted a newer token.
 			older, _ := g.raise(r, nil, fenced.Newest)
 			evict(older, resource, fenced.Newest)
 		}
@@ -126,7 +124,7 @@ func (g *Gate) enter(resource string, r *resourceState, v *entrant) error {
 	return nil
 }
 
-// approach takes note of a request that waits.
+// approach records a waiting request.
 func (g *Gate) approach(resource string) *resourceState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,9 +137,9 @@ func (g *Gate) approach(resource string) *resourceState {
 	return r
 }
 
-// raise takes note of a token that the Checker admits, and returns the admitted requests with
-// older tokens, and the newest token of all. If that is the token itself, v is admitted from
-// now on, and no older request will be.
+// raise records a token that the Checker admits, and returns the admitted requests with older
+// tokens and the newest token. If that is token, v is now admitted, and no older requests will
+// be.
 func (g *Gate) raise(r *resourceState, v *entrant, token leasehold.Token) (older []*entrant, newest leasehold.Token) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,11 +155,11 @@ func (g *Gate) raise(r *resourceState, v *entrant, token leasehold.Token) (older
 	return older, r.newest
 }
 
-// evict tells requests that they are fenced. It holds no lock of the gate: to abandon a
-// lease runs code that is not ours.
+// evict tells requests that they are fenced. It must not hold the gate's mutex, because
+// abandoning a lease calls code of others.
 func evict(requests []*entrant, resource string, newest leasehold.Token) {
 	for _, v := range requests {
-		_ = Refuse(v, resource, newest) // it is told by its context
+		_ = Refuse(v, resource, newest) // the request learns it from its context
 	}
 }
 
@@ -178,16 +176,15 @@ func (g *Gate) leave(resource string, r *resourceState, v *entrant) {
 
 type holderKey struct{}
 
-// WithHolder returns a context that carries h to the functions that are called with it: a
-// fencehttp.Transport without a Holder of its own, or any caller of [HolderFrom].
+// WithHolder returns a context that carries h, for a fencehttp.Transport without a Holder of
+// its own and for callers of [HolderFrom].
 func WithHolder(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)
 }
 
-// HolderFrom returns the Holder that the context carries, or nil, by which nothing can
-// be written. Within a [Gate] it is the one of the request that is being served: it
-// has the request's token, it ends when the request is fenced, and a resource that
-// refuses it ends the request's context.
+// HolderFrom returns the Holder in the context, or nil, which cannot write. Within a [Gate], it
+// is the Holder of the request being served: it has the request's token, it ends when the
+// request is fenced, and a resource that rejects it ends the request's context.
 func HolderFrom(ctx context.Context) Holder {
 	h, _ := ctx.Value(holderKey{}).(Holder)
 	return h

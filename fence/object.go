@@ -12,55 +12,54 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ObjectOptions are the options of [NewObject]. The zero value, like nil, gives the
-// defaults.
+// ObjectOptions are the options of [NewObject]. The zero value and nil mean the defaults.
 type ObjectOptions struct {
-	// Apart keeps every value in an object of its own, whose bytes are exactly the
-	// user's, as values too large for one object always are: for formats that bear
-	// no blanks at their end. It costs one write more for each Put and one read more
-	// for each value that is read. Default: only values over about 1 MiB.
+	// Apart stores every value in a separate object with exactly your bytes, for formats that
+	// do not allow trailing blanks. Values too large for one object are always stored like
+	// this. It costs one more write for each Put and one more read for each value that is read.
+	// Default: only values over about 1 MiB.
 	Apart bool
 
-	// Adopt takes over an object that was written without a fence: it counts as
-	// written with a token smaller than all. A later write past the fence makes the
-	// fence forget its token again. Default: such an object is left alone, with
-	// ErrForeign.
+	// Adopt accepts an object that was written without a fence, as if with a token smaller than
+	// all others. If the object is later written past the fence again, the fence forgets its
+	// token. Default: such an object is left alone, with ErrForeign.
 	Adopt bool
 
-	// Logger is told when the bytes of a replaced value that lay apart cannot be deleted: they are
-	// left, and the write that replaced them has landed all the same. Default: slog.Default().
+	// Logger gets a warning when the separate bytes of a replaced value cannot be deleted. They
+	// are left behind, although the write that replaced the value has landed. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// An Object is one guarded object in a store: every write of it carries a token, and
-// once one with a larger token has landed, none with a smaller one will, whatever its
-// age. It is a register in the sense of the protocol, changed by compare-and-swap
-// alone; nothing rests on a clock or on a lease being valid.
+// An Object is a fenced object in a store: every write carries a token, and after a write with
+// a larger token has landed, no write with a smaller one can, however old it is. It is a
+// register as in docs/protocol.md, changed only by compare-and-swap. Nothing depends on clocks
+// or on the validity of leases.
 //
-// The store has under the key the user's own bytes and after them a line of 392
-// blanks, the seal, which has the token; so a plain GET by other tools sees the value.
-// A value over 1 MiB lies in an object of its own below KEY.data/, byte for byte, and
-// a line of JSON under the key says where. A deleted object is a seal alone: it must
-// stay, for it has the token. Deny DeleteObject on the key.
+// The object under the key has your bytes, followed by a line of 392 blanks: the seal, which
+// contains the token. So other tools see the value with a plain GET. A value over 1 MiB is
+// stored unchanged in a separate object below KEY.data/, and the object under the key has its
+// location in a line of JSON. After Delete, the object is only a seal. It must stay, because it
+// has the token: deny DeleteObject on the key.
 //
-// Requests: Put, 1 PUT by the last writer, else 1 GET more; Claim, 1 GET, and 1 PUT
-// unless its token was there; Get, 1 GET; Delete as Put. A value that lies apart takes
-// 1 PUT (or the parts of a multipart upload) and 1 DELETE more to put, and 1 GET more
-// to read. A lost race costs a GET and a PUT, a lost answer a GET.
+// Put costs 1 PUT after this process's own last write, otherwise 1 more GET; Claim 1 GET, and 1
+// PUT unless its token was there; Get 1 GET; Delete the same as Put. For a separate value, Put
+// costs 1 more PUT (or the parts of a multipart upload) and 1 more DELETE, and reading it 1
+// more GET. A lost race costs a GET and a PUT, a lost answer a GET.
 //
-// An Object is safe for concurrent use. Its own writes go one after the other. Two
-// writers with the same token are not fenced from each other: the last one wins.
+// An Object is safe for concurrent use. Its own writes run one after the other. Two writers
+// with the same token are not fenced from each other: the last one wins.
 type Object struct {
 	st   store.Store
 	key  string
 	opts ObjectOptions
-	turn chan struct{} // has an element while a write is under way
+	turn chan struct{} // has an element during a write
 
 	mu    sync.Mutex
 	known *state // as last seen; nil: not seen yet
 }
 
-// NewObject guards the object that lies in st under key. It sends nothing.
+// NewObject returns the Object stored in st under key. It sends nothing.
 func NewObject(st store.Store, key string, opts *ObjectOptions) (*Object, error) {
 	if st == nil {
 		return nil, errors.New("the store of a guarded object is nil")
@@ -80,13 +79,13 @@ func NewObject(st store.Store, key string, opts *ObjectOptions) (*Object, error)
 	return o, nil
 }
 
-// Key is the name of the object in its store.
+// Key returns the object's name in its store.
 func (o *Object) Key() string { return o.key }
 
 func (o *Object) String() string { return o.st.String() + " " + o.key }
 
-// Get reads the object, whatever its token. It returns [store.ErrNotExist] if there
-// is no value: never written, or deleted.
+// Get reads the object, whatever its token. It returns [store.ErrNotExist] if there is no
+// value, because it was never written or was deleted.
 func (o *Object) Get(ctx context.Context) (*Value, error) {
 	s, err := o.read(ctx)
 	if err != nil {
@@ -98,14 +97,13 @@ func (o *Object) Get(ctx context.Context) (*Value, error) {
 	return o.value(s)
 }
 
-// Claim seals the object with the holder's token and returns its value, of which
-// [Value.Exists] says whether there is one. From then on no write with a smaller token
-// can succeed, and so the value stays what it is until this holder writes. A holder
-// that has just got its lease claims first, and then reads: what it read before
-// claiming a former holder may yet change.
+// Claim seals the object with the holder's token and returns its value; [Value.Exists] is false
+// if there is none. From then on, writes with smaller tokens fail, so the value does not change
+// until this holder writes. After you acquire a lease, claim first and then use the value: a
+// former holder may still change what you read before.
 //
-// It returns a [*FencedError], and ends the holder's lease, if a larger token was
-// there. Any other error may leave the claim landed or not; to claim again is safe.
+// If the object has a larger token, Claim returns a [*FencedError] and ends the holder's lease.
+// After any other error the claim may or may not have landed; you can safely claim again.
 func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 	a, err := o.change(ctx, h, func(*state) bool { return false }, func(now *state) (*content, error) {
 		if now.seal.token == h.Token() {
@@ -119,28 +117,30 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 	return o.value(a.now)
 }
 
-// Put replaces the value by the bytes of r, to its end. A value larger than the store
-// keeps in one body needs a store that is a [store.Large].
+// Put replaces the value with the bytes of r, up to its end. A value larger than the store's
+// maximum body needs a store that is a [store.Large].
 //
-// It returns a [*FencedError], and ends the holder's lease, if a larger token was
-// there: then nothing has changed, unless the error matches [store.ErrUnknownOutcome]
-// too, as any other error may: the value may have been written, and may yet be. A write
-// that the store refused counts as such, since the network may have delivered it twice.
-// Failures of the store are retried for half a minute. ctx bounds the call; if it ends
-// while a write is under way, the outcome is unknown. To delete what it has written of a
-// value that lies apart it may take 10 s longer; the error says what is left of it.
+// If the object has a larger token, Put returns a [*FencedError] and ends the holder's lease.
+// Nothing has changed then, unless the error also matches [store.ErrUnknownOutcome]. With that
+// error, the value may have been written, or may still be. A write that the store refused
+// counts as unknown too, because the network may have delivered it twice.
+//
+// Put retries store errors for half a minute. ctx bounds the call; if it ends during a write,
+// the outcome is unknown. Put may take 10 s longer to delete a separate value that it has
+// written in vain; the error says what is left of it.
 func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error { return o.put(ctx, h, r, nil) }
 
-// PutOver is Put on the condition that the object is what it was when Get or Claim has returned v. If it has
-// changed since, even by a claim, the error matches [ErrReplaced], and nothing was written, unless the error matches
-// [store.ErrUnknownOutcome] too. So writers with one token, which are not fenced from each other, lose none of their changes if each writes over what it has read.
+// PutOver is Put on the condition that the object has not changed since Get or Claim returned
+// v. If it has changed, even by a claim, the error matches [ErrReplaced], and nothing was
+// written, unless the error also matches [store.ErrUnknownOutcome]. Writers with the same
+// token, which are not fenced from each other, can use PutOver to lose none of their changes.
 //
-// Get returns no Value of an object that has none; Claim always does.
+// Get returns no Value if there is none; Claim always does.
 func (o *Object) PutOver(ctx context.Context, h Holder, v *Value, r io.Reader) error {
 	return o.put(ctx, h, r, v)
 }
 
-// put is Put, or with a Value PutOver.
+// put is Put, or PutOver if over is not nil.
 func (o *Object) put(ctx context.Context, h Holder, r io.Reader, over *Value) error {
 	if err := Admit(h); err != nil {
 		return err
@@ -156,14 +156,15 @@ func (o *Object) put(ctx context.Context, h Holder, r io.Reader, over *Value) er
 	return o.putApart(ctx, h, body, r, over)
 }
 
-// Delete removes the value. The seal stays, so that former holders cannot write the
-// object anew. Errors are as for Put; that there was no value is none.
+// Delete removes the value. The seal stays, so that former holders cannot create the object
+// again. Errors are as for Put; a missing value is not an error.
 func (o *Object) Delete(ctx context.Context, h Holder) error {
 	_, err := o.replace(ctx, h, content{kind: nothing}, nil)
 	return err
 }
 
-// replace writes c, over that value if it is one, and then removes what the old value kept elsewhere.
+// replace writes c, only over the value over if it is not nil, and then deletes the separate
+// data of the old value.
 func (o *Object) replace(ctx context.Context, h Holder, c content, over *Value) (*attempt, error) {
 	var before *state
 	is := func(now *state) bool { return over == nil || now.version == over.version }
@@ -180,9 +181,9 @@ func (o *Object) replace(ctx context.Context, h Holder, c content, over *Value) 
 	return a, err
 }
 
-// A state is what one version of the object says.
+// A state is the content of one version of the object.
 type state struct {
-	version store.Version // none: there is no object
+	version store.Version // empty: there is no object
 	seal    seal
 	body    []byte // before the seal
 }
@@ -193,7 +194,7 @@ type content struct {
 	body []byte
 }
 
-// read reads the object, anew if it has changed since it was last seen.
+// read reads the object, unless it has not changed since it was last seen.
 func (o *Object) read(ctx context.Context) (*state, error) {
 	o.mu.Lock()
 	known := o.known
@@ -222,7 +223,7 @@ func (o *Object) read(ctx context.Context) (*state, error) {
 	return s, nil
 }
 
-// parse makes a state of what lies in the store.
+// parse returns the state of an object in the store.
 func (o *Object) parse(object *store.Object) (*state, error) {
 	body, fields, err := unseal(object.Body)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 	"github.com/leasehold/leasehold/fence/internal/request"
 )
 
-// A seal follows the user's bytes in an object that is guarded. It has to be among the
-// bytes, because on S3 and in a directory an object's version is a hash of its bytes
-// alone: the same bytes under another token would bring an old version back, and with
-// it a former holder's write to life. So each attempt to write has random bits of its
-// own (rule A2). They are written as blanks, which JSON, YAML, TOML, HTML and most text
-// take at their end.
+// A seal follows your bytes in a fenced object. It must be part of the body, because on S3 and
+// in a directory an object's version is a hash of the body alone: the same bytes under another
+// token would have an old version, which could revive a former holder's write. So each attempt
+// to write has its own random bits (rule A2). The seal is written as blanks, which JSON, YAML,
+// TOML, HTML and most text formats allow at the end.
 //
-// Each seal also names the one it was written over. So a writer whose write was refused, or not
-// answered, can tell that it never landed: what it was to replace was replaced by another.
+// Each seal also names the one that it replaced. So a writer whose write was refused or not
+// answered can tell that it never landed, because another write replaced the same seal.
 type seal struct {
 	kind  kind
 	token leasehold.Token
@@ -27,24 +26,24 @@ type seal struct {
 	over  request.ID // zero: there was no object, or none with a seal
 }
 
-// A kind is what the bytes before the seal are.
+// A kind says what the bytes before the seal are.
 type kind byte
 
 const (
 	nothing kind = 'n' // none: there is no value, or it was deleted
 	inline  kind = 'i' // the value
-	apart   kind = 'a' // where the value is
+	apart   kind = 'a' // the location of the value
 )
 
 const (
-	sealed   = 1 + 8 + 16 + 16                   // bytes of a seal's fields
-	checked  = sealed + 8                        // and of what they are checked by
+	sealed   = 1 + 8 + 16 + 16                   // size of a seal's fields in bytes
+	checked  = sealed + 8                        // and with their checksum
 	sealSize = len("\n") + 8*checked + len("\n") // a blank for each bit
 )
 
 const zero, one = ' ', '\t'
 
-// add returns body with the seal behind it.
+// add returns body followed by the seal.
 func (s seal) add(body []byte) []byte {
 	fields := append(make([]byte, 0, checked), byte(s.kind))
 	fields = binary.BigEndian.AppendUint64(fields, uint64(s.token)) //nolint:gosec // tokens are positive
@@ -64,8 +63,8 @@ func (s seal) add(body []byte) []byte {
 	return append(all, '\n')
 }
 
-// check tells a seal from blanks, and the bytes that were sealed from those that
-// somebody has edited since.
+// check returns the checksum that tells a seal from other blanks, and sealed bytes from edited
+// ones.
 func check(body, fields []byte) []byte {
 	hash := sha256.New()
 	hash.Write(fields)
@@ -78,7 +77,7 @@ var (
 	errBroken = errors.New("its seal does not fit its bytes: it was edited or cut after it was written")
 )
 
-// unseal takes the seal off.
+// unseal splits off the seal.
 func unseal(all []byte) (body []byte, s seal, err error) {
 	n := len(all) - sealSize
 	if n < 0 || all[n] != '\n' || all[len(all)-1] != '\n' {

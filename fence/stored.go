@@ -10,38 +10,36 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Stored is a [Checker] that remembers in a store, so that all processes of a service
-// remember together, and across restarts: each resource is an empty [Object] below a
-// prefix, and to check a token is to claim it. That takes 1 GET, and 1 PUT for a token
-// that is new.
+// Stored is a [Checker] that remembers tokens in a store, so that they survive restarts and are
+// shared by all processes of a service. Each resource is an empty [Object] below a prefix, and
+// checking a token claims it. That takes 1 GET, and 1 PUT for a new token.
 type Stored struct {
 	st     store.Store
 	prefix string
 }
 
-// NewStored remembers in objects of st under PREFIX/. It sends nothing.
+// NewStored returns a Checker that uses objects of st under PREFIX/. It sends nothing.
 func NewStored(st store.Store, prefix string) (*Stored, error) {
 	s := &Stored{st, prefix}
 	_, err := NewObject(st, s.key("resource"), nil)
 	return s, err
 }
 
-// longest is the longest name of a resource that is kept as it is. [NewObject] adds a
-// suffix, and a segment of a key may have 200 bytes.
+// longest is the maximum length of a resource's name in a key. Longer names are hashed. A
+// segment of a key may have 200 bytes, and [NewObject] adds a suffix.
 const longest = 200 - len(dataSuffix)
 
-// key is that of a resource, whose name may be anything.
+// key returns the key of a resource, which may have any name.
 func (s *Stored) key(resource string) string {
 	name := url.PathEscape(resource)
 	if len(name) > longest || name == "" || name[0] == '.' {
 		sum := sha256.Sum256([]byte(resource))
-		name = "." + hex.EncodeToString(sum[:]) // no other name begins with a dot
+		name = "." + hex.EncodeToString(sum[:]) // other names never begin with a dot
 	}
 	return s.prefix + "/" + name
 }
 
-// Check admits the token or refuses it: see [Checker]. Failures of the store are retried
-// for half a minute.
+// Check admits or rejects the token: see [Checker]. It retries store errors for half a minute.
 func (s *Stored) Check(ctx context.Context, resource string, h Holder) error {
 	o, err := NewObject(s.st, s.key(resource), nil)
 	if err != nil {

@@ -19,24 +19,25 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrReplaced: the value is not the present one any more. It lay in an object of its own and was replaced
-// before it was opened, or while it was read; or it was to be written over by [Object.PutOver]. Get it again.
+// ErrReplaced means that the value is no longer the present one: a separately stored value was
+// replaced before it was opened or while it was read, or [Object.PutOver] found another value.
+// Get it again.
 var ErrReplaced = errors.New("the value was replaced meanwhile")
 
 // A Value is one version of an [Object].
 type Value struct {
-	Exists bool            // there is one: the object was written and not deleted since
-	Token  leasehold.Token // of the last write, a claim included; 0 if there was no fence
+	Exists bool            // the object was written and not deleted since
+	Token  leasehold.Token // of the last write, including claims; 0 if there was no fence
 	Size   int64           // in bytes
 
 	o       *Object
-	version store.Version // of the object that has it; none: there is no object
+	version store.Version // of the object; empty: there is no object
 	body    []byte
 	data    *pointer // instead of body
 }
 
-// ReadAll returns the bytes of the value: none if it does not exist. Of a value that
-// lies apart it sends a GET; see Open.
+// ReadAll returns the bytes of the value: none if it does not exist. For a separately stored
+// value it sends a GET; see Open.
 func (v *Value) ReadAll(ctx context.Context) ([]byte, error) {
 	r, err := v.Open(ctx)
 	if err != nil {
@@ -46,8 +47,8 @@ func (v *Value) ReadAll(ctx context.Context) ([]byte, error) {
 	return all, errors.Join(err, r.Close())
 }
 
-// Open reads the bytes of the value as a stream, until ctx ends; the caller closes it.
-// A value that lies apart is checked by its hash: if it is not whole, the last Read
+// Open returns the value as a stream, which can be read until ctx ends. The caller must close
+// it. A separately stored value is verified by its hash: if it is incomplete, the last Read
 // fails. If it has been replaced, the error matches [ErrReplaced].
 func (v *Value) Open(ctx context.Context) (io.ReadCloser, error) {
 	if v.data == nil {
@@ -67,7 +68,7 @@ func (v *Value) Open(ctx context.Context) (io.ReadCloser, error) {
 	return &checkedReader{r, sha256.New(), v}, nil
 }
 
-// A checkedReader ends in an error if it has read other bytes than were written.
+// A checkedReader returns an error at the end if the bytes are not those that were written.
 type checkedReader struct {
 	io.ReadCloser
 	hash hash.Hash
@@ -83,7 +84,7 @@ func (r *checkedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// value is what a state holds. A pointer in it was checked when it was parsed.
+// value returns the Value of a state. Its pointer was checked when it was parsed.
 func (o *Object) value(s *state) (*Value, error) {
 	v := &Value{Exists: s.seal.kind != nothing, Token: s.seal.token, Size: int64(len(s.body)), o: o, version: s.version}
 	if s.seal.kind != apart {
@@ -98,7 +99,7 @@ func (o *Object) value(s *state) (*Value, error) {
 	return v, nil
 }
 
-// A pointer is the JSON in the place of a value that lies apart.
+// A pointer is the JSON in place of a separately stored value.
 type pointer struct {
 	Data   string `json:"data"` // relative to the object, so that it holds under any prefix
 	Size   int64  `json:"size"`
@@ -118,12 +119,12 @@ func (o *Object) pointer(s *state) (*pointer, error) {
 
 const dataSuffix = ".data"
 
-// dataKey is where a value lies apart that is written with the token.
+// dataKey returns the key for a separately stored value written with the token.
 func (o *Object) dataKey(token leasehold.Token, i request.ID) string {
 	return fmt.Sprintf("%s%s/%019d-%v", o.key, dataSuffix, int64(token), i)
 }
 
-// beside is the key of what a pointer names.
+// beside returns the key of a pointer's data.
 func (o *Object) beside(name string) string { return path.Join(path.Dir(o.key), name) }
 
 func (o *Object) tooLarge() error {
@@ -139,8 +140,8 @@ func head(r io.Reader, limit int) (body []byte, whole bool, err error) {
 	return body, len(body) <= limit, err
 }
 
-// putApart writes a value that begins with body, and goes on with r, into an object of
-// its own, and then points to it. A fenced holder does not send the value.
+// putApart writes the value, which is body followed by r, to a separate object, and then points
+// to it. It sends nothing for a fenced holder.
 func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reader, over *Value) error {
 	large, ok := o.st.(store.Large)
 	if !ok {
@@ -157,7 +158,7 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 	key := o.dataKey(h.Token(), request.NewID())
 	size, err := large.PutLarge(ctx, key, io.TeeReader(io.MultiReader(bytes.NewReader(body), r), sum))
 	if err != nil {
-		if errors.Is(err, store.ErrUnknownOutcome) { // of the data; the value is what it was
+		if errors.Is(err, store.ErrUnknownOutcome) { // of the data; the value has not changed
 			err = &store.Error{Op: "put", Key: key, Kind: store.ErrUnavailable, Cause: fmt.Errorf("%v", err)} //nolint:errorlint // see above
 		}
 		return o.withdraw(ctx, key, err)
@@ -173,7 +174,7 @@ func (o *Object) putApart(ctx context.Context, h Holder, body []byte, r io.Reade
 	return err
 }
 
-// withdraw deletes the bytes of a value that will never be pointed to, because of err.
+// withdraw deletes the data of a value that will never be pointed to, because of err.
 func (o *Object) withdraw(ctx context.Context, key string, err error) error {
 	if left := request.Delete(context.WithoutCancel(ctx), o.st, key); left != nil {
 		return fmt.Errorf("%w; what was written of the value may be left at %s until Collect deletes it: %v", err, key, left) //nolint:errorlint // it is no reason of err
@@ -181,16 +182,16 @@ func (o *Object) withdraw(ctx context.Context, key string, err error) error {
 	return err
 }
 
-// base is the last n segments of a key.
+// base returns the last n segments of a key.
 func base(key string, n int) string {
 	segments := strings.Split(key, "/")
 	return strings.Join(segments[max(len(segments)-n, 0):], "/")
 }
 
-// removeData deletes what an old state kept apart: nothing will point to it again. That it could not is no failure of
-// the write that has landed.
+// removeData deletes the separate data of an old state, which nothing will point to again. If
+// it fails, the write has landed all the same.
 func (o *Object) removeData(ctx context.Context, old *state) {
-	if old.seal.kind != apart { // its bytes are the user's, whatever they look like
+	if old.seal.kind != apart { // its bytes are the user's, even if they look like a pointer
 		return
 	}
 	p, err := o.pointer(old)
@@ -202,11 +203,10 @@ func (o *Object) removeData(ctx context.Context, old *state) {
 	}
 }
 
-// Collect deletes values that lie apart and are no longer, or were never, pointed to:
-// what writers left that crashed or were fenced in the middle. Of values that were
-// written with the object's own token only the one in use is known to be in use, so
-// those stay until the token has grown. It returns how many it deleted. It sends 1 GET,
-// 1 LIST for each 1000, and 1 DELETE for each that it deletes.
+// Collect deletes separately stored values that are not pointed to: leftovers of writers that
+// crashed or were fenced. A value written with the object's present token may still be in use,
+// so it stays until the token has grown. Collect returns how many it deleted. It sends 1 GET, 1
+// LIST per 1000 values, and 1 DELETE for each that it deletes.
 func (o *Object) Collect(ctx context.Context) (deleted int, err error) {
 	now, err := o.read(ctx)
 	if err != nil {

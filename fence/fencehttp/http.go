@@ -1,5 +1,5 @@
-// Package fencehttp carries tokens in HTTP requests: a service refuses those of a former holder
-// ([Middleware]), and a client's lease ends when it is refused ([Transport]).
+// Package fencehttp carries tokens in HTTP requests. [Middleware] makes a service reject
+// requests of a former holder. [Transport] ends a client's lease when a service rejects it.
 package fencehttp
 
 import (
@@ -13,39 +13,36 @@ import (
 	"github.com/leasehold/leasehold/fence"
 )
 
-// Header has a request's token, and in the answer that refuses it the newest one.
+// Header carries a request's token, and the newest token in a response that rejects it.
 const Header = "Leasehold-Token"
 
-// errRubbish: there is something in the place of a token, and it is none.
+// errRubbish means that the header's value is not a token.
 var errRubbish = errors.New("the header " + Header + " is not a token")
 
-// Options are the options of [Middleware]. The zero value, like nil, gives
-// the defaults.
+// Options are the options of [Middleware]. The zero value and nil mean the defaults.
 type Options struct {
-	// Resource names what a request is about. Two names for one thing are two
-	// resources, and fence nothing from each other. Default: the path of the URL,
-	// which suits a handler that takes no path for another, and knows all of them: a
-	// Checker keeps each name that it is asked about.
+	// Resource returns the name of the resource of a request. Two names of the same thing are
+	// two resources, and are not fenced from each other. Default: the path of the URL. That
+	// suits handlers with a fixed set of paths and one path per resource, because a Checker
+	// keeps each name that it has seen.
 	Resource func(*http.Request) string
 
-	// Optional says of a request without a token that it may go on without being
-	// checked, as those that only read may. One that has a token is checked all the
-	// same. Default: none.
+	// Optional reports whether a request without a token may skip the check, for example
+	// because it only reads. Requests with a token are always checked. Default: none may.
 	Optional func(*http.Request) bool
 
-	// Logger gets what made a Checker fail: a client is not told. Default: slog.Default().
+	// Logger gets the error if a Checker fails, because clients do not. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Middleware lets a handler serve a request only when the gate admits its token, the
-// header Leasehold-Token. The handler must give up when its request's context ends,
-// and must not use the request once it has returned. It finds the token by
-// [fence.HolderFrom], for the resources that it writes to.
+// Middleware serves a request only if the gate admits its token in the header Leasehold-Token.
+// The handler must stop when the request's context ends, and must not use the request after it
+// has returned. With [fence.HolderFrom], it gets the token for the resources that it writes to.
 //
-// Other requests it answers itself, as [Error] does: 412 to a token that is stale,
-// 400 to one that is not a token or is there twice, 428 where it is missing, 503 when
-// the Checker fails or the request's context ends at the gate. The ResponseWriter is
-// handed on as it is.
+// Middleware rejects other requests itself, with [Error]: 412 if the token is stale, 400 if it
+// is not a token or occurs twice, 428 if it is missing, 503 if the Checker fails or the
+// request's context ends at the gate. It passes the ResponseWriter on unchanged.
 func Middleware(g *fence.Gate, opts *Options) func(http.Handler) http.Handler {
 	var o Options
 	if opts != nil {
@@ -83,7 +80,7 @@ func Middleware(g *fence.Gate, opts *Options) func(http.Handler) http.Handler {
 	}
 }
 
-// tokenOf reads the token of a request or an answer.
+// tokenOf returns the token of a request or a response.
 func tokenOf(h http.Header) (fence.Token, error) {
 	values := h.Values(Header)
 	switch len(values) {
@@ -99,7 +96,7 @@ func tokenOf(h http.Header) (fence.Token, error) {
 	return 0, fmt.Errorf("%w: it is there %d times", errRubbish, len(values))
 }
 
-// problem is the body of a refusal: RFC 9457.
+// problem is the body of a rejection: RFC 9457.
 type problem struct {
 	Title    string `json:"title"`
 	Status   int    `json:"status"`
@@ -109,11 +106,11 @@ type problem struct {
 	Newest   int64  `json:"newest,omitempty"`
 }
 
-// Error answers a request with why it is refused, as application/problem+json. A
-// [*FencedError] gives 412, its token, the newest one and the resource in the body, and
-// the newest in the header Leasehold-Token. Every other error gives a status of its own
-// if it came from [Middleware], else 503 without its text. It is also for handlers
-// whose own writes a resource has refused.
+// Error rejects a request with an application/problem+json response. For a [*FencedError] that
+// is 412, with its token, the newest token and the resource in the body, and the newest token
+// in the header Leasehold-Token. Errors of [Middleware] have their own status; for all others
+// it is 503 without their text. Handlers can also call Error if a resource has rejected their
+// own writes.
 func Error(w http.ResponseWriter, err error) {
 	p := problem{
 		Title: "The token could not be checked", Status: http.StatusServiceUnavailable,
@@ -135,20 +132,21 @@ func Error(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // who has gone needs no answer
+	_, _ = w.Write(body) // a client that left needs no response
 }
 
-// A Transport is an [http.RoundTripper] that sends a token along with every request, in
-// the header Leasehold-Token. It sends nothing for a holder without a token or whose
-// lease has ended; the request's context should be the lease's, so that the request
-// ends with the lease. An answer that refuses the token ends the lease (see
-// [FromResponse]), and is returned as it is. So use it towards servers whose word on
-// that counts, and with a client that follows no redirects to others.
+// A Transport is an [http.RoundTripper] that sends a token with every request, in the header
+// Leasehold-Token. It sends nothing if the holder has no token or its lease has ended. Use the
+// lease's context for the request, so that the request ends with the lease.
+//
+// A response that rejects the token ends the lease (see [FromResponse]), and is returned
+// unchanged. So use a Transport only with servers that you trust with that, and with a client
+// that does not follow redirects to other servers.
 type Transport struct {
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper
-	// Holder is on whose behalf they are sent. Default: the one that the request's
-	// context carries; see WithHolder.
+	// Holder is the sender of the requests. Default: the one in the request's context; see
+	// WithHolder.
 	Holder fence.Holder
 }
 
@@ -163,7 +161,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err := fence.Admit(h); err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // a RoundTripper closes it whatever happens
+			_ = r.Body.Close() // a RoundTripper must always close it
 		}
 		return nil, fmt.Errorf("nothing was sent: %w", err)
 	}
@@ -174,14 +172,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if fenced := fencedBy(resp, out); fenced != nil {
-		_ = fence.Refuse(h, fenced.Resource, fenced.Newest) // the answer tells
+		_ = fence.Refuse(h, fenced.Resource, fenced.Newest) // the response reports it
 	}
 	return resp, nil
 }
 
-// FromResponse returns the [*FencedError] that an answer stands for, or nil: it is one
-// if its status is 412 and its header has a larger token than its request had. The
-// body is left unread, so Resource is the URL of the request.
+// FromResponse returns a [*FencedError] if the response rejects a token, or nil. It does if its
+// status is 412 and its header has a larger token than the request. FromResponse does not read
+// the body, so Resource is the URL of the request.
 func FromResponse(resp *http.Response) error {
 	if fenced := fencedBy(resp, resp.Request); fenced != nil {
 		return fenced
@@ -199,7 +197,7 @@ func fencedBy(resp *http.Response, r *http.Request) *fence.FencedError {
 	}
 	newest, err := tokenOf(resp.Header)
 	if err != nil || newest <= sent {
-		return nil // the precondition was another one, such as If-Match
+		return nil // another precondition failed, such as If-Match
 	}
 	at := *r.URL
 	at.User, at.RawQuery, at.Fragment = nil, "", ""

@@ -14,16 +14,15 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// MaxRecord is the largest record, in bytes, that a log takes, and the most that the
-// records of one entry may have together.
+// MaxRecord is the maximum size of a record in bytes, and of all records of one entry together.
 const MaxRecord = store.MaxBody - roomForHeader
 
-// ErrClosed: the appender was closed.
+// ErrClosed means that the appender was closed.
 var ErrClosed = errors.New("the appender was closed")
 
-// An Appender is the one writer of a [Log], until another has claimed it. It is safe
-// for concurrent use: records that are appended while a write is under way go
-// together into the next entry, so more records take fewer writes each.
+// An Appender is the only writer of a [Log], until another one claims it. It is safe for
+// concurrent use: records that are appended during a write are combined into the next entry, so
+// that many records need few writes.
 type Appender struct {
 	log    *Log
 	h      fence.Holder
@@ -32,7 +31,7 @@ type Appender struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	err     error  // why nothing more can be appended
+	err     error  // why no more can be appended
 	last    *found // of the log
 	queue   []*addition
 	running bool
@@ -41,7 +40,7 @@ type Appender struct {
 	marks         marks
 }
 
-// An addition is one call of Append on its way.
+// An addition is one call of Append.
 type addition struct {
 	records [][]byte
 	done    chan struct{}
@@ -56,16 +55,16 @@ type batch struct {
 	entry     *entry
 }
 
-// Last is the position of the last entry that is known to be in the log: of this
-// appender's fence, as long as it has appended nothing.
+// Last returns the position of the last entry that is known to be in the log. Before the first
+// append, that is this appender's fence entry.
 func (a *Appender) Last() Position {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.last.Position
 }
 
-// Err says why nothing more can be appended, or nil: a [*fence.FencedError] once another
-// appender has been met, ErrClosed, or the error of the holder's lease.
+// Err returns why no more can be appended, or nil: a [*fence.FencedError] after another
+// appender was found, ErrClosed, or the error of the holder's lease.
 func (a *Appender) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,15 +74,14 @@ func (a *Appender) Err() error {
 	return fence.Admit(a.h)
 }
 
-// Append appends records, all in one entry and in this order, and returns its position
-// when it is in the log. Calls that run at the same time share entries.
+// Append appends records in one entry and in this order, and returns the entry's position once
+// it is in the log. Concurrent calls share entries.
 //
-// It returns a [*fence.FencedError], and ends the holder's lease, if another has claimed the
-// log: then nothing was appended. After an error that matches [store.ErrUnknownOutcome]
-// nobody knows: the records may be in the log, or come to be, but not after anything that
-// is appended later. After any other error they are not in the log. ctx bounds the wait:
-// if it ends while a write is under way, the outcome is unknown to the caller, and the
-// write goes on.
+// If another appender has claimed the log, Append returns a [*fence.FencedError] and ends the
+// holder's lease; nothing was appended. After an error that matches [store.ErrUnknownOutcome],
+// the records may be in the log, or may still get there, but not after anything that is
+// appended later. After any other error they are not in the log. ctx bounds the wait: if it
+// ends during a write, the outcome is unknown to the caller, and the write continues.
 func (a *Appender) Append(ctx context.Context, records ...[]byte) (Position, error) {
 	size := 0
 	for _, r := range records {
@@ -123,7 +121,7 @@ func (a *Appender) Append(ctx context.Context, records ...[]byte) (Position, err
 	return 0, fmt.Errorf("%v: the write is under way: %w: %w", a.log, ctx.Err(), store.ErrUnknownOutcome)
 }
 
-// run writes what is in the queue, and ends when there is nothing left.
+// run writes the queue until it is empty.
 func (a *Appender) run() {
 	for {
 		a.mu.Lock()
@@ -147,7 +145,7 @@ func (a *Appender) run() {
 	}
 }
 
-// next is as much of the queue as goes into one entry.
+// next returns the part of the queue that goes into one entry.
 func (a *Appender) next() *batch {
 	if a.err != nil {
 		a.fail(a.err)
@@ -169,11 +167,12 @@ func (a *Appender) next() *batch {
 	}
 	a.queue = slices.Delete(a.queue, 0, len(b.additions))
 	b.entry = newEntry(a.last, a.last.Position+1, a.h.Token(), a.claim, kindData, b.records)
-	_, b.records, _ = decode(b.entry.body) // who gives up may use its own bytes again
+	_, b.records, _ = decode(b.entry.body) // a caller that gives up may reuse its bytes
 	return b
 }
 
-// fail ends what waits and has not been sent: its outcome is not that of what was.
+// fail ends additions that were not sent. Their outcome is known, even if that of the sent ones
+// is not.
 func (a *Appender) fail(err error) {
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		err = fmt.Errorf("%w: what was appended before: %v", store.ErrUnavailable, err) //nolint:errorlint // see above
@@ -185,7 +184,7 @@ func (a *Appender) fail(err error) {
 	a.queue = nil
 }
 
-// write puts the entry after the last one.
+// write appends the entry after the last one.
 func (a *Appender) write(b *batch) error {
 	for {
 		f, err := a.log.place(a.ctx, a.h, b.entry)
@@ -204,15 +203,16 @@ func (a *Appender) write(b *batch) error {
 		if mine || err != nil {
 			return err
 		}
-		// It is of a claim that went ahead and was fenced or had to be repeated; or it is
-		// what was appended before, of which no answer came.
+		// The entry is of a claim that went ahead and was fenced or had to be repeated, or it
+		// was appended before and its answer was lost.
 		b.entry = newEntry(f, f.Position+1, a.h.Token(), a.claim, kindData, b.records)
 	}
 }
 
-// Checkpoint keeps the state that the log's entries up to a position amount to, as
-// [Log.Checkpoint] reads it, of any size. The position must be in the log and not before
-// that of the last checkpoint. It is an [fence.Object.Put]: a former appender's is refused.
+// Checkpoint stores the state that results from the log's entries up to a position, for
+// [Log.Checkpoint]. The state may have any size. The position must be in the log and not before
+// that of the last checkpoint. Checkpoint uses [fence.Object.Put], so a former appender's
+// checkpoint is rejected.
 func (a *Appender) Checkpoint(ctx context.Context, at Position, state io.Reader) error {
 	if err := a.Err(); err != nil {
 		return err
@@ -235,9 +235,9 @@ func (a *Appender) Checkpoint(ctx context.Context, at Position, state io.Reader)
 	return nil
 }
 
-// Trim deletes the entries before the last checkpoint, except fence entries, and returns
-// how many. It sends 1 LIST for each 1000 that were not trimmed before, a GET for each of
-// them, to tell a fence entry, and a DELETE for each that it deletes.
+// Trim deletes the entries before the last checkpoint, except fence entries, and returns their
+// number. It sends 1 LIST per 1000 entries not trimmed before, 1 GET for each of them, to
+// detect fence entries, and 1 DELETE for each that it deletes.
 func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 	if err := a.Err(); err != nil {
 		return 0, err
@@ -250,16 +250,16 @@ func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 		}
 		p, ok := a.log.position(entry.Key)
 		if !ok {
-			continue // it is none
+			continue // not an entry
 		}
 		if p >= a.marks.Position {
 			break
 		}
-		// The entry itself says what it is. Its size in the listing is no sign of it: some
-		// stores round that up.
+		// Only the entry itself says what it is. Its size in the listing does not, because some
+		// stores round it up.
 		f, err := a.log.get(ctx, p)
 		switch {
-		case errors.Is(err, store.ErrNotExist): // a former appender was faster
+		case errors.Is(err, store.ErrNotExist): // a former appender deleted it first
 			continue
 		case err != nil:
 			return deleted, err
@@ -275,8 +275,8 @@ func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 	return deleted, nil
 }
 
-// Close ends the appender: waiting records are not sent, and a write that is under
-// way may land. The lease of its holder goes on.
+// Close ends the appender. Waiting records are not sent, but a write in flight may land. The
+// holder's lease stays valid.
 func (a *Appender) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,19 +10,19 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A chain reads entries one after the other and makes sure that none is missing or has
-// been put in the place of another: each names the one before it.
+// A chain reads entries in order and makes sure that none is missing or was replaced: each one
+// names the one before it.
 type chain struct {
 	log    *Log
-	last   Position // that was read
-	id     string   // of that, if known
+	last   Position // last position read
+	id     string   // ID of that entry, if known
 	newest leasehold.Token
 }
 
 // ahead is how many entries are fetched at a time.
 const ahead = 8
 
-// A fetch is an entry on its way.
+// A fetch is an entry that is being fetched.
 type fetch struct {
 	at    Position
 	found *found
@@ -30,7 +30,7 @@ type fetch struct {
 	done  chan struct{}
 }
 
-// read yields what there is, and reports whether more may be read.
+// read yields the existing entries, and reports whether reading may continue.
 func (c *chain) read(ctx context.Context, yield func(*Entry, error) bool) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,8 +76,8 @@ func (c *chain) read(ctx context.Context, yield func(*Entry, error) bool) bool {
 	return true
 }
 
-// take goes on to the entry, and returns it if it is for the reader. At the end of what
-// there is it returns errEnd.
+// take moves to the entry, and returns it if it is for the reader. At the end of the log it
+// returns errEnd.
 func (c *chain) take(ctx context.Context, f *fetch) (*Entry, error) {
 	gap := f.at != c.last+1 || errors.Is(f.err, store.ErrNotExist)
 	switch {
@@ -86,8 +86,8 @@ func (c *chain) take(ctx context.Context, f *fetch) (*Entry, error) {
 	case !gap && c.id != "" && f.found.header.Previous != "" && f.found.header.Previous != c.id:
 		return nil, fmt.Errorf("%v: %w: %d is not what it was when %d was written", c.log, ErrTrimmed, c.last, f.at)
 	case gap || f.found.header.Previous == "" && f.at > 1:
-		// The entry was trimmed, or a claim has gone ahead. A late write into a
-		// trimmed place could pass for the entry that was there.
+		// The entry was trimmed, or a claim has gone ahead. A late write to a trimmed position
+		// could look like the original entry.
 		trimmed, err := c.log.trimmed(ctx, f.at)
 		if trimmed {
 			err = fmt.Errorf("%v: %w: %d may not be there", c.log, ErrTrimmed, c.last+1)
@@ -110,11 +110,11 @@ func (c *chain) take(ctx context.Context, f *fetch) (*Entry, error) {
 	return &f.found.Entry, nil
 }
 
-// errEnd: nothing follows.
+// errEnd means that there are no more entries.
 var errEnd = errors.New("the end of the log")
 
-// poll looks for the next entry until there is one, or until it is time to list, which
-// alone tells an end from what was trimmed.
+// poll polls for the next entry until there is one, or until it is time to list: only a listing
+// can tell the end of the log from trimmed entries.
 func (c *chain) poll(ctx context.Context, every time.Duration, yield func(*Entry, error) bool) bool {
 	timer := time.NewTimer(every)
 	defer timer.Stop()

@@ -9,14 +9,14 @@ import (
 	"github.com/leasehold/leasehold/fence/internal/request"
 )
 
-// An entry is one on its way into the log.
+// An entry is an entry to be written.
 type entry struct {
 	at     Position
 	header header
 	body   []byte
 }
 
-// newEntry makes the entry that comes after another.
+// newEntry returns the entry for position at.
 func newEntry(after *found, at Position, token leasehold.Token, claim, kind string, records [][]byte) *entry {
 	e := &entry{at: at, header: header{Kind: kind, Token: token, Claim: claim, ID: request.NewID().String()}}
 	if at == after.Position+1 {
@@ -26,16 +26,16 @@ func newEntry(after *found, at Position, token leasehold.Token, claim, kind stri
 	return e
 }
 
-// Claim makes the holder the one that appends, by a fence entry in the place that the
-// former appender has to write next. From then on, the log up to [Appender.Last] does
-// not change until this appender appends: so claim first, then read, then append. The
-// token must be larger than all before it, since a token claims a log once.
+// Claim makes the holder the only appender, with a fence entry at the position that the former
+// appender must write next. From then on, the log up to [Appender.Last] does not change until
+// this appender appends: so claim first, then read, then append. The token must be larger than
+// all before it, because a token can claim a log only once.
 //
-// It returns a [*fence.FencedError], and ends the holder's lease, if a token as large was
-// there. After any other error the log may have been claimed, and Claim may be called
-// again with the same token, on the same Log. It sends 3 GETs, 1 LIST for each 1000
-// entries since the last checkpoint, and 2 PUTs, of which one seals the checkpoint; more
-// if the former appender is still at work.
+// If the log has an equal or larger token, Claim returns a [*fence.FencedError] and ends the
+// holder's lease. After any other error, the log may have been claimed, and you may call Claim
+// again with the same token on the same Log. Claim sends 3 GETs, 1 LIST per 1000 entries since
+// the last checkpoint, and 2 PUTs, of which one seals the checkpoint; more if the former
+// appender is still writing.
 func (l *Log) Claim(ctx context.Context, h fence.Holder) (*Appender, error) {
 	v, err := l.checkpoint.Claim(ctx, h)
 	if err != nil {
@@ -47,8 +47,8 @@ func (l *Log) Claim(ctx context.Context, h fence.Holder) (*Appender, error) {
 	}
 	claim := l.claiming(h.Token())
 	last, err := l.fence(ctx, h, claim, c.Position)
-	// Had a larger token sealed the checkpoint meanwhile, then what was taken for the end
-	// of the log could be where an entry was trimmed.
+	// If a larger token sealed the checkpoint meanwhile, the apparent end of the log could be
+	// the position of a trimmed entry.
 	if _, again := l.checkpoint.Claim(ctx, h); again != nil {
 		return nil, again
 	}
@@ -63,8 +63,8 @@ func (l *Log) Claim(ctx context.Context, h fence.Holder) (*Appender, error) {
 	return a, nil
 }
 
-// claiming is the mark of the claim with a token: the same as long as it has not
-// succeeded, so that it can be made again.
+// claiming returns the mark of the claim with a token. It stays the same until the claim
+// succeeds, so that it can be retried.
 func (l *Log) claiming(token leasehold.Token) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *Log) claiming(token leasehold.Token) string {
 	return claim
 }
 
-// passes says why a claim cannot come after an entry.
+// passes returns an error if a claim cannot follow an entry.
 func (l *Log) passes(h fence.Holder, claim string, f *found) error {
 	if f.Token > h.Token() || f.Token == h.Token() && f.header.Claim != claim {
 		return fence.Refuse(h, l.String(), f.Token)
@@ -84,12 +84,11 @@ func (l *Log) passes(h fence.Holder, claim string, f *found) error {
 	return nil
 }
 
-// fence puts a fence entry at the end of the log.
+// fence writes a fence entry at the end of the log.
 //
-// A former appender that is still at work writes one entry after the other, and is ahead
-// again by the time that the last one has been read. So a claim that loses a race goes
-// ahead of it, and then closes the gap, in which the appender meets the first entry that
-// it did not write.
+// An active former appender writes one entry after the other, and has written more by the time
+// the last one has been read. So a claim that loses a race writes its fence further ahead and
+// then closes the gap, where the appender meets the first entry that it did not write.
 func (l *Log) fence(ctx context.Context, h fence.Holder, claim string, from Position) (*found, error) {
 	for ahead := Position(1); ; ahead *= 4 {
 		tail, err := l.tail(ctx, from)

@@ -9,14 +9,14 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// header is the first line of an entry, which people read with head -1. After it come
-// the records, one behind the other.
+// header is the first line of an entry, which people can read with head -1. The concatenated
+// records follow it.
 type header struct {
 	Format   int             `json:"format"`
 	Kind     string          `json:"kind"` // "fence" or "data"
 	Token    leasehold.Token `json:"token"`
-	Claim    string          `json:"claim"`             // by which it was appended: random
-	ID       string          `json:"id"`                // of this entry: random
+	Claim    string          `json:"claim"`             // random ID of the claim that appended it
+	ID       string          `json:"id"`                // random ID of this entry
 	Previous string          `json:"previous"`          // ID of the entry before; empty: not known when this was written
 	Records  []int           `json:"records,omitempty"` // their lengths
 }
@@ -27,14 +27,14 @@ const (
 	kindData    = "data"
 )
 
-// maxRecords bounds the header of an entry, and roomForHeader is what it may take: 512
-// bytes without the lengths of the records.
+// maxRecords bounds the header of an entry, and roomForHeader is its maximum size: 512 bytes
+// plus the lengths of the records.
 const (
 	maxRecords    = 4096
 	roomForHeader = 512 + 8*maxRecords
 )
 
-// encode makes the bytes of an entry.
+// encode returns the bytes of an entry.
 func (h header) encode(records [][]byte) []byte {
 	h.Format = entryFormat
 	for _, r := range records {
@@ -42,12 +42,12 @@ func (h header) encode(records [][]byte) []byte {
 	}
 	line, err := json.Marshal(h)
 	if err != nil {
-		panic(err) // numbers and hexadecimal digits can always be written
+		panic(err) // numbers and hexadecimal digits can always be encoded
 	}
 	return bytes.Join([][]byte{line, bytes.Join(records, nil)}, []byte("\n"))
 }
 
-// decode takes the bytes of an entry apart.
+// decode parses the bytes of an entry.
 func decode(body []byte) (h header, records [][]byte, err error) {
 	line, rest, _ := bytes.Cut(body, []byte("\n"))
 	if err := json.Unmarshal(line, &h); err != nil {

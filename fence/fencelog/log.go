@@ -1,6 +1,6 @@
-// Package fencelog is a log in a store that only its newest appender can append to: the
-// write-ahead log of a database, or the outbox of a service. It is fenced as package fence
-// says: the store refuses the former appender, and no clock takes part.
+// Package fencelog is a log in a store that only its newest appender can append to. Use it as
+// the write-ahead log of a database, or as the outbox of a service. It is fenced as in package
+// fence: the store rejects the former appender, independently of clocks.
 package fencelog
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Position numbers the entries of a log, from 1 and without gaps. An entry is what
-// one write appends: one record or many. 0 is before the first.
+// A Position is the number of an entry in a log, from 1 and without gaps. An entry is the
+// result of one write, with one record or many. 0 is before the first.
 type Position int64
 
-// ErrTrimmed: the entries that were asked for are not in the log any more. Begin again
-// from [Log.Checkpoint].
+// ErrTrimmed means that the requested entries are no longer in the log. Start again from
+// [Log.Checkpoint].
 var ErrTrimmed = errors.New("these entries of the log were trimmed")
 
 // An Entry is one write of a log.
@@ -38,25 +38,24 @@ type Entry struct {
 	Records  [][]byte
 }
 
-// A Log is an append-only sequence of entries in a store, one object for each, under
-// the keys KEY/0000000000000000001 and so on, created with If-None-Match. Only its
-// newest [Appender] can append: a claim puts a fence entry after the last one, in just
-// the place that the former appender has to write next. That rests on no clock, and on
-// If-None-Match only. Fence entries are never deleted: where one had been, a former
-// appender's late request would succeed.
+// A Log is an append-only sequence of entries in a store. Each entry is an object, with keys
+// KEY/0000000000000000001 and so on, created with If-None-Match. Only the newest [Appender] can
+// append: a claim puts a fence entry after the last one, at the position that the former
+// appender must write next. This depends only on If-None-Match, not on clocks. Fence entries
+// are never deleted, because a former appender's late request would then succeed.
 //
-// Under KEY/checkpoint lies a [fence.Object]. A Log is safe for concurrent use, has no
-// goroutines, and needs no closing.
+// KEY/checkpoint is a [fence.Object]. A Log is safe for concurrent use, has no goroutines, and
+// needs no closing.
 type Log struct {
 	st         store.Store
 	key        string
 	checkpoint *fence.Object
 
 	mu     sync.Mutex
-	claims map[leasehold.Token]string // that have not succeeded yet
+	claims map[leasehold.Token]string // not successful yet
 }
 
-// New makes a log of the objects that lie in st under KEY/. It sends nothing.
+// New returns the log stored in st under KEY/. It sends nothing.
 func New(st store.Store, key string) (*Log, error) {
 	checkpoint, err := fence.NewObject(st, key+"/checkpoint", nil)
 	if err != nil {
@@ -65,16 +64,16 @@ func New(st store.Store, key string) (*Log, error) {
 	return &Log{st: st, key: key, checkpoint: checkpoint, claims: map[leasehold.Token]string{}}, nil
 }
 
-// Key is what the keys of the log begin with.
+// Key returns the prefix of the log's keys.
 func (l *Log) Key() string { return l.key }
 
 func (l *Log) String() string { return l.st.String() + " " + l.key }
 
 func (l *Log) at(p Position) string { return fmt.Sprintf("%s/%019d", l.key, int64(p)) }
 
-// position is that of the entry under key.
+// position returns the position of the entry under key.
 func (l *Log) position(key string) (Position, bool) {
-	p, _ := strconv.ParseInt(strings.TrimPrefix(key, l.key+"/"), 10, 64) // what is no number is not called as one
+	p, _ := strconv.ParseInt(strings.TrimPrefix(key, l.key+"/"), 10, 64) // the comparison below rejects what is not a number
 	return Position(p), p > 0 && l.at(Position(p)) == key
 }
 
@@ -112,8 +111,8 @@ func (l *Log) positions(ctx context.Context, after Position) iter.Seq2[Position,
 	}
 }
 
-// tail is the last entry of those that follow each other from the checkpoint on. What
-// lies behind a gap is a claim that was not finished.
+// tail returns the last entry without a gap since the checkpoint. Entries behind a gap belong
+// to an unfinished claim.
 func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 	last, seen := max(checkpoint-1, 0), false
 	for p, err := range l.positions(ctx, last) {
@@ -134,12 +133,13 @@ func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 	return l.get(ctx, last)
 }
 
-// errRefused: an entry was refused, and whether a copy of it had landed before could not be read.
+// errRefused means that an entry was refused, and that reading whether an earlier copy had
+// landed failed.
 var errRefused = fmt.Errorf("its place is taken, and may have been taken by this entry: %w", store.ErrUnknownOutcome)
 
-// place creates an entry and returns what then lies in its place: it, or what had been
-// there before. Only that settles a create without an answer. An error matches
-// store.ErrUnknownOutcome if the entry may be there, or may yet be.
+// place creates an entry and returns the entry at its position: this one, or an earlier one.
+// Only that settles a create whose answer was lost. An error matches store.ErrUnknownOutcome if
+// the entry has landed or may still land.
 func (l *Log) place(ctx context.Context, h fence.Holder, e *entry) (*found, error) {
 	var err, unknown error
 	for pause := range request.Pauses(ctx) {
@@ -159,8 +159,8 @@ func (l *Log) place(ctx context.Context, h fence.Holder, e *entry) (*found, erro
 		}
 		if errors.Is(err, store.ErrPrecondition) {
 			var f *found
-			// Rule A6: the network may have delivered the entry twice, so a refusal is no proof
-			// that it is not there. Only what is there decides.
+			// Rule A6: the network may have delivered the entry twice, so a refusal does not
+			// prove that it is missing. Only the object decides.
 			if f, err = l.get(ctx, e.at); err == nil {
 				return f, nil
 			}
@@ -185,13 +185,13 @@ func (l *Log) trimmed(ctx context.Context, p Position) (bool, error) {
 	return c.Position >= p, nil
 }
 
-// Read yields the entries after a position, in order, up to the last one that had been
-// appended when it began; fence entries are left out. If they were trimmed, it yields
-// [ErrTrimmed], perhaps after some of them; like any error that is the last thing it
-// yields. It sends 1 LIST for each 1000 entries and a GET for each, several at a time.
+// Read yields the entries after a position, in order, up to the last one when it began. It
+// skips fence entries. If the entries were trimmed, it yields [ErrTrimmed], perhaps after some
+// of them. Any error is the last. Read sends 1 LIST per 1000 entries and 1 GET for each,
+// several at a time.
 //
-// An entry with a token smaller than one before it is skipped: nothing that follows the
-// protocol appends one.
+// Read skips an entry with a smaller token than an earlier one, because the protocol never
+// appends one.
 func (l *Log) Read(ctx context.Context, after Position) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		c := chain{log: l, last: after}
@@ -199,9 +199,9 @@ func (l *Log) Read(ctx context.Context, after Position) iter.Seq2[*Entry, error]
 	}
 }
 
-// Follow is Read that goes on: when it has come to the end it looks for the next entry
-// again and again, with every in between (0: a second), until ctx ends, whose error it
-// then yields. A look is 1 GET; each twentieth that finds nothing is followed by a LIST.
+// Follow is Read without an end: after the last entry, it polls for the next one at the given
+// interval (0: 1 s) until ctx ends, and then yields its error. A poll is 1 GET; after each 20
+// polls without a new entry, Follow sends 1 LIST.
 func (l *Log) Follow(ctx context.Context, after Position, every time.Duration) iter.Seq2[*Entry, error] {
 	if every <= 0 {
 		every = time.Second
@@ -213,23 +213,23 @@ func (l *Log) Follow(ctx context.Context, after Position, every time.Duration) i
 	}
 }
 
-// A Checkpoint is the state that a log's entries up to a position amount to.
+// A Checkpoint is the state that results from a log's entries up to a position.
 type Checkpoint struct {
 	Position Position // 0: there is none, replay from the beginning
 	Token    leasehold.Token
 
 	object *fence.Object
-	value  *fence.Value // of a Position that is not 0
+	value  *fence.Value // set unless Position is 0
 }
 
 // marks is the first line of a checkpoint.
 type marks struct {
 	Position Position `json:"position"`
-	// Trimmed: there is nothing but fence entries below it.
+	// Trimmed: below it there are only fence entries.
 	Trimmed Position `json:"trimmed"`
 }
 
-// Checkpoint reads the newest checkpoint, by 1 GET: see [Appender.Checkpoint].
+// Checkpoint reads the newest checkpoint with 1 GET: see [Appender.Checkpoint].
 func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	v, err := l.checkpoint.Get(ctx)
 	if errors.Is(err, store.ErrNotExist) {
@@ -262,7 +262,7 @@ func (c *Checkpoint) Open(ctx context.Context) (io.ReadCloser, error) {
 	return r, err
 }
 
-// open reads the first line, and returns what comes after it.
+// open reads the first line, and returns a reader for the rest.
 func (c *Checkpoint) open(ctx context.Context) (io.ReadCloser, marks, error) {
 	r, err := c.value.Open(ctx)
 	if err != nil {

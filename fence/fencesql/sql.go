@@ -1,5 +1,5 @@
-// Package fencesql fences what lies in a SQL database: a transaction with a former holder's token
-// is refused, in the same statement or transaction that would have written.
+// Package fencesql fences data in a SQL database. It rejects transactions with a former
+// holder's token in the same statement or transaction that would have written.
 package fencesql
 
 import (
@@ -19,34 +19,34 @@ import (
 // A Dialect is the SQL of a database.
 type Dialect string
 
-// The dialects that [New] knows: PostgreSQL from 9.5 on, SQLite from 3.24 on.
+// The dialects supported by [New]: PostgreSQL 9.5 or later, and SQLite 3.24 or later.
 const (
 	PostgreSQL Dialect = "PostgreSQL"
 	SQLite     Dialect = "SQLite"
 )
 
-// Options are the options of [New]. The zero value, like nil, gives the defaults.
+// Options are the options of [New]. The zero value and nil mean the defaults.
 type Options struct {
-	// Table is the name of the guard table, as in "fence" or "schema.fence". Default
+	// Table is the name of the guard table, such as "fence" or "schema.fence". Default
 	// "leasehold_fence".
 	Table string
 }
 
-// A Fence guards what lies in a SQL database, by tokens in the same database: in a guard
-// table with a row for each resource ([Fence.CheckTx], [Fence.Check]), or in a column of
-// the rows themselves ([Fence.Update]). It goes through database/sql alone, with the
-// driver that the caller has opened, and is safe for concurrent use.
+// A Fence protects data in a SQL database by tokens in the same database: in a guard table with
+// one row per resource ([Fence.CheckTx], [Fence.Check]), or in a column of the data's own rows
+// ([Fence.Update]). It uses only database/sql, with the driver that you have opened. It is safe
+// for concurrent use.
 //
-// Errors of the database are returned as they are, wrapped: SQLite's "database is
-// locked", PostgreSQL's serialization failures (SQLSTATE 40001) and deadlocks. They
-// mean that the transaction has to be rolled back and may be tried again.
+// A Fence returns errors of the database wrapped, such as "database is locked" in SQLite and
+// serialization failures (SQLSTATE 40001) and deadlocks in PostgreSQL. After these, roll back
+// the transaction; you may retry it.
 type Fence struct {
 	db      *sql.DB
 	dialect Dialect
 	table   string // quoted
 }
 
-// New fences by a guard table in db. It sends nothing; see [Fence.Create].
+// New returns a Fence with a guard table in db. It sends nothing; see [Fence.Create].
 func New(db *sql.DB, dialect Dialect, opts *Options) (*Fence, error) {
 	if db == nil {
 		return nil, errors.New("the database of a fence is nil")
@@ -62,47 +62,47 @@ func New(db *sql.DB, dialect Dialect, opts *Options) (*Fence, error) {
 	return s, nil
 }
 
-// Create makes the guard table if it is not there. Any number of processes may do so
-// at once. No row of it may ever be deleted, since the token goes with it.
+// Create creates the guard table unless it exists. Several processes may call it at once. Never
+// delete a row of the table, because its token is lost with it.
 func (s *Fence) Create(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+s.table+
 		` ("resource" TEXT NOT NULL PRIMARY KEY, "token" BIGINT NOT NULL)`)
 	if err == nil {
 		return nil
 	}
-	// Of two that create it at once, PostgreSQL tells one that it exists, despite the
-	// clause; and a user of the table need not be allowed to create any.
+	// If two processes create the table at once, PostgreSQL tells one that it exists, despite
+	// the clause. And a user of the table may not be allowed to create tables.
 	if _, probe := s.db.ExecContext(ctx, `SELECT "resource", "token" FROM `+s.table+` WHERE 1 = 0`); probe != nil {
 		return fmt.Errorf("create the guard table %s: %w", s.table, err)
 	}
 	return nil
 }
 
-// Check makes it a [fence.Checker] for resources outside of this database. For data in it a
-// check on its own is not enough: use CheckTx.
+// Check implements [fence.Checker] for resources outside of this database. For data in this
+// database it is not enough: use CheckTx.
 func (s *Fence) Check(ctx context.Context, resource string, h fence.Holder) error {
 	return s.check(ctx, s.db, resource, h)
 }
 
-// CheckTx admits the token of h to the resource within tx, or says why not, as a
-// [fence.Checker] does. The check and the caller's later statements in tx are one: the row of
-// the resource in the guard table stays locked until tx ends, so the transaction of a newer
-// holder waits for this one and comes after it, and that of an older one, whenever it began,
-// comes to the check afterwards and is refused. The token is remembered if tx commits.
-// Transactions on one resource so run one after the other.
+// CheckTx admits the token of h to the resource within tx, or returns an error, as a
+// [fence.Checker] does. The check and your later statements in tx are atomic, because the guard
+// table's row for the resource stays locked until tx ends. A newer holder's transaction waits
+// for this one. An older holder's transaction, whenever it began, reaches the check later and
+// is rejected. The token is remembered if tx commits. So the transactions on one resource run
+// one after the other.
 //
-// It should be the first statement of tx: an earlier read of tx may be out of date,
-// and in SQLite the check would have to turn the read into a write, which fails when
-// another has written in between. After an error tx must be rolled back.
+// Call it first in tx: an earlier read of tx may be outdated, and in SQLite the check would
+// have to upgrade the read to a write, which fails if another transaction has written in
+// between. After an error, roll back tx.
 //
-// PostgreSQL: READ COMMITTED, its default, is enough. Under REPEATABLE READ and
-// SERIALIZABLE a transaction that waited for another fails with SQLSTATE 40001, be it
-// stale or not. Tried again, it is admitted or refused.
+// In PostgreSQL, READ COMMITTED, the default, is enough. Under REPEATABLE READ and
+// SERIALIZABLE, a transaction that waited for another fails with SQLSTATE 40001, whether or not
+// its token is stale. When retried, it is admitted or rejected.
 func (s *Fence) CheckTx(ctx context.Context, tx *sql.Tx, resource string, h fence.Holder) error {
 	return s.check(ctx, tx, resource, h)
 }
 
-// Queryer is what *sql.DB, *sql.Conn and *sql.Tx have in common, as far as it is used.
+// Queryer has the methods of *sql.DB, *sql.Conn and *sql.Tx that a Fence uses.
 type Queryer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -129,11 +129,11 @@ func (s *Fence) check(ctx context.Context, on Queryer, resource string, h fence.
 	return fence.Refuse(h, resource, newest)
 }
 
-// A Row names a row that has the token of its last writer in a column of its own.
+// A Row names a row that has the token of its last writer in a column.
 type Row struct {
-	Table string         // its name, as in "jobs" or "schema.jobs"
-	Key   map[string]any // the columns that make it out, at least one, and their values
-	Token string         // the column of the token, a BIGINT NOT NULL; default "token"
+	Table string         // such as "jobs" or "schema.jobs"
+	Key   map[string]any // columns that identify the row, at least one, and their values
+	Token string         // column of the token, a BIGINT NOT NULL; default "token"
 }
 
 func (r Row) String() string {
@@ -144,14 +144,14 @@ func (r Row) String() string {
 	return r.Table + "[" + strings.Join(key, " ") + "]"
 }
 
-// Update sets columns of a row and its token to that of h, if the row has no larger
-// one: UPDATE … SET …, token = ? WHERE key = ? AND token <= ?. One statement needs no
-// transaction around it. on is the database or a transaction of the caller's.
+// Update sets columns of a row and its token to that of h, unless the row has a larger one:
+// UPDATE … SET …, token = ? WHERE key = ? AND token <= ?. This is one statement and needs no
+// transaction. on is the database or your transaction.
 //
-// It returns a [*FencedError] if the row has a larger token, and an error that matches
-// [sql.ErrNoRows] if there is no such row. A deleted row forgets its token, so rows are
-// to be marked as deleted, and a former holder may well insert one anew: where rows
-// come and go, guard them by CheckTx.
+// Update returns a [*fence.FencedError] if the row has a larger token, and an error that
+// matches [sql.ErrNoRows] if there is no such row. A deleted row loses its token, and a former
+// holder may insert it again. So mark rows as deleted instead, or use CheckTx if rows are
+// created and deleted.
 func (s *Fence) Update(ctx context.Context, on Queryer, row Row, set map[string]any, h fence.Holder) error {
 	if err := fence.Admit(h); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (s *Fence) Update(ctx context.Context, on Queryer, row Row, set map[string]
 	}
 	newest, err := s.token(ctx, on, `SELECT `+token+` FROM `+quoteTable(row.Table)+` WHERE `+strings.Join(where, " AND "), keys...)
 	if err == nil && newest <= h.Token() {
-		err = sql.ErrNoRows // tokens only grow: it has come since
+		err = sql.ErrNoRows // tokens only grow: the row was inserted since
 	}
 	if err != nil {
 		return fmt.Errorf("update %v with token %v: %w", row, h.Token(), err)
@@ -187,7 +187,7 @@ func (s *Fence) Update(ctx context.Context, on Queryer, row Row, set map[string]
 	return fence.Refuse(h, row.String(), newest)
 }
 
-// columns gives "column = ?" for each, in a fixed order, and the values.
+// columns returns "column = ?" for each column, in a fixed order, and the values.
 func columns(of map[string]any) (terms []string, values []any) {
 	for _, column := range slices.Sorted(maps.Keys(of)) {
 		terms = append(terms, quote(column)+" = ?")
@@ -196,7 +196,7 @@ func columns(of map[string]any) (terms []string, values []any) {
 	return terms, values
 }
 
-// exec reports whether the statement changed anything.
+// exec reports whether the statement changed any rows.
 func (s *Fence) exec(ctx context.Context, on Queryer, query string, args ...any) (bool, error) {
 	result, err := on.ExecContext(ctx, s.dialect.bind(query), args...)
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *Fence) token(ctx context.Context, on Queryer, query string, args ...any
 	return token, err
 }
 
-// bind writes the placeholders as the dialect does. A "?" within a quoted name is none.
+// bind rewrites the placeholders for the dialect, except in quoted names.
 func (d Dialect) bind(query string) string {
 	if d != PostgreSQL {
 		return query
@@ -234,7 +234,7 @@ func (d Dialect) bind(query string) string {
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// quoteTable quotes a name that may have a schema before it.
+// quoteTable quotes a name that may have a schema.
 func quoteTable(name string) string {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {

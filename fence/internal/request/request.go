@@ -1,5 +1,5 @@
-// Package request is what fences share of their requests to a store: how long one may take,
-// when it is sent again, and the mark by which what it wrote is known.
+// Package request has what fences share for requests to a store: timeouts, retries and the
+// random IDs of writes.
 package request
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An ID is that of one attempt to write.
+// An ID identifies one attempt to write.
 type ID [16]byte
 
 // NewID returns random bits.
@@ -26,7 +26,7 @@ func NewID() (i ID) {
 
 func (i ID) String() string { return hex.EncodeToString(i[:]) }
 
-// Transient reports that to try again makes sense.
+// Transient reports whether a retry makes sense.
 func Transient(err error) bool {
 	for _, kind := range []error{
 		store.ErrUnavailable, store.ErrThrottled, store.ErrConflict, store.ErrUnknownOutcome,
@@ -40,20 +40,19 @@ func Transient(err error) bool {
 }
 
 const (
-	// requestTimeout bounds one small request: some servers never answer one that came
-	// at a bad moment, and answer the next.
+	// requestTimeout bounds one small request, because some servers never answer a request that
+	// came at a bad moment, but answer the next one.
 	requestTimeout = 10 * time.Second
 	// patience bounds all tries of one operation.
 	patience = 30 * time.Second
 )
 
-// longestPause bounds the pause between two tries of one operation, which is mostly a race with
-// another writer.
+// longestPause bounds the backoff between tries. It is short because most retries follow a lost
+// race with another writer.
 const longestPause = time.Second
 
-// Pauses yields the tries that an operation has, for as long as its patience lasts. To
-// call what is yielded waits, longer each time, and reports false if the context has
-// ended.
+// Pauses yields once per try of an operation, until its patience has run out. The yielded
+// function waits, longer each time, and reports false if the context has ended.
 func Pauses(ctx context.Context) iter.Seq[func() bool] {
 	return func(yield func(func() bool) bool) {
 		failures, begin := 0, time.Now()
@@ -81,7 +80,7 @@ func Get(ctx context.Context, st store.Store, key string, unless store.Version) 
 	return st.Get(ctx, key, unless)
 }
 
-// Put writes one.
+// Put writes a small object.
 func Put(ctx context.Context, st store.Store, key string, body []byte, only store.Condition) (*store.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
