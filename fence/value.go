@@ -204,8 +204,8 @@ func (o *Object) removeData(ctx context.Context, old *state) {
 }
 
 // Collect deletes separately stored values that are not pointed to: leftovers of writers that
-// crashed or were fenced. A value written with the object's present token may still be in use,
-// so it stays until the token has grown. Collect returns how many it deleted. It sends 1 GET, 1
+// crashed or were fenced. A value with the object's present token may yet be pointed to, so it
+// stays until the token has grown. Collect returns how many it deleted. It sends 1 GET, 1
 // LIST per 1000 values, and 1 DELETE for each that it deletes.
 func (o *Object) Collect(ctx context.Context) (deleted int, err error) {
 	now, err := o.read(ctx)

@@ -6,35 +6,35 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// A Kind is how the values of an instrument behave.
+// A Kind is the kind of an instrument.
 type Kind string
 
-// The kinds of instrument, by the names that OpenTelemetry has for them.
+// The kinds of instruments, with OpenTelemetry's names.
 const (
-	Counter       Kind = "counter"       // a value is added, and none is negative
-	UpDownCounter Kind = "updowncounter" // a value is added
-	Histogram     Kind = "histogram"     // a value is one of a distribution
-	Gauge         Kind = "gauge"         // observable: values are asked for, see Sink.Observe
+	Counter       Kind = "counter"       // values are added and never negative
+	UpDownCounter Kind = "updowncounter" // values are added
+	Histogram     Kind = "histogram"     // values form a distribution
+	Gauge         Kind = "gauge"         // observable: values are read on demand, see Sink.Observe
 )
 
 // An Instrument is one thing that is measured.
 type Instrument struct {
 	Name        string // by OpenTelemetry's conventions: see PrometheusName
-	Unit        string // UCUM: "s", "By", or what is counted in braces
+	Unit        string // UCUM: "s", "By", or what is counted, in braces
 	Kind        Kind
 	Description string
 	Attributes  []Attribute
-	Buckets     []float64 // of a Histogram: upper bounds, ascending, without infinity
+	Buckets     []float64 // for a Histogram: upper bounds, ascending, without infinity
 }
 
-// An Attribute tells the values of one instrument apart.
+// An Attribute distinguishes the values of one instrument.
 type Attribute struct {
 	Name        string // see PrometheusLabel
 	Description string
-	Values      []string // all that it may have; nil: keys, which Options bounds
+	Values      []string // all possible values; nil: keys, which Options bounds
 }
 
-// The attributes.
+// Names of the attributes.
 const (
 	AttrKind      = "leasehold.kind"
 	AttrKey       = "leasehold.key"
@@ -43,13 +43,13 @@ const (
 	AttrWaited    = "leasehold.waited"
 	AttrEnd       = "leasehold.end"
 	AttrCause     = "leasehold.cause"
-	AttrName      = "name" // of the instruments that have the names of Kubernetes
+	AttrName      = "name" // for the instruments named as in Kubernetes
 )
 
-// OtherKey is the value of AttrKey and AttrName for keys that have none of their own.
+// OtherKey is the value of AttrKey and AttrName for keys without a series of their own.
 const OtherKey = "other"
 
-// The bounds of durations: of a request, and of a wait, which may last for days.
+// Bucket bounds for the duration of requests, and of waits, which may last for days.
 var (
 	requestSeconds = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	waitSeconds    = []float64{0.01, 0.05, 0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 14400, 86400}
@@ -208,6 +208,5 @@ var all = []*Instrument{
 	requestDuration, storeTroubles, storeDuration, storeIO,
 }
 
-// Instruments are all that there are, in the order in which they are documented. They must not be
-// changed.
+// Instruments returns all instruments, in the order of the documentation. Do not modify them.
 func Instruments() []*Instrument { return slices.Clone(all) }

@@ -4,9 +4,9 @@ import "strings"
 
 var underscores = strings.NewReplacer(".", "_")
 
-// PrometheusName is the name of the instrument in Prometheus, as the exporters of OpenTelemetry make it
-// too: with underscores, the unit, and _total for a counter. Of a Histogram it is what comes before _bucket, _sum and
-// _count.
+// PrometheusName returns the instrument's name in Prometheus, which is also what
+// OpenTelemetry's exporters use: with underscores, the unit, and _total for a counter. For a
+// Histogram it is the part before _bucket, _sum and _count.
 func (i *Instrument) PrometheusName() string {
 	name := underscores.Replace(i.Name)
 	suffix := ""
@@ -23,5 +23,5 @@ func (i *Instrument) PrometheusName() string {
 	return strings.TrimSuffix(name, total) + suffix + total
 }
 
-// PrometheusLabel is the name of the attribute in Prometheus.
+// PrometheusLabel returns the attribute's name in Prometheus.
 func (a Attribute) PrometheusLabel() string { return underscores.Replace(a.Name) }

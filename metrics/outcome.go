@@ -9,16 +9,17 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// outcomes are the kinds of error of a store, by name. The first that an error matches is its own.
+// outcomes are the names of store errors. The first match counts.
 var outcomes = []struct {
 	name string
 	err  error
 }{
-	// Nobody has waited for the answer any more. That says nothing of the store, whatever kind it has.
+	// The caller no longer waited for the answer. That says nothing about the store, whatever
+	// else the error matches.
 	{"cancelled", context.Canceled},
 	{"not_exist", store.ErrNotExist},
 	{"not_modified", store.ErrNotModified},
-	{"unknown", store.ErrUnknownOutcome}, // before throttled: it may be both
+	{"unknown", store.ErrUnknownOutcome}, // before throttled, because an error may match both
 	{"precondition", store.ErrPrecondition},
 	{"conflict", store.ErrConflict},
 	{"throttled", store.ErrThrottled},
@@ -31,7 +32,7 @@ var outcomes = []struct {
 	{"foreign", leasehold.ErrForeignObject},
 }
 
-// Outcomes are all that Outcome returns.
+// Outcomes are all results of Outcome.
 var Outcomes = func() []string {
 	names := []string{"ok"}
 	for _, o := range outcomes {
@@ -40,11 +41,11 @@ var Outcomes = func() []string {
 	return append(names, "other")
 }()
 
-// Failures are the outcomes by which a store is not doing well, or is not set up as it must be.
+// Failures are the outcomes that mean that a store is failing or misconfigured.
 var Failures = []string{"unknown", "throttled", "denied", "no_bucket", "refused", "unavailable", "other"}
 
-// Outcome names the kind of an error of a store: "ok" for nil, "cancelled" if the caller did not want it
-// any more, "foreign" for an object that is no lock, "other" for an error of no kind.
+// Outcome returns the name of a store error: "ok" for nil, "cancelled" if the caller cancelled
+// the call, "foreign" for an object that is not a lock, "other" for an unknown error.
 func Outcome(err error) string {
 	if err == nil {
 		return "ok"
@@ -57,8 +58,9 @@ func Outcome(err error) string {
 	return "other"
 }
 
-// AcquireOutcome names what came of an acquisition: "acquired", "held", "gave_up" or "failed". The end of the caller's context comes first, since the
-// error that it gets then may say who holds the lock, and why the store fails.
+// AcquireOutcome returns the outcome of an acquisition: "acquired", "held", "gave_up" or
+// "failed". The end of the caller's context takes precedence, because its error may also name
+// the holder and the store error.
 func AcquireOutcome(err error) string {
 	switch {
 	case err == nil:
@@ -71,8 +73,8 @@ func AcquireOutcome(err error) string {
 	return "failed"
 }
 
-// lossCauses are why leases are lost, by name. The first that an error matches is its own: the end of a
-// session has a reason too.
+// lossCauses are the names of reasons for lost leases. The first match counts, because the end
+// of a session has a reason too.
 var lossCauses = []struct {
 	name string
 	err  error

@@ -11,48 +11,50 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// Options are the options of [New]. The zero value, like nil, gives the defaults.
+// Options are the options of [New]. The zero value and nil mean the defaults.
 type Options struct {
-	// Keys are patterns, of path.Match, of the keys that are told apart. All other keys are "other". Each key
-	// is a series of its own for each instrument that has keys, so name those that matter and are few. Default:
-	// keys are not measured at all, but for elections, of which a process has few.
+	// Keys are patterns for path.Match. Matching keys are measured separately, all others as
+	// "other". Each key adds a series to each instrument with keys, so list only the few that
+	// matter. Default: keys are not measured, except those of elections, which are few in a
+	// process.
 	Keys []string
-	// MaxKeys is how many keys are told apart, those that come first. All later ones are "other". Default 100; from 1 to
-	// 1000.
+	// MaxKeys is how many keys are measured separately. After the first MaxKeys, all others are
+	// "other". Default 100; from 1 to 1000.
 	MaxKeys int
 }
 
-// The bounds of Options.MaxKeys.
+// Default and maximum of Options.MaxKeys.
 const (
 	defaultMaxKeys = 100
 	mostKeys       = 1000
 )
 
-// A Recorder makes measurements of what a Trace is told. It is safe for concurrent use, and one is enough
-// for a process.
+// A Recorder turns the events of a Trace into measurements. One is enough for a process. It is
+// safe for concurrent use.
 type Recorder struct {
 	sink Sink
 	opts Options
 
 	mu      sync.Mutex
-	keys    map[string]bool   // that are told apart
-	pending map[*pending]bool // acquisitions that are under way
-	known   map[subject]bool  // of which there have been some
+	keys    map[string]bool   // measured separately
+	pending map[*pending]bool // acquisitions in progress
+	known   map[subject]bool  // subjects with at least one acquisition
 }
 
-// pending is an acquisition that is under way.
+// pending is an acquisition in progress.
 type pending struct {
 	of    subject
 	began time.Time
 }
 
-// A subject is what an event is about, as far as it is told apart: there are few.
+// A subject is what a measurement is about. There are few.
 type subject struct {
 	kind string
-	key  string // empty: it is not measured
+	key  string // empty: not measured
 }
 
-// New makes a recorder that sends what it measures to the sink. It fails if the options cannot be used.
+// New returns a recorder that sends measurements to the sink. It fails if the options are
+// invalid.
 func New(sink Sink, opts *Options) (*Recorder, error) {
 	r := &Recorder{sink: sink, keys: map[string]bool{}, pending: map[*pending]bool{}, known: map[subject]bool{}}
 	if opts != nil {
@@ -73,8 +75,8 @@ func New(sink Sink, opts *Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Trace is what has the events of locks and the like measured: give it to their options.
-// leasehold.JoinTraces puts it beside others.
+// Trace returns the Trace to set in the options of locks and the like. leasehold.JoinTraces
+// combines it with others.
 func (r *Recorder) Trace() *leasehold.Trace {
 	return &leasehold.Trace{
 		AcquireStart: r.acquireStart,
@@ -88,7 +90,8 @@ func (r *Recorder) Trace() *leasehold.Trace {
 	}
 }
 
-// named is the key as it is told apart, if it is: one that is named, as long as there is room for it.
+// named returns key if it is measured separately, else OtherKey. It reserves a place for a new
+// key that matches.
 func (r *Recorder) named(key string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +122,7 @@ func (r *Recorder) subject(of leasehold.TraceSubject) subject {
 	return s
 }
 
-// with adds what it is about to attributes.
+// with adds the subject's attributes.
 func (s subject) with(attributes ...Attr) []Attr {
 	attributes = append(attributes, Attr{AttrKind, s.kind})
 	if s.key != "" {
@@ -128,7 +131,7 @@ func (s subject) with(attributes ...Attr) []Attr {
 	return attributes
 }
 
-// pendingKey is the key of a context's pending acquisition, of one recorder.
+// pendingKey is the context key for one recorder's pending acquisition.
 type pendingKey struct{ r *Recorder }
 
 func (r *Recorder) acquireStart(ctx context.Context, e leasehold.TraceAcquireStart) context.Context {
@@ -145,8 +148,8 @@ func (r *Recorder) acquireStart(ctx context.Context, e leasehold.TraceAcquireSta
 	return context.WithValue(ctx, pendingKey{r}, p)
 }
 
-// begin begins the series of what is rare and matters. A counter that is there only when it is 1 has not
-// grown, as Prometheus sees it, and no alert would go off.
+// begin starts series for rare but important events. Prometheus does not see an increase in a
+// counter that appears with the value 1, so alerts would not fire.
 func (r *Recorder) begin(ctx context.Context, kind leasehold.TraceKind, s subject) {
 	for _, i := range []*Instrument{acquireTakeovers, renewalLate, storeTroubles, leasesHeld} {
 		r.sink.Record(ctx, i, 0, s.with()...)
@@ -185,7 +188,7 @@ func (r *Recorder) acquireDone(ctx context.Context, e leasehold.TraceAcquireDone
 	}
 }
 
-// oldest yields how long the oldest acquisition of each subject has been under way.
+// oldest yields the age of each subject's oldest acquisition in progress.
 func (r *Recorder) oldest(yield func(value float64, attributes ...Attr)) {
 	oldest := map[subject]time.Duration{}
 	r.mu.Lock()
@@ -236,7 +239,7 @@ func (r *Recorder) released(ctx context.Context, e leasehold.TraceReleased) {
 	r.sink.Record(ctx, releaseDuration, e.Took.Seconds(), s.with(Attr{AttrOutcome, outcome})...)
 }
 
-// ended takes in that a lease is not held any more.
+// ended records that a lease is no longer held.
 func (r *Recorder) ended(ctx context.Context, kind leasehold.TraceKind, s subject, held time.Duration, how string) {
 	r.sink.Record(ctx, leasesHeld, -1, s.with()...)
 	r.sink.Record(ctx, leaseDuration, held.Seconds(), s.with(Attr{AttrEnd, how})...)

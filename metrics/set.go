@@ -10,44 +10,44 @@ import (
 	"github.com/leasehold/leasehold/internal/promtext"
 )
 
-// MaxSeries is how many series a [Set] keeps of one instrument. A measurement that would begin another one
-// is counted in a series whose attributes have the value "overflow". Only a program that names very many
-// keys, or records what is not in the list, comes near to it.
+// MaxSeries is how many series a [Set] keeps per instrument. Measurements for further ones are
+// counted in a series whose attributes all have the value "overflow". You reach the limit only
+// if you name very many keys, or record other instruments than those in the list.
 const MaxSeries = 20_000
 
-// overflow is the value of all attributes of measurements for which there is no room.
+// overflow is the value of all attributes of measurements beyond MaxSeries.
 const overflow = "overflow"
 
-// A Set is a [Sink] that keeps measurements in memory, for Prometheus, which it serves them to as an
-// http.Handler. It is safe for concurrent use.
+// A Set is a [Sink] that keeps measurements in memory for Prometheus. It is an http.Handler
+// that serves them. It is safe for concurrent use.
 type Set struct {
 	mu       sync.Mutex
 	families map[*Instrument]*family
 	observed []observed
 }
 
-// observed is a gauge that has to be asked.
+// observed is a gauge that is read on demand.
 type observed struct {
 	of *Instrument
 	f  func(yield func(value float64, attributes ...Attr))
 }
 
-// A family are all series of an instrument.
+// A family is all series of an instrument.
 type family struct {
 	series map[string]*series // by their attributes
 }
 
-// A series are the measurements with the same attributes.
+// A series is the measurements with the same attributes.
 type series struct {
-	attributes []Attr // by name
+	attributes []Attr // sorted by name
 	value      float64
-	counts     []uint64 // of a Histogram, one more than there are buckets
+	counts     []uint64 // for a Histogram, one more than there are buckets
 }
 
-// NewSet makes an empty set.
+// NewSet returns an empty set.
 func NewSet() *Set { return &Set{families: map[*Instrument]*family{}} }
 
-// Record takes in one value: see [Sink].
+// Record adds one measurement: see [Sink].
 func (s *Set) Record(_ context.Context, i *Instrument, value float64, attributes ...Attr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +59,14 @@ func (s *Set) Record(_ context.Context, i *Instrument, value float64, attributes
 	f.of(attributes).add(i, value)
 }
 
-// Observe has f called for each scrape: see [Sink].
+// Observe makes each scrape call f: see [Sink].
 func (s *Set) Observe(i *Instrument, f func(yield func(value float64, attributes ...Attr))) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observed = append(s.observed, observed{i, f})
 }
 
-// of is the series with those attributes.
+// of returns the series with those attributes.
 func (f *family) of(attributes []Attr) *series {
 	attributes = slices.Clone(attributes)
 	slices.SortFunc(attributes, func(a, b Attr) int { return strings.Compare(a.Name, b.Name) })
@@ -105,13 +105,13 @@ func (s *series) add(i *Instrument, value float64) {
 	if s.counts == nil {
 		s.counts = make([]uint64, len(i.Buckets)+1)
 	}
-	n, _ := slices.BinarySearch(i.Buckets, value) // a bound is in its own bucket
+	n, _ := slices.BinarySearch(i.Buckets, value) // a bound belongs to its own bucket
 	s.counts[n]++
 }
 
-// Value is the value of an instrument with these attributes, in any order: of a Histogram the sum and the number of
-// the measurements, else the value and how many series it is the value of. It is for tests and for programs
-// that have no Prometheus.
+// Value returns the value of an instrument over all series with these attributes, in any order.
+// For a Histogram, it returns the sum and the number of measurements, else the sum and the
+// number of series. It is for tests and for programs without Prometheus.
 func (s *Set) Value(i *Instrument, attributes ...Attr) (value float64, count uint64) {
 	for _, one := range s.collect(i) {
 		if !slices.ContainsFunc(attributes, func(a Attr) bool { return !slices.Contains(one.attributes, a) }) {
@@ -127,7 +127,7 @@ func (s *Set) Value(i *Instrument, attributes ...Attr) (value float64, count uin
 	return value, count
 }
 
-// collect copies the series of an instrument, in the order of their attributes.
+// collect returns a copy of an instrument's series, sorted by attributes.
 func (s *Set) collect(i *Instrument) []series {
 	f := &family{series: map[string]*series{}}
 	s.mu.Lock()
@@ -138,11 +138,11 @@ func (s *Set) collect(i *Instrument) []series {
 		}
 	}
 	s.mu.Unlock()
-	for _, o := range asked { // not under the mutex: what is asked has one of its own
+	for _, o := range asked { // without the mutex, because f may lock another one
 		if o.of == i {
 			o.f(func(value float64, attributes ...Attr) {
 				one := f.of(attributes)
-				one.value = max(one.value, value) // of several that observe the same
+				one.value = max(one.value, value) // several may observe the same
 			})
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Set) collect(i *Instrument) []series {
 	return sorted
 }
 
-// ServeHTTP answers with all that there is, in the text format of Prometheus.
+// ServeHTTP writes all measurements in the Prometheus text format.
 func (s *Set) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -166,15 +166,15 @@ func (s *Set) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", promtext.ContentType)
-	_, _ = w.Write(s.Append(nil)) // the one who asked has gone
+	_, _ = w.Write(s.Append(nil)) // an error means that the client has left
 }
 
-// Append appends all that there is to b, in the text format of Prometheus, for a program that has other
-// metrics too.
+// Append appends all measurements to b in the Prometheus text format, for programs that also
+// have other metrics.
 func (s *Set) Append(b []byte) []byte {
 	s.mu.Lock()
 	instruments := Instruments()
-	for i := range s.families { // what is not in the list comes last, by name
+	for i := range s.families { // instruments that are not in the list come last, by name
 		if !slices.Contains(all, i) {
 			instruments = append(instruments, i)
 		}

@@ -2,14 +2,15 @@ package metrics
 
 import "context"
 
-// A Sink takes in measurements. Its methods may be called by many goroutines at a time and must be quick:
-// some are called on the goroutine of a request.
+// A Sink receives measurements. Its methods may be called by several goroutines at a time and
+// must be fast, because some calls are on the goroutine of a request.
 type Sink interface {
-	// Record takes in one value of an instrument that is no Gauge, with a value for each of its
-	// attributes but keys that are not named. The context may have a span that the measurement belongs to. The
-	// attributes must not be kept or changed.
+	// Record adds one value of an instrument that is not a Gauge. attributes has all of its
+	// attributes, except for keys that are not measured. The context may carry the span of the
+	// measurement. Record must not keep or change the attributes.
 	Record(ctx context.Context, i *Instrument, value float64, attributes ...Attr)
-	// Observe has f called whenever the values of a Gauge are wanted: f yields each of them.
+	// Observe registers f, which yields all values of a Gauge, to be called whenever they are
+	// needed.
 	Observe(i *Instrument, f func(yield func(value float64, attributes ...Attr)))
 }
 

@@ -12,11 +12,12 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Store is st with each call measured: its operation, its outcome (see [Outcome]), its duration and the bytes of bodies.
-// A call stays one request, and results and errors are what st returns. It calls itself what st does, so
-// proofs and sessions are for both; and it is a store.Large, a store.Inspector or a store.Purger exactly if st is. It
-// is a store.Hashed and a leasehold.Proof in any case: where st is not, it knows no version and speaks against
-// nothing.
+// Store returns a store that measures each call of st: its operation, its outcome (see
+// [Outcome]), its duration and the size of bodies. Each call is still one request, with st's
+// results and errors. The store has the same name as st, so proofs and sessions are valid for
+// both. It is a store.Large, a store.Inspector or a store.Purger exactly if st is. It is always
+// a store.Hashed and a leasehold.Proof: if st is not, it knows no versions and has no
+// objections.
 func Store(st store.Store, sink Sink) store.Store {
 	m := &measured{st, sink}
 	l, large := st.(store.Large)
@@ -68,7 +69,7 @@ func Store(st store.Store, sink Sink) store.Store {
 	return m
 }
 
-// measured is a store that is measured, as far as all stores are alike.
+// measured has what all measured stores have in common.
 type measured struct {
 	store.Store
 	sink Sink
@@ -79,9 +80,9 @@ var (
 	_ leasehold.Proof = (*measured)(nil)
 )
 
-// called takes in a call that has ended.
+// called records a call that has ended.
 func (m *measured) called(ctx context.Context, op string, began time.Time, bytes int64, err error) {
-	// What the caller wanted to end is measured all the same, and its span is not asked for that.
+	// Calls that the caller cancelled are measured too, and need the span in its context.
 	ctx = context.WithoutCancel(ctx)
 	m.sink.Record(ctx, storeDuration, time.Since(began).Seconds(), Attr{AttrOperation, op}, Attr{AttrOutcome, Outcome(err)})
 	if bytes > 0 {
@@ -118,7 +119,7 @@ func (m *measured) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// List is measured when the iteration ends, so its duration has what the caller did meanwhile.
+// List is measured when the iteration ends, so its duration includes the work of the caller.
 func (m *measured) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		began := time.Now()
@@ -132,7 +133,7 @@ func (m *measured) List(ctx context.Context, prefix, after string) iter.Seq2[sto
 	}
 }
 
-// VersionOf is that of the store that is measured, or empty.
+// VersionOf returns the version by the measured store, or an empty one.
 func (m *measured) VersionOf(body []byte) store.Version {
 	if h, ok := m.Store.(store.Hashed); ok {
 		return h.VersionOf(body)
@@ -140,7 +141,7 @@ func (m *measured) VersionOf(body []byte) store.Version {
 	return ""
 }
 
-// Proves is the word of the store that is measured, if it has one.
+// Proves returns the result of the measured store, if it is a Proof.
 func (m *measured) Proves(storeName, use string) error {
 	if p, ok := m.Store.(leasehold.Proof); ok {
 		return p.Proves(storeName, use)
@@ -148,7 +149,7 @@ func (m *measured) Proves(storeName, use string) error {
 	return nil
 }
 
-// measuredLarge is what a store.Large has besides.
+// measuredLarge has the additional methods of a store.Large.
 type measuredLarge struct {
 	m     *measured
 	inner store.Large
@@ -187,7 +188,7 @@ func (l measuredLarge) GetLarge(ctx context.Context, key string) (io.ReadCloser,
 	return b, size, nil
 }
 
-// measuredBody is measured when it has been read to its end, breaks off or is closed.
+// measuredBody is measured when it has been read to its end, fails or is closed.
 type measuredBody struct {
 	io.ReadCloser
 	n     int64

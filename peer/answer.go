@@ -14,15 +14,15 @@ import (
 
 // The states of an Answer.
 const (
-	StateHeld   = "held"   // it leads, and all is well with its lease
-	StateFree   = "free"   // it leads no more, and its release is confirmed
-	StateUnsure = "unsure" // it cannot say that it leads: a renewal is late, the lease is lost, a release is under way
+	StateHeld   = "held"   // the candidate leads and its lease is valid
+	StateFree   = "free"   // it no longer leads, and its release is confirmed
+	StateUnsure = "unsure" // it may not lead: a renewal is late, the lease is lost, a release is in progress
 	StateNone   = "none"   // it has not led yet
 )
 
-// An Answer is a candidate's account of its own leadership, as JSON. Its names are
-// those of the record in the store. Except for the rest of the lease, it says no
-// more than the record does.
+// An Answer is a candidate's own report of its leadership, as JSON. Its names are those of the
+// record in the store. Except for the remaining time of the lease, it says no more than the
+// record.
 type Answer struct {
 	Lock        string            `json:"lock"`
 	Token       leasehold.Token   `json:"token,omitempty"`
@@ -30,24 +30,24 @@ type Answer struct {
 	Holder      string            `json:"holder"`
 	Address     string            `json:"address"`
 	TTL         int64             `json:"ttl_ms"`
-	Valid       int64             `json:"valid_ms"` // what was left of the lease as this was written; 0 unless StateHeld
+	Valid       int64             `json:"valid_ms"` // remaining time of the lease when this was written; 0 unless StateHeld
 	Incarnation string            `json:"incarnation"`
 	Version     string            `json:"version"`
 	Meta        map[string]string `json:"meta,omitempty"`
 	Successor   string            `json:"successor,omitempty"`
 
-	// StateFree: the record that the release wrote, as it is, and its version.
+	// With StateFree: the exact record that the release wrote, and its version.
 	Record string        `json:"record,omitempty"`
 	Object store.Version `json:"object_version,omitempty"`
 
-	// By the candidate's wall clock, RFC 3339 with milliseconds: when the lease was
-	// acquired, and when the last renewal that succeeded was sent.
+	// By the candidate's wall clock, RFC 3339 with milliseconds: when the lease was acquired,
+	// and when the last successful renewal was sent.
 	AcquiredAt string `json:"acquired_at,omitempty"`
 	RenewedAt  string `json:"renewed_at,omitempty"`
 }
 
-// AnswerOf is what said looks like on the wire. A lease that has less than a
-// millisecond left is not called held.
+// AnswerOf returns the Answer for said. A lease with less than a millisecond left does not
+// count as held.
 func AnswerOf(said leasehold.Leadership) Answer {
 	a := Answer{
 		Lock: said.Lock, Token: said.Token, State: StateUnsure, Holder: said.Holder, Address: said.Address,
@@ -69,7 +69,7 @@ func AnswerOf(said leasehold.Leadership) Answer {
 	return a
 }
 
-// decode reads an answer. It accepts fields that it does not know.
+// decode parses an answer. It accepts unknown fields.
 func decode(body []byte) (leasehold.Leadership, error) {
 	if !utf8.Valid(body) {
 		return leasehold.Leadership{}, errors.New("it is not UTF-8 text")
@@ -101,13 +101,13 @@ func decode(body []byte) (leasehold.Leadership, error) {
 	return said, nil
 }
 
-// maxProof bounds the record in an answer. Without it a follower looks for itself.
+// maxProof bounds the record in an answer. Without the record, a follower reads the store.
 const maxProof = 16 << 10
 
-// maxVersion bounds what a follower sends back with each question.
+// maxVersion bounds the version that a follower sends back with each question.
 const maxVersion = 256
 
-// check reports what is out of its range.
+// check returns an error if a field is out of range.
 func (a *Answer) check() error {
 	switch {
 	case a.Lock == "":

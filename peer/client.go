@@ -18,41 +18,40 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// ClientOptions are the options of [NewClient]. The zero value, like nil, gives the
-// defaults.
+// ClientOptions are the options of [NewClient]. The zero value and nil mean the defaults.
 type ClientOptions struct {
-	// RootCAs are who may have signed a leader's certificate; see [ParseCAs].
-	// Default: whom the system trusts.
+	// RootCAs are the authorities for leaders' certificates; see [ParseCAs]. Default: the
+	// system's.
 	RootCAs *x509.CertPool
-	// Certificate is shown to leaders that ask for one.
+	// Certificate is for leaders that require a client certificate.
 	Certificate tls.Certificate
-	// ServerName is the name that every leader's certificate must have. Default:
-	// the host in its address.
+	// ServerName is the name that every leader's certificate must have. Default: the host in
+	// its address.
 	ServerName string
-	// TLS has all other settings; the fields above are added to it. Versions before
-	// TLS 1.2 are refused.
+	// TLS has all other settings; the fields above are added to it. Versions before TLS 1.2 are
+	// refused.
 	TLS *tls.Config
 
 	// Token is the bearer token of the leaders; see [HandlerOptions.Token].
 	Token string
-	// Path is where leaders answer, unless an address has a path of its own.
-	// Default DefaultPath.
+	// Path is the path at which leaders answer, unless an address has its own. Default
+	// DefaultPath.
 	Path string
 
-	// Timeout is how long a question may take beyond the wait that it asks for,
-	// a connection included. Default 3 s.
+	// Timeout is how long a question may take beyond its wait, including the connection.
+	// Default 3 s.
 	Timeout time.Duration
-	// MaxAnswer bounds an answer's body in bytes. Default 128 KiB, twice the
+	// MaxAnswer is the maximum size of an answer's body in bytes. Default 128 KiB, twice the
 	// largest record.
 	MaxAnswer int64
 
-	// Dial makes the connections, to which TLS is added. Default: TCP, with
-	// keep-alive that finds out within 8 s that the leader's host has vanished.
+	// Dial opens connections, to which TLS is added. Default: TCP with a keep-alive that
+	// detects within 8 s that the leader's host has vanished.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// ParseCAs reads the certificates of authorities from PEM, for
-// [ClientOptions.RootCAs] and [ServerOptions.ClientCAs]. It fails if there is none.
+// ParseCAs parses the PEM certificates of authorities for [ClientOptions.RootCAs] and
+// [ServerOptions.ClientCAs]. It fails if there are none.
 func ParseCAs(pem []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
@@ -61,12 +60,12 @@ func ParseCAs(pem []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ErrClosed: the client was closed.
+// ErrClosed means that the client was closed.
 var ErrClosed = errors.New("the peer client was closed")
 
-// A Client asks leaders over HTTPS. It is a [leasehold.Peers] for any number of
-// elections, each of which has one connection, to its leader. It uses no proxy,
-// follows no redirect and keeps no cookies. It is safe for concurrent use.
+// A Client asks leaders over HTTPS. It is a [leasehold.Peers] for any number of elections, and
+// has one connection per election, to its leader. It does not use proxies, follow redirects or
+// keep cookies. It is safe for concurrent use.
 type Client struct {
 	opts      ClientOptions
 	transport *http.Transport
@@ -81,8 +80,7 @@ type Client struct {
 
 var _ leasehold.Peers = (*Client)(nil)
 
-// NewClient makes a client. It connects to nothing. It fails if an option cannot be
-// used, and says which.
+// NewClient returns a client. It opens no connections. It fails if an option is invalid.
 func NewClient(opts *ClientOptions) (*Client, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -93,12 +91,13 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	// Without a Proxy, whatever the environment says: it is no proxy's business who leads. With a DialContext and a
 	// TLSClientConfig it speaks HTTP/1.1 only.
 	c.transport = &http.Transport{
+		Proxy:                  nil, // ignore the environment: proxies must not see who leads
 		DialContext:            c.dial,
 		TLSClientConfig:        o.TLS,
 		TLSHandshakeTimeout:    o.connecting(),
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    1 << 20,          // one for each election
-		IdleConnTimeout:        15 * time.Second, // the next question comes at once, or this side leads
+		IdleConnTimeout:        15 * time.Second, // the next question follows at once, unless this side leads
 		MaxResponseHeaderBytes: 16 << 10,
 		ReadBufferSize:         2 << 10,
 		WriteBufferSize:        2 << 10,
@@ -145,8 +144,8 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 	return opts, checkToken(opts.Token)
 }
 
-// connecting is how long a connection may take, and then its TLS: less than a
-// question, so that the error says which of them was late.
+// connecting is the limit for opening a connection, and again for its TLS handshake. It is
+// shorter than that of a question, so that the error says which of them was slow.
 func (o *ClientOptions) connecting() time.Duration { return o.Timeout * 2 / 3 }
 
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -163,8 +162,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return nil, fmt.Errorf("no connection: %w: is its server running, and its Address the right one?", err)
 }
 
-// Close ends all questions, which fail with [ErrClosed], and closes all connections.
-// Further questions fail too. It returns nil; further calls do nothing.
+// Close cancels all questions, which fail with [ErrClosed], and closes all connections. Later
+// questions fail too. It returns nil; further calls do nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -175,9 +174,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// enter begins a question. If it is for another leader than the last one about the
-// lock, the connections of no question are closed, that to the former leader among
-// them; another election's question may have to make a new one for it.
+// enter begins a question. If it is for another leader than the last one about the lock, enter
+// closes idle connections, including the one to the former leader. Another election's question
+// may then have to reconnect.
 func (c *Client) enter(lock, address string) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -191,7 +190,7 @@ func (c *Client) enter(lock, address string) error {
 	return nil
 }
 
-// open is a context that ends with the client too, or when end is called.
+// open returns a context that also ends with the client, or when end is called.
 func (c *Client) open(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
@@ -212,15 +211,14 @@ func (c *Client) begin() error {
 	return nil
 }
 
-// shortest is how long an answer must have been kept for the question to be asked
-// again at once.
+// shortest is how long an answer must have been held back for the question to be repeated at
+// once.
 const shortest = time.Second
 
-// Ask asks the candidate at an address, which is HOST:PORT or an https URL; without
-// a path of its own that gets [ClientOptions.Path]. It takes at most q.Wait and
-// [ClientOptions.Timeout], and returns when ctx ends. A leader that keeps answers for
-// less than q.Wait is asked again until that is over, once a second at most. Errors
-// name the address and say what was wrong there.
+// Ask asks the candidate at an address, which is HOST:PORT or an https URL. An address without
+// a path gets [ClientOptions.Path]. Ask takes at most q.Wait plus [ClientOptions.Timeout], and
+// returns when ctx ends. If the leader answers sooner than after q.Wait, Ask asks again until
+// q.Wait is over, at most once a second. Errors name the address and the problem.
 func (c *Client) Ask(ctx context.Context, address string, q leasehold.Question) (leasehold.Leadership, error) {
 	said, err := c.ask(ctx, address, q)
 	if err != nil {
@@ -253,7 +251,7 @@ func (c *Client) ask(ctx context.Context, address string, q leasehold.Question) 
 	}
 }
 
-// place is the URL of an address without its query.
+// place returns the URL of an address without its query.
 func (c *Client) place(address string) (*url.URL, error) {
 	full := strings.Contains(address, "://")
 	if !full {
@@ -283,8 +281,8 @@ func query(q leasehold.Question) string {
 	return values.Encode()
 }
 
-// once sends one request and reads its answer. It reports whether the leader closes
-// the connection after it, as a server does that stops.
+// once sends one request and reads its answer. It reports whether the leader closes the
+// connection afterwards, as a server does when it stops.
 func (c *Client) once(ctx context.Context, place *url.URL, q leasehold.Question) (said leasehold.Leadership, closes bool, err error) {
 	u := *place
 	u.RawQuery = query(q)
@@ -302,7 +300,7 @@ type answered struct {
 	body []byte
 }
 
-// send sends one request that has no body and reads the answer, within a limit.
+// send sends one request without a body and reads the answer, within a time limit.
 func (c *Client) send(ctx context.Context, method string, to *url.URL, limit time.Duration) (a answered, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %v: is the leader overloaded, or another service there?", limit))
 	defer cancel()
@@ -311,7 +309,8 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, limit tim
 		return a, err
 	}
 	r.Header.Set("Accept", "application/json")
-	// Not sent: it has a request sent again that met a connection which had just been closed.
+	// A nil value is not sent, but makes the transport retry a request that met a closed
+	// connection.
 	r.Header["Idempotency-Key"] = nil
 	if c.opts.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.opts.Token)
@@ -331,7 +330,7 @@ func (c *Client) send(ctx context.Context, method string, to *url.URL, limit tim
 	return answered{answer, body}, nil
 }
 
-// read tells an answer from all that another service could say.
+// read returns the leadership in an answer, or an error for a response of another service.
 func read(answer answered) (leasehold.Leadership, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	isJSON := kind == "application/json"
@@ -361,7 +360,7 @@ func errToken(answer answered) error {
 	return fmt.Errorf("it refuses the bearer token (%s): set the same Token on both sides", answer.Status)
 }
 
-// explain says what to do about an error of a connection.
+// explain adds the next step to an error of a connection.
 func explain(ctx context.Context, err error) error {
 	var (
 		certificate *tls.CertificateVerificationError

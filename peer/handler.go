@@ -22,39 +22,37 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// DefaultPath is where leaders answer unless both sides are told otherwise.
+// DefaultPath is the path at which leaders answer by default.
 const DefaultPath = "/health/leadership"
 
-// HandlerOptions are the options of [NewHandler]. The zero value, like nil, gives
-// the defaults.
+// HandlerOptions are the options of [NewHandler]. The zero value and nil mean the defaults.
 type HandlerOptions struct {
-	// Token is the bearer token that each question must carry. Default: none is
-	// asked for, and anyone who reaches the handler gets answers.
+	// Token is the bearer token that each question must carry. Default: none is required, and
+	// anyone who can reach the handler gets answers.
 	Token string
 
-	// MaxWait bounds how long an answer may be kept, whatever the question says.
+	// MaxWait bounds how long an answer may be held back, whatever the question asks for.
 	// Default 1 min.
 	MaxWait time.Duration
 
-	// MaxWaiting bounds how many questions may wait for their answers at once. One
-	// more is answered with 503, and its follower asks the store. Default 20,000.
+	// MaxWaiting bounds how many questions may wait for answers at once. Further ones get 503,
+	// and their followers poll the store. Default 20,000.
 	MaxWaiting int
 
-	// Queues are told when other processes have changed them: those semaphores of this process whose
-	// [semaphore.Options] have Peers and an Address at which this handler is. Default: none.
+	// Queues are notified when other processes change them. List the semaphores of this process
+	// whose [semaphore.Options] have Peers and the Address of this handler. Default: none.
 	Queues []Queue
 
-	// Render makes what is sent, as JSON, instead of [AnswerOf]. It must not block.
-	// A [Client] understands it if it has at least the fields of [Answer].
+	// Render returns what is sent as JSON, instead of [AnswerOf]. It must not block. A [Client]
+	// understands it if it has at least the fields of [Answer].
 	Render func(leasehold.Leadership) any
 
-	// Logger gets an error when an answer cannot be made, and a debug line for each
-	// question that is refused. Default: slog.Default().
+	// Logger gets an error when an answer cannot be encoded, and a debug line for each rejected
+	// question. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// withDefaults returns o, which may be nil, with its defaults, or why it cannot be
-// used.
+// withDefaults returns o, which may be nil, with defaults. It fails if an option is invalid.
 func (o *HandlerOptions) withDefaults() (HandlerOptions, error) {
 	var opts HandlerOptions
 	if o != nil {
@@ -75,8 +73,8 @@ func (o *HandlerOptions) withDefaults() (HandlerOptions, error) {
 	return opts, checkToken(opts.Token)
 }
 
-// checkToken reports why a bearer token cannot be one. One that was read from a
-// file may end with a newline.
+// checkToken returns an error if token cannot be a bearer token. A token read from a file may
+// end with a newline.
 func checkToken(token string) error {
 	if i := strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
 		return fmt.Errorf("the bearer token has a character at byte %d that is not visible ASCII: is that the end of a line?", i)
@@ -84,21 +82,22 @@ func checkToken(token string) error {
 	return nil
 }
 
-// A Handler answers the questions of followers about the elections of this process.
-// It is safe for concurrent use.
+// A Handler answers followers' questions about the elections of this process. It is safe for
+// concurrent use.
 //
-// It takes GET and HEAD with the query parameters lock (which may be left out if
-// there is one election), version (that of the last answer), wait (for how long the
-// answer may be kept while the version is still that one, such as 7.5s), holder (who
-// asks) and waited (for how long it has wanted to lead). It answers 200 while
-// the candidate leads and 404 while it does not, both with an [Answer]; 404 without
-// one if it knows nothing of the lock; 400, 401, 405 and 503 with a line of text.
+// It takes GET and HEAD with these query parameters: lock (optional if there is one election),
+// version (of the last answer), wait (how long the answer may be held back while it still has
+// that version, such as 7.5s), holder (the follower's name) and waited (how long it has wanted
+// to lead). It responds with 200 while the candidate leads and 404 while it does not, both with
+// an [Answer]; with 404 and no Answer if it does not know the lock; and with 400, 401, 405 or
+// 503 and a line of text.
 //
-// With Queues it takes POST too, with the parameters lock and version: a word that the semaphore has
-// changed to this version. It answers 204, and 404 if it knows nothing of the semaphore.
+// With Queues it also takes POST, with the parameters lock and version: a notification that the
+// semaphore has changed to this version. It responds with 204, or 404 if it does not know the
+// semaphore.
 //
-// The status and the answer are looked up when they are written. While a question
-// waits, its server's limit for writing is put off.
+// Status and answer are current when they are written. While a question waits, the Handler
+// extends the server's write deadline.
 type Handler struct {
 	opts      HandlerOptions
 	token     [sha256.Size]byte
@@ -109,9 +108,9 @@ type Handler struct {
 	stop      context.CancelFunc
 }
 
-// NewHandler makes a handler for elections of this process, and for the Queues of the options. It panics if there is
-// neither, or there are two with the same key, which a question could not tell apart,
-// or an option cannot be used.
+// NewHandler returns a handler for elections of this process, and for the Queues of the
+// options. It panics if there are neither, if two have the same key, because questions could
+// not tell them apart, or if an option is invalid.
 func NewHandler(opts *HandlerOptions, elections ...*leasehold.Election) *Handler {
 	h, err := newHandler(opts, elections)
 	if err != nil {
@@ -144,19 +143,19 @@ func newHandler(opts *HandlerOptions, elections []*leasehold.Election) (*Handler
 	return h, nil
 }
 
-// Stop answers all questions that wait, and from now on every question at once. A
-// server that has the handler calls it when it shuts down, or it would wait for
-// them: see [http.Server.RegisterOnShutdown]. Further calls do nothing.
+// Stop answers all waiting questions, and from now on every question at once. Call it when the
+// server of the handler shuts down, or the shutdown waits for the questions: see
+// [http.Server.RegisterOnShutdown]. Further calls do nothing.
 func (h *Handler) Stop() { h.stop() }
 
-// Waiting is how many questions wait for their answers now.
+// Waiting returns how many questions are waiting for answers.
 func (h *Handler) Waiting() int { return int(h.waiting.Load()) }
 
-// A refusal is an answer that says nothing of a leadership.
+// A refusal is a response without a leadership.
 type refusal struct {
 	status int
 	why    string
-	header [2]string // that goes with it; empty: none
+	header [2]string // to send with it; empty: none
 }
 
 // ServeHTTP answers one question.
@@ -189,7 +188,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	send(w, r, no.status, "text/plain; charset=utf-8", []byte(no.why+"\n"))
 }
 
-// admit finds out what is asked, and whether it may be.
+// admit parses and authorizes a question.
 func (h *Handler) admit(r *http.Request) (leasehold.Question, *refusal) {
 	if no := h.authorize(r); no != nil {
 		return leasehold.Question{}, no
@@ -225,21 +224,20 @@ func (h *Handler) authorize(r *http.Request) *refusal {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return &refusal{http.StatusUnauthorized, "a bearer token is needed", [2]string{"WWW-Authenticate", "Bearer"}}
 	}
-	// Of equal lengths, so that the time tells nothing of the token's.
+	// Hashes have equal lengths, so the time does not depend on the token's length.
 	if sum := sha256.Sum256([]byte(strings.TrimSpace(token))); subtle.ConstantTimeCompare(sum[:], h.token[:]) != 1 {
 		return &refusal{http.StatusUnauthorized, "the bearer token is wrong", [2]string{"WWW-Authenticate", `Bearer error="invalid_token"`}}
 	}
 	return nil
 }
 
-// Bounds of a question. A holder's name may be written into the record as that of
-// the successor.
+// Bounds of a question. A holder's name may be written into the record as the successor.
 const (
 	maxQuery = 8 << 10
 	maxName  = 1 << 10
 )
 
-// question reads a query. Parameters that it does not know are left alone.
+// question parses a query. It ignores unknown parameters.
 func question(query string) (leasehold.Question, error) {
 	var q leasehold.Question
 	if len(query) > maxQuery {
@@ -300,7 +298,7 @@ func duration(name, text string) (time.Duration, error) {
 // patience is how long reading a question or writing an answer may take.
 const patience = 5 * time.Second
 
-// wait returns when the answer is to be given.
+// wait returns when it is time to answer.
 func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q leasehold.Question) *refusal {
 	if q.Wait <= 0 || q.Known == "" {
 		return nil
@@ -313,18 +311,18 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, q leasehold.Quest
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.stopped, cancel)() //nolint:contextcheck // two contexts may end it
-	// Its result may be old when ctx has ended: the answer is looked up anew.
+	// The result may be outdated when ctx has ended, so answer gets a new one.
 	_, _ = h.elections[q.Lock].Attend(ctx, q)
 	return nil
 }
 
-// extend puts off the server's limit for writing, which is meant for requests that are
-// answered at once. A server that knows no deadlines has none.
+// extend extends the server's write deadline, which is meant for requests that are answered at
+// once. If the server does not support deadlines, there is none to extend.
 func extend(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// answer writes what is true now.
+// answer writes the present state.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, lock string) *refusal {
 	said, err := h.elections[lock].Attend(r.Context(), leasehold.Question{Lock: lock})
 	a := AnswerOf(said)
@@ -354,6 +352,6 @@ func send(w http.ResponseWriter, r *http.Request, status int, contentType string
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = io.Copy(w, bytes.NewReader(body)) // who has gone does not want it
+		_, _ = io.Copy(w, bytes.NewReader(body)) // a client that left needs no answer
 	}
 }

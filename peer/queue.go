@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A Queue is what hears that others have changed it: a [semaphore.Semaphore], a [semaphore.Lock] or a
-// [semaphore.RWLock] of this process.
+// A Queue is notified when other processes have changed it. It is a [semaphore.Semaphore], a
+// [semaphore.Lock] or a [semaphore.RWLock] of this process.
 type Queue interface {
 	Key() string
 	Changed(version store.Version)
@@ -24,7 +24,7 @@ var (
 	_ semaphore.Peers = (*Client)(nil)
 )
 
-// hear takes in the word of another process that it has changed a semaphore.
+// hear takes a notification from another process that it has changed a semaphore.
 func (h *Handler) hear(w http.ResponseWriter, r *http.Request) *refusal {
 	if no := h.authorize(r); no != nil {
 		return no
@@ -48,9 +48,10 @@ func (h *Handler) hear(w http.ResponseWriter, r *http.Request) *refusal {
 	return nil
 }
 
-// Changed tells the process at an address, as it is for [Client.Ask], that the semaphore in the key has changed to
-// this version, as [semaphore.Peers] says. It takes at most [ClientOptions.Timeout], and returns when ctx ends. Errors
-// name the address and say what was wrong there; nothing rests on the word, so they can be left alone.
+// Changed notifies the process at an address, as for [Client.Ask], that the semaphore under key
+// has changed to this version: see [semaphore.Peers]. It takes at most [ClientOptions.Timeout],
+// and returns when ctx ends. Errors name the address and the problem. You may ignore them,
+// because correctness does not depend on notifications.
 func (c *Client) Changed(ctx context.Context, address, key string, version store.Version) error {
 	if err := c.changed(ctx, address, url.Values{"lock": {key}, "version": {string(version)}}); err != nil {
 		return fmt.Errorf("telling %s: %w", address, err)

@@ -21,55 +21,54 @@ import (
 type ServerOptions struct {
 	HandlerOptions
 
-	// Handler answers, and NewServer gets no elections and no HandlerOptions but the
-	// Logger. Stop ends the contexts of its requests. Default: a [Handler] for the
+	// Handler serves the requests. NewServer then takes no elections, and no HandlerOptions
+	// except Logger. Stop ends the contexts of its requests. Default: a [Handler] for the
 	// elections.
 	Handler http.Handler
 
 	// Addr is the TCP address to listen on. Default ":8443".
 	Addr string
-	// Path is where questions are answered; all else is 404. Default DefaultPath.
+	// Path is where questions are answered; other paths get 404. Default DefaultPath.
 	Path string
 
-	// Certificate is shown to the followers. It must name what they find in the
-	// leader's address, or their [ClientOptions.ServerName].
+	// Certificate is the server's certificate. It must be valid for the host in the leader's
+	// address, or for the followers' [ClientOptions.ServerName].
 	Certificate tls.Certificate
-	// ClientCAs, if given, makes every follower show a certificate of one of them.
+	// ClientCAs, if set, requires every follower to present a certificate signed by one of
+	// them.
 	ClientCAs *x509.CertPool
-	// TLS has all other settings, such as GetCertificate for certificates that are
-	// replaced; the fields above are added to it. Versions before TLS 1.2 are refused.
+	// TLS has all other settings, such as GetCertificate for certificates that change; the
+	// fields above are added to it. Versions before TLS 1.2 are refused.
 	TLS *tls.Config
-	// Plain serves HTTP without TLS, for behind a proxy that ends it. The bearer
-	// token is then readable on the way from the proxy.
+	// Plain serves HTTP without TLS, for use behind a proxy that terminates TLS. The bearer
+	// token is then readable between the proxy and the server.
 	Plain bool
 
-	// MaxConns bounds the connections, idle ones and those under way to be made
-	// included. Further ones are closed at once. Default 24,000, but no more than
-	// three quarters of the files that this process may open: a leader that can open
-	// no connection to its store loses its lease.
+	// MaxConns bounds the connections, including idle ones and those being opened. Further ones
+	// are closed at once. Default 24,000, but at most 3/4 of the files that this process may
+	// open, because a leader that cannot connect to its store loses its lease.
 	MaxConns int
 }
 
-// A Server answers the questions of followers, over HTTPS and on a port of its own.
-// It speaks HTTP/1.1: one connection for each follower costs less memory that way
-// than with HTTP/2. It bounds what a client may take, in time and bytes: 5 s to make
-// a connection, to send a question, or to take its answer, and 16 KiB of headers.
-// It is used once and is safe for concurrent use.
+// A Server answers followers' questions over HTTPS on its own port. It uses HTTP/1.1, because
+// with one connection per follower that takes less memory than HTTP/2. It limits clients to 16
+// KiB of headers, and to 5 s each for opening a connection, sending a question, and reading the
+// answer. A Server can be started once. It is safe for concurrent use.
 type Server struct {
 	opts ServerOptions
 	http *http.Server
 
 	mu       sync.Mutex
 	listener net.Listener      // nil: not started
-	served   chan struct{}     // closed when nothing is accepted any more
+	served   chan struct{}     // closed when it no longer accepts connections
 	detach   func() bool       // from the context of Start
 	fresh    map[net.Conn]bool // connections without a question yet
 	conns    int
 	stopped  bool
 }
 
-// NewServer makes a server for elections of this process. It opens nothing. It
-// fails for the reasons of [NewHandler], and if there is no certificate.
+// NewServer returns a server for elections of this process. It opens nothing. It fails for the
+// reasons of [NewHandler], and if there is no certificate.
 func NewServer(opts *ServerOptions, elections ...*leasehold.Election) (*Server, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -99,7 +98,8 @@ func NewServer(opts *ServerOptions, elections ...*leasehold.Election) (*Server, 
 		ErrorLog:                     slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 		Protocols:                    protocols,
 	}
-	// Once it shuts down, so that each answer says that the connection is closed.
+	// Not earlier than the shutdown, so that each answer says that the connection will be
+	// closed.
 	s.http.RegisterOnShutdown(end)
 	return s, nil
 }
@@ -132,7 +132,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	return opts, err
 }
 
-// checkPath returns path or the default, or why it cannot be one.
+// checkPath returns path or the default. It fails if path is invalid.
 func checkPath(path string) (string, error) {
 	switch {
 	case path == "":
@@ -143,7 +143,7 @@ func checkPath(path string) (string, error) {
 	return path, nil
 }
 
-// tls puts the configuration together. It is nil for plain HTTP.
+// tls returns the TLS configuration, or nil for plain HTTP.
 func (o *ServerOptions) tls() (*tls.Config, error) {
 	given := len(o.Certificate.Certificate) > 0
 	if o.Plain {
@@ -157,7 +157,7 @@ func (o *ServerOptions) tls() (*tls.Config, error) {
 		config = o.TLS.Clone()
 	}
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-	// A follower comes back to this leader rarely, and a ticket costs memory.
+	// A follower rarely comes back to this leader, and a ticket costs memory.
 	config.SessionTicketsDisabled = true
 	if given {
 		config.Certificates = []tls.Certificate{o.Certificate}
@@ -182,11 +182,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	s.opts.Handler.ServeHTTP(w, r)
 }
 
-// keepAlive finds out in seconds that the other host has vanished.
+// keepAlive detects within seconds that the other host has vanished.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
 
-// Listen makes a listener for [Server.Serve], on a TCP address, with keep-alive that
-// finds out within 8 s that a follower's host has vanished.
+// Listen returns a TCP listener for [Server.Serve], with a keep-alive that detects within 8 s
+// that a follower's host has vanished.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	listen := net.ListenConfig{KeepAliveConfig: keepAlive}
 	l, err := listen.Listen(ctx, "tcp", address)
@@ -196,9 +196,9 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Start listens on Addr and returns; serving goes on until Stop, or until ctx ends,
-// which stops it like Stop with 5 s. A server that was started or stopped before is
-// not started; after Stop the error matches [http.ErrServerClosed].
+// Start listens on Addr and returns. The server runs until Stop is called or ctx ends, which is
+// like Stop with 5 s. Start fails if the server was started or stopped before; after Stop the
+// error matches [http.ErrServerClosed].
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	err := s.startable()
@@ -231,8 +231,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Serve accepts connections from l, which it closes at last, and returns nil after
-// Stop and an error if l fails. TLS is added to them unless Plain is set.
+// Serve accepts connections from l and closes it in the end. It adds TLS unless Plain is set.
+// It returns nil after Stop, and an error if l fails.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.begin(l); err != nil {
 		return err
@@ -240,7 +240,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.serve(l)
 }
 
-// startable is called locked.
+// startable must be called with the mutex locked.
 func (s *Server) startable() error {
 	switch {
 	case s.stopped:
@@ -251,7 +251,7 @@ func (s *Server) startable() error {
 	return nil
 }
 
-// begin makes l the one listener.
+// begin sets the listener.
 func (s *Server) begin(l net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,6 +265,7 @@ func (s *Server) begin(l net.Listener) error {
 
 func (s *Server) serve(l net.Listener) error {
 	defer close(s.served)
+	defer func() { _ = l.Close() }() // http.Server.Serve has closed it, unless it was not reached
 	var err error
 	if s.opts.Plain {
 		err = s.http.Serve(l)
@@ -277,7 +278,7 @@ func (s *Server) serve(l net.Listener) error {
 	return err
 }
 
-// Addr is where the server listens; nil before Start or Serve.
+// Addr returns the address that the server listens on, or nil before Start or Serve.
 func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +288,7 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// track counts the connections, and knows those that have not asked anything.
+// track counts connections, and records those without a question.
 func (s *Server) track(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,7 +308,7 @@ func (s *Server) track(c net.Conn, state http.ConnState) {
 	}
 }
 
-// sever closes a connection without a farewell, which could block.
+// sever closes a connection without TLS's close message, which could block.
 func sever(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -315,10 +316,10 @@ func sever(c net.Conn) {
 	_ = c.Close()
 }
 
-// Stop ends the server: it accepts nothing more, answers every waiting question with
-// the present state, and closes the connections. If ctx ends first, it cuts them and
-// returns an error that matches ctx.Err(). Further calls wait for the same, and a
-// server that was never started can be stopped.
+// Stop ends the server. It accepts nothing more, answers every waiting question with the
+// present state, and closes the connections. If ctx ends first, Stop cuts the connections and
+// returns an error that matches ctx.Err(). Further calls wait for the same. You can stop a
+// server that was never started.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true
