@@ -5,48 +5,47 @@ import (
 	"errors"
 )
 
-// Inspector is a Store that can also do and tell what no lock asks of it, so that
-// probe.Run can find out what its server is like.
+// Inspector is a Store with additional operations for probe.Run, which finds out how its server
+// behaves. Locks do not need them.
 type Inspector interface {
-	// Inspect gives the other face of the store. It sends nothing.
+	// Inspect returns the additional operations. It sends nothing.
 	Inspect() Inspection
 }
 
-// An Inspection does what a Store must not: it writes and deletes as programs do that
-// know nothing of locks. It is for scratch objects only. Its errors are those of a
-// Store, and its methods are safe for concurrent use.
+// An Inspection writes and deletes without the care that locks need, as other programs do. Use
+// it only for scratch objects. Its errors are those of a Store, and its methods are safe for
+// concurrent use.
 type Inspection interface {
-	// DeleteIf deletes the object if it has the version v, by the store's own
-	// condition on deletes. No rule of the protocol rests on it.
+	// DeleteIf deletes the object if it has the version v, by the store's own condition on
+	// deletes. No rule of the protocol depends on it.
 	DeleteIf(ctx context.Context, key string, v Version) error
 
 	// Overwrite writes the object without a condition.
 	Overwrite(ctx context.Context, key string, body []byte) error
 
-	// Settings asks what the place is set to, with one request for each setting at most, and
-	// five in all. A setting that may not be asked for has an error.
+	// Settings returns the settings of the bucket, container or directory, with at most one
+	// request per setting and five in all. A setting that may not be read has an error.
 	Settings(ctx context.Context) []Setting
 
 	Purger
 
-	// Unquoted gives the store as it is for servers that compare versions without
-	// their quotes, or nil if it is that already.
+	// Unquoted returns the store for servers that compare versions without their quotes, or nil
+	// if it is one already.
 	Unquoted() Store
 
-	// Policy is the smallest policy, in the words of the store's own access control,
-	// under which a program can do these operations: "get", "put", "list", "delete"
-	// or "large".
+	// Policy returns the smallest policy, in the language of the store's access control, that
+	// lets a program do these operations: "get", "put", "list", "delete" or "large".
 	Policy(operations ...string) (string, error)
 }
 
-// A Purger can delete what Delete leaves of objects.
+// A Purger can delete what Delete leaves behind.
 type Purger interface {
-	// Purge deletes all that there is and was under the directory: past versions, the
-	// marks of deletions, empty directories. It returns how many requests it made.
+	// Purge deletes everything under the directory: objects, previous versions, delete markers
+	// and empty directories. It returns how many requests it made.
 	Purge(ctx context.Context, directory string) (requests int, err error)
 }
 
-// A Setting is something that the place of a store is set to.
+// A Setting is a setting of a store's bucket, container or directory.
 type Setting struct {
 	// Name is "versioning", "soft delete", "object lock", "retention", "holds", "encryption",
 	// "lifecycle", "noncurrent versions" or "hierarchical namespace".
@@ -58,6 +57,6 @@ type Setting struct {
 // ErrUnordered is the cause of an error of a listing that was not in byte order.
 var ErrUnordered = errors.New("not in byte order")
 
-// ErrSentAgain is the cause of an [ErrNotModified] for which the server sent the whole
-// object once more.
+// ErrSentAgain is the cause of an [ErrNotModified] for which the server sent the whole object
+// again.
 var ErrSentAgain = errors.New("the server sent the same version again")

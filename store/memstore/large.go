@@ -10,8 +10,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// PutLarge writes the object, whether there is one or not: see [store.Large]. All of
-// the body lies in memory, as everything does here.
+// PutLarge creates or replaces the object: see [store.Large]. The whole body is kept in memory,
+// like all objects of this store.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := check(ctx, "put", key); err != nil {
 		return 0, err
@@ -26,8 +26,8 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return int64(len(body)), nil
 }
 
-// GetLarge opens the object: see [store.Large]. It goes on yielding the body that was
-// there when it was called.
+// GetLarge opens the object: see [store.Large]. The reader returns the body as it was at the
+// time of the call.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := check(ctx, "get", key); err != nil {
 		return nil, 0, err
@@ -38,6 +38,6 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	if !ok {
 		return nil, 0, &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Date: time.Now()}
 	}
-	// Nobody writes to a body that is kept: a Put replaces it.
+	// A stored body is never changed: a Put replaces it.
 	return io.NopCloser(bytes.NewReader(o.Body)), int64(len(o.Body)), nil
 }

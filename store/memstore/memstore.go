@@ -1,9 +1,8 @@
-// Package memstore keeps objects in the memory of one process. It is the reference
-// for the behaviour of a store: for tests, for simulations and for candidates that
-// all live in one program.
+// Package memstore keeps objects in the memory of one process. It is the reference for the
+// behaviour of a store: for tests, for simulations, and for candidates in a single program.
 //
-// It starts no goroutine and holds its mutex across no wait, so it works inside
-// a testing/synctest bubble.
+// It starts no goroutines and never blocks while it holds its mutex, so it works inside a
+// testing/synctest bubble.
 package memstore
 
 import (
@@ -20,11 +19,11 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Store is a [store.Store] in memory. It is safe for concurrent use. A version
-// never comes back, not even for the same body under the same key.
+// Store is a [store.Store] in memory. It is safe for concurrent use. Versions are never reused,
+// not even for the same body under the same key.
 //
-// LastModified and Date are both time.Now in full resolution, so a record's age
-// is exact here, where most stores round it to whole seconds.
+// LastModified and Date are time.Now in full resolution, so a record's age is exact here, while
+// most stores round it to whole seconds.
 type Store struct {
 	mu      sync.Mutex
 	objects map[string]store.Object
@@ -45,7 +44,7 @@ func New() *Store {
 
 func (s *Store) String() string { return "mem://" }
 
-// Get reads the object. A context that has ended reads nothing.
+// Get reads the object. It fails if the context has ended.
 func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	if err := check(ctx, "get", key); err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	return &o, nil
 }
 
-// Put writes the object if the condition holds; its outcome is never unknown.
+// Put writes the object if the condition holds. Its outcome is never unknown.
 func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
@@ -78,11 +77,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if s.objects[key].Version != only.Match() {
 		return nil, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Date: now}
 	}
-	o := s.keep(key, append([]byte{}, body...), now) // never nil, so that an empty body stays one
+	o := s.keep(key, append([]byte{}, body...), now) // not nil, so that an empty body stays one
 	return &o, nil
 }
 
-// keep makes body the object's, and returns the object without it. The mutex is held.
+// keep stores body under key, and returns the object without its body. The mutex must be held.
 func (s *Store) keep(key string, body []byte, now time.Time) store.Object {
 	s.writes++
 	o := store.Object{
@@ -97,7 +96,7 @@ func (s *Store) keep(key string, body []byte, now time.Time) store.Object {
 	return o
 }
 
-// Delete removes the object, if there is one.
+// Delete removes the object, if it exists.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := check(ctx, "delete", key); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error
 	return nil
 }
 
-// List yields the objects as they were at one moment, when the iteration began.
+// List yields the objects as they were when the iteration began.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if err := ended(ctx, "list", prefix); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A refusal is what an answer of 300 and above says. It is read here because the SDK
-// does not tell three things apart that differ: a code that the server gave, a code
-// that the SDK made of the status, and a page that no S3 server wrote.
+// A refusal is the content of a response of 300 and above. The store parses it itself, because
+// the SDK does not distinguish a code from the server, a code derived from the status, and a
+// page that did not come from an S3 server.
 type refusal struct {
 	exchange.Refusal
 	requestID string
@@ -26,7 +26,7 @@ type refusal struct {
 
 const requestIDHeader = "X-Amz-Request-Id"
 
-// refuse reads the body of an answer and leaves it to be read again.
+// refuse reads the body of a response and restores it.
 func refuse(answer *http.Response) *refusal {
 	body, empty := exchange.Refused(answer)
 	r := &refusal{Refusal: exchange.Refusal{Empty: empty}}
@@ -39,7 +39,7 @@ func refuse(answer *http.Response) *refusal {
 	return r
 }
 
-// parse reads <Error><Code>…</Code>…</Error> as far as it goes.
+// parse parses <Error><Code>…</Code>…</Error> as far as it is well-formed.
 func (r *refusal) parse(body []byte) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	inside := false
@@ -74,23 +74,23 @@ func (r *refusal) parse(body []byte) {
 	}
 }
 
-// maxXML bounds what the SDK reads of a success. The longest is a page of a listing: of 1000 keys of 1 KiB, every character of them
-// written as "&quot;", and what is said of each.
+// maxXML bounds what the SDK reads of a successful response. The longest is a page of a
+// listing: 1000 keys of 1 KiB with every character escaped as "&quot;", and their attributes.
 const maxXML = 16 << 20
 
-// isListing knows ListBucketResult and ListVersionsResult of S3, and their variants of
-// other servers, ListBucketVersionsResult for one.
+// isListing accepts ListBucketResult and ListVersionsResult of S3, and variants of other
+// servers, such as ListBucketVersionsResult.
 func isListing(root string) bool {
 	return strings.HasPrefix(root, "List") && strings.HasSuffix(root, "Result") && root != "ListAllMyBucketsResult"
 }
 
-// fromS3 reports that a server of S3 gave the answer, by the headers that only such a
-// server sets. CloudFront, which stands in front of anything, has others (X-Amz-Cf-Id).
+// fromS3 reports whether the response is from an S3 server, by headers that only such a server
+// sets. CloudFront, which can front any server, has others (X-Amz-Cf-Id).
 func fromS3(header http.Header) bool {
 	return header.Get(requestIDHeader) != "" || header.Get("X-Amz-Id-2") != ""
 }
 
-// plain is an error of the SDK without what every one of its errors begins with.
+// plain returns an SDK error without the prefix common to all of them.
 func plain(err error) string {
 	for {
 		switch e := err.(type) { //nolint:errorlint // one layer after the other

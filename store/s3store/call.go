@@ -9,17 +9,17 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A call is one call of a store, and watches its requests pass through the HTTP client.
+// A call is one call of a store. It sees its requests pass through the HTTP client.
 type call struct {
 	exchange.Call
-	create  bool // a put that needs no object, so that what it misses is the bucket
-	repeats bool // the client may send the request again, as it is set to do
+	create  bool // a put that creates, so what can be missing is the bucket
+	repeats bool // the client may retry the request as configured
 
-	refusal *refusal     // what the answer says, if it is one of 300 and above
+	refusal *refusal     // the response, if its status is 300 or above
 	creds   *credentials // nil: the requests have none
 }
 
-// options are the options of the call, whatever those of the client are.
+// options sets the options of the call, whatever those of the client are.
 func (c *call) options(o *s3.Options) {
 	if !c.repeats {
 		o.Retryer = aws.NopRetryer{}
@@ -49,13 +49,13 @@ func (w *watched) Do(req *http.Request) (*http.Response, error) {
 		c.refusal = refuse(answer)
 	case c.Op == "list":
 		return answer, exchange.CheckListing(answer, maxXML, isListing, "S3", "an S3 server")
-	case c.Op != "get": // whose body is no business of the SDK's
+	case c.Op != "get": // the store reads the body of a get itself
 		exchange.Limit(answer, maxXML)
 	}
 	return answer, nil
 }
 
-// requestID gives the server's name for the request.
+// requestID returns the server's ID for the request.
 func (c *call) requestID() string {
 	if c.refusal != nil {
 		return c.refusal.requestID

@@ -11,10 +11,10 @@ import (
 
 var _ io.Closer = (*Store)(nil)
 
-// idler is an HTTP client whose idle connections can be closed, as http.Client is one.
+// idler is an HTTP client, such as http.Client, with idle connections that can be closed.
 type idler interface{ CloseIdleConnections() }
 
-// idlerOf is the HTTP client of a store that owns it.
+// idlerOf returns the HTTP client of a store that owns it.
 func idlerOf(client *s3.Client, owned bool) (idler, error) {
 	if !owned {
 		return nil, nil //nolint:nilnil // the caller's is none of ours
@@ -26,14 +26,14 @@ func idlerOf(client *s3.Client, owned bool) (idler, error) {
 	return nil, fmt.Errorf("s3store: %w: OwnClient is set, and the HTTP client, a %T, has no method CloseIdleConnections: give the S3 client an http.Client", store.ErrInvalid, http)
 }
 
-// Close closes the connections of a store that owns its client (see [Options.OwnClient]): those
-// that are idle at once, with the goroutines that serve them, and those in use when their requests
-// have ended. The client of any other store it leaves as it is, since others may use that too.
+// Close closes the connections of a store that owns its client (see [Options.OwnClient]). Idle
+// connections and their goroutines end at once, others when their requests have ended. Close
+// does nothing to any other client, which may be in use elsewhere.
 //
-// It does not wait for requests and cuts none off, as of an http.Client. Calls of a closed store
-// still work and open connections anew, so call Close last: after every lease has been released,
-// every session closed, and Lock.Settle has returned. It may be called more than once, by any
-// goroutine. It returns nil.
+// Close does not wait for requests or cut them off, like that of an http.Client. Calls after
+// Close still work and open new connections, so call Close last: after all leases were
+// released, all sessions were closed, and Lock.Settle has returned. You can call it more than
+// once and from any goroutine. It returns nil.
 func (s *Store) Close() error {
 	if s.idle != nil {
 		s.idle.CloseIdleConnections()

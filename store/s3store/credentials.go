@@ -11,21 +11,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// fetchAgain is the least time between two requests for other credentials than those that the server refuses.
+// fetchAgain is the minimum interval between requests to replace credentials that the server
+// refuses.
 const fetchAgain = 5 * time.Second
 
-// credentials are those of the client. A server may refuse them before the end that was told of them: their session was
-// revoked, or the key replaced. A provider that keeps them, as an [aws.CredentialsCache] does, would give them until then.
+// credentials wraps the client's credentials provider. A server may refuse credentials before
+// they expire, because their session was revoked or the key replaced. A caching provider, such
+// as an [aws.CredentialsCache], would keep returning them until then.
 type credentials struct {
 	aws.CredentialsProvider
 
 	mu       sync.Mutex
 	given    aws.Credentials // the last ones
-	accepted bool            // the server has let a request in
-	next     time.Time       // the provider drops none before
+	accepted bool            // the server has accepted a request
+	next     time.Time       // do not invalidate the provider earlier
 }
 
-// renewing is the client with credentials that are fetched again when the server refuses them.
+// renewing returns the client with credentials that are fetched again when the server refuses
+// them.
 func renewing(client *s3.Client) *s3.Client {
 	return s3.New(client.Options(), func(o *s3.Options) {
 		if o.Credentials != nil {
@@ -44,7 +47,7 @@ func (c *credentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	return creds, err
 }
 
-// accept notes that an answer came to a request that was let in.
+// accept records a response that shows that the credentials were accepted.
 func (c *credentials) accept(status int) {
 	if c == nil || status >= 300 && status != http.StatusNotModified && status != http.StatusPreconditionFailed {
 		return
@@ -54,8 +57,9 @@ func (c *credentials) accept(status int) {
 	c.mu.Unlock()
 }
 
-// refuse has the provider fetch credentials again. It reports that there may be others: not of a key that a person has
-// set, nor where the server never took any, unless it says itself that these have expired.
+// refuse makes the provider fetch credentials again, and reports whether there may be new ones.
+// There are none for a static key. If the server has never accepted any credentials, there are
+// none either, unless it says that these have expired.
 func (c *credentials) refuse(expired bool) bool {
 	if c == nil {
 		return false

@@ -17,7 +17,7 @@ import (
 
 var errNoETag = errors.New("the answer has no ETag: is this an S3 server?")
 
-// fail makes the error of the call.
+// fail returns the error of the call.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	text := plain(err)
 	if identity := noIdentity(err); identity != nil {
@@ -29,7 +29,7 @@ func (c *call) fail(ctx context.Context, err error) *store.Error {
 	return c.Fail(ctx, c.classify(err), text, err, throttles(c.code()), c.requestID())
 }
 
-// classify judges the error. The code only refines what the status says.
+// classify judges the error. The code only refines the status.
 func (c *call) classify(err error) exchange.Verdict {
 	if identity := noIdentity(err); identity != nil && c.Status() == 0 && !c.Handed() {
 		return onIdentity(identity)
@@ -45,7 +45,8 @@ func (c *call) classify(err error) exchange.Verdict {
 	return c.turnedAway(c.Status(), code)
 }
 
-// noIdentity is why the SDK has no credentials for the request, or nil if it failed for another reason.
+// noIdentity returns the reason why the SDK has no credentials for the request, or nil if it
+// failed for another reason.
 func noIdentity(err error) error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if strings.HasPrefix(err.Error(), "get identity: ") {
@@ -55,7 +56,7 @@ func noIdentity(err error) error {
 	return nil
 }
 
-// onIdentity judges why there are no credentials. A provider may say so itself.
+// onIdentity judges why there are no credentials. A provider's error may say so itself.
 func onIdentity(err error) exchange.Verdict {
 	switch {
 	case errors.Is(err, store.ErrUnavailable):
@@ -67,7 +68,7 @@ func onIdentity(err error) exchange.Verdict {
 	return exchange.Verdict{Kind: cmp.Or(v.Kind, store.ErrDenied), Advice: v.Advice}
 }
 
-// turnedAway is for an answer that changes nothing.
+// turnedAway judges a response that changed nothing.
 func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	if status == http.StatusPreconditionFailed && c.Writes() {
 		return exchange.Verdict{Kind: store.ErrPrecondition}
@@ -92,8 +93,8 @@ func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	return c.Otherwise(cmp.Or(c.onRegion(), c.onChecksum()))
 }
 
-// refusesCredentials reports that the answer is about the credentials and not about what they allow, and that it calls
-// them expired.
+// refusesCredentials reports whether the response is about the credentials rather than their
+// permissions, and whether it calls them expired.
 func refusesCredentials(status int, code string) (refused, expired bool) {
 	switch code {
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired":
@@ -104,12 +105,12 @@ func refusesCredentials(status int, code string) (refused, expired bool) {
 	return status == http.StatusUnauthorized, false
 }
 
-// judge gives the verdict on a code that means the same under every status, or none.
-// It is heard before the status, which servers choose differently.
+// judge returns the verdict on a code that means the same with every status, or none. It takes
+// precedence over the status, which differs between servers.
 func judge(code string) exchange.Verdict {
 	switch code {
 	case "RequestTimeout", "RequestTimeoutException", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch":
-		// The body did not arrive as it was sent, so another try may succeed. S3 says 400.
+		// The body did not arrive intact, so a retry may succeed. S3 uses status 400.
 		return exchange.Verdict{Kind: store.ErrUnavailable}
 	case "RequestTimeTooSkewed":
 		return exchange.Verdict{Kind: store.ErrDenied, Advice: "set this machine's clock: it is too far from the server's"}
@@ -123,7 +124,7 @@ func judge(code string) exchange.Verdict {
 	return exchange.Verdict{}
 }
 
-// throttles reports that the code asks for fewer requests.
+// throttles reports whether the code asks for fewer requests.
 func throttles(code string) bool {
 	_, known := retry.DefaultThrottleErrorCodes[code]
 	return known || strings.HasPrefix(code, "SlowDown")
@@ -139,17 +140,17 @@ func (c *call) onDenied(code string) string {
 	return ""
 }
 
-// notFound: an object is absent only by S3's word. A web server, a proxy that has lost
-// the server behind it, and a server that does not know the access key say 404 as well,
-// and a store that took those for an absent object would find every lock free.
+// notFound judges a 404. An object is absent only if S3 says so. Web servers, proxies without a
+// backend, and servers that do not know the access key use 404 as well. A store that treated
+// these as an absent object would find every lock free.
 func (c *call) notFound(code string) exchange.Verdict {
 	absent := code == "NoSuchKey" || c.refusal.Empty && fromS3(c.Header())
 	switch {
 	case code == "NoSuchUpload":
 		return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "somebody else has ended this upload in parts: is there a lifecycle rule that ends them too soon?"}
 	case code == "NoSuchBucket", absent && (c.Op == "list" || c.create):
-		// A create cannot miss an object, so the bucket is missing, even where the
-		// answer does not say so.
+		// A create cannot miss an object, so the bucket is missing, even if the response does
+		// not say so.
 		return exchange.Verdict{Kind: store.ErrNoBucket, Advice: "make the bucket, or check its name and the endpoint"}
 	case absent:
 		return exchange.Verdict{Kind: store.ErrNotExist}
@@ -158,7 +159,7 @@ func (c *call) notFound(code string) exchange.Verdict {
 	case code != "":
 		return exchange.Verdict{Kind: store.ErrRefused, Advice: "this is about neither an object nor a bucket: check the credentials and the endpoint"}
 	}
-	// It may pass: a proxy says so while the server behind it starts.
+	// This may be temporary: a proxy responds like this while its backend starts.
 	return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "this is not how S3 says that an object does not exist: does the endpoint lead to an S3 server?"}
 }
 
@@ -172,7 +173,7 @@ func (c *call) conflict(code string) error {
 	return store.ErrUnavailable
 }
 
-// onRegion says which region to use, if the answer does.
+// onRegion returns which region to use, if the response says so.
 func (c *call) onRegion() string {
 	region := c.Header().Get("X-Amz-Bucket-Region")
 	if region == "" {
@@ -187,7 +188,7 @@ func (c *call) onRegion() string {
 	return ""
 }
 
-// onChecksum says which setting a bucket with Object Lock needs.
+// onChecksum returns which setting a bucket with Object Lock needs.
 func (c *call) onChecksum() string {
 	if c.Writes() && strings.Contains(c.refusal.Message, "Content-MD5") {
 		return "the bucket requires a checksum: set content_md5=true in its URL"
@@ -195,7 +196,7 @@ func (c *call) onChecksum() string {
 	return ""
 }
 
-// code gives the server's word for the error, or "".
+// code returns the server's error code, or "".
 func (c *call) code() string {
 	if c.refusal == nil {
 		return ""

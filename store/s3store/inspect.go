@@ -17,10 +17,9 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// Inspect makes the store a [store.Inspector]. Its requests need rights that no lock
-// needs: s3:GetBucketVersioning, s3:GetBucketObjectLockConfiguration,
-// s3:GetEncryptionConfiguration, s3:GetLifecycleConfiguration, s3:ListBucketVersions
-// and, to purge, s3:DeleteObjectVersion.
+// Inspect implements [store.Inspector]. Its requests need permissions that locks do not need:
+// s3:GetBucketVersioning, s3:GetBucketObjectLockConfiguration, s3:GetEncryptionConfiguration,
+// s3:GetLifecycleConfiguration, s3:ListBucketVersions and, for Purge, s3:DeleteObjectVersion.
 func (s *Store) Inspect() store.Inspection { return inspection{s} }
 
 type inspection struct{ *Store }
@@ -57,7 +56,7 @@ func (i inspection) Overwrite(ctx context.Context, key string, body []byte) erro
 	return nil
 }
 
-// Settings asks the bucket.
+// Settings reads the settings of the bucket.
 func (i inspection) Settings(ctx context.Context) []store.Setting {
 	return []store.Setting{
 		i.setting(ctx, "versioning", "", func(option func(*s3.Options)) (string, error) {
@@ -98,7 +97,7 @@ func (i inspection) Settings(ctx context.Context) []store.Setting {
 	}
 }
 
-// setting asks for one setting. The error code none means that there is none.
+// setting reads one setting. The error code none means that it is not set.
 func (i inspection) setting(ctx context.Context, name, none string, ask func(func(*s3.Options)) (string, error)) store.Setting {
 	c := &call{Call: exchange.Call{Op: "inspect", Key: name}}
 	value, err := ask(c.options)
@@ -133,7 +132,7 @@ func encryption(rules []types.ServerSideEncryptionRule) string {
 	return ""
 }
 
-// lifecycle says what the enabled rules of a bucket do, as far as it matters here.
+// lifecycle describes the enabled rules of a bucket that matter here.
 func lifecycle(rules []types.LifecycleRule) string {
 	var does []string
 	for _, r := range rules {
@@ -157,7 +156,7 @@ func lifecycle(rules []types.LifecycleRule) string {
 	return strings.Join(does, "; ")
 }
 
-// noncurrent says how many there are on one page.
+// noncurrent describes how many noncurrent versions are on one page.
 func noncurrent(page *s3.ListObjectVersionsOutput) string {
 	n := 0
 	for _, v := range page.Versions {
@@ -172,9 +171,9 @@ func noncurrent(page *s3.ListObjectVersionsOutput) string {
 	return fmt.Sprintf("%d%s, and %d marks of deletions", n, more, len(page.DeleteMarkers))
 }
 
-// Purge deletes all versions, a thousand in a request. It looks from the beginning each
-// time: where a page of a listing ended may just have been deleted, and some servers bring
-// an older version back when a newer one goes.
+// Purge deletes all versions, up to 1000 per request. It lists from the beginning each time,
+// because the key where a page ended may have been deleted, and some servers restore an older
+// version when a newer one is deleted.
 func (i inspection) Purge(ctx context.Context, directory string) (requests int, err error) {
 	in := &s3.ListObjectVersionsInput{Bucket: &i.bucket, Prefix: aws.String(i.prefix + directory + "/")}
 	const again = 4 // how often a page may be no smaller than the last

@@ -18,24 +18,24 @@ import (
 
 const (
 	firstPart = 8 << 20
-	maxParts  = 10_000 // of S3
+	maxParts  = 10_000 // limit of S3
 
-	// abortWithin bounds how long a PutLarge that failed takes to clean up. Its own
-	// context has ended, as often as not.
+	// abortWithin bounds how long a failed PutLarge takes to clean up. Its own context has
+	// often ended.
 	abortWithin = 10 * time.Second
 )
 
-// partSize gives the size of the n-th part, from 0. How much is to come nobody
-// knows, and S3 takes no more than 10,000 parts, so they have to grow for 5 TiB to
-// fit. They do so only after 7.8 GiB, because some servers want parts of one size.
+// partSize returns the size of the n-th part, from 0. The size of the body is unknown, and S3
+// allows at most 10,000 parts, so parts must grow for 5 TiB to fit. They grow only after 7.8
+// GiB, because some servers want parts of equal size.
 func partSize(n int) int64 {
 	return firstPart + int64(max(0, n-1000))*firstPart/60
 }
 
-// PutLarge writes the object, up to 5 TiB: see [store.Large]. One of less than 8 MiB
-// takes one request, a larger one an upload in parts, one part after the other. It
-// holds one part in memory, of 8 MiB in a buffer of up to 24. Only beyond 7.8 GiB the
-// parts grow: to 160 MiB at 100 GiB, and to 1.2 GiB at 5 TiB.
+// PutLarge writes the object, up to 5 TiB: see [store.Large]. A body of less than 8 MiB takes
+// one request, a larger one a multipart upload with one part after the other. PutLarge holds
+// one part in memory: 8 MiB in a buffer of up to 24 MiB. Parts grow only beyond 7.8 GiB: to 160
+// MiB at 100 GiB, and to 1.2 GiB at 5 TiB.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return 0, err
@@ -57,23 +57,22 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return u.size, nil
 }
 
-// An upload is one PutLarge under way.
+// An upload is one PutLarge in progress.
 type upload struct {
 	s    *Store
 	key  string
 	path *string // the key under the prefix
 	r    io.Reader
 
-	part bytes.Buffer // what was read and is to be sent
+	part bytes.Buffer // read but not sent yet
 	last bool         // r has ended with it
 	size int64        // of all that was read
-	id   *string      // of the upload in parts
+	id   *string      // of the multipart upload
 	sent []types.CompletedPart
 }
 
-// read reads the next part. CopyN tells the end of r from an error of r that is
-// called an end: io.ReadFull and errors.Is would take a body that broke off for a
-// whole one.
+// read reads the next part. CopyN distinguishes the end of r from an error that wraps io.EOF;
+// with io.ReadFull and errors.Is, a truncated body would pass as complete.
 func (u *upload) read() error {
 	u.part.Reset()
 	n, err := io.CopyN(&u.part, u.r, u.s.partSize(len(u.sent)))
@@ -89,7 +88,7 @@ func (u *upload) failed(kind, cause error) error {
 	return &store.Error{Op: "put", Key: u.key, Kind: kind, Cause: cause}
 }
 
-// whole writes what was read as the object.
+// whole writes the part as the whole object.
 func (u *upload) whole(ctx context.Context) error {
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, create: true, repeats: true}
 	out, err := u.s.client.PutObject(ctx, u.s.put(u.path, u.part.Bytes()), c.options)
@@ -102,10 +101,10 @@ func (u *upload) whole(ctx context.Context) error {
 	return nil
 }
 
-// inParts writes what was read and all that is still to be read.
+// inParts writes the part that was read and the rest of r.
 func (u *upload) inParts(ctx context.Context) error {
-	// If the answer is lost, the upload that it would have named has no parts, and
-	// costs nothing.
+	// If the answer is lost, the upload that it would have named has no parts and costs
+	// nothing.
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, create: true, repeats: true}
 	out, err := u.s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
 		Bucket: &u.s.bucket, Key: u.path,
@@ -146,7 +145,7 @@ func (u *upload) send(ctx context.Context) error {
 	return nil
 }
 
-// complete makes an object of the parts. Only this request shows readers anything.
+// complete makes an object of the parts. Until then, readers see nothing.
 func (u *upload) complete(ctx context.Context) error {
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, repeats: true}
 	out, err := u.s.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
@@ -162,9 +161,9 @@ func (u *upload) complete(ctx context.Context) error {
 	return nil
 }
 
-// abort removes the parts, which nobody would see and somebody would pay for, and
-// gives the error of the upload. Where the object has landed all the same, the upload
-// is gone, and the server says so.
+// abort removes the parts, which are invisible but cost money, and returns the error of the
+// upload. If the object has landed after all, the upload no longer exists, and the server says
+// so.
 func (u *upload) abort(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortWithin)
 	defer cancel()
@@ -176,8 +175,8 @@ func (u *upload) abort(ctx context.Context, why error) error {
 	return why
 }
 
-// GetLarge opens the object: see [store.Large]. The whole of it comes by one request,
-// on a connection that is kept until the reader is closed.
+// GetLarge opens the object: see [store.Large]. It takes one request, whose connection stays
+// open until the reader is closed.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := store.CheckKey("get", key); err != nil {
 		return nil, 0, err
@@ -195,8 +194,8 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &download{ReadCloser: out.Body, ctx: ctx, call: c}, size, nil
 }
 
-// A download is the body of an object, which net/http ends with an error if it is
-// shorter than the answer said.
+// A download is the body of an object. If it is shorter than announced, net/http returns an
+// error.
 type download struct {
 	io.ReadCloser
 	ctx  context.Context

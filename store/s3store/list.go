@@ -17,10 +17,10 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// List yields objects in byte order of their keys, a page of up to 1000 for each
-// request: see [store.Store]. A directory bucket (S3 Express) lists in no order and
-// does not begin where it is told to, so all of its pages below the last slash of the
-// prefix are read before the first object is yielded.
+// List yields objects in byte order of their keys, with one request per page of up to 1000: see
+// [store.Store]. A directory bucket (S3 Express) lists in no order and ignores the start key,
+// so List reads all of its pages below the last slash of the prefix before it yields the first
+// object.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if !utf8.ValidString(prefix) {
@@ -28,7 +28,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			return
 		}
 		if !beginsKeys(prefix) {
-			return // MinIO would refuse to look
+			return // MinIO would refuse the request
 		}
 		if strings.HasSuffix(s.bucket, directoryBucket) {
 			s.listDirectory(ctx, prefix, after)(yield)
@@ -40,14 +40,14 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 		}
 		last := aws.ToString(in.StartAfter)
 		for entry, err := range s.pages(ctx, in, prefix) {
-			// The highest key is found by the order of the listing, so a server
-			// without order must not pass.
+			// The highest key is found by the order of the listing, so a server without order
+			// must not pass.
 			key := s.prefix + entry.Key
 			if err == nil && key <= last {
 				err = (&call{Call: exchange.Call{Op: "list", Key: prefix}}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", key, last, store.ErrUnordered))
 			}
 			if last = key; err == nil && store.CheckKey("list", entry.Key) != nil {
-				continue // no store wrote it: "logs/" for a folder, say
+				continue // written by another program: "logs/" for a folder, for example
 			}
 			if !yield(entry, err) || err != nil {
 				return
@@ -56,14 +56,14 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
-// directoryBucket is how the names of directory buckets end.
+// directoryBucket is the suffix of the names of directory buckets.
 const directoryBucket = "--x-s3"
 
 func (s *Store) listDirectory(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		full := s.prefix + prefix
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket}
-		if slash := strings.LastIndexByte(full, '/'); slash >= 0 { // it takes no other prefix
+		if slash := strings.LastIndexByte(full, '/'); slash >= 0 { // other prefixes are not allowed
 			in.Prefix = aws.String(full[:slash+1])
 		}
 		var entries []store.Entry
@@ -85,7 +85,7 @@ func (s *Store) listDirectory(ctx context.Context, prefix, after string) iter.Se
 	}
 }
 
-// pages yields what the server lists, as it lists it. An error is the last.
+// pages yields entries in the server's order. An error is the last.
 func (s *Store) pages(ctx context.Context, in *s3.ListObjectsV2Input, prefix string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		for {
@@ -112,7 +112,7 @@ func (s *Store) pages(ctx context.Context, in *s3.ListObjectsV2Input, prefix str
 	}
 }
 
-// beginsKeys reports whether any valid key begins with prefix.
+// beginsKeys reports whether prefix can begin a valid key.
 func beginsKeys(prefix string) bool {
 	return store.CheckKey("list", prefix) == nil || store.CheckKey("list", prefix+"x") == nil
 }

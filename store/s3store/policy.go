@@ -13,22 +13,22 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// objectActions are the operations that a policy can allow, in the order in which
-// messages name them, and what each needs to be allowed on the objects.
+// objectActions are the operations that a policy can allow, in the order of error messages,
+// with the actions that each needs on the objects.
 var objectActions = []struct {
 	operation string
 	actions   []string
 }{
 	{"get", []string{"s3:GetObject"}},
-	// To say whether If-Match holds is to say something of the object, so S3 wants to
-	// see that it may be read.
+	// A condition reveals something about the object, so S3 also requires the permission to
+	// read it.
 	{"put", []string{"s3:GetObject", "s3:PutObject"}},
 	{"list", nil},
 	{"delete", []string{"s3:DeleteObject"}},
 	{"large", []string{"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"}},
 }
 
-// A statement is one of an IAM policy. Its fields are in the order that people know.
+// A statement is a statement of an IAM policy. Its fields are in the usual order.
 type statement struct {
 	Sid       string
 	Effect    string
@@ -37,23 +37,22 @@ type statement struct {
 	Condition map[string]map[string]string `json:",omitempty"`
 }
 
-// Policy gives the smallest IAM policy, as indented JSON, whose bearer can do these
-// operations of the store: "get", "put", "list" and "delete" are the methods of
-// [store.Store], "large" is [store.Large]. Attach it to a role or a user: it sends
-// nothing. The error matches [store.ErrInvalid] if there is no
-// operation or an unknown one, or if the bucket is named by an access point, because
-// that takes a policy of its own beside this one.
+// Policy returns the smallest IAM policy, as indented JSON, that allows these operations of the
+// store: "get", "put", "list" and "delete" are the methods of [store.Store], "large" is
+// [store.Large]. Attach it to a role or a user. Policy sends nothing. The error matches
+// [store.ErrInvalid] if there are no operations or an unknown one, or if the bucket is named by
+// an access point, which needs a policy of its own in addition.
 //
-// A policy for get, put or large objects also allows listing under the prefix:
-// without s3:ListBucket, S3 answers 403 for an object that does not exist, and a lock
-// that nobody has held yet would look like a forbidden one. To be told of a missing
-// object, a request that names no prefix must be let through as well, and so may one
-// that lists: it shows the keys, not the objects, of the whole bucket. If you mind,
-// give the locks a bucket of their own.
+// A policy for get, put or large also allows listing under the prefix. Without s3:ListBucket,
+// S3 responds with 403 for an object that does not exist, so a lock that was never held would
+// look forbidden. S3 also checks this for requests without a prefix, so the policy allows these
+// too, including listings, which show all keys of the bucket, but not the objects. If this is a
+// problem, use a separate bucket for locks.
 //
-// A policy for put also allows get, since S3 requires it for a PUT with If-Match. KMS
-// keys need kms:Decrypt and kms:GenerateDataKey besides. Access to a directory bucket
-// (S3 Express) is given as a whole, prefix or not: to read, or to read and write.
+// A policy for put also allows get, because S3 requires it for a PUT with If-Match. With KMS
+// keys you also need kms:Decrypt and kms:GenerateDataKey. Access to a directory bucket (S3
+// Express) is granted for the whole bucket, whatever the prefix: either to read, or to read and
+// write.
 func (s *Store) Policy(operations ...string) (string, error) {
 	if s.accessPoint() {
 		return "", fmt.Errorf("s3store: %w: policy: %s is an access point; make the policy for its bucket, and see that the access point's own allows the same", store.ErrInvalid, s.bucket)
@@ -75,21 +74,21 @@ func (s *Store) Policy(operations ...string) (string, error) {
 	if gets || lists {
 		statements = append(statements, s.listing("List", bucket, "StringLike", under))
 	}
-	// Whether a GET of what does not exist comes with the key as s3:prefix, or without
-	// any, S3 does not document. Both are allowed. One statement with StringLikeIfExists
-	// would say the same, but MinIO does not know it.
+	// S3 does not document whether a GET of a missing object has the key as s3:prefix, or none.
+	// Allow both. One statement with StringLikeIfExists would do, but MinIO does not support
+	// it.
 	if gets && s.prefix != "" {
 		statements = append(statements, s.listing("TellMissing", bucket, "Null", "true"))
 	}
 	return document(statements...)
 }
 
-// accessPoint reports that the bucket is not named by its own name.
+// accessPoint reports whether the bucket is named by an access point.
 func (s *Store) accessPoint() bool {
 	return strings.HasPrefix(s.bucket, "arn:") || strings.HasSuffix(s.bucket, "-s3alias") || strings.HasSuffix(s.bucket, "--xa-s3")
 }
 
-// actionsOf gives what the operations need on the objects, each once.
+// actionsOf returns the actions that the operations need on the objects, without duplicates.
 func actionsOf(operations []string) (actions []string, err error) {
 	if len(operations) == 0 {
 		return nil, errors.New("it has no operations")
@@ -114,7 +113,7 @@ func actionsOf(operations []string) (actions []string, err error) {
 	return actions, nil
 }
 
-// listing allows to list, if a condition holds of the request's prefix.
+// listing allows listings with a condition on the request's prefix.
 func (s *Store) listing(sid, bucket, operator, value string) statement {
 	st := statement{Sid: sid, Effect: "Allow", Action: []string{"s3:ListBucket"}, Resource: bucket}
 	if s.prefix != "" {
@@ -123,22 +122,21 @@ func (s *Store) listing(sid, bucket, operator, value string) statement {
 	return st
 }
 
-// session allows sessions with a directory bucket. The name of the bucket is unique in
-// its zone and says which that is, so region and account, which the store does not know,
-// add nothing to it.
+// session allows sessions with a directory bucket. The bucket's name is unique in its zone and
+// contains it, so region and account, which the store does not know, can be wildcards.
 func (s *Store) session(actions []string) statement {
 	st := statement{
 		Sid: "Session", Effect: "Allow", Action: []string{"s3express:CreateSession"},
 		Resource: "arn:" + s.partition() + ":s3express:*:*:bucket/" + s.bucket,
 	}
 	if !slices.ContainsFunc(actions, func(action string) bool { return action != "s3:GetObject" }) {
-		// A client that names no mode, as the SDK, gets the most that is allowed.
+		// A client that names no mode, such as the SDK, gets the most that is allowed.
 		st.Condition = map[string]map[string]string{"StringEquals": {"s3express:SessionMode": "ReadOnly"}}
 	}
 	return st
 }
 
-// partitions are those of AWS by the beginnings of their regions' names.
+// partitions are those of AWS, by prefixes of region names.
 var partitions = []struct{ region, partition string }{
 	{"cn-", "aws-cn"},
 	{"eusc-", "aws-eusc"},
@@ -158,13 +156,13 @@ func (s *Store) partition() string {
 	return "aws"
 }
 
-// literal keeps a policy from taking a part of a key for a wildcard or a variable.
+// literal escapes a key, so that the policy contains no wildcards or variables from it.
 func literal(key string) string {
 	return strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}").Replace(key)
 }
 
-// document writes a policy. IAM takes the characters of Latin-1 only, so all others than
-// those of ASCII are escaped.
+// document encodes a policy. IAM only accepts Latin-1, so all other characters than ASCII are
+// escaped.
 func document(statements ...statement) (string, error) {
 	var encoded bytes.Buffer
 	enc := json.NewEncoder(&encoded)

@@ -1,26 +1,24 @@
-// Package s3store keeps objects on Amazon S3 and on everything that speaks its
-// conditional writes (If-Match and If-None-Match on PUT).
+// Package s3store keeps objects on Amazon S3 and on servers that support its conditional writes
+// (If-Match and If-None-Match on PUT).
 //
-// A store sends one request for one call, whatever the client's settings are: it
-// turns the SDK's retries off for its calls, because a retried conditional PUT
-// can land the first time and then be told 412. It also sends no checksums but
-// those that S3 requires, and Content-MD5 if it is told to; some servers keep the
-// trailer that carries the SDK's as a part of the object. The HTTP client must not retry by itself either; that of
-// the SDK and net/http replays a GET at most, never a PUT or a DELETE. PutLarge is
-// the exception: it sends as many requests as it needs, each of them as often as the
-// client is set to retry. No redirect is followed.
+// A store sends one request per call, whatever the client's settings are. It turns off the
+// SDK's retries, because a retried conditional PUT can land the first time and then get 412. It
+// sends no checksums except those that S3 requires, and Content-MD5 if configured: some servers
+// store the trailer with the SDK's checksum as part of the object. The HTTP client must not
+// retry by itself either; those of the SDK and net/http replay at most a GET, never a PUT or a
+// DELETE. PutLarge is the exception: it sends as many requests as it needs, and retries each as
+// the client is configured. Redirects are not followed.
 //
-// The credentials need s3:GetObject and s3:PutObject on the keys, and should have
-// s3:ListBucket on the bucket: without it S3 answers 403 for an object that does
-// not exist. PutLarge also needs s3:AbortMultipartUpload on the keys. Give the
-// bucket a lifecycle rule that aborts incomplete multipart uploads after some days:
-// a process that is killed in one leaves parts that cost money and that no listing
-// of objects shows.
+// The credentials need s3:GetObject and s3:PutObject on the keys, and should have s3:ListBucket
+// on the bucket: without it, S3 responds with 403 for an object that does not exist. PutLarge
+// also needs s3:AbortMultipartUpload on the keys. Give the bucket a lifecycle rule that aborts
+// incomplete multipart uploads after some days: if a process is killed during one, its parts
+// cost money but do not appear in listings.
 //
-// If the server refuses credentials before their end, the store calls the method
-// Invalidate of the client's provider, once in five seconds at most. An
-// [aws.CredentialsCache] has it. Until there are new ones, calls fail with
-// [store.ErrUnavailable]. A refusal of static credentials is [store.ErrDenied].
+// If the server refuses credentials before they expire, the store calls the method Invalidate
+// of the client's provider, if it has one, as an [aws.CredentialsCache] has: at most once in
+// five seconds. Until there are new credentials, calls fail with [store.ErrUnavailable]. If
+// static credentials are refused, they fail with [store.ErrDenied].
 package s3store
 
 import (
@@ -46,42 +44,42 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// maxPrefix leaves room for a key of store.MaxKey bytes and the slash before it
-// in the 1024 bytes that S3 gives a key.
+// maxPrefix leaves room for a key of store.MaxKey bytes and a slash in the 1024 bytes of an S3
+// key.
 const maxPrefix = 1024 - store.MaxKey - 1
 
 // Options are the optional settings of a [Store].
 type Options struct {
-	// Prefix goes before every key, with a slash between them. Default: none.
+	// Prefix is put before every key, followed by a slash. Default: none.
 	Prefix string
 
-	// UnquotedETags sends versions without their quotes in If-Match, for servers that
-	// compare them so, as some versions of Ceph do: they refuse every other update.
-	// Default: as RFC 9110 has it. The command leasehold doctor finds out.
+	// UnquotedETags sends versions without their quotes in If-Match, for servers that compare
+	// them like that. Some versions of Ceph do, and otherwise refuse every other update.
+	// Default: quoted, as in RFC 9110. The command leasehold doctor finds out which one a
+	// server needs.
 	UnquotedETags bool
 
-	// ContentMD5 sends the Content-MD5 of what is written, which buckets with Object Lock and a default retention
-	// require. Default: not, since the connection has checksums of its own.
+	// ContentMD5 sends Content-MD5 with writes, which buckets with Object Lock and a default
+	// retention require. Default: false, because the connection has its own checksums.
 	ContentMD5 bool
 
-	// Encryption is the x-amz-server-side-encryption of what is written: AES256, aws:kms or aws:kms:dsse, for buckets
-	// whose policy requires it. KMSKey is the ID or the ARN of a key of KMS; it needs one of the latter two.
-	// Default: as the bucket is set.
+	// Encryption is the x-amz-server-side-encryption of writes: AES256, aws:kms or
+	// aws:kms:dsse, for buckets whose policy requires it. KMSKey is the ID or the ARN of a KMS
+	// key; it needs one of the latter two. Default: the bucket's settings.
 	Encryption, KMSKey string
 
-	// RequesterPays says that whoever sends a request pays for it (x-amz-request-payer), as some buckets require.
-	// Default: the owner of the bucket pays.
+	// RequesterPays makes the sender pay for requests (x-amz-request-payer), as some buckets
+	// require. Default: the owner of the bucket pays.
 	RequesterPays bool
 
-	// OwnClient says that nothing else uses the HTTP client of the S3 client, so that
-	// [Store.Close] closes its connections. New fails if that client has no method
-	// CloseIdleConnections; an http.Client has it, and the default client of the SDK has not.
-	// Default: the client is the caller's, and Close leaves it alone.
+	// OwnClient means that only this store uses the HTTP client of the S3 client, so that
+	// [Store.Close] closes its connections. New fails if the HTTP client has no method
+	// CloseIdleConnections; an http.Client has it, but the SDK's default client does not.
+	// Default: Close does nothing to the client.
 	OwnClient bool
 }
 
-// A Store is one bucket, or what lies under one prefix of it. It is safe for
-// concurrent use.
+// A Store is one bucket, or the objects under a prefix of it. It is safe for concurrent use.
 type Store struct {
 	client *s3.Client
 	bucket string
@@ -100,8 +98,8 @@ var (
 	_ store.Conditional = (*Store)(nil)
 )
 
-// New gives the store of a bucket, which must exist. It sends nothing. The error
-// matches [store.ErrInvalid] if the bucket or the prefix cannot be used.
+// New returns the store for a bucket, which must exist. It sends nothing. The error matches
+// [store.ErrInvalid] if the bucket or an option is invalid.
 func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	switch {
 	case client == nil:
@@ -137,7 +135,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// check reports settings that no server takes.
+// check returns an error for settings that no server accepts.
 func (o *Options) check() error {
 	known := []string{"", string(types.ServerSideEncryptionAes256), string(types.ServerSideEncryptionAwsKms), string(types.ServerSideEncryptionAwsKmsDsse)}
 	switch {
@@ -149,7 +147,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// put is the request that writes an object, so far without a condition.
+// put returns the request that writes an object, without a condition.
 func (s *Store) put(path *string, body []byte) *s3.PutObjectInput {
 	return &s3.PutObjectInput{
 		Bucket: &s.bucket, Key: path, Body: bytes.NewReader(body), ContentMD5: s.contentMD5(body),
@@ -157,7 +155,7 @@ func (s *Store) put(path *string, body []byte) *s3.PutObjectInput {
 	}
 }
 
-// contentMD5 is the header of a body, or nil.
+// contentMD5 returns the header for a body, or nil.
 func (s *Store) contentMD5(body []byte) *string {
 	if !s.opts.ContentMD5 {
 		return nil
@@ -173,9 +171,10 @@ func (s *Store) kmsKey() *string {
 	return &s.opts.KMSKey
 }
 
-// unredirected is the client without the redirects of the SDK, which follows 307 and 308 as often as it is told to: a
-// server that leads to itself would be asked ten thousand times a second. The HTTP client has the settings of the SDK's
-// and connections of its own. Those of net/http follow none here, whatever they are set to.
+// unredirected returns the client without the SDK's redirects, which follow 307 and 308 without
+// a limit: a server that redirects to itself would get ten thousand requests a second. The new
+// HTTP client has the SDK's settings and its own connections. Clients of net/http follow no
+// redirects here, whatever their settings.
 func unredirected(client *s3.Client) *s3.Client {
 	sdk, ok := client.Options().HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
@@ -211,7 +210,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	case "":
 		return nil, c.fail(ctx, errNoETag)
 	case unless:
-		// A server that overlooks If-None-Match sends the object once more.
+		// A server that ignores If-None-Match sends the object again.
 		return nil, c.fail(ctx, store.ErrSentAgain)
 	}
 	body, err := c.Read(out.Body)
@@ -227,8 +226,8 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	}, nil
 }
 
-// Put writes the object if the condition holds: see [store.Store]. S3 does not
-// say when the object was written, so LastModified stays zero.
+// Put writes the object if the condition holds: see [store.Store]. S3 does not say when the
+// object was written, so LastModified is zero.
 func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
@@ -255,21 +254,22 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	return &store.Object{Key: key, Version: version, Date: c.Date()}, nil
 }
 
-// directoryAtKey is what versitygw says where a key is the beginning of other keys, which it
-// keeps as directories. It says the same where it was just removing the directory that the
-// object is to lie in, with the last object there: then another try succeeds.
+// directoryAtKey is versitygw's code for a key that is a prefix of other keys, which it stores
+// as directories. It uses the same code while it is removing the object's directory with the
+// last object in it; then a retry succeeds.
 const directoryAtKey = "ExistingObjectIsDirectory"
 
-// nothingBelow tells the two apart, by a listing. Where that is not allowed it is the first.
+// nothingBelow distinguishes the two by a listing. If that is not allowed, it assumes the
+// first.
 func (s *Store) nothingBelow(ctx context.Context, key string) bool {
 	for _, err := range s.List(ctx, key+"/", "") {
-		_ = err // whatever it is, nobody knows what is below
+		_ = err // an entry, or an error that leaves it open
 		return false
 	}
 	return true
 }
 
-// quoted is a version as the server wants it in If-Match.
+// quoted returns a version in the form that the server wants in If-Match.
 func (s *Store) quoted(v store.Version) string {
 	if s.opts.UnquotedETags {
 		return strings.Trim(string(v), `"`)
@@ -285,8 +285,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.remove(ctx, &s3.DeleteObjectInput{}, key)
 }
 
-// DeleteIf removes the object if it has that ETag: see [store.Conditional]. General purpose buckets of AWS can do
-// it (If-Match on DELETE). Many other servers ignore the condition, and delete whatever is there.
+// DeleteIf removes the object if it has that ETag: see [store.Conditional]. General purpose
+// buckets of AWS support this (If-Match on DELETE). Many other servers ignore the condition and
+// delete the object in any case.
 func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
 	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
 		return err
@@ -305,18 +306,18 @@ func (s *Store) remove(ctx context.Context, in *s3.DeleteObjectInput, key string
 	return nil
 }
 
-// VersionOf makes the store a [store.Hashed]: the ETag of an object that was put whole is
-// the MD5 of its bytes, except under encryption with keys of KMS or one's own.
+// VersionOf implements [store.Hashed]: the ETag of an object written by a single PUT is the MD5
+// of its bytes, except with encryption by KMS keys or customer-provided keys.
 func (s *Store) VersionOf(body []byte) store.Version {
 	sum := md5.Sum(body)
 	return store.Version(`"` + hex.EncodeToString(sum[:]) + `"`)
 }
 
-// String gives the URL s3://BUCKET/PREFIX, with the endpoint if it is not one of
-// AWS, and with the settings that are not the default.
+// String returns the URL s3://BUCKET/PREFIX, with the endpoint if it is not one of AWS, and
+// with the settings that are not the default.
 func (s *Store) String() string {
 	where := url.URL{Scheme: "s3", Host: s.bucket, Path: strings.TrimSuffix(s.prefix, "/")}
-	// As people write it: a colon and a slash stand for themselves in a query.
+	// Colons and slashes need no escaping in a query, and are easier to read without.
 	readable := strings.NewReplacer("%3A", ":", "%2F", "/")
 	var query []string
 	if base := s.client.Options().BaseEndpoint; base != nil {
