@@ -10,16 +10,16 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An Event is one request, or the late delivery of one.
+// An Event is one request, or its late delivery.
 type Event struct {
-	N         int // of the call, from 1; a late delivery has that of its call
+	N         int // number of the call, from 1; a late delivery has that of its call
 	Op        string
 	Key       string
-	Condition string // what a put or a get was conditional on
-	Fault     string // what went wrong, or ""
-	Late      bool   // whether this is a delivery after the call has been answered
-	Outcome   string // what the caller was told: a version or an error; "" while under way
-	Truth     string // what the store answered, where the caller was told otherwise
+	Condition string // the condition of a put or a get
+	Fault     string // the fault, or ""
+	Late      bool   // delivered after the call was answered
+	Outcome   string // what the caller got: a version or an error; "" while in progress
+	Truth     string // what the store answered, if the caller got something else
 }
 
 func (e Event) String() string {
@@ -45,7 +45,7 @@ func (e Event) String() string {
 	return text
 }
 
-// A Log has the fate of each request; it prints a line for each.
+// A Log has an Event for each request. It prints one line per Event.
 type Log []Event
 
 func (l Log) String() string {
@@ -56,18 +56,18 @@ func (l Log) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// partition is the fault of a call that is cut off when it begins.
+// partition is the fault of a call that begins during a partition.
 const partition = "partition"
 
-// A request is what the store has decided about a call that begins.
+// A request is the fate of a call, decided when it begins.
 type request struct {
 	event *Event
-	kind  Kind // 0 if no fault happens to it
+	kind  Kind // 0: no fault
 	delay time.Duration
 	cut   <-chan struct{}
 }
 
-// begin counts the call, draws its fault and opens its event.
+// begin counts the call, chooses its fault and creates its event.
 func (s *Store) begin(c Call) request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Store) begin(c Call) request {
 	return t
 }
 
-// carry takes a request to the store and back, as far as its fault lets it.
+// carry takes a request to the store and back, unless its fault prevents it.
 func carry[T any](ctx context.Context, s *Store, c Call, send func(context.Context) (T, error)) (T, error) {
 	t := s.begin(c)
 	again := func(ctx context.Context) string { return outcome(send(ctx)) }
@@ -130,8 +130,8 @@ func carry[T any](ctx context.Context, s *Store, c Call, send func(context.Conte
 	return answer, err
 }
 
-// outward lets happen what happens before the request arrives. An error means
-// that it does not, or not now.
+// outward applies faults before the request arrives. An error means that it does not arrive, or
+// not now.
 func (s *Store) outward(ctx context.Context, c Call, t request, again func(context.Context) string) error {
 	if t.event.Fault == partition {
 		return c.fail(store.ErrUnavailable, "cut off by a partition")
@@ -164,8 +164,7 @@ func (s *Store) outward(ctx context.Context, c Call, t request, again func(conte
 	return nil
 }
 
-// homeward lets happen what happens after the request arrived. An error means
-// that the answer does not come through.
+// homeward applies faults after the request arrived. An error means that the answer is lost.
 func (s *Store) homeward(ctx context.Context, c Call, t request, again func(context.Context) string) error {
 	switch t.kind {
 	case LostAnswer:
@@ -183,10 +182,9 @@ func (s *Store) homeward(ctx context.Context, c Call, t request, again func(cont
 	return nil
 }
 
-// later delivers a request when the delay has passed, whatever has become of
-// the call's context by then.
+// later delivers a request after the delay, even if the call's context has ended.
 func (s *Store) later(ctx context.Context, t request, again func(context.Context) string) {
-	event := *t.event // its outcome is not known yet
+	event := *t.event // the outcome is not known yet
 	event.Late = true
 	s.late.Go(func() {
 		if ended(s.closed) || !pause(context.WithoutCancel(ctx), t.delay, s.closed) {
@@ -199,8 +197,8 @@ func (s *Store) later(ctx context.Context, t request, again func(context.Context
 	})
 }
 
-// broken is the part of a broken-off answer that arrives: of a listing half, of a
-// large body all that came before its reader finds out.
+// broken returns the part of a broken-off answer that arrives: half of a listing, or of a large
+// body everything before the reader's error.
 func broken[T any](answer T) T {
 	var none T
 	switch a := any(answer).(type) {

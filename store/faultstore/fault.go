@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A Kind is a kind of failure.
+// A Kind is a kind of fault.
 type Kind int
 
-// The kinds of fault. "Nothing lands" and "lands" are about the request of this
-// call; where a kind is for puts and deletes only, other calls pass it by.
+// The kinds of fault. "Nothing lands" and "lands" refer to the request of this call. Kinds for
+// puts and deletes only do not affect other calls.
 const (
 	// Unavailable: nothing lands, and the store says so (503, no connection).
 	Unavailable Kind = iota + 1
@@ -20,30 +20,29 @@ const (
 	Throttled
 	// Denied: nothing lands; the store refuses the credentials.
 	Denied
-	// Conflict: nothing lands; a rival write was under way. Puts only.
+	// Conflict: nothing lands because of a concurrent write. Puts only.
 	Conflict
 	// LostRequest: nothing lands, and no answer comes.
 	LostRequest
-	// LostAnswer: the request lands, and its answer is lost. A listing breaks
-	// off in the middle, and so does the body that GetLarge opens.
+	// LostAnswer: the request lands, but its answer is lost. A listing breaks off in the
+	// middle, and so does the body of GetLarge.
 	LostAnswer
-	// Hang: nothing lands, and no answer comes until the context ends or the
-	// store is cut off.
+	// Hang: nothing lands, and no answer comes until the context ends or the store is
+	// partitioned.
 	Hang
-	// DelayBefore: the request arrives after the delay. If the context ends
-	// before, nothing lands, and the caller cannot know it.
+	// DelayBefore: the request arrives after the delay. If the context ends first, nothing
+	// lands, but the caller cannot know that.
 	DelayBefore
 	// DelayAfter: the request lands at once, and the answer comes after the delay.
 	DelayAfter
-	// LateLanding: no answer comes; the request arrives after the delay. Puts
-	// and deletes only.
+	// LateLanding: no answer comes; the request arrives after the delay. Puts and deletes only.
 	LateLanding
-	// LateDuplicate: all is well; the same request arrives once more after the
-	// delay, and nobody hears of its answer. Puts and deletes only.
+	// LateDuplicate: the call succeeds, and the same request arrives again after the delay. Its
+	// answer is discarded. Puts and deletes only.
 	LateDuplicate
 	// SecondAnswer: the request arrives twice at once, and the second answer comes. So a
-	// conditional put that has landed is refused, which no store can tell from a put that
-	// lost a race. Puts and deletes only.
+	// conditional put that has landed is refused, like a put that lost a race: no store can
+	// tell them apart. Puts and deletes only.
 	SecondAnswer
 )
 
@@ -61,7 +60,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// ops are the calls that a fault of the kind can happen to.
+// ops returns the calls that a fault of the kind can affect.
 func (k Kind) ops() []string {
 	switch k {
 	case Conflict:
@@ -72,22 +71,21 @@ func (k Kind) ops() []string {
 	return []string{"get", "put", "delete", "list"}
 }
 
-// A Fault says what goes wrong, with which calls and how often. A call meets the
-// first fault, in the order of their injection, that happens to it. The zero
-// value of each field but Kind means that it does not matter.
+// A Fault says what goes wrong, with which calls and how often. A call gets the first injected
+// fault that applies to it. Zero fields, except Kind, match every call.
 type Fault struct {
 	Kind Kind
 	Op   string          // "get", "put", "delete" or "list"
-	Key  string          // a pattern of path.Match; a list is matched by its prefix
+	Key  string          // a pattern for path.Match; for a list it matches the prefix
 	When func(Call) bool // must not call the store
 
-	// Nth picks one of the calls that match all of the above, counted from 1.
+	// Nth selects one of the calls that match all of the above, counted from 1.
 	Nth int
-	// Probability, from 0 to 1, picks calls by chance. Zero: every call.
+	// Probability, from 0 to 1, selects calls at random. Zero: every call.
 	Probability float64
 
-	// Delay is how long the request or the answer is held up. Jitter, drawn
-	// evenly from zero to this, is added to it.
+	// Delay is how long the request or the answer is delayed, plus a random time of up to
+	// Jitter, evenly distributed.
 	Delay, Jitter time.Duration
 }
 
@@ -117,7 +115,7 @@ func (f Fault) String() string {
 	return text
 }
 
-// check says why the fault could never happen.
+// check returns an error if the fault can never happen.
 func (f Fault) check() error {
 	switch _, err := path.Match(f.Key, ""); {
 	case f.Kind < Unavailable || f.Kind > SecondAnswer:
@@ -150,12 +148,11 @@ type rule struct {
 	matched int
 }
 
-// A float gives the next random number from 0 up to 1.
+// A float returns the next random number from 0 up to 1.
 type float func() float64
 
-// meets reports whether the fault happens to the call, and the delay. How many
-// numbers it draws depends on the call alone, so that one fault that happens
-// does not change when others do.
+// meets reports whether the fault happens to the call, and the delay. How many numbers it draws
+// depends only on the call, so that faults do not influence each other.
 func (r *rule) meets(c Call, draw float) (time.Duration, bool) {
 	if !r.matches(c) {
 		return 0, false

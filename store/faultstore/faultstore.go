@@ -1,17 +1,16 @@
-// Package faultstore puts a bad network in front of a store. Its faults come
-// before the request arrives, so that nothing lands, and after it, so that the
-// write lands and its answer is lost, which is the worst that an object store
-// does to a lock. Requests can also arrive late, and twice.
+// Package faultstore simulates a bad network in front of a store. Some faults come before the
+// request arrives, so that nothing lands. Others come after it, so that the write lands but its
+// answer is lost: for a lock, this is the worst behaviour of an object store. Requests can also
+// arrive late or twice.
 //
-// Faults are scripted ("the third put of this key") or drawn from a seed. All of
-// them keep to the contract of errors: a write that may have landed is reported as
-// [store.ErrUnknownOutcome]. The same seed gives the same faults for the same
-// sequence of calls, so a test that fails prints the store and its log:
+// Faults are scripted ("the third put of this key") or drawn from a seed. All of them follow
+// the contract of errors: a write that may have landed is reported as
+// [store.ErrUnknownOutcome]. The same seed causes the same faults for the same sequence of
+// calls, so print the store and its log when a test fails:
 //
 //	t.Logf("%v\n%v", st, st.Log())
 //
-// All waiting is done by timers of package time and works in a bubble of
-// testing/synctest.
+// All waiting uses timers of package time, and works inside a testing/synctest bubble.
 package faultstore
 
 import (
@@ -27,27 +26,27 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options are the seed and the faults to begin with.
+// Options are the seed and the initial faults.
 type Options struct {
-	Seed   uint64 // of all that is drawn
+	Seed   uint64 // of all random numbers
 	Faults []Fault
 }
 
-// A Call is one request on its way to the store.
+// A Call is one request to the store.
 type Call struct {
 	Op     string          // "get", "put", "delete", "list"
 	Key    string          // or the prefix of a list
-	Body   []byte          // of a Put; nil of a PutLarge, which has no condition either
+	Body   []byte          // of a Put; nil for a PutLarge, which has no condition either
 	Only   store.Condition // also of a DeleteIf
 	Unless store.Version
 }
 
-// Counts are the requests that were sent, by method. Calls that a store must
-// refuse before it sends anything are not among them, nor are late deliveries.
+// Counts are the numbers of requests by method. They do not include late deliveries and calls
+// that a store must reject before it sends anything.
 type Counts struct{ Get, Put, Delete, List int }
 
-// Store is a [store.Store] that lets faults happen on the way to another. It is
-// safe for concurrent use.
+// Store is a [store.Store] that applies faults to calls of another store. It is safe for
+// concurrent use.
 type Store struct {
 	inner  store.Store
 	seed   uint64
@@ -58,7 +57,7 @@ type Store struct {
 	mu     sync.Mutex
 	rand   *rand.Rand
 	rules  []*rule
-	cut    chan struct{} // closed while the store is partitioned off
+	cut    chan struct{} // closed during a partition
 	counts Counts
 	calls  int
 	events []*Event
@@ -71,8 +70,8 @@ var (
 	_ store.Conditional = (*Store)(nil)
 )
 
-// Wrap puts faults in front of st; nil opts means none for now. It panics on a
-// fault that could never happen, such as a conflict of a get.
+// Wrap puts faults in front of st. If opts is nil, there are none yet. Wrap panics if a fault
+// can never happen, such as a conflict of a get.
 func Wrap(st store.Store, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -89,8 +88,8 @@ func Wrap(st store.Store, opts *Options) *Store {
 	return s
 }
 
-// Inject adds faults, after those that there are. Their calls count from now.
-// It panics as [Wrap] does.
+// Inject adds faults after the existing ones. It panics like [Wrap]. Only calls from now on
+// count for Nth.
 func (s *Store) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,16 +101,15 @@ func (s *Store) Inject(faults ...Fault) {
 	}
 }
 
-// Clear removes all faults. Requests that are on their way are still delivered.
+// Clear removes all faults. Requests in flight are still delivered.
 func (s *Store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rules = nil
 }
 
-// Partition cuts the store off, or joins it again. While it is cut off, calls
-// fail at once with [store.ErrUnavailable]; of those that were under way no
-// answer arrives. Late deliveries have passed the cut and go on.
+// Partition begins or ends a partition. During a partition, calls fail at once with
+// [store.ErrUnavailable], and calls in progress get no answer. Late deliveries still arrive.
 func (s *Store) Partition(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,15 +122,15 @@ func (s *Store) Partition(on bool) {
 	}
 }
 
-// Counts returns the requests sent since the beginning or the last Reset.
+// Counts returns the numbers of requests since the beginning or the last Reset.
 func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts
 }
 
-// Log returns the calls since the beginning or the last Reset, in the order in
-// which they began, and the late deliveries, as they came.
+// Log returns the calls since the beginning or the last Reset, in the order in which they
+// began, and the late deliveries as they arrived.
 func (s *Store) Log() Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,26 +141,25 @@ func (s *Store) Log() Log {
 	return log
 }
 
-// Reset sets the counts to zero and empties the log. It changes no fault: the
-// calls that these count, and the numbers drawn, go on.
+// Reset sets the counts to zero and empties the log. Faults continue unchanged, including their
+// counts and random numbers.
 func (s *Store) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts, s.events = Counts{}, nil
 }
 
-// Wait returns when nothing is left to be delivered late. Like Close it is for
-// when no more calls begin.
+// Wait waits for all late deliveries. Like Close, it is for use when no more calls begin.
 func (s *Store) Wait() { s.late.Wait() }
 
-// Close drops the requests that are still to be delivered late, and waits for those
-// under way. Calls go on as before, except that no more is delivered late.
+// Close drops late deliveries that have not begun, and waits for the others. Calls still work,
+// but without late deliveries.
 func (s *Store) Close() {
 	s.close()
 	s.late.Wait()
 }
 
-// VersionOf is that of the store it wraps, or empty.
+// VersionOf returns the version by the wrapped store, or an empty one.
 func (s *Store) VersionOf(body []byte) store.Version {
 	if h, ok := s.inner.(store.Hashed); ok {
 		return h.VersionOf(body)
@@ -196,7 +193,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
 	}
-	body = bytes.Clone(body) // a late delivery comes when the caller's slice is its own again
+	body = bytes.Clone(body) // the caller may have reused its slice at the time of a late delivery
 	c := Call{Op: "put", Key: key, Body: body, Only: only}
 	return carry(ctx, s, c, func(ctx context.Context) (*store.Object, error) {
 		return s.inner.Put(ctx, key, body, only)
@@ -232,8 +229,8 @@ func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error
 
 var errNotConditional = errors.New("the store behind the faults is no store.Conditional")
 
-// List lists through the faults, as one request however many pages it has. A
-// listing whose answer is lost breaks off in the middle.
+// List lists through the faults, as one request whatever its number of pages. If its answer is
+// lost, it breaks off in the middle.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		c := Call{Op: "list", Key: prefix}
@@ -262,7 +259,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
-// refused says why nothing may be sent.
+// refused returns an error if the call must not be sent.
 func (c Call) refused(ctx context.Context) error {
 	if c.Op != "list" { // whose prefix need not be a key
 		if err := store.CheckKey(c.Op, c.Key); err != nil {
@@ -275,13 +272,13 @@ func (c Call) refused(ctx context.Context) error {
 	return nil
 }
 
-// fail is the error of a request of which the store says that it did nothing.
+// fail returns the error of a request that the store reports as not done.
 func (c Call) fail(kind error, why string) error {
 	return &store.Error{Op: c.Op, Key: c.Key, Kind: kind, Cause: errors.New("faultstore: " + why)}
 }
 
-// lost is the error of a request to which no answer came. Of a read it does not
-// matter whether it was served.
+// lost returns the error of a request without an answer. For reads it does not matter whether
+// they arrived.
 func (c Call) lost(ctx context.Context, why string) error {
 	kind := store.ErrUnavailable
 	if c.Op == "put" || c.Op == "delete" {
@@ -303,8 +300,7 @@ func ended(c <-chan struct{}) bool {
 	}
 }
 
-// pause waits for d and reports whether it passed: the context may end before,
-// or the store be cut off.
+// pause waits for d, and reports false if the context ends or the store is cut off first.
 func pause(ctx context.Context, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,8 +12,8 @@ import (
 
 var errNotLarge = errors.New("the store behind the faults is no store.Large")
 
-// PutLarge writes through the faults, as one request however many parts it has. It
-// reads all of the body first, because a late delivery comes when r is gone.
+// PutLarge writes through the faults, as one request whatever its number of parts. It reads the
+// whole body first, because a late delivery cannot read r.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	c := Call{Op: "put", Key: key}
 	if err := c.refused(ctx); err != nil {
@@ -32,8 +32,8 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	})
 }
 
-// GetLarge opens the object through the faults. A body whose answer is lost breaks off
-// in the middle.
+// GetLarge opens the object through the faults. If the answer is lost, the body breaks off in
+// the middle.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	c := Call{Op: "get", Key: key}
 	if err := c.refused(ctx); err != nil {
@@ -59,14 +59,14 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return l, l.size, nil
 }
 
-// A large is an object that is open.
+// A large is an open object.
 type large struct {
 	io.Reader
 	io.Closer
 	size int64
 }
 
-// failing is what is read where a body breaks off.
+// failing is the reader at the point where a body breaks off.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -16,20 +16,20 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A call is one call of a store, and watches its requests pass through the HTTP client.
+// A call is one call of a store. It sees its requests pass through the HTTP client.
 type call struct {
 	exchange.Call
 	bucket, name string   // of the object, as the server knows it
-	refusal      *refusal // what the answer says, if it is one of 300 and above
-	noToken      bool     // no token was to be had, so nothing was sent
-	revoked      bool     // the token is refused where one was accepted before
+	refusal      *refusal // the response, if its status is 300 or above
+	noToken      bool     // there was no token, so nothing was sent
+	revoked      bool     // the token is refused, but one was accepted before
 }
 
-// errRefused stands for an answer of 300 and above; what it says is in the refusal.
+// errRefused means a response of 300 and above; the refusal has its content.
 var errRefused = errors.New("the server refused")
 
-// request makes a request about the object of that name, or about the bucket if name is "". The
-// path is "/storage/v1/b/" or, for uploads, "/upload/storage/v1/b/".
+// request returns a request about the object of that name, or about the bucket if name is "".
+// The path is "/storage/v1/b/" or, for uploads, "/upload/storage/v1/b/".
 func (s *Store) request(method, path, name string, query url.Values, body []byte) *http.Request {
 	if s.project != "" {
 		query.Set("userProject", s.project)
@@ -39,7 +39,7 @@ func (s *Store) request(method, path, name string, query url.Values, body []byte
 	u.RawPath = path + url.PathEscape(s.bucket) + "/o"
 	if name != "" {
 		u.Path += "/" + name
-		u.RawPath += "/" + url.PathEscape(name) // a slash in a name is no slash of the path
+		u.RawPath += "/" + url.PathEscape(name) // slashes in a name are not slashes of the path
 	}
 	u.RawQuery = query.Encode()
 	return newRequest(method, &u, body)
@@ -54,14 +54,14 @@ func newRequest(method string, u *url.URL, body []byte) *http.Request {
 	case len(body) > 0:
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	case method != http.MethodGet:
-		// Thus net/http says "Content-Length: 0", which servers want.
+		// This makes net/http send "Content-Length: 0", which servers want.
 		req.Body, req.TransferEncoding = http.NoBody, []string{"identity"}
 	}
 	return req
 }
 
-// do sends the request of the call with a token. The answer is a success; the error of another
-// is errRefused.
+// do sends the request of the call with a token. If the response is not a success, the error is
+// errRefused.
 func (s *Store) do(ctx context.Context, c *call, req *http.Request) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err // net/http would not say that it sent nothing
@@ -69,7 +69,7 @@ func (s *Store) do(ctx context.Context, c *call, req *http.Request) (*http.Respo
 	if s.token != nil {
 		token, err := s.token(ctx)
 		if err != nil {
-			c.noToken = !c.Handed() // else what became of the request before decides
+			c.noToken = !c.Handed() // otherwise the outcome of the request before decides
 			return nil, err
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -101,11 +101,11 @@ func (s *Store) send(ctx context.Context, c *call, req *http.Request) (*http.Res
 	return answer, nil
 }
 
-// maxJSON bounds what is read of a success. The longest is a page of a listing: of 1000 names of
-// 1 KiB, every character of them escaped, and what is said of each.
+// maxJSON bounds what is read of a successful response. The longest is a page of a listing:
+// 1000 names of 1 KiB with every character escaped, and their attributes.
 const maxJSON = 16 << 20
 
-// read reads JSON to its end, so that the connection it comes on can be used again.
+// read reads JSON to its end, so that the connection can be reused.
 func read(r io.Reader, into any) error {
 	body, err := io.ReadAll(io.LimitReader(r, maxJSON))
 	if err != nil {
@@ -117,19 +117,19 @@ func read(r io.Reader, into any) error {
 	return nil
 }
 
-// A metadata is what is said of an object when it is written.
+// metadata is what is set for an object when it is written.
 type metadata struct {
 	CacheControl string `json:"cacheControl"`
 	ContentType  string `json:"contentType"`
 }
 
-// stored: no cache keeps the object, not even one that everybody may read, and nothing on the
-// way changes it.
+// stored keeps caches, including public ones, from storing the object, and proxies from
+// changing it.
 var stored = metadata{CacheControl: "no-store, no-transform", ContentType: "application/octet-stream"}
 
 var errNoGeneration = errors.New("the answer has no generation: is this Google Cloud Storage?")
 
-// insert writes an object by one request of two parts, what is said of it and the body
+// insert writes an object by one request with two parts, the metadata and the body
 // (https://cloud.google.com/storage/docs/uploading-objects#uploading-an-object).
 func (s *Store) insert(ctx context.Context, c *call, body []byte, query url.Values) (*resource, error) {
 	about, err := json.Marshal(stored)
@@ -137,7 +137,7 @@ func (s *Store) insert(ctx context.Context, c *call, body []byte, query url.Valu
 		return nil, err
 	}
 	var parts bytes.Buffer
-	w := multipart.NewWriter(&parts) // with a boundary that no body has, at random
+	w := multipart.NewWriter(&parts) // with a random boundary that no body contains
 	for _, part := range []struct {
 		kind string
 		text []byte
@@ -166,7 +166,7 @@ func (s *Store) insert(ctx context.Context, c *call, body []byte, query url.Valu
 	return written(answer.Body)
 }
 
-// written reads the answer to a write that landed.
+// written reads the response to a write that landed.
 func written(answer io.Reader) (*resource, error) {
 	r := &resource{}
 	if err := read(answer, r); err != nil {
@@ -178,17 +178,18 @@ func written(answer io.Reader) (*resource, error) {
 	return r, nil
 }
 
-// A refusal is what an answer of 300 and above says: in JSON, or in a line of text where the
-// body of an object was asked for (https://cloud.google.com/storage/docs/json_api/v1/status-codes).
+// A refusal is the content of a response of 300 and above: JSON, or a line of text if the
+// request was for an object's body
+// (https://cloud.google.com/storage/docs/json_api/v1/status-codes).
 type refusal struct {
 	exchange.Refusal      // its code, such as "notFound", is in JSON only
-	google           bool // a server of Google Cloud Storage gave the answer
+	google           bool // the response is from a server of Google Cloud Storage
 }
 
-// requestIDHeader is on every answer of Google Cloud Storage.
+// requestIDHeader is in every response of Google Cloud Storage.
 const requestIDHeader = "X-Guploader-Uploadid"
 
-// refuse reads the body of an answer.
+// refuse reads the body of a response.
 func refuse(answer *http.Response) *refusal {
 	body, empty := exchange.Refused(answer)
 	r := &refusal{Refusal: exchange.Refusal{Empty: empty}, google: answer.Header.Get(requestIDHeader) != ""}
@@ -211,10 +212,10 @@ func refuse(answer *http.Response) *refusal {
 	return r
 }
 
-// line is a text on one line.
+// line returns a text on one line.
 func line(text string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 }
 
-// requestID gives the server's name for the request.
+// requestID returns the server's ID for the request.
 func (c *call) requestID() string { return c.Header().Get(requestIDHeader) }

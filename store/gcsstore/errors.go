@@ -12,12 +12,12 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// fail makes the error of the call.
+// fail returns the error of the call.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	return c.Fail(ctx, c.classify(err), c.text(err), err, throttles(c.reason()), c.requestID())
 }
 
-// text says what happened.
+// text describes what happened.
 func (c *call) text(err error) string {
 	sent, _ := errors.AsType[*url.Error](err)
 	switch {
@@ -29,7 +29,7 @@ func (c *call) text(err error) string {
 	return err.Error()
 }
 
-// reason gives the server's word for the error, or "".
+// reason returns the server's error reason, or "".
 func (c *call) reason() string {
 	if c.refusal == nil {
 		return ""
@@ -42,7 +42,7 @@ const (
 	onThrottled = "Google Cloud Storage takes about one write a second to one object: write less often, or spread the writes over more objects"
 )
 
-// classify judges the error. The reason only refines what the status says.
+// classify judges the error. The reason only refines the status.
 func (c *call) classify(err error) exchange.Verdict {
 	switch {
 	case c.noToken && errors.Is(err, store.ErrDenied):
@@ -56,7 +56,7 @@ func (c *call) classify(err error) exchange.Verdict {
 	return c.turnedAway(c.Status())
 }
 
-// turnedAway is for an answer that changes nothing.
+// turnedAway judges a response that changed nothing.
 func (c *call) turnedAway(status int) exchange.Verdict {
 	reason := c.reason()
 	switch {
@@ -87,7 +87,7 @@ func (c *call) turnedAway(status int) exchange.Verdict {
 	return c.Otherwise(c.onRefused())
 }
 
-// throttles reports that the reason asks for fewer requests. It comes with 429 and with 403.
+// throttles reports whether the reason asks for fewer requests. It comes with 429 and with 403.
 func throttles(reason string) bool {
 	return reason == "rateLimitExceeded" || reason == "userRateLimitExceeded"
 }
@@ -106,12 +106,12 @@ func (c *call) onForbidden(reason string) string {
 	return ""
 }
 
-// notFound: an object is absent only by the word of Google Cloud Storage, which names it. A
-// web server and a proxy that has lost the server behind it say 404 as well, and a store that
-// took those for an absent object would find every lock free.
+// notFound judges a 404. An object is absent only if Google Cloud Storage says so and names it.
+// Web servers and proxies without a backend use 404 as well. A store that treated these as an
+// absent object would find every lock free.
 //
-// The words, of JSON and of text, are in none of the references; they are in what the service
-// sends. The reference of JSON has "Not Found", without a name, and so have emulators.
+// The messages, in JSON and in text, are undocumented; they were observed. The JSON reference
+// has "Not Found" without a name, and emulators send that.
 func (c *call) notFound() exchange.Verdict {
 	r := c.refusal
 	byName := r.Message == "No such object: "+c.bucket+"/"+c.name
@@ -127,9 +127,9 @@ func (c *call) notFound() exchange.Verdict {
 		// Neither can miss an object, so the bucket is missing.
 		return exchange.Verdict{Kind: store.ErrNoBucket, Advice: onNoBucket}
 	case byStore && c.Op == "delete":
-		return exchange.Verdict{Kind: store.ErrNotExist} // whichever is missing, the object is not there
+		return exchange.Verdict{Kind: store.ErrNotExist} // whichever is missing, the object does not exist
 	}
-	// It may pass: a proxy says so while the server behind it starts.
+	// This may be temporary: a proxy responds like this while its backend starts.
 	return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "this is not how Google Cloud Storage says that an object does not exist: does the endpoint lead there?"}
 }
 

@@ -1,24 +1,24 @@
-// Package gcsstore keeps objects on Google Cloud Storage, by its JSON API.
+// Package gcsstore keeps objects on Google Cloud Storage through its JSON API.
 //
-// A version is the generation of an object. Google Cloud Storage gives every write a new one and
-// uses none again, not even after a deletion, so a version that comes back is a write that never
-// happened.
+// A version is an object's generation. Google Cloud Storage gives every write a new one and
+// never reuses any, not even after a deletion.
 //
-// A store sends one request for one call and repeats none: a conditional write that is sent twice
-// can land the first time and then be told 412. That is why this package speaks HTTP itself instead
-// of linking Google's client. There are two exceptions. PutLarge sends as many requests as it needs, and repeats some.
-// And where an answer of 404 does not say what is missing, as some emulators do not, Get and
-// GetLarge ask for a listing, which does.
+// A store sends one request per call and retries none, because a conditional write that is sent
+// twice can land the first time and then get 412. This is why the package uses HTTP directly
+// instead of Google's client. There are two exceptions: PutLarge sends as many requests as it
+// needs, and retries some. And if a 404 response does not say what is missing, as with some
+// emulators, Get and GetLarge send a listing to find out.
 //
-// The credentials need storage.objects.get, create, delete and list in the bucket: the role Storage
-// Object User (roles/storage.objectUser) has them. Overwriting an object needs delete as well as
-// create. Without list, Google Cloud Storage answers 403 for an object that does not exist.
+// The credentials need storage.objects.get, create, delete and list in the bucket: the role
+// Storage Object User (roles/storage.objectUser) has them. Overwriting an object needs delete
+// as well as create. Without list, Google Cloud Storage responds with 403 for an object that
+// does not exist.
 //
-// The bucket must have no retention policy and set no holds on new objects, since both forbid that
-// an object is overwritten. Google Cloud Storage takes about one write a second to one object
-// (https://cloud.google.com/storage/quotas#objects); more of them, and it answers 429. All objects
-// are written with "Cache-Control: no-store, no-transform": what everybody may read is otherwise
-// cached for an hour (https://cloud.google.com/storage/docs/caching).
+// The bucket must have no retention policy and set no holds on new objects, because both
+// prevent overwriting. Google Cloud Storage accepts about one write a second per object
+// (https://cloud.google.com/storage/quotas#objects) and responds with 429 to more. All objects
+// are written with "Cache-Control: no-store, no-transform", because public objects are
+// otherwise cached for an hour (https://cloud.google.com/storage/docs/caching).
 package gcsstore
 
 import (
@@ -36,49 +36,48 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// maxPrefix leaves room for a key of store.MaxKey bytes and the slash before it in the
-// 1024 bytes that Google Cloud Storage gives a name
+// maxPrefix leaves room for a key of store.MaxKey bytes and a slash in the 1024 bytes of a name
 // (https://cloud.google.com/storage/docs/objects#naming).
 const maxPrefix = 1024 - store.MaxKey - 1
 
-// defaultEndpoint is where Google Cloud Storage is.
+// defaultEndpoint is the endpoint of Google Cloud Storage.
 const defaultEndpoint = "https://storage.googleapis.com"
 
 // Options are the optional settings of a [Store].
 type Options struct {
-	// Prefix goes before every key, with a slash between them. Default: none.
+	// Prefix is put before every key, followed by a slash. Default: none.
 	Prefix string
 
-	// Endpoint is the URL of the server, a scheme and a host: of an emulator or of a private
-	// endpoint. Whatever it is gets the tokens. Default: https://storage.googleapis.com.
+	// Endpoint is the URL of the server, a scheme and a host: an emulator or a private
+	// endpoint. The tokens are sent to it. Default: https://storage.googleapis.com.
 	Endpoint string
 
-	// Token gives the OAuth access token for a request; the store puts it into the request. It is
-	// called for each request, by several goroutines at once, and should keep a token as long as
-	// it is valid. Its error means that nothing was sent: one that matches [store.ErrDenied] is
-	// the error of a caller without rights, who need not try again, and any other is
-	// [store.ErrUnavailable].
+	// Token returns the OAuth access token for a request. The store adds it to the request.
+	// Token is called for each request, by several goroutines at once, and should cache a token
+	// while it is valid. If it fails, nothing was sent: an error that matches [store.ErrDenied]
+	// is permanent, as for missing permissions, and any other is [store.ErrUnavailable].
 	//
-	// An HTTP client that adds the tokens itself will do as well, as golang.org/x/oauth2 makes
-	// them, but then a write that failed for want of a token has to be reported as one that may
-	// have landed. Default: requests go out as they are.
+	// You can also use an HTTP client that adds the tokens itself, as golang.org/x/oauth2 does.
+	// But then a write that failed without a token must be reported as one that may have
+	// landed. Default: requests are sent without a token.
 	Token func(ctx context.Context) (string, error)
 
-	// TokenRefused is called after the service has answered 401 to a request with a token: it was revoked, and Token
-	// should give another one. Until then requests fail with [store.ErrUnavailable], or with [store.ErrDenied] if the
-	// service never accepted a token. Default: nothing is called.
+	// TokenRefused is called after the service has responded with 401 to a request with a
+	// token: it was revoked, and Token should return another one. Until then requests fail with
+	// [store.ErrUnavailable], or with [store.ErrDenied] if the service never accepted a token.
+	// Default: no call.
 	TokenRefused func()
 
-	// UserProject is the project that pays for the requests to a bucket whose requesters pay.
+	// UserProject is the project that pays for the requests, for buckets with requester pays.
 	// Default: that of the bucket.
 	UserProject string
 
-	// OwnClient says that nothing else uses the HTTP client, so that [Store.Close] closes its
-	// connections. Default: the client is the caller's, and Close leaves it alone.
+	// OwnClient means that only this store uses the HTTP client, so that [Store.Close] closes
+	// its connections. Default: Close does nothing to the client.
 	OwnClient bool
 }
 
-// A Store is one bucket, or what lies under one prefix of it. It is safe for concurrent use.
+// A Store is one bucket, or the objects under a prefix of it. It is safe for concurrent use.
 type Store struct {
 	client   *http.Client
 	endpoint *url.URL
@@ -100,10 +99,10 @@ var (
 	_ store.Conditional = (*Store)(nil)
 )
 
-// New gives the store of a bucket, which must exist. It sends nothing. The client must not
-// repeat requests by itself; one of net/http repeats a GET at most. Its CheckRedirect is not
-// asked, since no redirection is followed. The error matches [store.ErrInvalid] if an argument
-// cannot be used.
+// New returns the store for a bucket, which must exist. It sends nothing. The client must not
+// retry requests by itself; those of net/http retry at most a GET. Its CheckRedirect is not
+// called, because redirects are not followed. The error matches [store.ErrInvalid] if an
+// argument is invalid.
 func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -159,7 +158,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if version == unless {
-		// An emulator that overlooks the condition sends the object once more.
+		// An emulator that ignores the condition sends the object again.
 		return nil, c.fail(ctx, store.ErrSentAgain)
 	}
 	body, err := c.Read(answer.Body)
@@ -170,15 +169,15 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	return &store.Object{Key: key, Body: body, Version: version, LastModified: modified, Date: c.Date()}, nil
 }
 
-// download asks for the object of the call. The errors are those of the call.
+// download requests the object of the call. Its errors are those of the call.
 func (s *Store) download(ctx context.Context, c *call, unless store.Version) (*http.Response, store.Version, error) {
 	query := url.Values{"alt": {"media"}}
-	if isGeneration(unless) { // anything else is no version of this object
+	if isGeneration(unless) { // other versions cannot be of this object
 		query.Set("ifGenerationNotMatch", string(unless))
 	}
 	req := s.request(http.MethodGet, "/storage/v1/b/", c.name, query, nil)
-	// So the object comes as it was written, and net/http, which would ask for gzip by itself,
-	// leaves it so (https://cloud.google.com/storage/docs/transcoding).
+	// This returns the object as it was written, and keeps net/http from requesting gzip
+	// (https://cloud.google.com/storage/docs/transcoding).
 	req.Header.Set("Accept-Encoding", "identity")
 	answer, err := s.do(ctx, c, req)
 	if err != nil {
@@ -196,7 +195,7 @@ func (s *Store) download(ctx context.Context, c *call, unless store.Version) (*h
 	return answer, version, nil
 }
 
-// lookFor settles what is missing, by a listing, where a 404 does not say it.
+// lookFor finds out by a listing what is missing, for a 404 that does not say.
 func (s *Store) lookFor(ctx context.Context, c *call, failed *store.Error) {
 	list := &call{Call: exchange.Call{Op: "list", Key: c.Key}, name: c.name, bucket: c.bucket}
 	page, err := s.page(ctx, list, url.Values{"prefix": {c.name}, "maxResults": {"1"}})
@@ -218,7 +217,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	query := url.Values{}
 	switch {
 	case only.Absent():
-		query.Set("ifGenerationMatch", "0") // which is that of no object
+		query.Set("ifGenerationMatch", "0") // which no object has
 	case isGeneration(only.Match()):
 		query.Set("ifGenerationMatch", string(only.Match()))
 	default:
@@ -242,7 +241,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.remove(ctx, key, url.Values{})
 }
 
-// DeleteIf removes the object if it is that generation: see [store.Conditional].
+// DeleteIf removes the object if it has that generation: see [store.Conditional].
 func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
 	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
 		return err
@@ -268,14 +267,14 @@ func (s *Store) remove(ctx context.Context, key string, query url.Values) error 
 	return nil
 }
 
-// isGeneration reports whether v can be the generation of an object, as it is written. 0 is
-// none: as a condition it is that there is no object.
+// isGeneration reports whether v can be an object's generation. 0 is not one: as a condition it
+// means that there is no object.
 func isGeneration(v store.Version) bool {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	return err == nil && n > 0 && strconv.FormatInt(n, 10) == string(v)
 }
 
-// A resource is what the API says of one object.
+// A resource is the API's description of an object.
 type resource struct {
 	Name       string
 	Generation store.Version
@@ -283,20 +282,21 @@ type resource struct {
 	Created    string `json:"timeCreated"` // of this generation
 }
 
-// created is in whole seconds, as Last-Modified and Date are. Finer, it could be later than
-// the Date of the same answer.
+// created returns whole seconds, like Last-Modified and Date. A finer time could be later than
+// the Date of the same response.
 func (r *resource) created() time.Time {
 	t, _ := time.Parse(time.RFC3339, r.Created) // zero: unknown
 	return t.Truncate(time.Second)
 }
 
-// Close closes the connections of a store that owns its client (see [Options.OwnClient]): those
-// that are idle at once, with the goroutines that serve them, and those in use when their requests
-// have ended. The client of any other store it leaves as it is, since others may use that too.
+// Close closes the connections of a store that owns its client (see [Options.OwnClient]). Idle
+// connections and their goroutines end at once, others when their requests have ended. Close
+// does nothing to any other client, which may be in use elsewhere.
 //
-// It does not wait for requests and cuts none off. Calls of a closed store still work and open
-// connections anew, so call Close last: after every lease has been released, every session closed,
-// and Lock.Settle has returned. It may be called more than once, by any goroutine. It returns nil.
+// Close does not wait for requests or cut them off. Calls after Close still work and open new
+// connections, so call Close last: after all leases were released, all sessions were closed,
+// and Lock.Settle has returned. You can call it more than once and from any goroutine. It
+// returns nil.
 func (s *Store) Close() error {
 	if s.owned {
 		s.client.CloseIdleConnections()
@@ -304,12 +304,12 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// String gives the URL gs://BUCKET/PREFIX, with the endpoint if it is not Google's.
+// String returns the URL gs://BUCKET/PREFIX, with the endpoint if it is not Google's.
 func (s *Store) String() string {
 	where := url.URL{Scheme: "gs", Host: s.bucket, Path: strings.TrimSuffix(s.prefix, "/")}
 	var query []string
 	if endpoint := s.endpoint.String(); endpoint != defaultEndpoint {
-		// As people write it: a colon and a slash stand for themselves in a query.
+		// Colons and slashes need no escaping in a query, and are easier to read without.
 		readable := strings.NewReplacer("%3A", ":", "%2F", "/")
 		query = append(query, "endpoint="+readable.Replace(url.QueryEscape(endpoint)))
 	}

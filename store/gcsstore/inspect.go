@@ -17,14 +17,14 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// Inspect makes the store a [store.Inspector]. Its settings need a right that no lock needs,
-// storage.buckets.get, which the role Storage Legacy Bucket Reader (roles/storage.legacyBucketReader)
-// has.
+// Inspect implements [store.Inspector]. Its settings need a permission that locks do not need,
+// storage.buckets.get, which the role Storage Legacy Bucket Reader
+// (roles/storage.legacyBucketReader) has.
 func (s *Store) Inspect() store.Inspection { return inspection{s} }
 
 type inspection struct{ *Store }
 
-// Unquoted gives nil: a generation is a number.
+// Unquoted returns nil, because generations are numbers.
 func (i inspection) Unquoted() store.Store { return nil }
 
 func (i inspection) DeleteIf(ctx context.Context, key string, v store.Version) error {
@@ -57,7 +57,7 @@ func (i inspection) Overwrite(ctx context.Context, key string, body []byte) erro
 	return nil
 }
 
-// A bucket is what the API says of one, as far as it matters here.
+// A bucket is the part of the API's description of a bucket that matters here.
 type bucket struct {
 	Kind                  string
 	Versioning            struct{ Enabled bool }
@@ -70,7 +70,7 @@ type bucket struct {
 	Lifecycle struct{ Rule []rule }
 }
 
-// A rule is one of a bucket's lifecycle.
+// A rule is a lifecycle rule of a bucket.
 type rule struct {
 	Action    struct{ Type string }
 	Condition struct {
@@ -83,7 +83,7 @@ type rule struct {
 	}
 }
 
-// Settings asks for the bucket, in one request, and for a page of its past versions.
+// Settings reads the bucket in one request, and a page of its noncurrent versions.
 func (i inspection) Settings(ctx context.Context) []store.Setting {
 	b, err := i.about(ctx)
 	set := func(name, value string) store.Setting { return store.Setting{Name: name, Value: value, Err: err} }
@@ -128,7 +128,7 @@ func (i inspection) about(ctx context.Context) (*bucket, error) {
 	return b, nil
 }
 
-// kept says for how long, or "" if not at all.
+// kept describes for how long, or returns "" if not at all.
 func kept(what string, seconds json.Number) string {
 	n, err := seconds.Int64()
 	if err != nil || n <= 0 {
@@ -142,7 +142,7 @@ func kept(what string, seconds json.Number) string {
 	return fmt.Sprintf("%s is kept for %v", what, d)
 }
 
-// lifecycle says what the rules of a bucket do, as far as it matters here.
+// lifecycle describes the rules of a bucket that matter here.
 func lifecycle(rules []rule) string {
 	var does []string
 	for _, r := range rules {
@@ -165,14 +165,14 @@ func lifecycle(rules []rule) string {
 	return strings.Join(does, "; ")
 }
 
-// A version is an object as a listing of versions has it.
+// A version is an object in a listing of versions.
 type version struct {
 	Name        string
 	Generation  string
-	TimeDeleted string // "" while it is the current one
+	TimeDeleted string // "" for the current version
 }
 
-// versions asks for a page of all versions of the objects whose names begin with prefix.
+// versions reads a page of all versions of the objects whose names begin with prefix.
 func (i inspection) versions(ctx context.Context, prefix string) (items []version, more bool, err error) {
 	c := &call{Call: exchange.Call{Op: "list", Key: prefix}}
 	query := url.Values{"prefix": {i.prefix + prefix}, "versions": {"true"}, "maxResults": {"1000"}, "fields": {"kind,nextPageToken,items(name,generation,timeDeleted)"}}
@@ -191,7 +191,7 @@ func (i inspection) versions(ctx context.Context, prefix string) (items []versio
 	return page.Items, page.NextPageToken != "", nil
 }
 
-// past says how many past versions there are on one page.
+// past describes how many noncurrent versions are on one page.
 func (i inspection) past(ctx context.Context) (string, error) {
 	items, more, err := i.versions(ctx, "")
 	if err != nil {
@@ -209,9 +209,9 @@ func (i inspection) past(ctx context.Context) (string, error) {
 	return fmt.Sprint(n), nil
 }
 
-// Purge deletes all versions. Objects that are kept by soft delete end by themselves.
+// Purge deletes all versions. Soft-deleted objects expire by themselves.
 func (i inspection) Purge(ctx context.Context, directory string) (requests int, err error) {
-	const again = 4 // how often a page may begin as the last one did
+	const again = 4 // how often a page may begin like the one before
 	var first version
 	for stuck := 0; stuck < again; {
 		requests++
@@ -237,7 +237,7 @@ func (i inspection) Purge(ctx context.Context, directory string) (requests int, 
 	return requests, &store.Error{Op: "delete", Key: directory, Kind: store.ErrUnavailable, Cause: errors.New("versions come back when they are deleted")}
 }
 
-// inParallel calls f for all, several at a time, and gives an error of one of them.
+// inParallel calls f for all elements, several at a time, and joins the errors.
 func inParallel[T any](all []T, f func(T) error) (err error) {
 	const abreast = 16
 	for some := range slices.Chunk(all, abreast) {
@@ -255,24 +255,25 @@ func inParallel[T any](all []T, f func(T) error) (err error) {
 	return nil
 }
 
-// permissions are what the operations need, in the order in which messages name them.
+// permissions are what the operations need, in the order of error messages.
 var permissions = []struct {
 	operation string
 	needs     []string
 }{
-	// Without list, Google Cloud Storage answers 403 for an object that does not exist.
+	// Without list, Google Cloud Storage responds with 403 for an object that does not exist.
 	{"get", []string{"storage.objects.get", "storage.objects.list"}},
-	// An overwrite deletes the object that was there.
+	// An overwrite deletes the previous object.
 	{"put", []string{"storage.objects.create", "storage.objects.delete"}},
 	{"list", []string{"storage.objects.list"}},
 	{"delete", []string{"storage.objects.delete"}},
 	{"large", []string{"storage.objects.create", "storage.objects.delete", "storage.objects.get", "storage.objects.list"}},
 }
 
-// Policy gives the smallest custom role of Google Cloud, as indented JSON, whose bearer can do these
+// Policy returns the smallest custom role of Google Cloud, as indented JSON, that allows these
 // operations of the store: "get", "put", "list" and "delete" are the methods of [store.Store],
-// "large" is [store.Large]. "gcloud iam roles create ID --project=PROJECT --file=FILE" takes it; bind
-// it to the bucket. The error matches [store.ErrInvalid] if there is no operation or an unknown one.
+// "large" is [store.Large]. Create it with "gcloud iam roles create ID --project=PROJECT
+// --file=FILE", and bind it to the bucket. The error matches [store.ErrInvalid] if there are no
+// operations or an unknown one.
 func (s *Store) Policy(operations ...string) (string, error) {
 	var needs, known []string
 	for _, p := range permissions {

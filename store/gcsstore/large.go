@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// chunk is what is sent at a time: a multiple of 256 KiB, as the protocol wants.
+	// chunk is the size of a request: a multiple of 256 KiB, as the protocol requires.
 	chunk = 8 << 20
 
-	// repeats is how often PutLarge sends a request again whose answer was lost, or was that
-	// the server cannot for now, after firstPause and then twice as long each time.
+	// repeats is how often PutLarge retries a request whose response was lost or was a
+	// temporary error: after firstPause, and then twice as long each time.
 	repeats    = 3
 	firstPause = 250 * time.Millisecond
 
-	// cancelWithin bounds how long a PutLarge that failed takes to clean up. Its own
-	// context has ended, as often as not.
+	// cancelWithin bounds how long a failed PutLarge takes to clean up. Its own context has
+	// often ended.
 	cancelWithin = 10 * time.Second
 )
 
-// PutLarge writes the object, up to 5 TiB: see [store.Large]. One of less than 8 MiB takes one
-// request, a larger one a resumable upload, one request for each 8 MiB and one to begin. It holds
-// 8 MiB in memory, in a buffer of up to 24. A request that fails for a reason that passes is sent up
-// to four times, with pauses of less than two seconds in all; of a chunk, what has arrived is not
-// sent again.
+// PutLarge writes the object, up to 5 TiB: see [store.Large]. A body of less than 8 MiB takes
+// one request, a larger one a resumable upload, with one request to begin and one per 8 MiB.
+// PutLarge holds 8 MiB in memory, in a buffer of up to 24 MiB. After a temporary error, it
+// sends a request up to four times, with a total backoff of less than two seconds. It does not
+// resend the part of a chunk that has arrived.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return 0, err
@@ -60,19 +60,19 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return u.size, nil
 }
 
-// An upload is one PutLarge under way. Its requests are those of
+// An upload is one PutLarge in progress. Its requests are described in
 // https://cloud.google.com/storage/docs/performing-resumable-uploads.
 type upload struct {
 	s   *Store
 	key string
 	r   io.Reader
 
-	chunk bytes.Buffer // what was read and is to be sent
+	chunk bytes.Buffer // read but not sent yet
 	last  bool         // r has ended with it
 	size  int64        // of all that was read
 
-	// session is the URI of the upload. Whoever knows it may write the object, without any
-	// credentials: none are sent with it, and no message shows it.
+	// session is the URI of the upload. It permits writing the object without credentials: none
+	// are sent with it, and messages must not contain it.
 	session *url.URL
 }
 
@@ -80,9 +80,8 @@ func (u *upload) call(part bool) *call {
 	return &call{Call: exchange.Call{Op: "put", Key: u.key, Part: part}, name: u.s.prefix + u.key, bucket: u.s.bucket}
 }
 
-// read reads the next chunk. CopyN tells the end of r from an error of r that is
-// called an end: io.ReadFull and errors.Is would take a body that broke off for a
-// whole one.
+// read reads the next chunk. CopyN distinguishes the end of r from an error that wraps io.EOF;
+// with io.ReadFull and errors.Is, a truncated body would pass as complete.
 func (u *upload) read() error {
 	u.chunk.Reset()
 	n, err := io.CopyN(&u.chunk, u.r, chunk)
@@ -94,7 +93,7 @@ func (u *upload) read() error {
 	return nil
 }
 
-// inChunks writes what was read and all that is still to be read.
+// inChunks writes the chunk that was read and the rest of r.
 func (u *upload) inChunks(ctx context.Context) error {
 	if err := u.begin(ctx); err != nil {
 		return err
@@ -111,8 +110,8 @@ func (u *upload) inChunks(ctx context.Context) error {
 	return nil
 }
 
-// begin begins the session. If the answer is lost, the session that it would have named has no
-// bytes, and costs nothing.
+// begin begins the session. If the response is lost, the session that it would have named has
+// no bytes and costs nothing.
 func (u *upload) begin(ctx context.Context) error {
 	about, err := json.Marshal(stored)
 	if err != nil {
@@ -143,7 +142,7 @@ func (u *upload) begin(ctx context.Context) error {
 	return nil
 }
 
-// repeat sends a request until it succeeds, or fails for good or too often.
+// repeat sends a request until it succeeds, fails permanently, or has failed too often.
 func (u *upload) repeat(ctx context.Context, c *call, send func(*call) error) error {
 	for failures := 0; ; {
 		err := send(c)
@@ -156,8 +155,7 @@ func (u *upload) repeat(ctx context.Context, c *call, send func(*call) error) er
 	}
 }
 
-// again waits before a request that has failed so often is sent again, and reports whether it
-// should be.
+// again reports whether to retry a request after that many failures, and waits before it.
 func again(ctx context.Context, c *call, failures int) bool {
 	switch status := c.Status(); {
 	case !c.Handed() || failures > repeats:
@@ -176,8 +174,9 @@ func again(ctx context.Context, c *call, failures int) bool {
 	}
 }
 
-// send sends a chunk. The server may take less of it than all, and says how much; where an answer
-// is missing, it is asked. Only the last chunk, which may be empty, shows readers anything.
+// send sends a chunk. The server may accept only a part of it, and says how much; if a response
+// is missing, send asks for it. Only the last chunk, which may be empty, makes the object
+// visible.
 func (u *upload) send(ctx context.Context) error {
 	c := u.call(!u.last)
 	rest, asks := u.chunk.Bytes(), false
@@ -203,7 +202,7 @@ func (u *upload) send(ctx context.Context) error {
 		case err == nil:
 			_ = answer.Body.Close()
 			return c.fail(ctx, errors.New("the server ended the upload before its end"))
-		case c.Status() == http.StatusPermanentRedirect: // "go on"
+		case c.Status() == http.StatusPermanentRedirect: // meaning "continue"
 			has := persisted(c.Header().Get("Range"))
 			if has < from || has > u.size || has == from && !asks {
 				return u.stopped(c, fmt.Errorf("the server was sent the bytes from %d to %d, and says that it has %d", from, u.size, has))
@@ -220,20 +219,20 @@ func (u *upload) send(ctx context.Context) error {
 	}
 }
 
-// stopped is the error of a chunk that was not sent.
+// stopped returns the error of a chunk that was not sent.
 func (u *upload) stopped(c *call, cause error) error {
 	e := &store.Error{Op: "put", Key: u.key, Kind: store.ErrUnavailable, Cause: cause, Date: c.Date(), RequestID: c.requestID()}
 	if c.Unsure() && c.Writes() {
-		e.Kind = store.ErrUnknownOutcome // an earlier request may yet end the upload
+		e.Kind = store.ErrUnknownOutcome // an earlier request may still complete the upload
 	}
 	return e
 }
 
-// put sends these bytes in the session. With none it asks how many the server has or, when those are
-// all, ends the upload.
+// put sends body in the session. If it is empty, put asks how many bytes the server has or, if
+// those are all, completes the upload.
 func (u *upload) put(ctx context.Context, c *call, body []byte, which string) (*http.Response, error) {
 	req := newRequest(http.MethodPut, u.session, body)
-	total := "*" // nobody knows yet
+	total := "*" // not known yet
 	if u.last {
 		total = strconv.FormatInt(u.size, 10)
 	}
@@ -244,7 +243,8 @@ func (u *upload) put(ctx context.Context, c *call, body []byte, which string) (*
 	return u.s.send(ctx, c, req)
 }
 
-// persisted gives how many bytes the server has that says so: "bytes=0-8388607", or nothing.
+// persisted returns how many bytes the server has, from a header such as "bytes=0-8388607", or
+// none.
 func persisted(which string) int64 {
 	_, end, _ := strings.Cut(which, "-")
 	last, err := strconv.ParseInt(end, 10, 64)
@@ -254,8 +254,8 @@ func persisted(which string) int64 {
 	return last + 1
 }
 
-// cancel ends the session, with the bytes that nobody would see, and gives the error of the
-// upload. The server confirms it with a status that no standard knows.
+// cancel ends the session, whose bytes are invisible, and returns the error of the upload. The
+// server confirms it with a nonstandard status.
 func (u *upload) cancel(ctx context.Context, why error) error {
 	const cancelled = 499
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelWithin)
@@ -276,8 +276,8 @@ func (u *upload) cancel(ctx context.Context, why error) error {
 	return why
 }
 
-// GetLarge opens the object: see [store.Large]. The whole of it comes by one request,
-// on a connection that is kept until the reader is closed.
+// GetLarge opens the object: see [store.Large]. It takes one request, whose connection stays
+// open until the reader is closed.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := store.CheckKey("get", key); err != nil {
 		return nil, 0, err
@@ -294,8 +294,8 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &download{ReadCloser: answer.Body, ctx: ctx, call: c}, answer.ContentLength, nil
 }
 
-// A download is the body of an object, which net/http ends with an error if it is
-// shorter than the answer said.
+// A download is the body of an object. If it is shorter than announced, net/http returns an
+// error.
 type download struct {
 	io.ReadCloser
 	ctx  context.Context

@@ -14,14 +14,14 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A listing is one page of one.
+// A listing is one page of a listing.
 type listing struct {
 	Kind          string
 	Items         []resource
 	NextPageToken string
 }
 
-// page asks for one page of a listing.
+// page reads one page of a listing.
 func (s *Store) page(ctx context.Context, c *call, query url.Values) (*listing, error) {
 	query.Set("fields", "kind,nextPageToken,items(name,generation,size,timeCreated)")
 	answer, err := s.do(ctx, c, s.request(http.MethodGet, "/storage/v1/b/", "", query, nil))
@@ -36,7 +36,7 @@ func (s *Store) page(ctx context.Context, c *call, query url.Values) (*listing, 
 	return page, err
 }
 
-// List yields objects in byte order of their keys, a page of up to 1000 for each request: see
+// List yields objects in byte order of their keys, with one request per page of up to 1000: see
 // [store.Store].
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
@@ -45,13 +45,13 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			return
 		}
 		if store.CheckKey("list", prefix) != nil && store.CheckKey("list", prefix+"x") != nil {
-			return // no key begins so
+			return // the prefix cannot begin a key
 		}
 		query := url.Values{"prefix": {s.prefix + prefix}, "maxResults": {"1000"}}
 		last := ""
 		if after != "" {
 			last = s.prefix + after
-			query.Set("startOffset", last) // which is listed as well
+			query.Set("startOffset", last) // inclusive
 		}
 		for first := true; ; first = false {
 			c := &call{Call: exchange.Call{Op: "list", Key: prefix}, bucket: s.bucket}
@@ -63,10 +63,10 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			for i := range page.Items {
 				item := &page.Items[i]
 				if first && i == 0 && item.Name == last {
-					continue // after itself
+					continue // the entry at after itself
 				}
-				// The highest key is found by the order of the listing, so a server
-				// without order must not pass.
+				// The highest key is found by the order of the listing, so a server without
+				// order must not pass.
 				if item.Name <= last {
 					yield(store.Entry{}, c.fail(ctx, fmt.Errorf("the server lists %q after %q: %w", item.Name, last, store.ErrUnordered)))
 					return
@@ -74,7 +74,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 				last = item.Name
 				key, ours := strings.CutPrefix(item.Name, s.prefix)
 				if !ours || store.CheckKey("list", key) != nil {
-					continue // no store wrote it: "logs/" for a folder, say
+					continue // written by another program: "logs/" for a folder, for example
 				}
 				if !yield(store.Entry{Key: key, Version: item.Generation, Size: item.Size, LastModified: item.created()}, nil) {
 					return
