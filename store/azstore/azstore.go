@@ -1,24 +1,23 @@
 // Package azstore keeps objects on Azure Blob Storage, as block blobs of one container.
 //
-// A store sends one request for one call: it builds its client of the SDK itself, with the
-// retries of the SDK off, because a retried conditional write can land the first time and
-// then be told that its condition does not hold. One request is sent again: the one that is
-// answered with 401 because its token has been revoked, once there is a new token. The HTTP
-// client must not retry by itself either; net/http replays a GET at most. PutLarge is the
-// exception: it sends as many requests as it needs, each of them as often as [Options.Retry]
-// says.
+// A store sends one request per call. It creates its SDK client itself, with retries turned
+// off, because a retried conditional write can land the first time and then fail its condition.
+// One request is repeated: if it gets 401 because its token was revoked, it is sent again with
+// a new token. The HTTP client must not retry by itself either; net/http replays at most a GET.
+// PutLarge is the exception: it sends as many requests as it needs, and retries each according
+// to [Options.Retry].
 //
 // An identity needs the role Storage Blob Data Contributor on the container. A SAS needs the
-// permissions read, create, write, delete and list on the container (sp=rcwdl): with less,
-// some call is answered with 403. The container must be without a policy of immutability,
-// since a lock is one blob that is overwritten, and the blobs without leases and snapshots of
-// Azure's own, since those keep others from writing or deleting them. Soft delete and versions
-// do no harm, but every renewal of a lease leaves a version behind that costs money.
+// permissions read, create, write, delete and list on the container (sp=rcwdl): with less, some
+// calls get 403. The container must have no immutability policy, because a lock is a blob that
+// is overwritten. Azure's own leases and snapshots must not be used on the blobs, because they
+// keep others from writing or deleting them. Soft delete and versioning do no harm, but every
+// renewal of a lease leaves a version that costs money.
 //
-// Use an account with a flat namespace, as they are by default. In one with a hierarchical
-// namespace (Data Lake Storage) a key cannot lie below another object's key, and listings go
-// directory by directory, which is not in byte order if one key has "/" where another has one
-// of the characters before it, from the space to the dot; List ends in an error then.
+// Use an account with a flat namespace, which is the default. With a hierarchical namespace
+// (Data Lake Storage), a key cannot be below another object's key. It also lists directory by
+// directory. That is not byte order if one key has "/" where another has a character before it,
+// from the space to the dot; List then ends with an error.
 package azstore
 
 import (
@@ -44,44 +43,44 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// The limits of names: https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+// The limits of names:
+// https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 const (
 	maxName     = 1024
 	maxSegments = 254
 
-	// maxPrefix leaves room for a key of store.MaxKey bytes and the slash before it.
+	// maxPrefix leaves room for a key of store.MaxKey bytes and a slash.
 	maxPrefix = maxName - store.MaxKey - 1
 )
 
 // Options are the optional settings of a [Store].
 type Options struct {
-	// Prefix goes before every key, with a slash between them. Default: none.
+	// Prefix is put before every key, followed by a slash. Default: none.
 	Prefix string
 
-	// Token signs requests in as an identity of Microsoft Entra; package azidentity has such
-	// credentials. It is sent over https only. An error of it that matches [store.ErrDenied] or
-	// [store.ErrUnavailable] is of that kind; of any other the store judges as far as it tells
-	// whether it may pass.
+	// Token authenticates requests as a Microsoft Entra identity; package azidentity has such
+	// credentials. Tokens are sent only over https. If an error of Token matches
+	// [store.ErrDenied] or [store.ErrUnavailable], calls fail with the same kind. For other
+	// errors, the store judges whether they are temporary.
 	Token azcore.TokenCredential
 
-	// SharedKey signs requests with a key of the account. With neither Token nor SharedKey
-	// the URL has a SAS in its query. With both, New fails.
+	// SharedKey signs requests with a key of the account. Without Token and SharedKey, the URL
+	// has a SAS in its query. With both, New fails.
 	SharedKey *container.SharedKeyCredential
 
-	// Transport sends the requests; an http.Client is one. It must not send any twice.
-	// Default: an http.Client of the store's own, which Close closes.
+	// Transport sends the requests; an http.Client is one. It must not send any request twice.
+	// Default: the store's own http.Client, which Close closes.
 	Transport policy.Transporter
 
-	// Retry says how often PutLarge sends a request that failed. No other call heeds it.
-	// Default: that of the SDK, up to three more times.
+	// Retry says how often PutLarge retries a failed request. Other calls ignore it. Default:
+	// that of the SDK, up to three retries.
 	Retry policy.RetryOptions
 }
 
-// A Store is one container, or what lies under one prefix of it. It is safe for
-// concurrent use.
+// A Store is one container, or the objects under a prefix of it. It is safe for concurrent use.
 type Store struct {
-	once   *container.Client // sends a request once
-	again  *container.Client // for PutLarge
+	once   *container.Client // without retries
+	again  *container.Client // with retries, for PutLarge
 	prefix string            // "" or ends with a slash
 	name   string
 	own    *http.Client // nil: the caller's
@@ -95,10 +94,10 @@ var (
 	_ store.Large = (*Store)(nil)
 )
 
-// New gives the store of a container, which must exist, by its URL: for one on Azure
+// New returns the store for a container, which must exist, by its URL: on Azure,
 // https://ACCOUNT.blob.core.windows.net/CONTAINER. It sends nothing. The error matches
-// [store.ErrInvalid] if the URL, the prefix or the credentials cannot be used; it shows
-// nothing of the query of the URL, in which a SAS may be.
+// [store.ErrInvalid] if the URL, the prefix or the credentials are invalid; it does not contain
+// the query of the URL, which may be a SAS.
 func New(containerURL string, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -137,9 +136,8 @@ func New(containerURL string, opts *Options) (*Store, error) {
 	})
 }
 
-// NewFromConnectionString gives the store of a container, which must exist, in the account that
-// the connection string names with a key or a SAS: otherwise as [New]. Token and SharedKey
-// must not be set.
+// NewFromConnectionString is [New] for a container in the account of a connection string, which
+// has a key or a SAS. Token and SharedKey must not be set.
 func NewFromConnectionString(connectionString, containerName string, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -162,13 +160,13 @@ func invalid(format string, a ...any) error {
 	return fmt.Errorf("azstore: %w: %w", store.ErrInvalid, fmt.Errorf(format, a...))
 }
 
-// clients make clients of the SDK with the same credentials.
+// clients create SDK clients with the same credentials.
 type clients struct {
 	container func(*container.ClientOptions) (*container.Client, error)
 	account   func(url string, o *service.ClientOptions) (*service.Client, error)
 }
 
-// open makes both clients of a store, which differ in their retries alone.
+// open creates both clients of a store, which differ only in their retries.
 func open(o *Options, by clients) (*Store, error) {
 	s := new(Store)
 	if o.Prefix != "" {
@@ -210,14 +208,14 @@ func open(o *Options, by clients) (*Store, error) {
 	return s, nil
 }
 
-// ownClient keeps more connections open than the one that the SDK's packages share, and goes
-// nowhere else: Azure redirects no requests.
+// ownClient keeps more connections open than the default client of the SDK, and follows no
+// redirects, because Azure has none.
 func ownClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:   true,
-			DisableCompression:  true, // an object is what was written
+			DisableCompression:  true, // an object must be returned as it was written
 			MaxIdleConnsPerHost: 100,
 			MaxConnsPerHost:     2048,
 			IdleConnTimeout:     90 * time.Second,
@@ -227,7 +225,7 @@ func ownClient() *http.Client {
 	}
 }
 
-// check reports why a key cannot be used, as an ErrInvalid.
+// check returns an ErrInvalid if a key is invalid.
 func (s *Store) check(op, key string) error {
 	if err := store.CheckKey(op, key); err != nil {
 		return err
@@ -237,7 +235,7 @@ func (s *Store) check(op, key string) error {
 	case strings.Count(name, "/") >= maxSegments:
 		why = fmt.Sprintf("with its prefix the key has more than %d segments", maxSegments)
 	case strings.HasSuffix(key, ".") || strings.Contains(key, "./"):
-		// The documentation says "should": what becomes of the dot it does not say.
+		// The documentation says only "should", and not what happens to the dot.
 		why = "the key has a segment that ends with a dot, as names on Azure should not"
 	default:
 		return nil
@@ -257,7 +255,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	}
 	out, err := s.blob(s.once, key).DownloadStream(c.watch(ctx), &in)
 	if err == nil && c.Status() == http.StatusNotModified {
-		err = errNotModified // of which the SDK makes a success without a body
+		err = errNotModified // the SDK reports it as a success without a body
 	}
 	if err != nil {
 		return nil, c.fail(ctx, err)
@@ -269,7 +267,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	case "":
 		return nil, c.fail(ctx, errNoETag)
 	case unless:
-		// A server that overlooks If-None-Match sends the object once more.
+		// A server that ignores If-None-Match sends the object again.
 		return nil, c.fail(ctx, store.ErrSentAgain)
 	}
 	body, err := c.Read(out.Body)
@@ -279,8 +277,8 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	return &store.Object{Key: key, Body: body, Version: version, LastModified: timeOf(out.LastModified), Date: c.Date()}, nil
 }
 
-// Put writes the object if the condition holds: see [store.Store]. Two writes never give the
-// same version, be their bodies the same.
+// Put writes the object if the condition holds: see [store.Store]. Two writes never result in
+// the same version, even if their bodies are equal.
 func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
@@ -311,8 +309,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	return &store.Object{Key: key, Version: versionOf(out.ETag), LastModified: timeOf(out.LastModified), Date: c.Date()}, nil
 }
 
-// Delete removes the object: see [store.Store]. One that has snapshots stays, and the error
-// says so: somebody wants them, and they can only be deleted with it.
+// Delete removes the object: see [store.Store]. It fails if the blob has snapshots, because it
+// would have to delete them too.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.check("delete", key); err != nil {
 		return err
@@ -352,7 +350,7 @@ func etag(v store.Version) *azcore.ETag {
 	return &e
 }
 
-// versionOf is an ETag as the headers have it: listings leave the quotes out.
+// versionOf returns an ETag as in the headers: listings omit the quotes.
 func versionOf(e *azcore.ETag) store.Version {
 	if e == nil || *e == "" || strings.HasSuffix(string(*e), `"`) {
 		return store.Version(deref(e))
@@ -369,13 +367,13 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// Close closes the connections of a store whose HTTP client is its own (see [Options.Transport]):
-// those that are idle at once, with the goroutines that serve them, and those in use when their
-// requests have ended. It leaves the caller's as it is.
+// Close closes the connections of a store with its own HTTP client (see [Options.Transport]).
+// Idle connections and their goroutines end at once, others when their requests have ended.
+// Close does nothing to a client of the caller.
 //
-// It does not wait for requests and cuts none off. Calls of a closed store still work and open
-// connections anew, so call Close last: after every lease has been released, every session
-// closed, and Lock.Settle has returned. It may be called more than once, by any goroutine. It
+// Close does not wait for requests or cut them off. Calls after Close still work and open new
+// connections, so call Close last: after all leases were released, all sessions were closed,
+// and Lock.Settle has returned. You can call it more than once and from any goroutine. It
 // returns nil.
 func (s *Store) Close() error {
 	if s.own != nil {
@@ -384,11 +382,11 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// String gives the URL azblob://CONTAINER/PREFIX with the account, or with the endpoint if that
+// String returns the URL azblob://CONTAINER/PREFIX with the account, or with the endpoint if it
 // is not one of Azure's public cloud.
 func (s *Store) String() string { return s.name }
 
-// describe also checks the container's URL, the errors of whose parts must not show a SAS.
+// describe also checks the container's URL. Its errors must not contain a SAS.
 func describe(containerURL, prefix string, key *container.SharedKeyCredential) (string, error) {
 	u, err := url.Parse(containerURL)
 	if err != nil {
@@ -406,13 +404,13 @@ func describe(containerURL, prefix string, key *container.SharedKeyCredential) (
 		return where.String(), nil
 	}
 	endpoint := url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.Join(path[:len(path)-1], "/")}
-	// As people write it: a colon and a slash stand for themselves in a query.
+	// Colons and slashes need no escaping in a query, and are easier to read without.
 	plain := strings.NewReplacer("%3A", ":", "%2F", "/")
 	where.RawQuery = "endpoint=" + plain.Replace(url.QueryEscape(endpoint.String()))
 	if key != nil && len(path) == 1 {
 		name := key.AccountName()
 		if told := strings.HasPrefix(u.Host, name+".") && strings.Contains(u.Host, ".blob."); !told {
-			where.RawQuery = "account=" + url.QueryEscape(name) + "&" + where.RawQuery // a name of one's own
+			where.RawQuery = "account=" + url.QueryEscape(name) + "&" + where.RawQuery // a custom domain
 		}
 	}
 	return where.String(), nil

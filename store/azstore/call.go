@@ -16,24 +16,24 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A call is one call of a store, and watches its requests pass through the HTTP client.
+// A call is one call of a store. It sees its requests pass through the HTTP client.
 type call struct {
 	exchange.Call
-	create  bool     // a put that needs no object
-	from    string   // where a listing begins; empty: with the first
-	refusal *refusal // what the answer says, if it is one of 300 and above
+	create  bool     // a put that creates
+	from    string   // where a listing begins; empty: at the first object
+	refusal *refusal // the response, if its status is 300 or above
 }
 
-// watch gives the context by which the client finds the call: the SDK has options of a client,
-// but none of a call.
+// watch returns the context through which the client finds the call, because the SDK has
+// options only per client.
 func (c *call) watch(ctx context.Context) context.Context {
 	return context.WithValue(ctx, calls{}, c)
 }
 
-type calls struct{} // the key of a call in its context
+type calls struct{} // the context key of a call
 
-// starting says where a listing begins. The SDK has an option for that, and its pager of v1.7.0
-// forgets it. Later ones link Apache Arrow, which nothing here needs.
+// starting sets where a listing begins. The SDK has an option for it, but its pager of v1.7.0
+// ignores it. Later versions depend on Apache Arrow, which is not needed otherwise.
 type starting struct{}
 
 func (starting) Do(req *policy.Request) (*http.Response, error) {
@@ -45,15 +45,14 @@ func (starting) Do(req *policy.Request) (*http.Response, error) {
 	return req.Next()
 }
 
-// watched is the HTTP client of a store. The requests that credentials make for tokens do not
-// come here.
+// watched is the HTTP client of a store. Token requests of credentials do not use it.
 type watched struct{ client exchange.Doer }
 
 func (w watched) Do(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	c := ctx.Value(calls{}).(*call) //nolint:errcheck,forcetypeassert // nobody else has the client
 	if err := ctx.Err(); err != nil {
-		return nil, err // and so nothing is sent, nor taken for sent
+		return nil, err // nothing is sent, or counted as sent
 	}
 	c.refusal = nil
 	answer, err := c.Send(w.client, req)
@@ -68,23 +67,23 @@ func (w watched) Do(req *http.Request) (*http.Response, error) {
 		c.refusal = refuse(answer)
 	case c.Op == "list":
 		return answer, exchange.CheckListing(answer, maxXML, isListing, "Azure", "Azure Blob Storage")
-	case c.Op != "get": // whose body is no business of the SDK's
+	case c.Op != "get": // the store reads the body of a get itself
 		exchange.Limit(answer, maxXML)
 	}
 	return answer, nil
 }
 
-// requestID gives the service's name for the request.
+// requestID returns the service's ID for the request.
 func (c *call) requestID() string {
 	return c.Header().Get("x-ms-request-id")
 }
 
-// codeHeader has the service's word for what is wrong, in every answer that refuses, so that it
-// arrives even where the body breaks off:
+// codeHeader has the service's error code. It is in every error response, so it arrives even if
+// the body breaks off:
 // https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2
 const codeHeader = "X-Ms-Error-Code"
 
-// code gives that word, or "".
+// code returns the service's error code, or "".
 func (c *call) code() string {
 	if c.refusal == nil {
 		return ""
@@ -92,7 +91,7 @@ func (c *call) code() string {
 	return c.refusal.Code
 }
 
-// A credential marks the errors of another, none of whose requests go to the store.
+// A credential marks the errors of another credential, whose requests never go to the store.
 type credential struct{ azcore.TokenCredential }
 
 func (c credential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
@@ -103,20 +102,20 @@ func (c credential) GetToken(ctx context.Context, o policy.TokenRequestOptions) 
 	return token, err
 }
 
-// A tokenError says that there was no token to be had.
+// A tokenError means that there was no token.
 type tokenError struct{ err error }
 
 func (e *tokenError) Error() string { return e.err.Error() }
 func (e *tokenError) Unwrap() error { return e.err }
 
-// A refusal is what the body of an answer of 300 and above says.
+// A refusal is the content of a response of 300 and above.
 type refusal struct {
 	exchange.Refusal
-	detail string // more about credentials that are not good
-	header string // which header is wrong
+	detail string // more about invalid credentials
+	header string // the invalid header
 }
 
-// refuse reads the body of an answer and leaves it to be read again.
+// refuse reads the body of a response and restores it.
 func refuse(answer *http.Response) *refusal {
 	body, empty := exchange.Refused(answer)
 	r := &refusal{Refusal: exchange.Refusal{Code: answer.Header.Get(codeHeader), Empty: empty}}
@@ -126,24 +125,24 @@ func refuse(answer *http.Response) *refusal {
 		AuthenticationErrorDetail string
 		HeaderName                string
 	}
-	// What has been read before an error stands.
+	// Fields parsed before an error are kept.
 	if err := xml.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &said); err != nil && said.Message == "" {
 		r.Text = exchange.Words(body)
 		return r
 	}
-	// The lines after the first repeat the request's ID and the time.
+	// Further lines repeat the request's ID and the time.
 	r.Message, _, _ = strings.Cut(strings.TrimSpace(said.Message), "\n")
 	r.detail, r.header = said.AuthenticationErrorDetail, said.HeaderName
 	return r
 }
 
-// maxXML bounds what the SDK reads of a success. The longest is a page of a listing: of 5000
-// names of 1 KiB, every character of them written as "&quot;", and what is said of each.
+// maxXML bounds what the SDK reads of a successful response. The longest is a page of a
+// listing: 5000 names of 1 KiB with every character escaped as "&quot;", and their attributes.
 const maxXML = 64 << 20
 
 func isListing(root string) bool { return root == "EnumerationResults" }
 
-// plain is an error in one line, without the rules that those of azidentity draw.
+// plain returns an error on one line, without the horizontal rules in azidentity's errors.
 func plain(err error) string {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Sprintf("%s %s: %s", strings.ToUpper(failed.Op), exchange.Readable(failed.URL), failed.Err)

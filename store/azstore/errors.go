@@ -20,25 +20,25 @@ var (
 	errNotModified = errors.New("304 Not Modified")
 )
 
-// fail makes the error of the call.
+// fail returns the error of the call.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	v, text := c.classify(err), plain(err)
 	if c.refusal != nil {
 		text = c.refusal.Words(c.Status())
 		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
-			err = nil // the answer came first, but the SDK says what came last
+			err = nil // the response came first, but the SDK reports the context's end
 		}
 	}
 	return c.Fail(ctx, v, text, err, c.throttled(), c.requestID())
 }
 
-// throttled reports that the service asks for fewer requests: with 429, or with the 503 of
+// throttled reports whether the service asks for fewer requests: with 429, or with the 503 of
 // https://learn.microsoft.com/azure/storage/blobs/scalability-targets
 func (c *call) throttled() bool {
 	return c.Status() == http.StatusTooManyRequests || c.code() == string(bloberror.ServerBusy)
 }
 
-// classify judges the error. The code only refines what the status says.
+// classify judges the error. The code only refines the status.
 func (c *call) classify(err error) exchange.Verdict {
 	if _, ok := errors.AsType[*tokenError](err); ok && !c.Handed() && !passes(err) {
 		return exchange.Verdict{Kind: store.ErrDenied, Advice: "no token to be had for Azure, nothing was sent to the store; check the credentials"}
@@ -52,8 +52,8 @@ func (c *call) classify(err error) exchange.Verdict {
 	return c.turnedAway(c.Status(), c.code())
 }
 
-// passes reports that a token may be had the next time: the credentials say so, the context has
-// ended, or the service for tokens could not be reached or could not answer.
+// passes reports whether the lack of a token may be temporary: the credentials say so, the
+// context has ended, or the token service could not be reached or could not answer.
 func passes(err error) bool {
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrDenied) {
 		return !errors.Is(err, store.ErrDenied)
@@ -64,13 +64,13 @@ func passes(err error) bool {
 	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return !exchange.ChangesNothing(answer.StatusCode) || answer.StatusCode == http.StatusTooManyRequests
 	}
-	// Not every net.Error: an errno is one, of a file that is missing, too.
+	// net.Error is too broad: an errno, of a missing file for example, is one too.
 	_, connection := errors.AsType[*net.OpError](err)
 	_, asked := errors.AsType[*url.Error](err)
 	return connection || asked
 }
 
-// turnedAway is for an answer that changes nothing. The codes are those of
+// turnedAway judges a response that changed nothing. The codes are those of
 // https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	if v := judge(code); v.Kind != nil {
@@ -87,13 +87,13 @@ func (c *call) turnedAway(status int, code string) exchange.Verdict {
 	return c.Otherwise(c.onRefused())
 }
 
-// judge gives the verdict on a code that means the same under every status, or none. Many of
-// them come as 409 or 412, which say of a write that another try may land, and that the
-// condition does not hold: of these writes no other try lands, whatever the condition is.
+// judge returns the verdict on a code that means the same with every status, or none. Many of
+// these codes come with 409 or 412, which usually mean that a retry may land, or that the
+// condition does not hold. These writes never land, whatever the condition.
 func judge(code string) exchange.Verdict {
 	switch bloberror.Code(code) {
 	case bloberror.MD5Mismatch, bloberror.CRC64Mismatch:
-		return exchange.Verdict{Kind: store.ErrUnavailable} // the body did not arrive as it was sent
+		return exchange.Verdict{Kind: store.ErrUnavailable} // the body did not arrive intact
 	case bloberror.InvalidResourceName, bloberror.InvalidURI, bloberror.OutOfRangeInput, bloberror.RequestURLFailedToParse, bloberror.ResourceTypeMismatch:
 		return exchange.Verdict{Kind: store.ErrInvalid}
 	case bloberror.ServerBusy:
@@ -117,15 +117,15 @@ func judge(code string) exchange.Verdict {
 	case bloberror.InvalidBlockList:
 		return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "blocks of this upload are gone: did somebody else write the same key, or did it take more than a week?"}
 	}
-	// LeaseIdMissing comes with 412: a lease of Azure's own on the blob, which only its holder
-	// may overwrite. https://learn.microsoft.com/rest/api/storageservices/lease-blob
+	// LeaseIdMissing comes with 412 and means one of Azure's own leases on the blob, which only
+	// its holder may overwrite. https://learn.microsoft.com/rest/api/storageservices/lease-blob
 	if strings.HasPrefix(code, "Lease") {
 		return exchange.Verdict{Kind: store.ErrRefused, Advice: "somebody holds a lease of Azure's own on this blob: break it, and keep such leases off the keys of locks"}
 	}
 	return exchange.Verdict{}
 }
 
-// onDenied says what to do about 401 and 403.
+// onDenied returns what to do about 401 and 403.
 func (c *call) onDenied(code string) string {
 	switch bloberror.Code(code) {
 	case bloberror.AuthenticationFailed, bloberror.InvalidAuthenticationInfo:
@@ -156,9 +156,9 @@ func (c *call) onAuthentication() string {
 	return "check the credentials, and that they are those of this account"
 }
 
-// notFound: a blob is absent only by Azure's word for it. A web server, and a proxy that has
-// lost the server behind it, say 404 as well, and a store that took those for an absent object
-// would find every lock free.
+// notFound judges a 404. A blob is absent only if Azure says so. Web servers and proxies
+// without a backend use 404 as well. A store that treated these as an absent object would find
+// every lock free.
 func (c *call) notFound(code string) exchange.Verdict {
 	switch {
 	case code == string(bloberror.ContainerNotFound):
@@ -170,11 +170,11 @@ func (c *call) notFound(code string) exchange.Verdict {
 	case code != "":
 		return exchange.Verdict{Kind: store.ErrRefused, Advice: "this is about neither an object nor a container: check the credentials and the endpoint"}
 	}
-	// It may pass: a proxy says so while the server behind it starts.
+	// This may be temporary: a proxy responds like this while its backend starts.
 	return exchange.Verdict{Kind: store.ErrUnavailable, Advice: "this is not how Azure says that an object does not exist: does the endpoint lead to Azure Blob Storage?"}
 }
 
-// conflict is for 409, which a create over a blob gets, where others answer 412:
+// conflict judges a 409. A create over an existing blob gets it, while others use 412:
 // https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
 func (c *call) conflict(code string) error {
 	if c.Writes() {
@@ -188,7 +188,7 @@ func (c *call) conflict(code string) error {
 	return store.ErrUnavailable
 }
 
-// onRefused says what to do about a request that is taken to be malformed.
+// onRefused returns what to do about a request that the server considers malformed.
 func (c *call) onRefused() string {
 	if strings.EqualFold(c.refusal.header, "x-ms-version") {
 		return "the server does not know this version of the service: start Azurite with --skipApiVersionCheck"

@@ -20,16 +20,16 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// Inspect makes the store a [store.Inspector]. Of its settings, those of the account need the key of
-// the account or a SAS of it, or an identity that may read the settings of the blob service; a SAS of
-// the container tells none. To purge, a SAS needs the permission to delete versions (x), and an identity
-// the role Storage Blob Data Owner. Whether blobs are versioned is told by the writes of the store, so
-// it is known after the first.
+// Inspect implements [store.Inspector]. Settings of the account need the account's key or an
+// account SAS, or an identity that may read the settings of the blob service; a SAS of the
+// container is not enough. For Purge, a SAS needs the permission to delete versions (x), and an
+// identity the role Storage Blob Data Owner. Whether blobs are versioned is known only after
+// the store's first write.
 func (s *Store) Inspect() store.Inspection { return inspection{s} }
 
 type inspection struct{ *Store }
 
-// Unquoted gives nil: Azure has quotes around its ETags, and wants them.
+// Unquoted returns nil, because Azure requires the quotes around ETags.
 func (i inspection) Unquoted() store.Store { return nil }
 
 func (i inspection) DeleteIf(ctx context.Context, key string, v store.Version) error {
@@ -55,7 +55,7 @@ func (i inspection) Overwrite(ctx context.Context, key string, body []byte) erro
 	return nil
 }
 
-// Settings asks the container and the account.
+// Settings reads the settings of the container and the account.
 func (i inspection) Settings(ctx context.Context) []store.Setting {
 	versioning := store.Setting{Name: "versioning"}
 	switch {
@@ -120,9 +120,9 @@ func yes(is *bool, value string) string {
 	return ""
 }
 
-// Purge deletes all versions. Objects that are kept by soft delete end by themselves.
+// Purge deletes all versions. Soft-deleted objects expire by themselves.
 func (i inspection) Purge(ctx context.Context, directory string) (requests int, err error) {
-	const rounds = 8 // a blob goes in two: it becomes a version first
+	const rounds = 8 // a blob takes two: it becomes a version first
 	prefix := i.prefix + directory + "/"
 	for range rounds {
 		any := false
@@ -150,7 +150,7 @@ func (i inspection) Purge(ctx context.Context, directory string) (requests int, 
 	return requests, &store.Error{Op: "delete", Key: directory, Kind: store.ErrUnavailable, Cause: errors.New("versions come back when they are deleted")}
 }
 
-// remove deletes one version, of which the current one is deleted as a blob.
+// remove deletes one version. The current version is deleted as the blob itself.
 func (i inspection) remove(ctx context.Context, b *container.BlobItem) error {
 	c := &call{Call: exchange.Call{Op: "delete", Key: strings.TrimPrefix(deref(b.Name), i.prefix)}}
 	client := i.once.NewBlobClient(deref(b.Name))
@@ -168,7 +168,7 @@ func (i inspection) remove(ctx context.Context, b *container.BlobItem) error {
 	return nil
 }
 
-// inParallel calls f for all, several at a time, and gives an error of one of them.
+// inParallel calls f for all elements, several at a time, and joins the errors.
 func inParallel[T any](all []T, f func(T) error) (err error) {
 	const abreast = 16
 	for some := range slices.Chunk(all, abreast) {
@@ -188,7 +188,7 @@ func inParallel[T any](all []T, f func(T) error) (err error) {
 
 const blobActions = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/"
 
-// dataActions are what the operations need, in the order in which messages name them.
+// dataActions are what the operations need, in the order of error messages.
 var dataActions = []struct {
 	operation string
 	needs     []string
@@ -200,11 +200,11 @@ var dataActions = []struct {
 	{"large", []string{"read", "write"}},
 }
 
-// Policy gives the smallest custom role of Azure, as indented JSON, whose bearer can do these operations
-// of the store: "get", "put", "list" and "delete" are the methods of [store.Store], "large" is
-// [store.Large]. "az role definition create --role-definition FILE" takes it, once the subscription
-// stands in it; assign it on the container. The error matches [store.ErrInvalid] if there is no
-// operation or an unknown one.
+// Policy returns the smallest custom role of Azure, as indented JSON, that allows these
+// operations of the store: "get", "put", "list" and "delete" are the methods of [store.Store],
+// "large" is [store.Large]. Fill in the subscription, create the role with "az role definition
+// create --role-definition FILE", and assign it on the container. The error matches
+// [store.ErrInvalid] if there are no operations or an unknown one.
 func (s *Store) Policy(operations ...string) (string, error) {
 	var needs, known []string
 	for _, p := range dataActions {
@@ -237,7 +237,7 @@ func (s *Store) Policy(operations ...string) (string, error) {
 	return string(text), err
 }
 
-// accountURL is the URL of the account of a container, with what else there is in it.
+// accountURL returns the URL of a container's account, with the same query.
 func accountURL(containerURL string) string {
 	u, _ := url.Parse(containerURL) // describe has checked it
 	u.Path = u.Path[:strings.LastIndexByte(strings.TrimSuffix(u.Path, "/"), '/')+1]

@@ -18,11 +18,11 @@ import (
 const (
 	firstBlock = 8 << 20
 	laterBlock = 128 << 20
-	laterFrom  = 10_000 // so up to 78 GiB have the memory that small ones take
+	laterFrom  = 10_000 // so that up to 78 GiB need only small blocks in memory
 	maxBlocks  = 50_000 // of a blob, as https://learn.microsoft.com/rest/api/storageservices/put-block-list says
 )
 
-// blockSize gives the size of the n-th block, from 0. How much is to come nobody knows.
+// blockSize returns the size of the n-th block, from 0. The size of the body is unknown.
 func blockSize(n int) int64 {
 	if n < laterFrom {
 		return firstBlock
@@ -30,13 +30,13 @@ func blockSize(n int) int64 {
 	return laterBlock
 }
 
-// PutLarge writes the object, up to 4.9 TiB: see [store.Large]. One of less than 8 MiB takes
-// one request, a larger one a request for each block and one that makes a blob of them. It holds
-// one block in memory, of 8 MiB, and beyond 78 GiB of 128, in a buffer of up to three times that.
+// PutLarge writes the object, up to 4.9 TiB: see [store.Large]. A body of less than 8 MiB takes
+// one request, a larger one a request per block and one that combines them. PutLarge holds one
+// block in memory, of 8 MiB, or 128 MiB beyond 78 GiB, in a buffer of up to three times that.
 //
-// Azure has no request to take blocks back but those that show an object. So those of an upload
-// that failed, or of a process that was killed in one, stay, unseen, until Azure removes them a
-// week later, and may cost money until then. The error says so.
+// Azure has no request to delete uncommitted blocks. So the blocks of an upload that failed, or
+// whose process was killed, stay invisible until Azure removes them a week later, and may cost
+// money until then. The error says so.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := s.check("put", key); err != nil {
 		return 0, err
@@ -58,21 +58,20 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return u.size, nil
 }
 
-// An upload is one PutLarge under way.
+// An upload is one PutLarge in progress.
 type upload struct {
 	s   *Store
 	key string
 	r   io.Reader
 
-	block bytes.Buffer // what was read and is to be sent
+	block bytes.Buffer // read but not sent yet
 	last  bool         // r has ended with it
 	size  int64        // of all that was read
 	sent  []string     // the IDs of the blocks
 }
 
-// read reads the next block. CopyN tells the end of r from an error of r that is
-// called an end: io.ReadFull and errors.Is would take a body that broke off for a
-// whole one.
+// read reads the next block. CopyN distinguishes the end of r from an error that wraps io.EOF;
+// with io.ReadFull and errors.Is, a truncated body would pass as complete.
 func (u *upload) read() error {
 	u.block.Reset()
 	n, err := io.CopyN(&u.block, u.r, blockSize(len(u.sent)))
@@ -92,7 +91,7 @@ func (u *upload) body() io.ReadSeekCloser {
 	return streaming.NopCloser(bytes.NewReader(u.block.Bytes()))
 }
 
-// whole writes what was read as the object.
+// whole writes the block as the whole object.
 func (u *upload) whole(ctx context.Context) error {
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key}, create: true}
 	out, err := u.s.blob(u.s.again, u.key).Upload(c.watch(ctx), u.body(), nil)
@@ -105,7 +104,7 @@ func (u *upload) whole(ctx context.Context) error {
 	return nil
 }
 
-// inBlocks writes what was read and all that is still to be read.
+// inBlocks writes the block that was read and the rest of r.
 func (u *upload) inBlocks(ctx context.Context) error {
 	err := u.send(ctx)
 	for err == nil && !u.last {
@@ -126,7 +125,7 @@ func (u *upload) send(ctx context.Context) error {
 	if len(u.sent) == maxBlocks {
 		return u.failed(store.ErrTooLarge, fmt.Errorf("more than %d bytes", u.size-int64(u.block.Len())))
 	}
-	id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%05d", len(u.sent))) // all must have one length
+	id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%05d", len(u.sent))) // all must have the same length
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}}
 	if _, err := u.s.blob(u.s.again, u.key).StageBlock(c.watch(ctx), id, u.body(), nil); err != nil {
 		return c.fail(ctx, err)
@@ -135,7 +134,7 @@ func (u *upload) send(ctx context.Context) error {
 	return nil
 }
 
-// commit makes an object of the blocks. Only this request shows readers anything.
+// commit makes an object of the blocks. Until then, readers see nothing.
 func (u *upload) commit(ctx context.Context) error {
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key}}
 	out, err := u.s.blob(u.s.again, u.key).CommitBlockList(c.watch(ctx), u.sent, nil)
@@ -148,8 +147,8 @@ func (u *upload) commit(ctx context.Context) error {
 	return nil
 }
 
-// GetLarge opens the object: see [store.Large]. The whole of it comes by one request,
-// on a connection that is kept until the reader is closed.
+// GetLarge opens the object: see [store.Large]. It takes one request, whose connection stays
+// open until the reader is closed.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := s.check("get", key); err != nil {
 		return nil, 0, err
@@ -157,7 +156,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	c := &call{Call: exchange.Call{Op: "get", Key: key}}
 	out, err := s.blob(s.once, key).DownloadStream(c.watch(ctx), nil)
 	if err == nil && c.Status() == http.StatusNotModified {
-		err = errNotModified // nobody asked, and the SDK makes a success of it
+		err = errNotModified // there was no condition, but the SDK reports it as a success
 	}
 	if err != nil {
 		return nil, 0, c.fail(ctx, err)
@@ -170,8 +169,8 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &download{ReadCloser: out.Body, ctx: ctx, call: c}, size, nil
 }
 
-// A download is the body of an object, which net/http ends with an error if it is
-// shorter than the answer said.
+// A download is the body of an object. If it is shorter than announced, net/http returns an
+// error.
 type download struct {
 	io.ReadCloser
 	ctx  context.Context

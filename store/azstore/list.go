@@ -14,11 +14,10 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// List yields objects in byte order of their keys, a page of up to 5000 for each request: see
-// [store.Store]. Azure documents its order as that of the alphabet with capital letters
-// first. A listing that is in any other order than that of the bytes ends in an error, at
-// the first key that is out of place. A server that overlooks where a listing is to begin, as
-// Azurite does, is read from the beginning of the prefix.
+// List yields objects in byte order of their keys, with one request per page of up to 5000: see
+// [store.Store]. Azure documents its order as alphabetical with capital letters first. If a
+// listing is not in byte order, List ends with an error at the first key out of order. If the
+// server ignores the start key, as Azurite does, List reads from the beginning of the prefix.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		if !utf8.ValidString(prefix) {
@@ -34,8 +33,8 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 				yield(store.Entry{}, err)
 				return
 			}
-			// The highest key is found by the order of the listing, so a server
-			// without order must not pass.
+			// The highest key is found by the order of the listing, so a server without order
+			// must not pass.
 			name := deref(item.Name)
 			if name <= last {
 				yield(store.Entry{}, (&call{Call: exchange.Call{Op: "list", Key: prefix}}).fail(ctx, fmt.Errorf("the server lists %q after %q: %w", name, last, store.ErrUnordered)))
@@ -44,7 +43,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 			last = name
 			entry, ok := s.entry(item)
 			if !ok || entry.Key <= after || store.CheckKey("list", entry.Key) != nil {
-				continue // what no store wrote: "logs/" for a folder, say
+				continue // includes entries by other programs: "logs/" for a folder, for example
 			}
 			if !yield(entry, nil) {
 				return
@@ -53,13 +52,13 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
-// pages yields what the server lists, as it lists it. An error is the last.
+// pages yields entries in the server's order. An error is the last.
 func (s *Store) pages(ctx context.Context, prefix, after string) iter.Seq2[*container.BlobItem, error] {
 	return func(yield func(*container.BlobItem, error) bool) {
 		full := s.prefix + prefix
 		from := ""
 		if after != "" {
-			from = s.prefix + after // itself included
+			from = s.prefix + after // inclusive
 		}
 		for pager := s.once.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &full}); pager.More(); {
 			c := &call{Call: exchange.Call{Op: "list", Key: prefix}, from: from}
@@ -80,12 +79,12 @@ func (s *Store) pages(ctx context.Context, prefix, after string) iter.Seq2[*cont
 	}
 }
 
-// beginsKeys reports whether any valid key begins with prefix.
+// beginsKeys reports whether prefix can begin a valid key.
 func beginsKeys(prefix string) bool {
 	return store.CheckKey("list", prefix) == nil || store.CheckKey("list", prefix+"x") == nil
 }
 
-// entry gives what is listed as an object, unless it is a directory of a hierarchical
+// entry returns the Entry for a listed item. It reports false for a directory of a hierarchical
 // namespace, which is listed like a blob without bytes.
 func (s *Store) entry(item *container.BlobItem) (store.Entry, bool) {
 	key, ok := strings.CutPrefix(deref(item.Name), s.prefix)

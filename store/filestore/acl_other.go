@@ -2,5 +2,5 @@
 
 package filestore
 
-// hasACL: the access control lists of other systems leave the mode what it is.
+// hasACL returns false: access control lists of other systems do not change the mode.
 func hasACL(string) bool { return false }

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A problem is an error whose kind is known where it arises.
+// A problem is an error with a known kind.
 type problem struct{ kind, cause error }
 
 func (p *problem) Error() string   { return p.cause.Error() }
@@ -24,8 +24,7 @@ func failed(op, key string, err error) error {
 	return &store.Error{Op: op, Key: key, Kind: kind(err), Cause: err}
 }
 
-// kind says what an error of the file system means to a caller, for an error
-// that came before anything landed.
+// kind returns the kind of a file system error that came before anything landed.
 func kind(err error) error {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.kind
@@ -41,9 +40,9 @@ func kind(err error) error {
 	return store.ErrUnavailable
 }
 
-// renamed gives the error of a rename or an unlink its kind. If the local system
-// refused it, it did not happen. Any other may have: on NFS a request whose answer
-// was lost is sent again, and the second time it fails.
+// renamed sets the kind of an error of a rename or an unlink. If the local system refused it,
+// it did not happen. After any other error it may have: if an answer is lost on NFS, the
+// request is sent again, and the second one fails.
 func renamed(err error) error {
 	if err == nil || isAny(err, fs.ErrPermission, syscall.ENOSPC, syscall.EROFS) || refused(err) {
 		return err
@@ -60,12 +59,12 @@ func isAny(err error, kinds ...error) bool {
 	return false
 }
 
-// held is the error of a wait for a lock that the context ended.
+// held is the error if the context ends while waiting for a lock.
 func held(ctx context.Context, lock string) error {
 	return fmt.Errorf("waiting for another writer, who holds %s: %w", lock, ctx.Err())
 }
 
-// lockless says of a file system without locks that it is of no use, now and later.
+// lockless returns a permanent error if the file system does not support locks.
 func lockless(path string, err error) error {
 	if isAny(err, syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP, errors.ErrUnsupported) {
 		return problemf(store.ErrRefused, "%s cannot be locked, so the directory is of no use for this: %w", path, err)

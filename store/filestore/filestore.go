@@ -1,73 +1,69 @@
-// Package filestore keeps objects as files, in a directory of this machine or
-// in one that several machines share. Each key is a path below the directory
-// and each file is the body as it is, so that a lock can be read with cat.
+// Package filestore keeps objects as files, in a directory of this machine or in one that
+// several machines share. Each key is a path below the directory, and each file is exactly the
+// body, so you can read a lock with cat.
 //
 // # How a write lands
 //
-// The body is written to a temporary file beside the object and flushed to the
-// disk. Only then is the advisory lock of that directory taken, on its file
-// .leasehold.lock; under it the object's version, which is a hash of its body,
-// is compared, and the temporary file renamed over the object. The lock is
-// released, and the directory flushed before the write is answered. A read and a
-// listing take no lock: they see the old file or the new one, never a part of one.
+// A write creates a temporary file beside the object and flushes it to the disk. Only then does
+// it take the advisory lock of that directory, on the file .leasehold.lock. Under the lock it
+// compares the object's version, which is a hash of its body, and renames the temporary file to
+// the object. It then releases the lock, flushes the directory, and returns. Reads and listings
+// take no lock: they see the old file or the new one, never a part of one.
 //
-// A process that is killed, at any point, leaves the old object or the new one,
-// and perhaps a temporary file, which a later writer removes when it is an hour
-// old. The lock goes with the process that held it. A process that is stopped
-// (SIGSTOP) in the short time that it holds the lock makes the others wait until
-// it goes on or is killed: they report that the store is unavailable when their
-// contexts end, and two writes never land on one condition.
+// If a process is killed at any point, either the old object or the new one remains, and
+// perhaps a temporary file, which a later writer removes when it is an hour old. The lock ends
+// with its process. A process that is stopped (SIGSTOP) during the short time in which it holds
+// the lock blocks other writers until it continues or is killed. They report that the store is
+// unavailable when their contexts end, and two writes never land on one condition.
 //
-// Power loss after an answer keeps the write, as far as the disk keeps what it
-// says it has flushed. A file system that cannot flush a directory, and Windows,
-// where a rename is only asked to be written through, may go back to the state
-// before: then a token may be given out twice.
+// After a power loss, a write that has returned is kept if the disk keeps what it has flushed.
+// On a file system that cannot flush a directory, and on Windows, where write-through of a
+// rename is only a request, the state before the write may come back: then a token may be used
+// twice.
 //
 // # What a shared directory needs
 //
-// Advisory locks (flock, on Windows LockFileEx) that exclude each other between
-// all machines, and reads that see the last rename: neither of names nor of
-// files may anything older be served from a cache. For NFS that is version 4, or
-// 3 with its lock daemon, mounted with noac and lookupcache=none; nolock and
-// local_lock must not be set. A lock that the server takes away from a client
-// that it cannot reach no longer protects what that client still sends.
+// Advisory locks (flock, on Windows LockFileEx) must work between all machines, and reads must
+// see the last rename: neither names nor files may be served from an outdated cache. For NFS,
+// use version 4, or 3 with its lock daemon, mounted with noac and lookupcache=none, and without
+// nolock or local_lock. If the server revokes the lock of a client that it cannot reach, that
+// client's later requests are no longer protected.
 //
 // # Who may do what
 //
-// The permissions of the directory decide. The users that may write it share its
-// locks; those that may only read it can look and list, and keep nobody out: the
-// lock file can be opened by writers only, because whoever can open it can lock it,
-// and while it is locked no holder renews.
+// The directory's permissions decide. Users that may write it share its locks. Users that may
+// only read it can read and list, but cannot lock out others: only writers can open the lock
+// file, because whoever can open it can lock it, and then no holder can renew.
 //
-// A directory for one user needs nothing. One for several belongs to a group of
-// theirs and has the mode 2770, or 2775 if all others may look:
+// A directory for one user needs no setup. For several users, create a directory of their group
+// with the mode 2770, or 2775 if all others may read it:
 //
 //	install -d -m 2770 -g GROUP DIR
 //
-// The store then gives the group what it needs of the files and directories that it
-// makes in DIR, whatever the umask of who runs it. In a directory that is sticky, as
-// /tmp, the first user that writes has it alone: make one below it. So it is with an
-// access control list, which the store does not look at. On Windows the directory's
-// list is inherited: give no right to read to users that should not lock.
+// The store then gives the group the permissions that it needs on the files and directories
+// that it creates in DIR, whatever the umask. In a sticky directory, such as /tmp, only the
+// first user that writes can use the store: create a directory below it. The same holds with an
+// access control list, which the store ignores. On Windows, files inherit the directory's list:
+// give no read permission to users that should not lock.
 //
-// A lock file of an older version, which all users could read, is made what it should
-// be when its owner next writes there.
+// A lock file of an older version, which all users could read, gets the right mode when its
+// owner next writes to the directory.
 //
-// Anything but a regular file in the place of a lock file or an object (a link, a FIFO, a
-// device) is refused and left as it is.
+// If a lock file or an object is not a regular file, but a link, a FIFO or a device, for
+// example, the store refuses it and leaves it as it is.
 //
-// Never delete .leasehold.lock while the directory is in use: two processes
-// could then hold two locks. No directory needs to be of the same store: stores
-// opened on /a and on /a/b exclude each other over what both can reach.
+// Never delete .leasehold.lock while the directory is in use: two processes could then hold two
+// locks. Directories need not belong to the same store: stores opened on /a and on /a/b exclude
+// each other in the directories that both can reach.
 //
 // # Keys
 //
-// Keys that the file system takes for one name are one object, as "A" and "a" are on
-// macOS and Windows. No object can lie below another ("a/b" where "a" is
-// one). A segment that begins with ".leasehold" is refused, on Windows also one
-// that no file there can be named: with any of <>:"|?*, with a space or dot at
-// its end, or a device such as NUL. Below the store's directory no symbolic link
-// is followed: a key that leads over one is refused, and a listing leaves it out.
+// Keys that the file system treats as the same name, such as "A" and "a" on macOS and Windows,
+// are one object. An object cannot be below another ("a/b" if "a" is one). The store refuses
+// segments that begin with ".leasehold". On Windows it also refuses segments that cannot be
+// file names: those with any of <>:"|?*, with a space or dot at the end, or with a device name
+// such as NUL. Symbolic links below the store's directory are not followed: keys that lead over
+// one are refused, and listings omit them.
 package filestore
 
 import (
@@ -87,33 +83,32 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options change how a store makes files. The zero value is the default.
+// Options are the options of [New]. The zero value means the defaults.
 type Options struct {
-	// FileMode is the mode of new objects, before the umask. If it is zero, that is
-	// 0666, and what the umask takes from those that may write the directory, so that
-	// they could not read the object, is given back. Lock files have modes of their own.
+	// FileMode is the mode of new objects, before the umask. Zero means 0666, and then the
+	// users that may write the directory always get the permission to read the object, even if
+	// the umask removes it. Lock files have modes of their own.
 	FileMode fs.FileMode
-	// DirMode is the mode of new directories, before the umask. If it is zero, that is
-	// 0777, and those that may write the directory above may write the new one.
+	// DirMode is the mode of new directories, before the umask. Zero means 0777, and then the
+	// users that may write the parent directory may also write the new one.
 	DirMode fs.FileMode
-	// Private makes 0600 and 0700 of the modes that are zero: whoever may not write the
-	// directory may not read what the store makes in it either.
+	// Private changes the defaults of the modes to 0600 and 0700: only users that may write the
+	// directory can read what the store creates in it.
 	Private bool
-	// MustExist keeps the store from making its own directory: New fails with
-	// ErrNoBucket if there is none, and so does every call later. A directory on a file system that may not be
-	// mounted should be opened so, since one that is made in its place is seen by this
-	// machine alone, and what is locked there may be locked elsewhere as well.
+	// MustExist keeps the store from creating its own directory: New and all later calls fail
+	// with ErrNoBucket while it does not exist. Use it if the file system of the directory may
+	// not be mounted. Otherwise the store would create a directory that only this machine sees,
+	// and what is locked there may be locked elsewhere as well.
 	MustExist bool
 }
 
-// Store is a [store.Store] in a directory. It is safe for concurrent use, also
-// with other Stores and other processes on the same directory.
+// Store is a [store.Store] in a directory. It is safe for concurrent use, also with other
+// Stores and other processes on the same directory.
 //
-// LastModified is the file's, by the clock of the machine that keeps the
-// directory. The same clock gives the Date of a Put, landed or refused, which is
-// when its temporary file was written, and, from a file made for it, that of an
-// ErrNotExist. The Date of other answers is zero, because the reader's clock
-// need not be the one of the directory.
+// LastModified is the file's modification time, by the clock of the machine that keeps the
+// directory. The Date of a Put, landed or refused, is by the same clock, from its temporary
+// file; the Date of an ErrNotExist is from a file created for it. The Date of other answers is
+// zero, because the reader's clock may differ from that of the directory.
 type Store struct {
 	dir      string // absolute
 	fileMode fs.FileMode
@@ -131,8 +126,8 @@ var (
 	_ store.Conditional = (*Store)(nil)
 )
 
-// New returns the store in dir. It makes nothing: the first create makes the directory
-// if there is none, now or later, unless the options say otherwise. A nil opts means the
+// New returns the store in dir. It creates nothing: the first create makes the directory if it
+// does not exist, now or later, unless the options say otherwise. A nil opts means the
 // defaults.
 func New(dir string, opts *Options) (*Store, error) {
 	if dir == "" {
@@ -169,7 +164,7 @@ func New(dir string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// String gives the file URL of the directory.
+// String returns the file URL of the directory.
 func (s *Store) String() string {
 	path := filepath.ToSlash(s.dir)
 	if !strings.HasPrefix(path, "/") { // C:/dir
@@ -178,8 +173,7 @@ func (s *Store) String() string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// Get reads the object, taking no lock. A context that ends does not stop a
-// read that is under way.
+// Get reads the object without a lock. The end of ctx does not stop a read in progress.
 func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*store.Object, error) {
 	if err := check(ctx, "get", key); err != nil {
 		return nil, err
@@ -201,7 +195,7 @@ func (s *Store) Get(ctx context.Context, key string, unless store.Version) (*sto
 	return o, nil
 }
 
-// absent is the error of a read of what is not there.
+// absent is the error of a read of a missing object.
 func (s *Store) absent(key string, err error) error {
 	if gone := s.there(); gone != nil {
 		return failed("get", key, gone)
@@ -209,9 +203,8 @@ func (s *Store) absent(key string, err error) error {
 	return &store.Error{Op: "get", Key: key, Kind: store.ErrNotExist, Cause: err, Date: s.date()}
 }
 
-// Put writes the object if the condition holds. A context that ends while Put
-// waits for the directory's lock ends the call, and nothing has landed; after
-// that it no longer matters.
+// Put writes the object if the condition holds. If ctx ends while Put waits for the directory's
+// lock, Put fails and nothing has landed. Later the end of ctx has no effect.
 func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Condition) (*store.Object, error) {
 	if err := store.CheckPut(ctx, key, body, only); err != nil {
 		return nil, err
@@ -223,8 +216,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, only store.Con
 	return &store.Object{Key: key, Version: version(body), LastModified: written, Date: written}, nil
 }
 
-// write makes a file of what r yields, and of the file the object, if the condition
-// holds; the zero condition always does. It returns when the file was written.
+// write replaces the object with the bytes of r if the condition holds; the zero condition
+// always does. It returns the time of the write.
 func (s *Store) write(ctx context.Context, key string, r io.Reader, only store.Condition) (time.Time, error) {
 	path, err := s.path(key)
 	dir := filepath.Dir(path)
@@ -247,7 +240,7 @@ func (s *Store) write(ctx context.Context, key string, r io.Reader, only store.C
 	}
 	s.sweep(dir, written)
 	if err := s.swap(ctx, temp, path, only); err != nil {
-		_ = os.Remove(temp) // what stays is removed by a later writer
+		_ = os.Remove(temp) // if this fails, a later writer removes it
 		return time.Time{}, &store.Error{Op: "put", Key: key, Kind: kind(err), Cause: err, Date: written}
 	}
 	if err := syncDir(dir); err != nil {
@@ -256,7 +249,7 @@ func (s *Store) write(ctx context.Context, key string, r io.Reader, only store.C
 	return written, nil
 }
 
-// swap puts the file temp in the place of the object if the condition holds.
+// swap renames temp to the object's path if the condition holds.
 func (s *Store) swap(ctx context.Context, temp, path string, only store.Condition) error {
 	unlock, err := s.lock(ctx, filepath.Dir(path))
 	if err != nil {
@@ -272,7 +265,7 @@ func (s *Store) swap(ctx context.Context, temp, path string, only store.Conditio
 	return renamed(rename(temp, path))
 }
 
-// compare says why nothing may be written to path.
+// compare returns an error if the condition does not hold for the object at path.
 func compare(path string, only store.Condition) error {
 	var current store.Version
 	absent := false
@@ -281,7 +274,7 @@ func compare(path string, only store.Condition) error {
 		current = o.Version
 	case errors.Is(err, fs.ErrNotExist):
 		absent = true
-	case !errors.Is(err, store.ErrTooLarge): // too large is there, of no version that a Put gave
+	case !errors.Is(err, store.ErrTooLarge): // a file that is too large exists, with a version that no Put has returned
 		return err
 	}
 	if only.Valid() && (absent != only.Absent() || current != only.Match()) {
@@ -290,7 +283,7 @@ func compare(path string, only store.Condition) error {
 	return nil
 }
 
-// Delete removes the object, if there is one.
+// Delete removes the object, if it exists.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := check(ctx, "delete", key); err != nil {
 		return err
@@ -298,7 +291,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.delete(ctx, key, store.Condition{})
 }
 
-// DeleteIf removes the object if it has that version, which is compared under the directory's lock, as that of a write.
+// DeleteIf removes the object if it has that version, which is compared under the directory's
+// lock as in Put.
 func (s *Store) DeleteIf(ctx context.Context, key string, v store.Version) error {
 	if err := store.CheckDeleteIf(ctx, key, v); err != nil {
 		return err
@@ -328,7 +322,7 @@ func (s *Store) delete(ctx context.Context, key string, only store.Condition) er
 	return nil
 }
 
-// remove excludes writers: one that has compared must not find its object gone.
+// remove takes the lock, because a writer that has compared must not find its object deleted.
 func (s *Store) remove(ctx context.Context, path string, only store.Condition) error {
 	if _, err := os.Lstat(path); err != nil {
 		return err
@@ -342,7 +336,7 @@ func (s *Store) remove(ctx context.Context, path string, only store.Condition) e
 		return err
 	}
 	if only.Valid() {
-		if _, err := os.Lstat(path); err != nil { // it is gone since
+		if _, err := os.Lstat(path); err != nil { // it was deleted since
 			return err
 		}
 		if err := compare(path, only); err != nil {
@@ -352,14 +346,14 @@ func (s *Store) remove(ctx context.Context, path string, only store.Condition) e
 	return renamed(unlink(path))
 }
 
-// date asks the directory for the time, or gives zero if it may not be written.
+// date returns the directory's time, or zero if the directory is not writable.
 func (s *Store) date() time.Time {
 	f, err := s.createTemp(s.dir)
 	if err != nil {
 		return time.Time{}
 	}
 	info, err := f.Stat()
-	_ = errors.Join(f.Close(), os.Remove(f.Name())) // what stays is removed by a later writer
+	_ = errors.Join(f.Close(), os.Remove(f.Name())) // if this fails, a later writer removes it
 	if err != nil {
 		return time.Time{}
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// PutLarge writes the object as Put does, whether there is one or not: see
-// [store.Large].
+// PutLarge creates or replaces the object, in the same way as Put: see [store.Large].
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := check(ctx, "put", key); err != nil {
 		return 0, err
@@ -23,12 +22,12 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return src.size, nil
 }
 
-// A source is the body of a PutLarge. Its errors have their kinds, so that they are
-// not taken for those of the file that it is written to.
+// A source is the body of a PutLarge. Its errors have kinds, so that they are not taken for
+// errors of the file.
 type source struct {
 	ctx  context.Context
 	r    io.Reader
-	size int64 // of what was read
+	size int64 // bytes read
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -43,8 +42,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// GetLarge opens the object: see [store.Large]. It takes no lock. On Windows an object
-// cannot be deleted while it is open.
+// GetLarge opens the object without a lock: see [store.Large]. On Windows, an object cannot be
+// deleted while it is open.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := check(ctx, "get", key); err != nil {
 		return nil, 0, err
@@ -63,8 +62,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &opened{f: f, key: key, left: info.Size()}, info.Size(), nil
 }
 
-// An opened is the file of an object. Should another program cut it short, its end is
-// no end.
+// An opened is the open file of an object. If another program truncates it, Read fails.
 type opened struct {
 	f    *os.File
 	key  string

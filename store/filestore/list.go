@@ -15,9 +15,9 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// List yields the objects in the byte order of their keys, reading a directory
-// at a time and each file in it, since the version is made from the body. A file
-// over MaxBody, which only PutLarge writes, is listed without a version.
+// List yields the objects in byte order of their keys. It reads one directory at a time and
+// each file in it, because the version is a hash of the body. Files over MaxBody, which only
+// PutLarge writes, are listed without a version.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		w := walk{s: s, ctx: ctx, prefix: prefix, after: after, yield: yield}
@@ -36,7 +36,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 
 var errStopped = errors.New("the caller has stopped the iteration")
 
-// A walk is one listing under way.
+// A walk is one listing in progress.
 type walk struct {
 	s             *Store
 	ctx           context.Context
@@ -44,8 +44,7 @@ type walk struct {
 	yield         func(store.Entry, error) bool
 }
 
-// begin starts in the directory that the prefix names, so as not to read those
-// above it.
+// begin starts in the directory named by the prefix, to avoid reading those above it.
 func (w *walk) begin() error {
 	slash := strings.LastIndex(w.prefix, "/")
 	if slash < 0 {
@@ -53,7 +52,7 @@ func (w *walk) begin() error {
 	}
 	base := w.prefix[:slash]
 	if store.CheckKey("list", base) != nil {
-		return nil // no key begins so
+		return nil // the prefix cannot begin a key
 	}
 	path, err := w.s.path(base)
 	if errors.Is(kind(err), store.ErrInvalid) {
@@ -68,7 +67,7 @@ func (w *walk) begin() error {
 	return w.directory(base+"/", path)
 }
 
-// directory lists what is below path, all of whose keys begin with above.
+// directory lists the objects below path, whose keys all begin with above.
 func (w *walk) directory(above, path string) error {
 	found, err := w.names(path)
 	if err != nil {
@@ -99,18 +98,18 @@ func (w *walk) directory(above, path string) error {
 	return nil
 }
 
-// names gives the names in a directory that may be those of objects, and of directories with
-// a slash: all keys below the directory d begin with "d/", so the order of these names is the
+// names returns the names in a directory that may be objects, and directories with a trailing
+// slash. All keys below the directory d begin with "d/", so the order of these names is the
 // order of the keys, and "d.x" comes before it.
 //
-// It takes no lock: a user who may only read the directory may not lock it, and a listing
-// that is stopped must hold no writer up.
+// It takes no lock, because users that may only read the directory cannot lock it, and a slow
+// listing must not block writers.
 func (w *walk) names(path string) (map[string]bool, error) {
 	return steady(w.ctx, func() (map[string]bool, bool, error) { return reading(path, readNames) })
 }
 
-// reading reads the names in a directory once, and reports whether it has changed in the
-// meantime. A directory that is gone has none.
+// reading reads the names in a directory once, and reports whether it has changed meanwhile. A
+// deleted directory has no names.
 func reading(path string, read func(string) (map[string]bool, error)) (names map[string]bool, changed bool, err error) {
 	before, err := os.Stat(path)
 	if err != nil {
@@ -126,10 +125,11 @@ func reading(path string, read func(string) (map[string]bool, error)) (names map
 // maxReadings bounds how often a directory is read for one listing.
 const maxReadings = 10
 
-// steady reads names until two readings agree and nothing has changed in the last of them,
-// and gives all that any showed. While a name is replaced, POSIX does not promise that a
-// reader sees it, and some file systems move it to the end; so a name is missed only if it
-// was replaced in each of the readings. A name that is gone by then has no object to be read.
+// steady reads names until two readings agree and nothing has changed during the last, and
+// returns the names of all readings. POSIX does not guarantee that a reader sees a name while
+// it is replaced, and some file systems move it to the end. So a name is missed only if it was
+// replaced during each of the readings. Names that no longer exist by then are dropped when
+// their objects are read.
 func steady(ctx context.Context, read func() (names map[string]bool, changed bool, err error)) (map[string]bool, error) {
 	all := make(map[string]bool)
 	var last map[string]bool
@@ -165,8 +165,7 @@ func readNames(path string) (map[string]bool, error) {
 	return names, err
 }
 
-// mayHold reports whether a key that begins with the directory's can be one
-// that was asked for.
+// mayHold reports whether a directory can contain requested keys.
 func (w *walk) mayHold(dir string) bool {
 	return (strings.HasPrefix(dir, w.prefix) || strings.HasPrefix(w.prefix, dir)) &&
 		(dir > w.after || strings.HasPrefix(w.after, dir))
@@ -182,7 +181,7 @@ func (w *walk) object(key, path string) error {
 	case err == nil:
 		e.Version, e.Size, e.LastModified = o.Version, int64(len(o.Body)), o.LastModified
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(kind(err), store.ErrInvalid):
-		return nil // it is gone, or something else lies there now
+		return nil // deleted or replaced by something else
 	case errors.Is(err, store.ErrTooLarge):
 		info, statErr := os.Lstat(path)
 		if statErr != nil {

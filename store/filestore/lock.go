@@ -18,9 +18,9 @@ import (
 
 const lockName = reserved + ".lock"
 
-// A place is what this store remembers of a directory.
+// A place is the state of a directory in this store.
 type place struct {
-	queue chan struct{} // holds one element while a goroutine is at the lock
+	queue chan struct{} // has one element while a goroutine waits for or holds the lock
 	swept atomic.Pointer[time.Time]
 }
 
@@ -32,8 +32,8 @@ func (s *Store) place(dir string) *place {
 	return p.(*place) //nolint:errcheck // nothing else is put there
 }
 
-// lock takes the lock of a directory, which is on a file in it. Goroutines of
-// this store queue up before they try, processes try again and again.
+// lock takes the lock of a directory, on a file in it. Goroutines of this store queue up before
+// they try; processes retry.
 func (s *Store) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
 	queue := s.place(dir).queue
@@ -48,12 +48,12 @@ func (s *Store) lock(ctx context.Context, dir string) (unlock func(), err error)
 		return nil, err
 	}
 	return func() {
-		_ = l.Unlock() // if it fails, the lock goes when the file is collected
+		_ = l.Unlock() // if this fails, the lock ends when the file is garbage-collected
 		<-queue
 	}, nil
 }
 
-// flock takes the lock on the file at path, waiting for another process that has it.
+// flock takes the lock on the file at path, and waits while another process holds it.
 func (s *Store) flock(ctx context.Context, path string) (*flock.Flock, error) {
 	const shortest, longest = 200 * time.Microsecond, 20 * time.Millisecond
 	for wait := shortest; ; wait = min(2*wait, longest) {
@@ -71,8 +71,8 @@ func (s *Store) flock(ctx context.Context, path string) (*flock.Flock, error) {
 	}
 }
 
-// tryLock takes the lock on the file at path, which it makes if there is none, or gives
-// nil if another process has it.
+// tryLock takes the lock on the file at path, which it creates if necessary. It returns nil if
+// another process holds the lock.
 func tryLock(path string) (*flock.Flock, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +88,8 @@ func tryLock(path string) (*flock.Flock, error) {
 		return nil, err
 	}
 	restrict(path, info)
-	// For writing, because some systems, NFS among them, give an exclusive lock for
-	// nothing less. Only a lock file of an older version may not be open to all who may
+	// Open it for writing, because some systems, including NFS, require that for an exclusive
+	// lock. Only a lock file of an older version may lack the permission for users that may
 	// write the directory.
 	l := flock.New(path, flock.SetFlag(os.O_RDWR|openFlags))
 	ok, err := l.TryLock()
@@ -108,7 +108,7 @@ func tryLock(path string) (*flock.Flock, error) {
 	return confirmed(path, l)
 }
 
-// confirmed gives a lock that was taken if it keeps others out, and else lets go of it.
+// confirmed returns a lock that excludes others, and otherwise releases it.
 func confirmed(path string, l *flock.Flock) (*flock.Flock, error) {
 	if ok, err := keepsOut(path, l); !ok {
 		return nil, errors.Join(err, l.Unlock())
@@ -116,9 +116,8 @@ func confirmed(path string, l *flock.Flock) (*flock.Flock, error) {
 	return l, nil
 }
 
-// keepsOut reports whether a lock that was taken is on the file that others lock. Between the look and the
-// opening there may have been put something else there, and a lock on a file that has been
-// removed keeps nobody out.
+// keepsOut reports whether the lock is on the file that others lock. The file may have been
+// replaced before it was opened, and a lock on a deleted file excludes nobody.
 func keepsOut(path string, l *flock.Flock) (bool, error) {
 	held, err := l.Stat()
 	if err != nil {
@@ -131,9 +130,9 @@ func keepsOut(path string, l *flock.Flock) (bool, error) {
 	return os.SameFile(held, now), nil
 }
 
-// lockable says why what there is in the place of a lock file is none. To open a FIFO may
-// never end, a device may do anything when it is opened, and a link may lead to a file that
-// all can lock.
+// lockable returns an error if a lock file is not a regular file. Opening a FIFO may block
+// forever, opening a device may have any effect, and a link may lead to a file that all can
+// lock.
 func lockable(path string, info fs.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
@@ -141,8 +140,8 @@ func lockable(path string, info fs.FileInfo) error {
 	return problemf(store.ErrRefused, "%s is %s, not a file: remove it, and find out who put it there", path, kindOfFile(info.Mode()))
 }
 
-// makeLock makes the lock file, whole with its permissions: between its making and their
-// setting another writer would be refused. It is no error if another has made it.
+// makeLock creates the lock file atomically with its permissions: in between, another writer
+// would be refused. It is not an error if another process has created it.
 func makeLock(path string) error {
 	temp := filepath.Join(filepath.Dir(path), tempName())
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -154,10 +153,10 @@ func makeLock(path string) error {
 	if err == nil {
 		err = os.Link(temp, path)
 	}
-	if err != nil { // it may also be there
+	if err != nil { // perhaps because it exists
 		err = makeLockUnlinked(path)
 	}
-	_ = os.Remove(temp) // what stays is removed by a later writer
+	_ = os.Remove(temp) // if this fails, a later writer removes it
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

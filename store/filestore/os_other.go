@@ -11,16 +11,15 @@ import (
 	"syscall"
 )
 
-// openFlags keep an open from following a link and from waiting for the other end of a
-// FIFO.
+// openFlags keep an open from following a link and from waiting for the other end of a FIFO.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 func open(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|openFlags, 0) }
 func rename(from, to string) error       { return os.Rename(from, to) }
 func unlink(path string) error           { return os.Remove(path) }
 
-// syncDir flushes the names in a directory. A file system that has nothing to
-// flush there says that the call is not for it.
+// syncDir flushes the names in a directory. File systems with nothing to flush return an error
+// that says so.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -33,19 +32,19 @@ func syncDir(dir string) error {
 	return err
 }
 
-// unusable says why no file can have that name, or "".
+// unusable returns why a file cannot have that name, or "".
 func unusable(string) string { return "" }
 
-// refused reports whether the system says in its own way that it did nothing.
+// refused reports whether a system-specific error means that nothing was done.
 func refused(error) bool { return false }
 
-// owner gives user and group of a file.
+// owner returns user and group of a file.
 func owner(info fs.FileInfo) (uid, gid int) {
 	st := info.Sys().(*syscall.Stat_t) //nolint:errcheck // it is one on every Unix
 	return int(st.Uid), int(st.Gid)
 }
 
-// ownerOf says for a message who may open a file.
+// ownerOf describes, for a message, who may open a file.
 func ownerOf(info fs.FileInfo) string {
 	uid, gid := owner(info)
 	if info.Mode()&0o060 != 0 {
@@ -54,17 +53,16 @@ func ownerOf(info fs.FileInfo) string {
 	return fmt.Sprintf("the user %d", uid)
 }
 
-// foreign reports whether the superuser has made a file in another user's directory.
+// foreign reports whether the superuser has created a file in another user's directory.
 func foreign(info, dir fs.FileInfo) bool {
 	uid, _ := owner(info)
 	dirUID, _ := owner(dir)
 	return os.Geteuid() == 0 && uid != dirUID
 }
 
-// adopt gives a file that was just made, or a lock file of one's own, to the group of its
-// directory, as far as the process may, and says whether it belongs to it. The superuser
-// gives it to the directory's owner as well: else one command of an administrator's would
-// lock the others out.
+// adopt gives a new file, or an own lock file, to the group of its directory, as far as the
+// process may, and reports whether it belongs to that group. The superuser also gives it to the
+// directory's owner: otherwise one command by an administrator would lock out the others.
 func adopt(f *os.File, info, dir fs.FileInfo) (sameGroup bool) {
 	_, gid := owner(info)
 	wantUID, wantGID := owner(dir)
@@ -73,13 +71,13 @@ func adopt(f *os.File, info, dir fs.FileInfo) (sameGroup bool) {
 	case gid == wantGID:
 		return true
 	default:
-		wantUID = -1 // as it is
+		wantUID = -1 // unchanged
 	}
 	return f.Chown(wantUID, wantGID) == nil
 }
 
-// shareLock sets who may open the lock file f of a directory. A file system that has no
-// permissions says that it cannot, and has none that could be too wide.
+// shareLock sets who may open the lock file f of a directory. On a file system without
+// permissions it fails, but there they cannot be too wide.
 func shareLock(f *os.File, dir string) {
 	info, d, ok := both(f, dir)
 	if ok {
@@ -88,11 +86,11 @@ func shareLock(f *os.File, dir string) {
 	}
 }
 
-// shareObject lets those that may write the directory read a file in it.
+// shareObject lets users that may write the directory read a file in it.
 func shareObject(f *os.File, dir string) { share(f, dir, objectMode) }
 
-// shareDir lets those that may write the directory above write a new one in it. A file
-// system may have no permissions.
+// shareDir lets users that may write the parent directory write a new directory in it. It does
+// nothing if the file system has no permissions.
 func shareDir(dir string) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|openFlags, 0)
 	if err != nil {
@@ -102,12 +100,12 @@ func shareDir(dir string) {
 	share(f, filepath.Dir(dir), directoryMode)
 }
 
-// share gives what was just made in a directory to its group, with the permissions that
-// mode says, and what the superuser has made to the directory's owner.
+// share gives a new file or directory to the parent's group, with the permissions in mode. What
+// the superuser has created, it also gives to the parent's owner.
 func share(f *os.File, dir string, mode func(dir fs.FileMode, sameGroup bool) fs.FileMode) {
 	info, d, ok := both(f, dir)
 	if !ok || d.Mode()&0o020 == 0 && !foreign(info, d) {
-		return // there is one writer, and the umask is its own
+		return // there is one writer, with its own umask
 	}
 	same := adopt(f, info, d)
 	if need := mode(shown(dir, d), same); info.Mode()&need != need {
@@ -124,8 +122,8 @@ func both(f *os.File, dir string) (info, d fs.FileInfo, ok bool) {
 	return info, d, err == nil
 }
 
-// shown is the mode of a directory as far as it says what the group may do: under an
-// access control list it says what anybody on the list may do at most.
+// shown returns the mode of a directory as far as it describes the permissions of the group:
+// with an access control list, the group bits are the maximum for everyone on the list.
 func shown(dir string, info fs.FileInfo) fs.FileMode {
 	mode := info.Mode()
 	if mode&0o020 != 0 && hasACL(dir) {
@@ -134,10 +132,10 @@ func shown(dir string, info fs.FileInfo) fs.FileMode {
 	return mode
 }
 
-// restrict sets anew who may open a lock file, if it is this user's and is not as it should
-// be: an older version let all users read it, and since then the directory may have been
-// given to a group. A process that has it open keeps it open. A file with several names is
-// not touched: it may be any file of this user's to which another has made a link.
+// restrict corrects the mode of a lock file of this user: an older version let all users read
+// it, or the directory may have been given to a group since. Processes that have opened it keep
+// it open. A file with several names is left alone, because another user may have linked it to
+// any file of this user.
 func restrict(path string, info fs.FileInfo) {
 	dir := filepath.Dir(path)
 	d, err := os.Stat(dir)

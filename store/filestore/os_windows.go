@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openFlags: Windows has no FIFOs among its files, and that nothing is a link is checked
-// before and after.
+// openFlags is 0: Windows has no FIFOs in directories, and links are checked before and after
+// opening.
 const openFlags = 0
 
-// On Windows the access control list of the directory says who may open what lies in it.
+// On Windows, the directory's access control list decides who may open its files.
 func shareLock(*os.File, string)   {}
 func shareObject(*os.File, string) {}
 func shareDir(string)              {}
 func restrict(string, fs.FileInfo) {}
 func ownerOf(fs.FileInfo) string   { return "the users on its access control list" }
 
-// syncDir: a directory cannot be flushed here. rename writes through.
+// syncDir does nothing, because directories cannot be flushed. rename writes through.
 func syncDir(string) error { return nil }
 
 func open(path string) (f *os.File, err error) {
@@ -55,9 +55,9 @@ func unlink(path string) error {
 	return retry(func() error { return os.Remove(path) })
 }
 
-// retry calls f again while it says that somebody has the file open: a name
-// cannot be replaced while it is being read, nor read while it is replaced. The
-// system calls that "access denied" as well, so a real denial is told late.
+// retry repeats f while another process has the file open: a name cannot be replaced while it
+// is being read, or read while it is being replaced. The system also calls that "access
+// denied", so a real denial is reported late.
 func retry(f func() error) error {
 	const longest = 100 * time.Millisecond
 	err := f()
@@ -68,13 +68,13 @@ func retry(f func() error) error {
 	return err
 }
 
-// refused reports whether the system says in its own way that it did nothing.
+// refused reports whether a system-specific error means that nothing was done.
 func refused(err error) bool {
 	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED) ||
 		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
 }
 
-// unusable says why no file can have that name, or "".
+// unusable returns why a file cannot have that name, or "".
 func unusable(segment string) string {
 	switch {
 	case strings.ContainsAny(segment, `<>:"|?*`):

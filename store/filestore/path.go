@@ -10,11 +10,10 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// reserved begins the names of the files that are no objects.
+// reserved is the prefix of files that are not objects.
 const reserved = ".leasehold"
 
-// path gives the place of the object. It is an error if what is on the way
-// there, as far as it exists, is not a directory.
+// path returns the path of the object. It fails if a parent exists but is not a directory.
 func (s *Store) path(key string) (string, error) {
 	segments := strings.Split(key, "/")
 	for _, segment := range segments {
@@ -31,7 +30,7 @@ func (s *Store) path(key string) (string, error) {
 		dir = filepath.Join(dir, segment)
 		info, err := os.Lstat(dir)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // nor is anything below it
+		case errors.Is(err, fs.ErrNotExist): // and neither does anything below it
 		case err != nil:
 			return "", err
 		case !info.IsDir():
@@ -47,9 +46,9 @@ func isReserved(segment string) bool {
 	return strings.EqualFold(string(runes[:min(len(runes), len(reserved))]), reserved)
 }
 
-// mkdir makes a directory and those above it, and flushes each into the one
-// that it is in: else a power loss could take an object with its directory.
-// A store that makes no directory for itself makes those below its own all the same.
+// mkdir creates a directory and its parents, and flushes each entry into the parent: otherwise
+// a power loss could remove an object with its directory. A store that does not create its own
+// directory still creates those below it.
 func (s *Store) mkdir(dir string) error {
 	if dir == s.dir && s.mustExist {
 		return s.there()
@@ -67,7 +66,7 @@ func (s *Store) mkdir(dir string) error {
 	switch {
 	case err == nil:
 		return syncDir(filepath.Dir(dir))
-	case isDir(dir): // it may exist, or be a drive that cannot be made
+	case isDir(dir): // it may exist, or be a drive that cannot be created
 		return nil
 	case errors.Is(err, fs.ErrExist):
 		return problemf(store.ErrInvalid, "%s exists and is no directory", dir)
@@ -75,14 +74,14 @@ func (s *Store) mkdir(dir string) error {
 	return err
 }
 
-// isGroups reports that a directory outside of the store says that what is made in it is its group's: the umask of one
-// member must not exclude the others then.
+// isGroups reports whether a directory outside of the store is set up for its group to share.
+// Then the umask of one member must not exclude the others.
 func isGroups(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.Mode()&fs.ModeSetgid != 0 && info.Mode()&0o020 != 0
 }
 
-// there says that the directory of a store that makes none does not exist.
+// there returns an error if the store must not create its directory and it does not exist.
 func (s *Store) there() error {
 	if _, err := os.Stat(s.dir); s.mustExist && errors.Is(err, fs.ErrNotExist) {
 		return problemf(store.ErrNoBucket, "%w: make the directory, or see that its file system is mounted", err)

@@ -9,8 +9,8 @@ import (
 
 var _ store.Purger = (*Store)(nil)
 
-// Purge removes the directory of that name with all that is in it, the locks of its
-// directories too: so only where nobody else is at work. It makes no requests.
+// Purge removes the directory of that name with everything in it, including the locks of its
+// directories. So call it only if nothing else uses the directory. It makes no requests.
 func (s *Store) Purge(ctx context.Context, directory string) (requests int, err error) {
 	if err = check(ctx, "delete", directory); err != nil {
 		return 0, err

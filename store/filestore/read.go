@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// usable says why what there is at path cannot be an object.
+// usable returns an error if the file at path cannot be an object.
 func usable(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -28,7 +28,7 @@ func irregular(path string, info fs.FileInfo) error {
 	return problemf(store.ErrInvalid, "%s is %s, not a file: use another key", path, kindOfFile(info.Mode()))
 }
 
-// kindOfFile is what there is in the place of a regular file.
+// kindOfFile describes a file that is not regular.
 func kindOfFile(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
@@ -57,8 +57,7 @@ func openObject(path string) (*os.File, fs.FileInfo, error) {
 	return regular(path, f)
 }
 
-// regular looks at what was opened: since the look before, somebody may have put something
-// else there.
+// regular checks the open file, because it may have been replaced since the check of the path.
 func regular(path string, f *os.File) (*os.File, fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -87,10 +86,10 @@ func read(path string) (*store.Object, error) {
 	return &store.Object{Body: body, Version: version(body), LastModified: info.ModTime()}, nil
 }
 
-// VersionOf makes the store a [store.Hashed].
+// VersionOf implements [store.Hashed].
 func (s *Store) VersionOf(body []byte) store.Version { return version(body) }
 
-// version names a body by the first 128 bits of its SHA-256.
+// version returns the first 128 bits of the body's SHA-256.
 func version(body []byte) store.Version {
 	sum := sha256.Sum256(body)
 	return store.Version(hex.EncodeToString(sum[:16]))

@@ -2,20 +2,19 @@ package filestore
 
 import "io/fs"
 
-// The permissions of what the store makes follow those of the directory that it lies in:
-// the users that may write the directory share its locks, and nobody else does. Access
-// control lists are not looked at.
+// The permissions of what the store creates follow those of its directory: exactly the users
+// that may write the directory share its locks. Access control lists are ignored.
 
-// lockMode gives the mode of the lock file of a directory: those that may write the
-// directory may open the file, and no others, because whoever can open it can lock it, and
-// as long as it is locked no holder renews. sameGroup says that the file belongs to the
-// directory's group. In a directory that is sticky, as /tmp, a user cannot write what
-// belongs to another, so there only the owner of the file locks.
+// lockMode returns the mode of a directory's lock file. Exactly the users that may write the
+// directory may open it, because whoever can open it can lock it, and then no holder can renew.
+// sameGroup reports whether the file belongs to the directory's group. In a sticky directory,
+// such as /tmp, users cannot replace files of others, so there only the owner of the
+// file can lock.
 func lockMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	mode := fs.FileMode(0o600)
 	switch {
 	case dir&fs.ModeSticky != 0:
-	case dir&0o033 == 0o033: // the users that are not of the group may write, and the group too
+	case dir&0o033 == 0o033: // the group and all other users may write
 		mode |= 0o066
 	case dir&0o030 == 0o030 && sameGroup:
 		mode |= 0o060
@@ -23,14 +22,14 @@ func lockMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	return mode
 }
 
-// objectMode gives the permissions that an object needs besides those that the umask
-// leaves it: users that write it in turn must be able to read it.
+// objectMode returns the permissions that an object needs in addition to those that the umask
+// leaves: users that may replace it must be able to read it.
 func objectMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	return lockMode(dir, sameGroup) & 0o044
 }
 
-// directoryMode gives the permissions that a directory needs which the store makes in
-// another: the users that may write the one write objects in the other.
+// directoryMode returns the permissions that a new directory needs: users that may write its
+// parent write objects in it.
 func directoryMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	switch lockMode(dir, sameGroup) {
 	case 0o666:

@@ -12,11 +12,11 @@ import (
 
 const (
 	tempPrefix = reserved + ".tmp-"
-	tempLife   = time.Hour // before a temporary file is taken to be a crashed writer's
+	tempLife   = time.Hour // after this, a temporary file is considered left by a crashed writer
 )
 
-// writeTemp makes a temporary file in dir, flushed to the disk, and says where
-// it is and when, by the clock of the directory, it was written.
+// writeTemp creates a temporary file in dir and flushes it to the disk. It returns its path and
+// its time by the directory's clock.
 func (s *Store) writeTemp(dir string, r io.Reader) (path string, written time.Time, err error) {
 	f, err := s.createTemp(dir)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Store) writeTemp(dir string, r io.Reader) (path string, written time.Ti
 		shareObject(f, dir)
 	}
 	written, err = fill(f, r)
-	if err = errors.Join(err, f.Close()); err != nil { // a close can say that a write failed
+	if err = errors.Join(err, f.Close()); err != nil { // a close can report a failed write
 		_ = os.Remove(f.Name())
 		return "", time.Time{}, err
 	}
@@ -54,17 +54,17 @@ func fill(f *os.File, r io.Reader) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// sweep removes the temporary files of writers that crashed, looking for them
-// when the store first writes to dir and then once in tempLife. Both times are
-// the directory's: the clocks of two machines may be hours apart. A writer that
-// was stopped for so long finds its file gone, and its write fails.
+// sweep removes the temporary files of crashed writers, when the store first writes to dir and
+// then once per tempLife. Both times are the directory's, because the clocks of two machines
+// may be hours apart. A writer that was stopped for that long finds its file deleted, and its
+// write fails.
 func (s *Store) sweep(dir string, now time.Time) {
 	p := s.place(dir)
 	last := p.swept.Load()
 	if last != nil && now.Sub(*last) < tempLife || !p.swept.CompareAndSwap(last, &now) {
 		return
 	}
-	entries, _ := os.ReadDir(dir) // of which some may be known beside an error
+	entries, _ := os.ReadDir(dir) // may return entries together with an error
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
