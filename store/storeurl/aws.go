@@ -24,18 +24,18 @@ import (
 	"github.com/leasehold/leasehold/store/internal/awsidentity"
 )
 
-// loadAWS gives a function that reads the AWS configuration as it is now.
+// loadAWS returns a function that reads the present AWS configuration.
 func loadAWS(query url.Values) func(context.Context) (aws.Config, error) {
 	client := awshttp.NewBuildableClient().WithTimeout(fetchWithin).WithTransportOptions(onlyWhereAsked)
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(client),
 		config.WithEndpointCredentialOptions(func(o *endpointcreds.Options) { o.HTTPClient = client }),
-		// The SDK would write to stderr, whoever reads that. What matters is in errors.
+		// The SDK would write to stderr. What matters is in errors.
 		config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = 250 * time.Millisecond })
 		}),
-		// Of containers' credentials it tells five minutes less than they are valid.
+		// For credentials of containers, the SDK shortens the validity by five minutes.
 		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = 0 }),
 	}
 	if region := query.Get("region"); region != "" {
@@ -46,13 +46,14 @@ func loadAWS(query url.Values) func(context.Context) (aws.Config, error) {
 	}
 	return func(ctx context.Context) (aws.Config, error) {
 		cfg, err := config.LoadDefaultConfig(ctx, options...)
-		cfg.Retryer = nil // its providers have it
+		cfg.Retryer = nil // only the credential providers need it
 		return cfg, err
 	}
 }
 
-// onlyWhereAsked follows no redirects: the clients of the SDK would, without an end, from a service for credentials
-// that leads to itself. They take a transport of this type only, which sees redirected requests here.
+// onlyWhereAsked blocks redirects. The SDK's clients follow them without a limit, for example
+// from a credentials service that redirects to itself. They accept only this type of transport,
+// whose Proxy also sees redirected requests.
 func onlyWhereAsked(tr *http.Transport) {
 	proxy := tr.Proxy
 	tr.Proxy = func(req *http.Request) (*url.URL, error) {
@@ -63,7 +64,7 @@ func onlyWhereAsked(tr *http.Transport) {
 	}
 }
 
-// onAWS says what to do about a configuration that cannot be read.
+// onAWS adds what to do about a configuration that cannot be read.
 func onAWS(err error) error {
 	if _, ok := errors.AsType[config.SharedConfigProfileNotExistError](err); ok {
 		return fmt.Errorf("%w: check profile=… in the URL and AWS_PROFILE; profiles are in %s", err, strings.Join(awsFiles(), " and "))
@@ -74,7 +75,7 @@ func onAWS(err error) error {
 	return err
 }
 
-// awsFiles are the files that the SDK reads.
+// awsFiles returns the files that the SDK reads.
 func awsFiles() []string {
 	return []string{
 		cmp.Or(os.Getenv("AWS_CONFIG_FILE"), config.DefaultSharedConfigFilename()),
@@ -83,22 +84,23 @@ func awsFiles() []string {
 }
 
 const (
-	// awsEarly is when credentials are replaced: from then on the services of AWS give new ones.
+	// awsEarly is how long before their expiry credentials are replaced: from then on, AWS
+	// services return new ones.
 	awsEarly = 5 * time.Minute
 
-	// roleLasts is how long the credentials of EC2's metadata service are valid at most. The SDK tells an hour, to be
-	// asked for new ones.
+	// roleLasts is the maximum validity of credentials from EC2's metadata service. The SDK
+	// reports one hour, to be asked for new ones.
 	roleLasts = 6 * time.Hour
 	roleTold  = time.Hour
 )
 
-// keepAWS gives the credentials of the configuration. The cache of the SDK drops credentials of containers that are
-// valid for five minutes more, gives up where the service cannot be reached, waits for one that hangs without an end,
-// and reads files once.
+// keepAWS returns a provider for the configuration's credentials. It replaces the SDK's cache,
+// which drops credentials of containers five minutes before they expire, gives up if the
+// service cannot be reached, waits forever for one that hangs, and reads files only once.
 func keepAWS(load func(context.Context) (aws.Config, error)) aws.CredentialsProvider {
 	files := &awsStamps{}
-	files.changed() // from now on
-	had := false    // only the one flight under way touches it
+	files.changed() // since now
+	had := false    // used only by the flight in progress
 	k := &kept[aws.Credentials]{changed: files.changed}
 	k.fetch = func(ctx context.Context) (creds aws.Credentials, v validity, err error) {
 		now := time.Now()
@@ -142,8 +144,8 @@ func fetchAWS(ctx context.Context, load func(context.Context) (aws.Config, error
 	return creds, nil
 }
 
-// noAWS makes the error that the store gives. What may be a passing failure and may be a wrong setting is the latter
-// until there were credentials.
+// noAWS returns the store's error for missing credentials. If the reason may be temporary or a
+// wrong setting, it counts as the latter until there were credentials.
 func noAWS(err error, had bool) error {
 	if e, ok := errors.AsType[*tokenError](err); ok {
 		return e
@@ -159,14 +161,14 @@ func noAWS(err error, had bool) error {
 	return e
 }
 
-// awsStamps tells whether a file of the SDK is another than the last time.
+// awsStamps detects changes of the SDK's files.
 type awsStamps [2]os.FileInfo
 
 func (s *awsStamps) changed() bool {
 	changed := false
 	for i, file := range awsFiles() {
 		was := s[i]
-		s[i], _ = os.Stat(file) // nil: there is none
+		s[i], _ = os.Stat(file) // nil: the file does not exist
 		if (was == nil) != (s[i] == nil) || was != nil && (!os.SameFile(was, s[i]) || was.Size() != s[i].Size() || !was.ModTime().Equal(s[i].ModTime())) {
 			changed = true
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/leasehold/leasehold/store/azstore"
 )
 
-// The variables that Azure's own tools read.
+// Variables that Azure's own tools read.
 const (
 	azAccount    = "AZURE_STORAGE_ACCOUNT"
 	azConnection = "AZURE_STORAGE_CONNECTION_STRING"
@@ -37,19 +37,19 @@ var (
 	containerName = onDemand(`^[a-z0-9](-?[a-z0-9]){2,62}$`)
 )
 
-// onDemand is an expression that is compiled when it is first used. Most processes use none:
-// all of them together would be a large part of the time in which the command starts.
+// onDemand returns an expression that is compiled on first use. Most processes use none, and
+// compiling all of them would be a large part of the command's start time.
 func onDemand(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// An azPlace is what a URL and the environment say of a container.
+// An azPlace is a container, as given by a URL and the environment.
 type azPlace struct {
 	u         *url.URL
 	prefix    string
-	asked     string // the account that the URL names, or ""
-	endpoint  string // of the account, as the URL gives it, or ""
-	fromPoint string // the account whose endpoint that is, or ""
+	asked     string // the account in the URL, or ""
+	endpoint  string // of the account, from the URL, or ""
+	fromPoint string // the account in the endpoint, or ""
 }
 
 func openAzblob(u *url.URL, query url.Values) (store.Store, error) {
@@ -63,12 +63,12 @@ func openAzblob(u *url.URL, query url.Values) (store.Store, error) {
 	}
 	st, err := p.open()
 	if err != nil {
-		return nil, err // and not a Store that holds a nil
+		return nil, err // not a Store that holds a nil
 	}
 	return st, nil
 }
 
-// check looks at the URL alone.
+// check checks the URL alone.
 func (p *azPlace) check() error {
 	if p.asked != "" && !accountName().MatchString(p.asked) {
 		return bad(p.u, "the account is no name of 3 to 24 small letters and digits, as in https://ACCOUNT.blob.core.windows.net")
@@ -76,7 +76,7 @@ func (p *azPlace) check() error {
 	if p.endpoint == "" {
 		return nil
 	}
-	at, _ := url.Parse(p.endpoint) // endpointOf has done so before
+	at, _ := url.Parse(p.endpoint) // endpointOf has parsed it before
 	path := strings.Trim(at.Path, "/")
 	switch isAddress := at.Hostname() == "localhost" || net.ParseIP(at.Hostname()) != nil; {
 	case strings.Contains(path, "/"):
@@ -89,7 +89,8 @@ func (p *azPlace) check() error {
 	case isAddress:
 		return bad(p.u, "an endpoint that is an address ends with the account: http://127.0.0.1:10000/devstoreaccount1")
 	default:
-		// ACCOUNT.blob.core.windows.net, ACCOUNT.z01.blob.storage.azure.net; a name of one's own says nothing.
+		// ACCOUNT.blob.core.windows.net, ACCOUNT.z01.blob.storage.azure.net; a custom domain
+		// contains no account.
 		if name, rest, _ := strings.Cut(at.Hostname(), "."); strings.Contains("."+rest, ".blob.") {
 			p.fromPoint = name
 		}
@@ -104,8 +105,8 @@ func (p *azPlace) fail(format string, args ...any) error {
 	return fmt.Errorf("open azblob://%s: %w", p.u.Host, fmt.Errorf(format, args...))
 }
 
-// open takes the first credentials that there are, in the order of the Azure CLI: the connection string, the key, the
-// SAS, an identity.
+// open uses the first credentials that exist, in the order of the Azure CLI: the connection
+// string, the key, the SAS, an identity.
 func (p *azPlace) open() (*azstore.Store, error) {
 	connection, key, sas := os.Getenv(azConnection), os.Getenv(azKey), os.Getenv(azSAS)
 	switch mode := os.Getenv(azMode); mode {
@@ -151,8 +152,8 @@ func (p *azPlace) open() (*azstore.Store, error) {
 	return st, nil
 }
 
-// address gives the URL of the container, and the account, if that is known. The variable's account is that of the
-// variables' credentials: they are not sent to another.
+// address returns the URL of the container and, if known, the account. The variables'
+// credentials belong to the account in the variable, and are not sent to another one.
 func (p *azPlace) address(signed bool) (containerURL, account string, err error) {
 	byURL, byEnv := cmp.Or(p.asked, p.fromPoint), os.Getenv(azAccount)
 	switch account = cmp.Or(byURL, byEnv); {
@@ -168,7 +169,8 @@ func (p *azPlace) address(signed bool) (containerURL, account string, err error)
 	return "https://" + account + ".blob.core.windows.net/" + p.u.Host, account, nil
 }
 
-// connect opens the container in the account of a connection string, unless that is another than is asked for.
+// connect opens the container in the account of a connection string, unless another account was
+// requested.
 func (p *azPlace) connect(connection string) (*azstore.Store, error) {
 	st, err := azstore.NewFromConnectionString(connection, p.u.Host, &azstore.Options{Prefix: p.prefix})
 	if err != nil {
@@ -187,7 +189,8 @@ func (p *azPlace) connect(connection string) (*azstore.Store, error) {
 	return st, nil
 }
 
-// connected tells the account and the endpoint of a connection string by the store that was made by it.
+// connected returns the account and the endpoint of a connection string, partly from the store
+// created with it.
 func connected(connection string, st *azstore.Store) (account, endpoint string) {
 	for setting := range strings.SplitSeq(connection, ";") {
 		if name, value, _ := strings.Cut(setting, "="); name == "AccountName" {
@@ -204,7 +207,7 @@ func connected(connection string, st *azstore.Store) (account, endpoint string) 
 	return account, endpoint
 }
 
-// An identity is the credentials that Azure's libraries find where there is no secret of the account.
+// An identity is the credentials that Azure's libraries find without a secret of the account.
 type identity struct {
 	chain azcore.TokenCredential
 	had   atomic.Bool // there was a token, so there are credentials
@@ -220,9 +223,10 @@ func newIdentity() (*identity, error) {
 	return &identity{chain: chain}, nil
 }
 
-// GetToken marks errors with [store.ErrDenied] and [store.ErrUnavailable]: those of the library do not tell which they
-// are. Where no credentials are found at all, or a tool such as az gives none, there is no telling whether that may
-// pass. Before the first token it is taken for final, and from then on for a failure that may.
+// GetToken marks errors with [store.ErrDenied] or [store.ErrUnavailable], because the library's
+// errors do not distinguish them. If no credentials are found at all, or a tool such as az
+// returns none, it is unknown whether this is temporary. Before the first token it counts as
+// permanent, and afterwards as temporary.
 func (i *identity) GetToken(ctx context.Context, opts policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	o := new(outcome)
 	token, err := i.chain.GetToken(context.WithValue(ctx, outcomes{}, o), opts)
@@ -245,7 +249,7 @@ func (i *identity) GetToken(ctx context.Context, opts policy.TokenRequestOptions
 		"as that of a workload, as a managed one or by a tool; set one of them, or run \"az login\" (%s)", azConnection, azKey, azSAS, text), nil}
 }
 
-// withoutRules is an error of azidentity in one line, without the rules that it draws.
+// withoutRules returns an azidentity error on one line, without its horizontal rules.
 func withoutRules(err error) string {
 	var words []string
 	for word := range strings.FieldsSeq(err.Error()) {
@@ -256,9 +260,9 @@ func withoutRules(err error) string {
 	return oneLine(strings.Join(words, " "))
 }
 
-type outcomes struct{} // the key of an outcome in a context
+type outcomes struct{} // the context key of an outcome
 
-// noting notes how requests for tokens end.
+// noting records how requests for tokens end.
 type noting struct{}
 
 func (noting) Do(req *policy.Request) (*http.Response, error) {

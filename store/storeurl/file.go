@@ -9,8 +9,8 @@ import (
 
 var driveLetter = onDemand(`^/[A-Za-z]:(/|$)`)
 
-// localPath gives the path of a file URL in the form of the machine:
-// file:///C:/dir is C:\dir on Windows.
+// localPath returns the path of a file URL in the machine's form: file:///C:/dir is C:\dir on
+// Windows.
 func localPath(u *url.URL) (string, error) {
 	switch {
 	case u.Path == "":

@@ -24,10 +24,10 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// gsScope is what the tokens are for: to read and write objects.
+// gsScope is the scope of the tokens: reading and writing objects.
 const gsScope = "https://www.googleapis.com/auth/devstorage.read_write"
 
-// The variables that Google's own libraries read.
+// Variables that Google's own libraries read.
 const (
 	gsCredentials = "GOOGLE_APPLICATION_CREDENTIALS"
 	gsEmulator    = "STORAGE_EMULATOR_HOST"
@@ -75,8 +75,9 @@ func openGS(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	return st, nil
 }
 
-// gsTransport keeps as many connections as the one of S3. It speaks HTTP/1.1: a request that is given up closes its
-// connection, so that the next one does not wait on a connection that is dead. Of HTTP/2 all share one.
+// gsTransport keeps as many connections as that of S3. It uses HTTP/1.1, where a cancelled
+// request closes its connection, so that the next one does not wait on a dead connection. With
+// HTTP/2, all requests share one.
 func gsTransport() *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)
@@ -92,7 +93,8 @@ func gsTransport() *http.Transport {
 	}
 }
 
-// emulator is the endpoint of what STORAGE_EMULATOR_HOST names, which may be without a scheme, or "".
+// emulator returns the endpoint for a value of STORAGE_EMULATOR_HOST, which may have no scheme,
+// or "".
 func emulator(host string) string {
 	if !strings.Contains(host, "://") {
 		host = "http://" + host
@@ -104,8 +106,8 @@ func emulator(host string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// checkGoogle reports what is wrong with a file of credentials, if there is one. It asks nothing over the network: the
-// metadata server is sought when the first token is needed.
+// checkGoogle returns an error if there is an invalid credentials file. It sends nothing: the
+// metadata server is looked up when the first token is needed.
 func checkGoogle(ctx context.Context) error {
 	if googleFile() == "" {
 		return nil
@@ -119,8 +121,8 @@ func badFile(err error) error {
 	return fmt.Errorf("the credentials in %s cannot be used: %s", googleFile(), oneLine(err.Error()))
 }
 
-// googleFile is the file in which Google's libraries look for credentials, or "" if none is named and there is none in
-// the place of gcloud's.
+// googleFile returns the credentials file that Google's libraries would use, or "" if none is
+// configured and gcloud's does not exist.
 func googleFile() string {
 	if file := os.Getenv(gsCredentials); file != "" {
 		return file
@@ -132,17 +134,18 @@ func googleFile() string {
 	return file
 }
 
-// gcloudFile is where "gcloud auth application-default login" writes.
+// gcloudFile returns the file written by "gcloud auth application-default login".
 func gcloudFile() string {
 	const name = "application_default_credentials.json"
 	if runtime.GOOS == "windows" {
 		return filepath.Join(os.Getenv("APPDATA"), "gcloud", name)
 	}
-	home, _ := os.UserHomeDir() // without one there is no file there
+	home, _ := os.UserHomeDir() // without one, the file does not exist
 	return filepath.Join(home, ".config", "gcloud", name)
 }
 
-// findGoogle finds the Application Default Credentials, as they are now: a file may have been replaced.
+// findGoogle returns the present Application Default Credentials: a file may have been
+// replaced.
 func findGoogle(ctx context.Context) (*google.Credentials, error) {
 	creds, err := google.FindDefaultCredentials(ctx, gsScope)
 	if err != nil && googleFile() != "" {
@@ -153,16 +156,17 @@ func findGoogle(ctx context.Context) (*google.Credentials, error) {
 	}
 	var file struct{ Type string }
 	if err := json.Unmarshal(creds.JSON, &file); err != nil || file.Type == "" {
-		// The library takes it, and calls a function that is nil when a token is needed.
+		// The library accepts it, and calls a nil function when a token is needed.
 		return nil, badFile(errors.New("they name a program to Google, and nobody who may use a bucket; write others with \"gcloud auth application-default login\", or take the key of a service account"))
 	}
 	return creds, nil
 }
 
-// gsEarly is when tokens are replaced: from then on the metadata server gives new ones.
+// gsEarly is how long before their expiry tokens are replaced: from then on, the metadata
+// server returns new ones.
 const gsEarly = 225 * time.Second
 
-// valid is a token and how long it is used.
+// valid returns a token and how long it is used.
 func valid(token *oauth2.Token, err error) (string, validity, error) {
 	switch {
 	case err != nil:
@@ -173,10 +177,10 @@ func valid(token *oauth2.Token, err error) (string, validity, error) {
 	return token.AccessToken, validity{renew: token.Expiry.Add(-gsEarly), ends: token.Expiry}, nil
 }
 
-// googleToken asks for a token. The error is a tokenError.
+// googleToken requests a token. Its error is a tokenError.
 func googleToken(ctx context.Context) (*oauth2.Token, error) {
 	client := &watchedClient{}
-	// The library has functions that heed the client of the context, but not its end.
+	// The library uses the context's client, but not always its cancellation.
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: client, Timeout: fetchWithin, CheckRedirect: exchange.NoRedirects})
 	creds, err := findGoogle(ctx)
 	switch {
@@ -202,8 +206,8 @@ func (c *watchedClient) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// noGoogleToken judges why there is no token though there are credentials. The metadata server is asked by a client of
-// its own, whose errors tell the status.
+// noGoogleToken judges why there is no token despite credentials. The metadata server has a
+// client of its own, whose errors include the status.
 func noGoogleToken(err error, o *outcome) error {
 	where := cmp.Or(googleFile(), "the metadata server of Google Cloud")
 	e := &tokenError{store.ErrDenied, fmt.Sprintf("no token by the credentials of %s: %s", where, googleWords(err)), nil}
@@ -220,7 +224,7 @@ func noGoogleToken(err error, o *outcome) error {
 	return e
 }
 
-// googleWords is what Google says of a refusal, in one line.
+// googleWords returns Google's message for a refusal, on one line.
 func googleWords(err error) string {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok || refused.Response == nil {
@@ -240,7 +244,7 @@ func googleWords(err error) string {
 	return oneLine(text)
 }
 
-// oneLine is a text without its ends of lines, and not endless.
+// oneLine returns a text without line breaks and with a limited length.
 func oneLine(text string) string {
 	const most = 600
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")

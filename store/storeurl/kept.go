@@ -7,28 +7,28 @@ import (
 )
 
 const (
-	// fetchWithin bounds the search for credentials, for which several may wait.
+	// fetchWithin bounds the search for credentials. Several requests may wait for it.
 	fetchWithin = 30 * time.Second
 
 	last    = 10 * time.Second
-	earlier = 5 * time.Second // between two tries to replace what is said to be valid
+	earlier = 5 * time.Second // between two tries to replace credentials that are still valid
 )
 
-// A validity is how long credentials are used. Its zero value is for those without an end.
+// A validity is how long credentials are used. The zero value means forever.
 type validity struct {
 	renew time.Time // when to replace them
-	ends  time.Time // when they are not valid any more
+	ends  time.Time // when they expire
 }
 
-// kept keeps the credentials of a store for all of its requests. They are replaced when it is time to, and when their
-// source has changed. As long as there is nothing to replace them and they are valid, they are used: a renewal of a
-// lease should not wait for two services.
+// kept caches the credentials of a store for all of its requests. They are replaced in time,
+// and when their source has changed. If that fails, they are used as long as they are valid,
+// because a renewal of a lease should not depend on two services.
 type kept[T any] struct {
 	fetch   func(context.Context) (T, validity, error)
-	changed func() bool // reports that the source is another than at the last call; nil: it never is
+	changed func() bool // reports whether the source has changed since the last call; nil: it never does
 
 	mu     sync.Mutex
-	had    bool // there are some
+	had    bool // value is set
 	stale  bool // the source has changed since they were fetched
 	value  T
 	of     validity
@@ -38,22 +38,23 @@ type kept[T any] struct {
 	refused bool // by the store, since they were fetched
 }
 
-// refuse says that the store refuses the credentials, which are valid as far as their service tells.
+// refuse records that the store refuses the credentials, although their service considers them
+// valid.
 func (k *kept[T]) refuse() {
 	k.mu.Lock()
 	k.refused = true
 	k.mu.Unlock()
 }
 
-// A flight fetches credentials, for all that wait for them.
+// A flight fetches credentials for all requests that wait for them.
 type flight[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
 }
 
-// get gives credentials that are valid for last at least, as far as their service tells. The wait for them ends with
-// the context; the request goes on, since others may wait for the same.
+// get returns credentials that are valid for at least last, according to their service. The
+// wait ends with the context, but the request continues, because others may wait for it.
 func (k *kept[T]) get(ctx context.Context) (T, error) {
 	k.mu.Lock()
 	now := time.Now()

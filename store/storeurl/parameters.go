@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// prefixOf is what goes before the keys in a bucket or a container.
+// prefixOf returns the prefix of keys in a bucket or a container.
 func prefixOf(u *url.URL) string {
 	return strings.TrimSuffix(strings.TrimPrefix(u.Path, "/"), "/")
 }
@@ -24,7 +24,7 @@ func endpointOf(u *url.URL, query url.Values) (string, error) {
 	return raw, checkCloud(u, endpoint)
 }
 
-// parseEndpoint reads the endpoint of a store, or says why it is none.
+// parseEndpoint parses the endpoint of a store, or says why it is invalid.
 func parseEndpoint(raw string) (endpoint *url.URL, why string) {
 	endpoint, err := url.Parse(raw)
 	switch {
@@ -38,8 +38,9 @@ func parseEndpoint(raw string) (endpoint *url.URL, why string) {
 	return endpoint, ""
 }
 
-// splits says why an endpoint that names the bucket, too, would make two locks of one: a server that knows buckets by
-// their host's names, or a second one in the path, would keep the object under another key than those who name it once.
+// splits says why an endpoint that also names the bucket would split a lock into two: a
+// virtual-hosted bucket, or a second bucket in the path, would change the object's key,
+// compared with processes that name the bucket once.
 func splits(u, endpoint *url.URL, pathStyle bool) string {
 	bucket, at := u.Host, *endpoint
 	path := strings.Trim(at.Path, "/")
@@ -62,7 +63,7 @@ func splits(u, endpoint *url.URL, pathStyle bool) string {
 	return fmt.Sprintf("the path of the endpoint ends with the bucket, which would be named twice: write %s://%s/KEY?endpoint=%s", u.Scheme, bucket, at.String())
 }
 
-// boolean gives nil if the URL does not say.
+// boolean returns nil if the parameter is not set.
 func boolean(u *url.URL, query url.Values, name string) (*bool, error) {
 	yes, no := true, false
 	switch query.Get(name) {
@@ -76,7 +77,7 @@ func boolean(u *url.URL, query url.Values, name string) (*bool, error) {
 	return nil, bad(u, name+" is neither true nor false")
 }
 
-// overTLS reports that what is sent to a URL cannot be read on its way.
+// overTLS reports whether requests to a URL are encrypted.
 func overTLS(rawurl string) bool {
 	return strings.HasPrefix(strings.ToLower(rawurl), "https://")
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/leasehold/leasehold/store/s3store"
 )
 
-// QuorumFile is the variable that names a file of quorums.
+// QuorumFile is the environment variable with the path of a file of quorums.
 const QuorumFile = "LEASEHOLD_QUORUM_FILE"
 
-// Members gives the URLs of a quorum's members, as its URL or the file has them, and none for the URL of another
-// store. It sends nothing, so members that have been replaced are still among them.
+// Members returns the URLs of a quorum's members, from its URL or the file, and none for the
+// URL of another store. It sends nothing, so replaced members are still included.
 func Members(rawurl string) ([]string, error) {
 	u, query, err := parse(rawurl)
 	if err != nil || u.Scheme != "quorum" {
@@ -39,7 +39,8 @@ func membersOf(u *url.URL, query url.Values) ([]string, error) {
 	return listed(u)
 }
 
-// openQuorum opens the members of a quorum, which the URL has, or a line of a file under the URL's name.
+// openQuorum opens the members of a quorum, from the URL or from the line of a file with the
+// URL's name.
 func openQuorum(ctx context.Context, u *url.URL, query url.Values, opts *Options) (store.Store, error) {
 	urls, err := membersOf(u, query)
 	if err != nil {
@@ -68,7 +69,7 @@ func openQuorum(ctx context.Context, u *url.URL, query url.Values, opts *Options
 	return st, nil
 }
 
-// openMember opens one member, which is no quorum itself.
+// openMember opens one member, which cannot be a quorum itself.
 func openMember(ctx context.Context, u *url.URL, raw string, opts *Options) (store.Store, error) {
 	of, _, err := parse(raw)
 	switch {
@@ -89,8 +90,8 @@ func openMember(ctx context.Context, u *url.URL, raw string, opts *Options) (sto
 	return m, nil
 }
 
-// placed is a bucket under the name that other processes can open it by. A configuration has that, and not what is each
-// process's own, such as its profile.
+// placed is a bucket with the name by which other processes can open it. A configuration
+// contains this name, without settings of one process, such as its profile.
 type placed struct {
 	*s3store.Store
 
@@ -99,7 +100,7 @@ type placed struct {
 
 func (p placed) String() string { return p.place }
 
-// placeOf adds to a bucket's name what is needed to reach it.
+// placeOf adds the parameters needed to reach a bucket to its name.
 func placeOf(name string, query url.Values) string {
 	for _, parameter := range []string{"region", "path_style"} {
 		if value := query.Get(parameter); value != "" {
@@ -113,14 +114,14 @@ func placeOf(name string, query url.Values) string {
 	return name
 }
 
-// ofMember says of which quorum a member cannot be opened.
+// ofMember adds the quorum to the error of a member that cannot be opened.
 func ofMember(u *url.URL, err error) error {
 	where := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, OmitHost: u.OmitHost}
 	return fmt.Errorf("%s: a member: %w", where.String(), err)
 }
 
-// openDirectory opens a member that is a directory. One that is not there, or cannot be looked at, keeps nobody from
-// the others: it is opened when it is asked.
+// openDirectory opens a member that is a directory. If the directory does not exist or cannot
+// be read, the quorum can still be used without it: later calls try to open it again.
 func openDirectory(ctx context.Context, u, of *url.URL, raw string, opts *Options) (store.Store, error) {
 	dir, err := localPath(of)
 	if err == nil {
@@ -150,7 +151,7 @@ type later struct {
 
 func (l *later) String() string { return l.name }
 
-// now opens it, if it can be.
+// now opens the directory, if possible.
 func (l *later) now(op, key string) (*filestore.Store, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +165,7 @@ func (l *later) now(op, key string) (*filestore.Store, error) {
 				return nil, &store.Error{Op: op, Key: key, Kind: kind, Cause: err}
 			}
 		}
-		// It may be ErrInvalid, of a path that leads through a file, but the key is not what is wrong.
+		// It may be ErrInvalid, for a path that leads through a file, but the key is not wrong.
 		return nil, &store.Error{Op: op, Key: key, Kind: store.ErrUnavailable, Cause: errors.New(err.Error())}
 	}
 	l.opened = m
@@ -195,7 +196,7 @@ func (l *later) Delete(ctx context.Context, key string) error {
 	return m.Delete(ctx, key)
 }
 
-// DeleteIf is for directories, which compare and delete under a lock.
+// DeleteIf is possible because directories compare and delete under a lock.
 func (l *later) DeleteIf(ctx context.Context, key string, v store.Version) error {
 	m, err := l.now("delete", key)
 	if err != nil {
@@ -212,7 +213,7 @@ func (l *later) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	return m.List(ctx, prefix, after)
 }
 
-// PutLarge is for directories, which keep bodies of any size.
+// PutLarge is possible because directories keep bodies of any size.
 func (l *later) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	m, err := l.now("put", key)
 	if err != nil {
@@ -221,7 +222,7 @@ func (l *later) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return m.PutLarge(ctx, key, r)
 }
 
-// GetLarge is for directories, as PutLarge.
+// GetLarge is possible for the same reason as PutLarge.
 func (l *later) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	m, err := l.now("get", key)
 	if err != nil {
@@ -246,7 +247,7 @@ func checkQuorum(u *url.URL) error {
 
 const quorumForms = "write quorum:///KEY?member=URL&member=URL&member=URL, or quorum://NAME/KEY"
 
-// listed gives the members of the quorum of that name.
+// listed returns the members of the quorum with that name.
 func listed(u *url.URL) ([]string, error) {
 	file := os.Getenv(QuorumFile)
 	if file == "" {
@@ -259,7 +260,7 @@ func listed(u *url.URL) ([]string, error) {
 	return membersIn(string(text), file, u)
 }
 
-// membersIn finds the line of a file of quorums that is about the one of a URL.
+// membersIn returns the members from the line of a file of quorums with the URL's name.
 func membersIn(text, file string, u *url.URL) ([]string, error) {
 	var names, members []string
 	at := 0
@@ -268,7 +269,7 @@ func membersIn(text, file string, u *url.URL) ([]string, error) {
 		switch {
 		case len(fields) == 0 || strings.HasPrefix(fields[0], "#"):
 		case strings.Contains(fields[0], "://"):
-			// The line itself may be long, and have what others should not see.
+			// Do not show the line: it may be long and contain secrets.
 			return nil, bad(u, fmt.Sprintf("%s, line %d: a URL stands where a name should: a line has a name, and then "+
 				"the URLs of the members", file, n+1))
 		case slices.Contains(names, fields[0]):

@@ -40,7 +40,7 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 		return nil, fmt.Errorf("open s3://%s: read the AWS configuration: %w", u.Host, onAWS(err))
 	}
 	cfg.Credentials = keepAWS(load)
-	// What AWS_ENDPOINT_URL_S3 says has been read by the time this is called.
+	// By the time this function is called, AWS_ENDPOINT_URL_S3 has been applied.
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if endpoint != "" {
 			o.BaseEndpoint = &endpoint
@@ -50,7 +50,7 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 			o.UsePathStyle = *pathStyle
 		}
 		if o.Region == "" && o.BaseEndpoint != nil {
-			o.Region = "us-east-1" // what servers that are not AWS expect
+			o.Region = "us-east-1" // what other servers than AWS expect
 		}
 		o.HTTPClient = closable(o.HTTPClient)
 	})
@@ -65,8 +65,8 @@ func openS3(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 	return st, nil
 }
 
-// checkAWS reports settings with which no request could be made, or none to the bucket that is meant. They come from
-// the URL, the environment or the configuration files.
+// checkAWS returns an error for settings with which no request is possible, or none to the
+// intended bucket. They come from the URL, the environment or the configuration files.
 func checkAWS(u *url.URL, o s3.Options, byURL, pathStyle bool) error {
 	switch {
 	case o.Region == "":
@@ -89,8 +89,9 @@ func checkAWS(u *url.URL, o s3.Options, byURL, pathStyle bool) error {
 	return fmt.Errorf("open s3://%s: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url: %s", u.Host, why)
 }
 
-// closable is the client of the SDK with a transport that can be closed: its own is out of reach.
-// All that the SDK and the environment say of it stays, but for redirects, which it would follow without an end.
+// closable returns the SDK's client with a transport that can be closed, because its own is not
+// accessible. All settings of the SDK and the environment are kept, except redirects, which the
+// SDK would follow without a limit.
 func closable(client s3.HTTPClient) s3.HTTPClient {
 	sdk, ok := client.(*awshttp.BuildableClient)
 	if !ok {
@@ -101,7 +102,7 @@ func closable(client s3.HTTPClient) s3.HTTPClient {
 		return client
 	}
 	own := *frozen
-	own.Transport, own.Timeout = sdk.GetTransport(), 0 // that of credentials
+	own.Transport, own.Timeout = sdk.GetTransport(), 0 // the timeout is for credentials
 	own.CheckRedirect = exchange.NoRedirects
 	return &own
 }

@@ -1,5 +1,4 @@
-// Package storeurl opens the store that a URL names. It is the one place that
-// knows all stores.
+// Package storeurl opens the store of a URL. It is the one package that knows all stores.
 //
 //	s3://BUCKET/PREFIX?region=…&endpoint=…&path_style=true|false&profile=…&unquoted_etags=true|false
 //	    &content_md5=true|false&encryption=…&kms_key=…&requester_pays=true|false
@@ -10,90 +9,89 @@
 //	quorum:///PREFIX?member=URL&member=URL&member=URL
 //	quorum://NAME/PREFIX
 //
-// The URL of a lock goes on with the lock's key, of which Open's prefix or
-// directory is no part:
+// The URL of a lock also contains the lock's key. Open's prefix or directory is not part of it:
 //
 //	s3://BUCKET/KEY     the whole path is the key, in the store s3://BUCKET,
-//	                    and so it is with gs:// and azblob://
+//	                    and the same for gs:// and azblob://
 //	file:///DIR/KEY     the last segment is the key, in the store file:///DIR
 //	mem://NAME/KEY
 //	quorum:///KEY?member=…, quorum://NAME/KEY
 //
-// Paths are percent-encoded, as in any URL. Secrets are never a part of one.
+// Paths are percent-encoded, as in any URL. URLs never contain secrets.
 //
 // # S3
 //
-// Everything that the URL leaves open comes from the places where the AWS SDK looks:
-// the environment, the shared configuration files, the role of the machine. With
-// an endpoint, from whichever of these, the bucket stands in the path unless
-// path_style=false, and the region is us-east-1 unless one is configured. An endpoint that
-// names the bucket, too, is an error: the objects would lie under other keys than those of
-// processes that name it once.
+// Settings that are not in the URL come from the sources of the AWS SDK: the environment, the
+// shared configuration files, the role of the machine. If any of these sets an endpoint,
+// requests have the bucket in the path unless path_style=false, and the region is us-east-1
+// unless one is configured. An endpoint that also names the bucket is an error, because objects
+// would have other keys than for processes that name it once.
 //
-// content_md5 sends a checksum with each write, encryption (AES256, aws:kms, aws:kms:dsse) and
-// kms_key ask for server-side encryption, and requester_pays says who pays: for buckets that
-// require them.
+// For buckets that require it, content_md5 sends a checksum with each write, encryption
+// (AES256, aws:kms, aws:kms:dsse) and kms_key request server-side encryption, and
+// requester_pays makes you pay for the requests.
 //
-// Credentials are replaced some minutes before they end, and the files are read again when they
-// change. A refusal (400, 401, 403, 404), an expired login, and that there is no source at all
-// are [store.ErrDenied]; any other failure to get credentials is [store.ErrUnavailable].
-// Credentials that the store refuses before their end are fetched again.
+// Credentials are replaced some minutes before they expire, and files are read again when they
+// change. Errors match [store.ErrDenied] if the credentials are refused (400, 401, 403, 404),
+// if a login has expired, or if there is no source of credentials. After any other failure to
+// get credentials, they match [store.ErrUnavailable]. If the store refuses credentials before
+// they expire, they are fetched again.
 //
 // # Google Cloud Storage
 //
-// The credentials are the Application Default Credentials: the file that
-// GOOGLE_APPLICATION_CREDENTIALS names, or the one that "gcloud auth
-// application-default login" writes, or those of the metadata server. A file is read
-// when the store is opened, and again for each token; the metadata server is sought when
-// the first token is needed, which takes two seconds where there is none, and once in a process.
-// Tokens are replaced some minutes before they end, or when the store refuses them. A refusal (400, 401, 403, 404) and
-// credentials that cannot be used are [store.ErrDenied]; any other failure to get a
-// token is [store.ErrUnavailable].
+// The credentials are the Application Default Credentials: the file in
+// GOOGLE_APPLICATION_CREDENTIALS, or the one written by "gcloud auth application-default
+// login", or those of the metadata server. A file is read when the store is opened, and again
+// for each token. The metadata server is looked up when the first token is needed; if there is
+// none, that takes two seconds, once per process. Tokens are replaced some minutes before they
+// expire, or when the store refuses them. Errors match [store.ErrDenied] if the credentials are
+// refused (400, 401, 403, 404) or cannot be used, and [store.ErrUnavailable] after any other
+// failure to get a token.
 //
-// The endpoint is a scheme and a host, of a private endpoint or an emulator. To one of
-// http, and to the one that STORAGE_EMULATOR_HOST names, no credentials are sent, and
-// with anonymous=true to none. user_project is the project that pays for the requests.
+// The endpoint is a scheme and a host, of a private endpoint or an emulator. No credentials are
+// sent to an http endpoint, to the one in STORAGE_EMULATOR_HOST unless anonymous=false, or with
+// anonymous=true. user_project is the project that pays for the requests.
 //
 // # Azure Blob Storage
 //
-// The account is that of the URL, or of AZURE_STORAGE_ACCOUNT. The endpoint is that of the
-// account, in other clouds than the public one, and of emulators:
-// http://127.0.0.1:10000/devstoreaccount1. The credentials are the first of these, as for the
-// Azure CLI: AZURE_STORAGE_CONNECTION_STRING, which has an account too, AZURE_STORAGE_KEY,
-// AZURE_STORAGE_SAS_TOKEN, and an identity as package azidentity finds it: in the
-// environment, that of a workload, a managed one, or the user's of az, azd or PowerShell.
-// AZURE_STORAGE_AUTH_MODE=login takes the identity at once. Credentials of one account and
-// a URL that names another are an error.
+// The account comes from the URL or from AZURE_STORAGE_ACCOUNT. The endpoint is that of the
+// account, for other clouds than the public one and for emulators:
+// http://127.0.0.1:10000/devstoreaccount1. The credentials are the first of these, in the order
+// of the Azure CLI: AZURE_STORAGE_CONNECTION_STRING, which also has an account;
+// AZURE_STORAGE_KEY; AZURE_STORAGE_SAS_TOKEN; and an identity found by package azidentity: from
+// the environment, a workload identity, a managed identity, or the user's login with az, azd or
+// PowerShell. AZURE_STORAGE_AUTH_MODE=login uses only the identity. It is an error if the
+// credentials are for one account and the URL names another.
 //
-// That a service for tokens refuses is [store.ErrDenied], and that it cannot be
-// reached is [store.ErrUnavailable]. Where no credentials are found, one cannot be told from
-// the other: on a virtual machine whose metadata service is out of reach, say, or from what
-// az prints. Until there was a token it is ErrDenied, and then ErrUnavailable.
+// Errors match [store.ErrDenied] if a token service refuses, and [store.ErrUnavailable] if it
+// cannot be reached. If no credentials are found, this distinction is not always possible, for
+// example on a virtual machine whose metadata service cannot be reached, or from the output of
+// az. Before the first token such an error matches ErrDenied, and afterwards ErrUnavailable.
 //
 // # A quorum
 //
-// The members are three or five URLs of other stores, escaped as parameters are: package quorumstore says what
-// they make together. Since such a URL is long, it may have a name instead, which is looked up in the file that
-// LEASEHOLD_QUORUM_FILE names. A line of it has the name of a quorum and its members' URLs, between spaces; one
-// that begins with # is a remark.
+// The members are three or five URLs of other stores, escaped as parameters: see package
+// quorumstore. Because such a URL is long, you can use a name instead. It is looked up in the
+// file in LEASEHOLD_QUORUM_FILE. Each line has the name of a quorum and its members' URLs,
+// separated by spaces; lines that begin with # are comments.
 //
 // # All
 //
-// A store in memory is one for each name, as long as the process runs.
+// A store in memory exists once per name, until the process exits.
 //
-// A directory is made by the first object that is created in it; opening and looking make
-// nothing. [OpenExisting] never makes it: use that for a directory on a file system that
-// may not be mounted, as the command leasehold does unless it is told --mkdir.
-// A store that keeps connections is an io.Closer: that of an s3://, a gs:// or an azblob:// URL,
-// which has a client of its own. A program that opens many stores, or must leave nothing behind,
-// closes each when nothing uses it any more, and others need not:
+// A directory is created with its first object; opening and reading create nothing.
+// [OpenExisting] never creates it: use that for a directory on a file system that may not be
+// mounted, as the command leasehold does without --mkdir. A store that keeps connections is an
+// io.Closer: those of s3://, gs:// and azblob:// URLs, which have their own clients. If your
+// program opens many stores, or must leave nothing behind, close each store after its last use;
+// otherwise you need not:
 //
 //	if c, ok := st.(io.Closer); ok {
 //		err = c.Close()
 //	}
 //
-// Connections to the services that credentials come from are not the store's, and close after 90 s
-// without use.
+// Connections to credentials services do not belong to the store, and close after 90 s without
+// use.
 package storeurl
 
 import (
@@ -113,40 +111,40 @@ import (
 	"github.com/leasehold/leasehold/store/memstore"
 )
 
-// ErrURL is matched by every error that lies in the URL itself, and so can be
-// mended only by writing another.
+// ErrURL is matched by every error in the URL itself, which only another URL can fix.
 var ErrURL = errors.New("bad store URL")
 
-// Open opens the store of a store URL. It reads configuration files, and sends
-// nothing to the store. The context is for looking up the configuration only.
+// Open opens the store of a store URL. It reads configuration files, and sends nothing to the
+// store. The context is only for loading the configuration.
 func Open(ctx context.Context, rawurl string) (store.Store, error) {
 	return open(ctx, rawurl, &Options{})
 }
 
-// OpenExisting is [Open] for a place that must exist: if the URL's directory does not, it
-// fails with [store.ErrNoBucket], and so does every call if it is gone later; nothing makes
-// it. A bucket is never made, and asked for only by the calls.
+// OpenExisting is [Open] for a directory that must exist. If it does not, OpenExisting fails
+// with [store.ErrNoBucket], and so does every later call if it is deleted; it is never created.
+// Buckets are never created, and their existence is checked only by calls.
 //
-// A directory that is a member of a quorum may come later: until then that member fails, and the others go on.
+// A directory that is a member of a quorum may appear later: until then that member fails, and
+// the quorum works with the others.
 func OpenExisting(ctx context.Context, rawurl string) (store.Store, error) {
 	return open(ctx, rawurl, &Options{MustExist: true})
 }
 
-// Options are what [OpenWith] can be told. The zero Options are those of [Open].
+// Options are the options of [OpenWith]. The zero value means those of [Open].
 type Options struct {
-	// MustExist is for a place that must exist, as with [OpenExisting].
+	// MustExist requires that the directory exists, as with [OpenExisting].
 	MustExist bool
 
-	// Private keeps what is made in a directory from all users who may not write there: see [filestore.Options]. Other
-	// stores have no such modes.
+	// Private hides what is created in a directory from users that may not write the directory:
+	// see [filestore.Options]. It has no effect on other stores.
 	Private bool
 
-	// Logger is told when a member of a quorum begins to fail, and when it answers again: see
-	// [quorumstore.Options]. Default: nobody.
+	// Logger gets a message when a member of a quorum begins to fail, and when it answers
+	// again: see [quorumstore.Options]. Default: none.
 	Logger *slog.Logger
 }
 
-// OpenWith is [Open] with options; nil are none.
+// OpenWith is [Open] with options. A nil opts means the defaults.
 func OpenWith(ctx context.Context, rawurl string, opts *Options) (store.Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -175,7 +173,7 @@ func open(ctx context.Context, rawurl string, opts *Options) (store.Store, error
 		}
 		st, err := filestore.New(dir, &filestore.Options{MustExist: opts.MustExist, Private: opts.Private})
 		if err != nil {
-			return nil, err // and not a Store that holds a nil
+			return nil, err // not a Store that holds a nil
 		}
 		return st, nil
 	default:
@@ -183,7 +181,7 @@ func open(ctx context.Context, rawurl string, opts *Options) (store.Store, error
 	}
 }
 
-// OpenLock opens the store of a lock URL and gives the lock's key in it.
+// OpenLock opens the store of a lock URL and returns it with the lock's key.
 func OpenLock(ctx context.Context, rawurl string) (st store.Store, key string, err error) {
 	storeURL, key, err := SplitLock(rawurl)
 	if err != nil {
@@ -193,8 +191,8 @@ func OpenLock(ctx context.Context, rawurl string) (st store.Store, key string, e
 	return st, key, err
 }
 
-// SplitLock divides a lock URL into the URL of its store and its key. It looks
-// at the URL only.
+// SplitLock splits a lock URL into the URL of its store and its key. It does not access the
+// store.
 func SplitLock(rawurl string) (storeURL, key string, err error) {
 	u, _, err := parse(rawurl)
 	if err != nil {
@@ -221,7 +219,7 @@ func SplitLock(rawurl string) (storeURL, key string, err error) {
 	return of.String(), key, nil
 }
 
-// parameters are the schemes and the parameters that each knows.
+// parameters are the schemes and their parameters.
 var parameters = map[string][]string{
 	"s3":     {"region", "endpoint", "path_style", "profile", "unquoted_etags", "content_md5", "encryption", "kms_key", "requester_pays"},
 	"gs":     {"endpoint", "user_project", "anonymous"},
@@ -231,11 +229,11 @@ var parameters = map[string][]string{
 	"quorum": {"member"},
 }
 
-// parse checks all that URLs of every scheme have in common.
+// parse checks what the URLs of all schemes have in common.
 func parse(rawurl string) (*url.URL, url.Values, error) {
 	u, err := url.Parse(rawurl)
 	if err != nil {
-		// Without the URL, which url.Parse cites: there can be a password in it.
+		// Without the URL in the error of url.Parse, because it may contain a password.
 		if cited, ok := errors.AsType[*url.Error](err); ok {
 			err = cited.Err
 		}
@@ -315,8 +313,8 @@ func checkContainer(u *url.URL) error {
 	return nil
 }
 
-// climbs reports that a path has a segment "..". Where that leads, a symbolic link before
-// it decides, so that two URLs of one directory could differ, and one of two.
+// climbs reports whether a path has a segment "..". Its meaning depends on symbolic links
+// before it, so two URLs of one directory could differ, and one URL could be of two.
 func climbs(path string) bool {
 	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if segment == ".." {
@@ -331,15 +329,15 @@ const (
 	azblobForm = "azblob://CONTAINER/KEY?account=ACCOUNT"
 )
 
-// otherForms are what URLs of the same places begin with in other tools.
+// otherForms are the schemes that other tools use for the same stores.
 var otherForms = map[string]string{
 	"s3a": "s3://BUCKET/KEY", "s3n": "s3://BUCKET/KEY",
 	"gcs": gsForm, "google": gsForm,
 	"az": azblobForm, "azure": azblobForm, "abfs": azblobForm, "abfss": azblobForm, "wasb": azblobForm, "wasbs": azblobForm,
 }
 
-// checkForeign says how the URLs of other tools are written here. It shows nothing of them: in some of them a container
-// stands where others have a password.
+// checkForeign says how to write the URLs of other tools here. It does not show the URL,
+// because some tools have a container where others have a password.
 func checkForeign(u *url.URL) error {
 	form := otherForms[u.Scheme]
 	if u.Scheme == "http" || u.Scheme == "https" {
@@ -351,7 +349,7 @@ func checkForeign(u *url.URL) error {
 	return fmt.Errorf("%w: it begins with %s://: write %s", ErrURL, u.Scheme, form)
 }
 
-// cloudForm is how the URL of a bucket is written that the host of a cloud has, or "".
+// cloudForm returns the form of a bucket's URL for a cloud's host, or "".
 func cloudForm(host string) string {
 	host = "." + strings.ToLower(host)
 	for suffix, form := range map[string]string{
@@ -368,10 +366,10 @@ func cloudForm(host string) string {
 	return ""
 }
 
-// clouds are the schemes of the clouds that a server of each scheme may be of. S3's protocol is spoken by Google too.
+// clouds are the clouds that each scheme may be used with. Google also supports S3's protocol.
 var clouds = map[string][]string{"s3": {"s3", "gs"}, "gs": {"gs"}, "azblob": {"azblob"}}
 
-// checkCloud reports an endpoint of another cloud.
+// checkCloud returns an error for an endpoint of another cloud.
 func checkCloud(u *url.URL, endpoint *url.URL) error {
 	form := cloudForm(endpoint.Hostname())
 	cloud, _, _ := strings.Cut(form, "://")
@@ -410,8 +408,8 @@ func checkQuery(u *url.URL, query url.Values) error {
 	return nil
 }
 
-// bad makes an error about the URL. It cites the URL without its parameters:
-// what somebody wrote there by mistake may be a secret.
+// bad returns an error about the URL. It omits the parameters, which may contain a secret by
+// mistake.
 func bad(u *url.URL, why string) error {
 	where := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, OmitHost: u.OmitHost}
 	return fmt.Errorf("%w: %s: %s", ErrURL, where.String(), why)

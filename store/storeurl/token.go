@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// A tokenError says why there is no token for a store. The error of the cloud's library is a part of the text only:
-// its address is that of another service, and readers of errors would take it for the store's.
+// A tokenError says why there is no token for a store. It has the library's error only as text,
+// because errors.As could otherwise find an address in it that is not the store's.
 type tokenError struct {
-	kind  error // store.ErrDenied, or store.ErrUnavailable if there may be one the next time
+	kind  error // store.ErrDenied, or store.ErrUnavailable if a retry may succeed
 	text  string
 	ended error // of the context; nil if it did not end
 }
@@ -22,8 +22,8 @@ func (e *tokenError) Unwrap() []error {
 	return []error{e.kind, e.ended}
 }
 
-// An outcome is how the last of the requests for a token ended. The libraries of the clouds
-// keep of an error its text only, in part, which does not tell whether it may pass.
+// An outcome is how the last request for a token ended. The clouds' libraries keep only a part
+// of an error's text, which does not say whether it is temporary.
 type outcome struct {
 	mu     sync.Mutex
 	asked  bool
@@ -39,14 +39,14 @@ func (o *outcome) note(answer *http.Response, err error) {
 	}
 }
 
-// unanswered reports that a service was asked, and could not be reached or could not answer.
+// unanswered reports whether a service was asked, but could not be reached or could not answer.
 func (o *outcome) unanswered() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.asked && !refuses(o.status)
 }
 
-// refuses reports that a service for tokens which answers so will answer so again.
+// refuses reports whether a token service with this response would respond the same way again.
 func refuses(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
