@@ -16,12 +16,13 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Init makes a quorum of three or five stores, in which there must be nothing. If it is interrupted, run it again with
-// the same members, and it continues. Several processes may call it at once. On a quorum that exists it changes nothing,
-// and a member that has lost its marker is not given another: that is for [Store.Replace]. Two members that are one
-// place under two names are refused.
+// Init makes a quorum of three or five empty stores. If it is interrupted, run it again with
+// the same members, and it continues. Several processes may call it at once. It does nothing to
+// an existing quorum; a member that has lost its marker does not get a new one, because that is
+// the task of [Store.Replace]. Init fails if two members are the same location under two names.
 func (s *Store) Init(ctx context.Context) error {
-	// All processes write the markers in the same order, so the first marker decides between them.
+	// All processes write the markers in the same order, so the first marker decides between
+	// them.
 	members := slices.SortedFunc(slices.Values(s.given), func(a, b store.Store) int { return strings.Compare(a.String(), b.String()) })
 	mine := &register.Configuration{Quorum: rand.Text()}
 	for _, m := range members {
@@ -39,8 +40,8 @@ func (s *Store) Init(ctx context.Context) error {
 
 var errOnePlace = errors.New("are one place under two names: give each member a bucket, prefix or directory of its own")
 
-// mark is one round of Init: it finds the configuration that the markers have, or takes this one if there are none, and
-// writes the markers that are missing.
+// mark is one round of Init: it reads the configuration from the markers, or uses this one if
+// there are none, and writes the missing markers.
 func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.Configuration) error {
 	markers, overs := make([]*register.Marker, len(members)), make([]store.Version, len(members))
 	cfg, whole := mine, false
@@ -67,8 +68,8 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 		}
 		cfg, whole = &marker.Known, whole || marker.Whole
 	}
-	// Nobody votes before all markers are there and one says that it is whole. So until then a marker
-	// that is not there was never there, and after that it is lost.
+	// Members vote only after all markers have been written and one is marked as whole. So a
+	// missing marker was never written before that, and has been lost after it.
 	for i, m := range members {
 		who := slices.IndexFunc(cfg.Members, func(o register.Member) bool { return o.Place == m.String() })
 		switch {
@@ -127,12 +128,12 @@ func (s *Store) withdraw(ctx context.Context, members []store.Store, quorum stri
 	return nil
 }
 
-// refusal is an error for a person to mend.
+// refusal returns an error for a person to fix.
 func refusal(op, format string, args ...any) error {
 	return &store.Error{Op: op, Kind: store.ErrInvalid, Cause: fmt.Errorf(format, args...)}
 }
 
-// empty reports, as an error, the first object of a store.
+// empty returns an error if a store has an object.
 func (s *Store) empty(ctx context.Context, m store.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
@@ -140,7 +141,7 @@ func (s *Store) empty(ctx context.Context, m store.Store) error {
 		if err != nil {
 			return at(m, err)
 		}
-		if e.Key == markerKey { // since it was looked for
+		if e.Key == markerKey { // created since it was looked up
 			return at(m, &store.Error{Op: "init", Key: markerKey, Kind: store.ErrPrecondition})
 		}
 		return refusal("init", "%s is not empty: it has %q; a member has a bucket, prefix or directory of its own", m, e.Key)
@@ -148,9 +149,10 @@ func (s *Store) empty(ctx context.Context, m store.Store) error {
 	return nil
 }
 
-// Replace puts a new member in the place of one: of one that has lost its objects, or is to go. The new one may
-// lie where the old one did, if that was emptied. It goes on while others use the quorum, may be interrupted, and is finished by
-// [Store.Repair] or by running it again. There is one change at a time.
+// Replace replaces a member that has lost its objects, or that should be removed, by a new one.
+// The new one may have the location of the old one, if that was emptied. Others may use the
+// quorum meanwhile. If Replace is interrupted, [Store.Repair] or another Replace finishes it.
+// Changes run one at a time.
 func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 	v, err := s.anew(ctx)
 	if err != nil {
@@ -170,7 +172,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		if i == who {
 			continue
 		}
-		// A member that is not whole has no copy of what the one that goes may be needed for.
+		// A member that is not whole may lack objects that the old member has.
 		switch marker, _, failed := s.readMarker(ctx, v.members[i]); {
 		case failed != nil:
 			if len(v.cfg.Members) == 3 {
@@ -199,9 +201,10 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 
 var errWell = errors.New("has not lost its objects")
 
-// propose makes the new member's marker and then the next configuration, in this order: a marker that is not
-// there once its configuration is known has been lost. What the marker knows is the present configuration: the next one
-// may never come about, and nobody may take it from there.
+// propose writes the new member's marker and then the next configuration, in this order,
+// because a marker that is missing once its configuration is known counts as lost. The marker
+// contains the present configuration: the next one may never be chosen, and must not be learned
+// from the marker.
 func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (register.Configuration, error) {
 	next := v.cfg
 	next.Number++
@@ -218,8 +221,9 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	case marker.Known.Quorum != v.cfg.Quorum:
 		return next, refusal("replace", "%s is a member of another quorum, %s", by, marker.Known.Quorum)
 	default:
-		// The marker of a member would be written over before it is known that this change comes first. If another one
-		// does, the quorum has lost a member that was well, and two at once can leave it without a majority.
+		// The marker of a member would be overwritten before it is known that this change comes
+		// first. If another change did, the quorum would have lost a healthy member, and two
+		// changes at once could leave it without a majority.
 		for i, m := range v.cfg.Members {
 			switch {
 			case m.Marker != marker.Name:
@@ -234,7 +238,8 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	}
 	next.Members[who] = register.Member{Place: by.String(), Marker: rand.Text(), Since: next.Number}
 	if marker != nil && marker.Number == next.Number {
-		// An attempt that was interrupted has left it, and its configuration may yet be the one that is chosen.
+		// The marker is left by an interrupted attempt, whose configuration may still be
+		// chosen.
 		next.Members[who].Marker = marker.Name
 	} else if err = s.writeMarker(ctx, by, register.Marker{Name: next.Members[who].Marker, Number: next.Number, Known: v.cfg}, over); err != nil {
 		return next, at(by, err)
@@ -247,17 +252,18 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	if a.Outcome == register.Failed || a.Outcome == register.Uncertain {
 		return next, failed(ctx, "replace", nextKey, a.Outcome, a.Err)
 	}
-	return next, nil // or another came first: that is seen now
+	return next, nil // or another change came first: the caller sees that next
 }
 
-// Repair finishes a change that was interrupted, and brings to every member what a majority has. A change of which no
-// majority has heard, and no member that answers, is given up for good: run Replace again.
+// Repair finishes an interrupted change, and copies to every member what a majority has. A
+// change that neither a majority nor any answering member knows is abandoned for good: run
+// Replace again.
 func (s *Store) Repair(ctx context.Context) error {
 	v, err := s.settled(ctx)
 	if err != nil {
 		return err
 	}
-	// A view of its own, so that a silent member is asked once and not for every key.
+	// A view of its own, so that an unresponsive member is asked once and not for every key.
 	v = s.newView(v.cfg, v.members)
 	v.once = true
 	markers := make([]*register.Marker, len(v.members))
@@ -308,8 +314,8 @@ func (s *Store) Repair(ctx context.Context) error {
 	return nil
 }
 
-// settled is the configuration in force, after which no change that was begun before can come about: there is a deletion where it
-// would be, which a majority has accepted.
+// settled returns the configuration in force, after which no earlier change can be chosen: a
+// majority has accepted a deletion in place of the next configuration.
 func (s *Store) settled(ctx context.Context) (*view, error) {
 	for last := -1; ; {
 		v, err := s.anew(ctx)
@@ -321,14 +327,15 @@ func (s *Store) settled(ctx context.Context) (*view, error) {
 		case a.Outcome == register.Done:
 			return v, nil
 		case (a.Outcome == register.Mismatch || errors.Is(a.Err, register.ErrMoved)) && v.cfg.Number > last:
-			last = v.cfg.Number // and a change is in force: from there
+			last = v.cfg.Number // a change is in force: continue from there
 		default:
 			return nil, failed(ctx, "repair", nextKey, a.Outcome, a.Err)
 		}
 	}
 }
 
-// settle has every key accepted by all members that answer, and tells by a bit for each who has missed one.
+// settle makes all answering members accept the value of every key, and returns a bit for each
+// member that has missed one.
 func (s *Store) settle(ctx context.Context, v *view) (missed int, err error) {
 	keys, err := v.list(ctx, "", "", true)
 	if err != nil {
@@ -342,7 +349,7 @@ func (s *Store) settle(ctx context.Context, v *view) (missed int, err error) {
 			return failed(ctx, "repair", key, a.Outcome, a.Err)
 		}
 		if a.Value.Version == "" {
-			return nil // nobody has ever written it
+			return nil // it was never written
 		}
 		without := all &^ a.Votes
 		if a.Value.Beside > 0 {
@@ -363,19 +370,20 @@ func places(cfg register.Configuration) (names []string) {
 	return names
 }
 
-// A MemberStatus is how one member stands.
+// A MemberStatus is the state of one member.
 type MemberStatus struct {
 	Place  string
-	Since  int       // the configuration that it is new in
-	Number int       // that its marker has taken
+	Since  int       // the configuration that added it
+	Number int       // the configuration number in its marker
 	Whole  bool      // it votes on every key
-	Next   int       // the configuration that it has accepted, where a change was broken off: Repair settles it
+	Next   int       // the configuration that it has accepted in an interrupted change: Repair settles it
 	Err    error     // why it does not vote at all; ErrLost: it must be replaced
-	From   time.Time // Err: since when this Store has met it
+	From   time.Time // since when this Store has seen Err
 }
 
-// Status asks every member, and gives the number of the configuration. Where no majority tells which configuration is
-// in force, it is the last one that any member knows, or, if none answers, the members that New was given.
+// Status asks every member, and returns the number of the configuration. If no majority knows
+// which configuration is in force, it is the last one that any member knows, or, if none
+// answers, the members passed to New.
 func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus, err error) {
 	v, err := s.anew(ctx)
 	if err != nil {
@@ -417,7 +425,7 @@ func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus,
 	return v.cfg.Number, members, nil
 }
 
-// accepted is what a member has accepted as the next configuration.
+// accepted returns what a member has accepted as the next configuration.
 func (v *view) accepted(ctx context.Context, place store.Store) (register.Acceptor, error) {
 	o, err := place.Get(ctx, nextKey+strconv.Itoa(v.cfg.Number+1), "")
 	switch {
@@ -429,7 +437,8 @@ func (v *view) accepted(ctx context.Context, place store.Store) (register.Accept
 	return register.Decode(v.cfg.Quorum, o.Body)
 }
 
-// over reports that a majority has accepted something after that ballot, so that what was accepted under it cannot surface.
+// over reports whether a majority has accepted something with a later ballot than b, so that
+// what was accepted with b cannot be chosen.
 func (v *view) over(b register.Ballot, accepted []register.Acceptor) bool {
 	later := map[register.Ballot]int{}
 	for i, a := range accepted {
@@ -445,7 +454,7 @@ func (v *view) over(b register.Ballot, accepted []register.Acceptor) bool {
 	return false
 }
 
-// guess is a view for Status to look at, when the configuration in force cannot be found out.
+// guess returns a view for Status if the configuration in force cannot be found.
 func (s *Store) guess(ctx context.Context, why error) (*view, error) {
 	for _, lasting := range []error{ErrNoQuorum, errMixed, store.ErrInvalid, register.ErrForeign} {
 		if errors.Is(why, lasting) {
@@ -466,8 +475,8 @@ func (s *Store) guess(ctx context.Context, why error) (*view, error) {
 	return s.newView(cfg, members), nil
 }
 
-// Over gives the same quorum with each member in something around it, such as a counter of requests, which calls
-// itself as the member does.
+// Over returns the same quorum with a wrapper around each member, such as a counter of
+// requests. The wrapper must have the member's name.
 func (s *Store) Over(around func(member store.Store) store.Store) (*Store, error) {
 	opts := s.opts
 	opts.Prefix = strings.TrimSuffix(opts.Prefix, "/")
@@ -487,9 +496,9 @@ func (s *Store) Over(around func(member store.Store) store.Store) (*Store, error
 	return New(members, &opts)
 }
 
-// Forget deletes in each member what has keys that begin with the prefix, and that is mostly what deleted objects have
-// left: a small object each, which says so. Nobody may ever use such a key again, or have a call under way. An error
-// of a member is joined to those of the others, which are asked all the same.
+// Forget deletes all objects of each member whose keys begin with the prefix, usually the small
+// markers that deleted objects leave. Such keys must never be used again, and no calls for them
+// may be in progress. If a member fails, the others are still asked; their errors are joined.
 func (s *Store) Forget(ctx context.Context, prefix string) error {
 	if err := s.check("delete", prefix); err != nil {
 		return err
@@ -515,7 +524,7 @@ func (s *Store) forget(ctx context.Context, m store.Store, prefix string) error 
 	return each(ctx, keys, s.timed(m).Delete)
 }
 
-// Members are those of the configuration in force, for a look at each by itself.
+// Members returns the members of the configuration in force, to inspect each one.
 func (s *Store) Members(ctx context.Context) ([]store.Store, error) {
 	v, err := s.anew(ctx)
 	if err != nil {
@@ -524,6 +533,6 @@ func (s *Store) Members(ctx context.Context) ([]store.Store, error) {
 	return slices.Clone(v.members), nil
 }
 
-// Scratch is what the keys of objects may begin with that somebody makes in a member by itself, for a trial. The quorum
-// never looks at them.
+// Scratch is a prefix for the keys of test objects in a single member. The quorum never reads
+// them.
 const Scratch = reserved + "-scratch-"

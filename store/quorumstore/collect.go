@@ -16,38 +16,40 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// keptFor is how long a member must have shown the deletion of an object as it is: longer than any request is under
-// way. Stores refuse one that was signed long ago: those of S3 and Azure after a quarter of an hour, by a token after
-// some hours.
+// keptFor is how long a member must have had an object's deletion unchanged: longer than any
+// request can be in flight. Stores refuse requests signed long ago: S3 and Azure after a
+// quarter of an hour, and with a token after some hours.
 const keptFor = 24 * time.Hour
 
-// CollectOptions are what [Store.Collect] can be told.
+// CollectOptions are the options of [Store.Collect].
 type CollectOptions struct {
 	// DryRun deletes nothing, settles nothing, and makes no configuration.
 	DryRun bool
-	// OnKey is called for each key of which nothing is left, or with DryRun would be left if all members have the
-	// deletion: one call at a time. Default: nobody is told.
+	// OnKey is called for each key that was removed completely, or with DryRun would be if all
+	// members have the deletion. Calls do not overlap. Default: none.
 	OnKey func(key string)
 }
 
-// Collected is what [Store.Collect] has found.
+// Collected is the result of [Store.Collect].
 type Collected struct {
-	Gone    int // deleted objects of which nothing is left
-	Settled int // that not all members knew to be deleted: they do now, and a collection a day later takes them
-	Left    int // that somebody has touched meanwhile
-	Number  int // the configuration in force after it
+	Gone    int // deleted objects that were removed completely
+	Settled int // deletions that some members lacked: all have them now, and a collection a day later removes them
+	Left    int // changed meanwhile
+	Number  int // the configuration in force afterwards
 }
 
-// Collect takes away what deleted objects have left: a small object in each member, which says so. Where all members
-// have shown it for a day, by their own clocks, it is deleted in each of them, on the condition that it has not changed.
+// Collect garbage-collects deleted objects, which leave a small object in each member. If all
+// members have had it for a day, by their own clocks, Collect deletes it in each of them, on
+// the condition that it has not changed.
 //
-// All members must be there and whole, tell their times, and delete on a condition: each is tried first, with
-// objects that the quorum never looks at, and one that deletes what has changed is refused. The quorum goes on
-// meanwhile. If there is something to delete that was last written under the present configuration, a new one is
-// made, of the same members. It may be interrupted and run again. Once a day is enough.
+// All members must be available and whole, return times, and support conditional deletes.
+// Collect first tests each one with scratch objects, and fails if one deletes an object that
+// has changed. The quorum can be used meanwhile. If something to delete was last written under
+// the present configuration, Collect makes a new configuration with the same members. You can
+// interrupt Collect and run it again. Once a day is enough.
 //
-// Large bodies that no object names any more stay: a process that has written one and was stopped since may still
-// write the object that names it, a day later too.
+// Large bodies without an object stay: a process that has written one and was stopped may still
+// write the object that names it, even a day later.
 func (s *Store) Collect(ctx context.Context, opts *CollectOptions) (Collected, error) {
 	if opts == nil {
 		opts = &CollectOptions{}
@@ -84,17 +86,18 @@ func (s *Store) Collect(ctx context.Context, opts *CollectOptions) (Collected, e
 	return c.did, err
 }
 
-// A collection is one under way.
+// A collection is one call of Collect.
 type collection struct {
 	s      *Store
 	opts   *CollectOptions
-	clocks []time.Time // of the members, when they were tried
+	clocks []time.Time // of the members, when they were tested
 
 	mu  sync.Mutex
 	did Collected
 }
 
-// list gives the keys that may have something to delete: what each member that has one has had for long enough.
+// list returns the keys that may have something to delete: every member that has the object has
+// had it for long enough.
 func (c *collection) list(ctx context.Context, v *view) ([]string, error) {
 	var mu sync.Mutex
 	old := map[string]bool{}
@@ -127,7 +130,7 @@ func (c *collection) list(ctx context.Context, v *view) ([]string, error) {
 	return keys, nil
 }
 
-// look counts what would be deleted, or settled.
+// look counts what would be deleted or settled.
 func (c *collection) look(ctx context.Context, v *view, keys []string) error {
 	return each(ctx, keys, func(ctx context.Context, key string) error {
 		a := v.key(key).call(ctx, register.Call{Kind: register.Look})
@@ -149,7 +152,8 @@ func (c *collection) gone(key string) {
 	}
 }
 
-// collect has the register of each key do it, and gives those that need another configuration.
+// collect collects each key through its register, and returns the keys that need a new
+// configuration.
 func (c *collection) collect(ctx context.Context, v *view, keys []string) (again []string, err error) {
 	v.clocks.Store(&c.clocks)
 	call := register.Call{Kind: register.Collect, Taken: 1<<len(v.members) - 1}
@@ -173,7 +177,8 @@ func (c *collection) collect(ctx context.Context, v *view, keys []string) (again
 	return again, err
 }
 
-// renumber makes the next configuration, of the same members, and has all of them take its number.
+// renumber makes the next configuration, with the same members, and makes all of them take its
+// number.
 func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 	next := v.cfg
 	next.Number++
@@ -195,7 +200,8 @@ func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 	return now, now.taken(ctx)
 }
 
-// taken has every member take the number of the configuration. All must be there, and whole.
+// taken makes every member take the number of the configuration. All must be available and
+// whole.
 func (v *view) taken(ctx context.Context) error {
 	for i, m := range v.members {
 		marker, over, err := v.s.readMarker(ctx, m)
@@ -219,7 +225,7 @@ func (v *view) taken(ctx context.Context) error {
 	return nil
 }
 
-// tried finds out, by a trial, that every member deletes on a condition, and gives the time of each.
+// tried tests that every member supports conditional deletes, and returns the time of each.
 func (v *view) tried(ctx context.Context) ([]time.Time, error) {
 	clocks := make([]time.Time, len(v.members))
 	errs := make([]error, len(v.members))
@@ -233,11 +239,12 @@ func (v *view) tried(ctx context.Context) ([]time.Time, error) {
 	return clocks, errors.Join(errs...)
 }
 
-// races is how often a write and a delete race in a trial. Of the servers that look at the condition first and delete
-// later the best was found out in 28 of 100 races.
+// races is how often a write and a delete race in a test. Among servers that do not check the
+// condition atomically, the best one was detected in 28 of 100 races.
 const races = 48
 
-// try finds out whether a member deletes what has changed, on objects of its own, and gives its time.
+// try tests, with its own objects, whether a member deletes what has changed, and returns its
+// time.
 func try(ctx context.Context, m timed, key string, race func(context.Context, timed, string) error) (now time.Time, err error) {
 	if _, ok := m.Store.(store.Conditional); !ok {
 		return now, refusal("collect", "%s cannot delete on a condition, so what it has might be deleted while it is written: %s", m, onCareless)
@@ -275,7 +282,7 @@ func try(ctx context.Context, m timed, key string, race func(context.Context, ti
 
 const onCareless = "nothing is collected in this quorum; what is left of deleted objects stays, and does no harm"
 
-// race has a write and a delete of the same version race, on one key after the other.
+// race runs races between a write and a delete of the same version, each on its own key.
 func (s *Store) race(ctx context.Context, m timed, key string) error {
 	var rounds []string
 	for i := range s.raced {

@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// health is what the requests to each member have come to.
+// health is the outcome of requests to each member.
 type health struct {
 	logger *slog.Logger
 
@@ -21,15 +21,15 @@ type health struct {
 type memberHealth struct {
 	err     error
 	since   time.Time
-	answers bool      // its marker was seen after it had been missed
-	told    time.Time // when the logger was told last that it fails
-	known   bool      // and was not told since that it answers again
+	answers bool      // its marker was seen after it had been missing
+	told    time.Time // when the logger last got that it fails
+	known   bool      // and has not got since that it answers again
 }
 
-// reminder is for how long one that fails and answers by turns is not told of again.
+// reminder is how long an unstable member is not logged again.
 const reminder = time.Minute
 
-// found takes in that a member has its marker, and so has lost nothing, or has been replaced.
+// found records that a member has its marker: it has lost nothing, or was replaced.
 func (h *health) found(place string) {
 	h.mu.Lock()
 	m := h.members[place]
@@ -43,9 +43,9 @@ func (h *health) found(place string) {
 	}
 }
 
-// note takes in how a request to a member has ended. What is no fault of the member's is nil, or one of
-// the answers that a store gives in good order: a key may be a directory, where it keeps files. A member that has
-// lost its objects answers in good order too.
+// note records how a request to a member has ended. Errors that are not the member's fault
+// count as success, for example the regular answers of a store: a key may be a directory if it
+// keeps files. A member that has lost its objects also gives regular answers.
 func (h *health) note(place string, err error) {
 	for _, fine := range []error{
 		store.ErrNotExist, store.ErrNotModified, store.ErrPrecondition, store.ErrConflict, store.ErrInvalid, context.Canceled,
@@ -80,7 +80,7 @@ func (h *health) note(place string, err error) {
 	}
 }
 
-// of is the fault of a member, and since when it has had it.
+// of returns a member's error, and since when it has had it.
 func (h *health) of(place string) (time.Time, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

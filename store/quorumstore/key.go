@@ -13,7 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A key drives the register of one key: it sends what the register asks for, and brings it the answers.
+// A key runs the register of one key: it sends the register's requests, and passes the answers
+// to it.
 type key struct {
 	view *view
 	name string
@@ -56,7 +57,7 @@ func (k *key) call(ctx context.Context, c register.Call) register.Answer {
 	return <-answer
 }
 
-// step is called under the mutex.
+// step must be called with the mutex locked.
 func (k *key) step(ev register.Event) {
 	now := time.Since(k.view.began)
 	for _, a := range k.reg.Step(ev, now) {
@@ -84,7 +85,7 @@ func (k *key) step(ev register.Event) {
 	k.timer = time.AfterFunc(due-now, func() { k.back(register.Tick{}) })
 }
 
-// back brings an answer.
+// back passes an answer to the register.
 func (k *key) back(ev register.Event) {
 	k.mu.Lock()
 	k.step(ev)
@@ -146,7 +147,7 @@ func (k *key) put(a register.Put) {
 	})
 }
 
-// drop deletes on a condition. Collect has tried that the member can do it.
+// drop deletes on a condition. Collect has tested that the member supports it.
 func (k *key) drop(a register.Drop) {
 	k.view.ask(a.Member, func(ctx context.Context, m store.Store) error {
 		ev := register.Stored{Member: a.Member, Request: a.Request}
@@ -160,7 +161,7 @@ func (k *key) drop(a register.Drop) {
 	})
 }
 
-// fateOf is what became of a conditional write, or delete.
+// fateOf returns the outcome of a conditional write or delete.
 func fateOf(err error) register.Fate {
 	switch {
 	case err == nil:

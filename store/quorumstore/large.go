@@ -15,17 +15,19 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A body that does not fit into an acceptor lies beside it, as an object of each member under a name that is
-// written once. A majority has it before the value that names it can be accepted anywhere.
+// A body that does not fit into an acceptor is stored beside it, as an object of each member
+// with a unique name that is written once. A majority has it before any member can accept the
+// value that names it.
 
-// A body is what is written aside: it can be read by many at a time.
+// A body is a large body to be written. Several readers can read it at a time.
 type body struct {
 	io.ReaderAt
 	size  int64
 	close func()
 }
 
-// aside writes the body of a value beside it. Call discard if the value was not written: it deletes the body.
+// aside writes the body of a value beside it. If the value is not written, call discard to
+// delete the body.
 func (s *Store) aside(ctx context.Context, op, key string, value *register.Value, b body) (discard func(), err error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -48,7 +50,7 @@ func (s *Store) aside(ctx context.Context, op, key string, value *register.Value
 		})
 	}
 	err = majority(ctx, v, answers)
-	// Those that are slower have as long again: what they miss, Repair brings them.
+	// Slower members get the same time again. Repair copies what they miss.
 	late := time.AfterFunc(max(time.Since(began), s.opts.Timeout), cancel)
 	if err != nil {
 		cancel()
@@ -61,7 +63,7 @@ func (s *Store) aside(ctx context.Context, op, key string, value *register.Value
 	}()
 	discard = func() {
 		go func() {
-			writing.Wait() // what arrives after its deletion would stay
+			writing.Wait() // a body that arrives after its deletion would stay
 			for i := range v.members {
 				go v.ask(i, func(ctx context.Context, m store.Store) error { return m.Delete(ctx, asideKey+value.Version) })
 			}
@@ -74,7 +76,7 @@ func (s *Store) aside(ctx context.Context, op, key string, value *register.Value
 	return discard, nil
 }
 
-// majority waits until a majority has succeeded, or cannot any more.
+// majority waits until a majority has succeeded or no longer can.
 func majority(ctx context.Context, v *view, answers <-chan error) error {
 	errs, written := []error{register.ErrNoMajority}, 0
 	for written < v.cfg.Majority() && len(errs)-1 <= len(v.members)-v.cfg.Majority() {
@@ -95,7 +97,8 @@ func majority(ctx context.Context, v *view, answers <-chan error) error {
 	return nil
 }
 
-// writeAside writes a body under a name that nobody else writes. One of more than store.MaxBody bytes may take any time.
+// writeAside writes a body under a unique name. The time for a body of more than store.MaxBody
+// bytes is unlimited.
 func writeAside(ctx context.Context, m timed, name string, b body) error {
 	r := io.NewSectionReader(b, 0, b.size)
 	if b.size <= store.MaxBody {
@@ -104,7 +107,7 @@ func writeAside(ctx context.Context, m timed, name string, b body) error {
 			_, err = m.Put(ctx, name, text, store.IfAbsent())
 		}
 		if errors.Is(err, store.ErrPrecondition) {
-			return nil // a copy is there already
+			return nil // a copy already exists
 		}
 		return err
 	}
@@ -116,8 +119,8 @@ func writeAside(ctx context.Context, m timed, name string, b body) error {
 	return err
 }
 
-// beside opens the body of a value at the first member that shows it. A member that does not answer for a second is
-// not waited for: the next one is asked, too.
+// beside opens the body of a value at the first member that has it. If a member does not answer
+// for a second, the next one is asked too.
 func (v *view) beside(ctx context.Context, value register.Value) (io.ReadCloser, error) {
 	type answer struct {
 		place string
@@ -213,7 +216,8 @@ func openAside(ctx context.Context, m store.Store, name string) (io.ReadCloser, 
 	return io.NopCloser(bytes.NewReader(o.Body)), int64(len(o.Body)), nil
 }
 
-// PutLarge writes a body of any size. It is kept in a temporary file until the members have it.
+// PutLarge writes a body of any size. It keeps the body in a temporary file until the members
+// have it.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := s.check("put", key); err != nil {
 		return 0, err
@@ -278,7 +282,7 @@ func (u untilEnded) Read(p []byte) (int, error) {
 	return u.Reader.Read(p)
 }
 
-// GetLarge opens the object, whichever way it was written.
+// GetLarge opens the object, whether Put or PutLarge has written it.
 func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := s.check("get", key); err != nil {
 		return nil, 0, err
@@ -299,8 +303,8 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return r, a.Value.Beside, nil
 }
 
-// copies brings the body of a value to every member that has it not yet, and tells by a bit for each who has
-// missed it.
+// copies copies the body of a value to every member without it, and returns a bit for each
+// member that still lacks it.
 func (v *view) copies(ctx context.Context, value register.Value) (missed int) {
 	for i := range v.members {
 		if v.deaf(i) {
@@ -320,7 +324,7 @@ func (v *view) copies(ctx context.Context, value register.Value) (missed int) {
 	return missed
 }
 
-// copyTo has the usual time for one request, and a second more for each MiB.
+// copyTo has the usual time for one request, plus one second per MiB.
 func (v *view) copyTo(ctx context.Context, member int, value register.Value) error {
 	ctx, cancel := context.WithTimeout(ctx, v.s.opts.Timeout+time.Duration(value.Beside>>20)*time.Second)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 // abreast is how many keys of a listing are read at a time.
 const abreast = 16
 
-// keys are those that a majority of the members has, under the configuration in force.
+// keys returns the keys that a majority of the members has, under the configuration in force.
 func (s *Store) keys(ctx context.Context, prefix, after string) (keys []string, err error) {
 	v, err := s.view(ctx)
 	for err == nil {
@@ -39,9 +39,9 @@ func (s *Store) keys(ctx context.Context, prefix, after string) (keys []string, 
 	return keys, nil
 }
 
-// list is the union of what the members have, in order. A member counts if its marker, read afterwards, says
-// that what is not there was never there (rules Q5 and Q6). It waits for a majority, or with all for everyone
-// who answers.
+// list returns the sorted union of the members' keys. A member counts if its marker, read
+// afterwards, shows that it has lost nothing (rules Q5 and Q6). list waits for a majority, or
+// with all for every member that answers.
 func (v *view) list(ctx context.Context, prefix, after string, all bool) ([]string, error) {
 	type answer struct {
 		keys []string
@@ -105,7 +105,8 @@ func (v *view) listOf(ctx context.Context, member int, prefix, after string) (ke
 	return keys, nil
 }
 
-// listing lists a member. It may take any time, as long as no entry takes longer than Options.Timeout.
+// listing lists a member. The total time is unlimited, as long as each entry arrives within
+// Options.Timeout.
 func (s *Store) listing(ctx context.Context, m store.Store, prefix, after string, found func(store.Entry)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,16 +122,8 @@ func (s *Store) listing(ctx context.Context, m store.Store, prefix, after string
 	return nil
 }
 
-// orCause is the cause of ctx once that has ended. To a member, a request that took too long was canceled, which is no
-// fault of the member's.
-func orCause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
-// confirm yields the objects among these keys, each read in its turn, some ahead of it.
+// confirm yields the objects under these keys. It reads each one, some ahead of the yielded
+// one.
 func (s *Store) confirm(ctx context.Context, keys []string, yield func(store.Entry, error) bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -171,7 +164,7 @@ func (s *Store) confirm(ctx context.Context, keys []string, yield func(store.Ent
 	}
 }
 
-// each does something for each key, some at a time, until one fails.
+// each calls do for each key, several at a time, until one fails.
 func each(ctx context.Context, keys []string, do func(ctx context.Context, key string) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -16,17 +16,18 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// reserved is what the keys of the quorum's own objects begin with. They come early in a listing, so that
-// one who empties a member in that order takes its marker first. A directory keeps names with ".leasehold" for itself.
+// reserved is the prefix of the quorum's own objects. They sort early, so that emptying a
+// member in the order of a listing deletes its marker first. A directory reserves names with
+// ".leasehold" for itself.
 const reserved = "!leasehold-quorum"
 
 const (
 	markerKey = reserved              // the member's marker
-	nextKey   = reserved + "-next-"   // and a number: the configuration of that number, by the quorum of the one before
-	asideKey  = reserved + "-values-" // and a version: a body that is too large for an acceptor
+	nextKey   = reserved + "-next-"   // plus a number: the configuration with that number, chosen by the one before
+	asideKey  = reserved + "-values-" // plus a version: a body that is too large for an acceptor
 )
 
-// readMarker gives the marker of a member, nil if it has none.
+// readMarker returns the marker of a member, or nil if it has none.
 func (s *Store) readMarker(ctx context.Context, m store.Store) (*register.Marker, store.Version, error) {
 	o, err := s.timed(m).Get(ctx, markerKey, "")
 	switch {
@@ -42,8 +43,8 @@ func (s *Store) readMarker(ctx context.Context, m store.Store) (*register.Marker
 	return &marker, o.Version, nil
 }
 
-// decoded has the last marker of each member: it is read with every first request for a key, and is nearly always the
-// same.
+// decoded caches the last marker of each member, because it is read with every first request
+// for a key and rarely changes.
 type decoded struct {
 	mu   sync.Mutex
 	last map[string]decodedMarker
@@ -51,10 +52,10 @@ type decoded struct {
 
 type decodedMarker struct {
 	body   []byte
-	marker register.Marker // whose members nobody changes
+	marker register.Marker // its members must not be changed
 }
 
-// marker decodes what a member has, if it is not what it had last.
+// marker decodes a member's marker, unless it has not changed.
 func (d *decoded) marker(member string, body []byte) (register.Marker, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +73,7 @@ func (d *decoded) marker(member string, body []byte) (register.Marker, error) {
 	return marker, nil
 }
 
-// at says at which member a request failed.
+// at adds the member to an error.
 func at(m store.Store, err error) error {
 	if err == nil {
 		return nil
@@ -80,9 +81,10 @@ func at(m store.Store, err error) error {
 	return fmt.Errorf("%s: %w", m, err)
 }
 
-// writeMarker writes a marker over a version, or creates it in two steps: it first creates a placeholder with a name that no
-// member has, and then replaces that. So if the network delivers one of the two requests again after the member was
-// emptied, the member still has no valid marker.
+// writeMarker overwrites a version of a marker, or creates a marker in two steps: it creates a
+// placeholder with a name that no member has, and then replaces it. So if the member is emptied
+// and the network then delivers one of the two requests again, the member still has no valid
+// marker.
 func (s *Store) writeMarker(ctx context.Context, m store.Store, marker register.Marker, over store.Version) error {
 	var err error
 	if over == "" {
@@ -94,7 +96,7 @@ func (s *Store) writeMarker(ctx context.Context, m store.Store, marker register.
 	return err
 }
 
-// begun is the name in what is written before the marker of that name.
+// begun returns the name in the placeholder for a marker.
 func begun(name string) string { return name + "-begun" }
 
 func (s *Store) putMarker(ctx context.Context, m store.Store, marker register.Marker, only store.Condition) (store.Version, error) {
@@ -109,14 +111,14 @@ func (s *Store) putMarker(ctx context.Context, m store.Store, marker register.Ma
 	return o.Version, nil
 }
 
-// A load is the finding out of the configuration, by one for all that call meanwhile.
+// A load is a search for the configuration, shared by all calls that need it meanwhile.
 type load struct {
 	done chan struct{}
 	view *view
 	err  error
 }
 
-// view is the configuration in force.
+// view returns the configuration in force.
 func (s *Store) view(ctx context.Context) (*view, error) {
 	s.mu.Lock()
 	if v := s.current; v != nil {
@@ -138,7 +140,7 @@ func (s *Store) view(ctx context.Context) (*view, error) {
 	}
 }
 
-// find ends by itself: each request to a member does.
+// find takes no limit of its own, because each request to a member has one.
 func (s *Store) find(ctx context.Context, l *load) {
 	v, err := s.load(ctx)
 	s.mu.Lock()
@@ -146,13 +148,13 @@ func (s *Store) find(ctx context.Context, l *load) {
 	if v != nil && (s.last == nil || v.cfg.Number > s.last.cfg.Number) {
 		s.last = v
 	}
-	if l.view, l.err = v, err; s.loading == l { // nobody has asked to have it found out anew
+	if l.view, l.err = v, err; s.loading == l { // no newer search was requested
 		s.current, s.loading = v, nil
 	}
 	close(l.done)
 }
 
-// follow gives the configuration that has followed v's, of which a member has shown the number.
+// follow returns the configuration after v's. A member has shown that there is one.
 func (s *Store) follow(ctx context.Context, v *view) (*view, error) {
 	s.mu.Lock()
 	if s.current == v {
@@ -166,7 +168,7 @@ func (s *Store) follow(ctx context.Context, v *view) (*view, error) {
 	return next, err
 }
 
-// anew has the configuration found out again.
+// anew returns the configuration after a new search.
 func (s *Store) anew(ctx context.Context) (*view, error) {
 	s.mu.Lock()
 	s.current, s.loading = nil, nil
@@ -174,24 +176,25 @@ func (s *Store) anew(ctx context.Context) (*view, error) {
 	return s.view(ctx)
 }
 
-// remember has a store opened for a place that a later configuration names.
+// remember makes a store available for a location in a later configuration.
 func (s *Store) remember(st store.Store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.more = append(s.more, st)
 }
 
-// load finds the last configuration: the last one that a marker knows, and those that have followed it.
+// load finds the last configuration: it starts from the last one in a marker and follows its
+// successors.
 func (s *Store) load(ctx context.Context) (*view, error) {
 	v, err := s.lead(ctx, false)
-	if errors.Is(err, register.ErrMoved) { // a marker that was not waited for knows a later one
+	if errors.Is(err, register.ErrMoved) { // a marker that was not read knows a later one
 		v, err = s.lead(ctx, true)
 	}
 	return v, err
 }
 
-// lead reads the markers of a majority, or with all those of every member that answers, and follows the newest
-// configuration among them to the last.
+// lead reads the markers of a majority, or with all those of every member that answers, and
+// follows the newest configuration among them to the last.
 func (s *Store) lead(ctx context.Context, all bool) (*view, error) {
 	seen, err := s.known(ctx, all)
 	if err != nil {
@@ -218,17 +221,18 @@ func (s *Store) lead(ctx context.Context, all bool) (*view, error) {
 	}
 }
 
-// A sighting is what markers tell of the configuration.
+// A sighting is what markers show about the configuration.
 type sighting struct {
 	cfg     register.Configuration      // the last one of the quorum; no Quorum: not known
-	markers map[string]*register.Marker // of that quorum, by place
+	markers map[string]*register.Marker // of that quorum, by location
 	found   int                         // how many of the members asked have such a marker
-	none    int                         // how many have none at all
+	none    int                         // how many have no marker
 }
 
-// known is a configuration that leads to the last one: the last that this Store was under, or a later one that a
-// marker of its members knows. The members given are asked where there is none yet, or too few of its members answer:
-// they may all have been replaced since.
+// known returns a configuration that leads to the last one: the last one that this Store used,
+// or a later one in a marker of its members. The members passed to New are asked if there is
+// none yet, or if too few of its members answer, because all of them may have been replaced
+// since.
 func (s *Store) known(ctx context.Context, all bool) (sighting, error) {
 	s.mu.Lock()
 	last := s.last
@@ -250,8 +254,8 @@ func (s *Store) known(ctx context.Context, all bool) (sighting, error) {
 	return seen, err
 }
 
-// outdated reports that most of the members given are of a configuration, and others have taken the place of the rest: then
-// those that are left need not be a majority of the members given.
+// outdated reports whether most of the given members belong to a configuration, and the rest
+// have been replaced: then the remaining ones need not be a majority of the given members.
 func (s *Store) outdated(cfg register.Configuration) bool {
 	still := 0
 	for _, m := range s.given {
@@ -262,13 +266,15 @@ func (s *Store) outdated(cfg register.Configuration) bool {
 	return still > len(s.given)/2 && still < len(s.given)
 }
 
-// enough is for how long the markers of a majority are waited for, where the quorum is known and one has been seen.
+// enough is how long to wait for the markers of a majority, if the quorum is known and one
+// marker has been seen.
 const enough = time.Second
 
-// sight reads the markers of these members. Any one configuration leads to those that have followed it, if a majority
-// of its members answers, so slow members are not waited for. A marker of another quorum than the known one is the
-// fault of that member alone. Where no quorum is known yet, it is the one that most of the members are of, whatever
-// the silent ones are of: a member that was restored from another quorum's backup must not lead anybody there.
+// sight reads the markers of these members. Any configuration leads to its successors if a
+// majority of its members answers, so slow members are not waited for. A marker of another
+// quorum than the known one is the fault of that member alone. If no quorum is known yet, it is
+// the one that most members belong to, whatever the unresponsive ones say: a member restored
+// from another quorum's backup must not lead anyone there.
 func (s *Store) sight(ctx context.Context, members []store.Store, all bool, seen *sighting) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -310,10 +316,11 @@ func (s *Store) sight(ctx context.Context, members []store.Store, all bool, seen
 	return err
 }
 
-// again is the pause before that retry.
+// again is the backoff before markerOf's retry.
 const again = enough / 2
 
-// markerOf reads a member's marker and retries once. The place may no longer be a member, so its health is not noted.
+// markerOf reads a member's marker and retries once. It does not record the member's health,
+// because the location may no longer be a member.
 func (s *Store) markerOf(ctx context.Context, m store.Store) shown {
 	marker, _, err := s.readMarker(ctx, m)
 	if err != nil && !store.Final(err) && !errors.Is(err, context.DeadlineExceeded) {
@@ -326,18 +333,18 @@ func (s *Store) markerOf(ctx context.Context, m store.Store) shown {
 	return shown{m.String(), marker, at(m, err)}
 }
 
-// A shown marker is what a member was found to have, nil if there is none.
+// A shown is the marker of a member, or nil if it has none.
 type shown struct {
 	place  string
 	marker *register.Marker
 	err    error
 }
 
-// A tally is what the markers of several members say.
+// A tally counts the markers of several members.
 type tally struct {
 	of     map[string][]shown // by quorum
 	none   int                // how many members have no marker
-	silent int                // how many have not answered, or with an error
+	silent int                // how many members have not answered, or with an error
 	errs   []error
 }
 
@@ -364,7 +371,8 @@ func (t *tally) enough(known string, members int) bool {
 	return len(t.of[known]) > members/2
 }
 
-// most is the quorum that most members are of, whatever the silent ones are of; empty if that is open.
+// most returns the quorum that most members belong to, whatever the unresponsive ones say, or
+// "" if that is open.
 func (t *tally) most() string {
 	best, second, quorum := 0, 0, ""
 	for q, members := range t.of {
@@ -383,7 +391,7 @@ func (t *tally) most() string {
 
 var errMixed = errors.New("the members are of different quorums")
 
-// undecided says why most is none, and gives the one quorum that it may be.
+// undecided says why most returns "", and returns the only quorum that is possible.
 func (t *tally) undecided() (string, error) {
 	var of []string
 	for quorum, members := range t.of {
@@ -405,7 +413,7 @@ func (t *tally) undecided() (string, error) {
 	return "", errors.Join(t.errs...)
 }
 
-// open gives the stores of a configuration's members.
+// open returns the stores of a configuration's members.
 func (s *Store) open(ctx context.Context, cfg register.Configuration) ([]store.Store, error) {
 	s.mu.Lock()
 	given := slices.Concat(s.given, s.more)
@@ -434,12 +442,12 @@ func (s *Store) open(ctx context.Context, cfg register.Configuration) ([]store.S
 	return members, nil
 }
 
-// following is the register of the configuration that follows this one.
+// following returns the register of the next configuration.
 func (v *view) following() *key { return v.key(nextKey + strconv.Itoa(v.cfg.Number+1)) }
 
-// next is the configuration that follows this one, nil if none does yet. Where a member has accepted one and no majority
-// has, a change was broken off, and it is settled now: later it might bring in a new member that nobody waits for, when
-// another one has been lost.
+// next returns the next configuration, or nil if there is none yet. If a member has accepted
+// one and no majority has, a change was interrupted, and next settles it now. Otherwise it
+// might later add a new member unexpectedly, when another member has been lost.
 func (v *view) next(ctx context.Context) (*register.Configuration, error) {
 	k := v.following()
 	a := k.call(ctx, register.Call{Kind: register.Look})

@@ -1,28 +1,32 @@
-// Package quorumstore is one store over three or five others: regions, providers, a directory
-// among them. It goes on, and loses nothing, while a minority of them is down, slow, cut off or emptied.
+// Package quorumstore combines three or five stores into one. They can be in different regions or
+// at different providers, and one can be a directory. The quorum stays available and loses no data
+// while a minority of its members is down, slow, partitioned or emptied.
 //
-// Each object is a compare-and-swap register of CASPaxos (Rystsov, 2018), with one object in each member
-// as its acceptor; package register has the rules and decides. There is no server: each process that uses
-// the store sends requests to the members itself.
+// Each object is a compare-and-swap register of CASPaxos (Rystsov, 2018), with one object in
+// each member as its acceptor; package register has the rules and decides. There is no server:
+// each process that uses the store sends requests to the members itself.
 //
 // # What it costs
 //
-// The process that wrote an object last writes it again by one request to each member, all at once, and waits
-// for the majority that answers first. Others need three such rounds: a read, a promise and the write.
-// A read is one request to each member, and waits for a majority that shows the same.
+// The process that last wrote an object writes it again with one request to each member, all at
+// once, and waits for the first majority. Other processes need three such rounds: a read, a
+// promise and the write. A read is one request to each member, and waits for a majority with
+// the same result.
 //
-// # What it rests on
+// # What it requires
 //
-// All that a [store.Store] promises, of each member by itself, and nothing between them. No rule rests
-// on a clock, except that of Collect. A member that has lost all its objects is noticed by its marker, and does not vote until
-// [Replace] has made a new member of its place. A member that has lost some of its objects, or that was set
-// back to an older state (a backup that was restored), cannot be told from an honest one: such a member must
-// be replaced by hand before it is used again.
+// It requires each member by itself to be a correct [store.Store], and nothing between them. No
+// rule depends on a clock, except that of Collect. A member that has lost all its objects is
+// detected by its missing marker, and does not vote until [Store.Replace] has replaced it. A
+// member that has lost only some of its objects, or was restored from a backup, cannot be
+// detected: you must replace such a member before it is used again.
 //
-// [Store.Collect] rests on one thing more: that no store carries out a request a day after it was sent.
+// [Store.Collect] has one more requirement: a store must not carry out a request a day after it
+// was sent.
 //
-// Versions name values, never a member's objects. Answers have no times, since each member has a clock of its own;
-// so features that rest on the store's clock, such as a fast start, are not possible here.
+// Versions identify values, not the members' objects. Answers have no times, because each
+// member has its own clock. So features that use the store's clock, such as a fast start, are
+// not available.
 package quorumstore
 
 import (
@@ -44,37 +48,40 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Options are what New can be told. The zero Options are good.
+// Options are the options of [New]. The zero value means the defaults.
 type Options struct {
-	// Timeout is how long one request to one member may take. Default: 10 s. A slow member is not
-	// waited for unless it is needed for a majority; its request goes on until then. The write of a body of more than
-	// 1 MiB has no other bound than its context.
+	// Timeout bounds one request to one member. Default: 10 s. Calls wait for a slow member
+	// only if they need it for a majority; its request continues until the timeout. For the
+	// write of a body of more than 1 MiB, only the context is the limit.
 	Timeout time.Duration
 
-	// Prefix is what all keys lie under: they are without it here. Default: none.
+	// Prefix is put before all keys in the members. Default: none.
 	Prefix string
 
-	// Name is what String calls the quorum, in place of its members.
+	// Name is the quorum's name in String, instead of its members.
 	Name string
 
-	// Open opens the store at a place that a later configuration names and that New was not given.
-	// Without it a change of the configuration that brings a new place ends in an error that names it.
+	// Open opens the store at a location that was added by a later configuration and was not
+	// passed to New. Without Open, such a change of the configuration causes an error with the
+	// location.
 	Open func(ctx context.Context, place string) (store.Store, error)
 
-	// Logger is told when a member begins to fail, and when it answers again. Default: nobody.
+	// Logger gets a message when a member begins to fail, and when it answers again. Default:
+	// none.
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is that of Options.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 10 * time.Second
 
-// Errors beside those of package store. Each also matches one of those.
+// Errors besides those of package store. Each also matches one of those.
 var (
-	// ErrNoQuorum: the members have no markers: [Init] has not made a quorum of them.
+	// ErrNoQuorum means that the members have no markers, so [Store.Init] has not made a quorum
+	// of them.
 	ErrNoQuorum = errors.New("these stores are no quorum yet")
-	// ErrLost: the member has lost its objects, or they are not this quorum's.
+	// ErrLost means that the member has lost its objects, or that they are not this quorum's.
 	ErrLost = register.ErrLost
-	// ErrNoMajority: fewer members than a majority answer, or vote.
+	// ErrNoMajority means that no majority of the members answers, or votes.
 	ErrNoMajority = register.ErrNoMajority
 )
 
@@ -83,19 +90,20 @@ type Store struct {
 	opts   Options
 	given  []store.Store
 	health health
-	raced  int // in each trial of a member
+	raced  int // races per test of a member
 
 	decoded decoded
 
 	mu      sync.Mutex
 	current *view         // nil: not known yet
-	last    *view         // the last that was
-	loading *load         // nil: nobody does
-	more    []store.Store // that Replace was given
+	last    *view         // the last known one
+	loading *load         // nil: no search in progress
+	more    []store.Store // passed to Replace
 }
 
-// New gives the store of a quorum that Init has made of these members, in any order. It sends nothing. If the
-// configuration has changed since, the members that it was given need only be enough to find that out.
+// New returns the store of a quorum of these members, which Init has made; their order does not
+// matter. It sends nothing. If the configuration has changed since, the given members only need
+// to be enough to find that out.
 func New(members []store.Store, opts *Options) (*Store, error) {
 	if n := len(members); n != 3 && n != 5 {
 		return nil, &store.Error{Op: "open", Kind: store.ErrInvalid, Cause: fmt.Errorf("%d members: a quorum has 3 or 5", n)}
@@ -124,14 +132,14 @@ func New(members []store.Store, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// String is quorum:// with the name, or with the members that New was given.
+// String returns quorum:// with the name, or with the members passed to New.
 func (s *Store) String() string {
 	u := url.URL{Scheme: "quorum", Host: s.opts.Name, Path: "/" + strings.TrimSuffix(s.opts.Prefix, "/")}
 	if s.opts.Name != "" {
 		u.Path = strings.TrimSuffix(u.Path, "/")
 		return u.String()
 	}
-	// As people write it: a colon and a slash stand for themselves in a query.
+	// Colons and slashes need no escaping in a query, and are easier to read without.
 	readable := strings.NewReplacer("%3A", ":", "%2F", "/")
 	for i, m := range s.given {
 		u.RawQuery += []string{"member=", "&member="}[min(i, 1)] + readable.Replace(url.QueryEscape(m.String()))
@@ -202,7 +210,7 @@ func (s *Store) Put(ctx context.Context, key string, text []byte, only store.Con
 	return &store.Object{Key: key, Version: store.Version(value.Version)}, nil
 }
 
-// Delete writes that there is no object.
+// Delete deletes the object, by writing that it does not exist.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.check("delete", key); err != nil {
 		return err
@@ -223,7 +231,7 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[store.
 	}
 }
 
-// check refuses keys that no store has, or not under the prefix.
+// check returns an error if the key, or the key with the prefix, is invalid.
 func (s *Store) check(op, key string) error {
 	if err := store.CheckKey(op, key); err != nil {
 		return err
@@ -231,7 +239,7 @@ func (s *Store) check(op, key string) error {
 	return check(op, s.opts.Prefix+key)
 }
 
-// check refuses keys that no store has, and those of the quorum itself.
+// check returns an error for invalid keys, and for those of the quorum itself.
 func check(op, key string) error {
 	if err := store.CheckKey(op, key); err != nil {
 		return err
@@ -242,7 +250,7 @@ func check(op, key string) error {
 	return nil
 }
 
-// call has the register of a key do something, under the configuration in force.
+// call calls the register of a key under the configuration in force.
 func (s *Store) call(ctx context.Context, op, key string, c register.Call) (register.Answer, *view, error) {
 	v, err := s.view(ctx)
 	for err == nil {
@@ -259,7 +267,7 @@ func (s *Store) call(ctx context.Context, op, key string, c register.Call) (regi
 	return register.Answer{}, nil, failed(ctx, op, key, register.Failed, err)
 }
 
-// failed is the error of a call.
+// failed returns the error of a call.
 func failed(ctx context.Context, op, key string, outcome register.Outcome, err error) error {
 	kind := kindOf(err)
 	if outcome == register.Uncertain {
@@ -271,13 +279,13 @@ func failed(ctx context.Context, op, key string, outcome register.Outcome, err e
 	return &store.Error{Op: op, Key: key, Kind: kind, Cause: hidden{err}}
 }
 
-// hidden is the errors of several members. What one of them is, the whole need not be: a caller that saw that it was
-// denied would give up, where another member was only slow.
+// hidden joins the errors of several members. It does not match their kinds: a caller that saw
+// that one member denied access would give up, although another one was only slow.
 type hidden struct{ err error }
 
 func (h hidden) Error() string { return h.err.Error() }
 
-// Is is for what is true of the whole.
+// Is matches what is true of the whole quorum.
 func (h hidden) Is(target error) bool {
 	for _, e := range []error{
 		ErrNoMajority, ErrNoQuorum, register.ErrContended, register.ErrMoved, context.Canceled, context.DeadlineExceeded,
@@ -289,8 +297,8 @@ func (h hidden) Is(target error) bool {
 	return false
 }
 
-// kindOf is what a caller can do about an error of several members: the reason that all of those have that
-// keep the majority away, where it is one for a person to mend.
+// kindOf returns the kind for the errors of several members: their common kind, or else a
+// temporary one.
 func kindOf(err error) error {
 	var kinds []error
 	var walk func(err error)

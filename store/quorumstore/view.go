@@ -11,7 +11,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A view is a configuration, with its members opened, and the registers of the keys that are used under it.
+// A view is a configuration with its open members, and the registers of the keys that are used
+// under it.
 type view struct {
 	s       *Store
 	cfg     register.Configuration
@@ -20,9 +21,10 @@ type view struct {
 
 	clocks atomic.Pointer[[]time.Time] // of the members, during a collection
 
-	whole atomic.Int64 // a bit for each member whose marker has been seen to say so
+	whole atomic.Int64 // a bit for each member whose marker was seen to be whole
 
-	// once, for a view that visits all keys: after one request to a member has timed out, the member is skipped.
+	// once, for a view that visits all keys: after one request to a member has timed out, the
+	// member is skipped.
 	once   bool
 	silent atomic.Int64 // a bit for each such member
 
@@ -30,15 +32,16 @@ type view struct {
 	keys map[string]*key
 }
 
-// maxKeys bounds the keys for which a view remembers what the members have. Writing a forgotten key costs
-// two more requests to each member.
+// maxKeys bounds the keys for which a view remembers what the members have. Writing a forgotten
+// key costs two more requests to each member.
 const maxKeys = 8192
 
 func (s *Store) newView(cfg register.Configuration, members []store.Store) *view {
 	return &view{s: s, cfg: cfg, members: members, began: time.Now(), keys: map[string]*key{}}
 }
 
-// key is the register of a key. It is no mistake if there are two for a time: their ballots differ.
+// key returns the register of a key. Two at the same time do no harm, because their ballots
+// differ.
 func (v *view) key(name string) *key {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,7 +54,7 @@ func (v *view) key(name string) *key {
 	return k
 }
 
-// makeRoom forgets some keys that nothing is under way for.
+// makeRoom forgets some idle keys.
 func (v *view) makeRoom() {
 	if len(v.keys) < maxKeys {
 		return
@@ -68,23 +71,24 @@ func (v *view) makeRoom() {
 	}
 }
 
-// sees takes note of a marker.
+// sees records a marker.
 func (v *view) sees(member int, marker *register.Marker) {
 	if marker != nil && marker.Name == v.cfg.Members[member].Marker && marker.Whole {
 		v.whole.Or(1 << member)
 	}
 }
 
-// old reports that a member has an object for so long that all requests from before have ended.
+// old reports whether a member has had an object for so long that all earlier requests have
+// ended.
 func (v *view) old(member int, modified time.Time) bool {
 	clocks := v.clocks.Load()
 	return clocks != nil && !modified.IsZero() && (*clocks)[member].Sub(modified) >= keptFor
 }
 
-// deaf reports that a member is skipped.
-func (v *view) deaf(member int) bool { return v.silent.Load()>>member&1 != 0 }
+// deaf reports whether a member is skipped.
+func (v *view) deaf(member int) bool { return v.once && v.silent.Load()>>member&1 != 0 }
 
-// hears notes how a request to a member ended.
+// hears records how a request to a member ended.
 func (v *view) hears(member int, err error) {
 	if v.once && errors.Is(err, context.DeadlineExceeded) {
 		v.silent.Or(1 << member)
@@ -92,7 +96,7 @@ func (v *view) hears(member int, err error) {
 	v.s.health.note(v.cfg.Members[member].Place, err)
 }
 
-// A timed member is one of which each request ends within Options.Timeout.
+// A timed member ends each request within Options.Timeout.
 type timed struct {
 	store.Store
 	timeout time.Duration
@@ -124,7 +128,7 @@ func (t timed) DeleteIf(ctx context.Context, key string, v store.Version) error 
 	return deleteIf(ctx, t.Store, key, v)
 }
 
-// deleteIf deletes on a condition, if the member can.
+// deleteIf deletes on a condition, if the member supports it.
 func deleteIf(ctx context.Context, m store.Store, key string, v store.Version) error {
 	if st, ok := m.(store.Conditional); ok {
 		return st.DeleteIf(ctx, key, v)
@@ -132,13 +136,14 @@ func deleteIf(ctx context.Context, m store.Store, key string, v store.Version) e
 	return &store.Error{Op: "delete", Key: key, Kind: store.ErrInvalid, Cause: errors.New("this store does not delete on a condition")}
 }
 
-// ask sends a request to a member, with a time of its own: the caller may be gone before it is answered.
+// ask sends a request to a member with its own timeout, because the caller may have returned
+// before it is answered.
 func (v *view) ask(member int, request func(ctx context.Context, m store.Store) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), v.s.opts.Timeout)
 	defer cancel()
 	if v.deaf(member) {
 		cancel()
-		_ = request(ctx, v.members[member]) // the context has ended, so it sends nothing and answers at once
+		_ = request(ctx, v.members[member]) // the context has ended, so it sends nothing and returns at once
 		return
 	}
 	v.hears(member, request(ctx, v.members[member]))
