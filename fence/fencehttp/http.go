@@ -106,7 +106,7 @@ type problem struct {
 	Newest   int64  `json:"newest,omitempty"`
 }
 
-// Error rejects a request with an application/problem+json response. For a [*FencedError] that
+// Error rejects a request with an application/problem+json response. For a [*fence.FencedError] that
 // is 412, with its token, the newest token and the resource in the body, and the newest token
 // in the header Leasehold-Token. Errors of [Middleware] have their own status; for all others
 // it is 503 without their text. Handlers can also call Error if a resource has rejected their
@@ -177,7 +177,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// FromResponse returns a [*FencedError] if the response rejects a token, or nil. It does if its
+// FromResponse returns a [*fence.FencedError] if the response rejects a token, or nil. It does if its
 // status is 412 and its header has a larger token than the request. FromResponse does not read
 // the body, so Resource is the URL of the request.
 func FromResponse(resp *http.Response) error {
