@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrTokenChanged means that the lock has another token than the caller named.
+	// ErrTokenChanged means the lock has another token than the caller named.
 	ErrTokenChanged = errors.New("the token is another")
-	// ErrNoTokens means that the lock's layout has no tokens.
+	// ErrNoTokens means the lock's layout has no tokens.
 	ErrNoTokens = errors.New("the layout marker has no tokens")
 )
 
@@ -88,8 +88,7 @@ func BreakSession(ctx context.Context, st store.Store, session string) error {
 
 // BreakSeat force-releases the slots of the semaphore's holder with that token, and returns the
 // new state. It ends the holder's session as [BreakSession] does, with all its other leases. It
-// then removes all entries of that session from the object, so that waiters get the slots at
-// once.
+// then removes all entries of that session from the object, so waiters get the slots at once.
 //
 // BreakSeat does nothing if the semaphore has no holders. It returns [ErrTokenChanged] if it
 // has holders but none with that token, and store.ErrNotExist if there is no semaphore. A

@@ -28,8 +28,7 @@ type Collected struct {
 	Why string        // "past epoch", "expired marker", "session that is over"
 }
 
-// Collect deletes leftovers of the locks under a prefix, and yields each object that it
-// deletes:
+// Collect deletes leftovers of the locks under a prefix, and yields each object it deletes:
 //
 //   - Epochs older than those to keep, but never a lock's highest one. Holders do this for their own lock from time to time.
 //   - Markers of leasehold that have expired by the store's own clock.

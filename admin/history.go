@@ -33,7 +33,7 @@ type Term struct {
 	First  leasehold.Token
 }
 
-// ErrNoHistory means that the lock's layout keeps no history.
+// ErrNoHistory means the lock's layout keeps no history.
 var ErrNoHistory = errors.New("a marker keeps no history, because a release deletes it")
 
 // History yields the leases of a lock, the present one first. In the layout object, it yields

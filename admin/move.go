@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	// ErrOccupied means that the destination of a move holds another object, which was left as
-	// it was.
+	// ErrOccupied means the destination of a move holds another object, which was left as it
+	// was.
 	ErrOccupied = protocol.ErrOccupied
-	// ErrMovedElsewhere means that the lock has moved already to another destination, or is
-	// being moved there.
+	// ErrMovedElsewhere means the lock has moved already to another destination, or is being
+	// moved there.
 	ErrMovedElsewhere = protocol.ErrMovedElsewhere
 )
 
@@ -180,8 +180,7 @@ func (m *mover) do(ctx context.Context, step protocol.MoveStep) error {
 	}
 }
 
-// errMoveRaced means that another candidate acquired the lock after the mover's lease had
-// expired.
+// errMoveRaced means another candidate acquired the lock after the mover's lease had expired.
 var errMoveRaced = errors.New("another has taken the lock over before it was sealed")
 
 // take acquires the old lock without renewal, because the seal must be the next write there.

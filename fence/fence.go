@@ -39,14 +39,14 @@ type Token leasehold.Token
 func (t Token) Token() leasehold.Token { return leasehold.Token(t) }
 
 var (
-	// ErrFenced means that the resource has seen a larger token, and rejects this one for good.
+	// ErrFenced means the resource has seen a larger token, and rejects this one for good.
 	// Every such error is a [*FencedError].
 	ErrFenced = errors.New("fenced")
-	// ErrNoToken means that the holder has no token, as in a layout without tokens, or one that
-	// is not positive. It cannot be fenced.
+	// ErrNoToken means the holder has no token, as in a layout without tokens, or one that is
+	// not positive. It cannot be fenced.
 	ErrNoToken = errors.New("no token to fence by")
-	// ErrForeign means that the resource's object was not written through a fence that this
-	// version understands, or was changed by other means. It is left as it is.
+	// ErrForeign means the resource's object was not written through a fence this version
+	// understands, or was changed by other means. It is left as it is.
 	ErrForeign = errors.New("not an object of a fence")
 )
 

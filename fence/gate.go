@@ -15,9 +15,9 @@ import (
 // overwrites the second one's data.
 //
 // Work with equal tokens runs concurrently. For a newer token, the Gate first records it, so
-// that older ones are rejected from then on. It then cancels the contexts of work with older
-// tokens, with a [*FencedError] as the cause, and waits until that work has ended. So work that
-// stops when its context ends hardly delays newer work.
+// older ones are rejected from then on. It then cancels the contexts of work with older tokens,
+// with a [*FencedError] as the cause, and waits until that work has ended. So work that stops
+// when its context ends hardly delays newer work.
 //
 // A Gate works within one process. If several processes serve one resource, a Gate does not
 // wait for requests in the other processes, even if they share the Checker: then the write
@@ -42,7 +42,7 @@ type resourceState struct {
 }
 
 // An entrant is one piece of work, and the Holder for its writes: once the work is fenced, it
-// can send no more, and a resource that it writes to can fence it.
+// can send no more, and a resource it writes to can fence it.
 type entrant struct {
 	Holder
 	ctx    context.Context
@@ -67,10 +67,10 @@ func (v *entrant) Abandon(cause error) {
 // NewGate returns a gate that admits by the Checker's tokens.
 func NewGate(c Checker) *Gate { return &Gate{checker: c, resources: make(map[string]*resourceState)} }
 
-// Enter waits until the work of h on the resource may begin. The work must use the context that
+// Enter waits until the work of h on the resource may begin. The work must use the context
 // Enter returns. It is derived from ctx, ends when a newer token arrives, and carries a Holder
-// for [HolderFrom]. Call leave once the work has ended, including the goroutines that it
-// started; further calls do nothing.
+// for [HolderFrom]. Call leave once the work has ended, including the goroutines it started;
+// further calls do nothing.
 //
 // Enter returns a [*FencedError] if the Checker has seen a larger token, or sees one while
 // Enter waits; an error of [Admit] or of the Checker; or, if ctx ends first, its cause. After
@@ -155,8 +155,8 @@ func (g *Gate) raise(r *resourceState, v *entrant, token leasehold.Token) (older
 	return older, r.newest
 }
 
-// evict tells requests that they are fenced. It must not hold the gate's mutex, because
-// abandoning a lease calls code of others.
+// evict tells requests they are fenced. It must not hold the gate's mutex, because abandoning a
+// lease calls code of others.
 func evict(requests []*entrant, resource string, newest leasehold.Token) {
 	for _, v := range requests {
 		_ = Refuse(v, resource, newest) // the request learns it from its context

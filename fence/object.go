@@ -122,12 +122,12 @@ func (o *Object) Claim(ctx context.Context, h Holder) (*Value, error) {
 //
 // If the object has a larger token, Put returns a [*FencedError] and ends the holder's lease.
 // Nothing has changed then, unless the error also matches [store.ErrUnknownOutcome]. With that
-// error, the value may have been written, or may still be. A write that the store refused
-// counts as unknown too, because the network may have delivered it twice.
+// error, the value may have been written, or may still be. A write the store refused counts as
+// unknown too, because the network may have delivered it twice.
 //
 // Put retries store errors for half a minute. ctx bounds the call; if it ends during a write,
-// the outcome is unknown. Put may take 10 s longer to delete a separate value that it has
-// written in vain; the error says what is left of it.
+// the outcome is unknown. Put may take 10 s longer to delete a separate value it has written in
+// vain; the error says what is left of it.
 func (o *Object) Put(ctx context.Context, h Holder, r io.Reader) error { return o.put(ctx, h, r, nil) }
 
 // PutOver is Put on the condition that the object has not changed since Get or Claim returned
@@ -156,8 +156,8 @@ func (o *Object) put(ctx context.Context, h Holder, r io.Reader, over *Value) er
 	return o.putApart(ctx, h, body, r, over)
 }
 
-// Delete removes the value. The seal stays, so that former holders cannot create the object
-// again. Errors are as for Put; a missing value is not an error.
+// Delete removes the value. The seal stays, so former holders cannot create the object again.
+// Errors are as for Put; a missing value is not an error.
 func (o *Object) Delete(ctx context.Context, h Holder) error {
 	_, err := o.replace(ctx, h, content{kind: nothing}, nil)
 	return err

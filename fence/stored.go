@@ -10,7 +10,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// Stored is a [Checker] that remembers tokens in a store, so that they survive restarts and are
+// Stored is a [Checker] that remembers tokens in a store, so they survive restarts and are
 // shared by all processes of a service. Each resource is an empty [Object] below a prefix, and
 // checking a token claims it. That takes 1 GET, and 1 PUT for a new token.
 type Stored struct {

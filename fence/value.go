@@ -19,7 +19,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrReplaced means that the value is no longer the present one: a separately stored value was
+// ErrReplaced means the value is no longer the present one: a separately stored value was
 // replaced before it was opened or while it was read, or [Object.PutOver] found another value.
 // Get it again.
 var ErrReplaced = errors.New("the value was replaced meanwhile")
@@ -205,8 +205,8 @@ func (o *Object) removeData(ctx context.Context, old *state) {
 
 // Collect deletes separately stored values that are not pointed to: leftovers of writers that
 // crashed or were fenced. A value with the object's present token may yet be pointed to, so it
-// stays until the token has grown. Collect returns how many it deleted. It sends 1 GET, 1
-// LIST per 1000 values, and 1 DELETE for each that it deletes.
+// stays until the token has grown. Collect returns how many it deleted. It sends 1 GET, 1 LIST
+// per 1000 values, and 1 DELETE for each it deletes.
 func (o *Object) Collect(ctx context.Context) (deleted int, err error) {
 	now, err := o.read(ctx)
 	if err != nil {

@@ -36,7 +36,7 @@ type Answer struct {
 	Meta        map[string]string `json:"meta,omitempty"`
 	Successor   string            `json:"successor,omitempty"`
 
-	// With StateFree: the exact record that the release wrote, and its version.
+	// With StateFree: the exact record the release wrote, and its version.
 	Record string        `json:"record,omitempty"`
 	Object store.Version `json:"object_version,omitempty"`
 
@@ -104,7 +104,7 @@ func decode(body []byte) (leasehold.Leadership, error) {
 // maxProof bounds the record in an answer. Without the record, a follower reads the store.
 const maxProof = 16 << 10
 
-// maxVersion bounds the version that a follower sends back with each question.
+// maxVersion bounds the version a follower sends back with each question.
 const maxVersion = 256
 
 // check returns an error if a field is out of range.

@@ -60,7 +60,7 @@ func ParseCAs(pem []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ErrClosed means that the client was closed.
+// ErrClosed means the client was closed.
 var ErrClosed = errors.New("the peer client was closed")
 
 // A Client asks leaders over HTTPS. It is a [leasehold.Peers] for any number of elections, and
@@ -145,7 +145,7 @@ func (o *ClientOptions) withDefaults() (ClientOptions, error) {
 }
 
 // connecting is the limit for opening a connection, and again for its TLS handshake. It is
-// shorter than that of a question, so that the error says which of them was slow.
+// shorter than that of a question, so the error says which of them was slow.
 func (o *ClientOptions) connecting() time.Duration { return o.Timeout * 2 / 3 }
 
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -45,8 +45,8 @@ type ServerOptions struct {
 	Plain bool
 
 	// MaxConns bounds the connections, including idle ones and those being opened. Further ones
-	// are closed at once. Default 24,000, but at most 3/4 of the files that this process may
-	// open, because a leader that cannot connect to its store loses its lease.
+	// are closed at once. Default 24,000, but at most 3/4 of the files this process may open,
+	// because a leader that cannot connect to its store loses its lease.
 	MaxConns int
 }
 
@@ -98,8 +98,7 @@ func NewServer(opts *ServerOptions, elections ...*leasehold.Election) (*Server, 
 		ErrorLog:                     slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 		Protocols:                    protocols,
 	}
-	// Not earlier than the shutdown, so that each answer says that the connection will be
-	// closed.
+	// Not earlier than the shutdown, so each answer says that the connection will be closed.
 	s.http.RegisterOnShutdown(end)
 	return s, nil
 }

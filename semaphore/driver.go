@@ -41,7 +41,7 @@ type driver struct {
 	said said
 }
 
-// own is the session that the semaphore began itself.
+// own is the session the semaphore began itself.
 type own struct {
 	turn    chan struct{} // a mutex for beginning and ending the session: has one element while it is free
 	session *leasehold.Session

@@ -59,7 +59,7 @@ func (l *Lease) Key() string { return l.d.key }
 // Holder returns the holder's name in this lease.
 func (l *Lease) Holder() string { return l.holder }
 
-// Weight returns the number of slots that the lease holds.
+// Weight returns the number of slots the lease holds.
 func (l *Lease) Weight() int { return l.weight }
 
 // Token returns the number of the grant, which is larger than that of every earlier grant.

@@ -42,7 +42,7 @@ func (l *Lock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect(c
 // Changed takes a notification from another process: see [Semaphore.Changed].
 func (l *Lock) Changed(version store.Version) { l.s.Changed(version) }
 
-// Close ends the session that the lock began: see [Semaphore.Close].
+// Close ends the session the lock began: see [Semaphore.Close].
 func (l *Lock) Close(ctx context.Context) error { return l.s.Close(ctx) }
 
 // RWSize is the size of a reader/writer lock. It is the weight of a writer and the maximum
@@ -102,5 +102,5 @@ func (l *RWLock) Inspect(ctx context.Context) (Info, error) { return l.s.Inspect
 // Changed takes a notification from another process: see [Semaphore.Changed].
 func (l *RWLock) Changed(version store.Version) { l.s.Changed(version) }
 
-// Close ends the session that the lock began: see [Semaphore.Close].
+// Close ends the session the lock began: see [Semaphore.Close].
 func (l *RWLock) Close(ctx context.Context) error { return l.s.Close(ctx) }

@@ -20,20 +20,20 @@ import (
 // Options are the options of [New], [NewLock] and [NewRWLock]. The zero value and nil mean
 // the defaults. Options are copied.
 type Options struct {
-	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions]. They are
-	// for the session that the semaphore begins if Session is nil. A dead holder keeps its
-	// slots for the TTL. Default: 15 s.
+	// TTL, Holder, Address, Meta and Proof are as in [leasehold.SessionOptions]. They are for
+	// the session the semaphore begins if Session is nil. A dead holder keeps its slots for the
+	// TTL. Default: 15 s.
 	TTL     time.Duration
 	Holder  string // also used if Session is set
 	Address string
 	Meta    map[string]string
 	Proof   leasehold.Proof
 
-	// Peers notify other processes of changes that this one makes, so that those need not
-	// find out by polling: waiters that have received slots, and the only holder when
-	// waiters come or leave. Package peer does so over HTTPS. If Address is set too, other
-	// processes notify this one there, and its server calls Changed. Correctness does not
-	// depend on notifications. Default: none.
+	// Peers notify other processes of changes this one makes, so those need not find out by
+	// polling: waiters that have received slots, and the only holder when waiters come or
+	// leave. Package peer does so over HTTPS. If Address is set too, other processes notify
+	// this one there, and its server calls Changed. Correctness does not depend on
+	// notifications. Default: none.
 	Peers Peers
 
 	// Session is the session that leases belong to. It must be in the same store. Default:
@@ -221,9 +221,9 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 
 // Changed takes a notification from another process that the object has changed to this
 // version. If callers of this process wait, they poll sooner. If this process is the only
-// holder, it polls soon, so that its release need not: after the first time, at most once a
-// second. Further notifications are ignored until the object has changed. Changed sends
-// nothing itself and returns at once.
+// holder, it polls soon, so its release need not: after the first time, at most once a second.
+// Further notifications are ignored until the object has changed. Changed sends nothing itself
+// and returns at once.
 func (s *Semaphore) Changed(version store.Version) {
 	s.d.Tell(protocol.Told{Version: protocol.Version(version)})
 }
@@ -300,13 +300,12 @@ type Place struct {
 	Info  Info
 }
 
-// Errors that a caller can decide by, besides those of package leasehold.
+// Errors a caller can decide by, besides those of package leasehold.
 var (
-	// ErrSize means that the object has another size than this process expects, so the
-	// processes are configured differently.
+	// ErrSize means the object has another size than this process expects, so the processes are
+	// configured differently.
 	ErrSize = protocol.ErrSize
-	// ErrFull means that the object has no room for more waiters. There is room for some
-	// thousand.
+	// ErrFull means the object has no room for more waiters. There is room for some thousand.
 	ErrFull = record.ErrTableFull
 )
 

@@ -95,8 +95,8 @@ func (a *acquiring) ended() (ended bool) {
 	return ended
 }
 
-// ends waits until the end of the acquisition has been reported: by the lease that it was
-// granted, or else with err.
+// ends waits until the end of the acquisition has been reported: by the lease it was granted,
+// or else with err.
 func (a *acquiring) ends(err error) {
 	if a == nil {
 		return

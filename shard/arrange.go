@@ -52,7 +52,7 @@ func arrange(owner, weight, list []int, in [][]bool) []int {
 	return to
 }
 
-// A group is the shards that the same workers know.
+// A group is the shards the same workers know.
 type group struct {
 	shards  []int
 	workers []int

@@ -30,10 +30,10 @@ type coordinator struct {
 	patient  int             // polls spent waiting for newcomers
 }
 
-// errDeposed means that the plan has a larger token, so another coordinator is in office.
+// errDeposed means the plan has a larger token, so another coordinator is in office.
 var errDeposed = errors.New("another coordinator is in office")
 
-// newcomers is for how many polls a coordinator waits for more newcomers, so that shards are
+// newcomers is for how many polls a coordinator waits for more newcomers, so shards are
 // assigned only once when a fleet starts.
 const newcomers = 3
 

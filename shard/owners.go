@@ -54,7 +54,7 @@ type Owner struct {
 // before. It changes nothing. It costs one read for the plan, one for each of its lists, one
 // for each shard and each session that owns any, and a listing of the shards.
 //
-// If the error matches [ErrForeign], Owners also returns the owners that it could find out.
+// If the error matches [ErrForeign], Owners also returns the owners it could find out.
 func Owners(ctx context.Context, st store.Store, prefix string) ([]Owner, error) {
 	b := newPlanStore(st, prefix)
 	plan := &Plan{}

@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// ErrForeign means that this version does not understand the object of a plan, a list or a
-// worker. It is left as it is.
+// ErrForeign means this version does not understand the object of a plan, a list or a worker.
+// It is left as it is.
 var ErrForeign = errors.New("not an object that this version understands")
 
 // A Plan assigns each shard to a worker. The coordinator writes it. It is advice: the owner of
@@ -38,7 +38,7 @@ type Member struct {
 	Weight  int    `json:"weight"`
 }
 
-// planFormat is the format of plans that this version writes and understands.
+// planFormat is the format of plans this version writes and understands.
 const planFormat = 1
 
 // A wirePlan is a plan in the store. It contains no shard names: owners are numbers of workers,

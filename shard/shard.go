@@ -50,8 +50,8 @@ type Options struct {
 	// the sum of all weights, rounded down or up. Default 1; from 1 to 1000.
 	Weight int
 
-	// OnPlan is called on the coordinating worker after each plan that it has written. The
-	// worker does not poll until OnPlan returns, so it must be quick.
+	// OnPlan is called on the coordinating worker after each plan it has written. The worker
+	// does not poll until OnPlan returns, so it must be quick.
 	OnPlan func(Plan)
 
 	// Trace receives the events of the shards' locks, of their session, and of the election of
@@ -62,7 +62,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A Shard is a shard that the worker owns.
+// A Shard is a shard the worker owns.
 type Shard struct {
 	Name  string
 	Token leasehold.Token // larger than that of every earlier owner of the shard
@@ -185,7 +185,7 @@ func (w *Worker) sessionOptions() *leasehold.SessionOptions {
 // interval is how often a worker polls the plan, and a coordinator the workers.
 func (w *Worker) interval() time.Duration { return w.opts.TTL / 3 }
 
-// Run takes part until ctx ends. It calls work for each shard that it owns, each on its own
+// Run takes part until ctx ends. It calls work for each shard it owns, each on its own
 // goroutine. The context passed to work carries the values of ctx. It ends, with a cause, when
 // the shard must go to another worker ([ErrMoved]), when its lease is lost, or when ctx ends.
 // Then work must return: the lease stays valid until it does, unless it was lost, and other

@@ -30,7 +30,7 @@ type term struct {
 	holdings map[string]*holding
 }
 
-// A holding is a shard that the worker should own, owns, or is about to release.
+// A holding is a shard the worker should own, owns, or is about to release.
 type holding struct {
 	ctx  context.Context // ends when the shard must be released
 	stop context.CancelCauseFunc
@@ -133,7 +133,7 @@ func (t *term) leads(ctx context.Context, lease *leasehold.Lease) error {
 }
 
 // told records a plan: the worker's own, or with a version, another one's. While it leads, it
-// ignores plans that it read earlier.
+// ignores plans it read earlier.
 func (t *term) told(p *Plan, version store.Version) {
 	t.mu.Lock()
 	if version != "" && t.lead {

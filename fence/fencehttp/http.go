@@ -16,7 +16,7 @@ import (
 // Header carries a request's token, and the newest token in a response that rejects it.
 const Header = "Leasehold-Token"
 
-// errRubbish means that the header's value is not a token.
+// errRubbish means the header's value is not a token.
 var errRubbish = errors.New("the header " + Header + " is not a token")
 
 // Options are the options of [Middleware]. The zero value and nil mean the defaults.
@@ -24,7 +24,7 @@ type Options struct {
 	// Resource returns the name of the resource of a request. Two names of the same thing are
 	// two resources, and are not fenced from each other. Default: the path of the URL. That
 	// suits handlers with a fixed set of paths and one path per resource, because a Checker
-	// keeps each name that it has seen.
+	// keeps each name it has seen.
 	Resource func(*http.Request) string
 
 	// Optional reports whether a request without a token may skip the check, for example
@@ -38,7 +38,7 @@ type Options struct {
 
 // Middleware serves a request only if the gate admits its token in the header Leasehold-Token.
 // The handler must stop when the request's context ends, and must not use the request after it
-// has returned. With [fence.HolderFrom], it gets the token for the resources that it writes to.
+// has returned. With [fence.HolderFrom], it gets the token for the resources it writes to.
 //
 // Middleware rejects other requests itself, with [Error]: 412 if the token is stale, 400 if it
 // is not a token or occurs twice, 428 if it is missing, 503 if the Checker fails or the
@@ -137,11 +137,11 @@ func Error(w http.ResponseWriter, err error) {
 
 // A Transport is an [http.RoundTripper] that sends a token with every request, in the header
 // Leasehold-Token. It sends nothing if the holder has no token or its lease has ended. Use the
-// lease's context for the request, so that the request ends with the lease.
+// lease's context for the request, so the request ends with the lease.
 //
 // A response that rejects the token ends the lease (see [FromResponse]), and is returned
-// unchanged. So use a Transport only with servers that you trust with that, and with a client
-// that does not follow redirects to other servers.
+// unchanged. So use a Transport only with servers you trust with that, and with a client that
+// does not follow redirects to other servers.
 type Transport struct {
 	// Base sends the requests. Default: http.DefaultTransport.
 	Base http.RoundTripper

@@ -17,12 +17,12 @@ import (
 // MaxRecord is the maximum size of a record in bytes, and of all records of one entry together.
 const MaxRecord = store.MaxBody - roomForHeader
 
-// ErrClosed means that the appender was closed.
+// ErrClosed means the appender was closed.
 var ErrClosed = errors.New("the appender was closed")
 
 // An Appender is the only writer of a [Log], until another one claims it. It is safe for
 // concurrent use: records that are appended during a write are combined into the next entry, so
-// that many records need few writes.
+// many records need few writes.
 type Appender struct {
 	log    *Log
 	h      fence.Holder
@@ -237,7 +237,7 @@ func (a *Appender) Checkpoint(ctx context.Context, at Position, state io.Reader)
 
 // Trim deletes the entries before the last checkpoint, except fence entries, and returns their
 // number. It sends 1 LIST per 1000 entries not trimmed before, 1 GET for each of them, to
-// detect fence entries, and 1 DELETE for each that it deletes.
+// detect fence entries, and 1 DELETE for each it deletes.
 func (a *Appender) Trim(ctx context.Context) (deleted int, err error) {
 	if err := a.Err(); err != nil {
 		return 0, err

@@ -26,7 +26,7 @@ func newEntry(after *found, at Position, token leasehold.Token, claim, kind stri
 	return e
 }
 
-// Claim makes the holder the only appender, with a fence entry at the position that the former
+// Claim makes the holder the only appender, with a fence entry at the position the former
 // appender must write next. From then on, the log up to [Appender.Last] does not change until
 // this appender appends: so claim first, then read, then append. The token must be larger than
 // all before it, because a token can claim a log only once.
@@ -64,7 +64,7 @@ func (l *Log) Claim(ctx context.Context, h fence.Holder) (*Appender, error) {
 }
 
 // claiming returns the mark of the claim with a token. It stays the same until the claim
-// succeeds, so that it can be retried.
+// succeeds, so it can be retried.
 func (l *Log) claiming(token leasehold.Token) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *Log) passes(h fence.Holder, claim string, f *found) error {
 //
 // An active former appender writes one entry after the other, and has written more by the time
 // the last one has been read. So a claim that loses a race writes its fence further ahead and
-// then closes the gap, where the appender meets the first entry that it did not write.
+// then closes the gap, where the appender meets the first entry it did not write.
 func (l *Log) fence(ctx context.Context, h fence.Holder, claim string, from Position) (*found, error) {
 	for ahead := Position(1); ; ahead *= 4 {
 		tail, err := l.tail(ctx, from)

@@ -27,7 +27,7 @@ import (
 // result of one write, with one record or many. 0 is before the first.
 type Position int64
 
-// ErrTrimmed means that the requested entries are no longer in the log. Start again from
+// ErrTrimmed means the requested entries are no longer in the log. Start again from
 // [Log.Checkpoint].
 var ErrTrimmed = errors.New("these entries of the log were trimmed")
 
@@ -40,9 +40,9 @@ type Entry struct {
 
 // A Log is an append-only sequence of entries in a store. Each entry is an object, with keys
 // KEY/0000000000000000001 and so on, created with If-None-Match. Only the newest [Appender] can
-// append: a claim puts a fence entry after the last one, at the position that the former
-// appender must write next. This depends only on If-None-Match, not on clocks. Fence entries
-// are never deleted, because a former appender's late request would then succeed.
+// append: a claim puts a fence entry after the last one, at the position the former appender
+// must write next. This depends only on If-None-Match, not on clocks. Fence entries are never
+// deleted, because a former appender's late request would then succeed.
 //
 // KEY/checkpoint is a [fence.Object]. A Log is safe for concurrent use, has no goroutines, and
 // needs no closing.
@@ -133,8 +133,8 @@ func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 	return l.get(ctx, last)
 }
 
-// errRefused means that an entry was refused, and that reading whether an earlier copy had
-// landed failed.
+// errRefused means an entry was refused, and that reading whether an earlier copy had landed
+// failed.
 var errRefused = fmt.Errorf("its place is taken, and may have been taken by this entry: %w", store.ErrUnknownOutcome)
 
 // place creates an entry and returns the entry at its position: this one, or an earlier one.

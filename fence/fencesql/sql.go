@@ -34,8 +34,8 @@ type Options struct {
 
 // A Fence protects data in a SQL database by tokens in the same database: in a guard table with
 // one row per resource ([Fence.CheckTx], [Fence.Check]), or in a column of the data's own rows
-// ([Fence.Update]). It uses only database/sql, with the driver that you have opened. It is safe
-// for concurrent use.
+// ([Fence.Update]). It uses only database/sql, with the driver you have opened. It is safe for
+// concurrent use.
 //
 // A Fence returns errors of the database wrapped, such as "database is locked" in SQLite and
 // serialization failures (SQLSTATE 40001) and deadlocks in PostgreSQL. After these, roll back
@@ -102,7 +102,7 @@ func (s *Fence) CheckTx(ctx context.Context, tx *sql.Tx, resource string, h fenc
 	return s.check(ctx, tx, resource, h)
 }
 
-// Queryer has the methods of *sql.DB, *sql.Conn and *sql.Tx that a Fence uses.
+// Queryer has the methods of *sql.DB, *sql.Conn and *sql.Tx a Fence uses.
 type Queryer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

@@ -188,7 +188,7 @@ func (c *call) conflict(code string) error {
 	return store.ErrUnavailable
 }
 
-// onRefused returns what to do about a request that the server considers malformed.
+// onRefused returns what to do about a request the server considers malformed.
 func (c *call) onRefused() string {
 	if strings.EqualFold(c.refusal.header, "x-ms-version") {
 		return "the server does not know this version of the service: start Azurite with --skipApiVersionCheck"

@@ -164,7 +164,7 @@ func (s *Store) outward(ctx context.Context, c Call, t request, again func(conte
 	return nil
 }
 
-// homeward applies faults after the request arrived. An error means that the answer is lost.
+// homeward applies faults after the request arrived. An error means the answer is lost.
 func (s *Store) homeward(ctx context.Context, c Call, t request, again func(context.Context) string) error {
 	switch t.kind {
 	case LostAnswer:

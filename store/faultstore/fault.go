@@ -60,7 +60,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// ops returns the calls that a fault of the kind can affect.
+// ops returns the calls a fault of the kind can affect.
 func (k Kind) ops() []string {
 	switch k {
 	case Conflict:
@@ -152,7 +152,7 @@ type rule struct {
 type float func() float64
 
 // meets reports whether the fault happens to the call, and the delay. How many numbers it draws
-// depends only on the call, so that faults do not influence each other.
+// depends only on the call, so faults do not influence each other.
 func (r *rule) meets(c Call, draw float) (time.Duration, bool) {
 	if !r.matches(c) {
 		return 0, false

@@ -1,7 +1,7 @@
 // Package faultstore simulates a bad network in front of a store. Some faults come before the
-// request arrives, so that nothing lands. Others come after it, so that the write lands but its
-// answer is lost: for a lock, this is the worst behaviour of an object store. Requests can also
-// arrive late or twice.
+// request arrives, so nothing lands. Others come after it, so the write lands but its answer is
+// lost: for a lock, this is the worst behaviour of an object store. Requests can also arrive
+// late or twice.
 //
 // Faults are scripted ("the third put of this key") or drawn from a seed. All of them follow
 // the contract of errors: a write that may have landed is reported as
@@ -41,8 +41,8 @@ type Call struct {
 	Unless store.Version
 }
 
-// Counts are the numbers of requests by method. They do not include late deliveries and calls
-// that a store must reject before it sends anything.
+// Counts are the numbers of requests by method. They do not include late deliveries and calls a
+// store must reject before it sends anything.
 type Counts struct{ Get, Put, Delete, List int }
 
 // Store is a [store.Store] that applies faults to calls of another store. It is safe for
@@ -272,7 +272,7 @@ func (c Call) refused(ctx context.Context) error {
 	return nil
 }
 
-// fail returns the error of a request that the store reports as not done.
+// fail returns the error of a request the store reports as not done.
 func (c Call) fail(kind error, why string) error {
 	return &store.Error{Op: c.Op, Key: c.Key, Kind: kind, Cause: errors.New("faultstore: " + why)}
 }

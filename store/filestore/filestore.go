@@ -40,11 +40,11 @@
 //
 //	install -d -m 2770 -g GROUP DIR
 //
-// The store then gives the group the permissions that it needs on the files and directories
-// that it creates in DIR, whatever the umask. In a sticky directory, such as /tmp, only the
-// first user that writes can use the store: create a directory below it. The same holds with an
-// access control list, which the store ignores. On Windows, files inherit the directory's list:
-// give no read permission to users that should not lock.
+// The store then gives the group the permissions it needs on the files and directories it
+// creates in DIR, whatever the umask. In a sticky directory, such as /tmp, only the first user
+// that writes can use the store: create a directory below it. The same holds with an access
+// control list, which the store ignores. On Windows, files inherit the directory's list: give
+// no read permission to users that should not lock.
 //
 // A lock file of an older version, which all users could read, gets the right mode when its
 // owner next writes to the directory.
@@ -58,8 +58,8 @@
 //
 // # Keys
 //
-// Keys that the file system treats as the same name, such as "A" and "a" on macOS and Windows,
-// are one object. An object cannot be below another ("a/b" if "a" is one). The store refuses
+// Keys the file system treats as the same name, such as "A" and "a" on macOS and Windows, are
+// one object. An object cannot be below another ("a/b" if "a" is one). The store refuses
 // segments that begin with ".leasehold". On Windows it also refuses segments that cannot be
 // file names: those with any of <>:"|?*, with a space or dot at the end, or with a device name
 // such as NUL. Symbolic links below the store's directory are not followed: keys that lead over

@@ -22,8 +22,8 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return src.size, nil
 }
 
-// A source is the body of a PutLarge. Its errors have kinds, so that they are not taken for
-// errors of the file.
+// A source is the body of a PutLarge. Its errors have kinds, so they are not taken for errors
+// of the file.
 type source struct {
 	ctx  context.Context
 	r    io.Reader

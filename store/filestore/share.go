@@ -22,14 +22,14 @@ func lockMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	return mode
 }
 
-// objectMode returns the permissions that an object needs in addition to those that the umask
+// objectMode returns the permissions an object needs in addition to those that the umask
 // leaves: users that may replace it must be able to read it.
 func objectMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	return lockMode(dir, sameGroup) & 0o044
 }
 
-// directoryMode returns the permissions that a new directory needs: users that may write its
-// parent write objects in it.
+// directoryMode returns the permissions a new directory needs: users that may write its parent
+// write objects in it.
 func directoryMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	switch lockMode(dir, sameGroup) {
 	case 0o666:

@@ -105,7 +105,7 @@ func (s *Store) send(ctx context.Context, c *call, req *http.Request) (*http.Res
 // 1000 names of 1 KiB with every character escaped, and their attributes.
 const maxJSON = 16 << 20
 
-// read reads JSON to its end, so that the connection can be reused.
+// read reads JSON to its end, so the connection can be reused.
 func read(r io.Reader, into any) error {
 	body, err := io.ReadAll(io.LimitReader(r, maxJSON))
 	if err != nil {

@@ -72,8 +72,8 @@ type Options struct {
 	// Default: that of the bucket.
 	UserProject string
 
-	// OwnClient means that only this store uses the HTTP client, so that [Store.Close] closes
-	// its connections. Default: Close does nothing to the client.
+	// OwnClient means only this store uses the HTTP client, so that [Store.Close] closes its
+	// connections. Default: Close does nothing to the client.
 	OwnClient bool
 }
 

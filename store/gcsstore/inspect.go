@@ -17,7 +17,7 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// Inspect implements [store.Inspector]. Its settings need a permission that locks do not need,
+// Inspect implements [store.Inspector]. Its settings need a permission locks do not need,
 // storage.buckets.get, which the role Storage Legacy Bucket Reader
 // (roles/storage.legacyBucketReader) has.
 func (s *Store) Inspect() store.Inspection { return inspection{s} }

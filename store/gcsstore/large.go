@@ -110,8 +110,8 @@ func (u *upload) inChunks(ctx context.Context) error {
 	return nil
 }
 
-// begin begins the session. If the response is lost, the session that it would have named has
-// no bytes and costs nothing.
+// begin begins the session. If the response is lost, the session it would have named has no
+// bytes and costs nothing.
 func (u *upload) begin(ctx context.Context) error {
 	about, err := json.Marshal(stored)
 	if err != nil {

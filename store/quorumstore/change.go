@@ -111,7 +111,7 @@ func (s *Store) mark(ctx context.Context, members []store.Store, mine *register.
 	return nil
 }
 
-// withdraw deletes the markers of a quorum that this process has begun and cannot finish.
+// withdraw deletes the markers of a quorum this process has begun and cannot finish.
 func (s *Store) withdraw(ctx context.Context, members []store.Store, quorum string) error {
 	for _, m := range members {
 		marker, version, err := s.readMarker(ctx, m)
@@ -172,7 +172,7 @@ func (s *Store) Replace(ctx context.Context, old string, by store.Store) error {
 		if i == who {
 			continue
 		}
-		// A member that is not whole may lack objects that the old member has.
+		// A member that is not whole may lack objects the old member has.
 		switch marker, _, failed := s.readMarker(ctx, v.members[i]); {
 		case failed != nil:
 			if len(v.cfg.Members) == 3 {
@@ -263,7 +263,7 @@ func (s *Store) Repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A view of its own, so that an unresponsive member is asked once and not for every key.
+	// A view of its own, so an unresponsive member is asked once and not for every key.
 	v = s.newView(v.cfg, v.members)
 	v.once = true
 	markers := make([]*register.Marker, len(v.members))
@@ -437,8 +437,8 @@ func (v *view) accepted(ctx context.Context, place store.Store) (register.Accept
 	return register.Decode(v.cfg.Quorum, o.Body)
 }
 
-// over reports whether a majority has accepted something with a later ballot than b, so that
-// what was accepted with b cannot be chosen.
+// over reports whether a majority has accepted something with a later ballot than b, so what
+// was accepted with b cannot be chosen.
 func (v *view) over(b register.Ballot, accepted []register.Acceptor) bool {
 	later := map[register.Ballot]int{}
 	for i, a := range accepted {

@@ -16,7 +16,7 @@ import (
 // abreast is how many keys of a listing are read at a time.
 const abreast = 16
 
-// keys returns the keys that a majority of the members has, under the configuration in force.
+// keys returns the keys a majority of the members has, under the configuration in force.
 func (s *Store) keys(ctx context.Context, prefix, after string) (keys []string, err error) {
 	v, err := s.view(ctx)
 	for err == nil {

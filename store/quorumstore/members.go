@@ -16,9 +16,9 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// reserved is the prefix of the quorum's own objects. They sort early, so that emptying a
-// member in the order of a listing deletes its marker first. A directory reserves names with
-// ".leasehold" for itself.
+// reserved is the prefix of the quorum's own objects. They sort early, so emptying a member in
+// the order of a listing deletes its marker first. A directory reserves names with ".leasehold"
+// for itself.
 const reserved = "!leasehold-quorum"
 
 const (

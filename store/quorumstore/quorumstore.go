@@ -76,12 +76,12 @@ const DefaultTimeout = 10 * time.Second
 
 // Errors besides those of package store. Each also matches one of those.
 var (
-	// ErrNoQuorum means that the members have no markers, so [Store.Init] has not made a quorum
-	// of them.
+	// ErrNoQuorum means the members have no markers, so [Store.Init] has not made a quorum of
+	// them.
 	ErrNoQuorum = errors.New("these stores are no quorum yet")
-	// ErrLost means that the member has lost its objects, or that they are not this quorum's.
+	// ErrLost means the member has lost its objects, or that they are not this quorum's.
 	ErrLost = register.ErrLost
-	// ErrNoMajority means that no majority of the members answers, or votes.
+	// ErrNoMajority means no majority of the members answers, or votes.
 	ErrNoMajority = register.ErrNoMajority
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// fetchAgain is the minimum interval between requests to replace credentials that the server
+// fetchAgain is the minimum interval between requests to replace credentials the server
 // refuses.
 const fetchAgain = 5 * time.Second
 

@@ -17,7 +17,7 @@ import (
 
 var _ store.Inspector = (*Store)(nil)
 
-// Inspect implements [store.Inspector]. Its requests need permissions that locks do not need:
+// Inspect implements [store.Inspector]. Its requests need permissions locks do not need:
 // s3:GetBucketVersioning, s3:GetBucketObjectLockConfiguration, s3:GetEncryptionConfiguration,
 // s3:GetLifecycleConfiguration, s3:ListBucketVersions and, for Purge, s3:DeleteObjectVersion.
 func (s *Store) Inspect() store.Inspection { return inspection{s} }

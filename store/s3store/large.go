@@ -103,8 +103,7 @@ func (u *upload) whole(ctx context.Context) error {
 
 // inParts writes the part that was read and the rest of r.
 func (u *upload) inParts(ctx context.Context) error {
-	// If the answer is lost, the upload that it would have named has no parts and costs
-	// nothing.
+	// If the answer is lost, the upload it would have named has no parts and costs nothing.
 	c := &call{Call: exchange.Call{Op: "put", Key: u.key, Part: true}, create: true, repeats: true}
 	out, err := u.s.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
 		Bucket: &u.s.bucket, Key: u.path,

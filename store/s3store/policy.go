@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// objectActions are the operations that a policy can allow, in the order of error messages,
-// with the actions that each needs on the objects.
+// objectActions are the operations a policy can allow, in the order of error messages, with the
+// actions that each needs on the objects.
 var objectActions = []struct {
 	operation string
 	actions   []string
@@ -88,7 +88,7 @@ func (s *Store) accessPoint() bool {
 	return strings.HasPrefix(s.bucket, "arn:") || strings.HasSuffix(s.bucket, "-s3alias") || strings.HasSuffix(s.bucket, "--xa-s3")
 }
 
-// actionsOf returns the actions that the operations need on the objects, without duplicates.
+// actionsOf returns the actions the operations need on the objects, without duplicates.
 func actionsOf(operations []string) (actions []string, err error) {
 	if len(operations) == 0 {
 		return nil, errors.New("it has no operations")
@@ -156,7 +156,7 @@ func (s *Store) partition() string {
 	return "aws"
 }
 
-// literal escapes a key, so that the policy contains no wildcards or variables from it.
+// literal escapes a key, so the policy contains no wildcards or variables from it.
 func literal(key string) string {
 	return strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}").Replace(key)
 }

@@ -72,7 +72,7 @@ type Options struct {
 	// require. Default: the owner of the bucket pays.
 	RequesterPays bool
 
-	// OwnClient means that only this store uses the HTTP client of the S3 client, so that
+	// OwnClient means only this store uses the HTTP client of the S3 client, so that
 	// [Store.Close] closes its connections. New fails if the HTTP client has no method
 	// CloseIdleConnections; an http.Client has it, but the SDK's default client does not.
 	// Default: Close does nothing to the client.
@@ -269,7 +269,7 @@ func (s *Store) nothingBelow(ctx context.Context, key string) bool {
 	return true
 }
 
-// quoted returns a version in the form that the server wants in If-Match.
+// quoted returns a version in the form the server wants in If-Match.
 func (s *Store) quoted(v store.Version) string {
 	if s.opts.UnquotedETags {
 		return strings.Trim(string(v), `"`)

@@ -76,7 +76,7 @@ func openGS(ctx context.Context, u *url.URL, query url.Values) (store.Store, err
 }
 
 // gsTransport keeps as many connections as that of S3. It uses HTTP/1.1, where a cancelled
-// request closes its connection, so that the next one does not wait on a dead connection. With
+// request closes its connection, so the next one does not wait on a dead connection. With
 // HTTP/2, all requests share one.
 func gsTransport() *http.Transport {
 	only1 := new(http.Protocols)
