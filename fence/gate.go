@@ -41,8 +41,8 @@ type resourceState struct {
 	admitted map[*entrant]struct{}
 }
 
-// An entrant is one piece of work, and the Holder for its writes: once the work is fenced, it
-// can send no more, and a resource it writes to can fence it.
+// An entrant is one piece of work, and the Holder for its writes: fenced work can send nothing
+// more, and a resource it writes to can fence it.
 type entrant struct {
 	Holder
 	ctx    context.Context

@@ -82,7 +82,7 @@ var (
 
 // called records a call that has ended.
 func (m *measured) called(ctx context.Context, op string, began time.Time, bytes int64, err error) {
-	// Calls the caller cancelled are measured too, and need the span in its context.
+	// Cancelled calls are measured too, and need the span in the context.
 	ctx = context.WithoutCancel(ctx)
 	m.sink.Record(ctx, storeDuration, time.Since(began).Seconds(), Attr{AttrOperation, op}, Attr{AttrOutcome, Outcome(err)})
 	if bytes > 0 {

@@ -94,8 +94,8 @@ func (l *Lease) Err() error {
 	return fmt.Errorf("%w: %w", leasehold.ErrLost, l.under.outer.Err())
 }
 
-// end ends the lease, and reports whether this call did it. Validity is that of the
-// context, so whoever learns of the end no longer finds the lease valid.
+// end ends the lease, and reports whether this call did it. The lease is valid only while its
+// context is, so code that learns of the end finds it invalid.
 func (l *Lease) end(cause error) bool {
 	l.cancel(cause)
 	return context.Cause(l.ctx) == cause //nolint:errorlint // this very error, and not one like it

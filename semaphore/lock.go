@@ -45,8 +45,8 @@ func (l *Lock) Changed(version store.Version) { l.s.Changed(version) }
 // Close ends the session the lock began: see [Semaphore.Close].
 func (l *Lock) Close(ctx context.Context) error { return l.s.Close(ctx) }
 
-// RWSize is the size of a reader/writer lock. It is the weight of a writer and the maximum
-// number of readers.
+// RWSize is the size of a reader/writer lock. A writer takes all of it; the object has no room
+// for that many readers.
 const RWSize = 1 << 20
 
 // An RWLock is a reader/writer lock: many readers or one writer can hold it at a time. All

@@ -300,7 +300,7 @@ type Place struct {
 	Info  Info
 }
 
-// Errors a caller can decide by, besides those of package leasehold.
+// Errors of this package, besides those of package leasehold.
 var (
 	// ErrSize means the object has another size than this process expects, so the processes are
 	// configured differently.

@@ -52,7 +52,7 @@ func arrange(owner, weight, list []int, in [][]bool) []int {
 	return to
 }
 
-// A group is the shards the same workers know.
+// A group is a set of shards known to the same workers.
 type group struct {
 	shards  []int
 	workers []int

@@ -133,8 +133,8 @@ func (l *Log) tail(ctx context.Context, checkpoint Position) (*found, error) {
 	return l.get(ctx, last)
 }
 
-// errRefused means an entry was refused, and that reading whether an earlier copy had landed
-// failed.
+// errRefused means an entry was refused, and its position could not be read to see whether an
+// earlier copy had landed.
 var errRefused = fmt.Errorf("its place is taken, and may have been taken by this entry: %w", store.ErrUnknownOutcome)
 
 // place creates an entry and returns the entry at its position: this one, or an earlier one.

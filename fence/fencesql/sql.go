@@ -102,7 +102,7 @@ func (s *Fence) CheckTx(ctx context.Context, tx *sql.Tx, resource string, h fenc
 	return s.check(ctx, tx, resource, h)
 }
 
-// Queryer has the methods of *sql.DB, *sql.Conn and *sql.Tx a Fence uses.
+// Queryer is the part of *sql.DB, *sql.Conn and *sql.Tx needed by a Fence.
 type Queryer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

@@ -72,8 +72,8 @@ type Options struct {
 	// Default: that of the bucket.
 	UserProject string
 
-	// OwnClient means only this store uses the HTTP client, so that [Store.Close] closes its
-	// connections. Default: Close does nothing to the client.
+	// OwnClient gives the HTTP client to the store, so [Store.Close] closes its connections.
+	// Nothing else may use it. Default: Close does nothing to the client.
 	OwnClient bool
 }
 

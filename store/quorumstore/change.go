@@ -496,9 +496,10 @@ func (s *Store) Over(around func(member store.Store) store.Store) (*Store, error
 	return New(members, &opts)
 }
 
-// Forget deletes all objects of each member whose keys begin with the prefix, usually the small
-// markers that deleted objects leave. Such keys must never be used again, and no calls for them
-// may be in progress. If a member fails, the others are still asked; their errors are joined.
+// Forget deletes all objects of each member whose keys begin with the prefix, usually the
+// deletion markers of deleted objects. Such keys must never be used again, and no calls for
+// them may be in progress. If a member fails, the others are still asked; their errors are
+// joined.
 func (s *Store) Forget(ctx context.Context, prefix string) error {
 	if err := s.check("delete", prefix); err != nil {
 		return err

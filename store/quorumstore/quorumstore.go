@@ -79,7 +79,7 @@ var (
 	// ErrNoQuorum means the members have no markers, so [Store.Init] has not made a quorum of
 	// them.
 	ErrNoQuorum = errors.New("these stores are no quorum yet")
-	// ErrLost means the member has lost its objects, or that they are not this quorum's.
+	// ErrLost means the member has lost its objects, or has those of another quorum.
 	ErrLost = register.ErrLost
 	// ErrNoMajority means no majority of the members answers, or votes.
 	ErrNoMajority = register.ErrNoMajority

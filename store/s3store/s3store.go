@@ -72,10 +72,10 @@ type Options struct {
 	// require. Default: the owner of the bucket pays.
 	RequesterPays bool
 
-	// OwnClient means only this store uses the HTTP client of the S3 client, so that
-	// [Store.Close] closes its connections. New fails if the HTTP client has no method
-	// CloseIdleConnections; an http.Client has it, but the SDK's default client does not.
-	// Default: Close does nothing to the client.
+	// OwnClient gives the S3 client's HTTP client to the store, so [Store.Close] closes its
+	// connections. Nothing else may use it. New fails if it has no method CloseIdleConnections;
+	// an http.Client has it, but the SDK's default client does not. Default: Close does nothing
+	// to the client.
 	OwnClient bool
 }
 
