@@ -30,9 +30,13 @@ type Collected struct {
 
 // Collect deletes leftovers of the locks under a prefix, and yields each object it deletes:
 //
-//   - Epochs older than those to keep, but never a lock's highest one. Holders do this for their own lock from time to time.
+//   - Epochs older than those to keep, but never a lock's highest one. Holders do this for
+//     their own lock from time to time.
 //   - Markers of leasehold that have expired by the store's own clock.
-//   - Sessions that ended longer ago than the age. Collect watches a session whose holder has been silent for that long, for its TTL and margin, and ends it. A later Collect deletes it. In stores whose reads do not return the store's time, such as a directory, a session costs two more reads.
+//   - Sessions that ended longer ago than the age. Collect watches a session whose holder has
+//     been silent for that long, for its TTL and margin, and ends it. A later Collect deletes
+//     it. In stores whose reads do not return the store's time, such as a directory, a session
+//     costs two more reads.
 //
 // If a lock causes an error, Collect yields it and continues with the next lock. An error of
 // the listing is the last.
