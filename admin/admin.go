@@ -61,7 +61,7 @@ func entryOf(key string, s layout.Snapshot) Entry {
 	return e
 }
 
-// newWriteID returns a new ID for the writes of one call (rule A2).
+// newWriteID returns a new ID for one call's writes (rule A2).
 func newWriteID() string { return engine.Process{}.Incarnation() }
 
 // Init creates the lock's object in the free state, unless it exists. It returns the state of

@@ -36,11 +36,11 @@ type Term struct {
 // ErrNoHistory means the lock's layout keeps no history.
 var ErrNoHistory = errors.New("a marker keeps no history, because a release deletes it")
 
-// History yields the leases of a lock, the present one first. In the layout object, it yields
-// that one and 16 more, with one read. With epochs, it yields those whose objects are kept,
-// with one read each, and 16 more: see [Collect]. Leases of one candidate, each within a TTL of
-// the one before, are one Term. Leases of versions that keep no history are missing. Any error
-// is the last; for markers that is [ErrNoHistory].
+// History yields a lock's leases, the present one first. In the layout object, it yields that
+// one and 16 more, with one read. With epochs, it yields those whose objects are kept, with one
+// read each, and 16 more: see [Collect]. Leases of one candidate, each within a TTL of the one
+// before, are one Term. Leases of versions that keep no history are missing. Any error is the
+// last; for markers that is [ErrNoHistory].
 func History(ctx context.Context, lock *leasehold.Lock) iter.Seq2[Term, error] {
 	return func(yield func(Term, error) bool) {
 		at := root.Parts(lock).Layout

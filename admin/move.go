@@ -16,8 +16,7 @@ import (
 )
 
 var (
-	// ErrOccupied means the destination of a move holds another object, which was left as it
-	// was.
+	// ErrOccupied means a move's destination holds another object, which was left as it was.
 	ErrOccupied = protocol.ErrOccupied
 	// ErrMovedElsewhere means the lock has moved already to another destination, or is being
 	// moved there.
@@ -80,7 +79,7 @@ func Move(ctx context.Context, from, to *leasehold.Lock, opts *MoveOptions) (lea
 	}
 }
 
-// An end is the source or the destination of a move.
+// An end is a move's source or destination.
 type end struct {
 	inside.Parts
 	lock  *leasehold.Lock

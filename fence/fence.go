@@ -3,7 +3,7 @@
 // A lease cannot stop a request that is already in flight: (1) A checks its lease, which is
 // valid, and decides to write. (2) A is suspended. (3) The lease expires, B takes over and
 // writes. (4) A resumes, and its write goes through. To prevent this, the resource must compare
-// tokens: every write carries the token of its lease, and after one token the resource rejects
+// tokens: every write carries its lease's token, and after one token the resource rejects
 // smaller ones. This does not depend on clocks.
 //
 //   - [Object] is an object in a store with such a check.

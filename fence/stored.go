@@ -29,7 +29,7 @@ func NewStored(st store.Store, prefix string) (*Stored, error) {
 // segment of a key may have 200 bytes, and [NewObject] adds a suffix.
 const longest = 200 - len(dataSuffix)
 
-// key returns the key of a resource, which may have any name.
+// key returns a resource's key, which may have any name.
 func (s *Stored) key(resource string) string {
 	name := url.PathEscape(resource)
 	if len(name) > longest || name == "" || name[0] == '.' {

@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// A Kind is the kind of an instrument.
+// A Kind is an instrument's kind.
 type Kind string
 
 // The kinds of instruments, with OpenTelemetry's names.

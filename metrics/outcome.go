@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// outcomes are the names of store errors. The first match counts.
+// outcomes are names of store errors. The first match counts.
 var outcomes = []struct {
 	name string
 	err  error
@@ -44,8 +44,8 @@ var Outcomes = func() []string {
 // Failures are the outcomes that mean that a store is failing or misconfigured.
 var Failures = []string{"unknown", "throttled", "denied", "no_bucket", "refused", "unavailable", "other"}
 
-// Outcome returns the name of a store error: "ok" for nil, "cancelled" if the caller cancelled
-// the call, "foreign" for an object that is not a lock, "other" for an unknown error.
+// Outcome returns a store error's name: "ok" for nil, "cancelled" if the caller cancelled the
+// call, "foreign" for an object that is not a lock, "other" for an unknown error.
 func Outcome(err error) string {
 	if err == nil {
 		return "ok"
@@ -58,9 +58,9 @@ func Outcome(err error) string {
 	return "other"
 }
 
-// AcquireOutcome returns the outcome of an acquisition: "acquired", "held", "gave_up" or
-// "failed". The end of the caller's context takes precedence, because its error may also name
-// the holder and the store error.
+// AcquireOutcome returns an acquisition's outcome: "acquired", "held", "gave_up" or "failed".
+// The end of the caller's context takes precedence, because its error may also name the holder
+// and the store error.
 func AcquireOutcome(err error) string {
 	switch {
 	case err == nil:

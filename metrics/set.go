@@ -32,7 +32,7 @@ type observed struct {
 	f  func(yield func(value float64, attributes ...Attr))
 }
 
-// A family is all series of an instrument.
+// A family is an instrument's series.
 type family struct {
 	series map[string]*series // by their attributes
 }

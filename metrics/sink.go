@@ -14,5 +14,5 @@ type Sink interface {
 	Observe(i *Instrument, f func(yield func(value float64, attributes ...Attr)))
 }
 
-// An Attr is the value of an attribute.
+// An Attr is an attribute's value.
 type Attr struct{ Name, Value string }

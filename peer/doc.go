@@ -2,7 +2,7 @@
 // the store. While the leader answers, its followers poll the store only once in two TTLs, and
 // they learn of a resignation at once.
 //
-// A [Server], or a [Handler] in your own server, answers for the elections of this process. A
+// A [Server], or a [Handler] in your own server, answers for this process's elections. A
 // [Client] asks; it is the Peers of [leasehold.ElectionOptions]. A candidate needs both,
 // because it may lead or follow:
 //

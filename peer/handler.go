@@ -82,7 +82,7 @@ func checkToken(token string) error {
 	return nil
 }
 
-// A Handler answers followers' questions about the elections of this process. It is safe for
+// A Handler answers followers' questions about this process's elections. It is safe for
 // concurrent use.
 //
 // It takes GET and HEAD with these query parameters: lock (optional if there is one election),
@@ -108,9 +108,9 @@ type Handler struct {
 	stop      context.CancelFunc
 }
 
-// NewHandler returns a handler for elections of this process, and for the Queues of the
-// options. It panics if there are neither, if two have the same key, because questions could
-// not tell them apart, or if an option is invalid.
+// NewHandler returns a handler for this process's elections, and for the Queues of the options.
+// It panics if there are neither, if two have the same key, because questions could not tell
+// them apart, or if an option is invalid.
 func NewHandler(opts *HandlerOptions, elections ...*leasehold.Election) *Handler {
 	h, err := newHandler(opts, elections)
 	if err != nil {

@@ -67,7 +67,7 @@ type Server struct {
 	stopped  bool
 }
 
-// NewServer returns a server for elections of this process. It opens nothing. It fails for the
+// NewServer returns a server for this process's elections. It opens nothing. It fails for the
 // reasons of [NewHandler], and if there is no certificate.
 func NewServer(opts *ServerOptions, elections ...*leasehold.Election) (*Server, error) {
 	o, err := opts.withDefaults()

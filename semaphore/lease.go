@@ -161,7 +161,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return l.ended(l.outcome)
 }
 
-// ended adds the loss of the lease, if it was lost, to the outcome of the release.
+// ended adds the loss of the lease, if it was lost, to the release's outcome.
 func (l *Lease) ended(outcome error) error {
 	if lost := context.Cause(l.ctx); errors.Is(lost, leasehold.ErrLost) {
 		return errors.Join(lost, outcome)

@@ -76,7 +76,7 @@ type AcquireOption func(*acquisition) error
 // holder and waiter.
 const maxHolder = 1024
 
-// acquisition is the result of all options of one call.
+// acquisition is the result of one call's options.
 type acquisition struct{ holder string }
 
 // WithHolder sets the holder's name of this lease, in place of [Options.Holder]. Use it to
@@ -152,7 +152,7 @@ func newSemaphore(st store.Store, key string, size int64, opts *Options) (*Semap
 // Key returns the semaphore's name in its store.
 func (s *Semaphore) Key() string { return s.d.key }
 
-// Size returns the total weight of the leases that can be held at a time.
+// Size returns the total weight that leases can hold at a time.
 func (s *Semaphore) Size() int { return int(s.d.size) }
 
 // Acquire waits in the queue until it holds slots of that weight, and returns the lease.
@@ -264,8 +264,8 @@ type Seat struct {
 	Session string // the key of its session's object
 	Weight  int
 	Token   leasehold.Token // of a holder
-	// Since is the time of the grant, or of the request if the caller waits, by the wall
-	// clock of the process that wrote it.
+	// Since is the time of the grant or, for a waiter, of the request, by the wall clock of its
+	// writer.
 	Since time.Time
 	// Abandoned is a hint that the holder is dead, because its session has ended or is
 	// silent. Finding out takes a read of the session, so only admin.Inspect and admin.List
@@ -273,7 +273,7 @@ type Seat struct {
 	Abandoned bool
 }
 
-// Taken returns the total weight of the holders.
+// Taken returns the holders' total weight.
 func (i Info) Taken() (sum int) {
 	for _, h := range i.Holders {
 		sum += h.Weight

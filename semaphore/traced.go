@@ -76,7 +76,7 @@ func (a *acquiring) waits(in protocol.InLine) {
 	})
 }
 
-// done reports the end of the acquisition, once. The engine is locked.
+// done reports the acquisition's end, once. The engine is locked.
 func (a *acquiring) done(token leasehold.Token, over bool, err error) {
 	if a == nil || a.told != nil {
 		return
@@ -95,8 +95,8 @@ func (a *acquiring) ended() (ended bool) {
 	return ended
 }
 
-// ends waits until the end of the acquisition has been reported: by the lease it was granted,
-// or else with err.
+// ends waits until the acquisition's end has been reported: by the lease it was granted, or
+// else with err.
 func (a *acquiring) ends(err error) {
 	if a == nil {
 		return
@@ -165,7 +165,7 @@ func (d *driver) traceTrouble(err error) {
 	}
 }
 
-// traceLost reports the loss of a lease. The lease's ending is locked.
+// traceLost reports a lease's loss. The lease's ending is locked.
 func (d *driver) traceLost(l *Lease, cause error) {
 	if d.opts.Trace == nil {
 		return
@@ -185,8 +185,8 @@ func (l *Lease) traceReleasing() {
 	}
 }
 
-// traceReleased reports that the release of a lease is settled. The channel is closed when
-// the trace has returned.
+// traceReleased reports that a lease's release is settled. The channel is closed when the trace
+// has returned.
 func (d *driver) traceReleased(l *Lease) (told <-chan struct{}) {
 	if d.opts.Trace == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// nobody is the owner of a shard without a worker.
+// nobody is the owner of shards without a worker.
 const nobody = -1
 
 // arrange assigns each shard to a worker, with as few moves as possible. owner[i] is the

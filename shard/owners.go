@@ -14,7 +14,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A State is the state of a shard.
+// A State is a shard's state.
 type State int
 
 // The states of a shard.
@@ -35,7 +35,7 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// An Owner is the owner of a shard.
+// An Owner is a shard's owner.
 type Owner struct {
 	Shard   string
 	State   State
@@ -113,7 +113,7 @@ func (b *planStore) shards(ctx context.Context, plan *Plan) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// inspect reads the lock of a shard, which may be in the plan.
+// inspect reads a shard's lock, which may be in the plan.
 func (b *planStore) inspect(ctx context.Context, st store.Store, o *Owner, planned bool) error {
 	lock, err := leasehold.NewLock(st, b.shardKey(o.Shard), &leasehold.LockOptions{Layout: leasehold.LayoutObject})
 	if err != nil {

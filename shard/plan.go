@@ -21,8 +21,8 @@ import (
 // It is left as it is.
 var ErrForeign = errors.New("not an object that this version understands")
 
-// A Plan assigns each shard to a worker. The coordinator writes it. It is advice: the owner of
-// a shard is the holder of the shard's lock.
+// A Plan assigns each shard to a worker. The coordinator writes it. It is advice: a shard's
+// owner is the holder of the shard's lock.
 type Plan struct {
 	Token       leasehold.Token   // of the coordinator that wrote it
 	Serial      int64             // counts the plans of one coordinator
@@ -229,7 +229,7 @@ func (b *planStore) know(list string, names []string) {
 	b.lists[list] = names
 }
 
-// nameOf returns the name of a list. It is a hash of the list, so the object under a name never
+// nameOf returns a list's name. It is a hash of the list, so the object under a name never
 // changes.
 func nameOf(body []byte) string {
 	sum := sha256.Sum256(body)

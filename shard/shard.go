@@ -54,8 +54,8 @@ type Options struct {
 	// does not poll until OnPlan returns, so it must be quick.
 	OnPlan func(Plan)
 
-	// Trace receives the events of the shards' locks, of their session, and of the election of
-	// the coordinator: see [leasehold.Trace]. Default: none.
+	// Trace receives the events of the shards' locks, of their session, and of the
+	// coordinator's election: see [leasehold.Trace]. Default: none.
 	Trace *leasehold.Trace
 
 	// Logger receives events that no error or callback reports. Default: slog.Default().
@@ -130,7 +130,7 @@ func NewWorker(st store.Store, prefix string, shards []string, opts *Options) (*
 	return w, nil
 }
 
-// check checks and records the names of the shards.
+// check checks and records the shards' names.
 func (w *Worker) check(shards []string) (err error) {
 	for _, name := range shards {
 		if err = store.CheckKey("shard", w.shardKey(name)); err != nil {
@@ -168,7 +168,7 @@ func (w *Worker) lockOptions(s *leasehold.Session) *leasehold.LockOptions {
 	}
 }
 
-// memberOptions returns the options of the membership lock.
+// memberOptions returns the membership lock's options.
 func (w *Worker) memberOptions(s *leasehold.Session) *leasehold.LockOptions {
 	o := w.lockOptions(s)
 	o.Meta = map[string]string{metaWeight: strconv.Itoa(w.opts.Weight), metaList: w.list}
@@ -223,7 +223,7 @@ func (w *Worker) Run(ctx context.Context, work func(ctx context.Context, s Shard
 	}
 }
 
-// term runs one session of the worker.
+// term runs one worker session.
 func (w *Worker) term(ctx context.Context, work func(context.Context, Shard) error) error {
 	if err := w.publish(ctx, w.list, w.body); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// A term is one session of a worker, with all its work.
+// A term is one worker session, with all its work.
 type term struct {
 	*Worker
 	session *leasehold.Session
@@ -88,7 +88,7 @@ func (t *term) release(l *leasehold.Lease) {
 	}
 }
 
-// campaign takes part in the election of the coordinator.
+// campaign takes part in the coordinator's election.
 func (t *term) campaign() {
 	opts := t.lockOptions(t.session)
 	opts.Trace = t.opts.Trace
@@ -115,7 +115,7 @@ func (t *term) campaign() {
 	_ = election.Settle(last)
 }
 
-// leads is the work of the coordinator.
+// leads is the coordinator's work.
 func (t *term) leads(ctx context.Context, lease *leasehold.Lease) error {
 	leading := func(on bool) {
 		t.mu.Lock()

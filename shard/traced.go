@@ -6,7 +6,7 @@ import (
 	"github.com/leasehold/leasehold"
 )
 
-// ofShards returns a Trace for the locks of shards, whose events have KindShard instead of
+// ofShards returns a Trace for the shards' locks, whose events have KindShard instead of
 // KindLock.
 func ofShards(t *leasehold.Trace) *leasehold.Trace {
 	if t == nil {

@@ -34,7 +34,7 @@ const (
 	roomForHeader = 512 + 8*maxRecords
 )
 
-// encode returns the bytes of an entry.
+// encode returns an entry's bytes.
 func (h header) encode(records [][]byte) []byte {
 	h.Format = entryFormat
 	for _, r := range records {
@@ -47,7 +47,7 @@ func (h header) encode(records [][]byte) []byte {
 	return bytes.Join([][]byte{line, bytes.Join(records, nil)}, []byte("\n"))
 }
 
-// decode parses the bytes of an entry.
+// decode parses an entry's bytes.
 func decode(body []byte) (h header, records [][]byte, err error) {
 	line, rest, _ := bytes.Cut(body, []byte("\n"))
 	if err := json.Unmarshal(line, &h); err != nil {

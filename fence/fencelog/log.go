@@ -71,7 +71,7 @@ func (l *Log) String() string { return l.st.String() + " " + l.key }
 
 func (l *Log) at(p Position) string { return fmt.Sprintf("%s/%019d", l.key, int64(p)) }
 
-// position returns the position of the entry under key.
+// position returns the entry's position under key.
 func (l *Log) position(key string) (Position, bool) {
 	p, _ := strconv.ParseInt(strings.TrimPrefix(key, l.key+"/"), 10, 64) // the comparison below rejects what is not a number
 	return Position(p), p > 0 && l.at(Position(p)) == key
@@ -222,7 +222,7 @@ type Checkpoint struct {
 	value  *fence.Value // set unless Position is 0
 }
 
-// marks is the first line of a checkpoint.
+// marks is a checkpoint's first line.
 type marks struct {
 	Position Position `json:"position"`
 	// Trimmed: below it there are only fence entries.
@@ -242,7 +242,7 @@ func (l *Log) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 	return c, err
 }
 
-// marked reads the first line of a checkpoint.
+// marked reads a checkpoint's first line.
 func (l *Log) marked(ctx context.Context, v *fence.Value) (*Checkpoint, marks, error) {
 	c := &Checkpoint{Token: v.Token, object: l.checkpoint, value: v}
 	if !v.Exists {

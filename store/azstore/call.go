@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A call is one call of a store. It sees its requests pass through the HTTP client.
+// A call is one store call. It sees its requests pass through the HTTP client.
 type call struct {
 	exchange.Call
 	create  bool     // a put that creates
@@ -45,7 +45,7 @@ func (starting) Do(req *policy.Request) (*http.Response, error) {
 	return req.Next()
 }
 
-// watched is the HTTP client of a store. Token requests of credentials do not use it.
+// watched is a store's HTTP client. Token requests of credentials do not use it.
 type watched struct{ client exchange.Doer }
 
 func (w watched) Do(req *http.Request) (*http.Response, error) {
@@ -115,7 +115,7 @@ type refusal struct {
 	header string // the invalid header
 }
 
-// refuse reads the body of a response and restores it.
+// refuse reads a response body and restores it.
 func refuse(answer *http.Response) *refusal {
 	body, empty := exchange.Refused(answer)
 	r := &refusal{Refusal: exchange.Refusal{Code: answer.Header.Get(codeHeader), Empty: empty}}
@@ -136,8 +136,8 @@ func refuse(answer *http.Response) *refusal {
 	return r
 }
 
-// maxXML bounds what the SDK reads of a successful response. The longest is a page of a
-// listing: 5000 names of 1 KiB with every character escaped as "&quot;", and their attributes.
+// maxXML bounds what the SDK reads of a successful response. The longest is a listing page:
+// 5000 names of 1 KiB with every character escaped as "&quot;", and their attributes.
 const maxXML = 64 << 20
 
 func isListing(root string) bool { return root == "EnumerationResults" }

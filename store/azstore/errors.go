@@ -20,7 +20,7 @@ var (
 	errNotModified = errors.New("304 Not Modified")
 )
 
-// fail returns the error of the call.
+// fail returns the call's error.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	v, text := c.classify(err), plain(err)
 	if c.refusal != nil {

@@ -200,11 +200,11 @@ var dataActions = []struct {
 	{"large", []string{"read", "write"}},
 }
 
-// Policy returns the smallest custom role of Azure, as indented JSON, that allows these
-// operations of the store: "get", "put", "list" and "delete" are the methods of [store.Store],
-// "large" is [store.Large]. Fill in the subscription, create the role with "az role definition
-// create --role-definition FILE", and assign it on the container. The error matches
-// [store.ErrInvalid] if there are no operations or an unknown one.
+// Policy returns the smallest custom role of Azure, as indented JSON, that allows these store
+// operations: "get", "put", "list" and "delete" are the methods of [store.Store], "large" is
+// [store.Large]. Fill in the subscription, create the role with "az role definition create
+// --role-definition FILE", and assign it on the container. The error matches [store.ErrInvalid]
+// if there are no operations or an unknown one.
 func (s *Store) Policy(operations ...string) (string, error) {
 	var needs, known []string
 	for _, p := range dataActions {

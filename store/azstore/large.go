@@ -22,7 +22,7 @@ const (
 	maxBlocks  = 50_000 // of a blob, as https://learn.microsoft.com/rest/api/storageservices/put-block-list says
 )
 
-// blockSize returns the size of the n-th block, from 0. The size of the body is unknown.
+// blockSize returns the size of the n-th block, from 0. The body's size is unknown.
 func blockSize(n int) int64 {
 	if n < laterFrom {
 		return firstBlock
@@ -30,8 +30,8 @@ func blockSize(n int) int64 {
 	return laterBlock
 }
 
-// PutLarge writes the object, up to 4.9 TiB: see [store.Large]. A body of less than 8 MiB takes
-// one request, a larger one a request per block and one that combines them. PutLarge holds one
+// PutLarge writes the object, up to 4.9 TiB: see [store.Large]. A body under 8 MiB takes one
+// request, a larger one a request per block and one that combines them. PutLarge holds one
 // block in memory, of 8 MiB, or 128 MiB beyond 78 GiB, in a buffer of up to three times that.
 //
 // Azure has no request to delete uncommitted blocks. So the blocks of an upload that failed, or
@@ -169,8 +169,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &download{ReadCloser: out.Body, ctx: ctx, call: c}, size, nil
 }
 
-// A download is the body of an object. If it is shorter than announced, net/http returns an
-// error.
+// A download is an object's body. If it is shorter than announced, net/http returns an error.
 type download struct {
 	io.ReadCloser
 	ctx  context.Context

@@ -22,8 +22,8 @@ func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, e
 	return src.size, nil
 }
 
-// A source is the body of a PutLarge. Its errors have kinds, so they are not taken for errors
-// of the file.
+// A source is a PutLarge body. Its errors have kinds, so they are not taken for errors of the
+// file.
 type source struct {
 	ctx  context.Context
 	r    io.Reader
@@ -62,7 +62,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &opened{f: f, key: key, left: info.Size()}, info.Size(), nil
 }
 
-// An opened is the open file of an object. If another program truncates it, Read fails.
+// An opened is an object's open file. If another program truncates it, Read fails.
 type opened struct {
 	f    *os.File
 	key  string

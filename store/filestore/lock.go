@@ -32,8 +32,8 @@ func (s *Store) place(dir string) *place {
 	return p.(*place) //nolint:errcheck // nothing else is put there
 }
 
-// lock takes the lock of a directory, on a file in it. Goroutines of this store queue up before
-// they try; processes retry.
+// lock takes a directory's lock, on a file in it. Goroutines of this store queue up before they
+// try; processes retry.
 func (s *Store) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
 	queue := s.place(dir).queue

@@ -122,8 +122,8 @@ func both(f *os.File, dir string) (info, d fs.FileInfo, ok bool) {
 	return info, d, err == nil
 }
 
-// shown returns the mode of a directory as far as it describes the permissions of the group:
-// with an access control list, the group bits are the maximum for everyone on the list.
+// shown returns a directory's mode as far as it describes the permissions of the group: with an
+// access control list, the group bits are the maximum for everyone on the list.
 func shown(dir string, info fs.FileInfo) fs.FileMode {
 	mode := info.Mode()
 	if mode&0o020 != 0 && hasACL(dir) {

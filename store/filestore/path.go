@@ -75,7 +75,7 @@ func (s *Store) mkdir(dir string) error {
 }
 
 // isGroups reports whether a directory outside of the store is set up for its group to share.
-// Then the umask of one member must not exclude the others.
+// Then one member's umask must not exclude the others.
 func isGroups(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.Mode()&fs.ModeSetgid != 0 && info.Mode()&0o020 != 0

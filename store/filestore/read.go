@@ -45,7 +45,7 @@ func kindOfFile(mode fs.FileMode) string {
 	return "something else"
 }
 
-// openObject opens the file of an object.
+// openObject opens an object's file.
 func openObject(path string) (*os.File, fs.FileInfo, error) {
 	if err := usable(path); err != nil {
 		return nil, nil, err

@@ -5,11 +5,10 @@ import "io/fs"
 // The permissions of what the store creates follow those of its directory: exactly the users
 // that may write the directory share its locks. Access control lists are ignored.
 
-// lockMode returns the mode of a directory's lock file. Exactly the users that may write the
-// directory may open it, because whoever can open it can lock it, and then no holder can renew.
-// sameGroup reports whether the file belongs to the directory's group. In a sticky directory,
-// such as /tmp, users cannot replace files of others, so there only the owner of the
-// file can lock.
+// lockMode returns the mode of a directory's lock file. Exactly the users that may write the directory
+// may open it, because whoever can open it can lock it, and then no holder can renew. sameGroup
+// reports whether the file belongs to the directory's group. In a sticky directory, such as
+// /tmp, users cannot replace files of others, so there only the owner of the file can lock.
 func lockMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	mode := fs.FileMode(0o600)
 	switch {

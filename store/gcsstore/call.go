@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A call is one call of a store. It sees its requests pass through the HTTP client.
+// A call is one store call. It sees its requests pass through the HTTP client.
 type call struct {
 	exchange.Call
 	bucket, name string   // of the object, as the server knows it
@@ -101,8 +101,8 @@ func (s *Store) send(ctx context.Context, c *call, req *http.Request) (*http.Res
 	return answer, nil
 }
 
-// maxJSON bounds what is read of a successful response. The longest is a page of a listing:
-// 1000 names of 1 KiB with every character escaped, and their attributes.
+// maxJSON bounds what is read of a successful response. The longest is a listing page: 1000
+// names of 1 KiB with every character escaped, and their attributes.
 const maxJSON = 16 << 20
 
 // read reads JSON to its end, so the connection can be reused.
@@ -189,7 +189,7 @@ type refusal struct {
 // requestIDHeader is in every response of Google Cloud Storage.
 const requestIDHeader = "X-Guploader-Uploadid"
 
-// refuse reads the body of a response.
+// refuse reads a response body.
 func refuse(answer *http.Response) *refusal {
 	body, empty := exchange.Refused(answer)
 	r := &refusal{Refusal: exchange.Refusal{Empty: empty}, google: answer.Header.Get(requestIDHeader) != ""}

@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// fail returns the error of the call.
+// fail returns the call's error.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	return c.Fail(ctx, c.classify(err), c.text(err), err, throttles(c.reason()), c.requestID())
 }

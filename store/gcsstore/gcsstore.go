@@ -48,8 +48,8 @@ type Options struct {
 	// Prefix is put before every key, followed by a slash. Default: none.
 	Prefix string
 
-	// Endpoint is the URL of the server, a scheme and a host: an emulator or a private
-	// endpoint. The tokens are sent to it. Default: https://storage.googleapis.com.
+	// Endpoint is the server's URL, a scheme and a host: an emulator or a private endpoint. The
+	// tokens are sent to it. Default: https://storage.googleapis.com.
 	Endpoint string
 
 	// Token returns the OAuth access token for a request. The store adds it to the request.

@@ -270,10 +270,10 @@ var permissions = []struct {
 }
 
 // Policy returns the smallest custom role of Google Cloud, as indented JSON, that allows these
-// operations of the store: "get", "put", "list" and "delete" are the methods of [store.Store],
-// "large" is [store.Large]. Create it with "gcloud iam roles create ID --project=PROJECT
-// --file=FILE", and bind it to the bucket. The error matches [store.ErrInvalid] if there are no
-// operations or an unknown one.
+// store operations: "get", "put", "list" and "delete" are the methods of [store.Store], "large"
+// is [store.Large]. Create it with "gcloud iam roles create ID --project=PROJECT --file=FILE",
+// and bind it to the bucket. The error matches [store.ErrInvalid] if there are no operations or
+// an unknown one.
 func (s *Store) Policy(operations ...string) (string, error) {
 	var needs, known []string
 	for _, p := range permissions {

@@ -31,8 +31,8 @@ const (
 	cancelWithin = 10 * time.Second
 )
 
-// PutLarge writes the object, up to 5 TiB: see [store.Large]. A body of less than 8 MiB takes
-// one request, a larger one a resumable upload, with one request to begin and one per 8 MiB.
+// PutLarge writes the object, up to 5 TiB: see [store.Large]. A body under 8 MiB takes one
+// request, a larger one a resumable upload, with one request to begin and one per 8 MiB.
 // PutLarge holds 8 MiB in memory, in a buffer of up to 24 MiB. After a temporary error, it
 // sends a request up to four times, with a total backoff of less than two seconds. It does not
 // resend the part of a chunk that has arrived.
@@ -254,7 +254,7 @@ func persisted(which string) int64 {
 	return last + 1
 }
 
-// cancel ends the session, whose bytes are invisible, and returns the error of the upload. The
+// cancel ends the session, whose bytes are invisible, and returns the upload's error. The
 // server confirms it with a nonstandard status.
 func (u *upload) cancel(ctx context.Context, why error) error {
 	const cancelled = 499
@@ -294,8 +294,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &download{ReadCloser: answer.Body, ctx: ctx, call: c}, answer.ContentLength, nil
 }
 
-// A download is the body of an object. If it is shorter than announced, net/http returns an
-// error.
+// A download is an object's body. If it is shorter than announced, net/http returns an error.
 type download struct {
 	io.ReadCloser
 	ctx  context.Context

@@ -21,7 +21,7 @@ type listing struct {
 	NextPageToken string
 }
 
-// page reads one page of a listing.
+// page reads one listing page.
 func (s *Store) page(ctx context.Context, c *call, query url.Values) (*listing, error) {
 	query.Set("fields", "kind,nextPageToken,items(name,generation,size,timeCreated)")
 	answer, err := s.do(ctx, c, s.request(http.MethodGet, "/storage/v1/b/", "", query, nil))

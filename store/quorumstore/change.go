@@ -221,7 +221,7 @@ func (s *Store) propose(ctx context.Context, v *view, who int, by store.Store) (
 	case marker.Known.Quorum != v.cfg.Quorum:
 		return next, refusal("replace", "%s is a member of another quorum, %s", by, marker.Known.Quorum)
 	default:
-		// The marker of a member would be overwritten before it is known that this change comes
+		// A member's marker would be overwritten before it is known that this change comes
 		// first. If another change did, the quorum would have lost a healthy member, and two
 		// changes at once could leave it without a majority.
 		for i, m := range v.cfg.Members {
@@ -381,9 +381,9 @@ type MemberStatus struct {
 	From   time.Time // since when this Store has seen Err
 }
 
-// Status asks every member, and returns the number of the configuration. If no majority knows
-// which configuration is in force, it is the last one that any member knows, or, if none
-// answers, the members passed to New.
+// Status asks every member, and returns the configuration's number. If no majority knows which
+// configuration is in force, it is the last one that any member knows, or, if none answers, the
+// members passed to New.
 func (s *Store) Status(ctx context.Context) (number int, members []MemberStatus, err error) {
 	v, err := s.anew(ctx)
 	if err != nil {

@@ -200,8 +200,7 @@ func (s *Store) renumber(ctx context.Context, v *view) (*view, error) {
 	return now, now.taken(ctx)
 }
 
-// taken makes every member take the number of the configuration. All must be available and
-// whole.
+// taken makes every member take the configuration's number. All must be available and whole.
 func (v *view) taken(ctx context.Context) error {
 	for i, m := range v.members {
 		marker, over, err := v.s.readMarker(ctx, m)

@@ -26,8 +26,8 @@ type body struct {
 	close func()
 }
 
-// aside writes the body of a value beside it. If the value is not written, call discard to
-// delete the body.
+// aside writes a value's body beside it. If the value is not written, call discard to delete
+// the body.
 func (s *Store) aside(ctx context.Context, op, key string, value *register.Value, b body) (discard func(), err error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -119,8 +119,8 @@ func writeAside(ctx context.Context, m timed, name string, b body) error {
 	return err
 }
 
-// beside opens the body of a value at the first member that has it. If a member does not answer
-// for a second, the next one is asked too.
+// beside opens a value's body at the first member that has it. If a member does not answer for
+// a second, the next one is asked too.
 func (v *view) beside(ctx context.Context, value register.Value) (io.ReadCloser, error) {
 	type answer struct {
 		place string
@@ -176,7 +176,7 @@ func (v *view) wellFirst() []int {
 	return append(well, failing...)
 }
 
-// openAside opens the body of a value at one member, within the time for one request.
+// openAside opens a value's body at one member, within the time for one request.
 func (v *view) openAside(ctx context.Context, member int, value register.Value) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	end := func() { cancel(nil) }
@@ -303,8 +303,8 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return r, a.Value.Beside, nil
 }
 
-// copies copies the body of a value to every member without it, and returns a bit for each
-// member that still lacks it.
+// copies copies a value's body to every member without it, and returns a bit for each member
+// that still lacks it.
 func (v *view) copies(ctx context.Context, value register.Value) (missed int) {
 	for i := range v.members {
 		if v.deaf(i) {

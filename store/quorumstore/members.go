@@ -27,7 +27,7 @@ const (
 	asideKey  = reserved + "-values-" // plus a version: a body that is too large for an acceptor
 )
 
-// readMarker returns the marker of a member, or nil if it has none.
+// readMarker returns a member's marker, or nil if it has none.
 func (s *Store) readMarker(ctx context.Context, m store.Store) (*register.Marker, store.Version, error) {
 	o, err := s.timed(m).Get(ctx, markerKey, "")
 	switch {
@@ -333,7 +333,7 @@ func (s *Store) markerOf(ctx context.Context, m store.Store) shown {
 	return shown{m.String(), marker, at(m, err)}
 }
 
-// A shown is the marker of a member, or nil if it has none.
+// A shown is a member's marker, or nil if it has none.
 type shown struct {
 	place  string
 	marker *register.Marker
@@ -413,7 +413,7 @@ func (t *tally) undecided() (string, error) {
 	return "", errors.Join(t.errs...)
 }
 
-// open returns the stores of a configuration's members.
+// open returns a configuration's stores.
 func (s *Store) open(ctx context.Context, cfg register.Configuration) ([]store.Store, error) {
 	s.mu.Lock()
 	given := slices.Concat(s.given, s.more)

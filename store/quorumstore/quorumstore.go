@@ -71,7 +71,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is the default of Options.Timeout.
+// DefaultTimeout is Options.Timeout's default.
 const DefaultTimeout = 10 * time.Second
 
 // Errors besides those of package store. Each also matches one of those.
@@ -250,7 +250,7 @@ func check(op, key string) error {
 	return nil
 }
 
-// call calls the register of a key under the configuration in force.
+// call calls a key's register under the configuration in force.
 func (s *Store) call(ctx context.Context, op, key string, c register.Call) (register.Answer, *view, error) {
 	v, err := s.view(ctx)
 	for err == nil {
@@ -279,7 +279,7 @@ func failed(ctx context.Context, op, key string, outcome register.Outcome, err e
 	return &store.Error{Op: op, Key: key, Kind: kind, Cause: hidden{err}}
 }
 
-// hidden joins the errors of several members. It does not match their kinds: a caller that saw
+// hidden joins errors from several members. It does not match their kinds: a caller that saw
 // that one member denied access would give up, although another one was only slow.
 type hidden struct{ err error }
 
@@ -297,7 +297,7 @@ func (h hidden) Is(target error) bool {
 	return false
 }
 
-// kindOf returns the kind for the errors of several members: their common kind, or else a
+// kindOf returns the kind for errors from several members: their common kind, or else a
 // temporary one.
 func kindOf(err error) error {
 	var kinds []error

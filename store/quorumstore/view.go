@@ -40,8 +40,7 @@ func (s *Store) newView(cfg register.Configuration, members []store.Store) *view
 	return &view{s: s, cfg: cfg, members: members, began: time.Now(), keys: map[string]*key{}}
 }
 
-// key returns the register of a key. Two at the same time do no harm, because their ballots
-// differ.
+// key returns a key's register. Two at the same time do no harm, because their ballots differ.
 func (v *view) key(name string) *key {
 	v.mu.Lock()
 	defer v.mu.Unlock()

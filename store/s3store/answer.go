@@ -18,7 +18,7 @@ import (
 
 // A refusal is the content of a response of 300 and above. The store parses it itself, because
 // the SDK does not distinguish a code from the server, a code derived from the status, and a
-// page that did not come from an S3 server.
+// page from another kind of server.
 type refusal struct {
 	exchange.Refusal
 	requestID string
@@ -26,7 +26,7 @@ type refusal struct {
 
 const requestIDHeader = "X-Amz-Request-Id"
 
-// refuse reads the body of a response and restores it.
+// refuse reads a response body and restores it.
 func refuse(answer *http.Response) *refusal {
 	body, empty := exchange.Refused(answer)
 	r := &refusal{Refusal: exchange.Refusal{Empty: empty}}
@@ -74,8 +74,8 @@ func (r *refusal) parse(body []byte) {
 	}
 }
 
-// maxXML bounds what the SDK reads of a successful response. The longest is a page of a
-// listing: 1000 keys of 1 KiB with every character escaped as "&quot;", and their attributes.
+// maxXML bounds what the SDK reads of a successful response. The longest is a listing page:
+// 1000 keys of 1 KiB with every character escaped as "&quot;", and their attributes.
 const maxXML = 16 << 20
 
 // isListing accepts ListBucketResult and ListVersionsResult of S3, and variants of other

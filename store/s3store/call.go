@@ -9,7 +9,7 @@ import (
 	"github.com/leasehold/leasehold/store/internal/exchange"
 )
 
-// A call is one call of a store. It sees its requests pass through the HTTP client.
+// A call is one store call. It sees its requests pass through the HTTP client.
 type call struct {
 	exchange.Call
 	create  bool // a put that creates, so what can be missing is the bucket

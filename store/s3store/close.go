@@ -14,7 +14,7 @@ var _ io.Closer = (*Store)(nil)
 // idler is an HTTP client, such as http.Client, with idle connections that can be closed.
 type idler interface{ CloseIdleConnections() }
 
-// idlerOf returns the HTTP client of a store that owns it.
+// idlerOf returns the HTTP client if the store owns it.
 func idlerOf(client *s3.Client, owned bool) (idler, error) {
 	if !owned {
 		return nil, nil //nolint:nilnil // the caller's is none of ours

@@ -17,7 +17,7 @@ import (
 
 var errNoETag = errors.New("the answer has no ETag: is this an S3 server?")
 
-// fail returns the error of the call.
+// fail returns the call's error.
 func (c *call) fail(ctx context.Context, err error) *store.Error {
 	text := plain(err)
 	if identity := noIdentity(err); identity != nil {

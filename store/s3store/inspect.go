@@ -56,7 +56,7 @@ func (i inspection) Overwrite(ctx context.Context, key string, body []byte) erro
 	return nil
 }
 
-// Settings reads the settings of the bucket.
+// Settings reads the bucket's settings.
 func (i inspection) Settings(ctx context.Context) []store.Setting {
 	return []store.Setting{
 		i.setting(ctx, "versioning", "", func(option func(*s3.Options)) (string, error) {

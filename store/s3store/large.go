@@ -25,17 +25,17 @@ const (
 	abortWithin = 10 * time.Second
 )
 
-// partSize returns the size of the n-th part, from 0. The size of the body is unknown, and S3
-// allows at most 10,000 parts, so parts must grow for 5 TiB to fit. They grow only after 7.8
-// GiB, because some servers want parts of equal size.
+// partSize returns the size of the n-th part, from 0. The body's size is unknown, and S3 allows
+// at most 10,000 parts, so parts must grow for 5 TiB to fit. They grow only after 7.8 GiB,
+// because some servers want parts of equal size.
 func partSize(n int) int64 {
 	return firstPart + int64(max(0, n-1000))*firstPart/60
 }
 
-// PutLarge writes the object, up to 5 TiB: see [store.Large]. A body of less than 8 MiB takes
-// one request, a larger one a multipart upload with one part after the other. PutLarge holds
-// one part in memory: 8 MiB in a buffer of up to 24 MiB. Parts grow only beyond 7.8 GiB: to 160
-// MiB at 100 GiB, and to 1.2 GiB at 5 TiB.
+// PutLarge writes the object, up to 5 TiB: see [store.Large]. A body under 8 MiB takes one
+// request, a larger one a multipart upload with one part after the other. PutLarge holds one
+// part in memory: 8 MiB in a buffer of up to 24 MiB. Parts grow only beyond 7.8 GiB: to 160 MiB
+// at 100 GiB, and to 1.2 GiB at 5 TiB.
 func (s *Store) PutLarge(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return 0, err
@@ -160,9 +160,8 @@ func (u *upload) complete(ctx context.Context) error {
 	return nil
 }
 
-// abort removes the parts, which are invisible but cost money, and returns the error of the
-// upload. If the object has landed after all, the upload no longer exists, and the server says
-// so.
+// abort removes the parts, which are invisible but cost money, and returns the upload's error.
+// If the object has landed after all, the upload no longer exists, and the server says so.
 func (u *upload) abort(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortWithin)
 	defer cancel()
@@ -193,8 +192,7 @@ func (s *Store) GetLarge(ctx context.Context, key string) (io.ReadCloser, int64,
 	return &download{ReadCloser: out.Body, ctx: ctx, call: c}, size, nil
 }
 
-// A download is the body of an object. If it is shorter than announced, net/http returns an
-// error.
+// A download is an object's body. If it is shorter than announced, net/http returns an error.
 type download struct {
 	io.ReadCloser
 	ctx  context.Context

@@ -37,11 +37,11 @@ type statement struct {
 	Condition map[string]map[string]string `json:",omitempty"`
 }
 
-// Policy returns the smallest IAM policy, as indented JSON, that allows these operations of the
-// store: "get", "put", "list" and "delete" are the methods of [store.Store], "large" is
-// [store.Large]. Attach it to a role or a user. Policy sends nothing. The error matches
-// [store.ErrInvalid] if there are no operations or an unknown one, or if the bucket is named by
-// an access point, which needs a policy of its own in addition.
+// Policy returns the smallest IAM policy, as indented JSON, that allows these store operations:
+// "get", "put", "list" and "delete" are the methods of [store.Store], "large" is [store.Large].
+// Attach it to a role or a user. Policy sends nothing. The error matches [store.ErrInvalid] if
+// there are no operations or an unknown one, or if the bucket is named by an access point,
+// which needs a policy of its own in addition.
 //
 // A policy for get, put or large also allows listing under the prefix. Without s3:ListBucket,
 // S3 responds with 403 for an object that does not exist, so a lock that was never held would

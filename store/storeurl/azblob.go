@@ -152,8 +152,8 @@ func (p *azPlace) open() (*azstore.Store, error) {
 	return st, nil
 }
 
-// address returns the URL of the container and, if known, the account. The variables'
-// credentials belong to the account in the variable, and are not sent to another one.
+// address returns the container's URL and, if known, the account. The variables' credentials
+// belong to the account in the variable, and are not sent to another one.
 func (p *azPlace) address(signed bool) (containerURL, account string, err error) {
 	byURL, byEnv := cmp.Or(p.asked, p.fromPoint), os.Getenv(azAccount)
 	switch account = cmp.Or(byURL, byEnv); {

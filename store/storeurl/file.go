@@ -9,7 +9,7 @@ import (
 
 var driveLetter = onDemand(`^/[A-Za-z]:(/|$)`)
 
-// localPath returns the path of a file URL in the machine's form: file:///C:/dir is C:\dir on
+// localPath returns a file URL's path in the machine's form: file:///C:/dir is C:\dir on
 // Windows.
 func localPath(u *url.URL) (string, error) {
 	switch {

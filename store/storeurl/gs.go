@@ -93,8 +93,8 @@ func gsTransport() *http.Transport {
 	}
 }
 
-// emulator returns the endpoint for a value of STORAGE_EMULATOR_HOST, which may have no scheme,
-// or "".
+// emulator returns the endpoint for a STORAGE_EMULATOR_HOST value, which may have no scheme, or
+// "".
 func emulator(host string) string {
 	if !strings.Contains(host, "://") {
 		host = "http://" + host

@@ -20,8 +20,8 @@ type validity struct {
 	ends  time.Time // when they expire
 }
 
-// kept caches the credentials of a store for all of its requests. They are replaced in time,
-// and when their source has changed. If that fails, they are used as long as they are valid,
+// kept caches a store's credentials for all of its requests. They are replaced in time, and
+// when their source has changed. If that fails, they are used as long as they are valid,
 // because a renewal of a lease should not depend on two services.
 type kept[T any] struct {
 	fetch   func(context.Context) (T, validity, error)

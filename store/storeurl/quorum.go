@@ -39,8 +39,8 @@ func membersOf(u *url.URL, query url.Values) ([]string, error) {
 	return listed(u)
 }
 
-// openQuorum opens the members of a quorum, from the URL or from the line of a file with the
-// URL's name.
+// openQuorum opens a quorum's members, from the URL or from the line of a file with the URL's
+// name.
 func openQuorum(ctx context.Context, u *url.URL, query url.Values, opts *Options) (store.Store, error) {
 	urls, err := membersOf(u, query)
 	if err != nil {

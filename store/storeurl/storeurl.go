@@ -9,7 +9,7 @@
 //	quorum:///PREFIX?member=URL&member=URL&member=URL
 //	quorum://NAME/PREFIX
 //
-// The URL of a lock also contains the lock's key. Open's prefix or directory is not part of it:
+// A lock's URL also contains the lock's key. Open's prefix or directory is not part of it:
 //
 //	s3://BUCKET/KEY     the whole path is the key, in the store s3://BUCKET,
 //	                    and the same for gs:// and azblob://
@@ -124,8 +124,8 @@ func Open(ctx context.Context, rawurl string) (store.Store, error) {
 // with [store.ErrNoBucket], and so does every later call if it is deleted; it is never created.
 // Buckets are never created, and their existence is checked only by calls.
 //
-// A directory that is a member of a quorum may appear later: until then that member fails, and
-// the quorum works with the others.
+// A directory that is a quorum member may appear later: until then that member fails, and the
+// quorum works with the others.
 func OpenExisting(ctx context.Context, rawurl string) (store.Store, error) {
 	return open(ctx, rawurl, &Options{MustExist: true})
 }
@@ -139,8 +139,8 @@ type Options struct {
 	// see [filestore.Options]. It has no effect on other stores.
 	Private bool
 
-	// Logger gets a message when a member of a quorum begins to fail, and when it answers
-	// again: see [quorumstore.Options]. Default: none.
+	// Logger gets a message when a quorum member begins to fail, and when it answers again: see
+	// [quorumstore.Options]. Default: none.
 	Logger *slog.Logger
 }
 
