@@ -31,7 +31,7 @@
 //
 // # Who may do what
 //
-// The directory's permissions decide. Users that may write it share its locks. Users that may
+// The directory's permissions decide. Users who may write it share its locks. Users who may
 // only read it can read and list, but cannot lock out others: only writers can open the lock
 // file, because whoever can open it can lock it, and then no holder can renew.
 //
@@ -42,9 +42,9 @@
 //
 // The store then gives the group the permissions it needs on the files and directories it
 // creates in DIR, whatever the umask. In a sticky directory, such as /tmp, only the first user
-// that writes can use the store: create a directory below it. The same holds with an access
+// who writes can use the store: create a directory below it. The same holds with an access
 // control list, which the store ignores. On Windows, files inherit the directory's list: give
-// no read permission to users that should not lock.
+// no read permission to users who should not lock.
 //
 // A lock file of an older version, which all users could read, gets the right mode when its
 // owner next writes to the directory.
@@ -86,13 +86,13 @@ import (
 // Options are the options of [New]. The zero value means the defaults.
 type Options struct {
 	// FileMode is the mode of new objects, before the umask. Zero means 0666, and then the
-	// users that may write the directory always get the permission to read the object, even if
+	// users who may write the directory always get the permission to read the object, even if
 	// the umask removes it. Lock files have modes of their own.
 	FileMode fs.FileMode
 	// DirMode is the mode of new directories, before the umask. Zero means 0777, and then the
-	// users that may write the parent directory may also write the new one.
+	// users who may write the parent directory may also write the new one.
 	DirMode fs.FileMode
-	// Private changes the defaults of the modes to 0600 and 0700: only users that may write the
+	// Private changes the defaults of the modes to 0600 and 0700: only users who may write the
 	// directory can read what the store creates in it.
 	Private bool
 	// MustExist keeps the store from creating its own directory: New and all later calls fail

@@ -102,7 +102,7 @@ func (w *walk) directory(above, path string) error {
 // slash. All keys below the directory d begin with "d/", so the order of these names is the
 // order of the keys, and "d.x" comes before it.
 //
-// It takes no lock, because users that may only read the directory cannot lock it, and a slow
+// It takes no lock, because users who may only read the directory cannot lock it, and a slow
 // listing must not block writers.
 func (w *walk) names(path string) (map[string]bool, error) {
 	return steady(w.ctx, func() (map[string]bool, bool, error) { return reading(path, readNames) })

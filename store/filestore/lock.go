@@ -89,7 +89,7 @@ func tryLock(path string) (*flock.Flock, error) {
 	}
 	restrict(path, info)
 	// Open it for writing, because some systems, including NFS, require that for an exclusive
-	// lock. Only a lock file of an older version may lack the permission for users that may
+	// lock. Only a lock file of an older version may lack the permission for users who may
 	// write the directory.
 	l := flock.New(path, flock.SetFlag(os.O_RDWR|openFlags))
 	ok, err := l.TryLock()

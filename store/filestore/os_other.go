@@ -86,10 +86,10 @@ func shareLock(f *os.File, dir string) {
 	}
 }
 
-// shareObject lets users that may write the directory read a file in it.
+// shareObject lets users who may write the directory read a file in it.
 func shareObject(f *os.File, dir string) { share(f, dir, objectMode) }
 
-// shareDir lets users that may write the parent directory write a new directory in it. It does
+// shareDir lets users who may write the parent directory write a new directory in it. It does
 // nothing if the file system has no permissions.
 func shareDir(dir string) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|openFlags, 0)

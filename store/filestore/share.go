@@ -3,12 +3,13 @@ package filestore
 import "io/fs"
 
 // The permissions of what the store creates follow those of its directory: exactly the users
-// that may write the directory share its locks. Access control lists are ignored.
+// who may write the directory share its locks. Access control lists are ignored.
 
-// lockMode returns the mode of a directory's lock file. Exactly the users that may write the directory
-// may open it, because whoever can open it can lock it, and then no holder can renew. sameGroup
-// reports whether the file belongs to the directory's group. In a sticky directory, such as
-// /tmp, users cannot replace files of others, so there only the owner of the file can lock.
+// lockMode returns the mode of a directory's lock file. Exactly the users who may write the
+// directory may open it, because whoever can open it can lock it, and then no holder can renew.
+// sameGroup reports whether the file belongs to the directory's group. In a sticky directory,
+// such as /tmp, users cannot replace files of others, so there only the owner of the file can
+// lock.
 func lockMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	mode := fs.FileMode(0o600)
 	switch {
@@ -22,12 +23,12 @@ func lockMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 }
 
 // objectMode returns the permissions an object needs in addition to those that the umask
-// leaves: users that may replace it must be able to read it.
+// leaves: users who may replace it must be able to read it.
 func objectMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	return lockMode(dir, sameGroup) & 0o044
 }
 
-// directoryMode returns the permissions a new directory needs: users that may write its parent
+// directoryMode returns the permissions a new directory needs: users who may write its parent
 // write objects in it.
 func directoryMode(dir fs.FileMode, sameGroup bool) fs.FileMode {
 	switch lockMode(dir, sameGroup) {

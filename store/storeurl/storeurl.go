@@ -135,7 +135,7 @@ type Options struct {
 	// MustExist requires that the directory exists, as with [OpenExisting].
 	MustExist bool
 
-	// Private hides what is created in a directory from users that may not write the directory:
+	// Private hides what is created in a directory from users who may not write the directory:
 	// see [filestore.Options]. It has no effect on other stores.
 	Private bool
 
