@@ -55,7 +55,7 @@ func TestInspect(t *testing.T) {
 				t.Errorf("%s: it is said\n%+v for %v, want\n%+v for %v", state, got, spent, own, want)
 			}
 		}
-		there, absent := documented(t, "find out the layout"), documented(t, "find out that there is no lock")
+		there, absent := documented(t, "detect the layout"), documented(t, "detect that no lock exists")
 		check("absent", absent)
 		lease := acquire(t, lock)
 		time.Sleep(time.Second)

@@ -88,10 +88,9 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	}
 	c := &Client{opts: o, leaders: map[string]string{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	// Without a Proxy, whatever the environment says: it is no proxy's business who leads. With a DialContext and a
-	// TLSClientConfig it speaks HTTP/1.1 only.
+	// No Proxy, whatever the environment says: proxies must not see who leads. With a DialContext and a
+	// TLSClientConfig, it uses only HTTP/1.1.
 	c.transport = &http.Transport{
-		Proxy:                  nil, // ignore the environment: proxies must not see who leads
 		DialContext:            c.dial,
 		TLSClientConfig:        o.TLS,
 		TLSHandshakeTimeout:    o.connecting(),

@@ -264,7 +264,6 @@ func (s *Server) begin(l net.Listener) error {
 
 func (s *Server) serve(l net.Listener) error {
 	defer close(s.served)
-	defer func() { _ = l.Close() }() // http.Server.Serve has closed it, unless it was not reached
 	var err error
 	if s.opts.Plain {
 		err = s.http.Serve(l)

@@ -174,7 +174,6 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context, lease *Lease
 	work, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) }) //nolint:contextcheck // two contexts may end it
 	defer func() {
-		cancel(nil)
 		lost := l.Err() // read before the release, which ends the lease
 		if errors.Is(lost, leasehold.ErrReleased) {
 			lost = nil // f has released it itself

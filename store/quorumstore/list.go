@@ -122,6 +122,15 @@ func (s *Store) listing(ctx context.Context, m store.Store, prefix, after string
 	return nil
 }
 
+// orCause returns the cause of ctx once that has ended. For a member, a request that took too long
+// was just canceled, which is not the member's fault.
+func orCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
 // confirm yields the objects under these keys. It reads each one, some ahead of the yielded
 // one.
 func (s *Store) confirm(ctx context.Context, keys []string, yield func(store.Entry, error) bool) {

@@ -85,7 +85,7 @@ func (v *view) old(member int, modified time.Time) bool {
 }
 
 // deaf reports whether a member is skipped.
-func (v *view) deaf(member int) bool { return v.once && v.silent.Load()>>member&1 != 0 }
+func (v *view) deaf(member int) bool { return v.silent.Load()>>member&1 != 0 }
 
 // hears records how a request to a member ended.
 func (v *view) hears(member int, err error) {
