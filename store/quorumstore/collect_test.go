@@ -212,20 +212,20 @@ func TestCollectIsInterrupted(t *testing.T) {
 func TestCollectRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		member func(p *place) store.Store
+		member func(t *testing.T, p *place) store.Store
 		want   string
 	}{
-		"no such method": {func(p *place) store.Store { return plain{p} }, "mem://1 cannot delete on a condition"},
-		"ignores the condition": {func(p *place) store.Store {
+		"no such method": {func(_ *testing.T, p *place) store.Store { return plain{p} }, "mem://1 cannot delete on a condition"},
+		"ignores the condition": {func(_ *testing.T, p *place) store.Store {
 			return deleting{p, func(ctx context.Context, key string, _ store.Version) error { return p.Delete(ctx, key) }}
 		}, "mem://1 ignores the condition of a delete"},
-		"says that it was refused, and deletes": {func(p *place) store.Store {
+		"says that it was refused, and deletes": {func(_ *testing.T, p *place) store.Store {
 			return deleting{p, func(ctx context.Context, key string, v store.Version) error {
 				err := p.DeleteIf(ctx, key, v)
 				return errors.Join(err, p.Delete(ctx, key))
 			}}
 		}, "mem://1 ignores the condition of a delete"},
-		"looks first": {func(p *place) store.Store {
+		"looks first": {func(_ *testing.T, p *place) store.Store {
 			return deleting{p, func(ctx context.Context, key string, v store.Version) error {
 				o, err := p.Get(ctx, key, "")
 				if err != nil || o.Version != v {
@@ -240,17 +240,20 @@ func TestCollectRefuses(t *testing.T) {
 				return p.Delete(ctx, key)
 			}}
 		}, "mem://1 looks at the condition of a delete first and deletes later"},
-		"no times": {func(p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
-		"emptied":  {func(p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
-		"the marker of another": {func(p *place) store.Store {
+		"no times": {func(_ *testing.T, p *place) store.Store { return timeless{p} }, "mem://1 does not tell its time"},
+		"emptied":  {func(_ *testing.T, p *place) store.Store { p.lose(); return p }, "mem://1 has lost its objects: replace it first"},
+		"the marker of another": {func(t *testing.T, p *place) store.Store {
+			t.Helper()
 			p.mark(t, func(m *register.Marker) { m.Name = "other" })
 			return p
 		}, "mem://1 has lost its objects: replace it first"},
-		"not filled": {func(p *place) store.Store {
+		"not filled": {func(t *testing.T, p *place) store.Store {
+			t.Helper()
 			p.mark(t, func(m *register.Marker) { m.Whole = false })
 			return p
 		}, "mem://1 is being filled: leasehold quorum repair first"},
-		"ahead": {func(p *place) store.Store {
+		"ahead": {func(t *testing.T, p *place) store.Store {
+			t.Helper()
 			p.mark(t, func(m *register.Marker) { m.Number = 1 })
 			return p
 		}, "mem://1: the configuration has changed"},
@@ -276,7 +279,7 @@ func TestCollectRefuses(t *testing.T) {
 				}
 				synctest.Wait()
 				time.Sleep(day)
-				st, err := quorumstore.New([]store.Store{places[0], c.member(places[1]), places[2]}, nil)
+				st, err := quorumstore.New([]store.Store{places[0], c.member(t, places[1]), places[2]}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -300,8 +303,8 @@ func TestCollectRefuses(t *testing.T) {
 var trialKey = regexp.MustCompile(`!leasehold-quorum-scratch-collect-[a-z0-9]+`)
 
 // denied lets the nth request of a kind, or with 0 all of them, be denied, of those for the key, or whose keys in the trial end so.
-func denied(op string, nth int, key string) func(p *place) store.Store {
-	return func(p *place) store.Store {
+func denied(op string, nth int, key string) func(_ *testing.T, p *place) store.Store {
+	return func(_ *testing.T, p *place) store.Store {
 		p.Inject(faultstore.Fault{Kind: faultstore.Denied, Op: op, Nth: nth, When: func(c faultstore.Call) bool {
 			return c.Key == key || trialKey.ReplaceAllString(c.Key, "") == key
 		}})

@@ -206,6 +206,7 @@ mem://1: put "large": access denied: faultstore: denied`, "mem://0 mem://1"},
 					t.Errorf("error:\n%s\nwant:\n%s", got, tc.want)
 				}
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				for _, p := range places {
 					p.Clear()
 					if n := p.bodies(t); n != 0 {
@@ -304,8 +305,10 @@ func TestTemporaryFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(quorumstore.DefaultTimeout - time.Second)
+		synctest.Wait()
 		files("one member is slow", 1)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		files("one member was too slow", 0)
 		places[2].Clear()
 		t.Setenv("TMPDIR", dir+"/none")
