@@ -317,3 +317,27 @@ func TestHangingStore(t *testing.T) {
 		})
 	}
 }
+
+// TestUnlockTakesLong: an UNLOCK whose client gives up goes on, and the next one waits for it, and breaks nothing.
+func TestUnlockTakesLong(t *testing.T) {
+	bubble(t, func(t *testing.T, st *memstore.Store) {
+		var log leasetest.Log
+		s := start(t, st, &terraform.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s.lock("s", "x")
+		begin := time.Now()
+		s.st.Inject(faultstore.Fault{Kind: faultstore.DelayBefore, Op: "put", Key: "locks/s/_lock", Nth: 1, Delay: 5 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a := s.send(httptest.NewRequestWithContext(ctx, "UNLOCK", "/s", strings.NewReader(lockBody("x"))))
+		if d := detail(t, a); a.status != http.StatusServiceUnavailable || !strings.HasPrefix(d, "the lock could not be released: ") {
+			t.Errorf("%d %s", a.status, d)
+		}
+		s.unlock("s", "x")
+		if took := time.Since(begin); took < 5*time.Second || took > 10*time.Second {
+			t.Errorf("the next one took until %v", took)
+		}
+		if r := leasetest.RecordIn(t, st, "locks/s/_lock"); r.Held || r.Ended == "broken" || strings.Contains(log.String(), "broken") {
+			t.Errorf("%+v, and the log is %s", r, log.String())
+		}
+	})
+}
