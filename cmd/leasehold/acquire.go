@@ -18,14 +18,14 @@ import (
 )
 
 // detachedHelp is what the commands for a lease that no process holds have to say in common.
-const detachedHelp = `Nobody renews the lease, and nothing stops the work under it when it ends: at its
-expires_at the work must have ended, or leasehold renew have succeeded. A resource that
-checks the token is protected from work that has not.
+const detachedHelp = `The lease is not renewed, and nothing stops your work when it ends. Before its
+expires_at, the work must have ended or leasehold renew have succeeded. A resource
+that checks the token is protected from late work.
 
-The lease names one record of the lock, which each renewal replaces. So a lease file is
-used by one process at a time: two that use the same file take turns, and of two that use
-copies of it, one succeeds, and the other ends with 76. Anybody who can read the file and
-write to the store can use the lease.`
+Each renewal replaces the record that a lease file refers to. Two processes with
+the same file take turns. Of two with copies of it, one succeeds and the other
+exits with 76. Anyone who can read the file and write to the store can use the
+lease.`
 
 // An acquireCmd is one use of the command acquire.
 type acquireCmd struct {
@@ -39,24 +39,26 @@ func (a *app) acquire() *cobra.Command {
 	h.minutely = true
 	cmd := &cobra.Command{
 		Use:   "acquire [flags] LOCK --ttl D",
-		Short: "Acquire a lock for longer than a process",
-		Long: `Acquire a lock for longer than a process: for the steps of a pipeline, a playbook, or
-by hand. It is held until leasehold release, or until --ttl and a twelfth of it are over.
+		Short: "Acquire a lock that outlives the process",
+		Long: `Acquire a lock that outlives the process, for the steps of a pipeline or playbook.
+
+The lock is held until leasehold release, or until --ttl plus 1/12 has passed.
 The lease is written to stdout as JSON, or to a file with --file: keep it for
-leasehold renew and leasehold release. For one command, leasehold run is better: it renews
-the lease, and stops the command when that is lost.
+leasehold renew and leasehold release. For a single command use leasehold run,
+which renews the lease and stops the command if the lease is lost.
 
 ` + detachedHelp + `
 
-With --exec stdout is what a POSIX shell is to eval: it exports LEASEHOLD_LEASE, which renew
-and release read, LEASEHOLD_LOCK, LEASEHOLD_TOKEN, LEASEHOLD_HOLDER and LEASEHOLD_EXPIRES.
+With --exec, stdout is for eval in a POSIX shell. It exports LEASEHOLD_LEASE, which
+renew and release read, LEASEHOLD_LOCK, LEASEHOLD_TOKEN, LEASEHOLD_HOLDER and
+LEASEHOLD_EXPIRES.
 
-If leasehold is killed by SIGKILL between the moment in which it gets the lock and the one in
-which it has written the lease, the lock is held by nobody until --ttl is over.
+If leasehold is killed by SIGKILL after it got the lock and before it wrote the
+lease, the lock stays locked until --ttl has passed.
 
 Exit codes:
   0      the lock is held, and the lease was written
-  75     another holds the lock, and --wait ran out (see --conflict-exit-code)
+  75     the lock is held, and --wait has passed (see --conflict-exit-code)
   others as for leasehold run`,
 		Example: `  leasehold acquire deploy --ttl 30m --file lease.json
   leasehold acquire s3://bucket/locks/deploy --ttl 30m --wait 10m > lease.json
@@ -66,8 +68,8 @@ Exit codes:
 	}
 	f := cmd.Flags()
 	h.lockFlags(f)
-	f.DurationVar(&h.opts.TTL, "ttl", 0, "how long the lease lasts; required, since nobody renews it")
-	f.Var(&h.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
+	f.DurationVar(&h.opts.TTL, "ttl", 0, "lease `duration`; required, because the lease is not\nrenewed")
+	f.Var(&h.wait, "wait", "how long to wait: 0, a `duration`, or forever")
 	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
 	f.StringVar((*string)(&h.file), "file", "", "write the lease to this `file`, which only you can read, and not to stdout")
 	f.BoolVar(&h.export, "exec", false, "write lines that a POSIX shell can eval, and not JSON")

@@ -25,7 +25,7 @@ func (a *app) breakLock() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "break LOCK --token N",
-		Short: "Free a lock by hand",
+		Short: "Force-release a lock",
 		Long: `Free a lock by hand, if its token is still N: the one that leasehold status shows.
 
 A lock whose holder is gone needs none of this: a waiter takes it over after a little

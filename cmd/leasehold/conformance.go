@@ -32,7 +32,7 @@ func (a *app) conformance() *cobra.Command {
 	c := conformanceRun{app: a}
 	cmd := &cobra.Command{
 		Use:   "conformance --store URL -- COMMAND [ARG…]",
-		Short: "Put another implementation of the format through cases",
+		Short: "Run the conformance tests against another implementation",
 		Long: `Put another implementation of the format through cases.
 
 docs/format.md specifies the record of a lock and the rules of whoever writes one, for other

@@ -50,7 +50,7 @@ func (a *app) cost() *cobra.Command {
 	mode := string(cost.Store)
 	cmd := &cobra.Command{
 		Use:   "cost [flags] [STORE]",
-		Short: "Tell the requests and the money that a plan costs in a month",
+		Short: "Estimate monthly requests and cost",
 		Long: `Tell the requests and the money that a plan costs in a month.
 
 A plan is locks that are held all the time, and their candidates. The answer is

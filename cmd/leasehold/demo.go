@@ -36,7 +36,7 @@ func (a *app) demo() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show an election on an S3 server of its own, with a crash",
+		Short: "Play an election with a crash; needs no bucket",
 		Long: `Show an election, with a crash.
 
 The demo starts an S3 server of its own, in memory and on this machine only, and

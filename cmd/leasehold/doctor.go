@@ -27,7 +27,7 @@ func (a *app) doctor() *cobra.Command {
 	d := diagnosis{app: a, use: string(leasehold.LayoutObject), open: storeurl.OpenExisting}
 	cmd := &cobra.Command{
 		Use:   "doctor STORE",
-		Short: "Prove by experiments that a store is safe for locks",
+		Short: "Test whether a store is safe for locks",
 		Long: `Prove by experiments that a store is safe for locks.
 
 STORE is the URL of a bucket or a container, of a prefix in it or of a directory. The

@@ -29,47 +29,47 @@ func (a *app) elect() *cobra.Command {
 	c := &electCmd{job: a.newJob()}
 	cmd := &cobra.Command{
 		Use:   "elect [flags] LOCK -- CMD [ARG…]",
-		Short: "Campaign, run a command while leading, campaign again",
-		Long: `Campaign for LOCK, run a command while leading, and campaign again.
+		Short: "Run a command while leading an election",
+		Long: `Run a command while leading an election, and campaign again when it ends.
 
-The command runs while this candidate leads, and does not outlive the lease, just as
-in leasehold run. When it ends by itself, this candidate resigns, so that another
-can lead, and campaigns again after a back-off: half of --ttl at first, when every
-follower has looked, twice as long after each further quick end, up to a minute, and
-from the start again once a command has run for longer than a minute. When the lease
-is lost, the command is ended and this candidate campaigns again. --once ends all that
-with the command.
+The command runs while this candidate leads, and does not outlive the lease, as
+with leasehold run. When the command ends, this candidate resigns, so that another
+can lead, and campaigns again after a backoff: --ttl/2 at first, twice as long
+after each further early end, up to a minute. The backoff starts again once a
+command has run for longer than a minute. If the lease is lost, the command is
+stopped and this candidate campaigns again. With --once, leasehold exits when the
+command ends.
 
-SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the command, and so are SIGUSR1,
-SIGUSR2, SIGWINCH and SIGCONT. When it has ended after one of the first four, or when it is not running, this candidate resigns and ends too. SIGHUP
-is for many commands the order to read their configuration again: it ends this
-candidate only if the command dies of it, or ends with code 129, or is not running and
-there are no files to read again (below).
+Signals: SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT
+are forwarded to the command. When the command has ended after one of the first
+four, or if it is not running, this candidate resigns and exits. Many commands
+reload on SIGHUP: it ends this candidate only if the command dies of it or exits
+with 129, or if the command is not running and there are no files to reload.
 
-The command's environment is that of leasehold run: LEASEHOLD_LOCK,
-LEASEHOLD_HOLDER, LEASEHOLD_JOB_STORE, LEASEHOLD_JOB_LAYOUT, and LEASEHOLD_TOKEN,
-which is greater with each leader: whatever the command writes to can refuse a smaller
-one. It is not there with the layouts that have no tokens: see leasehold run --help.
+Environment: the command gets the variables of leasehold run. LEASEHOLD_TOKEN grows
+with each leader, so that a resource can reject a smaller one. Layouts without
+tokens do not set it.
 
-With --peer-listen the candidates ask the leader itself over HTTPS, instead of the
-store, which then costs them next to nothing; and when a leader resigns the next one
-begins at once. The answer is at https://ADDRESS/health/leadership, for load balancers too.
+Peers: with --peer-listen, candidates ask the leader over HTTPS instead of the
+store, at next to no cost, and when the leader resigns the next one begins at once.
+The answer is at https://ADDRESS/health/leadership, also for load balancers.
 
-With --http, GET /leader tells who leads, /healthz and /readyz are for probes, and
-/metrics is for Prometheus. Under systemd with Type=notify, systemd is told when the
-campaign begins, how it stands and when it ends, and its watchdog is answered while
-/healthz would be 200; the command does not get NOTIFY_SOCKET and WATCHDOG_*.
+Monitoring: with --http, GET /leader shows the leader, /healthz and /readyz are for
+probes, and /metrics is for Prometheus. Under systemd with Type=notify, systemd is
+notified of the campaign's state, and its watchdog is answered while /healthz is
+200. The command does not get NOTIFY_SOCKET and WATCHDOG_*.
 
-The files of --peer-cert, --peer-key, --peer-ca, --peer-token-file, --http-token-file,
---tls-cert and --tls-key are read again every 10 s, and on SIGHUP. If one cannot be used,
-a message says why, and what was read before stays in use.
+The files of --peer-cert, --peer-key, --peer-ca, --peer-token-file,
+--http-token-file, --tls-cert and --tls-key are reloaded every 10 s and on SIGHUP.
+If one is invalid, a message says why, and the previous content stays in use.
 
 Exit codes:
-  0      a signal was passed on to the command, which then ended with 0
-  128+n  signal n ended it all: the command ended otherwise, or was not running
-  126    the command was found, but cannot be run
+  0      the command exited with 0 after a forwarded signal
+  128+n  signal n ended leasehold: the command exited with another code, or was
+         not running
+  126    the command cannot be executed
   127    the command was not found
-  0-255  with --once: the command's own
+  0-255  with --once: the command's own exit code
   76     with --once: the lease was lost (see --lost-exit-code)
   64, 65, 66, 69, 70, 77, 78: no campaign is possible; see leasehold run --help`,
 		Example: `  leasehold elect leaders/scheduler -- ./scheduler
@@ -81,8 +81,8 @@ Exit codes:
 	}
 	f := cmd.Flags()
 	c.flags(f)
-	f.BoolVar(&c.once, "once", false, "end with the command, with its exit code")
-	f.BoolVar(&c.opts.FastStart, "fast-start", false, "take over at once from a leader that, by the store's clock, is long gone;\nonly for a store whose clock is known to be right: see leasehold doctor")
+	f.BoolVar(&c.once, "once", false, "exit with the command, with its exit code")
+	f.BoolVar(&c.opts.FastStart, "fast-start", false, "take over at once from a leader that is dead by the store's\nclock; only if leasehold doctor found that clock right")
 	c.peering.flags(f)
 	c.monitor.flags(f)
 	return cmd

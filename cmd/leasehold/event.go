@@ -129,5 +129,5 @@ milliseconds. New events and fields may be added; those that there are stay.
 			fmt.Fprintf(&b, "      sometimes  %s\n", strings.Join(fields(k.sometimes), ", "))
 		}
 	}
-	return &cobra.Command{Use: "events", Short: "The events of --output json, and their fields", Long: strings.TrimSuffix(b.String(), "\n")}
+	return &cobra.Command{Use: "events", Short: "Events of --output json and their fields", Long: strings.TrimSuffix(b.String(), "\n")}
 }

@@ -37,22 +37,22 @@ const (
 
 // exitHelp is the part of run's help that scripts are written by.
 const exitHelp = `Exit codes:
-  0-255  the command's own
+  0-255  the command's own exit code
   128+n  signal n ended the command, or the wait for the lock
-  64     usage: a flag, a variable, a URL or a name is wrong
-  65     the lock's object is not one that this version understands, or has another layout, or
-         is a semaphore of another size; it was left as it is
-  66     with --existing: the lock does not exist; else: the directory of a file:// URL
-         does not (see --mkdir)
-  69     the store refused for good; with --wait: it could not be reached, or answer,
-         until the wait was over
-  70     something else went wrong before the command ran
-  73     a resource to --claim has a larger token: see leasehold fence --help
-  75     another holds the lock, and --wait ran out (see --conflict-exit-code)
+  64     usage: a flag, variable, URL or name is invalid
+  65     this version does not understand the lock's object, or the object has
+         another layout or semaphore size; nothing was changed
+  66     the directory of a file:// URL does not exist (see --mkdir), or with
+         --existing the lock does not exist
+  69     the store permanently refused the request, or with --wait the store was
+         unavailable until the wait ended
+  70     something else failed before the command ran
+  73     a --claim resource has a larger token: see leasehold fence --help
+  75     the lock is held, and --wait has passed (see --conflict-exit-code)
   76     the lease was lost while the command ran (see --lost-exit-code)
   77     the store denied access
-  78     with --proof: the store was not found safe for this
-  126    the command was found, but cannot be run
+  78     with --proof: the store was not found safe
+  126    the command cannot be executed
   127    the command was not found`
 
 // An exit ends the program: with a code, and with a message unless err is nil.

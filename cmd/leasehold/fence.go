@@ -26,7 +26,7 @@ type fenceCmd struct {
 func (a *app) fence() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fence",
-		Short: "Write objects that refuse a former holder's token",
+		Short: "Write objects that reject a former holder's token",
 		Long: `Write objects that refuse a former holder's token.
 
 A lease cannot stop a write that is already on its way. A guarded object can: every
@@ -228,7 +228,7 @@ type claims struct {
 }
 
 func (c *claims) flag(f *pflag.FlagSet) {
-	f.StringArrayVar(&c.names, "claim", nil, "claim the guarded object `RESOURCE` before the command begins, so that no former\nholder can write it: see leasehold fence; may be repeated")
+	f.StringArrayVar(&c.names, "claim", nil, "claim the guarded object `RESOURCE` before the command\nstarts, so that no former holder can write it; repeatable")
 }
 
 // open finds the resources. A bare name lies where the lock does, as for leasehold fence

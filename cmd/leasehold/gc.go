@@ -19,7 +19,7 @@ func (a *app) gc() *cobra.Command {
 	var opts admin.CollectOptions
 	cmd := &cobra.Command{
 		Use:   "gc PREFIX",
-		Short: "Delete what is left of the past of locks",
+		Short: "Delete expired epochs, markers and sessions",
 		Long: `Delete what is left of the past of the locks under a prefix.
 
 PREFIX is as for leasehold list. Each object that is deleted is shown, with its age

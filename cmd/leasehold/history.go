@@ -22,7 +22,7 @@ func (a *app) history() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "history LOCK",
-		Short: "Show who has held a lock",
+		Short: "Show previous holders of a lock",
 		Long: `Show who has held a lock, the present holder first.
 
 It goes back for sixteen leases before the present one, and costs one read. With epochs

@@ -14,7 +14,7 @@ func (a *app) init() *cobra.Command {
 	var opts leasehold.LockOptions
 	cmd := &cobra.Command{
 		Use:   "init LOCK",
-		Short: "Make the object of a lock, free",
+		Short: "Create a lock",
 		Long: `Make the object of a lock, free, if there is none, and the directory of a file://
 URL, which other commands do not make unless they are told --mkdir.
 

@@ -25,7 +25,7 @@ const defaultGrace = 5 * time.Second
 // The flag of commands that write what they name.
 const (
 	mkdirFlag = "mkdir"
-	mkdirHelp = "make the directory of a file:// URL if there is none, as leasehold init does;\nnot where it may be on a file system that is not mounted"
+	mkdirHelp = "create the directory of a file:// URL if it does not exist;\nnot if its file system may be unmounted"
 )
 
 // A job is a lock, and a command that runs while it is held: what run and elect
@@ -71,24 +71,24 @@ func (a *app) newJob() job {
 
 func (j *job) flags(f *pflag.FlagSet) {
 	j.lockFlags(f)
-	f.DurationVar(&j.opts.TTL, "ttl", leasehold.DefaultTTL, "how long the lock outlives a holder that is gone")
-	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker, delete the marker of a holder that, by the store's clock, is\ngone; of two who do so at once, one can delete the other's")
+	f.DurationVar(&j.opts.TTL, "ttl", leasehold.DefaultTTL, "lease `duration`: others take over a little later if the\nholder dies")
+	f.BoolVar(&j.opts.Sweep, "sweep", false, "with --layout marker: delete a dead holder's marker;\nunsafe if two processes do it at the same moment")
 	j.claims.flag(f)
-	f.DurationVar(&j.grace, "grace", defaultGrace, "from SIGTERM to SIGKILL; by default at most a third of --ttl")
-	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` when the lease was lost")
-	f.BoolVar(&j.shell, "shell", false, "CMD is one argument, for the shell to run")
+	f.DurationVar(&j.grace, "grace", defaultGrace, "`duration` from SIGTERM to SIGKILL, at most --ttl/3\nunless set")
+	f.IntVar(&j.lostCode, "lost-exit-code", exitLost, "exit `code` if the lease is lost")
+	f.BoolVar(&j.shell, "shell", false, "run CMD, a single argument, with the shell")
 }
 
 // lockFlags are those of a lock that is acquired, whatever is done under it.
 func (j *job) lockFlags(f *pflag.FlagSet) {
-	f.StringVar(&j.opts.Holder, "holder", "", "`name` of this holder, for people (default HOST/PID)")
-	f.StringVar(&j.opts.Address, "address", "", "where this holder can be reached, for whoever reads it")
-	f.StringToStringVar(&j.opts.Meta, "meta", nil, "`key=value` to keep in the record; may be repeated")
+	f.StringVar(&j.opts.Holder, "holder", "", "holder `name` in the record (default HOST/PID)")
+	f.StringVar(&j.opts.Address, "address", "", "holder `address` in the record")
+	f.StringToStringVar(&j.opts.Meta, "meta", nil, "store `key=value` in the record; repeatable")
 	f.Lookup("meta").DefValue = "" // not "[]"
-	f.BoolVar(&j.opts.Existing, "existing", false, "never make the lock's object; see leasehold init")
+	f.BoolVar(&j.opts.Existing, "existing", false, "fail if the lock does not exist; see leasehold init")
 	f.BoolVar(&j.mkdir, mkdirFlag, false, mkdirHelp)
 	layoutFlag(f, &j.opts.Layout)
-	f.StringVar(&j.proof, "proof", "", "`file` with a report of \"leasehold doctor --output json\": refuse a store that was\nnot found safe")
+	f.StringVar(&j.proof, "proof", "", "`file` with a report of leasehold doctor -o json: refuse a\nstore that was not found safe")
 }
 
 // prove reads the report that says what the store is worth, if there is to be one.

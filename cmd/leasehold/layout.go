@@ -16,25 +16,25 @@ import (
 
 // layoutHelp says what a layout is chosen by, for the help of the commands that make
 // locks.
-const layoutHelp = `Layouts, for --layout. All candidates of a lock must use the same one.
-  object           the default: one object, written over (If-None-Match, If-Match)
-  epochs           a new object for each acquisition and each renewal, for a store
-                   without If-Match; it keeps a history
-  epochs+if-match  a new object for each acquisition, renewed by If-Match; it keeps
-                   a history
-  marker           one object that is there while the lock is held, to live beside
-                   tools that lock so. The weakest: no token, no renewal, so that
-                   the command must end within --ttl; a holder that is gone keeps
-                   the lock until its marker is deleted, by --sweep or leasehold gc;
-                   and a late delete can free another's lock
-  marker+if-match  the same, with renewals, and takeovers from who is gone`
+const layoutHelp = `Layouts, for --layout. All candidates for a lock must use the same one.
+  object           default: one object, overwritten with If-Match
+  epochs           a new object per acquisition and renewal, for stores without
+                   If-Match; keeps a history
+  epochs+if-match  a new object per acquisition, renewed with If-Match; keeps a
+                   history
+  marker           an object that exists while the lock is held, for use beside
+                   tools that lock this way. The weakest layout: it has no token
+                   and no renewal, so the command must end within --ttl; a dead
+                   holder's marker stays until --sweep or leasehold gc deletes
+                   it; and a late delete can free someone else's lock
+  marker+if-match  marker, with renewals and takeovers from dead holders`
 
 // A layoutValue is the value of --layout.
 type layoutValue leasehold.Layout
 
 func layoutFlag(f *pflag.FlagSet, to *leasehold.Layout) {
 	*to = leasehold.LayoutObject
-	f.Var((*layoutValue)(to), "layout", "how the lock lies in the store: one of "+layouts()+";\nthe markers have no token, and a late delete can free another's lock")
+	f.Var((*layoutValue)(to), "layout", "how the lock is stored: object, epochs, epochs+if-match,\nmarker or marker+if-match")
 }
 
 // chosen reports that the user has said which layout it is to be, by the flag or by its

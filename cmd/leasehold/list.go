@@ -23,7 +23,7 @@ const notLock = lockjson.NotLock
 func (a *app) list() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [PREFIX]",
-		Short: "Show all locks under a prefix",
+		Short: "List locks under a prefix",
 		Long: `Show all locks under a prefix, in order of their names.
 
 PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the

@@ -90,21 +90,30 @@ func (a *app) root() *cobra.Command {
 	version := false
 	root := &cobra.Command{
 		Use:   "leasehold",
-		Short: "Leader election and distributed locks on object storage",
-		Long: `Leader election and distributed locks on object storage.
+		Short: "Distributed locks and leader election on object storage",
+		Long: `Distributed locks and leader election on object storage.
 
-LOCK is a URL, such as s3://bucket/key?region=eu-central-1, gs://bucket/key,
-azblob://container/key?account=myaccount or file:///dir/key, or a name, such as
-backup or jobs/backup. A name has no colon, no dot before its first slash and no ~ at its
-beginning. Names are stored under the URL in the variable LEASEHOLD_STORE; with --local
-they are in a directory of this user, and exclude nobody on other machines.
+LOCK is a URL or a name.
 
-quorum://NAME/key is a lock on several stores, of which a minority may fail: see
-leasehold quorum --help. --quorum is the file that has the members of NAME.
+  s3://bucket/key?region=eu-central-1        Amazon S3 and compatible stores
+  gs://bucket/key                            Google Cloud Storage
+  azblob://container/key?account=myaccount   Azure Blob Storage
+  file:///dir/key                            a directory
+  quorum://NAME/key                          several stores; a minority may fail
+  backup, jobs/backup                        a name
 
-Every flag but --token can be given by a variable as well: --conflict-exit-code by
-LEASEHOLD_CONFLICT_EXIT_CODE, and so on; --holder by LEASEHOLD_HOLDER_NAME, --quorum by
-LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
+A name is stored under the URL in LEASEHOLD_STORE. With --local it is stored in
+a local directory, and the lock excludes only processes of this user on this
+machine. A name has no colon, no dot before its first slash and no leading ~.
+
+Every flag except --token can also be set by a variable: --lost-exit-code by
+LEASEHOLD_LOST_EXIT_CODE and so on, but --holder by LEASEHOLD_HOLDER_NAME and
+--quorum by LEASEHOLD_QUORUM_FILE. Flags override variables.`,
+		Example: `  leasehold run --local hello -- echo "this ran under a lock"
+  leasehold run s3://my-bucket/locks/backup -- ./backup.sh
+  leasehold elect s3://my-bucket/leaders/web -- ./primary.sh
+  leasehold status s3://my-bucket/locks/backup
+  leasehold doctor s3://my-bucket/locks`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:
@@ -137,16 +146,24 @@ LEASEHOLD_QUORUM_FILE. The flag counts if both are given.`,
 		},
 	}
 	root.SetFlagErrorFunc(badFlag)
-	root.Flags().BoolVar(&version, "version", false, "tell the version")
+	root.Flags().BoolVar(&version, "version", false, "print the version")
 	all := root.PersistentFlags()
-	all.StringVarP(&a.output, "output", "o", "text", "`format` of what leasehold itself prints: text or json")
-	all.BoolVarP(&a.verbose, "verbose", "v", false, "say more on stderr")
-	all.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors on stderr")
-	all.BoolVar(&a.local, "local", false, "keep named locks in a directory of this user, on this machine only")
-	all.StringVar(&a.quorums, quorumFlag, "", "`file` that has the members of quorum://NAME: in each line a name and URLs")
-	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.elect(), a.serve(), a.status(), a.watch(), a.list(),
-		a.shards(), a.history(), a.init(), a.breakLock(), a.move(), a.gc(), a.fence(), a.doctor(), a.conformance(), a.cost(), a.quorum(),
-		a.demo(), a.version(), a.man(), a.events())
+	all.StringVarP(&a.output, "output", "o", "text", "output `format`: text or json")
+	all.BoolVarP(&a.verbose, "verbose", "v", false, "print more to stderr")
+	all.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors to stderr")
+	all.BoolVar(&a.local, "local", false, "store named locks in a local directory")
+	all.StringVar(&a.quorums, quorumFlag, "", "`file` with a name and its members' URLs per line,\nfor quorum://NAME")
+	group := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
+		}
+		root.AddCommand(commands...)
+	}
+	group("use", "Use locks:", a.run(), a.elect(), a.serve(), a.acquire(), a.renew(), a.release(), a.fence())
+	group("show", "Show:", a.status(), a.list(), a.watch(), a.history(), a.shards())
+	group("care", "Set up and repair:", a.doctor(), a.init(), a.breakLock(), a.move(), a.gc(), a.quorum(), a.cost())
+	root.AddCommand(a.demo(), a.conformance(), a.version(), a.man(), a.events())
 	a.printed.w = a.stdout
 	root.SetOut(&a.printed)
 	a.completions(root)

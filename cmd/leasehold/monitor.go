@@ -34,10 +34,10 @@ type monitor struct {
 }
 
 func (m *monitor) flags(f *pflag.FlagSet) {
-	f.StringVar(&m.listen, "http", "", "say over HTTP how this candidate stands, on this `address`, such as\n127.0.0.1:4040 or unix:/run/x.sock: /leader, /healthz, /readyz, /metrics")
-	f.StringVar(&m.files.Token, "http-token-file", "", "`file` with the bearer token of those that ask; without it, and without TLS,\n--http takes only addresses that others than this machine cannot reach")
-	f.StringVar(&m.files.Cert, "tls-cert", "", "certificate `file` (PEM), for --http to speak TLS")
-	f.StringVar(&m.files.Key, "tls-key", "", "`file` (PEM) with its key")
+	f.StringVar(&m.listen, "http", "", "serve /leader, /healthz, /readyz and /metrics on this\n`address`, such as 127.0.0.1:4040 or unix:/run/x.sock")
+	f.StringVar(&m.files.Token, "http-token-file", "", "`file` with a bearer token for --http; without a token and\nTLS, --http accepts only local addresses")
+	f.StringVar(&m.files.Cert, "tls-cert", "", "certificate `file` (PEM) for --http")
+	f.StringVar(&m.files.Key, "tls-key", "", "key `file` (PEM) for --http")
 }
 
 // check makes sure of the flags before the store is asked.

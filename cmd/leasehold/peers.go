@@ -38,11 +38,11 @@ type peering struct {
 }
 
 func (p *peering) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.listen, "peer-listen", "", "answer followers on this `host:port`, and ask the leader instead of the store")
-	f.StringVar(&p.cert, "peer-cert", "", "certificate `file` (PEM) that this candidate shows to the others")
-	f.StringVar(&p.key, "peer-key", "", "`file` (PEM) with its key")
-	f.StringVar(&p.ca, "peer-ca", "", "`file` (PEM) with the authorities that all candidates' certificates must be\nsigned by (default: the system's, and followers need no certificate)")
-	f.StringVar(&p.tokenFile, "peer-token-file", "", "`file` with a token that all candidates share")
+	f.StringVar(&p.listen, "peer-listen", "", "answer followers on this `host:port`, and poll the leader\ninstead of the store")
+	f.StringVar(&p.cert, "peer-cert", "", "certificate `file` (PEM) of this candidate")
+	f.StringVar(&p.key, "peer-key", "", "key `file` (PEM) of this candidate")
+	f.StringVar(&p.ca, "peer-ca", "", "CA `file` (PEM) for all candidates' certificates (default\nthe system's; followers then need no certificate)")
+	f.StringVar(&p.tokenFile, "peer-token-file", "", "`file` with a token shared by all candidates")
 }
 
 // open reads the files and begins to listen, so that the address is known. It does

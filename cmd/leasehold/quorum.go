@@ -43,7 +43,7 @@ func (a *app) passQuorums() error {
 func (a *app) quorum() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quorum",
-		Short: "Make, show and mend a quorum of stores",
+		Short: "Create, show and repair a quorum of stores",
 		Long: `Make, show and mend a quorum: one store over three or five others, which goes on while a
 minority of them is down, slow, cut off or emptied.
 
@@ -67,7 +67,7 @@ A lock's URL goes on with its key: quorum://NAME/locks/nightly.`,
 func (a *app) quorumInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init STORE",
-		Short: "Make a quorum of empty stores",
+		Short: "Create a quorum of empty stores",
 		Long: `Make a quorum of empty stores, and the directories of file:// URLs. Interrupted, it is run
 again. On a quorum that is there already it changes nothing, and shows its members.
 
@@ -153,7 +153,7 @@ if none does. Members that are being filled are not among those that do.`,
 func (a *app) quorumReplace() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replace STORE OLD NEW",
-		Short: "Put a new member in the place of one",
+		Short: "Replace a member",
 		Long: `Put a new member in the place of one that has lost its objects, or that is to go. OLD and NEW
 are URLs of stores; they may be the same, when OLD was emptied.
 
@@ -189,7 +189,7 @@ Exit codes are those of leasehold quorum status, of the members as they are then
 func (a *app) quorumRepair() *cobra.Command {
 	return &cobra.Command{
 		Use:   "repair STORE",
-		Short: "Finish a change, and bring to every member what the others have",
+		Short: "Complete a change and copy missing objects to every member",
 		Long: `Finish a change that was interrupted, and bring to every member what the others have: after a
 member was away for long, it need not wait for the next write of each object. Locks are used
 meanwhile, and it may be interrupted and run again.

@@ -13,7 +13,7 @@ func (a *app) quorumCollect() *cobra.Command {
 	var opts quorumstore.CollectOptions
 	cmd := &cobra.Command{
 		Use:   "collect STORE",
-		Short: "Take away what deleted objects have left",
+		Short: "Garbage-collect deleted objects",
 		Long: `Take away what deleted objects have left in the members: a small object each, which says so.
 Shards and fences delete objects all the time, so let it run once a day. Locks are used
 meanwhile.

@@ -13,7 +13,7 @@ func (a *app) release() *cobra.Command {
 	var storeURL string
 	cmd := &cobra.Command{
 		Use:   "release [flags] [FILE|-]",
-		Short: "Release a lease of leasehold acquire",
+		Short: "Release a lease from leasehold acquire",
 		Long: `Release a lease of leasehold acquire, so that the next holder need not wait. The lease is in
 FILE, on stdin with -, or without either in the variable LEASEHOLD_LEASE. The work under it
 must have ended. FILE says afterwards that there is nothing to go on with.

@@ -23,7 +23,7 @@ func (a *app) renew() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "renew [flags] [FILE|-]",
-		Short: "Renew a lease of leasehold acquire",
+		Short: "Renew a lease from leasehold acquire",
 		Long: `Renew a lease of leasehold acquire once, for another TTL. The lease is in FILE, on stdin with -,
 or without either in the variable LEASEHOLD_LEASE. FILE is replaced; otherwise the renewed
 lease is written to stdout, and replaces the one that was read, which is of no more use.

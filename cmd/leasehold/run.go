@@ -37,43 +37,41 @@ func (a *app) run() *cobra.Command {
 	h.minutely, h.final = true, true
 	cmd := &cobra.Command{
 		Use:   "run [flags] LOCK -- CMD [ARG…]",
-		Short: "Hold a lock while a command runs",
-		Long: `Hold a lock while a command runs.
+		Short: "Run a command while holding a lock",
+		Long: `Run a command while holding a lock.
 
-The command does not outlive the lease. When the lease cannot be renewed, or
-leasehold itself is killed or stopped, the command's process group gets SIGTERM
---grace before the lease ends and SIGKILL at its end, and so does whatever the
-command has started, also in other groups. That holds on Linux as long as leasehold
-or one of the two processes that it starts beside the command, job-watcher and
-job-guardian, is neither killed nor stopped. Processes that the command leaves behind
-when it ends are ended in the same way, before the lock is released, and named. See the limits of
-that in the documentation: no signal can recall a request that is already on its way.
+Waiting: leasehold waits until the lock is free, and prints the holder at once
+and then once a minute. If the store fails, it retries and prints the reason.
+-q silences both. With --wait 0 -q, a conflict is reported only by the exit code.
 
-A run that waits says for whom, at once and then once a minute, and why a store that
-fails is tried again. -q silences that; with --wait 0 it silences a conflict too, which
-is then the exit code alone.
+Losing the lease: if the lease cannot be renewed, or if leasehold is killed or
+stopped, the command and all processes that it started get SIGTERM --grace
+before the lease ends, and SIGKILL at its end. On Linux this holds as long as
+leasehold or one of its two helper processes, job-watcher and job-guardian, is
+neither killed nor stopped. Processes that the command leaves behind are ended
+in the same way before the lock is released, and named. No signal can recall a
+request that is already on its way: see the documentation on fencing.
 
-With --slots N the command runs in one of N seats, so that N such commands run at a
-time; --weight W takes W of them. --fair is a lock, and --shared and --exclusive are a
-reader/writer lock, in which whoever waits has its turn in the order in which all came:
-a waiting run says how many are before it. All that share one must say the same. They
-lie in one object, under a session, and go to the next by one write. --claim is for
---fair and --exclusive only, because else several work at a time.
+Several at a time: --slots N runs at most N such commands at a time, and
+--weight W takes W of the slots. --fair is a lock, and --shared and --exclusive
+are a reader/writer lock. Waiters take turns in order of arrival, and are told
+their position. All users of one lock must use the same of these flags. --claim
+works with --fair and --exclusive only, because otherwise several commands work
+at the same time.
 
-SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT are passed on to
-the command. That sets no time limit: a command that ignores SIGTERM goes on, and its
-lease is renewed; --max-hold ends it. SIGHUP and SIGINT stay ignored in the command if they
-are in leasehold, as under nohup. All other signals that leasehold was started to ignore
-have their default effect there: Go programs cannot tell.
+Signals: SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and
+SIGCONT are forwarded to the command. A command that ignores SIGTERM keeps
+running and its lease is renewed; --max-hold limits that. The command ignores
+SIGHUP and SIGINT if leasehold does, as under nohup. Other ignored signals are
+reset to their default, because Go programs cannot detect them.
 
-The command's environment has LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER and
-LEASEHOLD_TOKEN, a number that is greater with each acquisition: whatever the command
-writes to can refuse a smaller one. LEASEHOLD_JOB_STORE is the URL of the lock's store, LEASEHOLD_JOB_LAYOUT its
-layout. None of these is a default of anything: a leasehold within the command has
-those that you have set yourself, as outside of it.
+Environment: the command gets LEASEHOLD_LOCK (the URL), LEASEHOLD_HOLDER,
+LEASEHOLD_JOB_STORE (the store's URL), LEASEHOLD_JOB_LAYOUT and LEASEHOLD_TOKEN,
+a number that grows with each acquisition, so that a resource can reject a
+smaller one. They are no defaults for a leasehold in the command.
 
-Under systemd with Type=notify, systemd is told when the command has been started, and
-how the wait for the lock stands; the command does not get NOTIFY_SOCKET and WATCHDOG_*.
+systemd: with Type=notify, systemd is notified when the command starts and while
+it waits for the lock. The command does not get NOTIFY_SOCKET and WATCHDOG_*.
 
 ` + layoutHelp + `
 
@@ -86,11 +84,11 @@ how the wait for the lock stands; the command does not get NOTIFY_SOCKET and WAT
 	}
 	f := cmd.Flags()
 	h.flags(f)
-	f.Var(&h.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
-	f.DurationVar(&h.maxHold, "max-hold", 0, "end the command when the lock has been held for so long, as if the lease was\nlost: SIGTERM --grace before (default as long as the command takes)")
-	f.DurationVar(&h.atLeast, "hold-at-least", 0, "keep the lock from others for so long, also when the command is done sooner:\nlonger than clocks differ, shorter than the time between two runs; 24h at most")
+	f.Var(&h.wait, "wait", "how long to wait: 0, a `duration`, or forever")
+	f.DurationVar(&h.maxHold, "max-hold", 0, "end the command when it has held the lock this long:\nSIGTERM --grace earlier, then SIGKILL (default no limit)")
+	f.DurationVar(&h.atLeast, "hold-at-least", 0, "hold the lock at least this long, even if the command\nends earlier; at most 24h")
 	h.seats.flags(f)
-	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
+	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` if the lock is held")
 	return cmd
 }
 

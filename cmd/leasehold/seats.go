@@ -32,10 +32,10 @@ type seats struct {
 var seatFlags = []string{"slots", "fair", "shared", "exclusive"}
 
 func (s *seats) flags(f *pflag.FlagSet) {
-	f.IntVar(&s.slots, "slots", 0, "take a seat of a semaphore with `N` seats: as many hold one at a time, in the order in\nwhich they came")
-	f.IntVar(&s.weight, "weight", 1, "with --slots: take so many `seats`, all at once")
-	f.BoolVar(&s.fair, "fair", false, "take a lock that goes to whoever came first")
-	f.BoolVar(&s.shared, "shared", false, "take a reader/writer lock for reading, with others that do")
+	f.IntVar(&s.slots, "slots", 0, "run at most `N` at a time, first come, first served")
+	f.IntVar(&s.weight, "weight", 1, "with --slots: number of `slots` to take")
+	f.BoolVar(&s.fair, "fair", false, "use a fair lock: first come, first served")
+	f.BoolVar(&s.shared, "shared", false, "take a reader/writer lock for reading, beside other readers")
 	f.BoolVar(&s.exclusive, "exclusive", false, "take a reader/writer lock for writing, alone")
 }
 

@@ -49,7 +49,7 @@ func (a *app) serve() *cobra.Command {
 	c := &serveCmd{app: a, signals: make(chan os.Signal, 8)}
 	cmd := &cobra.Command{
 		Use:   "serve [flags] [PREFIX]",
-		Short: "Serve locks over HTTP, to programs in any language on this machine",
+		Short: "Serve locks over HTTP to programs in any language",
 		Long: `Serve locks over HTTP, to programs in any language on this machine.
 
 PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the beginning

@@ -42,7 +42,7 @@ func (a *app) status() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "status LOCK",
-		Short: "Tell who holds a lock",
+		Short: "Show who holds a lock",
 		Long: `Tell who holds a lock, without touching it.
 
 The exit code is 0 whether the lock is held, free or absent; --output json has it

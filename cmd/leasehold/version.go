@@ -31,7 +31,7 @@ var (
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Tell the version",
+		Short: "Print the version",
 		Long: `Tell the version, the revision of the source and its date, the version of Go, and the
 platform. "modified" says that the source was not the revision's.`,
 		Args: atMost(0),

@@ -19,7 +19,7 @@ func (a *app) watch() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "watch LOCK|PREFIX/",
-		Short: "Show every change of a lock, as it happens",
+		Short: "Show changes of a lock as they happen",
 		Long: `Show every change of a lock, as it happens, until a signal comes.
 
 A line has the time of day at which the change was seen, and:
