@@ -51,36 +51,37 @@ func (a *app) cost() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cost [flags] [STORE]",
 		Short: "Estimate monthly requests and cost",
-		Long: `Tell the requests and the money that a plan costs in a month.
+		Long: `Estimate the monthly requests and cost of a plan.
 
-A plan is locks that are held all the time, and their candidates. The answer is
-computed, by formulas that docs/cost.md explains and tests count; nothing is sent.
-Below it stand the costs of other protocols at the same TTL, and the largest savings.
-A month is 730 hours. Free tiers, discounts, storage and transfer are left out.
+A plan is a number of locks that are always held, and their candidates. The
+numbers are computed with the formulas in docs/cost.md, and no requests are
+sent. The output also has the costs of other protocols at the same TTL, and the
+largest savings. A month has 730 hours. Free tiers, discounts, storage and
+transfer are left out.
 
 Modes, for --mode:
-  store  an election whose followers look at the store
-  peer   an election whose followers ask the leader, and the store
-         once in two TTLs
-  wait   a lock that the others wait for, as in leasehold run
-  session  the same in programs: each candidate is a process with one session for all
-         locks, which are spread over the processes
-  fair   a fair lock, as in leasehold run --fair: the others wait in line, each a process
-         with a session; shorter turns than four minutes are in docs/cost.md
+  store    an election; followers poll the store
+  peer     an election; followers poll the leader, and the store once in two
+           TTLs
+  wait     a lock that the others wait for, as with leasehold run
+  session  like wait, in programs: each candidate is a process with one session
+           for all locks, and the locks are spread over the processes
+  fair     a fair lock, as with leasehold run --fair: the others queue, each a
+           process with a session; for turns under four minutes see docs/cost.md
 
-With quorum://NAME, or another URL of a quorum, as STORE the requests are those to all members,
-and each costs what its own store takes: a directory nothing, and a server that no list names as
-much as --price.
+Quorums: with the URL of a quorum as STORE, such as quorum://NAME, the numbers
+include the requests to all members. Each has the price of its own store:
+nothing for a directory, and --price for a server without list prices.
 
-With --measure the plan is run as well, for --for and a little over two TTLs before,
-by candidates in this process, and its requests are counted. They go to STORE, such as
-s3://bucket/prefix, or without it to memory. There are as many candidates for each
-lock as planned, but no more than 1000 in all if there are several locks. Peers are
-asked within the process. Nobody resigns meanwhile. In the end, also after SIGINT or
-SIGTERM, all locks are released and their objects deleted; their names are new
-each time.
+Measuring: with --measure, candidates in this process also run the plan, for
+--for after a warm-up of a little over two TTLs, and their requests are counted.
+They go to STORE, such as s3://bucket/prefix, or to memory. Each lock has the
+planned number of candidates, but several locks have at most 1000 in all. Peers
+are polled within the process, and no leader resigns. At the end, even after
+SIGINT or SIGTERM, all locks are released and their objects deleted. Their names
+are new each time.
 
---prices reads a file in the form of internal/cost/prices.json.`,
+Prices: the file of --prices has the format of internal/cost/prices.json.`,
 		Example: `  leasehold cost --ttl 15s --candidates 5 --locks 100 --mode peer
   leasehold cost --price s3-express --infrequent 30s
   leasehold cost --locks 100 quorum://main
@@ -97,16 +98,16 @@ each time.
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&c.plan.TTL, "ttl", leasehold.DefaultTTL, "TTL of the locks; a holder renews every third of it")
-	f.IntVar(&c.plan.Candidates, "candidates", 3, "candidates for each lock, its holder included")
-	f.IntVar(&c.plan.Locks, "locks", 1, "how many locks there are")
-	f.StringVar(&mode, "mode", mode, "`mode` of those that do not hold it: store, peer, wait, session or fair")
+	f.DurationVar(&c.plan.TTL, "ttl", leasehold.DefaultTTL, "lease `duration`; a holder renews every third of it")
+	f.IntVar(&c.plan.Candidates, "candidates", 3, "candidates per lock, including its holder")
+	f.IntVar(&c.plan.Locks, "locks", 1, "number of locks")
+	f.StringVar(&mode, "mode", mode, "`mode` of the candidates that do not hold the lock: store,\npeer, wait, session or fair")
 	layoutFlag(f, &c.plan.Layout)
-	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of looks at a steady leader (default after each renewal),\nor, with --mode wait, of a waiter (default TTL/3, but 1.5 s to 10 s)")
-	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder, of each lock in a day")
-	f.StringVar(&c.name, "price", "s3", "`store` whose prices count, unless the URL of STORE says whose:\n"+strings.Join(priceNames, ", "))
-	f.StringVar(&c.file, "prices", "", "`file` with prices to use instead of those that leasehold has")
-	f.BoolVar(&c.measure, "measure", false, "run the plan and count its requests, too")
+	f.DurationVar(&c.plan.Infrequent, "infrequent", 0, "`interval` of polls of a steady leader (default each renewal)\nor, with --mode wait, by waiters (default TTL/3, 1.5s to 10s)")
+	f.Float64Var(&c.plan.Changes, "changes", 1, "`number` of changes of holder per lock and day")
+	f.StringVar(&c.name, "price", "s3", "use the prices of this `store`, by default those of STORE if\nit has any: "+strings.Join(priceNames, ", "))
+	f.StringVar(&c.file, "prices", "", "`file` with prices to use instead of the built-in ones")
+	f.BoolVar(&c.measure, "measure", false, "also run the plan, and count its requests")
 	f.DurationVar(&c.length, "for", time.Minute, "how long to count with --measure")
 	return cmd
 }

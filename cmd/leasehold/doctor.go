@@ -28,47 +28,56 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor STORE",
 		Short: "Test whether a store is safe for locks",
-		Long: `Prove by experiments that a store is safe for locks.
+		Long: `Test whether a store is safe for locks.
 
-STORE is the URL of a bucket or a container, of a prefix in it or of a directory. The
-experiments are made on scratch objects under STORE/leasehold-probe-…, which are removed
-again, also after an interrupt. doctor says before how many requests and how many bytes it
-sends at most, and never sends more; afterwards it says how many it was. It takes at least
-10 seconds, because some objects have to rest before they are written again. Most of the
-bytes are in the few bodies of 1 MiB and in one of 8 MiB, which is sent in parts:
---largest-body leaves them out, and the fences that rest on them with them. A listing of
-more than 1000 objects takes more than 1000 --races.
+Many S3-compatible servers ignore the conditions of writes without an error. On
+such a server, every candidate gets the lock.
 
-Many servers that speak S3 ignore the conditions of writes without an error, and then
-everybody has the lock. This command tests whether the store keeps them, one after the
-other and in races over several connections, with 2 and with 128 writes at a time; with
-bodies small and large, shorter, longer and as long as what is there, or different in one
-byte; over objects that were written often, or not for a while; under keys of all shapes
-that a lock may have (long, deep, beyond ASCII, and alike but for case, composed letters,
-dots, spaces or escapes); and where something was just deleted. It tests whether reads and
-listings show the last write or delete, and all of it; whether raced objects are still the
-same seconds later; how far the times in answers can be trusted; how fast the store is; the
-rights of these credentials; and the settings of the bucket. The verdict says for each
-layout, for --fast-start and for fences whether they are safe here, and if not, why. Locks
-under a session, and semaphores, are safe where the layout object is.
+STORE is the URL of a bucket or container, of a prefix in it, or of a directory.
+The tests write scratch objects under STORE/leasehold-probe-…, and remove them,
+even after an interrupt. doctor first prints the highest number of requests and
+bytes that it will send, and finally the actual numbers.
 
-A finding that rules out --use is marked BAD; one that rules out another use only is
-marked "no", and says which.
+Tests:
+  writes    conditional writes, one by one and in races over several
+            connections, with 2 and with 128 at a time
+  bodies    small and large; shorter, longer, as long as the previous one, or
+            different in one byte
+  objects   written often, not for a while, or just deleted
+  keys      long, deep, not ASCII, or alike except for case, composed letters,
+            dots, spaces or escapes
+  reads     whether reads and listings show the last write or delete completely,
+            and whether raced objects are unchanged seconds later
+  store     its clock and speed, its settings, and the rights of your
+            credentials
 
-Of a quorum each member is probed by itself, and then the whole. It is safe if all of these
-are: a member that is not safe can make the whole forget. One that fails is told, and the
-others are probed all the same.
+The tests take at least 10 seconds. Most of the bytes are in bodies of 1 MiB,
+and in one of 8 MiB that is sent in parts. --largest-body leaves them out, and
+the fences that need them. Listings of more than 1000 objects need more than
+1000 --races.
 
-With --output json the report can be kept, and given to "leasehold run --proof" and
-to LockOptions.Proof, which then refuse a store that was not found safe.
+Verdict: doctor reports whether each layout, --fast-start and fences are safe,
+and if not, why. Sessions and semaphores are safe where the layout object is. A
+finding is marked BAD if it rules out --use, and "no" if it rules out only
+another use, which is named.
 
-Exit codes: 0 if the store is safe for --use, 78 if it is not, 69 if it could not be
-reached, 77 if nothing may be written, 128+n after signal n: a use that was not tried
-until then is neither safe nor unsafe.`,
+Quorums: each member is tested, and then the whole. A quorum is safe if all of
+these are. If a member fails, the others are still tested.
+
+Reports: save the output of --output json, and pass it to leasehold run --proof
+or to LockOptions.Proof. They refuse a store that was not found safe.
+
+Exit codes:
+  0      the store is safe for --use
+  69     the store could not be reached
+  77     the store denied writing
+  78     the store is not safe for --use
+  128+n  signal n ended the tests; uses that were not tested are neither safe
+         nor unsafe`,
 		Example: `  leasehold doctor s3://bucket
   leasehold doctor gs://bucket/locks
   leasehold doctor 'azblob://container?account=myaccount'
-  leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://storage.example'
+  leasehold doctor --use epochs 's3://bucket/locks?endpoint=https://s3.example'
   leasehold doctor quorum://main
   leasehold doctor --output json file:///mnt/shared/locks > proof.json`,
 		Args: one,
@@ -85,9 +94,9 @@ until then is neither safe nor unsafe.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&d.races, "races", 1500, "how many creates, and how many updates, race")
-	f.IntVar(&d.largest, "largest-body", store.MaxBody, "leave out what needs bodies of more `bytes`")
-	f.StringVar(&d.use, "use", d.use, "what the exit code is about: "+strings.Join(probe.Uses(), ", "))
+	f.IntVar(&d.races, "races", 1500, "how many creates and how many updates race")
+	f.IntVar(&d.largest, "largest-body", store.MaxBody, "leave out tests that need bodies of more `bytes`")
+	f.StringVar(&d.use, "use", d.use, "`use` that decides the exit code: object, epochs,\nepochs+if-match, marker, marker+if-match, fence.Object,\nfencelog.Log or \"fast start\"")
 	return cmd
 }
 

@@ -50,54 +50,60 @@ func (a *app) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags] [PREFIX]",
 		Short: "Serve locks over HTTP to programs in any language",
-		Long: `Serve locks over HTTP, to programs in any language on this machine.
+		Long: `Serve locks over HTTP to programs in any language, on this machine.
 
-PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the beginning
-of bare names, with a slash at its end, such as jobs/; without it, all bare names are
-served. A program acquires a lock, keeps it by a keepalive now and then, and releases it:
+PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or a
+prefix of names that ends in a slash, such as jobs/. By default, all names are
+served. A program acquires a lock, sends keepalives while it works, and releases
+the lock:
 
   POST   /v1/locks/KEY/acquire         {"wait":"30s","ttl":"15s","holder":"me"}
   POST   /v1/leases/LEASE/keepalive
   GET    /v1/leases/LEASE?wait=30s     answered as soon as the lease is lost
   DELETE /v1/leases/LEASE
 
-With a random "id" in its body, an acquire whose answer was lost gives the same lease when
-it is sent again.
+Put a random "id" into the body of acquire. If the response is lost, the same
+request then returns the same lease.
 
-GET /v1/locks, /v1/locks/KEY and /v1/locks/KEY/history show who holds what, and
-GET /v1/events tells of changes as server-sent events. POST /v1/elections/KEY/campaign
-and GET /v1/elections/KEY are for leaders. /healthz, /readyz and /metrics are there too;
-/openapi.json has all of it.
+API: GET /v1/locks, /v1/locks/KEY and /v1/locks/KEY/history show the holders,
+and GET /v1/events streams changes as server-sent events. For leaders, there are
+POST /v1/elections/KEY/campaign and GET /v1/elections/KEY. /healthz, /readyz and
+/metrics are for monitoring. /openapi.json describes them all.
 
-With --terraform, Terraform and OpenTofu keep their states there, by their http backend: the
-address, the lock_address and the unlock_address are http://HOST:PORT/terraform/NAME, and
-the password is the token, for a user of any name. A run that was displaced by force-unlock
-cannot overwrite its successor's state. The locks that are served then are those of the
-states, unless PREFIX names others.
+Leases: each response has left_ms, the time for which the lease is valid. Stop
+your work by then, unless a keepalive has extended it. No other caller gets the
+lock earlier, even if this process is killed. A caller that is silent for its
+own ttl loses its lease. Pass the token to resources that can reject a former
+holder. All leases share one heartbeat, a write every --ttl/3. Keepalives cost
+no requests.
 
-All leases are under one heartbeat, of one write each third of --ttl, whatever the number
-of callers; a keepalive costs no request. A caller is told for how long its lease is
-valid, in left_ms, and must have stopped by then, unless a keepalive has told it more:
-even if this process is killed, nobody else gets the lock before that. A caller that is
-not heard of for its own ttl loses its lock. The token is for whatever must refuse a
-former holder.
+Terraform: with --terraform, serve also stores the states of Terraform and
+OpenTofu, for their http backend. Set address, lock_address and unlock_address
+to http://HOST:PORT/terraform/NAME, and the password to the token, for any user
+name. A run displaced by force-unlock cannot overwrite its successor's state.
+Without PREFIX, only the locks of the states are served.
 
-The address is for this machine, unless there is TLS (--tls-cert, --tls-key) and either
-a token that all callers bear, or have for a password (--http-token-file), or an
-authority that has signed their certificates (--tls-client-ca). Every user of this machine can reach 127.0.0.1; a socket
-(unix:/path) is for this user alone. No page of another origin in a browser is answered.
+Access: every user of this machine can reach 127.0.0.1. Only you can reach a
+socket (unix:/path). An address that other machines can reach needs TLS
+(--tls-cert, --tls-key), and either a token (--http-token-file), sent as a
+bearer token or password, or client certificates (--tls-client-ca). Requests
+from web pages of another origin are rejected.
 
-The files of --http-token-file, --tls-cert, --tls-key and --tls-client-ca are read again
-every 10 s, and on SIGHUP; what cannot be used is told, and what was read before counts.
+Reloading: the files of --http-token-file, --tls-cert, --tls-key and
+--tls-client-ca are reloaded every 10 s and on SIGHUP. If one is invalid, a
+message says why, and the previous content stays in use.
 
-On SIGINT, SIGTERM or SIGQUIT, and on SIGHUP if there are no such files, no lease is given
-or prolonged any more, callers are told, each lease is released when its caller releases
-it or when the time is over that its caller was told, and then serve ends with 0: within
---ttl and a few seconds. Another signal, a second or more later, ends it at once, with
-128+n. Under systemd with Type=notify, systemd is told when it is ready, how it stands
-and that it stops.
+Stopping: on SIGINT, SIGTERM or SIGQUIT, and on SIGHUP without such files, serve
+stops granting and extending leases, and tells the callers. It releases each
+lease when its caller does, or when the time given to the caller has passed.
+Then it exits with 0, within --ttl and a few seconds. Another signal, a second
+or more later, ends it at once with 128+n.
 
-Exit codes: 64, 65, 66, 69, 70, 77 and 78 as of leasehold run, if it cannot begin.`,
+systemd: with Type=notify, systemd is notified when serve is ready and when it
+stops, and of its state.
+
+Exit codes: 64, 65, 66, 69, 70, 77 and 78 as for leasehold run, if serve cannot
+start.`,
 		Example: `  leasehold serve s3://my-bucket/locks
   leasehold serve --http unix:/run/leasehold/serve.sock jobs/
   leasehold serve --terraform s3://my-bucket/tf --http-token-file token
@@ -115,27 +121,27 @@ Exit codes: 64, 65, 66, 69, 70, 77 and 78 as of leasehold run, if it cannot begi
 
 func (c *serveCmd) flags(f *pflag.FlagSet) {
 	o := &c.opts
-	f.StringVar(&c.listen, "http", "127.0.0.1:4041", "`address` to answer on, such as 127.0.0.1:4041 or unix:/run/x.sock")
-	f.StringVar(&c.files.Token, "http-token-file", "", "`file` with the token of those that ask, a bearer token or a password")
-	f.StringVar(&c.states.prefix, "terraform", "", "keep the states of Terraform under `PREFIX`, and answer it below "+terraformPath)
-	f.StringVar(&c.files.Cert, "tls-cert", "", "certificate `file` (PEM), to speak TLS; for an address that is not this machine's\nthere must be one")
-	f.StringVar(&c.files.Key, "tls-key", "", "`file` (PEM) with its key")
-	f.StringVar(&c.files.ClientCA, "tls-client-ca", "", "`file` (PEM) with the authorities that callers' certificates must be signed by")
-	f.IntVar(&c.conns, "connections", 4096, "`N` connections at a time; then those are closed that have asked nothing for longest")
-	f.DurationVar(&o.TTL, "ttl", leasehold.DefaultTTL, "how long all locks outlive this process, if it is killed")
-	f.StringVar(&o.Holder, "holder", "", "`name` of those holders that do not name themselves (default HOST/PID)")
-	f.StringVar(&o.Address, "address", "", "where this server can be reached, for whoever reads it in a lock")
+	f.StringVar(&c.listen, "http", "127.0.0.1:4041", "listen on this `address`, such as 127.0.0.1:4041 or\nunix:/run/x.sock")
+	f.StringVar(&c.files.Token, "http-token-file", "", "`file` with the callers' token, sent as a bearer token or\npassword")
+	f.StringVar(&c.states.prefix, "terraform", "", "store Terraform states under `PREFIX`, and serve them below\n"+terraformPath)
+	f.StringVar(&c.files.Cert, "tls-cert", "", "certificate `file` (PEM) for TLS; required for an address\nthat other machines can reach")
+	f.StringVar(&c.files.Key, "tls-key", "", "key `file` (PEM) for TLS")
+	f.StringVar(&c.files.ClientCA, "tls-client-ca", "", "CA `file` (PEM) that must sign the callers' certificates")
+	f.IntVar(&c.conns, "connections", 4096, "at most `N` connections; beyond that, the longest idle one\nis closed")
+	f.DurationVar(&o.TTL, "ttl", leasehold.DefaultTTL, "lease `duration`: others take over a little later if this\nprocess is killed")
+	f.StringVar(&o.Holder, "holder", "", "holder `name` for callers that give none (default HOST/PID)")
+	f.StringVar(&o.Address, "address", "", "holder `address` in the record")
 	f.BoolVar(&c.mkdir, mkdirFlag, false, mkdirHelp)
-	f.StringVar(&c.proof, "proof", "", "`file` with a report of \"leasehold doctor --output json\": refuse a store that was\nnot found safe")
-	f.IntVar(&o.Leases, "max-leases", 10_000, "`N` leases at a time")
-	f.IntVar(&o.Waiting, "max-waiting", 1000, "`N` requests that wait for a lock at a time, and as many for the end of a lease")
-	f.IntVar(&o.Subscribers, "max-subscribers", 64, "`N` streams of events at a time")
-	f.DurationVar(&o.Every, "every", 5*time.Second, "the `pause` between two looks at everything while there is a stream of events,\n1s or more")
-	f.IntVar(&o.Budget, "budget", 600, "send `N` requests a minute at most, on average, for those who ask who holds what")
-	f.IntVar(&o.Limit, "limit", 1000, "read `N` locks at most in a look at everything")
-	f.BoolVar(&o.AllowBreak, "allow-break", false, "let those who ask break the locks of others, by their tokens")
-	f.StringArrayVar(&o.MetricKeys, "metric-key", nil, "`pattern` of the keys that /metrics tells apart, such as 'backup-*'; can be repeated")
-	f.StringVar(&o.Price, "price", "", "`store` whose list prices count for the cost that is told (default that of the URL, if\nit is a cloud's): "+strings.Join(priceNames, ", "))
+	f.StringVar(&c.proof, "proof", "", "`file` with a report of leasehold doctor -o json: refuse a\nstore that was not found safe")
+	f.IntVar(&o.Leases, "max-leases", 10_000, "at most `N` leases")
+	f.IntVar(&o.Waiting, "max-waiting", 1000, "at most `N` requests that wait for a lock, and as many for\nthe end of a lease")
+	f.IntVar(&o.Subscribers, "max-subscribers", 64, "at most `N` event streams")
+	f.DurationVar(&o.Every, "every", 5*time.Second, "`interval` between polls while there is an event stream;\nat least 1s")
+	f.IntVar(&o.Budget, "budget", 600, "on average, send at most `N` requests a minute to the store\nfor callers that ask who holds what")
+	f.IntVar(&o.Limit, "limit", 1000, "read at most `N` locks in a poll")
+	f.BoolVar(&o.AllowBreak, "allow-break", false, "let callers break any lock by its token")
+	f.StringArrayVar(&o.MetricKeys, "metric-key", nil, "`pattern` of keys with a label in /metrics, such as\n'backup-*'; repeatable")
+	f.StringVar(&o.Price, "price", "", "`store` whose list prices are used (default that of the URL):\n"+strings.Join(priceNames, ", "))
 }
 
 // check makes sure of the flags before the store is asked.
