@@ -23,21 +23,25 @@ func (a *app) history() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history LOCK",
 		Short: "Show previous holders of a lock",
-		Long: `Show who has held a lock, the present holder first.
+		Long: `Show the current and previous holders of a lock, latest first.
 
-It goes back for sixteen leases before the present one, and costs one read. With epochs
-it goes back for a hundred more, and a day at least, for one read each: see leasehold gc.
-A marker keeps no history, nor does a semaphore. Each lease has its number, its token, its holder, when it
-began and ended, by the clocks of the holders, and why it ended:
+Each lease has its number, token and holder, when it began and ended, by the
+holders' clocks, and why it ended:
 
   released        its holder released it
-  taken over      its holder was gone
-  broken          it was freed by hand
+  taken over      its holder had died
+  broken          it was force-released
   deleted         the lock's object was deleted
-  acquired again  by the same candidate, at once
+  acquired again  the same candidate acquired the lock again, at once
 
-Leases that a candidate acquires again at once are one line, with the tokens from the
-first to the last. The exit code is 66 if there is no such lock.
+Leases that a candidate acquired again at once share a line, with the first and
+the last token.
+
+Limits: the last 16 leases before the current one, for one read. With epochs
+there are 100 more and at least those of the last day, for one read each: see
+leasehold gc. Markers and semaphores keep no history.
+
+Exit codes: 66 if the lock does not exist, others as for leasehold run.
 
 ` + foundOut,
 		Args: one,
@@ -66,7 +70,7 @@ first to the last. The exit code is 66 if there is no such lock.
 	}
 	f := cmd.Flags()
 	layoutFlag(f, &opts.Layout)
-	f.IntVar(&limit, "limit", 0, "show so many leases at most (default all that are kept)")
+	f.IntVar(&limit, "limit", 0, "show at most `N` leases (default all)")
 	return cmd
 }
 

@@ -24,18 +24,26 @@ func (a *app) list() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [PREFIX]",
 		Short: "List locks under a prefix",
-		Long: `Show all locks under a prefix, in order of their names.
+		Long: `List the locks under a prefix, sorted by name.
 
-PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or the
-beginning of bare names, such as jobs/; without it, all bare names are shown. The URL
-of a lock with epochs is the beginning of names too. It costs one listing for every
-thousand objects, and one read for each; epochs of one lock are one, for a listing
-more. AGE is the time since the last write, with a ~ if the store does not tell and it
-is by wall clocks. There is a column LAYOUT if any lock has another one than object; that
-of a semaphore is table.
+PREFIX is the URL of a store, such as s3://bucket/locks or file:///dir, or a
+prefix of names, such as jobs/. By default, all names are listed. The URL of a
+lock with epochs is a prefix, too.
 
-"abandoned" is a lock whose holder looks to be gone. Objects that are no locks are
-shown as such; so it is better to keep locks apart from others.`,
+STATE is one of:
+  held        the lock has a holder
+  abandoned   the lock has a holder that seems to have died
+  free        the lock has no holder
+  at rest     the lock is free, but still kept by leasehold run --hold-at-least
+  moved       leasehold move has moved the lock
+  not a lock  the object is not recognized; keep locks apart from other objects
+
+AGE is the time since the last write. A ~ means that the store does not report
+it, and the age is by wall clocks. LAYOUT is shown if any lock has another
+layout than object. A semaphore's is table.
+
+Cost: one listing per 1000 objects, and one read per object. The epochs of a
+lock count as one object, plus a listing.`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.locatePrefix(cmd.Context(), append(args, "")[0])

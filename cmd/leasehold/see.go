@@ -13,10 +13,11 @@ import (
 )
 
 // foundOut is the part of the help of the commands that read a lock whatever its layout is.
-const foundOut = `Without --layout the layout is found out, by one read and one listing, and one read
-more for epochs. If locks of two layouts lie under one name, the exit code is 65, and
---layout says which is meant. A marker exists only while the lock is held: free, it is
-absent unless --layout says that it is one. Another tool's marker is not recognized.`
+const foundOut = `Layout: without --layout, the layout is detected with one read and one listing,
+and one more read for epochs. If locks of two layouts have the same name, the
+exit code is 65: select one with --layout. A marker exists only while the lock
+is held, so a free one is shown as absent unless you give --layout. Other tools'
+markers are not recognized.`
 
 // see reads a lock, or a semaphore. If no layout was chosen, it is found out, and the options and the target
 // name it from then on.

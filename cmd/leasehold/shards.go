@@ -16,23 +16,27 @@ func (a *app) shards() *cobra.Command {
 	return &cobra.Command{
 		Use:   "shards PREFIX",
 		Short: "Show who owns which shard",
-		Long: `Show who owns which of the shards that workers divide among themselves with the
-package shard, in order of their names.
+		Long: `Show who owns which shard, sorted by name.
 
-PREFIX is what the workers were given: a URL, such as s3://bucket/streams/orders, or a
-bare name. Nothing is touched; it costs a read for the plan and one for each shard and
-each worker, and a listing of the shards.
+PREFIX is the prefix that the workers of package shard use: a URL, such as
+s3://bucket/streams/orders, or a name.
 
-  owned       by a worker whose session goes on
-  moving      owned, and the plan gives it to another worker, which is NEXT: the owner
-              gives it up when its work has returned
-  gone        the owner's session is over, or has not been renewed for its TTL and
-              margin: the next owner takes it over
-  free        nobody owns it
-  not a lock  its object is none that this version understands
+States:
+  owned       the owner's session is alive
+  moving      owned, but planned for another worker, NEXT: the owner releases
+              the shard when its work has returned
+  gone        the owner's session has ended, or was not renewed for its TTL and
+              margin; the next owner takes the shard over
+  free        the shard has no owner
+  not a lock  this version does not understand the shard's object
 
---output json gives one object a line. If the plan is not one that this version
-understands, the owners are shown all the same, and the exit code is 65.`,
+Cost: a read for the plan, each shard and each worker, and a listing of the
+shards. Nothing is written.
+
+JSON: --output json prints one object per line.
+
+Exit codes: 65 if this version does not understand the plan, but the owners are
+still shown; others as for leasehold run.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.locate(cmd.Context(), strings.TrimSuffix(args[0], "/"), "")

@@ -43,17 +43,20 @@ func (a *app) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status LOCK",
 		Short: "Show who holds a lock",
-		Long: `Tell who holds a lock, without touching it.
+		Long: `Show who holds a lock, without changing it.
 
-The exit code is 0 whether the lock is held, free or absent; --output json has it
-in "state". With --exit-code it is 0 if the lock is held, 1 if it is free, and 2 if
-there is none; errors keep the codes that "leasehold run --help" lists, from 64 on. A
-lock whose holder is gone is held until another takes it; "abandoned" says that it
-looks to be so. Of a lock that is free the last holder and token are shown, as
-"last_holder" and "last_token".
+States, also in "state" of --output json:
+  held    the lock has a holder. If the holder seems to have died, the lock is
+          also "abandoned", and stays held until another takes it over
+  free    the last holder and token are shown as "last_holder" and "last_token"
+  absent  the lock does not exist
 
-Of a semaphore the holders are shown and, in order, those that wait; it is held if any
-seat is taken, and "token" is the last that was granted.
+Semaphores: the holders are shown, and the waiters in order. A semaphore is held
+if any slot is taken. "token" is the last one that was granted.
+
+Exit codes: 0 whether the lock is held, free or absent.
+With --exit-code it is 0 if the lock is held, 1 if it is free, and 2 if it is
+absent. Errors have codes from 64, as for leasehold run.
 
 ` + foundOut,
 		Args: one,
@@ -72,7 +75,7 @@ seat is taken, and "token" is the last that was granted.
 		},
 	}
 	layoutFlag(cmd.Flags(), &opts.Layout)
-	cmd.Flags().BoolVar(&toCode, "exit-code", false, "exit with 0 if the lock is held, 1 if it is free, 2 if it is absent")
+	cmd.Flags().BoolVar(&toCode, "exit-code", false, "exit with 0 if the lock is held, 1 if it is free, and 2 if\nit is absent")
 	return cmd
 }
 

@@ -20,26 +20,27 @@ func (a *app) watch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch LOCK|PREFIX/",
 		Short: "Show changes of a lock as they happen",
-		Long: `Show every change of a lock, as it happens, until a signal comes.
+		Long: `Show changes of a lock, or of the locks under a prefix, until interrupted.
 
-A line has the time of day at which the change was seen, and:
+Each line has the time at which a change was seen, the change, and if known the
+holder, its token and address, and the age of the record. Changes:
 
-  elected     there is a holder, or there was one already at the beginning
-  resigned    it has released the lock
-  expired     it has not renewed its lease in time: another may take over
-  taken over  there is another holder, and no release was seen
-  renewed     with -v only
-  changed     of a semaphore: others hold its seats, or wait for some
+  elected     the lock has a holder, from now on or since before watch started
+  resigned    the holder released the lock
+  expired     the holder did not renew its lease in time; another may take over
+  taken over  the lock has another holder, and no release was seen
+  renewed     the holder renewed its lease; with -v only
+  changed     the holders or waiters of a semaphore changed
   vanished    the lock's object was deleted
-  unreadable  the store did not answer, or the object is not a lock
+  unreadable  the store did not respond, or the object is not a lock
 
-with the holder, its token, its address and the age of the record, as far as they
-are known. Nothing is written to the store: watching costs one read for each third
-of the TTL, and of a semaphore one each 5 s. --output json gives one object a line, with "event" as above ("taken_over")
-and otherwise the names of leasehold status: see leasehold help events.
+Cost: a read every TTL/3, or for a semaphore every 5 s. Nothing is written.
 
-` + foundOut + ` While there is
-none, it is looked for every 5 seconds.
+JSON: --output json prints one object per line. "event" is one of the changes
+above ("taken_over"), and the other fields are those of leasehold status: see
+leasehold help events.
+
+` + foundOut + ` A lock that does not exist is polled every 5 s.
 
 ` + prefixHelp,
 		Args: one,

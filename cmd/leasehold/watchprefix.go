@@ -18,14 +18,15 @@ import (
 )
 
 // prefixHelp is the part of watch's help that is about more than one lock.
-const prefixHelp = `A name or URL that ends in a slash is a prefix: all locks under it are watched. They
-are read anew each time --every is over, for the requests of one leasehold list, so
-watching 100 locks with the defaults is some 100 reads each 5 s; no more than --limit
-locks are read. A line has the name too. A change that is undone between two
-refreshes is not seen, and "appeared" is a new lock that nobody holds.
+const prefixHelp = `Prefixes: a name or URL that ends in a slash is a prefix. All locks under it are
+watched, up to --limit, and each line has the name too. They are polled every
+--every, with the requests of one leasehold list: about 100 reads every 5 s for
+100 locks, by default. A change that is undone between two polls is not seen.
+"appeared" is a new lock without a holder.
 
-On a terminal it is a view that is kept up to date instead of lines. q ends it, arrows
-and page keys scroll. TERM=dumb, a pipe or --output json give lines; NO_COLOR no colours.`
+Terminals: a terminal gets a live view instead of lines. q exits, arrows and
+page keys scroll. TERM=dumb, a pipe or --output json select lines, and NO_COLOR
+turns colours off.`
 
 const (
 	leastEvery = time.Second
@@ -48,8 +49,8 @@ type prefixWatch struct {
 // prefixFlags adds the flags that are for prefixes.
 func (a *app) prefixFlags(cmd *cobra.Command) *prefixWatch {
 	w := &prefixWatch{app: a, requests: new(atomic.Int64)}
-	cmd.Flags().DurationVar(&w.every, "every", 5*time.Second, "with a prefix: the `pause` between two refreshes, 1s or more")
-	cmd.Flags().IntVar(&w.limit, "limit", 200, "with a prefix: read `N` locks at most")
+	cmd.Flags().DurationVar(&w.every, "every", 5*time.Second, "with a prefix: `interval` between polls, at least 1s")
+	cmd.Flags().IntVar(&w.limit, "limit", 200, "with a prefix: read at most `N` locks")
 	return w
 }
 
