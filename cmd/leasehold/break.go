@@ -26,28 +26,29 @@ func (a *app) breakLock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break LOCK --token N",
 		Short: "Force-release a lock",
-		Long: `Free a lock by hand, if its token is still N: the one that leasehold status shows.
+		Long: `Force-release a lock, if its token is still N. leasehold status shows the token.
 
-A lock whose holder is gone needs none of this: a waiter takes it over after a little
-more than its TTL.
+Make sure first that the holder has died. A holder that is alive notices only at
+its next renewal, up to TTL/3 later, and may work until then WHILE ANOTHER
+ALREADY HOLDS THE LOCK. Only a resource that rejects a smaller token after a
+larger one is protected from that. If the holder has died, a waiter takes the
+lock over a little after its TTL, without this command.
 
-The former holder, if it is alive after all, does not know before its next renewal,
-up to a third of the TTL later, and may work on until then WHILE ANOTHER ALREADY
-HOLDS THE LOCK. Only a resource that refuses a smaller token after a larger one is
-protected from that. So make sure first that the holder is gone.
+Semaphores: the token is that of one holder. Its session is ended, with
+everything under it, and its slots go to the waiters.
 
-Of a semaphore the token is that of one holder, whose session is ended, with all that
-is under it; its seats go to those that wait.
+Cooldown: a lock that leasehold run --hold-at-least still keeps becomes free at
+once.
 
-A lock that rests, because leasehold run --hold-at-least has asked for it, is free to be
-taken at once then.
+Layout: without --layout, the layout is detected. If it is uncertain, because
+locks of two layouts have the same name or you may not list the store, the lock
+is not changed, and the exit code is 65 or 77: give --layout.
 
-Without --layout the layout is found out. Where that cannot be certain, because locks
-of two layouts lie under the name or the store lists nothing for you, the lock is left
-as it is, with exit code 65 or 77, until --layout says which is meant.
-
-The exit code is 0 when the lock is free, also if it was before, 66 if there is no
-such lock, and 75 if it is held with another token.`,
+Exit codes:
+  0   the lock is free, or was free before
+  66  the lock does not exist
+  75  the lock is held with another token
+  others as for leasehold run`,
 		Example: "  leasehold break jobs/backup --token 1763625000123",
 		Args:    one,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +76,7 @@ such lock, and 75 if it is held with another token.`,
 			return a.free(ctx, p, lock, leasehold.Token(token))
 		},
 	}
-	cmd.Flags().Int64Var(&token, tokenFlag, 0, "the `token` that the lock must still have")
+	cmd.Flags().Int64Var(&token, tokenFlag, 0, "`token` that the lock must still have")
 	layoutFlag(cmd.Flags(), &opts.Layout)
 	return cmd
 }

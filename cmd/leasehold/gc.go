@@ -20,30 +20,31 @@ func (a *app) gc() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc PREFIX",
 		Short: "Delete expired epochs, markers and sessions",
-		Long: `Delete what is left of the past of the locks under a prefix.
+		Long: `Delete expired epochs, markers and sessions under a prefix.
 
-PREFIX is as for leasehold list. Each object that is deleted is shown, with its age
-by the store's own clock and the reason:
+PREFIX is as for leasehold list. Each deleted object is shown with its age, by
+the store's clock, and the reason:
 
-  past epoch      of a lock with epochs: older than --age, and not the last object of
-                  one of its last --keep leases. The highest of a lock always stays.
-                  Holders do the same now and then; so this is for locks that nobody
-                  takes any more, or for sooner.
-  expired marker  its TTL and margin are over, so its holder is gone. Other tools'
-                  markers stay. A marker that is made at this very moment may be hit:
-                  nothing can keep a delete from that.
+  past epoch      older than --age, and not the last object of one of the lock's
+                  last --keep leases. A lock's highest epoch always stays.
+                  Holders also delete past epochs from time to time, so gc is
+                  for locks that are no longer used, or for an earlier deletion.
+  expired marker  its TTL and margin have passed, so its holder has died. Other
+                  tools' markers stay. A marker that is created at this very
+                  moment can be deleted, too.
   session that is over
-                  and has been for --age. A session that has been silent for so long
-                  is watched for its TTL and margin, and ended; the next collection
+                  ended at least --age ago. A session that was silent for --age
+                  is watched for its TTL and margin, and ended. The next gc
                   after --age deletes it.
 
-Semaphores stay, whose sessions are of the last kind: let gc run once a day where
-leasehold run --slots is used.
+Semaphores stay, but their sessions do not: run gc once a day if you use
+leasehold run --slots.
 
-Nothing is deleted from a store that does not tell its time. A quorum of stores has no
-clock, so gc refuses it with exit code 64: use leasehold quorum collect there. An error
-with one lock does not keep the others from being collected; the exit code is that of
-the first error.`,
+Clocks: nothing is deleted from a store that does not report its time. A quorum
+has no clock, so gc refuses it with exit code 64: use leasehold quorum collect.
+
+Exit codes: those of leasehold run. After an error with one lock, gc continues
+with the others, and exits with the code of the first error.`,
 		Example: `  leasehold gc --dry-run s3://bucket/locks
   leasehold gc --keep 1000 --age 720h jobs/`,
 		Args: one,
@@ -66,9 +67,9 @@ the first error.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&opts.Keep, "keep", 100, "how many leases of the past stay, of each lock")
-	f.DurationVar(&opts.Age, "age", leastAge, "what is younger stays")
-	f.BoolVar(&opts.DryRun, "dry-run", false, "delete nothing, and show what would be")
+	f.IntVar(&opts.Keep, "keep", 100, "keep the last `N` leases of each lock")
+	f.DurationVar(&opts.Age, "age", leastAge, "delete only what is older; at least 24h")
+	f.BoolVar(&opts.DryRun, "dry-run", false, "show what would be deleted, and delete nothing")
 	return cmd
 }
 

@@ -15,11 +15,13 @@ func (a *app) init() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init LOCK",
 		Short: "Create a lock",
-		Long: `Make the object of a lock, free, if there is none, and the directory of a file://
-URL, which other commands do not make unless they are told --mkdir.
+		Long: `Create a lock, free, if it does not exist.
 
-With the object made once and "run --existing" everywhere, nobody makes it again
-when it was deleted by mistake: without it, tokens might begin anew.`,
+The directory of a file:// URL is created, too. Other commands create it only
+with --mkdir.
+
+Create each lock once, and use run --existing everywhere. Then a lock that was
+deleted by mistake is not created again, which could make its tokens start over.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !opts.Layout.Tokens() {

@@ -23,34 +23,36 @@ func (a *app) move() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move [flags] FROM TO",
 		Short: "Move a lock to another name or store",
-		Long: `Move a lock to another name, in the same store or in another one, while it is in use.
+		Long: `Move a lock to another name or store while it is in use.
 
-The lock at FROM is acquired, as by leasehold run: a live holder is waited for. Then its
-object is sealed: all that still use FROM fail, and are told where the lock is now. Then the
-lock at TO is made, free, with a token that is at least the last one of FROM, so that tokens
-go on growing. Until that is done all that use TO fail as well: at no moment can FROM and TO
-both be held.
+Steps: the lock at FROM is acquired, as by leasehold run, so a live holder is
+waited for. Its object is sealed: all users of FROM fail, and are told the new
+location. Then the lock at TO is created, free. Its token is at least the last
+one of FROM, so tokens keep growing. Until then all users of TO fail, too. FROM
+and TO are never both held.
 
-Interrupted at any point, by SIGKILL too, the same command can be run again, here or on
-another machine, and goes on. Once the move is done, it changes nothing and ends with 0.
-If it ends before FROM is sealed, FROM can be used as before, and TO is closed until the
-move is run again. To give it up then, delete the object of TO by hand.
+Interruptions: if the move is interrupted, even by SIGKILL, run it again, on any
+machine, and it continues. If it was complete, it changes nothing and exits with
+0. If FROM was not sealed yet, FROM can be used as before, and TO stays closed
+until the move is run again. To abandon the move, delete the object of TO.
 
-Never delete the sealed object of FROM while anything could still use that name: it would make
-the lock anew there.
+Never delete the sealed object of FROM while anything may still use that name.
+That would create a new lock there.
 
-FROM has any layout but the markers, which have no tokens: see --layout. TO has the layout
-object. A semaphore is not moved: it has no work in it when all that use it have stopped.
+Layouts: FROM has any layout except the markers, which have no tokens: see
+--layout. TO has the layout object. A semaphore cannot be moved: stop all its
+users, and then use the new name.
 
 Exit codes:
-  0      the lock is at TO
-  64     usage
-  65     something else lies at TO, which was left as it is; or FROM has moved elsewhere, and
-         if TO was closed before that, it stays closed; or what lies there is not understood
-  66     there is no lock at FROM
-  69     a store failed six times in a row, or refused for good: run it again
-  75     another holds the lock, and --wait ran out (see --conflict-exit-code)
-  77     a store denied access`,
+  0   the lock is at TO
+  64  usage
+  65  there is another object at TO, which was not changed; or FROM has moved
+      elsewhere, and if TO was closed before, it stays closed; or an object is
+      not recognized
+  66  there is no lock at FROM
+  69  a store failed six times in a row, or permanently refused: run it again
+  75  the lock is held, and --wait has passed (see --conflict-exit-code)
+  77  a store denied access`,
 		Example: `  leasehold move s3://old/locks/backup s3://new/locks/backup
   leasehold move --wait 10m backup gs://bucket/locks/backup`,
 		Args: two,
@@ -59,10 +61,10 @@ Exit codes:
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&h.opts.Holder, "holder", "", "`name` of this holder, for people (default HOST/PID)")
-	f.DurationVar(&h.opts.TTL, "ttl", leasehold.DefaultTTL, "for how long FROM is held if the move is killed before it is sealed")
-	f.Var(&h.wait, "wait", "how long to wait for a live holder: 0, a `duration`, or forever")
-	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` when another holds the lock")
+	f.StringVar(&h.opts.Holder, "holder", "", "holder `name` in the record (default HOST/PID)")
+	f.DurationVar(&h.opts.TTL, "ttl", leasehold.DefaultTTL, "how long FROM stays held if the move is killed before\nFROM is sealed")
+	f.Var(&h.wait, "wait", "how long to wait: 0, a `duration`, or forever")
+	f.IntVar(&h.heldCode, "conflict-exit-code", exitHeld, "exit `code` if the lock is held")
 	f.BoolVar(&h.mkdir, mkdirFlag, false, mkdirHelp)
 	layoutFlag(f, &h.opts.Layout)
 	return cmd
