@@ -44,15 +44,18 @@ func (a *app) quorum() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quorum",
 		Short: "Create, show and repair a quorum of stores",
-		Long: `Make, show and mend a quorum: one store over three or five others, which goes on while a
-minority of them is down, slow, cut off or emptied.
+		Long: `Create, show and repair a quorum of stores.
 
-STORE is quorum:///?member=URL&member=URL&member=URL, with each URL escaped as a parameter,
-or quorum://NAME, whose members are in the file that --quorum or LEASEHOLD_QUORUM_FILE names:
-a line of it has a name and the URLs of the members, between spaces. Each member is a bucket, a
-prefix or a directory of its own, with nothing else in it.
+A quorum is one store made of three or five members. It keeps working while a
+minority of them is down, slow, cut off or emptied. Each member is a bucket,
+prefix or directory of its own, with nothing else in it.
 
-A lock's URL goes on with its key: quorum://NAME/locks/nightly.`,
+STORE is quorum://NAME. Each line of the file in --quorum or
+LEASEHOLD_QUORUM_FILE has a name and the members' URLs, separated by spaces.
+Without a file, STORE is quorum:///?member=URL&member=URL&member=URL, with each
+URL escaped as a parameter.
+
+For a lock's URL, add its key: quorum://NAME/locks/nightly.`,
 		Example: `  export LEASEHOLD_QUORUM_FILE=/etc/leasehold/quorums
   leasehold quorum init quorum://main
   leasehold run quorum://main/nightly -- ./nightly.sh
@@ -68,13 +71,14 @@ func (a *app) quorumInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init STORE",
 		Short: "Create a quorum of empty stores",
-		Long: `Make a quorum of empty stores, and the directories of file:// URLs. Interrupted, it is run
-again. On a quorum that is there already it changes nothing, and shows its members.
+		Long: `Create a quorum of empty stores, and the directories of file:// URLs.
 
-A member that has lost its objects is not made again by it: that is for leasehold quorum replace.
+If this is interrupted, run it again. An existing quorum is not changed, and its
+members are shown. A member that has lost its objects is not created again: use
+leasehold quorum replace.
 
-Exit codes are those of leasehold quorum status, if it is there; 69 if a store does not answer, and
-64 if one is not empty.`,
+Exit codes: 64 if a store is not empty, 69 if a store does not respond. For an
+existing quorum, those of leasehold quorum status.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
@@ -129,16 +133,22 @@ func (a *app) quorumStatus() *cobra.Command {
 		Short: "Show the members of a quorum",
 		Long: `Show the members of a quorum.
 
-  votes         on every object
-  being filled  it is new, and votes on the objects that it has so far: see repair
-  lost          it has lost its objects, or has another quorum's, and does not vote: see replace
-  fails         it does not answer, or refuses
+States:
+  votes         votes on every object
+  being filled  new, and votes on the objects that it has so far: see repair
+  lost          has lost its objects, or has another quorum's, and does not
+                vote: see replace
+  fails         does not respond, or rejects requests
 
-SINCE is the configuration that the member is new in: each change makes one more. WHY also tells of
-a change that was broken off, which a member has accepted and a majority has not: see repair.
+SINCE is the configuration in which the member joined. Each change creates
+another configuration. WHY also shows an interrupted change, which a member has
+accepted and a majority has not: see repair.
 
-The exit code is 0 if every member votes, 78 if a majority does, or a change was broken off, and 69
-if none does. Members that are being filled are not among those that do.`,
+Exit codes:
+  0   every member votes
+  69  no majority votes
+  78  a majority votes, or a change was interrupted
+Members that are being filled do not count as voting.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.openQuorum(cmd.Context(), args[0])
@@ -154,14 +164,16 @@ func (a *app) quorumReplace() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replace STORE OLD NEW",
 		Short: "Replace a member",
-		Long: `Put a new member in the place of one that has lost its objects, or that is to go. OLD and NEW
-are URLs of stores; they may be the same, when OLD was emptied.
+		Long: `Replace a member that has lost its objects or is no longer wanted.
 
-Locks are used meanwhile. Interrupted, it is run again. Nobody has to be told: who opens the quorum
-with the old members finds the new ones, while a majority of the old ones answers.
+OLD and NEW are URLs of stores. They can be the same if OLD was emptied.
 
-Exit codes are those of leasehold quorum status, of the members as they are then.`,
-		Example: `  leasehold quorum replace quorum://main gs://locks-us 's3://locks-us-2?region=us-east-2'
+You can use the locks meanwhile. If this is interrupted, run it again. You need
+not notify other processes: with the old members they find the new ones, while a
+majority of the old ones responds.
+
+Exit codes: those of leasehold quorum status, for the members after the change.`,
+		Example: `  leasehold quorum replace quorum://main gs://old 's3://new?region=us-east-2'
   leasehold quorum replace quorum://main file:///srv/locks file:///srv/locks`,
 		Args: three,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -190,11 +202,12 @@ func (a *app) quorumRepair() *cobra.Command {
 	return &cobra.Command{
 		Use:   "repair STORE",
 		Short: "Complete a change and copy missing objects to every member",
-		Long: `Finish a change that was interrupted, and bring to every member what the others have: after a
-member was away for long, it need not wait for the next write of each object. Locks are used
-meanwhile, and it may be interrupted and run again.
+		Long: `Complete an interrupted change, and copy missing objects to every member.
 
-Exit codes are those of leasehold quorum status, of the members as they are then.`,
+A member that was away for long then need not wait for the next write of each
+object. You can use the locks meanwhile. If this is interrupted, run it again.
+
+Exit codes: those of leasehold quorum status, for the members after the repair.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.openQuorum(cmd.Context(), args[0])

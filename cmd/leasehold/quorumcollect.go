@@ -14,20 +14,22 @@ func (a *app) quorumCollect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect STORE",
 		Short: "Garbage-collect deleted objects",
-		Long: `Take away what deleted objects have left in the members: a small object each, which says so.
-Shards and fences delete objects all the time, so let it run once a day. Locks are used
-meanwhile.
+		Long: `Garbage-collect the deletion markers that deleted objects leave in the members.
 
-It goes where every member has shown it for a day by its own clock. If some have missed the
-deletion, they get it now, and the collection of the next day takes it. Each key of which
-nothing is left is shown.
+Shards and fences delete objects all the time, so run this once a day. You can
+use the locks meanwhile. If it is interrupted, run it again.
 
-All members must be there, vote, tell their times, and delete on a condition. That is tried in
-each of them first. A server that deletes what has changed meanwhile is refused, with the exit
-code 64: MinIO, versitygw and Ceph are such servers.
+A marker is removed once every member has had it for a day, by its own clock. A
+member that missed the deletion gets the marker now, and the next day's run
+removes it. Each key that is completely removed is shown.
 
-It makes a new configuration, of the same members, if there is anything to take. Interrupted, it
-is run again. With --dry-run the members are tried, and nothing of the quorum is changed.`,
+Requirements: all members must respond, vote, report their times and support
+conditional deletes, which is tested first. If a member's server deletes an
+object that has changed meanwhile, the exit code is 64, and nothing is removed.
+MinIO, versitygw and Ceph are such servers.
+
+If there is anything to remove, this creates a new configuration with the same
+members. With --dry-run, the members are tested, and the quorum is not changed.`,
 		Example: `  leasehold quorum collect quorum://main`,
 		Args:    one,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +60,7 @@ is run again. With --dry-run the members are tried, and nothing of the quorum is
 			return failure
 		},
 	}
-	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "take nothing away, and show what would be")
+	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "show what would be removed, and remove nothing")
 	return cmd
 }
 
