@@ -27,22 +27,25 @@ func (a *app) fence() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fence",
 		Short: "Write objects that reject a former holder's token",
-		Long: `Write objects that refuse a former holder's token.
+		Long: `Write objects that reject a former holder's token.
 
-A lease cannot stop a write that is already on its way. A guarded object can: every
-write carries the token of its lock's lease, and after one with a larger token has
-landed none with a smaller one will, whatever its age.
+A lease cannot stop a write that is already on its way. A guarded object can:
+each write carries the token of its lease, and after a write with a larger
+token, those with a smaller one are rejected.
 
-The token is that of the lock around this command (LEASEHOLD_TOKEN, as leasehold run
-and elect set it), or --token. RESOURCE is a URL or a name as LOCK is, but an object
-of its own, not the lock's. A plain GET of it shows the bytes that were put, and 266
-blanks after them; of more than about 1 MiB it shows a line of JSON that says where
-they are. All writes must be made with leasehold fence, and the object never deleted
-by other means: that takes its token along.
+The token is that of the lock around this command, in LEASEHOLD_TOKEN as set by
+leasehold run and elect, or --token.
 
-Exit codes: 73 if the token was refused, 66 if there is nothing to get, 65 if what
-lies there was not written with leasehold fence (see --adopt), else as in
-"leasehold run --help".`,
+RESOURCE is a URL or a name, like LOCK, but an object of its own. A plain GET
+shows the bytes that were put and 392 blanks, or for more than about 1 MiB a
+line of JSON with the location of the bytes. Write the object only with
+leasehold fence. Never delete it by other means: that deletes its token.
+
+Exit codes:
+  65  the object was not written with leasehold fence (see --adopt)
+  66  there is nothing to get
+  73  the token was rejected
+  others as for leasehold run`,
 		Example: `  leasehold run --claim state.json jobs/report -- ./report.sh
   # and in report.sh:
   leasehold fence get state.json >old.json
@@ -55,10 +58,10 @@ lies there was not written with leasehold fence (see --adopt), else as in
 
 func (g *fenceCmd) flags(f *pflag.FlagSet, writes bool) {
 	if writes {
-		f.StringVar(&g.token, tokenFlag, "", "the `token` to write with (default: that of the lock around this command)")
+		f.StringVar(&g.token, tokenFlag, "", "`token` to write with (default that of the lock around this\ncommand)")
 		f.BoolVar(&g.mkdir, mkdirFlag, false, mkdirHelp)
 	}
-	f.BoolVar(&g.opts.Adopt, "adopt", false, "take over an object that was written without a fence, as of the smallest token")
+	f.BoolVar(&g.opts.Adopt, "adopt", false, "take over an object that was written without a fence, with\nthe smallest token")
 }
 
 func (a *app) fencePut() *cobra.Command {
@@ -75,12 +78,12 @@ func (a *app) fencePut() *cobra.Command {
 		},
 	}
 	g.flags(cmd.Flags(), true)
-	cmd.Flags().BoolVar(&g.opts.Apart, "apart", false, "keep the bytes in an object of their own, with nothing after them, however few")
+	cmd.Flags().BoolVar(&g.opts.Apart, "apart", false, "store the bytes in a separate object, with nothing after\nthem, however few they are")
 	return cmd
 }
 
 func (a *app) fenceClaim() *cobra.Command {
-	return a.fenceEach("claim", "Refuse all smaller tokens from now on, and change nothing else",
+	return a.fenceEach("claim", "Reject smaller tokens from now on, and change nothing else",
 		func(ctx context.Context, o *fence.Object, t fence.Token) error {
 			_, err := o.Claim(ctx, t)
 			return err
@@ -88,7 +91,7 @@ func (a *app) fenceClaim() *cobra.Command {
 }
 
 func (a *app) fenceDelete() *cobra.Command {
-	return a.fenceEach("delete", "Delete an object, and leave its token, so that no former holder can write it",
+	return a.fenceEach("delete", "Delete an object, but keep rejecting smaller tokens",
 		func(ctx context.Context, o *fence.Object, t fence.Token) error { return o.Delete(ctx, t) })
 }
 
@@ -108,9 +111,9 @@ func (a *app) fenceGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get RESOURCE",
 		Short: "Read an object to stdout, byte for byte",
-		Long: `Read an object to stdout, byte for byte as it was put. It needs no token.
+		Long: `Read an object to stdout, byte for byte. No token is needed.
 
-With --output json it shows the object's token and size instead.`,
+With --output json, the object's token and size are shown instead.`,
 		Args: one,
 		RunE: func(cmd *cobra.Command, args []string) error { return g.get(cmd.Context(), args[0]) },
 	}

@@ -14,25 +14,26 @@ func (a *app) release() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release [flags] [FILE|-]",
 		Short: "Release a lease from leasehold acquire",
-		Long: `Release a lease of leasehold acquire, so that the next holder need not wait. The lease is in
-FILE, on stdin with -, or without either in the variable LEASEHOLD_LEASE. The work under it
-must have ended. FILE says afterwards that there is nothing to go on with.
+		Long: `Release a lease from leasehold acquire, so that the next holder need not wait.
 
-A lease that is over is released too if nobody has taken the lock since; the exit code is 76
-all the same, because the work under it was not protected until its end.
+The lease is in FILE, on stdin with -, or by default in LEASEHOLD_LEASE. End the
+work under it first. FILE is marked as released.
+
+An expired lease is released, too, if no one has taken the lock since. The exit
+code is still 76, because the lease did not protect the work until its end.
 
 Exit codes:
-  0      the lock is not held by this lease any more
-  64     usage
-  65     FILE is not a lease that this version understands, says of its store or lock what cannot
-         be, or is of another store than --store-url
-  66     there is no such FILE, or it cannot be read; or the directory of its file:// store is
-         not there
-  69     the store failed three times in a row, or refused for good: try again, or let others wait
-         until the lease is over
-  76     the lease was lost before: it was over; another has the lock; it was released already or
-         broken; or another copy of it was used
-  77     the store denied access`,
+  0   this lease no longer holds the lock
+  64  usage
+  65  this version does not understand FILE, or its store or lock is invalid, or
+      it is for another store than --store-url
+  66  FILE does not exist or cannot be read, or the directory of its file://
+      store does not exist
+  69  the store failed three times in a row, or permanently refused: try again,
+      or wait until the lease expires
+  76  the lease was lost before: it had expired; another holds the lock; it was
+      released or broken; or another copy of it was used
+  77  the store denied access`,
 		Example: `  leasehold release lease.json
   leasehold release   # the lease in LEASEHOLD_LEASE`,
 		Args: atMostOne,
@@ -44,7 +45,7 @@ Exit codes:
 			return untilSignal(cmd.Context(), func(ctx context.Context) error { return a.releaseLease(ctx, in, storeURL) })
 		},
 	}
-	cmd.Flags().StringVar(&storeURL, "store-url", "", "`URL` of the store, and not the one in the lease: for other credentials")
+	cmd.Flags().StringVar(&storeURL, "store-url", "", "`URL` of the store instead of the one in the lease, for\nother credentials")
 	return cmd
 }
 

@@ -24,28 +24,30 @@ func (a *app) renew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew [flags] [FILE|-]",
 		Short: "Renew a lease from leasehold acquire",
-		Long: `Renew a lease of leasehold acquire once, for another TTL. The lease is in FILE, on stdin with -,
-or without either in the variable LEASEHOLD_LEASE. FILE is replaced; otherwise the renewed
-lease is written to stdout, and replaces the one that was read, which is of no more use.
+		Long: `Renew a lease from leasehold acquire once, for another TTL.
 
-FILE can be renewed again whenever leasehold ends, killed too. The lease from stdin or from the
-variable is lost if leasehold ends after the store has taken the renewal and before it has
-written the lease.
+The lease is in FILE, on stdin with -, or by default in LEASEHOLD_LEASE. FILE is
+replaced. Otherwise the renewed lease is written to stdout, and the old one can
+no longer be used.
+
+FILE can be renewed again even if leasehold is killed. A lease from stdin or
+from the variable is lost if leasehold ends after the store has accepted the
+renewal and before the lease was written.
 
 ` + detachedHelp + `
 
 Exit codes:
-  0      the lease was renewed, and was written
-  64     usage
-  65     FILE is not a lease that this version understands, says of its store or lock what cannot
-         be, or is of another store than --store-url
-  66     there is no such FILE, or it cannot be read; or the directory of its file:// store is
-         not there
-  69     the store failed three times in a row, or refused for good: FILE, or what was written
-         to stdout, can be tried again until the lease is over
-  76     the lease is lost: it is over, even if nobody has the lock; another has it; it was
-         released or broken; or another copy of it was used
-  77     the store denied access`,
+  0   the lease was renewed and written
+  64  usage
+  65  this version does not understand FILE, or its store or lock is invalid, or
+      it is for another store than --store-url
+  66  FILE does not exist or cannot be read, or the directory of its file://
+      store does not exist
+  69  the store failed three times in a row, or permanently refused: until the
+      lease expires, try again with FILE or with what was written to stdout
+  76  the lease is lost: it expired, even if the lock is free; another holds the
+      lock; it was released or broken; or another copy of it was used
+  77  the store denied access`,
 		Example: `  leasehold renew lease.json
   leasehold renew --ttl 1h lease.json
   lines=$(leasehold renew --exec) && eval "$lines"`,
@@ -65,8 +67,8 @@ Exit codes:
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&ttl, "ttl", 0, "how long the lease lasts from now on (default as before)")
-	f.StringVar(&storeURL, "store-url", "", "`URL` of the store, and not the one in the lease: for other credentials")
+	f.DurationVar(&ttl, "ttl", 0, "lease `duration` from now on (default as before)")
+	f.StringVar(&storeURL, "store-url", "", "`URL` of the store instead of the one in the lease, for\nother credentials")
 	f.BoolVar(&export, "exec", false, "write lines that a POSIX shell can eval, and not JSON")
 	return cmd
 }
