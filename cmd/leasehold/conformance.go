@@ -33,30 +33,41 @@ func (a *app) conformance() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance --store URL -- COMMAND [ARG…]",
 		Short: "Run the conformance tests against another implementation",
-		Long: `Put another implementation of the format through cases.
+		Long: `Run the conformance tests against another implementation of the lock format.
 
-docs/format.md specifies the record of a lock and the rules of whoever writes one, for other
-languages. COMMAND is a program that keeps to it: it acquires and releases locks as it is told to
-on stdin, and answers on stdout, in the words that docs/format.md has. Each case starts it anew,
-with a proxy on the loopback device between it and the store, which loses, delays, doubles and
-refuses requests; some cases stop, kill or cut off the program.
+COMMAND is a program that implements docs/format.md. It acquires and releases
+locks as it is told on stdin, and responds on stdout, in the messages that
+docs/format.md describes. Each case starts it again, with a local proxy between
+it and the store. The proxy drops, delays, duplicates and rejects requests. Some
+cases stop, kill or cut off the program.
 
-URL is that of a bucket that speaks S3, or of a prefix in it, with endpoint=…: the server must be
-one that does not look at the name by which it is called, as AWS does. Where the bucket is, the program
-is told by the variables CONFORMANCE_BUCKET, CONFORMANCE_PREFIX (it ends with a slash, or is empty),
-AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, CONFORMANCE_ENDPOINT (all three the proxy's, to be used with
-paths that begin with the bucket) and AWS_REGION. Credentials are in the variables that AWS tools
-have, as they are in this command's own environment. The cases write below a prefix with a name of
-its own, and remove it when they are done.
+URL is that of an S3-compatible bucket, or of a prefix in it, with endpoint=….
+The server must ignore the host name that it is called by; AWS does not. The
+cases write below a prefix of their own, and remove it at the end.
 
-The command prints a line for each case. For a case that has failed it also prints the sentence of
-docs/format.md that was broken, the observation, the requests, and the lines of both sides.
+Environment of COMMAND:
+  CONFORMANCE_BUCKET    the bucket
+  CONFORMANCE_PREFIX    the prefix, which is empty or ends in a slash
+  CONFORMANCE_ENDPOINT, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3
+                        the proxy, for paths that begin with the bucket
+  AWS_REGION            the region
+Credentials are in the variables of AWS tools, as in leasehold's own
+environment.
 
-Exit codes: 0 if all cases have passed, 1 if one has not, 64 for bad usage, 69 if the store could not
-be reached, 77 if it denies access, 128+n after signal n.`,
-		Example: `  leasehold conformance --store 's3://bucket/scratch?endpoint=http://127.0.0.1:9000' -- python3 subject.py
+Output: a line per case. A failed case also has the sentence of docs/format.md
+that was violated, the observation, the requests, and the lines of both sides.
+
+Exit codes:
+  0      all cases passed
+  1      a case failed
+  64     usage
+  69     the store could not be reached
+  77     the store denied access
+  128+n  signal n ended the tests`,
+		Example: `  URL='s3://bucket/tests?endpoint=http://127.0.0.1:9000'
+  leasehold conformance --store "$URL" -- python3 subject.py
   leasehold conformance --list
-  leasehold conformance --run '^(takes-over|renew)' -o json --store "$URL" -- ./subject`,
+  leasehold conformance --run '^takes-over' -o json --store "$URL" -- ./subject`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pattern, err := regexp.Compile(c.run)
@@ -80,11 +91,11 @@ be reached, 77 if it denies access, 128+n after signal n.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.store, "store", "", "the `URL` of a bucket, or of a prefix in it, with endpoint=…")
-	f.StringVar(&c.run, "run", "", "only cases whose names match this regular `expression`")
-	f.BoolVar(&c.list, "list", false, "list the cases, and run none")
-	f.IntVar(&c.parallel, "parallel", 8, "how many cases are run at a time")
-	f.DurationVar(&c.ttl, "ttl", 2*time.Second, "of most leases: longer where the machine or the store is slow")
+	f.StringVar(&c.store, "store", "", "`URL` of a bucket, or of a prefix in it, with endpoint=…")
+	f.StringVar(&c.run, "run", "", "run only cases whose names match this regular `expression`")
+	f.BoolVar(&c.list, "list", false, "list the cases, and run none of them")
+	f.IntVar(&c.parallel, "parallel", 8, "number of cases to run at a time")
+	f.DurationVar(&c.ttl, "ttl", 2*time.Second, "lease `duration` in most cases; increase it for a slow\nmachine or store")
 	return cmd
 }
 

@@ -37,23 +37,25 @@ func (a *app) demo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Play an election with a crash; needs no bucket",
-		Long: `Show an election, with a crash.
+		Long: `Play an election with a crash.
 
-The demo starts an S3 server of its own, in memory and on this machine only, and
-five candidates, each a process "leasehold elect". It kills the leader with
-SIGKILL, and later lets another resign. It takes about ten seconds, and leaves
-nothing behind. The exit code is 0 only if a leader was elected each time, the
-tokens grew, and no two candidates' commands ever ran at once.
+The demo starts an S3 server in memory, for this machine only, and five
+candidates, each a leasehold elect process. It kills the leader with SIGKILL,
+and later lets another resign. It takes about ten seconds, and leaves nothing
+behind.
 
-With --http there is also the page of leasehold serve, which shows the same as it happens, and
-the candidates go on until an interrupt.`,
+With --http, the page of leasehold serve shows the election live, and the
+candidates continue until an interrupt.
+
+Exit codes: 0 only if a leader was elected each time, the tokens grew, and no
+two candidates' commands ever ran at once.`,
 		Example: `  leasehold demo
   leasehold demo --http            # then see http://127.0.0.1:4041/ui/
   leasehold demo --http=127.0.0.1:8080`,
 		Args: atMost(0),
 		RunE: func(*cobra.Command, []string) error { return a.stage(page) },
 	}
-	cmd.Flags().StringVar(&page, "http", "", "show the page of leasehold serve on this `address` of this machine")
+	cmd.Flags().StringVar(&page, "http", "", "show the page of leasehold serve on\nthis local `address`")
 	cmd.Flags().Lookup("http").NoOptDefVal = "127.0.0.1:4041"
 	show := &cobra.Command{
 		Use: "show", Hidden: true, Args: one,

@@ -115,12 +115,12 @@ func milliseconds(d time.Duration) *int64 {
 // events is a topic of the help, and no command.
 func (a *app) events() *cobra.Command {
 	var b strings.Builder
-	b.WriteString(`With --output json, run and elect print an object a line for each event on stderr, and
-watch on stdout. All other lines on stderr are such objects too, of the last two kinds.
--q leaves only failures, and -v adds messages and, in watch, renewals.
+	b.WriteString(`With --output json, run and elect print one JSON object per event to stderr, and
+watch to stdout. All other lines on stderr are objects, too, of the last two
+kinds. -q leaves only failures. -v adds messages and, for watch, renewals.
 
-"time" is in UTC, as of RFC 3339, "lock" is a URL, and what ends with _ms is a number of
-milliseconds. New events and fields may be added; those that there are stay.
+"time" is in UTC (RFC 3339), "lock" is a URL, and a name that ends in _ms is a
+number of milliseconds. New events and fields may be added; existing ones stay.
 
 `)
 	for _, k := range eventKinds {

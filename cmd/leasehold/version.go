@@ -32,8 +32,10 @@ func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long: `Tell the version, the revision of the source and its date, the version of Go, and the
-platform. "modified" says that the source was not the revision's.`,
+		Long: `Print the version, the source revision and its date, the Go version and the
+platform.
+
+"modified" means that the source differed from the revision.`,
 		Args: atMost(0),
 		RunE: func(*cobra.Command, []string) error { return a.tellVersion() },
 	}
