@@ -73,6 +73,11 @@ func (e *emptied) List(ctx context.Context, prefix, after string) iter.Seq2[stor
 // what came to the last member after that would lie in the emptied one.
 func (p *place) lose() {
 	synctest.Wait()
+	p.empty()
+}
+
+// empty empties the member, whatever is on its way to it.
+func (p *place) empty() {
 	p.inner.mu.Lock()
 	defer p.inner.mu.Unlock()
 	p.inner.Store = memstore.New()

@@ -110,7 +110,7 @@ func TestInitRefuses(t *testing.T) {
 		{"emptied", func(t *testing.T) []*place {
 			t.Helper()
 			places, _ := newQuorum(t, 3)
-			places[0].lose()
+			places[0].empty()
 			return places
 		}, `mem://0: init "": invalid argument: mem://0 has lost its marker, and so its objects: replace it`},
 		{"emptied, and then a late request has arrived", func(t *testing.T) []*place {
@@ -122,21 +122,21 @@ func TestInitRefuses(t *testing.T) {
 		{"emptied, and another one is not filled", func(t *testing.T) []*place {
 			t.Helper()
 			places, _ := newQuorum(t, 3)
-			places[0].lose()
+			places[0].empty()
 			places[2].mark(t, func(m *register.Marker) { m.Whole = false })
 			return places
 		}, `mem://0: init "": invalid argument: mem://0 has lost its marker, and so its objects: replace it`},
 		{"emptied, and cannot be read again", func(t *testing.T) []*place {
 			t.Helper()
 			places, _ := newQuorum(t, 3)
-			places[1].lose()
+			places[1].empty()
 			places[1].Inject(faultstore.Fault{Kind: faultstore.Denied, Op: "get", Nth: 2})
 			return places
 		}, `mem://1: get "!leasehold-quorum": access denied: ` + injected},
 		{"emptied while it is initialized", func(t *testing.T) []*place {
 			t.Helper()
 			places := fresh()
-			places[1].before("get", markerKey, 2, places[1].lose)
+			places[1].before("get", markerKey, 2, places[1].empty)
 			return places
 		}, `init "": invalid argument: the marker of mem://1 has changed meanwhile: run init again`},
 		{"initialized by another while it is initialized", func(t *testing.T) []*place {
