@@ -18,7 +18,7 @@ import (
 type Layout string
 
 const (
-	// LayoutObject, the default, is one object that is overwritten. It needs If-None-Match and
+	// LayoutObject is the default: one object that is overwritten. It needs If-None-Match and
 	// If-Match. Use it unless the store has no If-Match.
 	LayoutObject Layout = "object"
 

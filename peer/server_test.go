@@ -478,8 +478,8 @@ func TestHTTP1(t *testing.T) {
 	s := start(t, &peer.ServerOptions{Certificate: a.Issue(t, "127.0.0.1")}, e)
 	config := &tls.Config{RootCAs: rootsOf(t, a), NextProtos: []string{"h2", "http/1.1"}, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for range 2 {
-		c := must((&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", s.Addr().String())).(*tls.Conn)
-		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", peer.DefaultPath)
+		c, _ := must((&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", s.Addr().String())).(*tls.Conn)
+		_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", peer.DefaultPath)
 		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
 			t.Errorf("it says %q, %v", line, err)
 		}
@@ -584,7 +584,7 @@ func TestServeFails(t *testing.T) {
 	t.Parallel()
 	e, _, _ := lead(t, nil)
 	s := must(peer.NewServer(&peer.ServerOptions{Plain: true}, e))
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	l := must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
 	if err := s.Serve(broken{l}); err == nil || err.Error() != "out of order" {
 		t.Errorf("it returned %v", err)
 	}

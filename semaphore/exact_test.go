@@ -288,7 +288,6 @@ func TestKeepsNothingOfALease(t *testing.T) {
 		released(t, l)
 		closed(t, s)
 		lease := weak.Make(l)
-		l = nil
 		synctest.Wait()
 		for range 10 {
 			runtime.GC()

@@ -42,7 +42,7 @@ func TestAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir, err := os.MkdirTemp("", "answers")
+			dir, err := os.MkdirTemp("", "answers") //nolint:usetesting // a short path: it is in answers
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,8 +178,8 @@ func (s *answers) run(args []string) (lines []string) {
 	for _, from := range []struct {
 		text, mark string
 	}{{stdout.String(), ""}, {stderr.String(), "! "}} {
-		for line := range strings.Lines(s.constant(from.text)) {
-			line, ended := strings.CutSuffix(line, "\n")
+		for text := range strings.Lines(s.constant(from.text)) {
+			line, ended := strings.CutSuffix(text, "\n")
 			if !ended {
 				line += "…"
 			}

@@ -58,9 +58,9 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 		"both": {leasehold.LayoutObject, leasehold.LayoutEpochs}, "alone": {leasehold.LayoutObject},
 	} {
 		for _, l := range layouts {
-			lock, err := leasehold.NewLock(st, name, &leasehold.LockOptions{Layout: l, Holder: "me"})
-			if err != nil {
-				t.Fatal(err)
+			lock, failed := leasehold.NewLock(st, name, &leasehold.LockOptions{Layout: l, Holder: "me"})
+			if failed != nil {
+				t.Fatal(failed)
 			}
 			if err = lock.Do(t.Context(), func(context.Context, *leasehold.Lease) error { return nil }); err != nil {
 				t.Fatal(err)

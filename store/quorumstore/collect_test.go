@@ -515,7 +515,7 @@ func TestCollectCounts(t *testing.T) {
 			p.Clear()
 		}
 		collect(t, open(t, places), quorumstore.Collected{Gone: 1, Settled: 1, Number: 1})
-		if err := open(t, places).Delete(t.Context(), "kept"); err != nil { // under the present configuration
+		if err = open(t, places).Delete(t.Context(), "kept"); err != nil { // under the present configuration
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -378,7 +378,7 @@ func TestBodyIsOpenedAtAnother(t *testing.T) {
 		for i, p := range places {
 			members = append(members, opening{p, func(ctx context.Context, n int64) {
 				if open[i].Add(n); ctx != nil {
-					ends[i] = ctx
+					ends[i] = ctx //nolint:fatcontext // kept to see it end
 				}
 			}})
 		}
@@ -483,7 +483,7 @@ type opened struct {
 }
 
 func (o opened) Close() error {
-	o.tell(nil, -1) //nolint:staticcheck // there is none
+	o.tell(nil, -1)
 	return o.ReadCloser.Close()
 }
 

@@ -307,11 +307,11 @@ func kindOf(err error) error {
 			kinds = append(kinds, e.Kind)
 			return
 		}
-		switch {
-		case err == register.ErrContended: //nolint:errorlint // as above
+		switch err {
+		case register.ErrContended: //nolint:errorlint // as above
 			kinds = append(kinds, store.ErrConflict)
 			return
-		case err == register.ErrForeign: //nolint:errorlint // as above
+		case register.ErrForeign:
 			kinds = append(kinds, store.ErrRefused)
 			return
 		}

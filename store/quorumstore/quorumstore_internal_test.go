@@ -139,7 +139,7 @@ func TestTally(t *testing.T) {
 		{5, "qqrr-", "", false, "", `open "": invalid argument: the members are of different quorums: 0 is of q, 1 is of q, 2 is of r, 3 is of r`},
 		{5, "qqrrr", "r", false, "", ""},
 	} {
-		tally := tally{of: map[string][]shown{}, silent: tc.members, errs: []error{ErrNoMajority}}
+		votes := tally{of: map[string][]shown{}, silent: tc.members, errs: []error{ErrNoMajority}}
 		for i, c := range tc.answers {
 			a := shown{place: strconv.Itoa(i)}
 			switch c {
@@ -151,15 +151,15 @@ func TestTally(t *testing.T) {
 			default:
 				a.marker = &register.Marker{Known: register.Configuration{Quorum: string(c)}}
 			}
-			tally.add(a)
+			votes.add(a)
 		}
-		if got := tally.most(); got != tc.most || tally.enough("", tc.members) != (got != "") || tally.enough("q", tc.members) != tc.known {
-			t.Errorf("%s: %q, enough %t and %t, want %q, %t", tc.answers, got, tally.enough("", tc.members), tally.enough("q", tc.members), tc.most, tc.known)
+		if got := votes.most(); got != tc.most || votes.enough("", tc.members) != (got != "") || votes.enough("q", tc.members) != tc.known {
+			t.Errorf("%s: %q, enough %t and %t, want %q, %t", tc.answers, got, votes.enough("", tc.members), votes.enough("q", tc.members), tc.most, tc.known)
 		}
 		if tc.most != "" {
 			continue
 		}
-		if may, err := tally.undecided(); may != tc.may || err == nil || err.Error() != tc.err {
+		if may, err := votes.undecided(); may != tc.may || err == nil || err.Error() != tc.err {
 			t.Errorf("%s: %q, %v, want %q, %s", tc.answers, may, err, tc.may, tc.err)
 		}
 	}

@@ -405,7 +405,7 @@ func TestStatusRefuses(t *testing.T) {
 
 		places, st := newQuorum(t, 3)
 		by := newPlace("mem://new")
-		if err := st.Replace(t.Context(), "mem://0", by); err != nil {
+		if err = st.Replace(t.Context(), "mem://0", by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
