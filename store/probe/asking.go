@@ -50,6 +50,14 @@ func (s *survey) doubts() int {
 	return s.busy[store.ErrUnknownOutcome]
 }
 
+// retirements counts the objects that had to be replaced.
+func (s *survey) retirements() (n int) {
+	for _, times := range s.retired {
+		n += times
+	}
+	return n
+}
+
 // path is the whole name of a scratch object. One of which it could not be found out
 // whether a write has landed is left alone, and another takes its place.
 func (s *survey) path(key string) string {

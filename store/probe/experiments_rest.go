@@ -31,6 +31,7 @@ type rested struct {
 	key string
 	now *store.Object
 	was store.Version
+	at  string // the path, until another object takes its place
 }
 
 // leaveCreated makes the objects that are only created, and one that is deleted.
@@ -41,7 +42,7 @@ func (s *survey) leaveCreated() error {
 		if err != nil {
 			return err
 		}
-		s.resting.created = append(s.resting.created, &rested{key: key, now: o})
+		s.resting.created = append(s.resting.created, &rested{key: key, now: o, at: s.path(key)})
 	}
 	o, err := s.gone("rests-gone")
 	if err == nil {
@@ -63,7 +64,7 @@ func (s *survey) leaveUpdated() error {
 		if err != nil {
 			return err
 		}
-		s.resting.updated = append(s.resting.updated, &rested{key, now, was.Version})
+		s.resting.updated = append(s.resting.updated, &rested{key: key, now: now, was: was.Version, at: s.path(key)})
 	}
 	s.resting.last = time.Now()
 	return nil
@@ -72,7 +73,7 @@ func (s *survey) leaveUpdated() error {
 // awaitRest waits until all of them have been at rest for long enough, and drops those that a
 // request without an answer may yet change.
 func (s *survey) awaitRest() error {
-	unsettled := func(r *rested) bool { return !s.settled(r.key) }
+	unsettled := func(r *rested) bool { return !s.settled(r.key) || s.path(r.key) != r.at }
 	s.resting.created = slices.DeleteFunc(s.resting.created, unsettled)
 	s.resting.updated = slices.DeleteFunc(s.resting.updated, unsettled)
 	select {
