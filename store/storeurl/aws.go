@@ -69,7 +69,8 @@ func onAWS(err error) error {
 	if _, ok := errors.AsType[config.SharedConfigProfileNotExistError](err); ok {
 		return fmt.Errorf("%w: check profile=… in the URL and AWS_PROFILE; profiles are in %s", err, strings.Join(awsFiles(), " and "))
 	}
-	if bundle := os.Getenv("AWS_CA_BUNDLE"); bundle != "" && (errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "CA bundle")) {
+	bundle := os.Getenv("AWS_CA_BUNDLE")
+	if failed, ok := errors.AsType[*fs.PathError](err); bundle != "" && (ok && failed.Path == bundle || strings.Contains(err.Error(), "CA bundle")) {
 		return fmt.Errorf("AWS_CA_BUNDLE=%s: %w: it must be a file of certificates in PEM form", bundle, err)
 	}
 	return err

@@ -277,6 +277,7 @@ func TestUnusableSettings(t *testing.T) {
 		{"AWS_REGION", "eu-west-1\r", "cannot be a region"},
 		{"AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "absent"), "it must be a file of certificates in PEM form"},
 		{"AWS_CA_BUNDLE", empty, "AWS_CA_BUNDLE=" + empty + ": "},
+		{"AWS_CA_BUNDLE", filepath.Dir(empty), "AWS_CA_BUNDLE=" + filepath.Dir(empty) + ": "},
 	} {
 		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
 			noAWS(t)
