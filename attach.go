@@ -83,13 +83,14 @@ func (d *driver) detach(l *Lease) <-chan result {
 	return waiter
 }
 
-// detached processes the end of a Detach, or of a call for a lease that no process holds.
-func (d *driver) detached(a protocol.Detached) {
+// detached processes the end of a Detach, or of a call for a lease that no process holds. It reports
+// whether a lease has ended by it and nobody in this process waits for the lock.
+func (d *driver) detached(a protocol.Detached) (unused bool) {
 	r := result{record: &a.Record, err: a.Err}
 	lease := d.lease
 	if lease == nil {
 		d.answer(r)
-		return
+		return false
 	}
 	if a.Err != nil && !errors.Is(a.Err, protocol.ErrCancelled) {
 		r.err = fmt.Errorf("the lease of the lock %v was lost before it was detached: %w: %w", d.at, ErrLost, a.Err)
@@ -101,11 +102,10 @@ func (d *driver) detached(a protocol.Detached) {
 	lease.outcome = r.err
 	lease.settled.Store(true)
 	d.lease = nil
-	if !d.queue.Leave() {
-		d.Step(protocol.Drop{})
-	}
+	unused = !d.queue.Leave()
 	closeAfter(lease.released, d.Past(), told)
 	d.answer(r)
+	return unused
 }
 
 // Attach takes over a detached lease, which is renewed in this process from now on. It costs

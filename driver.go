@@ -201,9 +201,10 @@ func (d *driver) EndLease(why error) {
 	}
 }
 
-// Taken moves the deadline before anything is sent. A renewal for a shorter TTL moves it back
-// when it is sent, not when it is answered (rule A7).
-func (d *driver) Taken(ev protocol.Event) {
+// Stepped tells the user what an event has changed. It moves the deadline first: a renewal for a
+// shorter TTL moves it back when it is sent, not when it is answered (rule A7). Nothing has been
+// sent yet, so a lease has ended for its user before its release is.
+func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) (next protocol.Event) {
 	d.traceTaken(ev)
 	if d.lease != nil && d.lease.ctx.Err() == nil {
 		d.lease.deadline.Store(int64(d.Candidate().Deadline()))
@@ -216,12 +217,15 @@ func (d *driver) Taken(ev protocol.Event) {
 		d.now.requests.Writes++
 		d.answered(ev.Err)
 	}
-}
-
-// Stepped notes whether the store works, and wakes waiting followers if there is news.
-func (d *driver) Stepped(ev protocol.Event) {
+	for _, action := range actions {
+		d.traceReport(action)
+		if d.report(action) {
+			next = protocol.Drop{}
+		}
+	}
 	d.noteTrouble(ev)
 	d.announce()
+	return next
 }
 
 // closeAfter closes c once the other two channels are closed. Either may be nil.
@@ -240,10 +244,9 @@ func closeAfter(c chan struct{}, one, other <-chan struct{}) {
 	}()
 }
 
-// Report tells the user what the candidate reports. It runs before the engine carries out the
-// action, so a lease has already ended for its user by then.
-func (d *driver) Report(action protocol.Action) {
-	d.traceReport(action)
+// report tells the user what the candidate reports. It returns true when a lease has been given up
+// and nobody in this process waits for the next one.
+func (d *driver) report(action protocol.Action) (unused bool) {
 	switch a := action.(type) {
 	case protocol.Granted:
 		d.lease = newLease(d.now.ctx, d, d.Candidate())
@@ -265,7 +268,7 @@ func (d *driver) Report(action protocol.Action) {
 		d.now.seen = d.seenNow()
 		d.answer(result{err: a.Err, open: a.Open, trouble: d.Trouble()})
 	case protocol.Detached:
-		d.detached(a)
+		return d.detached(a)
 	case protocol.Waiting:
 		d.waiting(a.Record)
 	case protocol.Seen:
@@ -280,7 +283,7 @@ func (d *driver) Report(action protocol.Action) {
 	case protocol.Lost:
 		d.lost(fmt.Errorf("%w: %w", ErrLost, a.Err))
 	case protocol.Released:
-		d.released(a.Err)
+		return d.released(a.Err)
 	case protocol.Reaped:
 		d.answer(result{})
 	case protocol.SessionOrphan:
@@ -290,6 +293,7 @@ func (d *driver) Report(action protocol.Action) {
 	case protocol.CancelPoll:
 		d.now.pollState.stop()
 	}
+	return false
 }
 
 func (d *driver) refused(a protocol.Refused) {
@@ -403,8 +407,9 @@ func (d *driver) lost(cause error) {
 	}
 }
 
-// released stores the outcome before it closes the channel, because free reads it then.
-func (d *driver) released(err error) {
+// released stores the outcome before it closes the channel, because free reads it then. It reports
+// whether nobody in this process waits for the lock.
+func (d *driver) released(err error) (unused bool) {
 	lease, past := d.lease, d.Past()
 	if err == nil {
 		err = d.left()
@@ -420,10 +425,9 @@ func (d *driver) released(err error) {
 	lease.outcome = err
 	lease.settled.Store(true)
 	d.lease = nil
-	if !d.queue.Leave() {
-		d.Step(protocol.Drop{})
-	}
+	unused = !d.queue.Leave()
 	closeAfter(lease.released, past, told) // last, so that the caller's next attempt finds the queue empty
+	return unused
 }
 
 // left returns why the record still shows the released lease: its session ended during the

@@ -141,15 +141,17 @@ func (d *driver) EndLease(why error) {
 	}
 }
 
-// Taken traces the answer to a request.
-func (d *driver) Taken(ev protocol.Event) { d.traceTaken(ev) }
+// Stepped turns what the table asks for into what the user sees.
+func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
+	d.traceTaken(ev)
+	for _, action := range actions {
+		d.traceReport(action)
+		d.report(action)
+	}
+	return nil
+}
 
-// Stepped does nothing.
-func (*driver) Stepped(protocol.Event) {}
-
-// Report turns an action of the table into what the user sees.
-func (d *driver) Report(action protocol.Action) {
-	d.traceReport(action)
+func (d *driver) report(action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Seated:
 		c := d.callers[a.Caller]

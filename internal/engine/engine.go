@@ -128,24 +128,27 @@ func (e *Engine) Tell(ev protocol.Event) {
 	e.Step(ev)
 }
 
-// Step passes an event to the candidate of an engine that was entered, and carries out what
-// it answers.
-//
-// The order is what callers rely on. The owner hears of the event first, when nothing has been
-// sent, so a deadline that moves back has moved by then (rule A7). Each action is reported before it
-// is carried out, so a lease has ended for its user when the request goes out that frees the lock.
-// The alarm comes last, by what the candidate has come to.
+// Step passes an event to the candidate of an engine that was entered, and then the events
+// that the owner returns, one after the other.
 func (e *Engine) Step(ev protocol.Event) {
+	for ev != nil {
+		ev = e.step(ev)
+	}
+}
+
+// step passes one event to the candidate, tells the owner, and carries out the actions.
+//
+// Callers rely on this order. When the owner is told, nothing has been sent: so a deadline that moves
+// back has moved (rule A7), and a lease has ended for its user, before the request that frees the
+// lock is sent. The alarm is set last, by the candidate's new state.
+func (e *Engine) step(ev protocol.Event) (next protocol.Event) {
 	a := e.active
 	now := e.runtime().Now()
 	actions := a.candidate.Step(ev, now)
-	e.owner.Taken(ev)
+	next = e.owner.Stepped(ev, actions)
 	for _, action := range actions {
-		e.before(action)
-		e.owner.Report(action)
 		e.do(action)
 	}
-	e.owner.Stepped(ev)
 	e.watchSession()
 	if a.past != nil && !a.candidate.Valid(now.Clock) {
 		a.leave() // it goes on for as long as the lease does
@@ -158,10 +161,11 @@ func (e *Engine) Step(ev protocol.Event) {
 		a.idle = nil
 	}
 	e.arm()
+	return next
 }
 
-// before takes in what has become so by a step: the owner may step on when it is told.
-func (e *Engine) before(action protocol.Action) {
+// do carries out what is not the owner's.
+func (e *Engine) do(action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Granted:
 		e.active.leased = true
@@ -169,12 +173,6 @@ func (e *Engine) before(action protocol.Action) {
 		e.active.leased = errors.Is(a.Err, protocol.ErrLost) // and must still be released
 	case protocol.Released:
 		e.active.leased = false
-	}
-}
-
-// do carries out what is not the owner's.
-func (e *Engine) do(action protocol.Action) {
-	switch a := action.(type) {
 	case protocol.Read:
 		e.read(a)
 	case protocol.Check:

@@ -25,12 +25,11 @@ func (nobody) Session(string) *Session       { return nil }
 func (nobody) Context() context.Context      { return context.Background() }
 func (nobody) Watcher(string, *Engine) Owner { return nil }
 func (nobody) Rest(bool)                     {}
-func (nobody) Taken(protocol.Event)          {}
-func (nobody) Report(protocol.Action)        {}
-func (nobody) Stepped(protocol.Event)        {}
 func (nobody) EndLease(error)                {}
 func (nobody) Over(error)                    {}
 func (nobody) Unused()                       {}
+
+func (nobody) Stepped(protocol.Event, []protocol.Action) protocol.Event { return nil }
 
 // gated is a store whose looks wait.
 type gated struct {

@@ -35,14 +35,11 @@ type Host interface {
 	// of this one: it says what that engine has to know, and sees what happens.
 	Watcher(session string, of *Engine) Owner
 
-	// Taken: the candidate has taken in an event, and nothing of what follows from it has
-	// been done yet. Above all nothing has been sent.
-	Taken(ev protocol.Event)
-	// Report: the candidate wants this. Requests, and what concerns sessions of this process,
-	// the engine sees to itself, after it has reported it. The rest is the owner's.
-	Report(action protocol.Action)
-	// Stepped: all that follows from an event has been done or is on its way.
-	Stepped(ev protocol.Event)
+	// Stepped: the machine has taken in an event, and asks for these actions. Nothing has been
+	// sent yet. The engine carries out requests, and what concerns this process's sessions, when
+	// Stepped has returned. The rest is for the owner to do. Stepped must not step the engine:
+	// an event that follows from an action is returned, and is the next to be taken in.
+	Stepped(ev protocol.Event, actions []protocol.Action) (next protocol.Event)
 	// EndLease: the session is over, so the lease that the candidate holds under it, if it
 	// does, is to end now. The candidate is told later.
 	EndLease(why error)

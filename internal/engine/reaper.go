@@ -120,19 +120,22 @@ func (r *reaper) begin() {
 	}
 }
 
-// Report is what comes of the waiting.
-func (r *reaper) Report(action protocol.Action) {
-	r.Owner.Report(action)
-	switch a := action.(type) {
-	case protocol.Seen:
-		r.beat()
-	case protocol.Troubled:
-		r.troubled(a.Err)
-	case protocol.Reaped:
-		r.over()
-	case protocol.Failed:
-		r.failed(a.Err)
+// Stepped tells the waiters what has become of the session.
+func (r *reaper) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
+	next := r.Owner.Stepped(ev, actions)
+	for _, action := range actions {
+		switch a := action.(type) {
+		case protocol.Seen:
+			r.beat()
+		case protocol.Troubled:
+			r.troubled(a.Err)
+		case protocol.Reaped:
+			r.over()
+		case protocol.Failed:
+			r.failed(a.Err)
+		}
 	}
+	return next
 }
 
 func (r *reaper) runtime() Runtime { return r.engine.runtime() }

@@ -62,26 +62,24 @@ type beats struct {
 	s *Session
 }
 
-// Taken takes in until when the session is valid: before a renewal is sent that promises less
+// Stepped stores until when the session is valid, before a renewal is sent that promises less
 // (rule A7).
-func (b *beats) Taken(ev protocol.Event) {
+func (b *beats) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
 	c, until := b.s.heartbeat.Candidate(), time.Duration(0)
 	if c.Valid(b.s.runtime().Now().Clock) {
 		until = c.Deadline()
 	}
 	b.s.deadline.Store(int64(until))
-	b.SessionOwner.Taken(ev)
-}
-
-// Report is what the session does about its heartbeat.
-func (b *beats) Report(action protocol.Action) {
-	b.SessionOwner.Report(action)
-	switch a := action.(type) {
-	case protocol.Renewed:
-		b.s.renewed()
-	case protocol.Lost:
-		b.s.runtime().Apart(func() { b.s.End(a.Err) })
+	next := b.SessionOwner.Stepped(ev, actions)
+	for _, action := range actions {
+		switch a := action.(type) {
+		case protocol.Renewed:
+			b.s.renewed()
+		case protocol.Lost:
+			b.s.runtime().Apart(func() { b.s.End(a.Err) })
+		}
 	}
+	return next
 }
 
 func (s *Session) runtime() Runtime { return s.owner.Place().Runtime }

@@ -76,16 +76,16 @@ func (t *Table) Leave(ev protocol.Leave, before func() bool) {
 	}
 }
 
-// step passes an event to the table, and carries out what it answers, in the order that Engine.Step
-// keeps: the owner hears of each action before it is carried out.
+// step passes an event to the table, tells the owner, and carries out the actions, in the order
+// of Engine.step.
 func (t *Table) step(ev protocol.Event) {
-	actions := t.table.Step(ev, t.runtime().Now())
-	t.owner.Taken(ev)
-	for _, action := range actions {
-		t.owner.Report(action)
-		t.do(action)
+	for ev != nil {
+		actions := t.table.Step(ev, t.runtime().Now())
+		ev = t.owner.Stepped(ev, actions)
+		for _, action := range actions {
+			t.do(action)
+		}
 	}
-	t.owner.Stepped(ev)
 	t.watchSessions()
 	if t.table.Idle() && len(t.settling) > 0 {
 		for _, c := range t.settling {

@@ -37,11 +37,9 @@ func (w *watcher) Watcher(string, *Engine) Owner { return w }
 
 // Nobody is told of these.
 
-func (*watcher) Rest(bool)              {}
-func (*watcher) Taken(protocol.Event)   {}
-func (*watcher) Report(protocol.Action) {}
-func (*watcher) Stepped(protocol.Event) {}
-func (*watcher) EndLease(error)         {}
+func (*watcher) Rest(bool)                                                {}
+func (*watcher) EndLease(error)                                           {}
+func (*watcher) Stepped(protocol.Event, []protocol.Action) protocol.Event { return nil }
 
 // initReaper makes the engine of a candidate that waits until a session is over, and ends it
 // when it was waited out. It looks once soon after each heartbeat, or seldom.
@@ -76,10 +74,13 @@ func Reap(ctx context.Context, at Place, session string, cfg protocol.Config, do
 // Context is that of the caller.
 func (l *lone) Context() context.Context { return l.ctx }
 
-// Report is what comes of the waiting.
-func (l *lone) Report(action protocol.Action) {
-	switch action.(type) {
-	case protocol.Reaped, protocol.Failed:
-		l.engine.runtime().Apart(l.done)
+// Stepped calls done when the wait has ended.
+func (l *lone) Stepped(_ protocol.Event, actions []protocol.Action) protocol.Event {
+	for _, action := range actions {
+		switch action.(type) {
+		case protocol.Reaped, protocol.Failed:
+			l.engine.runtime().Apart(l.done)
+		}
 	}
+	return nil
 }

@@ -150,16 +150,13 @@ type watched struct {
 	requests Requests
 }
 
-// Report notes when a request is sent.
-func (w *watched) Report(action protocol.Action) {
-	w.requests.Sent(action, clock.Now())
-	w.Owner.Report(action)
-}
-
-// Taken passes on the answer.
-func (w *watched) Taken(ev protocol.Event) {
+// Stepped passes on the answer to a request, and notes when the next one is sent.
+func (w *watched) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
 	if answer, ok := w.requests.Answered(ev, clock.Now()); ok {
 		w.told(answer)
 	}
-	w.Owner.Taken(ev)
+	for _, action := range actions {
+		w.requests.Sent(action, clock.Now())
+	}
+	return w.Owner.Stepped(ev, actions)
 }

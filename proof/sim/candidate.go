@@ -112,7 +112,18 @@ func (o owner) Rest(on bool) {
 	}
 }
 
-func (o owner) Taken(ev protocol.Event) {
+func (o owner) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
+	o.taken(ev)
+	for _, action := range actions {
+		o.logf("%v    -> %s", o.m, brief{action})
+		o.returns.returned(o.m, action)
+		o.do(o.m, action)
+	}
+	o.stepped(ev)
+	return nil
+}
+
+func (o owner) taken(ev protocol.Event) {
 	m := o.m
 	o.logf("%v  %s", m, brief{ev})
 	if asked, is := ev.(protocol.Acquire); is {
@@ -143,13 +154,7 @@ func (o owner) Taken(ev protocol.Event) {
 	}
 }
 
-func (o owner) Report(action protocol.Action) {
-	o.logf("%v    -> %s", o.m, brief{action})
-	o.returns.returned(o.m, action)
-	o.do(o.m, action)
-}
-
-func (o owner) Stepped(ev protocol.Event) {
+func (o owner) stepped(ev protocol.Event) {
 	m := o.m
 	o.returns.stepped(m, ev)
 	if over, is := ev.(protocol.SessionOver); is && m.under != nil && m.under.Key() == over.Session && m.c().Valid(m.clock()) {

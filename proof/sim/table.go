@@ -313,14 +313,17 @@ func (h host) EndLease(error) {
 	}
 }
 
-func (h host) Taken(ev protocol.Event) {
+func (h host) Stepped(ev protocol.Event, actions []protocol.Action) protocol.Event {
 	h.logf("%v  %s", h.p, brief{ev})
 	h.seats.taken(h.p, ev)
+	for _, action := range actions {
+		h.report(action)
+	}
+	h.seats.stepped(h.p)
+	return nil
 }
 
-func (h host) Stepped(protocol.Event) { h.seats.stepped(h.p) }
-
-func (h host) Report(action protocol.Action) {
+func (h host) report(action protocol.Action) {
 	h.logf("%v    -> %s", h.p, brief{action})
 	h.seats.reported(h.p, action)
 	switch a := action.(type) {
