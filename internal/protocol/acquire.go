@@ -76,7 +76,7 @@ func (c *Candidate) watch(on bool) {
 // cancel ends an acquisition because of its user.
 // A claim that was sent is not called back, because no store can do that: seek goes on for
 // nobody, until the claim has landed and is freed, or cannot land any more (rule D6).
-func (c *Candidate) cancel(err error, now Now, out *actions) {
+func (c *Candidate) cancel(err error, now Now, out *Actions) {
 	if err == nil {
 		err = ErrCancelled
 	}
@@ -95,7 +95,7 @@ func (c *Candidate) cancel(err error, now Now, out *actions) {
 //
 // The order of the cases is part of the rules. Giving up comes before asking, asking before
 // deciding, and an error that no wait can mend before any wait.
-func (c *Candidate) seek(now Now, out *actions) {
+func (c *Candidate) seek(now Now, out *Actions) {
 	switch {
 	case c.acq.want == nothing && len(c.writes.open) > 0 && now.Clock >= c.until:
 		c.abandon(out)
@@ -108,7 +108,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 		c.wait(now, out)
 	case c.cfg.Reaper && !c.obs.held():
 		c.acq.want = nothing
-		out.add(Reaped{c.obs.record})
+		out.Add(Reaped{c.obs.record})
 	case c.obs.version == "" && c.cfg.Existing:
 		c.fail(ErrAbsent, now, out)
 	// The name is used. A session under it could be taken for an earlier one, which locks still
@@ -118,7 +118,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 	case c.obs.spent(&c.cfg) && !c.cfg.Reaper:
 		c.fail(fmt.Errorf("%w: it is %d, and %d is the last one", ErrTooLarge, c.obs.record.Token, int64(record.LastToken)), now, out)
 	case c.tired():
-		c.fail(c.trouble.err, now, out)
+		c.fail(c.trouble.Err, now, out)
 	case now.Clock >= c.obs.from(c.acq.want) && !c.obs.stuck(&c.cfg):
 		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		if !c.resting(now) {
@@ -130,10 +130,10 @@ func (c *Candidate) seek(now Now, out *actions) {
 	// at the heartbeat is worth it before the user hears "held".
 	case c.acq.want == atOnce && c.sessions.others(c.obs.record.Session):
 		c.busy = checking
-		out.add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
+		out.Add(Check{Session: c.obs.record.Session, Timeout: min(MaxRequest, c.cfg.TTL)})
 	case c.acq.want == atOnce:
 		c.acq.want = nothing
-		out.add(Refused{Record: c.obs.record, Rest: c.obs.rest(now.Clock)})
+		out.Add(Refused{Record: c.obs.record, Rest: c.obs.rest(now.Clock)})
 	default:
 		c.obs.expire(&c.cfg, c.acq.want, now, out)
 		c.wait(now, out)
@@ -143,7 +143,7 @@ func (c *Candidate) seek(now Now, out *actions) {
 // claim writes a record with the next token over exactly what was seen. One whose answer is lost
 // may have landed (rule A6): seek looks, and adopt calls claimed if it has. If not, another claim
 // follows on the same condition.
-func (c *Candidate) claim(now Now, out *actions) {
+func (c *Candidate) claim(now Now, out *Actions) {
 	if c.cfg.Reaper {
 		c.reap(now, out)
 		return
@@ -159,7 +159,7 @@ func (c *Candidate) claim(now Now, out *actions) {
 }
 
 // claimed takes in that a claim has landed: it is a lease, unless that came too late.
-func (c *Candidate) claimed(a attempt, now Now, out *actions) {
+func (c *Candidate) claimed(a attempt, now Now, out *Actions) {
 	c.release.freed = freed{}
 	c.lease = lease{end: c.terms.end(a.t0), granted: now.Clock}
 	c.due = c.lease.take(a)
@@ -170,7 +170,7 @@ func (c *Candidate) claimed(a attempt, now Now, out *actions) {
 	switch {
 	case c.acq.want == nothing:
 		c.undo(now)
-	case late && c.trouble.slow >= enoughTries:
+	case late && c.trouble.slow >= EnoughTries:
 		c.fail(c.terms.tooSlow(), now, out) // and nobody wants what has landed: see stray
 	case late:
 		// Too little is left of it to begin work. It was never handed out, so
@@ -184,12 +184,12 @@ func (c *Candidate) claimed(a attempt, now Now, out *actions) {
 	default:
 		c.phase, c.acq.want = held, nothing
 		c.handoff.begin(a.t0)
-		out.add(Granted{})
+		out.Add(Granted{})
 	}
 }
 
 // denied: the store refuses a claim for good.
-func (c *Candidate) denied(err error, now Now, out *actions) {
+func (c *Candidate) denied(err error, now Now, out *Actions) {
 	// This refusal is about this claim only. Whether an earlier one landed, it does not say.
 	if len(c.named(nil)) == 0 { // else an earlier one may have landed, and its session goes on
 		c.writes.open = nil
@@ -204,7 +204,7 @@ func (c *Candidate) denied(err error, now Now, out *actions) {
 // The token stays: should the holder come back, it sees that this very lease was ended (see loss).
 // If its delayed heartbeat comes first, this write is refused and it lives; if this write comes
 // first, the heartbeat is refused. Without it both could believe themselves right (rule D3).
-func (c *Candidate) reap(now Now, out *actions) {
+func (c *Candidate) reap(now Now, out *Actions) {
 	r := c.obs.record
 	r.Held, r.Rest, r.WriteID, r.Ended = false, nil, c.writes.name(&c.cfg), "its holder was waited out by "+c.cfg.Holder
 	c.write(reaping, Write{Op: Free, Record: r, Timeout: min(MaxRequest, r.TTL/2)}, now, out)
@@ -212,20 +212,20 @@ func (c *Candidate) reap(now Now, out *actions) {
 
 // fail ends an acquisition. A claim that may have landed, or may yet land, is
 // settled all the same: if it lands, it is released.
-func (c *Candidate) fail(err error, now Now, out *actions) {
+func (c *Candidate) fail(err error, now Now, out *Actions) {
 	c.acq.want = nothing
 	c.until = now.Clock + c.cfg.TTL
 	c.due = now.Clock
-	out.add(Failed{Err: err})
+	out.Add(Failed{Err: err})
 }
 
 // tooLong ends an acquisition that does not wait and has had no answer for a TTL.
 // A user who does not wait was promised an answer, and a store that hangs gives none.
-func (c *Candidate) tooLong(now Now, out *actions) {
+func (c *Candidate) tooLong(now Now, out *Actions) {
 	if c.acq.want != atOnce || now.Clock < c.until {
 		return
 	}
-	c.fail(c.trouble.noAnswer(), now, out)
+	c.fail(c.trouble.NoAnswer(), now, out)
 }
 
 // tired reports that an acquisition that does not wait has failed often enough.

@@ -86,10 +86,10 @@ func (c *Candidate) NextIncarnation() string { return c.next(1) }
 // detach ends the lease here, and leaves its record as it stands.
 // The lease is not valid from here on, by the change of phase, and the proof is given out later: if
 // not, this process would go on while another holds the lease by it.
-func (c *Candidate) detach(now Now, out *actions) {
+func (c *Candidate) detach(now Now, out *Actions) {
 	switch {
 	case c.phase == lost:
-		out.add(Detached{Err: ErrLost})
+		out.Add(Detached{Err: ErrLost})
 		return
 	case c.phase != held || c.sessions.current != "" || c.cfg.Tokenless || c.cfg.WriteOnce:
 		panic("protocol: Detach while " + c.phase.String())
@@ -102,7 +102,7 @@ func (c *Candidate) detach(now Now, out *actions) {
 // A renewal that was sent and not answered may land later, and then the proof would name a record
 // that does not stand any more: its user would be told that the lease was lost, and nobody could free
 // the lock. So it is settled by another renewal on the same condition (rule A6).
-func (c *Candidate) letStand(now Now, out *actions) {
+func (c *Candidate) letStand(now Now, out *Actions) {
 	switch {
 	case !c.obs.fresh:
 		c.read(min(MaxRequest, c.cfg.TTL/6, c.lease.deadline-now.Clock), now, out)
@@ -110,7 +110,7 @@ func (c *Candidate) letStand(now Now, out *actions) {
 		c.notDetached(c.obs.loss(&c.cfg, &c.lease), now, out)
 	case len(c.writes.open) == 0:
 		c.phase, c.due = clear, 0
-		out.add(Detached{Record: c.obs.record})
+		out.Add(Detached{Record: c.obs.record})
 		c.anew(now)
 	case c.resting(now):
 	default:
@@ -119,8 +119,8 @@ func (c *Candidate) letStand(now Now, out *actions) {
 }
 
 // notDetached: nobody will go on with the lease, so what is left of it is freed.
-func (c *Candidate) notDetached(err error, now Now, out *actions) {
-	out.add(Detached{Err: err})
+func (c *Candidate) notDetached(err error, now Now, out *Actions) {
+	out.Add(Detached{Err: err})
 	c.beginRelease(true, now)
 }
 
@@ -148,7 +148,7 @@ func (a *attachment) looked(ev ReadDone, now Now) (stale bool) {
 }
 
 // takeUp takes the next step to use the lease.
-func (c *Candidate) takeUp(now Now, out *actions) {
+func (c *Candidate) takeUp(now Now, out *Actions) {
 	a, r := &c.attachment, c.obs.record
 	// A write of our own may have landed although the store said that it would not: a copy of it has.
 	proven := c.obs.version != "" && a.Proof.proves(r) || c.obs.held() && c.cfg.mine(r)
@@ -166,7 +166,7 @@ func (c *Candidate) takeUp(now Now, out *actions) {
 	case a.over && a.Use != ToRelease:
 		c.notAttached(ErrExpired, now, out)
 	case c.failedOften():
-		c.notAttached(c.trouble.err, now, out)
+		c.notAttached(c.trouble.Err, now, out)
 	case c.resting(now):
 	case a.Use == ToRelease:
 		free := asFree(r, c.writes.name(&c.cfg), now)
@@ -201,11 +201,11 @@ func (o *observation) loss(cfg *Config, of *lease) error {
 
 // failedOften reports that the store has failed so often that a user who does not wait is told.
 func (c *Candidate) failedOften() bool {
-	return max(c.trouble.reads, c.trouble.writes) >= enoughTries
+	return max(c.trouble.Reads, c.trouble.Writes) >= EnoughTries
 }
 
 // attachWritten takes in the answer to a write of an attachment.
-func (c *Candidate) attachWritten(ev WriteDone, now Now, out *actions) {
+func (c *Candidate) attachWritten(ev WriteDone, now Now, out *Actions) {
 	switch sent := &c.writes.sent; {
 	case c.phase != attaching: // its user has gone, and it was a write of another incarnation
 		c.obs.fresh, c.due = false, now.Clock
@@ -218,7 +218,7 @@ func (c *Candidate) attachWritten(ev WriteDone, now Now, out *actions) {
 			c.notAttached(ev.Err, now, out)
 		}
 	default:
-		c.trouble.progress()
+		c.trouble.Progress()
 		sent.record.Epoch = ev.Epoch
 		if c.attachment.Use == ToRelease {
 			c.observe(sent.record, ev.Version, now.Clock)
@@ -230,54 +230,54 @@ func (c *Candidate) attachWritten(ev WriteDone, now Now, out *actions) {
 }
 
 // attached takes in that the write of the attachment has landed, with its own time (rule A4).
-func (c *Candidate) attached(a attempt, now Now, out *actions) {
+func (c *Candidate) attached(a attempt, now Now, out *Actions) {
 	c.release.freed = freed{}
-	c.lease = lease{end: never, granted: now.Clock}
+	c.lease = lease{end: Never, granted: now.Clock}
 	c.due = c.lease.take(a)
 	switch {
 	case c.attachment.Use == ToRenew:
 		c.phase, c.due = clear, 0
-		out.add(Detached{Record: c.obs.record})
+		out.Add(Detached{Record: c.obs.record})
 		c.anew(now)
 	case now.Clock >= c.lease.deadline:
 		c.notAttached(ErrSlowStore, now, out)
 	default:
 		c.phase = held
 		c.handoff.begin(a.t0)
-		out.add(Granted{})
+		out.Add(Granted{})
 	}
 }
 
 // returned: the record of the lease does not stand any more.
-func (c *Candidate) returned(now Now, out *actions) {
+func (c *Candidate) returned(now Now, out *Actions) {
 	if c.attachment.over {
 		c.notAttached(ErrExpired, now, out) // it is free, and its owner must be told
 		return
 	}
 	c.phase, c.due = clear, 0
-	out.add(Detached{Record: c.obs.record})
+	out.Add(Detached{Record: c.obs.record})
 	c.anew(now) // what it frees was another's, so its next lease does not follow on one of its own
 }
 
 // notAttached ends an attachment. A write that may have landed, or may yet land, is not freed as after
 // an acquisition that was given up: it is of a lease that the owner of the proof still has, and goes
 // on with by the mark. So it must not be this incarnation's.
-func (c *Candidate) notAttached(err error, now Now, out *actions) {
+func (c *Candidate) notAttached(err error, now Now, out *Actions) {
 	f := Failed{Err: err}
 	if len(c.writes.open) > 0 || c.obs.held() && c.cfg.mine(c.obs.record) {
 		f.Open = c.cfg.Incarnation
 	}
 	c.phase, c.due = clear, 0
-	out.add(f)
+	out.Add(f)
 	c.anew(now)
 }
 
 // expire ends what may not take longer: a Detach at the end of the lease, an Attach after a TTL.
-func (c *Candidate) expire(now Now, out *actions) {
+func (c *Candidate) expire(now Now, out *Actions) {
 	switch {
 	case c.phase == detaching && now.Clock >= c.lease.deadline:
 		c.notDetached(c.terms.Expiry(now.Clock, c.lease.end, c.lease.record.TTL), now, out)
 	case c.phase == attaching && now.Clock >= c.until:
-		c.notAttached(c.trouble.noAnswer(), now, out)
+		c.notAttached(c.trouble.NoAnswer(), now, out)
 	}
 }

@@ -70,7 +70,7 @@ type Candidate struct {
 
 	obs        observation // of the object
 	writes     writes      // its own, that may land
-	trouble    trouble     // with the store
+	trouble    Trouble     // with the store
 	acq        acquisition // what the user wants
 	pace       pace        // of looking at what another holds
 	lease      lease
@@ -79,21 +79,21 @@ type Candidate struct {
 	handoff    handoff    // among its own users
 	sessions   sessions   // of its process and of others
 	peer       pollState  // what the leader itself says
-	rng        random
+	rng        Random
 }
 
 // New makes a candidate that knows nothing of the lock.
 // It believes nothing from before its start, so a restart never continues a lease (rule A9).
 func New(cfg Config) *Candidate {
 	usual := Terms{Holder: cfg.Holder, Meta: cfg.Meta, TTL: cfg.TTL}
-	return &Candidate{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: seeded(cfg.Incarnation)}
+	return &Candidate{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: Seeded(cfg.Incarnation)}
 }
 
 // Step takes an event at a time and returns what to do, in order. It panics on
 // an event that cannot be: an answer to nothing, a second Acquire before the
 // first was answered, a Release of no lease.
 func (c *Candidate) Step(ev Event, now Now) []Action {
-	var out actions
+	var out Actions
 	if c.phase == held && now.Clock >= c.lease.deadline {
 		// Before anything else, even a renewal's good answer: who has been
 		// told "no longer" must not be told "again".
@@ -134,7 +134,7 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.sessionExpired(ev.Session, ev.Look, now)
 	case SessionTroubled:
 		if c.wanting() {
-			c.trouble.report(ev.Err, &c.cfg, now, &out)
+			c.trouble.Report(ev.Err, c.cfg.Reaper, now, &out)
 		}
 	case Recheck:
 		c.recheck(now)
@@ -158,21 +158,16 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	// as one state.
 	if c.obs.news {
 		c.obs.news = false
-		out.add(Seen{})
+		out.Add(Seen{})
 	}
 	c.memberships(&out)
 	c.forgetTerms()
 	return out
 }
 
-// actions are what Step returns, in the order in which they were decided.
-type actions []Action
-
-func (a *actions) add(x Action) { *a = append(*a, x) }
-
 // advance does what is due, if no request is under way.
 // The time to give up comes even while a pause lasts, or a long pause would outlast it.
-func (c *Candidate) advance(now Now, out *actions) {
+func (c *Candidate) advance(now Now, out *Actions) {
 	if c.busy != none || now.Clock < min(c.due, c.settledBy()) {
 		return
 	}

@@ -98,5 +98,5 @@ func (cfg *Config) frequent(ttl time.Duration) time.Duration {
 	if cfg.Frequent > 0 {
 		return cfg.Frequent
 	}
-	return max(Renewal(ttl)/8, firstPoll)
+	return max(Renewal(ttl)/8, FirstPoll)
 }

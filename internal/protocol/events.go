@@ -177,6 +177,12 @@ const (
 // A candidate only asks for it: what comes of it is told by an event, or is not told at all.
 type Action interface{ action() }
 
+// Actions are what a step asks for, in the order in which it was decided.
+type Actions []Action
+
+// Add appends an action.
+func (a *Actions) Add(x Action) { *a = append(*a, x) }
+
 // The actions.
 type (
 	// Read asks for the object, unless its version is still Unless.

@@ -20,13 +20,13 @@ const keepFor = 4
 // come after have another incarnation, so no rule knows the difference (rule A9).
 func (c *Candidate) Forgettable(clock time.Duration) (ok bool, at time.Duration) {
 	if !c.Idle() || c.handoff.passed || len(c.sessions.entered) > 0 {
-		return false, never
+		return false, Never
 	}
 	// A report of trouble that is to come once a minute must not come from each new candidate.
-	at = max(c.trouble.reported, c.trouble.lookAt, c.trouble.tryAt)
+	at = max(c.trouble.reported, c.trouble.LookAt, c.trouble.TryAt)
 	if c.obs.known {
 		since := max(c.obs.first, c.pace.looked)
-		if c.obs.claimableAt != never {
+		if c.obs.claimableAt != Never {
 			since = max(since, c.obs.claimableAt)
 		}
 		at = max(at, since+keepFor*max(c.cfg.TTL, c.obs.record.TTL))

@@ -42,7 +42,7 @@ func (c *Candidate) rest() time.Duration {
 	if c.sessions.current != "" {
 		return Renewal(c.cfg.TTL) * 5 / 4
 	}
-	return min(firstPoll+lasted/2, PollInterval(lasted, c.cfg.TTL)) * 5 / 4
+	return min(FirstPoll+lasted/2, PollInterval(lasted, c.cfg.TTL)) * 5 / 4
 }
 
 // over reports that the handoff has lasted long enough: so many times longer than the rest after it that this costs 3 %;
@@ -58,7 +58,7 @@ func (h *handoff) over(rest, ttl time.Duration) bool {
 // it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,
 // and the next user's claim replaces it, with a token of its own (rule A3). That is one
 // write where a release and a claim are two.
-func (c *Candidate) pass(now Now, out *actions) bool {
+func (c *Candidate) pass(now Now, out *Actions) bool {
 	c.handoff.ended = now.Clock
 	idle := c.phase == held && c.busy == none && c.obs.fresh
 	// Under a session the record would stand for as long as that lasts, should the next
@@ -70,7 +70,7 @@ func (c *Candidate) pass(now Now, out *actions) bool {
 	// The phase changes before anybody is told, so the old lease is not valid when the next user's
 	// claim is sent, and that has a token of its own.
 	c.phase, c.writes.open, c.handoff.passed = clear, nil, true
-	out.add(Released{nil})
+	out.Add(Released{nil})
 	return true
 }
 

@@ -77,7 +77,7 @@ func (c *Candidate) Lease() record.Record { return c.lease.record }
 //   - no answer: another look follows, after a pause.
 //
 // Meanwhile the lease is valid until its deadline, and there Step ends it before it does anything else.
-func (c *Candidate) keep(now Now, out *actions) {
+func (c *Candidate) keep(now Now, out *Actions) {
 	if c.final() && !c.lease.meta.pending() {
 		c.due = c.lease.deadline
 		return
@@ -93,7 +93,7 @@ func (c *Candidate) keep(now Now, out *actions) {
 }
 
 // renew sends a renewal.
-func (c *Candidate) renew(now Now, out *actions) {
+func (c *Candidate) renew(now Now, out *Actions) {
 	r := c.writes.again(&c.cfg, c.lease.record, now)
 	r.Successor = c.lease.successor
 	// The write may land at once and its answer never come, and from then on the
@@ -109,10 +109,10 @@ func (c *Candidate) renew(now Now, out *actions) {
 // renewed takes in that a renewal has landed, whether its answer said so or a look.
 // It counts from the sending of that very attempt. Counted from the answer, a renewal that was
 // answered after a TTL would look fresh, while others have taken the lock by then (rule A4).
-func (c *Candidate) renewed(a attempt, now Now, out *actions) {
+func (c *Candidate) renewed(a attempt, now Now, out *Actions) {
 	final := c.final()
 	if c.due = c.lease.take(a); !final {
-		out.add(Renewed{})
+		out.Add(Renewed{})
 	}
 	c.metaLanded(a.meta, out)
 	c.carrySoon(now) // a change may have come meanwhile
@@ -127,7 +127,7 @@ func (c *Candidate) renewSoon(now Now) {
 }
 
 // giveUp ends the lease before its work has stopped: nothing is sent until the user releases.
-func (c *Candidate) giveUp(err error, out *actions) {
+func (c *Candidate) giveUp(err error, out *Actions) {
 	if c.phase != held {
 		return
 	}
@@ -142,9 +142,9 @@ func (c *Candidate) giveUp(err error, out *actions) {
 // its work may go on until then.
 // Nothing that comes later revives it, not even the answer to a renewal that landed in time: the
 // user has been told to stop, and can be told that only once.
-func (c *Candidate) lose(cause error, out *actions) {
+func (c *Candidate) lose(cause error, out *Actions) {
 	c.phase = lost
-	out.add(Lost{cause})
+	out.Add(Lost{cause})
 }
 
 // loss says what became of the lease, by the record that stands in its place. One that is free

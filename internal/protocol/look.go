@@ -9,8 +9,8 @@ import (
 )
 
 // read looks at the object, unless the last look has failed a moment ago.
-func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
-	if c.due = c.trouble.lookAt; now.Clock < c.due {
+func (c *Candidate) read(timeout time.Duration, now Now, out *Actions) {
+	if c.due = c.trouble.LookAt; now.Clock < c.due {
 		return
 	}
 	c.busy = reading
@@ -32,7 +32,7 @@ func (c *Candidate) read(timeout time.Duration, now Now, out *actions) {
 	if c.phase == attaching {
 		unless = "" // only an answer with the record tells its age
 	}
-	out.add(Read{Unless: unless, Timeout: timeout})
+	out.Add(Read{Unless: unless, Timeout: timeout})
 }
 
 // recheck has the object looked at again, once more if a look is under way.
@@ -44,7 +44,7 @@ func (c *Candidate) recheck(now Now) {
 }
 
 // readDone takes in the answer to a look. What it means is for the phase to say.
-func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
+func (c *Candidate) readDone(ev ReadDone, now Now, out *Actions) {
 	if c.phase == attaching && c.attachment.looked(ev, now) {
 		c.due = now.Clock // it shows what stood before the lease was detached, perhaps
 		return
@@ -53,7 +53,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 		c.unread(ev, now, out)
 		return
 	}
-	c.trouble.looked()
+	c.trouble.Looked()
 	c.due = now.Clock
 	c.pace.looked = now.Clock
 	switch ev.Shown {
@@ -66,7 +66,7 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 	case Absent:
 		c.writes.settle(&c.cfg, "", record.Record{})
 		if c.obs.vanish(ev.Date, now, &c.rng) {
-			out.add(Vanished{c.obs.record})
+			out.Add(Vanished{c.obs.record})
 		}
 		if c.phase == held {
 			c.lose(ErrVanished, out)
@@ -79,9 +79,9 @@ func (c *Candidate) readDone(ev ReadDone, now Now, out *actions) {
 // unread: the store did not answer. Try again soon, and then less and less often.
 // A failed look says nothing about the lock, so it changes nothing that is believed of it: above
 // all it neither ends a lease nor brings a takeover nearer.
-func (c *Candidate) unread(ev ReadDone, now Now, out *actions) {
+func (c *Candidate) unread(ev ReadDone, now Now, out *Actions) {
 	if c.phase == clear {
-		out.add(Unreadable{ev.Err})
+		out.Add(Unreadable{ev.Err})
 	}
 	c.lookFailed(ev.Err, now, out)
 	if c.phase == clear && c.acq.want != nothing && (ev.Fatal || c.tired()) {
@@ -103,7 +103,7 @@ func (c *Candidate) same() {
 }
 
 // found: there is a record. It is known, or of an open write of ours, or another's.
-func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
+func (c *Candidate) found(ev ReadDone, now Now, out *Actions) {
 	if c.obs.known && ev.Version == c.obs.version {
 		c.same() // the store need not know conditional reads
 		return
@@ -116,7 +116,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 	}
 	c.writes.settle(&c.cfg, ev.Version, ev.Record)
 	if c.obs.advances(&c.cfg, ev.Record) {
-		c.trouble.progress()
+		c.trouble.Progress()
 	}
 	c.sight(ev, now)
 	if c.phase == held {
@@ -127,7 +127,7 @@ func (c *Candidate) found(ev ReadDone, now Now, out *actions) {
 // foreign: there is something that we do not understand. We leave it alone.
 // It may be a record of a later version, or a file that somebody put there by mistake: to write
 // over it would destroy what a person can still put right.
-func (c *Candidate) foreign(err error, now Now, out *actions) {
+func (c *Candidate) foreign(err error, now Now, out *Actions) {
 	// A claim that was to create the object has met this one, of another kind that was created at the same moment. It is
 	// no more under way than one that has met a rival's, and only its own caller is told.
 	c.writes.open = slices.DeleteFunc(c.writes.open, func(a attempt) bool { return a.vain })
@@ -151,7 +151,7 @@ func (c *Candidate) foreign(err error, now Now, out *actions) {
 	case c.acq.want != nothing:
 		c.fail(err, now, out)
 	case c.acq.watching:
-		out.add(Unreadable{err})
+		out.Add(Unreadable{err})
 		c.due = now.Clock + min(Renewal(c.cfg.TTL), retry.Max)
 	}
 }
@@ -208,7 +208,7 @@ func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) (a
 	switch {
 	case c.cfg.mine(r): // of a record of our own nobody else can hold a lease
 	case r.Opaque:
-		return never, 0
+		return Never, 0
 	case r.Held && r.Session != "":
 		if r.Session == c.sessions.over {
 			return now, 0
@@ -216,17 +216,17 @@ func (c *Candidate) claimable(r record.Record, now time.Duration, wakes bool) (a
 		// Its holder keeps the lease for as long as its session lasts, and does not look at the
 		// object meanwhile. So no patience is enough, and no clock: the session must be over
 		// (rule D3).
-		return never, 0
+		return Never, 0
 	case r.Held:
 		// The record's TTL, not ours: its holder counts by that.
-		return now + Patience(r.TTL), c.rng.spread(r.TTL / 10)
+		return now + Patience(r.TTL), c.rng.Spread(r.TTL / 10)
 	case r.Successor != "" && r.Successor != c.cfg.Holder:
 		// Only a courtesy: the conditional write decides.
-		return now + Renewal(r.TTL) + Margin(r.TTL), c.rng.spread(r.TTL / 10)
+		return now + Renewal(r.TTL) + Margin(r.TTL), c.rng.Spread(r.TTL / 10)
 	case c.cfg.Follow && wakes && r.Successor == "":
 		// They all look at about this time, and one of them is to claim it before the others do. However
 		// many there are, and however long the TTL, a second is enough for that.
-		return now, c.rng.spread(min(c.cfg.frequent(r.TTL), time.Second))
+		return now, c.rng.Spread(min(c.cfg.frequent(r.TTL), time.Second))
 	}
 	return now, 0
 }

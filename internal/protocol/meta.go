@@ -26,7 +26,7 @@ const metaPause = time.Second
 // makes the lease valid for no longer (see lease.take).
 //
 // A lease that has ended is left alone: Lost has said so, or the Release was first.
-func (c *Candidate) setMeta(ev SetMeta, now Now, out *actions) {
+func (c *Candidate) setMeta(ev SetMeta, now Now, out *Actions) {
 	if c.cfg.WriteOnce {
 		panic("protocol: SetMeta of a record that cannot be written over")
 	}
@@ -56,9 +56,9 @@ func (c *Candidate) carrySoon(now Now) {
 // metaLanded takes in that a record has landed that was written when so many changes were asked for.
 // Only a clean success and a look say so (rule A6). A change that came while that write was under way
 // is not in it.
-func (c *Candidate) metaLanded(number int, out *actions) {
+func (c *Candidate) metaLanded(number int, out *Actions) {
 	if m := &c.lease.meta; number > m.landed {
 		m.landed = number
-		out.add(MetaSet{number})
+		out.Add(MetaSet{number})
 	}
 }

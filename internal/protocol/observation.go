@@ -41,14 +41,14 @@ func (o *observation) take(cfg *Config, r record.Record, v Version, now time.Dur
 // vanish takes in an answer that showed no object, and reports whether there was
 // one before: then its holder may not know yet that it is gone.
 // So this candidate does not create the object anew before that holder's lease has ended.
-func (o *observation) vanish(date time.Time, now Now, rng *random) bool {
+func (o *observation) vanish(date time.Time, now Now, rng *Random) bool {
 	was := o.version != ""
 	if r := o.record; was && (!r.Held || r.Session == "") { // else its holder does not look at the object: see claimable
-		o.claimableAt, o.spread = now.Clock+Patience(r.TTL), rng.spread(r.TTL/10)
+		o.claimableAt, o.spread = now.Clock+Patience(r.TTL), rng.Spread(r.TTL/10)
 	}
 	o.news = was
 	o.known, o.fresh, o.version = true, true, ""
-	o.base = base(date, now.Wall)
+	o.base = FirstToken(date, now.Wall)
 	return was
 }
 
@@ -63,10 +63,10 @@ func (o *observation) from(want want) time.Duration {
 }
 
 // expire tells, once, that a holder is late.
-func (o *observation) expire(cfg *Config, want want, now Now, out *actions) {
+func (o *observation) expire(cfg *Config, want want, now Now, out *Actions) {
 	if now.Clock >= o.from(want) && o.version != "" && o.record.Held && !o.expired && !cfg.mine(o.record) {
 		o.expired = true
-		out.add(Expired{o.record})
+		out.Add(Expired{o.record})
 	}
 }
 
@@ -119,10 +119,9 @@ func (o *observation) next(cfg *Config) int64 {
 	return o.top + 1
 }
 
-// base is where the tokens of a lock that is created start: at the store's own
-// time in milliseconds, so that in practice they are above those of an object that
-// somebody deleted. Where the store does not tell the time, the wall clock must do.
-func base(date, wall time.Time) int64 {
+// FirstToken returns where the tokens of a new object start: at the store's time in milliseconds, or
+// else the wall clock's. So in practice, they are above those of a deleted object of the same name.
+func FirstToken(date, wall time.Time) int64 {
 	if date.IsZero() {
 		date = wall
 	}

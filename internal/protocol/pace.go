@@ -28,8 +28,8 @@ type pace struct {
 // stands idle. Neither depends on the TTL, so its pauses do not: at one of a day a third of that
 // would leave the lock idle for hours.
 const (
-	// firstPoll is how soon a waiter looks again at a lock that just got a new holder.
-	firstPoll = 20 * time.Millisecond
+	// FirstPoll is how soon a waiter polls a lock again that just got a new holder.
+	FirstPoll = 20 * time.Millisecond
 	// shortPoll is the pause that those after it grow to. A lock stands idle for half of that after a
 	// release if one waits for it, and for a third if two do.
 	shortPoll = 600 * time.Millisecond
@@ -44,7 +44,7 @@ const (
 	longestPoll = 10 * time.Second
 
 	// MinPollInterval is the shortest one that may be asked for.
-	MinPollInterval = firstPoll
+	MinPollInterval = FirstPoll
 )
 
 // PollInterval is the pause before the next look of a waiter that has waited for so long for a
@@ -84,19 +84,19 @@ func (p *pace) waiter(cfg *Config, ttl, now time.Duration) time.Duration {
 	if limit == 0 {
 		limit = PollInterval(now-p.begun, ttl)
 	}
-	return p.grow(firstPoll, limit)
+	return p.grow(FirstPoll, limit)
 }
 
 // wait plans the next look at a lock that another holds. When the lock may be taken
 // there is always one more look first: a look costs a twelfth of a write, and shows
 // most waiters that another was faster.
-func (c *Candidate) wait(now Now, out *actions) {
+func (c *Candidate) wait(now Now, out *Actions) {
 	r := c.obs.record
 	// That its lock rests is another thing to wait for than a holder.
 	if !c.acq.reported.SameLease(r) || c.acq.reported.Held && r.Resting() > 0 {
 		c.acq.reported = r
 		if c.acq.want != nothing {
-			out.add(Waiting{r})
+			out.Add(Waiting{r})
 		}
 	}
 	quiet := c.peer.until(c.pace.looked, r.TTL)
@@ -104,9 +104,9 @@ func (c *Candidate) wait(now Now, out *actions) {
 	case c.pace.again:
 		c.pace.again, c.due = false, now.Clock
 	case c.obs.rests(now.Clock):
-		c.due = c.obs.from(eventually) + c.rng.spread(r.TTL/10)
+		c.due = c.obs.from(eventually) + c.rng.Spread(r.TTL/10)
 		if look := now.Clock + restLook; c.due > look {
-			c.due = look + c.rng.jitter(restLook/10)
+			c.due = look + c.rng.Jitter(restLook/10)
 		}
 		c.obs.fresh = false
 		return
@@ -118,12 +118,12 @@ func (c *Candidate) wait(now Now, out *actions) {
 		c.due, c.obs.fresh = quiet, false
 		return // however soon the lock may be taken
 	case !c.cfg.Follow && c.acq.want != nothing:
-		c.due = now.Clock + c.rng.vary(c.pace.waiter(&c.cfg, r.TTL, now.Clock))
+		c.due = now.Clock + c.rng.Vary(c.pace.waiter(&c.cfg, r.TTL, now.Clock))
 	case c.pace.next(&c.cfg, r, now.Clock):
-		c.due = now.Clock + c.rng.vary(min(c.cfg.frequent(r.TTL), time.Second))
+		c.due = now.Clock + c.rng.Vary(min(c.cfg.frequent(r.TTL), time.Second))
 	case c.pace.relaxed(&c.cfg, &c.obs, now.Clock):
 		c.pace.poll = 0
-		c.due = now.Clock + c.rng.vary(c.cfg.Infrequent)
+		c.due = now.Clock + c.rng.Vary(c.cfg.Infrequent)
 		c.obs.fresh = false
 		return // however soon the lock may be taken
 	default:
@@ -163,19 +163,19 @@ func (p *pace) relaxed(cfg *Config, o *observation, now time.Duration) bool {
 // never old, and a leader that is gone is noticed as early as can be. When that is
 // has to be found out first, by looking frequently until a renewal is seen, and then
 // better with each look.
-func (p *pace) follow(cfg *Config, o *observation, rng *random, now time.Duration) time.Duration {
+func (p *pace) follow(cfg *Config, o *observation, rng *Random, now time.Duration) time.Duration {
 	if !o.held() {
-		return now + rng.vary(p.grow(cfg.frequent(cfg.TTL), Renewal(cfg.TTL)))
+		return now + rng.Vary(p.grow(cfg.frequent(cfg.TTL), Renewal(cfg.TTL)))
 	}
 	interval, frequent := Renewal(o.record.TTL), cfg.frequent(o.record.TTL)
 	late := now-o.first > interval+2*frequent
 	if cfg.Infrequent > 0 {
-		return now + rng.vary(p.grow(frequent, max(interval, frequent)))
+		return now + rng.Vary(p.grow(frequent, max(interval, frequent)))
 	}
 	if p.steady && o.first == now {
 		p.locate(interval, frequent)
 	}
-	switch aim, jitter := p.aim(interval), rng.jitter(frequent/16); {
+	switch aim, jitter := p.aim(interval), rng.Jitter(frequent/16); {
 	case p.width > 0 && aim > now:
 		p.poll = 0
 		return aim + jitter
@@ -184,9 +184,9 @@ func (p *pace) follow(cfg *Config, o *observation, rng *random, now time.Duratio
 		p.width, p.slack = 0, min(2*p.slack, 2*frequent)
 		return now + pause
 	case late: // it should have renewed: trouble
-		return now + rng.vary(p.grow(frequent, max(interval, frequent)))
+		return now + rng.Vary(p.grow(frequent, max(interval, frequent)))
 	}
-	return now + rng.vary(frequent)
+	return now + rng.Vary(frequent)
 }
 
 // aim is when to look for the next renewal: in the middle of the time in which it may land.

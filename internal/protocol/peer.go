@@ -82,11 +82,11 @@ func longPoll(ttl time.Duration) time.Duration { return ttl / 2 }
 
 // ask asks the leader, if that is due, and drops a question that does not matter
 // any more.
-func (c *Candidate) ask(now Now, out *actions) {
+func (c *Candidate) ask(now Now, out *Actions) {
 	t := &c.peer
 	follows := c.follows()
 	if t.asking && (t.other || !follows) {
-		out.add(CancelPoll{})
+		out.Add(CancelPoll{})
 		t.asking, t.other = false, false
 	}
 	if !follows || t.asking || !t.open || now.Clock < t.due {
@@ -94,7 +94,7 @@ func (c *Candidate) ask(now Now, out *actions) {
 	}
 	t.asking, t.asked = true, now.Clock
 	t.number++
-	out.add(PollPeer{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.acq.want != nothing})
+	out.Add(PollPeer{Number: t.number, Address: c.obs.record.Address, Known: t.known, Wait: longPoll(c.obs.record.TTL), Waiting: c.acq.want != nothing})
 }
 
 // Asks reports that the question of that number is still to be answered.
@@ -103,7 +103,7 @@ func (c *Candidate) Asks(number int) bool { return c.peer.asking && c.peer.numbe
 // peerAnswered takes in the leader's word, or its silence. No case makes a lock claimable by that
 // alone: at most it moves the next look. The one exception comes with a proof, a record whose
 // version is the hash of it, which no liar can make.
-func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
+func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *Actions) {
 	t, r := &c.peer, c.obs.record
 	if !c.Asks(ev.Number) {
 		return // nobody wants to know any more
@@ -130,9 +130,9 @@ func (c *Candidate) peerAnswered(ev PeerAnswer, now Now, out *actions) {
 		}
 	case w.Free:
 		// Another may go first, and a look of everybody at this moment would only delay that.
-		c.lookAfter(firstPoll+c.rng.jitter(Renewal(r.TTL)), now)
+		c.lookAfter(FirstPoll+c.rng.Jitter(Renewal(r.TTL)), now)
 	default:
-		c.distrust(c.rng.jitter(c.cfg.frequent(r.TTL)), now)
+		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *Candidate) unheard(now Now) {
 	t.fails++
 	t.due = now.Clock + min(retry.Pause(t.fails, c.cfg.Retries), max(r.TTL/6, retry.Min))
 	if t.fails >= peerTries {
-		c.distrust(c.rng.jitter(c.cfg.frequent(r.TTL)), now)
+		c.distrust(c.rng.Jitter(c.cfg.frequent(r.TTL)), now)
 	}
 }
 
@@ -159,7 +159,7 @@ func (c *Candidate) distrust(pause time.Duration, now Now) {
 // lookAfter ends the conversation with this leader. The store must tell, after the pause, or
 // sooner where a look was due anyway, or would be but for that leader's word: after one that failed.
 func (c *Candidate) lookAfter(pause time.Duration, now Now) {
-	if c.trouble.reads > 0 {
+	if c.trouble.Reads > 0 {
 		pause = 0 // read has it wait for as long as a failure asks for
 	}
 	c.peer.open, c.peer.stale, c.peer.quiet = false, true, 0
@@ -234,11 +234,11 @@ func (c *Candidate) PeerStatus(clock, limit time.Duration) PeerStatus {
 // It is renewed every third of the TTL, unless its session is, and a follower is not told any
 // more that it leads from late on, half a TTL after the last renewal.
 func (c *Candidate) Sound(clock time.Duration) (late time.Duration, sound bool) {
-	late = never
+	late = Never
 	if ttl := c.lease.record.TTL; c.lease.record.Session == "" {
 		late = c.lease.deadline - Validity(ttl) + ttl/2
 	}
-	return late, c.Valid(clock) && c.trouble.err == nil
+	return late, c.Valid(clock) && c.trouble.Err == nil
 }
 
 // Freed is the record that the confirmed release of the last lease has written, and its

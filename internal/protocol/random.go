@@ -2,25 +2,25 @@ package protocol
 
 import "time"
 
-// random is a splitmix64 generator. It is the only chance there is in a candidate, and it is
-// seeded by the incarnation, so that the same events give the same actions.
+// Random is the only source of chance in a machine. It is seeded by the incarnation, so the same
+// events give the same actions.
 //
-// The generator is that of Steele, Lea and Flood (2014): one word of state, which a Saved can keep
-// for each of very many leases, and good enough to keep candidates apart. Nothing secret is made of
-// it: an incarnation comes from the driver.
-type random uint64
+// It is splitmix64, by Steele, Lea and Flood (2014): one word of state, which a Saved keeps for
+// each of many leases. It keeps candidates apart and is not for secrets: incarnations come from the
+// driver.
+type Random uint64
 
-// seeded gives a generator for an incarnation, by FNV-1a.
-func seeded(incarnation string) random {
-	r := random(0xcbf29ce484222325)
+// Seeded returns the generator of an incarnation, by FNV-1a.
+func Seeded(incarnation string) Random {
+	r := Random(0xcbf29ce484222325)
 	for _, b := range []byte(incarnation) {
-		r = (r ^ random(b)) * 0x100000001b3
+		r = (r ^ Random(b)) * 0x100000001b3
 	}
 	return r
 }
 
-// jitter gives a time from 0 up to d.
-func (r *random) jitter(d time.Duration) time.Duration {
+// Jitter returns a time from 0 up to d.
+func (r *Random) Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
@@ -32,12 +32,12 @@ func (r *random) jitter(d time.Duration) time.Duration {
 	return time.Duration(z % uint64(d))
 }
 
-// spread gives a time from 0 to d for one of many that would otherwise act at the
-// same moment. Most are late and few are early (the largest of four draws), so
-// that the others can see that the first has acted, however many there are.
-func (r *random) spread(d time.Duration) time.Duration {
-	return max(r.jitter(d), r.jitter(d), r.jitter(d), r.jitter(d))
+// Spread returns a time from 0 to d for one of many that would otherwise act at the same moment. It
+// is the largest of four draws, so most are late and few are early, and the others can see that the
+// first has acted, however many there are.
+func (r *Random) Spread(d time.Duration) time.Duration {
+	return max(r.Jitter(d), r.Jitter(d), r.Jitter(d), r.Jitter(d))
 }
 
-// vary changes a pause by up to a quarter, so that followers do not look in step.
-func (r *random) vary(d time.Duration) time.Duration { return d*3/4 + r.jitter(d/2) }
+// Vary changes a pause by up to a quarter, so that followers do not poll in step.
+func (r *Random) Vary(d time.Duration) time.Duration { return d*3/4 + r.Jitter(d/2) }

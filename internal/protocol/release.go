@@ -50,7 +50,7 @@ func (l *release) confirm(of *lease, r record.Record, v Version) {
 //
 // The user has stopped the work by then. That is a duty of the driver which no machine can check:
 // if the release landed earlier, the work would go on under another's lease (rule A10).
-func (c *Candidate) resign(ev Release, now Now, out *actions) {
+func (c *Candidate) resign(ev Release, now Now, out *Actions) {
 	c.release.successor = ev.Successor
 	// Those who wait in this process are to leave the lock alone as all others are.
 	ev.Pass = ev.Pass && c.terms.rest(c.lease.granted, now.Clock, "") == nil
@@ -74,7 +74,7 @@ const longestNotice = 15 * time.Second
 // nameSuccessor gives notice to a follower that it is next, by the renewals that follow, of which
 // the first is sent anyway. It looks at that when it would look anyway, and then often (see isNext),
 // so that the release is noticed soon.
-func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *actions) {
+func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *Actions) {
 	known := now.Clock
 	if c.phase == held && !c.final() && !c.cfg.Tokenless && ev.Successor != "" {
 		c.lease.successor = ev.Successor
@@ -86,7 +86,7 @@ func (c *Candidate) nameSuccessor(ev NameSuccessor, now Now, out *actions) {
 			known = at
 		}
 	}
-	out.add(NoticeGiven{known})
+	out.Add(NoticeGiven{known})
 }
 
 // undo frees a lease whose user had gone when it came.
@@ -139,7 +139,7 @@ func (c *Candidate) beginRelease(orphan bool, now Now) {
 
 // free sends the release, or the look that tells what became of the last one. One whose answer is
 // lost is sent again if the record is there still, and has landed if it is not.
-func (c *Candidate) free(now Now, out *actions) {
+func (c *Candidate) free(now Now, out *Actions) {
 	switch {
 	// The user must not wait for a store for ever. For others the lease runs out by itself, and
 	// under a session abandon sees to it that it does.
@@ -175,7 +175,7 @@ func (c *Candidate) free(now Now, out *actions) {
 }
 
 // released ends a release, and nothing is left to do but what left and claimableAt remember.
-func (c *Candidate) released(err error, out *actions) {
+func (c *Candidate) released(err error, out *Actions) {
 	c.phase, c.due, c.release.left = clear, 0, ""
 	if err != nil {
 		c.release.left = c.obs.version
@@ -190,7 +190,7 @@ func (c *Candidate) released(err error, out *actions) {
 		if err == nil {
 			c.release.confirm(&c.lease, c.obs.record, c.obs.version)
 		}
-		out.add(Released{err})
+		out.Add(Released{err})
 	}
 }
 
@@ -199,7 +199,7 @@ func (c *Candidate) released(err error, out *actions) {
 // session, and every other lease under it, would have to end (see abandon). Many a refusal passes, of credentials that
 // have just changed or a clock that was wrong. So there it is tried again for a TTL, like any release that fails.
 // An acquisition that waits for this release fails at once, like any other that meets a refusal.
-func (c *Candidate) freeDenied(err error, now Now, out *actions) {
+func (c *Candidate) freeDenied(err error, now Now, out *Actions) {
 	if c.release.denied = err; len(c.named(nil)) == 0 {
 		c.released(err, out)
 	} else if c.acq.want != nothing {
@@ -209,7 +209,7 @@ func (c *Candidate) freeDenied(err error, now Now, out *actions) {
 
 // unreleased ends a release of which it is not known that it landed.
 // The user is told so, because no error means that the lock is certainly not this lease's any more.
-func (c *Candidate) unreleased(err error, out *actions) {
+func (c *Candidate) unreleased(err error, out *Actions) {
 	c.abandon(out)
 	c.released(err, out)
 }
@@ -218,8 +218,8 @@ func (c *Candidate) unreleased(err error, out *actions) {
 // alone would make it harmless.
 // A lease of its own needs no such word, since it ends with its TTL. A session may go on for a
 // month, and with it a lock that nobody holds and nobody will free (rule D6).
-func (c *Candidate) abandon(out *actions) {
+func (c *Candidate) abandon(out *Actions) {
 	for _, session := range c.named(nil) {
-		out.add(SessionOrphan{Session: session})
+		out.Add(SessionOrphan{Session: session})
 	}
 }

@@ -15,7 +15,7 @@ import (
 // that holds a lease waits for nothing.
 type Saved struct {
 	incarnation string
-	rng         random
+	rng         Random
 	seq, wrote  uint64 // wrote: the number in the lease's write ID
 	version     Version
 	session     string
@@ -50,7 +50,7 @@ func (s *Saved) Session() string { return s.session }
 // done.
 func (c *Candidate) Save() (*Saved, bool) {
 	// A lease that its terms end needs its alarm, and one whose record is to be written a candidate.
-	if c.sessions.current == "" || c.phase != held || c.acq.watching || c.lease.end != never || c.lease.meta.pending() {
+	if c.sessions.current == "" || c.phase != held || c.acq.watching || c.lease.end != Never || c.lease.meta.pending() {
 		return nil, false
 	}
 	r := c.lease.record
@@ -96,8 +96,8 @@ func Restore(cfg Config, rest *Saved) *Candidate {
 		sent, r.RenewedAt = more.sent, time.Unix(0, int64(more.renewed)).UTC()
 		r.ExpiresAt = r.RenewedAt.Add(r.TTL)
 	}
-	c.rng, c.writes.seq, c.phase, c.due = rest.rng, rest.seq, held, never
-	c.lease = lease{record: r, deadline: never, promised: never, end: never, granted: terms.granted, sent: sent}
+	c.rng, c.writes.seq, c.phase, c.due = rest.rng, rest.seq, held, Never
+	c.lease = lease{record: r, deadline: Never, promised: Never, end: Never, granted: terms.granted, sent: sent}
 	c.obs = observation{known: true, fresh: true, version: rest.version, record: r, top: max(r.Token, r.Epoch)}
 	c.obs.own = rest.wrote
 	c.handoff, c.sessions = rest.handoff, sessions{current: rest.session, entered: []string{rest.session}}

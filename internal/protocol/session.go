@@ -47,14 +47,14 @@ func (s *sessions) enter(session string) {
 // does not name one of ours any more; or nothing of the candidate is under one any more. It does
 // not matter how the lock came to change: those who wait for it have seen that it named the
 // session, and look at nothing else.
-func (s *sessions) emit(names string, under []string, out *actions) {
+func (s *sessions) emit(names string, under []string, out *Actions) {
 	if s.named != "" && s.named != names {
-		out.add(Unnamed{s.named})
+		out.Add(Unnamed{s.named})
 	}
 	s.entered = slices.DeleteFunc(s.entered, func(session string) bool {
 		left := !slices.Contains(under, session)
 		if left {
-			out.add(Left{session})
+			out.Add(Left{session})
 		}
 		return left
 	})
@@ -65,7 +65,7 @@ func (s *sessions) emit(names string, under []string, out *actions) {
 
 // checked takes in whether the holder's session goes on. If it is over, that is as good as
 // a watcher's report of its end: the version that was seen may be taken over.
-func (c *Candidate) checked(ev Checked, now Now, out *actions) {
+func (c *Candidate) checked(ev Checked, now Now, out *Actions) {
 	switch {
 	case ev.Err == nil && !ev.Held:
 		c.sessionExpired(ev.Session, false, now)
@@ -74,7 +74,7 @@ func (c *Candidate) checked(ev Checked, now Now, out *actions) {
 		c.fail(fmt.Errorf("it is held under a session, and whether that goes on is not known: %w", ev.Err), now, out)
 	default:
 		c.acq.want = nothing
-		out.add(Refused{Record: c.obs.record, Abandoned: ev.Abandoned})
+		out.Add(Refused{Record: c.obs.record, Abandoned: ev.Abandoned})
 	}
 }
 
@@ -96,7 +96,7 @@ func (c *Candidate) sessionExpired(session string, look bool, now Now) {
 // D7). Others take over its writes under the session, and those that may land yet, when
 // the session is over for them too: until then others of this process may still be at
 // work under it.
-func (c *Candidate) sessionOver(session string, err error, now Now, out *actions) {
+func (c *Candidate) sessionOver(session string, err error, now Now, out *Actions) {
 	// It concerns another session than the present one, but a record that names it need not be freed.
 	if c.sessions.ended = session; c.sessions.current != session {
 		return
@@ -146,7 +146,7 @@ func (c *Candidate) under(in []string) []string {
 
 // memberships tells of the sessions of ours what has changed, as the last thing in a step. Most
 // candidates are under none, and pay nothing for it.
-func (c *Candidate) memberships(out *actions) {
+func (c *Candidate) memberships(out *Actions) {
 	if len(c.sessions.entered) == 0 {
 		return
 	}
@@ -161,7 +161,7 @@ func (c *Candidate) memberships(out *actions) {
 // Awaits is the session whose end the candidate waits for, because only that makes the lock free
 // to be taken, if nobody releases it before; or empty. An Acquire without Wait awaits nothing.
 func (c *Candidate) Awaits() string {
-	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == never {
+	if r := c.obs.record; c.wanting() && c.acq.want != atOnce && c.obs.claimableAt == Never {
 		return r.Session
 	}
 	return ""

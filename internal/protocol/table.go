@@ -47,12 +47,12 @@ type Table struct {
 	alive    map[string]signs // of sessions of others that are watched
 	awaits   []Await          // those that are to be watched
 	entered  []string         // sessions of ours that something here is under, or may yet be
-	trouble  trouble
+	trouble  Trouble
 	refusals int           // of writes in a row, because others were faster
 	row      time.Duration // when the first of them was sent
 	told     told
 	pace     tablePace
-	rng      random
+	rng      Random
 }
 
 // TableConfig is what makes a Table. The Incarnation must be new for each Table and each start: it
@@ -190,14 +190,14 @@ var (
 func NewTable(cfg TableConfig) *Table {
 	cfg.Room = cmp.Or(cfg.Room, record.MaxJoined)
 	return &Table{
-		cfg: cfg, rng: seeded(cfg.Incarnation), table: record.Table{Size: cfg.Size},
+		cfg: cfg, rng: Seeded(cfg.Incarnation), table: record.Table{Size: cfg.Size},
 		dead: map[string]bool{}, alive: map[string]signs{},
 	}
 }
 
 // Step passes in an event at a time, and returns what to do, in order.
 func (t *Table) Step(ev Event, now Now) []Action {
-	var out actions
+	var out Actions
 	switch ev := ev.(type) {
 	case Join:
 		t.join(ev, now)
@@ -220,7 +220,7 @@ func (t *Table) Step(ev Event, now Now) []Action {
 			t.soon(now) // it is refused
 		}
 	case SessionTroubled:
-		t.trouble.report(ev.Err, &Config{}, now, &out)
+		t.trouble.Report(ev.Err, false, now, &out)
 	case Closing:
 		t.closing = ev.Until
 	case Told:
@@ -245,7 +245,7 @@ func (t *Table) Step(ev Event, now Now) []Action {
 // Wake is the reading of the clock at which the driver must pass in a Tick, and false if nothing but an
 // event can change anything.
 func (t *Table) Wake() (time.Duration, bool) {
-	wake := never
+	wake := Never
 	if t.busy == none && (t.wanting() || t.told.ahead) {
 		wake = t.due
 	}
@@ -259,7 +259,7 @@ func (t *Table) Wake() (time.Duration, bool) {
 			wake = min(wake, s.until)
 		}
 	}
-	return wake, wake != never
+	return wake, wake != Never
 }
 
 // Idle reports that nothing is wanted or under way. Callers that hold seats need nothing.
@@ -272,7 +272,7 @@ func (t *Table) Settled() bool { return t.busy == none && len(t.callers) == 0 }
 func (t *Table) Busy() bool { return t.busy != none }
 
 // Trouble is why the last try failed, and nil if none has failed since the last success.
-func (t *Table) Trouble() error { return t.trouble.err }
+func (t *Table) Trouble() error { return t.trouble.Err }
 
 // Shown is the table as it was last seen, and whether there is one.
 func (t *Table) Shown() (record.Table, bool) { return t.table, t.version != "" }
@@ -285,7 +285,7 @@ func (t *Table) Awaits() []Await { return t.awaits }
 func (t *Table) soon(now Now) { t.due = min(t.due, now.Clock) }
 
 // advance does what is due, if no request is under way.
-func (t *Table) advance(now Now, out *actions) {
+func (t *Table) advance(now Now, out *Actions) {
 	switch {
 	case t.busy != none || now.Clock < t.due:
 		return
@@ -303,7 +303,7 @@ func (t *Table) advance(now Now, out *actions) {
 	}
 	next, want := t.next(now, out)
 	if !want {
-		t.trouble.unwanted()
+		t.trouble.Unwanted()
 		t.refusals = 0
 	}
 	switch {
@@ -312,31 +312,31 @@ func (t *Table) advance(now Now, out *actions) {
 		t.read(now, out)
 	case !want:
 		t.wait(now, out)
-	case now.Clock < t.trouble.tryAt:
-		t.due = t.trouble.tryAt
+	case now.Clock < t.trouble.TryAt:
+		t.due = t.trouble.TryAt
 	default:
 		t.write(next, now, out)
 	}
 }
 
 // read looks at the object, unless the last look has failed a moment ago.
-func (t *Table) read(now Now, out *actions) {
-	if t.due = t.trouble.lookAt; now.Clock < t.due {
+func (t *Table) read(now Now, out *Actions) {
+	if t.due = t.trouble.LookAt; now.Clock < t.due {
 		return
 	}
 	t.told.ahead = false
 	t.look(now, out)
 }
 
-func (t *Table) look(now Now, out *actions) {
+func (t *Table) look(now Now, out *Actions) {
 	t.busy, t.begun = reading, now.Clock
-	out.add(ReadTable{Unless: t.version, Timeout: t.timeout()})
+	out.Add(ReadTable{Unless: t.version, Timeout: t.timeout()})
 }
 
 func (t *Table) timeout() time.Duration { return min(t.cfg.TTL/2, MaxRequest) }
 
 // write sends a table over the version that was seen (rule T1).
-func (t *Table) write(n record.Table, now Now, out *actions) {
+func (t *Table) write(n record.Table, now Now, out *Actions) {
 	t.seq++
 	n.WriteID = t.cfg.Incarnation + ".w" + strconv.FormatUint(t.seq, 10) // rule A2
 	for _, s := range n.Seats() {
@@ -345,11 +345,11 @@ func (t *Table) write(n record.Table, now Now, out *actions) {
 		}
 	}
 	t.busy, t.begun, t.sent = claiming, now.Clock, n
-	out.add(WriteTable{Table: n, Expect: t.version, Timeout: t.timeout()})
+	out.Add(WriteTable{Table: n, Expect: t.version, Timeout: t.timeout()})
 }
 
 // wait plans the next look, and tells those who wait where they stand.
-func (t *Table) wait(now Now, out *actions) {
+func (t *Table) wait(now Now, out *Actions) {
 	t.fresh = false
 	first := len(t.table.Waiters)
 	if t.crowded() {
@@ -363,20 +363,20 @@ func (t *Table) wait(now Now, out *actions) {
 		first = min(first, i)
 		if c.place != i+1 {
 			c.place = i + 1
-			out.add(InLine{c.Caller, i, t.table})
+			out.Add(InLine{c.Caller, i, t.table})
 		}
 	}
 	for _, c := range t.callers {
 		if ahead := len(t.table.Waiters); c.state == coming && c.crowded != "" && c.place != ahead+1 {
 			c.place = ahead + 1
-			out.add(InLine{c.Caller, ahead, t.table})
+			out.Add(InLine{c.Caller, ahead, t.table})
 		}
 	}
 	pause := t.pace.next(t.table, first, t.cfg.TTL, now.Clock)
 	if first == 0 && t.within() {
 		pause = LateLook // its turn is written here; a look only finds what somebody has changed by hand
 	}
-	t.due = now.Clock + t.rng.vary(pause)
+	t.due = now.Clock + t.rng.Vary(pause)
 }
 
 // within reports that all who hold seats are callers of this process, which tell it when they leave.

@@ -11,7 +11,7 @@ import (
 )
 
 // readDone takes in the answer to a look.
-func (t *Table) readDone(ev TableRead, now Now, out *actions) {
+func (t *Table) readDone(ev TableRead, now Now, out *Actions) {
 	optional, ahead := t.optional, t.told.ahead
 	t.optional, t.told.ahead = false, false
 	switch ev.Shown {
@@ -32,19 +32,19 @@ func (t *Table) readDone(ev TableRead, now Now, out *actions) {
 			break
 		}
 		if ours := strings.HasPrefix(ev.Table.WriteID, t.cfg.Incarnation+"."); ours || t.refused != nil {
-			t.trouble.progress()
+			t.trouble.Progress()
 		} else {
-			t.trouble.othersWrite(now)
+			t.trouble.OthersWrite(now)
 		}
 		t.take(ev.Table, ev.Version, now, out)
 	}
 	t.pace.look = now.Clock - t.begun
-	t.trouble.looked()
+	t.trouble.Looked()
 }
 
 // same: the object is unchanged. A write that was to replace it may yet land, and only another one on the
 // same condition can settle it (rule A6). A write that was refused although nothing was faster has failed.
-func (t *Table) same(now Now, out *actions) {
+func (t *Table) same(now Now, out *Actions) {
 	t.fresh, t.seen = true, t.begun
 	if err := t.refused; err != nil {
 		t.refused = nil
@@ -53,18 +53,18 @@ func (t *Table) same(now Now, out *actions) {
 }
 
 // unread: the store did not answer. That says nothing of the table, and ends nobody's seat.
-func (t *Table) unread(ev TableRead, now Now, out *actions) {
-	t.trouble.reads++
-	t.trouble.lookAt = now.Clock + t.pause(t.trouble.reads)
-	t.failed(t.trouble.reads, ev.Err, ev.Fatal, now, out)
+func (t *Table) unread(ev TableRead, now Now, out *Actions) {
+	t.trouble.Reads++
+	t.trouble.LookAt = now.Clock + t.pause(t.trouble.Reads)
+	t.failed(t.trouble.Reads, ev.Err, ev.Fatal, now, out)
 }
 
 // failed takes in that a request has failed, the n-th in a row. Where that is for good nobody is let wait for
 // a seat, and those who do not wait are told of the third failure.
-func (t *Table) failed(n int, err error, fatal bool, now Now, out *actions) {
-	t.trouble.failed(n, err, &Config{}, now, out)
+func (t *Table) failed(n int, err error, fatal bool, now Now, out *Actions) {
+	t.trouble.Failed(n, err, false, now, out)
 	for _, c := range slices.Clone(t.callers) {
-		hopeless := fatal || c.atOnce && n >= enoughTries
+		hopeless := fatal || c.atOnce && n >= EnoughTries
 		if hopeless && (c.state == coming || c.state == waiting) {
 			t.refuse(c, err, now, out)
 		}
@@ -73,15 +73,15 @@ func (t *Table) failed(n int, err error, fatal bool, now Now, out *actions) {
 
 // foreign: there is something that we do not understand. It is left alone, and nothing can be
 // known of the seats in it, by those who leave later either.
-func (t *Table) foreign(err error, out *actions) {
+func (t *Table) foreign(err error, out *Actions) {
 	t.fresh = false
 	for _, c := range slices.Clone(t.callers) {
 		switch c.state {
 		case seated:
 			c.state = ousted
-			out.add(Unseated{c.Caller, true, err})
+			out.Add(Unseated{c.Caller, true, err})
 		case coming, waiting:
-			out.add(Unseated{c.Caller, false, err})
+			out.Add(Unseated{c.Caller, false, err})
 			t.orphan(c, out)
 			t.forget(c)
 		case leaving:
@@ -106,26 +106,26 @@ func (t *Table) gone() {
 
 // orphan ends the session of a caller whose entry may be in the object that was replaced: if somebody restores that by hand,
 // nobody else would remove the entry. If another kind of object was created at the same moment, there was no entry.
-func (t *Table) orphan(c *caller, out *actions) {
+func (t *Table) orphan(c *caller, out *Actions) {
 	if c.there {
-		out.add(SessionOrphan{Session: c.seat.Session})
+		out.Add(SessionOrphan{Session: c.seat.Session})
 	}
 }
 
 // absent: there is no object. The tokens of one that is made begin at the store's time.
-func (t *Table) absent(ev TableRead, now Now, out *actions) {
+func (t *Table) absent(ev TableRead, now Now, out *Actions) {
 	if t.version != "" {
-		out.add(TableVanished{t.table})
+		out.Add(TableVanished{t.table})
 		t.gone()
 		t.compare(ErrVanished, now, out)
 	}
 	t.same(now, out)
-	t.table.Token = max(t.table.Token, base(ev.Date, now.Wall))
+	t.table.Token = max(t.table.Token, FirstToken(ev.Date, now.Wall))
 }
 
 // take takes in a version that was not known. What was sent on the condition of another one cannot land
 // any more.
-func (t *Table) take(table record.Table, v Version, now Now, out *actions) {
+func (t *Table) take(table record.Table, v Version, now Now, out *Actions) {
 	t.pace.saw(t.table, table, now.Clock)
 	t.fresh, t.version, t.table, t.seen = true, v, table, t.begun
 	t.sight(table.Token)
@@ -137,7 +137,7 @@ func (t *Table) take(table record.Table, v Version, now Now, out *actions) {
 			delete(t.dead, session)
 		}
 	}
-	out.add(Seen{})
+	out.Add(Seen{})
 }
 
 // sight remembers the largest token ever seen (rule A3). One that is too large is nobody's, and may be put right while we
@@ -150,7 +150,7 @@ func (t *Table) sight(token int64) {
 
 // compare says what the present table means for each caller. why is how one lost its entry that
 // it had.
-func (t *Table) compare(why error, now Now, out *actions) {
+func (t *Table) compare(why error, now Now, out *Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		held := slices.IndexFunc(t.table.Holders, func(s record.Seat) bool { return s.ID == c.seat.ID })
 		line := slices.IndexFunc(t.table.Waiters, func(s record.Seat) bool { return s.ID == c.seat.ID })
@@ -159,11 +159,11 @@ func (t *Table) compare(why error, now Now, out *actions) {
 		switch {
 		case c.state == seated && (held < 0 || t.table.Holders[held].Token != c.seat.Token):
 			c.state = ousted
-			out.add(Unseated{c.Caller, true, why})
+			out.Add(Unseated{c.Caller, true, why})
 		case c.state != coming && c.state != waiting:
 		case held >= 0:
 			c.state, c.seat.Token, c.began = seated, t.table.Holders[held].Token, now.Clock
-			out.add(Seated{c.Caller, c.seat.Token})
+			out.Add(Seated{c.Caller, c.seat.Token})
 		case line >= 0:
 			c.state = waiting
 		default:
@@ -173,9 +173,9 @@ func (t *Table) compare(why error, now Now, out *actions) {
 }
 
 // written takes in the answer to a write.
-func (t *Table) written(ev TableWritten, now Now, out *actions) {
+func (t *Table) written(ev TableWritten, now Now, out *Actions) {
 	if ev.Err == nil {
-		t.trouble.progress()
+		t.trouble.Progress()
 		t.refusals, t.pace.trip = 0, now.Clock-t.begun
 		before := t.table
 		t.take(t.sent, ev.Version, now, out)
@@ -198,23 +198,23 @@ func (t *Table) written(ev TableWritten, now Now, out *actions) {
 }
 
 // tryFailed takes in that a write has failed, and not because another one was faster.
-func (t *Table) tryFailed(err error, fatal bool, now Now, out *actions) {
-	t.trouble.writes++
-	t.trouble.tryAt = now.Clock + t.pause(t.trouble.writes)
-	t.failed(t.trouble.writes, err, fatal, now, out)
+func (t *Table) tryFailed(err error, fatal bool, now Now, out *Actions) {
+	t.trouble.Writes++
+	t.trouble.TryAt = now.Clock + t.pause(t.trouble.Writes)
+	t.failed(t.trouble.Writes, err, fatal, now, out)
 }
 
 // overtaken takes in that another write was faster: once more, perhaps. A user whose writes all are overtaken waits for
 // no seat yet, so nothing else says why it waits.
-func (t *Table) overtaken(now Now, out *actions) {
+func (t *Table) overtaken(now Now, out *Actions) {
 	if t.refusals == 0 {
 		t.row = t.begun
 	}
 	t.refusals++
 	t.due += t.contention(now.Clock - t.begun)
-	if lasted := now.Clock - t.row; lasted >= longRow && t.refusals >= enoughTries {
+	if lasted := now.Clock - t.row; lasted >= longRow && t.refusals >= EnoughTries {
 		err := fmt.Errorf("it has refused %d writes in a row, for %v, since others were faster: %w", t.refusals, lasted.Round(time.Second), t.refused)
-		t.trouble.report(err, &Config{}, now, out)
+		t.trouble.Report(err, false, now, out)
 	}
 }
 
@@ -226,13 +226,13 @@ func (t *Table) overtaken(now Now, out *actions) {
 // first, and make room only for as many as may leave when they do: the other holders.
 func (t *Table) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
-	least, room := firstPoll<<min(again, 4), 6
+	least, room := FirstPoll<<min(again, 4), 6
 	if t.any(leaving) {
 		others := filter(t.table.Holders, func(h record.Seat) bool { return !t.mine(h) })
-		least, room = firstPoll/4<<min(again, 2), min(room, len(others))
+		least, room = FirstPoll/4<<min(again, 2), min(room, len(others))
 	}
 	spread := max(least, min(time.Duration(room)*trip, Renewal(t.cfg.TTL), MaxRequest/2))
-	return spread/8 + t.rng.jitter(spread)
+	return spread/8 + t.rng.Jitter(spread)
 }
 
 // pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
@@ -243,5 +243,5 @@ func (t *Table) pause(n int) time.Duration {
 		most = max(t.cfg.TTL/6, retry.Min)
 	}
 	pause := min(retry.Pause(n, nil), most)
-	return pause + t.rng.jitter(pause/4)
+	return pause + t.rng.Jitter(pause/4)
 }

@@ -106,13 +106,13 @@ const recentTable = 2 * time.Second
 
 // leave takes in that a caller wants no seat any more. Its validity has ended by now (rule T4), so
 // what is left is to take its entry out, and to know that it is out (rule T6).
-func (t *Table) leave(ev Leave, now Now, out *actions) {
+func (t *Table) leave(ev Leave, now Now, out *Actions) {
 	c := t.find(ev.Caller)
 	if c == nil {
 		panic("protocol: a Leave of a caller who is not there")
 	}
 	if c.state == coming || c.state == waiting {
-		out.add(Unseated{Caller: c.Caller, Err: ev.Err})
+		out.Add(Unseated{Caller: c.Caller, Err: ev.Err})
 	}
 	if c.state == seated {
 		t.lookFirst(now)
@@ -140,7 +140,7 @@ func (t *Table) lookFirst(now Now) {
 }
 
 // cancel ends the waiting of all callers, since it makes no sense any more.
-func (t *Table) cancel(err error, now Now, out *actions) {
+func (t *Table) cancel(err error, now Now, out *Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		if c.state == coming || c.state == waiting {
 			t.refuse(c, err, now, out)
@@ -150,20 +150,20 @@ func (t *Table) cancel(err error, now Now, out *actions) {
 }
 
 // refuse answers a caller that gets no seat, and takes out what may be there of it.
-func (t *Table) refuse(c *caller, err error, now Now, out *actions) {
-	out.add(Unseated{Caller: c.Caller, Err: err})
+func (t *Table) refuse(c *caller, err error, now Now, out *Actions) {
+	out.Add(Unseated{Caller: c.Caller, Err: err})
 	t.dismiss(c, now, out)
 }
 
 // dismiss lets a caller go that was answered. No Leave will come.
-func (t *Table) dismiss(c *caller, now Now, out *actions) {
+func (t *Table) dismiss(c *caller, now Now, out *Actions) {
 	c.quiet = true
 	t.vacate(c, now, out)
 }
 
 // vacate has the entry of a caller taken out. It ends the caller at once if there is none, or if others take it
 // out because its session is over. A seat that was lost otherwise may still be there, or be brought back by hand.
-func (t *Table) vacate(c *caller, now Now, out *actions) {
+func (t *Table) vacate(c *caller, now Now, out *Actions) {
 	if c.over || c.state == coming && !c.sent {
 		t.vacated(c, nil, out)
 	} else {
@@ -172,10 +172,10 @@ func (t *Table) vacate(c *caller, now Now, out *actions) {
 }
 
 // vacated ends a caller.
-func (t *Table) vacated(c *caller, err error, out *actions) {
+func (t *Table) vacated(c *caller, err error, out *Actions) {
 	t.forget(c)
 	if !c.quiet {
-		out.add(Vacated{c.Caller, err})
+		out.Add(Vacated{c.Caller, err})
 	}
 }
 
@@ -205,14 +205,14 @@ func (t *Table) limit(c *caller) time.Duration {
 
 // giveUp ends what lasts for too long: a caller that does not wait, and one that cannot be settled. The entry
 // of the latter may be there for as long as its session goes on, so that has to end (rule T6).
-func (t *Table) giveUp(now Now, out *actions) {
+func (t *Table) giveUp(now Now, out *Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
 		case !c.limited() || now.Clock < t.limit(c):
 		case c.state == coming:
-			t.refuse(c, t.trouble.noAnswer(), now, out)
+			t.refuse(c, t.trouble.NoAnswer(), now, out)
 		default:
-			out.add(SessionOrphan{Session: c.seat.Session, Closing: now.Clock < c.until})
+			out.Add(SessionOrphan{Session: c.seat.Session, Closing: now.Clock < c.until})
 			t.vacated(c, ErrUnsettled, out)
 		}
 	}
@@ -220,17 +220,17 @@ func (t *Table) giveUp(now Now, out *actions) {
 
 // sessionOver ends what is under a session of ours (rules T2 and D7). The entries stay: others take
 // them out when the session is over for them too. So one that leaves is told that its entry may still be there.
-func (t *Table) sessionOver(ev SessionOver, out *actions) {
+func (t *Table) sessionOver(ev SessionOver, out *Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
 		case c.seat.Session != ev.Session:
 		case c.state == seated:
 			c.state, c.over = ousted, true
-			out.add(Unseated{c.Caller, true, ev.Err})
+			out.Add(Unseated{c.Caller, true, ev.Err})
 		case c.state == ousted:
 			c.over = true
 		case c.state == coming, c.state == waiting:
-			out.add(Unseated{c.Caller, false, ev.Err})
+			out.Add(Unseated{c.Caller, false, ev.Err})
 			t.forget(c)
 		case c.state == leaving:
 			t.vacated(c, ev.Err, out)
@@ -239,18 +239,18 @@ func (t *Table) sessionOver(ev SessionOver, out *actions) {
 }
 
 // memberships tells of the sessions of ours under which there is nothing any more.
-func (t *Table) memberships(out *actions) {
+func (t *Table) memberships(out *Actions) {
 	t.entered = slices.DeleteFunc(t.entered, func(session string) bool {
 		used := slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session })
 		if !used {
-			out.add(Left{session})
+			out.Add(Left{session})
 		}
 		return !used
 	})
 }
 
 // settle ends the callers who leave and of whom nothing is there, or may yet come.
-func (t *Table) settle(out *actions) {
+func (t *Table) settle(out *Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		if c.state == leaving && !t.open && !seatOf(t.table.Seats(), c.seat.ID) {
 			t.vacated(c, nil, out)
@@ -259,7 +259,7 @@ func (t *Table) settle(out *actions) {
 }
 
 // refuseMisfits answers the callers for whom there can be no seat in what was seen.
-func (t *Table) refuseMisfits(now Now, out *actions) {
+func (t *Table) refuseMisfits(now Now, out *Actions) {
 	var err error
 	switch {
 	case t.version == "" && t.cfg.Existing:

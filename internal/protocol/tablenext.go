@@ -9,7 +9,7 @@ import (
 
 // next is the table as it should be by now, and whether that is for this process to write. Callers who do not
 // wait and would have to are answered.
-func (t *Table) next(now Now, out *actions) (record.Table, bool) {
+func (t *Table) next(now Now, out *Actions) (record.Table, bool) {
 	n := t.table
 	n.Token = max(n.Token, t.top) // rule A3: somebody may have put an older version back
 	stays := func(s record.Seat) bool {
@@ -46,7 +46,7 @@ func (t *Table) haunted() bool {
 }
 
 // admit adds the entries of those who come. Nobody comes before one that waits (rule T4).
-func (t *Table) admit(n *record.Table, now Now, out *actions) (some bool) {
+func (t *Table) admit(n *record.Table, now Now, out *Actions) (some bool) {
 	if !t.any(coming) {
 		return false
 	}
@@ -63,7 +63,7 @@ func (t *Table) admit(n *record.Table, now Now, out *actions) (some bool) {
 				t.fresh = false
 				continue
 			}
-			out.add(Full{c.Caller, t.table})
+			out.Add(Full{c.Caller, t.table})
 			t.dismiss(c, now, out)
 			continue
 		}
@@ -81,7 +81,7 @@ func (t *Table) admit(n *record.Table, now Now, out *actions) (some bool) {
 // turnAway refuses a caller for whom there is no room (rule T8). But those who take it up may all be dead, and if
 // everybody was turned away nobody would find out. So one that waits is told when the last one in the table was seen
 // to go on, or somebody has changed the table and there is still no room.
-func (t *Table) turnAway(c *caller, n record.Table, now Now, out *actions) {
+func (t *Table) turnAway(c *caller, n record.Table, now Now, out *Actions) {
 	all := n.Seats()
 	moved := c.crowded != "" && c.crowded != t.version
 	if c.atOnce || moved || len(all) == 0 || t.lives(all[len(all)-1].Session) {

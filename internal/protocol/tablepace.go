@@ -70,9 +70,9 @@ func (p *tablePace) next(t record.Table, ahead int, ttl, now time.Duration) time
 	}
 	switch {
 	case turn == 0 && ahead > 0: // a turn is longer than that so far, and the next ones may be short
-		return min(max(min(max(waited/2, firstPoll*time.Duration(ahead)), LateLook), waited/8), most)
+		return min(max(min(max(waited/2, FirstPoll*time.Duration(ahead)), LateLook), waited/8), most)
 	case turn == 0: // nothing is known yet of how fast it goes
-		p.pause = max(p.pause*3/2, firstPoll)
+		p.pause = max(p.pause*3/2, FirstPoll)
 	case ahead > 0: // a little more than half of the way, since the next look is nearer; but one long turn says little of the next
 		place := time.Duration(ahead)
 		return min(max(min((left+turn*place)*3/5, shortTurn*(place+1)), waited/8, quickLook), most)

@@ -31,7 +31,7 @@ func (t *Table) behind() bool {
 // heed has the look sent, or planned, that a word asks for. Until the table has changed one word is heeded: an honest
 // one tells of a change, and whoever lies can make this process look no more often than there are changes. Who holds
 // alone hears of all who come, so after the first one those looks are a second apart.
-func (t *Table) heed(now Now, out *actions) {
+func (t *Table) heed(now Now, out *Actions) {
 	if t.busy != none || t.told.enough || !t.behind() {
 		return
 	}
@@ -53,7 +53,7 @@ func (t *Table) heed(now Now, out *actions) {
 
 // lookAhead looks for a holder who has heard of a change, so that it need not when it leaves. Nobody waits for that,
 // and nobody hears of it if it fails.
-func (t *Table) lookAhead(now Now, out *actions) {
+func (t *Table) lookAhead(now Now, out *Actions) {
 	if t.told.ahead = t.told.ahead && t.behind() && t.alone() != nil; t.told.ahead {
 		t.optional = t.fresh
 		t.look(now, out)
@@ -79,13 +79,13 @@ func sole(t record.Table) bool {
 
 // announce tells the processes of others that a write which has succeeded has changed the table: those whose callers it
 // gave seats, and that of the sole holder, which will write over it.
-func (t *Table) announce(before record.Table, out *actions) {
+func (t *Table) announce(before record.Table, out *Actions) {
 	var addresses []string
 	for _, s := range t.table.Holders {
 		concerned := seatOf(before.Waiters, s.ID) || sole(t.table)
 		if concerned && s.Address != "" && !t.mine(s) && !slices.Contains(addresses, s.Address) {
 			addresses = append(addresses, s.Address)
-			out.add(Tell{s.Address, t.version})
+			out.Add(Tell{s.Address, t.version})
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (t *Table) watch(now Now) {
 		for before := len(all) - 1; late && before >= 0; before-- {
 			session := all[before].Session
 			t.await(session, true, false, now)
-			late = t.dead[session] || t.alive[session].until == never
+			late = t.dead[session] || t.alive[session].until == Never
 		}
 	}
 	for _, a := range t.awaits {
@@ -106,10 +106,10 @@ func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
 	case !watched, s.seldom:
 		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // its heartbeat is to be seen within this time
 	case now.Clock >= s.until:
-		s.until = never // which is noticed once
+		s.until = Never // which is noticed once
 	}
 	t.alive[session] = s
-	return s.until != never && !s.doubted
+	return s.until != Never && !s.doubted
 }
 
 // awaiting returns the Await of a session, and adds one if there is none.
@@ -124,7 +124,7 @@ func (t *Table) awaiting(session string) *Await {
 // lives reports that a session was seen to go on, since it is watched.
 func (t *Table) lives(session string) bool {
 	s := t.alive[session]
-	return t.ours(session) || s.seen && !s.doubted && s.until != never
+	return t.ours(session) || s.seen && !s.doubted && s.until != Never
 }
 
 // last is the last entry whose session may go on.

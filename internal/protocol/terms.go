@@ -100,8 +100,8 @@ func (c *Candidate) agreed(r record.Record) bool {
 // end is the reading of the clock at which a lease ends by its terms, if it was claimed at t0.
 // Counted from there and not from the grant, it is early if anything.
 func (t *Terms) end(t0 time.Duration) time.Duration {
-	if t.MaxHold == 0 || t0 > never-t.MaxHold {
-		return never
+	if t.MaxHold == 0 || t0 > Never-t.MaxHold {
+		return Never
 	}
 	return t0 + t.MaxHold
 }

@@ -60,8 +60,8 @@ func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 // MaxRequest bounds every request: one that takes longer is not coming back.
 const MaxRequest = 10 * time.Second
 
-// never is a reading that no clock comes to.
-const never = time.Duration(math.MaxInt64)
+// Never is a reading that no clock reaches.
+const Never = time.Duration(math.MaxInt64)
 
 const (
 	// recent is how old knowledge of a numbered lock may be. Numbers are collected
@@ -72,9 +72,9 @@ const (
 	// to be deleted: its inverse.
 	enoughLeft = 4
 
-	// enoughTries is how many failures in a row are told: an acquisition that does
-	// not wait ends with the last one, and others go on and say so.
-	enoughTries = 3
+	// EnoughTries is how many failures in a row are reported. An acquisition that does not wait
+	// ends with the last one. Others continue and say so.
+	EnoughTries = 3
 
 	// longRow is for how long a row of writes that others have overtaken may last before it is told.
 	longRow = 10 * time.Second

@@ -7,96 +7,97 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// trouble is the state of a candidate whose store fails. A try is a write and the looks
-// that tell whether it landed. After a failure there is always a pause before the next
-// try, whatever the answer was and whatever made the next one due, so requests are bounded
-// under every failure that lasts: see Pause.
-type trouble struct {
-	reads    int           // failed looks, in a row
-	writes   int           // failed writes, in a row
+// Trouble counts the failures of a machine whose store fails. A try is a write and the reads
+// that tell whether it landed. After a failure there is always a pause before the next try,
+// whatever the answer was and whatever made the next one due, so requests are bounded under
+// every failure that lasts.
+type Trouble struct {
+	Reads    int           // failed looks, in a row
+	Writes   int           // failed writes, in a row
 	slow     int           // claims in a row that came too late to be used
-	lookAt   time.Duration // no look is sent before this
-	tryAt    time.Duration // and no write
-	err      error         // why the last try failed; nil: none has since the last success
+	LookAt   time.Duration // no look is sent before this
+	TryAt    time.Duration // and no write
+	Err      error         // why the last try failed; nil: none has since the last success
 	reported time.Duration // Troubled is not sent again before this
 }
 
 // forget begins anew: the user's next request need not wait for earlier failures.
-func (t *trouble) forget() { *t = trouble{reported: t.reported} }
+func (t *Trouble) forget() { *t = Trouble{reported: t.reported} }
 
-// looked takes in that a look was answered.
-func (t *trouble) looked() {
-	if t.reads = 0; t.writes == 0 {
-		t.err = nil
+// Looked notes that a read was answered.
+func (t *Trouble) Looked() {
+	if t.Reads = 0; t.Writes == 0 {
+		t.Err = nil
 	}
 }
 
-// progress takes in that a write has landed, or that a rival's has: then the store works.
-// A rival's success counts, or a lock that many want would look like a store that fails.
-func (t *trouble) progress() { t.reads, t.writes, t.lookAt, t.tryAt, t.err = 0, 0, 0, 0, nil }
+// Progress notes that a write has landed, this machine's or a rival's: the store works. A rival's
+// success counts, or a contended lock would look like a failing store.
+func (t *Trouble) Progress() { t.Reads, t.Writes, t.LookAt, t.TryAt, t.Err = 0, 0, 0, 0, nil }
 
-// othersWrite takes in that others can write, which does not tell that this process can. It tries within a second: where
-// a table changes all the time and one process is let write nothing, a try with each change would be without bounds.
-func (t *trouble) othersWrite(now Now) { t.tryAt = min(t.tryAt, now.Clock+time.Second) }
+// OthersWrite notes that others can write, so this process tries again within a second, but not at
+// once: it may be the only one whose writes are refused, and the object may change all the time.
+func (t *Trouble) OthersWrite(now Now) { t.TryAt = min(t.TryAt, now.Clock+time.Second) }
 
-// unwanted takes in that nothing is to be written, whatever has failed before.
-func (t *trouble) unwanted() {
-	if t.writes = 0; t.reads == 0 {
-		t.err = nil
+// Unwanted notes that there is nothing left to write, whatever has failed before.
+func (t *Trouble) Unwanted() {
+	if t.Writes = 0; t.Reads == 0 {
+		t.Err = nil
 	}
 }
 
 // lookFailed takes in that a look failed.
-func (c *Candidate) lookFailed(err error, now Now, out *actions) {
-	c.trouble.reads++
-	c.trouble.lookAt = now.Clock + c.retryDelay(c.trouble.reads)
-	c.due = c.trouble.lookAt
-	c.trouble.failed(c.trouble.reads, err, &c.cfg, now, out)
+func (c *Candidate) lookFailed(err error, now Now, out *Actions) {
+	c.trouble.Reads++
+	c.trouble.LookAt = now.Clock + c.retryDelay(c.trouble.Reads)
+	c.due = c.trouble.LookAt
+	c.trouble.Failed(c.trouble.Reads, err, c.cfg.Reaper, now, out)
 }
 
 // tryFailed takes in that a write failed. The candidate looks without a pause whether it landed.
-func (c *Candidate) tryFailed(err error, now Now, out *actions) {
-	c.trouble.writes++
-	c.trouble.tryAt = now.Clock + c.retryDelay(c.trouble.writes)
+func (c *Candidate) tryFailed(err error, now Now, out *Actions) {
+	c.trouble.Writes++
+	c.trouble.TryAt = now.Clock + c.retryDelay(c.trouble.Writes)
 	c.obs.fresh = false
 	c.due = now.Clock
-	c.trouble.failed(c.trouble.writes, err, &c.cfg, now, out)
+	c.trouble.Failed(c.trouble.Writes, err, c.cfg.Reaper, now, out)
 }
 
-// failed tells of the n-th failure in a row, the third time and then once a minute; a Reaper
-// does so each time.
-func (t *trouble) failed(n int, err error, cfg *Config, now Now, out *actions) {
-	t.err = err
-	if n >= enoughTries {
-		t.report(err, cfg, now, out)
+// Failed notes the n-th failure in a row. It adds a Troubled for the third, and then once a minute
+// or always.
+func (t *Trouble) Failed(n int, err error, always bool, now Now, out *Actions) {
+	t.Err = err
+	if n >= EnoughTries {
+		t.Report(err, always, now, out)
 	}
 }
 
-// report tells of trouble once a minute. Those that a Reaper looks for do that, each by itself.
-// More often would bury what matters in a log, and less often hide that it still goes on.
-func (t *trouble) report(err error, cfg *Config, now Now, out *actions) {
-	if now.Clock >= t.reported || cfg.Reaper {
+// Report adds a Troubled, at most once a minute unless always is set. More often would bury what
+// matters in a log, and less often would hide that the store still fails. A Reaper reports always,
+// because each of those that it watches for counts the minutes for itself.
+func (t *Trouble) Report(err error, always bool, now Now, out *Actions) {
+	if now.Clock >= t.reported || always {
 		t.reported = now.Clock + reminder
-		out.add(Troubled{err})
+		out.Add(Troubled{err})
 	}
 }
 
-// noAnswer is why a user hears nothing of the lock, with the last failure if there was one.
-func (t *trouble) noAnswer() error {
-	if t.err == nil {
+// NoAnswer returns ErrNoAnswer, with the last failure if there was one.
+func (t *Trouble) NoAnswer() error {
+	if t.Err == nil {
 		return ErrNoAnswer
 	}
-	return fmt.Errorf("%w: %w", ErrNoAnswer, t.err)
+	return fmt.Errorf("%w: %w", ErrNoAnswer, t.Err)
 }
 
 // resting reports that no write may be sent yet, and plans the next step for then.
 // Between a failed write and the next there is a pause even if the look in between succeeds. If
 // not, a store that answers reads and refuses writes would get them as fast as it answers.
 func (c *Candidate) resting(now Now) bool {
-	if now.Clock >= c.trouble.tryAt {
+	if now.Clock >= c.trouble.TryAt {
 		return false
 	}
-	c.due = c.trouble.tryAt
+	c.due = c.trouble.TryAt
 	return true
 }
 
@@ -110,8 +111,8 @@ func (c *Candidate) retryDelay(n int) time.Duration {
 		return min(pause, max(c.cfg.TTL/6, retry.Min))
 	}
 	pause = min(pause, max(Renewal(c.cfg.TTL), time.Second))
-	return pause + c.rng.jitter(pause/4)
+	return pause + c.rng.Jitter(pause/4)
 }
 
 // Trouble is why the last try failed, and nil if none has failed since the last success.
-func (c *Candidate) Trouble() error { return c.trouble.err }
+func (c *Candidate) Trouble() error { return c.trouble.Err }

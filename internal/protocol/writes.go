@@ -69,7 +69,7 @@ func (w *writes) again(cfg *Config, last record.Record, now Now) record.Record {
 func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 	token := int64(1)
 	if !cfg.Numbered {
-		token = base(date, wall)
+		token = FirstToken(date, wall)
 	}
 	return record.Record{
 		Token: token, Layout: cfg.Layout, Holder: cfg.Holder, TTL: cfg.TTL, WriteID: writeID,
@@ -82,7 +82,7 @@ func First(cfg Config, writeID string, date, wall time.Time) record.Record {
 // there are too many, the two oldest become one range, which counts from the first
 // one's t0: that is earlier than any other's, so a write that lands is believed for too
 // short a time and never for too long (rule A4).
-func (w *writes) remember(a attempt, out *actions) {
+func (w *writes) remember(a attempt, out *Actions) {
 	if len(w.open) == maxAttempts {
 		w.merge(out)
 	}
@@ -90,7 +90,7 @@ func (w *writes) remember(a attempt, out *actions) {
 }
 
 // merge makes room for one more.
-func (w *writes) merge(out *actions) {
+func (w *writes) merge(out *Actions) {
 	for i, a := range w.open {
 		for j := i + 1; j < len(w.open); j++ {
 			if b := w.open[j]; a.expect == b.expect && a.record.Session == b.record.Session {
@@ -103,7 +103,7 @@ func (w *writes) merge(out *actions) {
 	}
 	// All of different sessions: only the end of one makes its claim harmless.
 	if session := w.open[0].record.Session; session != "" {
-		out.add(SessionOrphan{Session: session})
+		out.Add(SessionOrphan{Session: session})
 	}
 	w.open = slices.Delete(w.open, 0, 1)
 }
@@ -139,7 +139,7 @@ func (w *writes) refused() {
 }
 
 // write sends w on the condition that the object has the version that was seen (rule A1).
-func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
+func (c *Candidate) write(kind inflight, w Write, now Now, out *Actions) {
 	w.Expect, w.Over = c.obs.version, c.obs.record
 	// This reading of the clock is older than the first byte (rule A4).
 	c.writes.sent = attempt{first: c.writes.seq, last: c.writes.seq, expect: w.Expect, record: w.Record, meta: c.lease.meta.asked, t0: now.Clock}
@@ -147,11 +147,11 @@ func (c *Candidate) write(kind inflight, w Write, now Now, out *actions) {
 		c.writes.remember(c.writes.sent, out)
 	}
 	c.busy = kind
-	out.add(w)
+	out.Add(w)
 }
 
 // writeDone takes in the answer to a write.
-func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions) {
+func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *Actions) {
 	switch {
 	case kind == attachWriting:
 		c.attachWritten(ev, now, out)
@@ -160,7 +160,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions
 		c.writeFailed(ev, now, out)
 		return
 	}
-	c.trouble.progress()
+	c.trouble.Progress()
 	c.writes.sent.record.Epoch = ev.Epoch
 	switch kind {
 	// A release needs no look: a clean success is the one answer that can be believed.
@@ -177,7 +177,7 @@ func (c *Candidate) writeDone(kind inflight, ev WriteDone, now Now, out *actions
 // writeFailed: whatever the store said, the write may have landed, and a read
 // must tell (rule A6). That holds for a refusal too: an earlier attempt of our
 // own, or the same request delivered twice, may be what it collided with.
-func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
+func (c *Candidate) writeFailed(ev WriteDone, now Now, out *Actions) {
 	c.release.deleting = c.release.deleting && !ev.Void
 	if ev.Refused {
 		c.writes.refused()
@@ -202,9 +202,9 @@ func (c *Candidate) writeFailed(ev WriteDone, now Now, out *actions) {
 //
 // The attempt's time may be long ago. To count from now instead would make the lease valid for
 // longer than others believe, by all the time in which its answer was lost.
-func (c *Candidate) adopt(a attempt, v Version, now Now, out *actions) {
+func (c *Candidate) adopt(a attempt, v Version, now Now, out *Actions) {
 	c.writes.open = nil
-	c.trouble.progress()
+	c.trouble.Progress()
 	c.observe(a.record, v, now.Clock)
 	switch c.phase {
 	case clear:
