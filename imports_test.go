@@ -39,6 +39,12 @@ var rules = []rule{
 		may: []string{"std", "internal/record", "internal/retry"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
+	{
+		pkg: "internal/protocol/queue", // the same for semaphores
+		may: []string{"std", "internal/protocol", "internal/record", "internal/retry"},
+		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
+	},
+	{pkg: "internal/protocol/scenario", may: []string{"std"}}, // plays the scenarios of both
 	{pkg: "internal/register", may: []string{"std"}, not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."}},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/retry", may: []string{"std"}, not: []string{"context", "math/rand/...", "os/...", "sync/..."}},
@@ -47,21 +53,21 @@ var rules = []rule{
 	{
 		// A program that only holds locks does not link it: the root does not import it.
 		pkg: "admin",
-		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/record", "internal/retry"},
+		may: []string{"std", ".", "semaphore", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/retry"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/inside", may: []string{"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record"}},
-	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/lockorder", "internal/protocol"}, not: []string{"net/...", "os/...", "testing/..."}},
+	{pkg: "internal/lock", may: []string{"std", "internal/clock", "internal/engine", "internal/lockorder", "internal/protocol", "internal/protocol/queue"}, not: []string{"net/...", "os/...", "testing/..."}},
 	{pkg: "internal/turn", may: []string{"std", "."}, not: []string{"net/...", "os/...", "testing/..."}}, // for adapters, which are modules of their own
-	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/record"}},
+	{pkg: "internal/cost", may: []string{"std", ".", "semaphore", "store", "store/quorumstore", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
 		pkg: "internal/engine",
-		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"},
+		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/retry"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
-	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/record"}},
+	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{pkg: "internal/guardian", may: []string{"std", "internal/clock", "golang.org/x/sys/...", "golang.org/x/term"}},
 	{pkg: "internal/guardian/early", may: []string{"std", "internal/guardian"}},
 	{pkg: "internal/leasetest", may: []string{"std", ".", "store", "store/faultstore", "internal/clock", "internal/inside", "internal/record", "internal/testenv"}},
@@ -109,7 +115,7 @@ var rules = []rule{
 	{
 		pkg: "proof/sim",
 		may: []string{
-			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/record", "internal/register",
+			"std", "store", "internal/engine", "internal/layout", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/register",
 		},
 	},
 	{pkg: "proof/...", may: []string{"std"}},
@@ -143,7 +149,7 @@ var rules = []rule{
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
 	{pkg: "fence/fencehttp", may: []string{"std", "fence"}},
 	{pkg: "fence/fencesql", may: []string{"std", ".", "fence"}},
-	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/record"}},
+	{pkg: "semaphore", may: []string{"std", ".", "store", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/protocol", "internal/protocol/queue", "internal/record"}},
 	{pkg: "metrics", may: []string{"std", ".", "store", "internal/promtext", "internal/protocol"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "serve/terraform", may: []string{"std", ".", "admin", "fence", "store"}, not: []string{"os/...", "testing/..."}},
 	{pkg: "peer", may: []string{"std", ".", "semaphore", "store", "internal/openfiles"}},
@@ -174,7 +180,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/retry", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -114,8 +115,8 @@ func BreakSeat(ctx context.Context, st store.Store, key string, token leasehold.
 				return seen, fmt.Errorf("the seats in %v were not freed, because their session goes on: %w", at, err)
 			}
 		}
-		next := protocol.Without(s.Table, over, newWriteID(), time.Now())
-		v, err := at.Write(ctx, protocol.WriteTable{Table: next, Expect: s.Version})
+		next := queue.Without(s.Table, over, newWriteID(), time.Now())
+		v, err := at.Write(ctx, queue.Write{Table: next, Expect: s.Version})
 		switch {
 		case err == nil:
 			return tableEntry(key, next, v), nil

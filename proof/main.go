@@ -38,6 +38,7 @@ var parts = []part{
 		long:  words("go -C proof run ./mutate"),
 	},
 	general("./internal/protocol", "1/40"),
+	general("./internal/protocol/queue", "1/10"),
 	general("./internal/engine", "", ".", "./admin", "./semaphore", "./proof/sim"),
 	general("./internal/record", "1/16"),
 	general("./fence", ""),

@@ -14,6 +14,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -31,8 +32,8 @@ type driver struct {
 	engine.Table
 
 	// Guarded by the engine's mutex.
-	last     protocol.Caller
-	callers  map[protocol.Caller]*caller
+	last     queue.Caller
+	callers  map[queue.Caller]*caller
 	sessions map[string]*engine.Session // by name: all sessions that callers here may use
 
 	traces traces
@@ -101,7 +102,7 @@ func (d *driver) start() error {
 	}
 	d.own.turn = make(chan struct{}, 1)
 	d.own.turn <- struct{}{}
-	cfg := protocol.TableConfig{
+	cfg := queue.Config{
 		Incarnation: engine.Process{}.Incarnation(), Size: d.size, TTL: d.opts.TTL, Existing: d.opts.Existing,
 	}
 	if d.opts.Peers != nil {
@@ -153,30 +154,30 @@ func (d *driver) Stepped(ev protocol.Event, actions []protocol.Action) protocol.
 
 func (d *driver) report(action protocol.Action) {
 	switch a := action.(type) {
-	case protocol.Seated:
+	case queue.Seated:
 		c := d.callers[a.Caller]
 		c.lease = newLease(d, a.Caller, c, leasehold.Token(a.Token))
 		c.trace.done(c.lease.token, d.traces.over, nil)
 		c.answer(result{lease: c.lease})
-	case protocol.Full:
+	case queue.Full:
 		d.callers[a.Caller].answer(result{err: &HeldError{infoOf(d.key, a.Table)}})
 		d.forget(a.Caller)
-	case protocol.Unseated:
+	case queue.Unseated:
 		d.unseated(a)
-	case protocol.Vacated:
+	case queue.Vacated:
 		d.vacated(a)
-	case protocol.InLine:
+	case queue.InLine:
 		d.callers[a.Caller].trace.waits(a)
 		if d.opts.OnWait != nil {
 			place := Place{Ahead: a.Ahead, Info: infoOf(d.key, a.Table)}
 			d.calls.Add("OnWait", func() { d.opts.OnWait(place) })
 		}
-	case protocol.Tell:
+	case queue.Tell:
 		d.tell(a)
 	case protocol.Troubled:
 		d.traceTrouble(a.Err)
 		d.troubled(a.Err)
-	case protocol.TableVanished:
+	case queue.Vanished:
 		d.opts.Logger.Warn("the semaphore's object was deleted: its leases are lost, and its tokens grow only if the store's clock is right",
 			"semaphore", d.at().String(), "token", a.Table.Token)
 	case protocol.SessionOrphan:
@@ -184,7 +185,7 @@ func (d *driver) report(action protocol.Action) {
 	}
 }
 
-func (d *driver) unseated(a protocol.Unseated) {
+func (d *driver) unseated(a queue.Unseated) {
 	c := d.callers[a.Caller]
 	if !a.Held {
 		c.answer(result{err: a.Err})
@@ -205,7 +206,7 @@ func (d *driver) lost(l *Lease, cause error) {
 	}
 }
 
-func (d *driver) vacated(a protocol.Vacated) {
+func (d *driver) vacated(a queue.Vacated) {
 	c := d.callers[a.Caller]
 	if c.lease != nil {
 		if a.Err != nil {
@@ -229,7 +230,7 @@ func closeAfter(c chan struct{}, other <-chan struct{}) {
 }
 
 // forget removes a caller.
-func (d *driver) forget(n protocol.Caller) {
+func (d *driver) forget(n queue.Caller) {
 	delete(d.callers, n)
 	if d.opts.Session == nil {
 		go d.drop() // drop may have to wait while a session begins
@@ -281,12 +282,12 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	}
 	c := &caller{ctx: context.WithoutCancel(ctx), trace: trace, waiter: make(chan result, 1), under: in, weight: weight, holder: holder}
 	done := c.waiter
-	var n protocol.Caller
+	var n queue.Caller
 	d.Locked(func() {
 		d.last++
 		n = d.last
 	})
-	err = d.Join(in.inner, protocol.Join{Caller: n, Weight: weight, Holder: holder, Wait: wait}, func() {
+	err = d.Join(in.inner, queue.Join{Caller: n, Weight: weight, Holder: holder, Wait: wait}, func() {
 		d.callers[n] = c
 		d.enter(in.inner)
 	})
@@ -301,7 +302,7 @@ func (d *driver) attempt(ctx context.Context, weight int64, wait bool, holder st
 	case r = <-done:
 	case <-ctx.Done():
 		// The answer may arrive at the same time. Then it counts.
-		d.Leave(protocol.Leave{Caller: n, Err: protocol.ErrCancelled}, func() bool { return c.waiter != nil })
+		d.Leave(queue.Leave{Caller: n, Err: protocol.ErrCancelled}, func() bool { return c.waiter != nil })
 		r = <-done
 	}
 	switch {
@@ -449,7 +450,7 @@ func (d *driver) full(ctx context.Context, weight int64) error {
 	if err != nil || shown.Table.Size != d.size {
 		return nil //nolint:nilerr // see above
 	}
-	d.Tell(protocol.TokenSighted{Token: shown.Table.Token})
+	d.Tell(queue.TokenSighted{Token: shown.Table.Token})
 	var fits bool
 	d.Locked(func() { fits = d.Machine().Fits(shown.Table, weight) })
 	if fits {
@@ -514,7 +515,7 @@ func (d *driver) close(ctx context.Context) error {
 	ctx, cancel := lock.Grace(ctx)
 	defer cancel()
 	if deadline, limited := ctx.Deadline(); limited && d.opts.Session == nil { // otherwise others may use the session
-		d.Tell(protocol.Closing{Until: engine.Process{}.Now().Clock + time.Until(deadline)})
+		d.Tell(queue.Closing{Until: engine.Process{}.Now().Clock + time.Until(deadline)})
 	}
 	select {
 	case <-d.Settled():

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 // A Lease is the right to work in slots of a semaphore until it is released or lost. It is
@@ -18,7 +19,7 @@ import (
 // concurrent use.
 type Lease struct {
 	d      *driver
-	n      protocol.Caller
+	n      queue.Caller
 	under  under
 	weight int
 	holder string
@@ -37,7 +38,7 @@ type Lease struct {
 	times  times
 }
 
-func newLease(d *driver, n protocol.Caller, c *caller, token leasehold.Token) *Lease {
+func newLease(d *driver, n queue.Caller, c *caller, token leasehold.Token) *Lease {
 	l := &Lease{d: d, n: n, under: c.under, weight: int(c.weight), holder: c.holder, token: token, values: c.ctx, released: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
 	l.times.granted = engine.Process{}.Now().Clock
@@ -130,7 +131,7 @@ func (l *Lease) beginRelease() {
 			l.lose(l.under.outer.Err())
 		}
 		// Validity ends before anything is sent (rule T4).
-		l.d.Leave(protocol.Leave{Caller: l.n}, func() bool {
+		l.d.Leave(queue.Leave{Caller: l.n}, func() bool {
 			l.traceReleasing()
 			l.end(leasehold.ErrReleased)
 			return true

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -21,7 +22,7 @@ type said struct {
 
 // tell notifies another process that the table has changed. That is optional, because the
 // process would find out by polling.
-func (d *driver) tell(a protocol.Tell) {
+func (d *driver) tell(a queue.Tell) {
 	if d.opts.Peers == nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -142,7 +143,7 @@ func newSemaphore(st store.Store, key string, size int64, opts *Options) (*Semap
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Semaphore{driver{st: st, key: key, size: size, opts: o, callers: map[protocol.Caller]*caller{}, sessions: map[string]*engine.Session{}}}
+	s := &Semaphore{driver{st: st, key: key, size: size, opts: o, callers: map[queue.Caller]*caller{}, sessions: map[string]*engine.Session{}}}
 	if err := s.d.start(); err != nil {
 		return nil, fmt.Errorf("semaphore %q: %w", key, err)
 	}
@@ -213,7 +214,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 	case err != nil:
 		return Info{}, s.d.explain(err)
 	}
-	s.d.Tell(protocol.TokenSighted{Token: shown.Table.Token})
+	s.d.Tell(queue.TokenSighted{Token: shown.Table.Token})
 	info := infoOf(s.d.key, shown.Table)
 	info.Version = store.Version(shown.Version)
 	return info, nil
@@ -225,7 +226,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (Info, error) {
 // Further notifications are ignored until the object has changed. Changed sends nothing itself
 // and returns at once.
 func (s *Semaphore) Changed(version store.Version) {
-	s.d.Tell(protocol.Told{Version: protocol.Version(version)})
+	s.d.Tell(queue.Told{Version: protocol.Version(version)})
 }
 
 // Close waits until the semaphore's leases have been released and its abandoned
@@ -304,7 +305,7 @@ type Place struct {
 var (
 	// ErrSize means the object has another size than this process expects, so the processes are
 	// configured differently.
-	ErrSize = protocol.ErrSize
+	ErrSize = queue.ErrSize
 	// ErrFull means the object has no room for more waiters. There is room for some thousand.
 	ErrFull = record.ErrTableFull
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -61,7 +62,7 @@ func (d *driver) begins(ctx context.Context, holder string) (context.Context, *a
 }
 
 // waits reports the position in the queue. The engine is locked.
-func (a *acquiring) waits(in protocol.InLine) {
+func (a *acquiring) waits(in queue.InLine) {
 	if a == nil {
 		return
 	}
@@ -112,7 +113,7 @@ func (d *driver) traceReport(action protocol.Action) {
 	if d.opts.Trace == nil {
 		return
 	}
-	if w, ok := action.(protocol.WriteTable); ok {
+	if w, ok := action.(queue.Write); ok {
 		shown, _ := d.Machine().Shown()
 		d.traces.reaps = slices.ContainsFunc(shown.Holders, func(h record.Seat) bool {
 			stays := slices.ContainsFunc(w.Table.Holders, func(s record.Seat) bool { return s.ID == h.ID })
@@ -128,7 +129,7 @@ func (d *driver) traceTaken(ev protocol.Event) {
 		return
 	}
 	t := &d.traces
-	written, ok := ev.(protocol.TableWritten)
+	written, ok := ev.(queue.WriteDone)
 	t.over = ok && written.Err == nil && t.reaps
 	answer, ok := t.requests.Answered(ev, engine.Process{}.Now().Clock)
 	if !ok {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 // Month is the time that all monthly figures are for: 730 hours, a twelfth of a year.
@@ -112,7 +113,7 @@ func (p Plan) CheckAt(at *Price) error {
 func (p Plan) most() float64 {
 	least := 4 * max(p.TTL, p.Infrequent)
 	if p.Mode == Fair {
-		least = max(least, 2*protocol.LineLook) // with shorter turns those in the middle look more often
+		least = max(least, 2*queue.LineLook) // with shorter turns those in the middle look more often
 	}
 	return max(1, float64(24*time.Hour/least))
 }
@@ -144,7 +145,7 @@ func (p Plan) Parts() []Part {
 	}
 	others.Requests = p.follows().Times(float64(others.Number))
 	if p.Mode == Fair && p.Candidates > 1 { // one of each line is the first, and three see every heartbeat
-		first := float64(Month)/float64(protocol.LateLook) - float64(Month)/float64(protocol.LineLook)
+		first := float64(Month)/float64(queue.LateLook) - float64(Month)/float64(queue.LineLook)
 		near := float64(min(p.Candidates-1, 3)) * (p.renewals() - p.seldom())
 		others.Requests = others.Plus(get.Times((first + near) * locks))
 	}

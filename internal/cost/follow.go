@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 // follows is what one follower or waiter asks in a month of a holder that stays.
@@ -16,7 +17,7 @@ func (p Plan) follows() Requests {
 	case p.Mode == Session:
 		return get.Times(p.renewals()) // of a heartbeat, whatever the layout
 	case p.Mode == Fair: // it watches the session of the one before it, and looks at the line now and then
-		return get.Times(p.seldom() + float64(Month)/float64(protocol.LineLook))
+		return get.Times(p.seldom() + float64(Month)/float64(queue.LineLook))
 	case p.Mode == Wait:
 		every = p.poll()
 	case p.Infrequent == 0:

@@ -8,15 +8,16 @@ import (
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
-// A Table gives a [protocol.Table] its clock, its alarm and its requests, as an [Engine] does for a
+// A Table gives a [queue.Machine] its clock, its alarm and its requests, as an [Engine] does for a
 // candidate. One serves all callers of a process that share a semaphore.
 type Table struct {
 	mu    lockorder.Mutex // of the rank of an Engine's
 	owner Host
 	at    layout.Table
-	table *protocol.Table
+	table *queue.Machine
 
 	alarm    Alarm
 	looked   time.Duration // when the last read was sent
@@ -27,9 +28,9 @@ type Table struct {
 }
 
 // Init makes an engine of a new table.
-func (t *Table) Init(owner Host, cfg protocol.TableConfig) {
+func (t *Table) Init(owner Host, cfg queue.Config) {
 	p := owner.Place()
-	t.owner, t.at, t.table = owner, layout.Table{Store: p.Store, Key: p.Key}, protocol.NewTable(cfg)
+	t.owner, t.at, t.table = owner, layout.Table{Store: p.Store, Key: p.Key}, queue.New(cfg)
 	t.mu.Rank(lockorder.Engine)
 }
 
@@ -41,7 +42,7 @@ func (t *Table) Locked(f func()) {
 }
 
 // Machine is the table of an engine that is locked, to look at.
-func (t *Table) Machine() *protocol.Table { return t.table }
+func (t *Table) Machine() *queue.Machine { return t.table }
 
 func (t *Table) host() Host { return t.owner }
 
@@ -52,7 +53,7 @@ func (t *Table) Tell(ev protocol.Event) { t.Locked(func() { t.step(ev) }) }
 
 // Join begins an acquisition under a session, whose one answer the owner is told; before is called
 // first, while the engine is locked. It fails if the session is over, and then begins nothing.
-func (t *Table) Join(s *Session, ev protocol.Join, before func()) error {
+func (t *Table) Join(s *Session, ev queue.Join, before func()) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := s.enter(t); err != nil {
@@ -68,7 +69,7 @@ func (t *Table) Join(s *Session, ev protocol.Join, before func()) error {
 // Leave ends a caller's acquisition, or vacates its seat: before is called first, while the engine is
 // locked, and there the owner ends the validity of the lease (rule T4). It does nothing unless before
 // says that there is a caller to leave.
-func (t *Table) Leave(ev protocol.Leave, before func() bool) {
+func (t *Table) Leave(ev queue.Leave, before func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if before() {
@@ -105,9 +106,9 @@ func (t *Table) step(ev protocol.Event) {
 // do carries out what is not the owner's.
 func (t *Table) do(action protocol.Action) {
 	switch a := action.(type) {
-	case protocol.ReadTable:
+	case queue.Read:
 		t.read(a)
-	case protocol.WriteTable:
+	case queue.Write:
 		t.write(a)
 	case protocol.SessionOrphan:
 		if s := t.owner.Session(a.Session); a.Closing {
@@ -120,7 +121,7 @@ func (t *Table) do(action protocol.Action) {
 	}
 }
 
-func (t *Table) read(a protocol.ReadTable) {
+func (t *Table) read(a queue.Read) {
 	var s layout.TableSnapshot
 	var err error
 	t.looked = t.runtime().Now().Clock
@@ -131,7 +132,7 @@ func (t *Table) read(a protocol.ReadTable) {
 	})
 }
 
-func (t *Table) write(a protocol.WriteTable) {
+func (t *Table) write(a queue.Write) {
 	var v protocol.Version
 	var err error
 	t.runtime().Ask(Request{

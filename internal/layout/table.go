@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -42,7 +43,7 @@ func (t Table) Look(ctx context.Context, unless protocol.Version) (TableSnapshot
 }
 
 // Write costs one Put, and returns the version that it wrote.
-func (t Table) Write(ctx context.Context, w protocol.WriteTable) (protocol.Version, error) {
+func (t Table) Write(ctx context.Context, w queue.Write) (protocol.Version, error) {
 	body, err := mapSessions(w.Table, func(session string) string { return wayTo(session, t.Key) }).Encode()
 	if err != nil {
 		return "", &store.Error{Op: "put", Key: t.Key, Kind: store.ErrInvalid, Cause: err}
@@ -66,24 +67,24 @@ func mapSessions(t record.Table, name func(string) string) record.Table {
 	return t
 }
 
-// TableRead makes of the answer of a Look what a Table wants to know.
-func TableRead(s TableSnapshot, err error) protocol.TableRead {
+// TableRead makes of the answer of a Look what a queue.Machine wants to know.
+func TableRead(s TableSnapshot, err error) queue.ReadDone {
 	switch {
 	case errors.Is(err, store.ErrNotModified):
-		return protocol.TableRead{Shown: protocol.Same}
+		return queue.ReadDone{Shown: protocol.Same}
 	case errors.Is(err, store.ErrNotExist):
-		return protocol.TableRead{Shown: protocol.Absent, Date: store.DateOf(err)}
+		return queue.ReadDone{Shown: protocol.Absent, Date: store.DateOf(err)}
 	case errors.Is(err, record.ErrForeign):
-		return protocol.TableRead{Shown: protocol.Foreign, Err: err}
+		return queue.ReadDone{Shown: protocol.Foreign, Err: err}
 	case err != nil:
-		return protocol.TableRead{Err: err, Fatal: store.Final(err)}
+		return queue.ReadDone{Err: err, Fatal: store.Final(err)}
 	}
-	return protocol.TableRead{Shown: protocol.Found, Version: s.Version, Table: s.Table}
+	return queue.ReadDone{Shown: protocol.Found, Version: s.Version, Table: s.Table}
 }
 
-// TableWritten makes of the answer of a Write what a Table wants to know.
-func TableWritten(v protocol.Version, err error) protocol.TableWritten {
-	return protocol.TableWritten{Version: v, Err: err, Refused: refused(err), Fatal: store.Final(err)}
+// TableWritten makes of the answer of a Write what a queue.Machine wants to know.
+func TableWritten(v protocol.Version, err error) queue.WriteDone {
+	return queue.WriteDone{Version: v, Err: err, Refused: refused(err), Fatal: store.Final(err)}
 }
 
 // refused reports that a write has met something else than it was conditional on, as far as the store says.

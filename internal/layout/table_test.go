@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
@@ -38,26 +39,26 @@ func TestTableInAStore(t *testing.T) {
 		}
 		first := newTable("a.w1", "sessions/a", "sessions/b")
 		var v1 protocol.Version
-		wants(t, "a write costs", st.cost(func() { v1, err = at.Write(t.Context(), protocol.WriteTable{Table: first}) }), "0 GET, 1 PUT, 0 LIST, 0 DELETE")
-		if written := layout.TableWritten(v1, err); err != nil || !reflect.DeepEqual(written, protocol.TableWritten{Version: v1}) || v1 == "" {
+		wants(t, "a write costs", st.cost(func() { v1, err = at.Write(t.Context(), queue.Write{Table: first}) }), "0 GET, 1 PUT, 0 LIST, 0 DELETE")
+		if written := layout.TableWritten(v1, err); err != nil || !reflect.DeepEqual(written, queue.WriteDone{Version: v1}) || v1 == "" {
 			t.Errorf("it was written: %+v", written)
 		}
 		seen, err := at.Look(t.Context(), "")
-		if read := layout.TableRead(seen, err); !reflect.DeepEqual(read, protocol.TableRead{Shown: protocol.Found, Version: v1, Table: first}) {
+		if read := layout.TableRead(seen, err); !reflect.DeepEqual(read, queue.ReadDone{Shown: protocol.Found, Version: v1, Table: first}) {
 			t.Errorf("there is %+v", read)
 		}
 		seen, err = at.Look(t.Context(), v1)
-		if read := layout.TableRead(seen, err); !reflect.DeepEqual(read, protocol.TableRead{Shown: protocol.Same}) {
+		if read := layout.TableRead(seen, err); !reflect.DeepEqual(read, queue.ReadDone{Shown: protocol.Same}) {
 			t.Errorf("what is known gives %+v", read)
 		}
 		for expect, next := range map[protocol.Version]string{"": "a.w2", "another": "a.w3"} {
-			_, err = at.Write(t.Context(), protocol.WriteTable{Table: newTable(next, "s", "s"), Expect: expect})
+			_, err = at.Write(t.Context(), queue.Write{Table: newTable(next, "s", "s"), Expect: expect})
 			if written := layout.TableWritten("", err); !errors.Is(err, store.ErrPrecondition) || !written.Refused || written.Fatal || written.Err == nil {
 				t.Errorf("over %q: %+v", expect, written)
 			}
 		}
 		second := newTable("a.w4", "sessions/a", "sessions/c")
-		v2, err := at.Write(t.Context(), protocol.WriteTable{Table: second, Expect: v1})
+		v2, err := at.Write(t.Context(), queue.Write{Table: second, Expect: v1})
 		if err != nil || v2 == v1 {
 			t.Fatalf("it was written as %q: %v", v2, err)
 		}
@@ -75,7 +76,7 @@ func TestSessionsOfATable(t *testing.T) {
 	st := memstore.New()
 	at := layout.Table{Store: st, Key: "p/jobs/seats"}
 	mine := newTable("a.w1", "p/sessions/a", "q/sessions/b")
-	if _, err := at.Write(t.Context(), protocol.WriteTable{Table: mine}); err != nil {
+	if _, err := at.Write(t.Context(), queue.Write{Table: mine}); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(mine, newTable("a.w1", "p/sessions/a", "q/sessions/b")) {
@@ -132,7 +133,7 @@ func TestTableThatIsNone(t *testing.T) {
 	at := layout.Table{Store: st, Key: "seats"}
 	broken := newTable("a.w1", "s\xff", "s")
 	var err error
-	wants(t, "it costs", st.cost(func() { _, err = at.Write(t.Context(), protocol.WriteTable{Table: broken}) }), "0 GET, 0 PUT, 0 LIST, 0 DELETE")
+	wants(t, "it costs", st.cost(func() { _, err = at.Write(t.Context(), queue.Write{Table: broken}) }), "0 GET, 0 PUT, 0 LIST, 0 DELETE")
 	if w := layout.TableWritten("", err); !w.Fatal || w.Refused || !errors.Is(err, store.ErrInvalid) ||
 		!strings.HasPrefix(err.Error(), `put "seats": `) || !strings.Contains(err.Error(), "not valid UTF-8") {
 		t.Errorf("it is written: %+v", w)
@@ -168,7 +169,7 @@ func TestTableOverABadNetwork(t *testing.T) {
 				}
 			}
 			st.Inject(faultstore.Fault{Kind: c.kind, Op: "put", Nth: 1})
-			v, err := at.Write(t.Context(), protocol.WriteTable{Table: newTable("a.w1", "s", "s")})
+			v, err := at.Write(t.Context(), queue.Write{Table: newTable("a.w1", "s", "s")})
 			written := layout.TableWritten(v, err)
 			if written.Err == nil || written.Refused != c.refused || written.Fatal != c.fatal || written.Version != "" {
 				t.Errorf("written: %+v", written)
@@ -181,7 +182,7 @@ func TestTableOverABadNetwork(t *testing.T) {
 	}
 	now := time.Now()
 	absent := layout.TableRead(layout.TableSnapshot{}, &store.Error{Op: "get", Key: "seats", Kind: store.ErrNotExist, Date: now})
-	if !reflect.DeepEqual(absent, protocol.TableRead{Shown: protocol.Absent, Date: now}) {
+	if !reflect.DeepEqual(absent, queue.ReadDone{Shown: protocol.Absent, Date: now}) {
 		t.Errorf("absent: %+v", absent)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold/leasehold/internal/clock"
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 const (
@@ -103,13 +104,13 @@ type Answer struct {
 func (r *Requests) Sent(action protocol.Action, now time.Duration) bool {
 	var op string
 	switch a := action.(type) {
-	case protocol.Read, protocol.ReadTable:
+	case protocol.Read, queue.Read:
 		op = "read"
 	case protocol.Check:
 		op = "check"
 	case protocol.Write:
 		op = a.Op.String()
-	case protocol.WriteTable:
+	case queue.Write:
 		op = "write"
 	default:
 		return false
@@ -128,9 +129,9 @@ func (r *Requests) Answered(ev protocol.Event, now time.Duration) (Answer, bool)
 		err = ev.Err
 	case protocol.Checked:
 		err = ev.Err
-	case protocol.TableRead:
+	case queue.ReadDone:
 		err = ev.Err
-	case protocol.TableWritten:
+	case queue.WriteDone:
 		err = ev.Err
 	default:
 		return Answer{}, false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/lock"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 // TestTellLast: the channel is closed when the function has returned, when there is none, when the event
@@ -77,8 +78,8 @@ func TestRequests(t *testing.T) {
 		{"claim", protocol.Write{Op: protocol.Claim}, protocol.WriteDone{}, nil},
 		{"renew", protocol.Write{Op: protocol.Renew}, protocol.WriteDone{Err: failed}, failed},
 		{"free", protocol.Write{Op: protocol.Free}, protocol.WriteDone{}, nil},
-		{"read", protocol.ReadTable{}, protocol.TableRead{Err: failed}, failed},
-		{"write", protocol.WriteTable{}, protocol.TableWritten{Err: failed}, failed},
+		{"read", queue.Read{}, queue.ReadDone{Err: failed}, failed},
+		{"write", queue.Write{}, queue.WriteDone{Err: failed}, failed},
 	} {
 		var r lock.Requests
 		if r.Sent(protocol.Granted{}, 1) || !r.Sent(c.sent, 2) || r.Sent(protocol.Seen{}, 3) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -20,7 +21,7 @@ type player struct {
 }
 
 func (p *player) step(at time.Duration, ev protocol.Event) {
-	p.last = p.c.Step(ev, protocol.Now{Clock: at, Wall: wall.Add(at)})
+	p.last = p.c.Step(ev, protocol.Now{Clock: at, Wall: scenario.Wall.Add(at)})
 }
 
 // wrote is the record of the write that was asked for last.
@@ -218,7 +219,7 @@ func TestLeaseEnds(t *testing.T) {
 func TestFirst(t *testing.T) {
 	t.Parallel()
 	cfg := protocol.Config{Holder: "web-1", TTL: time.Minute, Layout: "epochs"}
-	date, now := wall.Add(-time.Hour), wall
+	date, now := scenario.Wall.Add(-time.Hour), scenario.Wall
 	want := record.Record{
 		Token: date.UnixMilli(), Layout: "epochs", Holder: "web-1", TTL: time.Minute, WriteID: "x", RenewedAt: now, ExpiresAt: now,
 	}
@@ -241,7 +242,7 @@ func TestFirst(t *testing.T) {
 func TestSameLease(t *testing.T) {
 	t.Parallel()
 	at := func(token int64, id string, d time.Duration) record.Record {
-		return record.Record{Token: token, WriteID: id, AcquiredAt: wall.Add(d)}
+		return record.Record{Token: token, WriteID: id, AcquiredAt: scenario.Wall.Add(d)}
 	}
 	for _, c := range []struct {
 		a, b record.Record
@@ -361,7 +362,7 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 	found := freed
 	found.Record.Holder, found.Record.Ended = "db-2", record.EndedByHand
-	found.Record.AcquiredAt, found.Record.RenewedAt = wall.Add(-time.Minute), wall.Add(-30*time.Second)
+	found.Record.AcquiredAt, found.Record.RenewedAt = scenario.Wall.Add(-time.Minute), scenario.Wall.Add(-30*time.Second)
 	found.Record.Term, found.Record.TermToken, found.Record.History = 6, 41, json.RawMessage(`[{"kept":"as it is"}]`)
 	found.Record.Epoch, found.Record.Unknown = 41, map[string]json.RawMessage{"zone": json.RawMessage(`"a"`)}
 	p.step(0, protocol.Acquire{})
@@ -370,17 +371,17 @@ func TestWhatIsWritten(t *testing.T) {
 		Token: 42, Held: true, Holder: "web-1", Address: "10.0.1.42:8443", Meta: map[string]string{"k": "v"}, Layout: "epochs",
 		TTL: 15 * time.Second, WriteID: "me.1", Previous: 41, Term: 7, TermToken: 42, Unknown: found.Record.Unknown,
 		History:    json.RawMessage(`[{"token":41,"term":6,"holder":"db-2","from":"2026-11-20T10:29:00.000Z","to":"2026-11-20T10:29:30.000Z","how":"broken"},{"kept":"as it is"}]`),
-		AcquiredAt: wall.Add(time.Second), RenewedAt: wall.Add(time.Second), ExpiresAt: wall.Add(16 * time.Second),
+		AcquiredAt: scenario.Wall.Add(time.Second), RenewedAt: scenario.Wall.Add(time.Second), ExpiresAt: scenario.Wall.Add(16 * time.Second),
 	}
 	check(want)
 	over(found.Record)
 	p.step(2*time.Second, protocol.WriteDone{Version: "v2", Epoch: 42})
 	p.step(7*time.Second, protocol.Tick{})
-	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.2", wall.Add(7*time.Second), wall.Add(22*time.Second)
+	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.2", scenario.Wall.Add(7*time.Second), scenario.Wall.Add(22*time.Second)
 	check(want)
 	p.step(8*time.Second, protocol.WriteDone{Version: "v3", Epoch: 42})
 	p.step(9*time.Second, protocol.Release{Successor: "db-3"})
-	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.3", wall.Add(9*time.Second), wall.Add(9*time.Second)
+	want.WriteID, want.RenewedAt, want.ExpiresAt = "me.3", scenario.Wall.Add(9*time.Second), scenario.Wall.Add(9*time.Second)
 	want.Held, want.Successor, want.Epoch = false, "db-3", 42
 	check(want)
 }
@@ -393,7 +394,7 @@ func TestRowEndsAtADeletion(t *testing.T) {
 	c := protocol.New(protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"})
 	var last protocol.Write
 	step := func(at time.Duration, ev protocol.Event) {
-		for _, a := range c.Step(ev, protocol.Now{Clock: at, Wall: wall}) {
+		for _, a := range c.Step(ev, protocol.Now{Clock: at, Wall: scenario.Wall}) {
 			if w, ok := a.(protocol.Write); ok {
 				last = w
 			}

@@ -11,7 +11,7 @@ import (
 // passed.
 // They are values without behaviour, so a scenario can write them down, and a simulation can choose
 // in which order they come.
-type Event interface{ event() }
+type Event interface{ Event() }
 
 // The events.
 type (
@@ -98,7 +98,7 @@ type (
 		Look    bool
 	}
 	// SessionBeat: a session of others, whose end is waited for, goes on: its heartbeat has just been
-	// seen. It is for a Table.
+	// seen. It is for a queue.
 	SessionBeat struct {
 		Session string
 		TTL     time.Duration
@@ -137,29 +137,29 @@ type (
 	Tick struct{}
 )
 
-func (Acquire) event()         {}
-func (Cancel) event()          {}
-func (Release) event()         {}
-func (NameSuccessor) event()   {}
-func (Detach) event()          {}
-func (Attach) event()          {}
-func (Drop) event()            {}
-func (Watch) event()           {}
-func (GiveUp) event()          {}
-func (ReadDone) event()        {}
-func (WriteDone) event()       {}
-func (Checked) event()         {}
-func (SessionOver) event()     {}
-func (SessionExpired) event()  {}
-func (SessionBeat) event()     {}
-func (SessionTroubled) event() {}
-func (Recheck) event()         {}
-func (RenewSoon) event()       {}
-func (SetMeta) event()         {}
-func (Retune) event()          {}
-func (Sighted) event()         {}
-func (PeerAnswer) event()      {}
-func (Tick) event()            {}
+func (Acquire) Event()         {}
+func (Cancel) Event()          {}
+func (Release) Event()         {}
+func (NameSuccessor) Event()   {}
+func (Detach) Event()          {}
+func (Attach) Event()          {}
+func (Drop) Event()            {}
+func (Watch) Event()           {}
+func (GiveUp) Event()          {}
+func (ReadDone) Event()        {}
+func (WriteDone) Event()       {}
+func (Checked) Event()         {}
+func (SessionOver) Event()     {}
+func (SessionExpired) Event()  {}
+func (SessionBeat) Event()     {}
+func (SessionTroubled) Event() {}
+func (Recheck) Event()         {}
+func (RenewSoon) Event()       {}
+func (SetMeta) Event()         {}
+func (Retune) Event()          {}
+func (Sighted) Event()         {}
+func (PeerAnswer) Event()      {}
+func (Tick) Event()            {}
 
 // Shown is what the answer to a Read showed.
 type Shown int
@@ -175,7 +175,7 @@ const (
 
 // An Action is something for the driver to do or to pass on to the user.
 // A candidate only asks for it: what comes of it is told by an event, or is not told at all.
-type Action interface{ action() }
+type Action interface{ Action() }
 
 // Actions are what a step asks for, in the order in which it was decided.
 type Actions []Action
@@ -281,30 +281,30 @@ type (
 	CancelPoll struct{}
 )
 
-func (Read) action()          {}
-func (Write) action()         {}
-func (Check) action()         {}
-func (Granted) action()       {}
-func (Renewed) action()       {}
-func (MetaSet) action()       {}
-func (NoticeGiven) action()   {}
-func (Troubled) action()      {}
-func (Refused) action()       {}
-func (Failed) action()        {}
-func (Waiting) action()       {}
-func (Vanished) action()      {}
-func (Seen) action()          {}
-func (Expired) action()       {}
-func (Unreadable) action()    {}
-func (Lost) action()          {}
-func (Detached) action()      {}
-func (Released) action()      {}
-func (Reaped) action()        {}
-func (SessionOrphan) action() {}
-func (Unnamed) action()       {}
-func (Left) action()          {}
-func (PollPeer) action()      {}
-func (CancelPoll) action()    {}
+func (Read) Action()          {}
+func (Write) Action()         {}
+func (Check) Action()         {}
+func (Granted) Action()       {}
+func (Renewed) Action()       {}
+func (MetaSet) Action()       {}
+func (NoticeGiven) Action()   {}
+func (Troubled) Action()      {}
+func (Refused) Action()       {}
+func (Failed) Action()        {}
+func (Waiting) Action()       {}
+func (Vanished) Action()      {}
+func (Seen) Action()          {}
+func (Expired) Action()       {}
+func (Unreadable) Action()    {}
+func (Lost) Action()          {}
+func (Detached) Action()      {}
+func (Released) Action()      {}
+func (Reaped) Action()        {}
+func (SessionOrphan) Action() {}
+func (Unnamed) Action()       {}
+func (Left) Action()          {}
+func (PollPeer) Action()      {}
+func (CancelPoll) Action()    {}
 
 // Op is what a Write means. All are conditional writes of one record; a layout
 // may carry them out differently.

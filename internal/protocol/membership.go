@@ -196,3 +196,13 @@ func (s *set[M]) remove(m M) {
 	s.all[last] = none
 	s.all = s.all[:last]
 }
+
+// An Await is a session whose end is waited for.
+type Await struct {
+	Session string
+	Seldom  bool // a look every [SeldomWatch] is enough
+}
+
+// SeldomWatch is how often a waiter whose turn is far away looks at the session of the one before it. It is longer
+// than a session that died is waited for, so the second look that shows the same heartbeat shows a dead session.
+func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }

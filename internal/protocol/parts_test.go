@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -37,7 +38,7 @@ func TestFaultsOfTheDriver(t *testing.T) {
 func TestRenewedForItsOwner(t *testing.T) {
 	t.Parallel()
 	p := newPlayer(protocol.Config{})
-	p.step(0, protocol.Attach{Use: protocol.ToRenew, Proof: protocol.Proof{Token: 7, WriteID: "other.1", Expires: wall.Add(time.Hour)}})
+	p.step(0, protocol.Attach{Use: protocol.ToRenew, Proof: protocol.Proof{Token: 7, WriteID: "other.1", Expires: scenario.Wall.Add(time.Hour)}})
 	p.step(1, protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: record.Record{
 		Held: true, Token: 7, TTL: time.Minute, WriteID: "other.1", Holder: "owner", Meta: map[string]string{"step": "1"},
 	}})

@@ -3,11 +3,8 @@ package protocol_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,15 +12,14 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
-
-var update = flag.Bool("update", false, "write what happened into the scenarios")
 
 // TestScenarios plays the files of testdata, with a candidate. The last of the indented lines under an
 // event is what the candidate must then be.
 func TestScenarios(t *testing.T) {
-	scenarios(t, "testdata", func(t *testing.T, text string) string {
+	scenario.Play(t, func(t *testing.T, text string) string {
 		got := play(t, text, false)
 		if resting := play(t, text, true); got == text && resting != got {
 			t.Errorf("a candidate that rests when it can did otherwise:\n%s", resting)
@@ -32,65 +28,9 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scenarios plays the files of a folder. Each states its claim in its header. A line at the margin is
-// an event, with the clock's reading; the indented lines under it are what must be the answer.
-func scenarios(t *testing.T, dir string, play func(t *testing.T, text string) string) {
-	t.Helper()
-	files, err := filepath.Glob(dir + "/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(text))
-			if got == string(text) {
-				return
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			t.Errorf("%s: it went otherwise.\nwant:\n%s\ngot:\n%s", file, text, got)
-		})
-	}
-}
-
-// TestEveryRuleHasAScenario: a rule without one could be removed unnoticed.
+// TestEveryRuleHasAScenario: a rule without one could be removed unnoticed. A11 is the resource's to keep.
 func TestEveryRuleHasAScenario(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txt")
-	tables, _ := filepath.Glob("testdata/table/*.txt")
-	files = append(files, tables...)
-	var headers strings.Builder
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasPrefix(string(text), "# ") {
-			t.Errorf("%s does not begin with its claim", file)
-		}
-		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "#") {
-				headers.WriteString(line)
-			}
-		}
-	}
-	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12} { // A11 is kept by the resource
-		if !strings.Contains(headers.String(), fmt.Sprintf("A%d:", n)) {
-			t.Errorf("no scenario claims rule A%d", n)
-		}
-	}
-	for n := range 8 {
-		if !strings.Contains(headers.String(), fmt.Sprintf("T%d:", n+1)) {
-			t.Errorf("no scenario claims rule T%d", n+1)
-		}
-	}
+	scenario.Claims(t, "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A12")
 }
 
 // A script plays one scenario.
@@ -106,31 +46,10 @@ type script struct {
 	tells bool // what is written of the leases before
 }
 
-// wall is what wall clocks show when the clock reads zero.
-var wall = time.Date(2026, 11, 20, 10, 30, 0, 0, time.UTC)
-
 func play(t *testing.T, text string, rests bool) string {
 	t.Helper()
 	s := &script{T: t, rests: rests, cfg: protocol.Config{Incarnation: "me", TTL: 15 * time.Second, Holder: "web-1"}}
-	return replay(text, s.line)
-}
-
-// replay passes on the lines of a scenario that are events, and gives its text with what they bring about.
-func replay(text string, event func(line string, out *strings.Builder)) string {
-	var out strings.Builder
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case line == "" || strings.HasPrefix(line, "#"):
-			fmt.Fprintln(&out, line)
-		case strings.HasPrefix(line, "  "):
-			// what was expected; replaced by what happens
-		default:
-			fmt.Fprintln(&out, line)
-			event(line, &out)
-		}
-	}
-	return out.String()
+	return scenario.Replay(text, s.line)
 }
 
 func (s *script) line(line string, out *strings.Builder) {
@@ -151,14 +70,14 @@ func (s *script) line(line string, out *strings.Builder) {
 	if err != nil {
 		s.Fatalf("%q: %v", line, err)
 	}
-	now := protocol.Now{Clock: at, Wall: wall.Add(at)}
+	now := protocol.Now{Clock: at, Wall: scenario.Wall.Add(at)}
 	for _, action := range s.c.Step(s.event(words[1], words[2:]), now) {
 		fmt.Fprintf(out, "  %s\n", s.show(action))
 	}
 	if words[1] == "says" {
 		limit := time.Duration(0)
 		if len(words) > 2 {
-			limit = s.duration(words[3])
+			limit = scenario.Duration(s.T, words[3])
 		}
 		w := s.c.PeerStatus(at, limit)
 		record, version := s.c.Freed()
@@ -189,7 +108,7 @@ func (s *script) configure(words []string) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "ttl":
-			s.cfg.TTL = s.duration(value)
+			s.cfg.TTL = scenario.Duration(s.T, value)
 		case "existing":
 			s.cfg.Existing = true
 		case "fast-start":
@@ -212,7 +131,7 @@ func (s *script) configure(words []string) {
 			s.cfg.Reaper = true
 		case "retries":
 			for pause := range strings.SplitSeq(value, ",") {
-				s.cfg.Retries = append(s.cfg.Retries, s.duration(pause))
+				s.cfg.Retries = append(s.cfg.Retries, scenario.Duration(s.T, pause))
 			}
 		case "history":
 			s.tells = true
@@ -221,9 +140,9 @@ func (s *script) configure(words []string) {
 		case "address":
 			s.cfg.Address = value
 		case "poll-interval":
-			s.cfg.PollInterval = s.duration(value)
+			s.cfg.PollInterval = scenario.Duration(s.T, value)
 		case "infrequent":
-			s.cfg.Infrequent = s.duration(value)
+			s.cfg.Infrequent = scenario.Duration(s.T, value)
 		case "restart": // a new candidate of the same name
 			s.cfg.Incarnation += "'"
 			s.c = protocol.New(s.cfg)
@@ -296,9 +215,9 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "tick":
 		return protocol.Tick{}
 	case "retune":
-		return protocol.Retune{TTL: s.duration(args[0])}
+		return protocol.Retune{TTL: scenario.Duration(s.T, args[0])}
 	case "no-answer": // REASON…
-		err, _ := failure(args)
+		err, _ := scenario.Failure(args)
 		return protocol.PeerAnswer{Number: s.asked, Err: err}
 	case "says": // [limit READING] what a follower would be told now
 		return protocol.Tick{}
@@ -311,21 +230,21 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "gone": // where a lock that is free is no object
 		return protocol.ReadDone{Shown: protocol.Found, Record: record.Record{TTL: s.cfg.TTL}}
 	case "unwritten": // REASON… [fatal]
-		err, fatal := failure(args)
+		err, fatal := scenario.Failure(args)
 		return protocol.WriteDone{Err: err, Fatal: fatal}
 	case "overtaken":
 		return protocol.WriteDone{Err: errors.New("412"), Refused: true}
 	case "void": // REASON…
 		return protocol.WriteDone{Err: errors.New(strings.Join(args, " ")), Void: true}
 	case "unread":
-		err, fatal := failure(args)
+		err, fatal := scenario.Failure(args)
 		return protocol.ReadDone{Err: err, Fatal: fatal}
 	case "same":
 		return protocol.ReadDone{Shown: protocol.Same}
 	case "absent": // [the store's time]
 		e := protocol.ReadDone{Shown: protocol.Absent}
 		if len(args) > 0 {
-			e.Date = wall.Add(s.duration(args[0]))
+			e.Date = scenario.Wall.Add(scenario.Duration(s.T, args[0]))
 		}
 		return e
 	case "foreign":
@@ -335,9 +254,9 @@ func (s *script) event(name string, args []string) protocol.Event {
 	case "sighted": // as found, and when it was sent
 		i := slices.Index(args, "sent")
 		seen := protocol.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Record: s.record(args[:i])}
-		return protocol.Sighted{Answer: seen, Sent: s.duration(args[i+1])}
+		return protocol.Sighted{Answer: seen, Sent: scenario.Duration(s.T, args[i+1])}
 	case "age": // of the records found from now on, by the store's clock
-		s.age = s.duration(args[0])
+		s.age = scenario.Duration(s.T, args[0])
 		return protocol.Tick{}
 	}
 	s.Fatalf("no event %q", name)
@@ -346,7 +265,7 @@ func (s *script) event(name string, args []string) protocol.Event {
 
 func (s *script) attach(args []string) protocol.Event {
 	use := map[string]protocol.Use{"hold": protocol.ToHold, "renew": protocol.ToRenew, "release": protocol.ToRelease}
-	e := protocol.Attach{Use: use[args[0]], Proof: protocol.Proof{Expires: wall.Add(time.Hour)}}
+	e := protocol.Attach{Use: use[args[0]], Proof: protocol.Proof{Expires: scenario.Wall.Add(time.Hour)}}
 	for i := 1; i+1 < len(args); i += 2 {
 		switch args[i] {
 		case "token":
@@ -356,7 +275,7 @@ func (s *script) attach(args []string) protocol.Event {
 		case "mark":
 			e.Proof.Marks = append(e.Proof.Marks, args[i+1])
 		case "expires":
-			e.Proof.Expires = wall.Add(s.duration(args[i+1]))
+			e.Proof.Expires = scenario.Wall.Add(scenario.Duration(s.T, args[i+1]))
 		default:
 			s.Fatalf("attach %q", args[i])
 		}
@@ -380,7 +299,7 @@ func (s *script) record(args []string) record.Record {
 		case "token":
 			r.Token, _ = strconv.ParseInt(args[i+1], 10, 64)
 		case "ttl":
-			r.TTL = s.duration(args[i+1])
+			r.TTL = scenario.Duration(s.T, args[i+1])
 		case "under":
 			r.Session = args[i+1]
 		case "successor":
@@ -395,17 +314,17 @@ func (s *script) record(args []string) record.Record {
 			r.Epoch = s.epoch(args)
 		case "rest":
 			of, mark, foreign := strings.Cut(args[i+1], "/")
-			if r.Rest = (&record.Rest{Milliseconds: s.duration(of).Milliseconds(), WriteID: r.WriteID}); foreign {
+			if r.Rest = (&record.Rest{Milliseconds: scenario.Duration(s.T, of).Milliseconds(), WriteID: r.WriteID}); foreign {
 				r.Rest.WriteID = mark
 			}
 		case "opaque":
 			r.Opaque = true
 		case "acquired":
-			r.AcquiredAt = wall.Add(s.duration(args[i+1]))
+			r.AcquiredAt = scenario.Wall.Add(scenario.Duration(s.T, args[i+1]))
 		case "renewed":
-			r.RenewedAt = wall.Add(s.duration(args[i+1]))
+			r.RenewedAt = scenario.Wall.Add(scenario.Duration(s.T, args[i+1]))
 		case "expires":
-			r.ExpiresAt = wall.Add(s.duration(args[i+1]))
+			r.ExpiresAt = scenario.Wall.Add(scenario.Duration(s.T, args[i+1]))
 		case "term": // N@TOKEN
 			n, token, _ := strings.Cut(args[i+1], "@")
 			r.Term, _ = strconv.ParseInt(n, 10, 64)
@@ -435,7 +354,7 @@ func (s *script) terms(args []string) (t protocol.Terms) {
 	}
 	for word, d := range map[string]*time.Duration{"ttl": &t.TTL, "max-hold": &t.MaxHold, "hold-at-least": &t.HoldAtLeast} {
 		if text := after(word); text != "" {
-			*d = s.duration(text)
+			*d = scenario.Duration(s.T, text)
 		}
 	}
 	return t
@@ -467,7 +386,7 @@ func (s *script) heard(name string, args []string) protocol.Event {
 	for i := 0; i+1 < len(args); i += 2 {
 		switch args[i] {
 		case "valid":
-			w.Valid = s.duration(args[i+1])
+			w.Valid = scenario.Duration(s.T, args[i+1])
 		case "successor":
 			w.Successor = args[i+1]
 		case "token":
@@ -481,22 +400,6 @@ func (s *script) heard(name string, args []string) protocol.Event {
 	return protocol.PeerAnswer{Number: s.asked, Status: w, Proof: proof}
 }
 
-func failure(args []string) (error, bool) {
-	fatal := args[len(args)-1] == "fatal"
-	if fatal {
-		args = args[:len(args)-1]
-	}
-	return errors.New(strings.Join(args, " ")), fatal
-}
-
-func (s *script) duration(text string) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return d
-}
-
 // history is what a record tells of the leases before.
 func (s *script) history(r record.Record) string {
 	if !s.tells {
@@ -508,7 +411,7 @@ func (s *script) history(r record.Record) string {
 		if p.Leases > 1 {
 			text += fmt.Sprintf(" and others from %d, %d leases", p.First, p.Leases)
 		}
-		text += fmt.Sprintf(", term %d, by %s, from %v to %v, %s", p.Term, p.Holder, p.From.Sub(wall), p.To.Sub(wall), p.How)
+		text += fmt.Sprintf(", term %d, by %s, from %v to %v, %s", p.Term, p.Holder, p.From.Sub(scenario.Wall), p.To.Sub(scenario.Wall), p.How)
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -70,7 +71,7 @@ func testRest(t *testing.T, events []protocol.Event) {
 	}
 }
 
-func at(d time.Duration) protocol.Now { return protocol.Now{Clock: d, Wall: wall.Add(d)} }
+func at(d time.Duration) protocol.Now { return protocol.Now{Clock: d, Wall: scenario.Wall.Add(d)} }
 
 // holding is a candidate with a past that holds a lease under a session.
 func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
@@ -78,7 +79,7 @@ func holding(t *testing.T, cfg protocol.Config) *protocol.Candidate {
 	c := protocol.New(cfg)
 	seen := protocol.ReadDone{Shown: protocol.Found, Version: "v", Record: record.Record{
 		Held: true, Token: 29, Epoch: 30, TTL: 15 * time.Second, WriteID: "other.1", Unknown: map[string]json.RawMessage{"colour": []byte(`"red"`)},
-		Holder: "web-2", AcquiredAt: wall.Add(-time.Hour), RenewedAt: wall.Add(-time.Minute), Term: 7, TermToken: 29,
+		Holder: "web-2", AcquiredAt: scenario.Wall.Add(-time.Hour), RenewedAt: scenario.Wall.Add(-time.Minute), Term: 7, TermToken: 29,
 		History: json.RawMessage(`[{"token":28,"holder":"web-3","from":"2026-11-20T08:00:00.000Z","to":"2026-11-20T09:00:00.000Z","how":"released"}]`),
 	}}
 	c.Step(protocol.Acquire{}, at(0))

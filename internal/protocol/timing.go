@@ -76,9 +76,6 @@ const (
 	// ends with the last one. Others continue and say so.
 	EnoughTries = 3
 
-	// longRow is for how long a row of writes that others have overtaken may last before it is told.
-	longRow = 10 * time.Second
-
 	// reminder is how often trouble that goes on is told again.
 	reminder = time.Minute
 )

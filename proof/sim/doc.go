@@ -52,7 +52,7 @@
 //
 // In four fifths of the histories with sessions, which is half of all, the processes that have some share a semaphore
 // too (table.go):
-// one object, a protocol.Table and an engine.Table for each life of a process, and up to three callers
+// one object, a queue.Machine and an engine.Table for each life of a process, and up to three callers
 // under its session, which wait or do not, hold their seats for a while, leave or give up. It is a fair
 // lock, has two or three seats, or is a reader/writer lock whose writers take all. Now and then a
 // process expects another size. All troubles come to its requests too, and to its object: something

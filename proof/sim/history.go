@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -91,7 +92,7 @@ type history struct {
 	// longestRest is that of all that were asked for.
 	longestRest time.Duration
 
-	queue
+	schedule
 	choose func(n int) int // from 0 to n-1, for n up to 256
 	odds   [Faults]int
 	healed bool // all faults are over
@@ -183,19 +184,19 @@ func (b brief) String() string {
 		return "Overdue is " + showRecord(x.Record)
 	case protocol.Vanished:
 		return "Vanished is " + showRecord(x.Record)
-	case protocol.WriteTable:
+	case queue.Write:
 		return fmt.Sprintf("WriteTable %s over %q within %v", showTable(x.Table), x.Expect, x.Timeout)
-	case protocol.TableRead:
+	case queue.ReadDone:
 		shown := [...]string{"Unread", "Found", "Same", "Absent", "Foreign"}[x.Shown]
 		if x.Shown == protocol.Found {
 			shown += fmt.Sprintf(" %s as %q", showTable(x.Table), x.Version)
 		}
 		return fmt.Sprintf("TableRead %s, error %v, final %t", shown, x.Err, x.Fatal)
-	case protocol.InLine:
+	case queue.InLine:
 		return fmt.Sprintf("InLine {%d} behind %d", x.Caller, x.Ahead)
-	case protocol.Full:
+	case queue.Full:
 		return fmt.Sprintf("Full {%d}", x.Caller)
-	case protocol.TableVanished:
+	case queue.Vanished:
 		return "TableVanished " + showTable(x.Table)
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T%+v", b.it, b.it), "protocol.")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -61,7 +62,7 @@ func (st *seats) wanted(p *part, a protocol.Action) {
 	if len(p.who(asks, leaves)) > 0 || p.clock() <= p.settles {
 		return
 	}
-	if _, look := a.(protocol.ReadTable); look && p.words > 0 && len(p.who(holds)) > 0 {
+	if _, look := a.(queue.Read); look && p.words > 0 && len(p.who(holds)) > 0 {
 		p.words--
 		st.met(LookedAhead, p)
 		return
@@ -110,7 +111,7 @@ func (st *seats) taken(p *part, ev protocol.Event) {
 	case protocol.SessionExpired: // it has another try
 		p.looks.left += oneLook
 		p.changes.left += time.Second
-	case protocol.Told: // the first one is heeded, whoever says it
+	case queue.Told: // the first one is heeded, whoever says it
 		if !p.heard {
 			p.looks.left += oneLook
 		}
@@ -118,13 +119,13 @@ func (st *seats) taken(p *part, ev protocol.Event) {
 		p.words++
 	case protocol.Recheck:
 		p.looks.left += oneLook
-	case protocol.TableRead:
+	case queue.ReadDone:
 		p.answered.err = ev.Err
 		if p.lookFailed = ev.Err != nil && ev.Shown == protocol.Unread; p.lookFailed && !p.answered.struck {
 			p.looks.left += oneLook // it is sent again
 		}
 		st.failed(p, p.lookFailed)
-	case protocol.TableWritten:
+	case queue.WriteDone:
 		p.answered.err = ev.Err
 		p.writeFailed = ev.Err != nil
 		st.failed(p, p.writeFailed)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -108,7 +109,7 @@ func (st *seats) landed(r *request, before object, existed bool) {
 }
 
 // created checks whoever makes the object. Where it was deleted by hand, some may hold seats and not know
-// that: a Table that saw them there waits for the end of their sessions, and one that did not cannot.
+// that: a Machine that saw them there waits for the end of their sessions, and one that did not cannot.
 func (st *seats) created(r *request) {
 	t := r.from.part.on
 	if t.order = nil; !t.born {
@@ -235,25 +236,25 @@ func (st *seats) granted(c *caller) {
 // reported checks each word of a table: an acquisition is answered once, and so is a Leave.
 func (st *seats) reported(p *part, action protocol.Action) {
 	switch a := action.(type) {
-	case protocol.Seated:
+	case queue.Seated:
 		st.answers(p.find(a.Caller), action)
-	case protocol.Full:
+	case queue.Full:
 		c := p.find(a.Caller)
 		if st.answers(c, action); c.wait || c.room {
 			st.violated(Returns, "%v is refused, and waits or has always had room", c)
 		}
-	case protocol.Unseated:
+	case queue.Unseated:
 		c := p.find(a.Caller)
 		if !a.Held {
 			st.answers(c, action)
 		} else if c.stands != holds {
 			st.violated(Returns, "%v loses a seat that it does not hold", c)
 		}
-	case protocol.Vacated:
+	case queue.Vacated:
 		if c := p.find(a.Caller); c.stands != leaves {
 			st.violated(Returns, "%v is told that it has left", c)
 		}
-	case protocol.WriteTable:
+	case queue.Write:
 		st.keeps(p, a.Table)
 	}
 }

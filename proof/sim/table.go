@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/engine"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -51,10 +52,10 @@ type part struct {
 	on    *table
 	e     *engine.Table
 	alarm waker
-	cfg   protocol.TableConfig
+	cfg   queue.Config
 
 	callers  []*caller // that have not been forgotten
-	last     protocol.Caller
+	last     queue.Caller
 	acts     int // that its user has left, in a history with a lasting failure
 	turns    int // since all is healed
 	absent   time.Duration
@@ -66,7 +67,7 @@ func (p *part) String() string { return fmt.Sprintf("%v/%s", p.process, p.on.key
 
 // A caller is one acquisition, and what its user has come to.
 type caller struct {
-	protocol.Caller
+	queue.Caller
 	part   *part
 	name   string // nobody else has it, and the entries carry it as that of their holder
 	under  *session
@@ -137,7 +138,7 @@ func (ts *tables) start(p *process) {
 		return
 	}
 	part := &part{process: p, on: ts.on, e: new(engine.Table), acts: 3 + ts.choose(16)}
-	part.cfg = protocol.TableConfig{
+	part.cfg = queue.Config{
 		Incarnation: ts.candidates.incarnation(p), Size: ts.on.size, TTL: ts.pick(ts.ttls[:]...), Existing: ts.existing, Room: ts.on.room,
 	}
 	if ts.choose(16) == 15 {
@@ -206,7 +207,7 @@ func (ts *tables) join(p *part) {
 		p.silent = 0
 	}
 	// It is over if its end has come and no alarm has gone off since.
-	_ = p.e.Join(&s.Session, protocol.Join{Caller: c.Caller, Weight: c.weight, Holder: c.name, Wait: c.wait}, func() {
+	_ = p.e.Join(&s.Session, queue.Join{Caller: c.Caller, Weight: c.weight, Holder: c.name, Wait: c.wait}, func() {
 		p.callers, ts.on.callers = append(p.callers, c), append(ts.on.callers, c)
 		c.room = true
 		ts.seats.rooms()
@@ -233,7 +234,7 @@ func (ts *tables) leave(c *caller, why error) {
 	}
 	c.part.acted()
 	asked := c.stands == asks
-	c.part.e.Leave(protocol.Leave{Caller: c.Caller, Err: why}, func() bool {
+	c.part.e.Leave(queue.Leave{Caller: c.Caller, Err: why}, func() bool {
 		c.ended = true
 		if !asked {
 			c.stands = leaves
@@ -246,7 +247,7 @@ func (ts *tables) leave(c *caller, why error) {
 	ts.seats.within(c.part, "it is not settled what became of "+c.name, func() bool { return c.stands == leaves })
 	if !ts.healed && ts.choose(8) == 7 { // and the user waits for less than a TTL for that
 		ts.met(Hurried, c)
-		c.part.e.Tell(protocol.Closing{Until: c.part.clock() + ts.pick(5*time.Second, time.Second, 30*time.Millisecond)})
+		c.part.e.Tell(queue.Closing{Until: c.part.clock() + ts.pick(5*time.Second, time.Second, 30*time.Millisecond)})
 	}
 }
 
@@ -261,7 +262,7 @@ func (p *part) who(stands ...standing) (some []*caller) {
 }
 
 // find is the caller of a part that has not been forgotten; another one cannot be meant.
-func (p *part) find(n protocol.Caller) *caller {
+func (p *part) find(n queue.Caller) *caller {
 	for _, c := range p.callers {
 		if c.Caller == n {
 			return c
@@ -327,7 +328,7 @@ func (h host) report(action protocol.Action) {
 	h.logf("%v    -> %s", h.p, brief{action})
 	h.seats.reported(h.p, action)
 	switch a := action.(type) {
-	case protocol.Seated:
+	case queue.Seated:
 		c := h.p.find(a.Caller)
 		c.stands, c.token = holds, a.Token
 		h.p.turns++
@@ -338,32 +339,32 @@ func (h host) report(action protocol.Action) {
 			busy = min(busy, holdCalm)
 		}
 		h.after(busy, h.p.machine, func() { h.leave(c, nil) })
-	case protocol.Full:
+	case queue.Full:
 		h.dismiss(h.p.find(a.Caller))
-	case protocol.Unseated:
+	case queue.Unseated:
 		h.unseated(h.p.find(a.Caller), a)
-	case protocol.Vacated:
+	case queue.Vacated:
 		c := h.p.find(a.Caller)
 		h.seats.vacated(c, a.Err)
 		h.p.settles = max(h.p.settles, h.p.clock()) // with it, it may take out what is left of others
 		h.forget(c)
 	case protocol.Troubled:
 		h.seats.told(h.p)
-	case protocol.Tell:
+	case queue.Tell:
 		h.tell(a)
-	case protocol.InLine:
+	case queue.InLine:
 		h.lasting.startAt(waits)
 	case protocol.SessionOrphan:
 		h.find(a.Session).mustEnd = true
 		h.met(TableOrphan, a.Session)
-	case protocol.TableVanished:
+	case queue.Vanished:
 		h.p.vanished = append(h.p.vanished, a.Table.Holders...)
 	case protocol.Seen:
 		h.p.vanished = nil
 	}
 }
 
-func (h host) unseated(c *caller, a protocol.Unseated) {
+func (h host) unseated(c *caller, a queue.Unseated) {
 	switch {
 	case a.Held:
 		c.ended = true
@@ -398,7 +399,7 @@ func (rt partRuntime) Ask(r engine.Request) (giveUp func()) {
 		r.Done()
 		p.answered = nil
 	}
-	if a, is := r.For.(protocol.WriteTable); is {
+	if a, is := r.For.(queue.Write); is {
 		c.change = &a.Table
 		if len(p.who(leaves)) > 0 {
 			rt.lasting.startAt(releases)
@@ -432,7 +433,7 @@ func (ts *tables) during(c *call) {
 
 // tell brings the word of a change to the process that hears of it at that address, where it does arrive. A liar
 // speaks to anybody.
-func (ts *tables) tell(a protocol.Tell) {
+func (ts *tables) tell(a queue.Tell) {
 	lie := ts.hit(PeerLie)
 	for _, p := range ts.processes {
 		if p.String() != a.Address && !lie || ts.hit(PeerLost) {
@@ -448,7 +449,7 @@ func (ts *tables) tell(a protocol.Tell) {
 			}
 			ts.after(ts.network.delay(PeerLate, ts.hit(PeerStale)), p.machine, func() {
 				if p.part != nil {
-					p.part.e.Tell(protocol.Told{Version: a.Version})
+					p.part.e.Tell(queue.Told{Version: a.Version})
 				}
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 )
 
 // holdCalm is the longest time for which a seat is held when all is healed.
@@ -43,6 +44,6 @@ func (ts *tables) patience() time.Duration {
 	}
 	ttl := ts.longest
 	dead := ttl + protocol.Patience(ttl) + protocol.Renewal(ttl)*5/4
-	turn := protocol.LineLook*5/4 + holdCalm + time.Second
+	turn := queue.LineLook*5/4 + holdCalm + time.Second
 	return (dead+turns*turn)*protocol.Drift/(protocol.Drift-1) + 2*time.Second
 }

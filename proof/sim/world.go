@@ -130,7 +130,7 @@ func (w *world) populate() {
 // join adds a process that wants these locks.
 func (w *world) join(i int, locks []*lock, sessions bool) {
 	p := &process{number: i, sessions: sessions}
-	p.machine = &machine{queue: &w.queue, rate: rateOne, base: time.Duration(i) * time.Hour}
+	p.machine = &machine{schedule: &w.schedule, rate: rateOne, base: time.Duration(i) * time.Hour}
 	w.processes = append(w.processes, p)
 	if sessions && w.choose(4) == 3 {
 		locks = append(slices.Clip(locks), locks[0]) // there may be two candidates in one process

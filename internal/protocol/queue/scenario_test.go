@@ -1,4 +1,4 @@
-package protocol_test
+package queue_test
 
 import (
 	"encoding/json"
@@ -12,50 +12,57 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
+	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// TestTableScenarios plays the files of testdata/table, with a Table.
+// TestScenarios plays the files of testdata.
 //
 // A table is written as "size 3 token 5 a.1=5 b.1*2": a.1 holds a seat with the token 5, and b.1
 // waits for two. The session of a.1 is a unless @NAME says so, it began when the clock read ~READING,
 // its holder is h unless /NAME says so, and it hears at no address but ^NAME; +NAME is a field that nobody knows. How long seats are held
 // follows the token, if it is known, as in "turn 5s".
-func TestTableScenarios(t *testing.T) {
-	scenarios(t, "testdata/table", func(t *testing.T, text string) string {
-		s := &tableScript{T: t, cfg: protocol.TableConfig{Incarnation: "me", Size: 1, TTL: 15 * time.Second}}
-		return replay(text, s.line)
+func TestScenarios(t *testing.T) {
+	scenario.Play(t, func(t *testing.T, text string) string {
+		s := &script{T: t, cfg: queue.Config{Incarnation: "me", Size: 1, TTL: 15 * time.Second}}
+		return scenario.Replay(text, s.line)
 	})
 }
 
-// A tableScript plays one scenario.
-type tableScript struct {
+// TestEveryRuleHasAScenario: a rule without one could be removed unnoticed.
+func TestEveryRuleHasAScenario(t *testing.T) {
+	scenario.Claims(t, "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
+}
+
+// A script plays one scenario.
+type script struct {
 	*testing.T
-	table *protocol.Table
-	cfg   protocol.TableConfig
+	table *queue.Machine
+	cfg   queue.Config
 	wrote []record.Table // by number, from 1
 }
 
-func (s *tableScript) line(line string, out *strings.Builder) {
+func (s *script) line(line string, out *strings.Builder) {
 	words := strings.Fields(line)
 	if words[0] == "config" {
 		s.configure(words[1:])
 		return
 	}
 	if s.table == nil {
-		s.table = protocol.NewTable(s.cfg)
+		s.table = queue.New(s.cfg)
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			s.Fatalf("%q: %v, after\n%s", line, r, out)
 		}
 	}()
-	at := s.duration(words[0])
+	at := scenario.Duration(s.T, words[0])
 	if words[1] == "looks" { // until when: nothing has changed
 		s.looks(at, out)
 		return
 	}
-	for _, action := range s.table.Step(s.event(words[1], words[2:]), protocol.Now{Clock: at, Wall: wall.Add(at)}) {
+	for _, action := range s.table.Step(s.event(words[1], words[2:]), protocol.Now{Clock: at, Wall: scenario.Wall.Add(at)}) {
 		fmt.Fprintf(out, "  %s\n", s.show(action))
 	}
 	if words[1] == "shown" {
@@ -85,35 +92,35 @@ func (s *tableScript) line(line string, out *strings.Builder) {
 }
 
 // looks lets the table look for as long as nothing changes.
-func (s *tableScript) looks(until time.Duration, out *strings.Builder) {
+func (s *script) looks(until time.Duration, out *strings.Builder) {
 	n, last, pause := 0, time.Duration(0), time.Duration(0)
 	for {
 		at, ok := s.table.Wake()
 		if !ok || at > until {
 			break
 		}
-		for _, a := range s.table.Step(protocol.Tick{}, protocol.Now{Clock: at, Wall: wall.Add(at)}) {
-			if _, is := a.(protocol.ReadTable); !is {
+		for _, a := range s.table.Step(protocol.Tick{}, protocol.Now{Clock: at, Wall: scenario.Wall.Add(at)}) {
+			if _, is := a.(queue.Read); !is {
 				s.Fatalf("%v: %s", at, s.show(a))
 			}
 			n, last, pause = n+1, at, at-last
 			if n <= 12 {
 				fmt.Fprintf(out, "  look at %v\n", at)
 			}
-			s.table.Step(protocol.TableRead{Shown: protocol.Same}, protocol.Now{Clock: at, Wall: wall.Add(at)})
+			s.table.Step(queue.ReadDone{Shown: protocol.Same}, protocol.Now{Clock: at, Wall: scenario.Wall.Add(at)})
 		}
 	}
 	fmt.Fprintf(out, "  %d looks, the last %v after the one before\n", n, pause)
 }
 
-func (s *tableScript) configure(words []string) {
+func (s *script) configure(words []string) {
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "size":
 			s.cfg.Size = s.number(value)
 		case "ttl":
-			s.cfg.TTL = s.duration(value)
+			s.cfg.TTL = scenario.Duration(s.T, value)
 		case "room":
 			s.cfg.Room = int(s.number(value))
 		case "address":
@@ -126,10 +133,10 @@ func (s *tableScript) configure(words []string) {
 	}
 }
 
-func (s *tableScript) event(name string, args []string) protocol.Event {
+func (s *script) event(name string, args []string) protocol.Event {
 	switch name {
 	case "join": // CALLER under SESSION [weight N] [as HOLDER] [try]
-		e := protocol.Join{Caller: protocol.Caller(s.number(args[0])), Weight: 1, Holder: "h", Wait: !slices.Contains(args, "try")}
+		e := queue.Join{Caller: queue.Caller(s.number(args[0])), Weight: 1, Holder: "h", Wait: !slices.Contains(args, "try")}
 		for i := 1; i+1 < len(args); i += 2 {
 			switch args[i] {
 			case "under":
@@ -144,43 +151,43 @@ func (s *tableScript) event(name string, args []string) protocol.Event {
 		}
 		return e
 	case "leave": // CALLER [REASON…]
-		return protocol.Leave{Caller: protocol.Caller(s.number(args[0])), Err: reason(args[1:])}
+		return queue.Leave{Caller: queue.Caller(s.number(args[0])), Err: reason(args[1:])}
 	case "found": // VERSION #NUMBER | VERSION TABLE
-		return protocol.TableRead{Shown: protocol.Found, Version: protocol.Version(args[0]), Table: s.read(args)}
+		return queue.ReadDone{Shown: protocol.Found, Version: protocol.Version(args[0]), Table: s.read(args)}
 	case "same":
-		return protocol.TableRead{Shown: protocol.Same}
+		return queue.ReadDone{Shown: protocol.Same}
 	case "absent": // [the store's time]
-		e := protocol.TableRead{Shown: protocol.Absent}
+		e := queue.ReadDone{Shown: protocol.Absent}
 		if len(args) > 0 {
 			e.Date = time.UnixMilli(s.number(args[0]))
 		}
 		return e
 	case "foreign":
-		return protocol.TableRead{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", record.ErrForeign)}
+		return queue.ReadDone{Shown: protocol.Foreign, Err: fmt.Errorf("%w: garbage", record.ErrForeign)}
 	case "unread": // REASON… [fatal]
-		err, fatal := failure(args)
-		return protocol.TableRead{Err: err, Fatal: fatal}
+		err, fatal := scenario.Failure(args)
+		return queue.ReadDone{Err: err, Fatal: fatal}
 	case "written": // VERSION
-		return protocol.TableWritten{Version: protocol.Version(args[0])}
+		return queue.WriteDone{Version: protocol.Version(args[0])}
 	case "unwritten": // REASON… [fatal]
-		err, fatal := failure(args)
-		return protocol.TableWritten{Err: err, Fatal: fatal}
+		err, fatal := scenario.Failure(args)
+		return queue.WriteDone{Err: err, Fatal: fatal}
 	case "overtaken":
-		return protocol.TableWritten{Err: errors.New("412"), Refused: true}
+		return queue.WriteDone{Err: errors.New("412"), Refused: true}
 	case "session-over": // SESSION REASON…
 		return protocol.SessionOver{Session: args[0], Err: reason(args[1:])}
 	case "session-expired":
 		return protocol.SessionExpired{Session: args[0]}
 	case "beat": // SESSION TTL
-		return protocol.SessionBeat{Session: args[0], TTL: s.duration(args[1])}
+		return protocol.SessionBeat{Session: args[0], TTL: scenario.Duration(s.T, args[1])}
 	case "session-troubled": // REASON…
 		return protocol.SessionTroubled{Err: reason(args)}
 	case "closing": // UNTIL
-		return protocol.Closing{Until: s.duration(args[0])}
+		return queue.Closing{Until: scenario.Duration(s.T, args[0])}
 	case "told": // VERSION
-		return protocol.Told{Version: protocol.Version(args[0])}
+		return queue.Told{Version: protocol.Version(args[0])}
 	case "sighted": // TOKEN
-		return protocol.TokenSighted{Token: s.number(args[0])}
+		return queue.TokenSighted{Token: s.number(args[0])}
 	case "recheck":
 		return protocol.Recheck{}
 	case "cancel": // REASON…
@@ -201,14 +208,14 @@ func reason(words []string) error {
 
 var entry = regexp.MustCompile(`^(\w+)(\.\w+)?(?:=(\d+))?(?:\*(\d+))?(?:@(\w+))?(?:~([-\w.]+))?(?:/(\w*))?(?:\^(\w+))?(?:\+(\w+))?$`)
 
-func (s *tableScript) read(args []string) (t record.Table) {
+func (s *script) read(args []string) (t record.Table) {
 	if number, ours := strings.CutPrefix(args[1], "#"); ours {
 		return s.wrote[s.number(number)-1]
 	}
 	t = record.Table{Size: s.number(args[2]), Token: s.number(args[4]), WriteID: "other." + args[0]}
 	args = args[5:]
 	if len(args) > 0 && args[0] == "turn" {
-		t.Turn, args = s.duration(args[1]), args[2:]
+		t.Turn, args = scenario.Duration(s.T, args[1]), args[2:]
 	}
 	for _, word := range args {
 		if name, unknown := strings.CutPrefix(word, "+"); unknown {
@@ -227,7 +234,7 @@ func (s *tableScript) read(args []string) (t record.Table) {
 			seat.Session = m[5]
 		}
 		if m[6] != "" {
-			seat.Since = wall.Add(s.duration(m[6]))
+			seat.Since = scenario.Wall.Add(scenario.Duration(s.T, m[6]))
 		}
 		if m[7] != "" {
 			seat.Holder = m[7]
@@ -264,7 +271,7 @@ func tableText(t record.Table) string {
 			text += "@" + seat.Session
 		}
 		if !seat.Since.IsZero() {
-			text += fmt.Sprintf("~%v", seat.Since.Sub(wall))
+			text += fmt.Sprintf("~%v", seat.Since.Sub(scenario.Wall))
 		}
 		if seat.Holder != "h" {
 			text += "/" + seat.Holder
@@ -282,7 +289,7 @@ func tableText(t record.Table) string {
 	return text
 }
 
-func (s *tableScript) number(text string) int64 {
+func (s *script) number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		s.Fatal(err)
@@ -290,33 +297,39 @@ func (s *tableScript) number(text string) int64 {
 	return n
 }
 
-func (s *tableScript) duration(text string) time.Duration { return (&script{T: s.T}).duration(text) }
-
-func (s *tableScript) show(action protocol.Action) string {
+func (s *script) show(action protocol.Action) string {
 	switch a := action.(type) {
-	case protocol.ReadTable:
+	case queue.Read:
 		return fmt.Sprintf("read unless %q, for %v at most", a.Unless, a.Timeout)
-	case protocol.WriteTable:
+	case queue.Write:
 		s.wrote = append(s.wrote, a.Table)
 		condition := "if absent"
 		if a.Expect != "" {
 			condition = "over " + string(a.Expect)
 		}
 		return fmt.Sprintf("write #%d %s: %s, id %s, for %v at most", len(s.wrote), condition, tableText(a.Table), a.Table.WriteID, a.Timeout)
-	case protocol.Seated:
+	case queue.Seated:
 		return fmt.Sprintf("seated: %d, token %d", a.Caller, a.Token)
-	case protocol.Full:
+	case queue.Full:
 		return fmt.Sprintf("full: %d, %s", a.Caller, tableText(a.Table))
-	case protocol.InLine:
+	case queue.InLine:
 		return fmt.Sprintf("in line: %d, %d ahead, %s", a.Caller, a.Ahead, tableText(a.Table))
-	case protocol.Unseated:
+	case queue.Unseated:
 		return fmt.Sprintf("%s: %d, %v", map[bool]string{true: "lost", false: "refused"}[a.Held], a.Caller, a.Err)
-	case protocol.Vacated:
+	case queue.Vacated:
 		return fmt.Sprintf("vacated: %d", a.Caller) + map[bool]string{true: fmt.Sprintf(", %v", a.Err)}[a.Err != nil]
-	case protocol.Tell:
+	case queue.Tell:
 		return fmt.Sprintf("tell: %s, of %s", a.Address, a.Version)
-	case protocol.TableVanished:
+	case queue.Vanished:
 		return "vanished: " + tableText(a.Table)
+	case protocol.Troubled:
+		return "troubled: " + a.Err.Error()
+	case protocol.Seen:
+		return "seen"
+	case protocol.Left:
+		return "left: " + a.Session
+	case protocol.SessionOrphan:
+		return "session orphan: " + a.Session + map[bool]string{true: ", closing"}[a.Closing]
 	}
-	return (&script{}).show(action)
+	return fmt.Sprintf("%T", action)
 }

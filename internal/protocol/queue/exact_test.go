@@ -1,4 +1,4 @@
-package protocol_test
+package queue_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
+	"github.com/leasehold/leasehold/internal/protocol/scenario"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -21,7 +23,7 @@ func TestLeaveOfNobody(t *testing.T) {
 			t.Errorf("it says %q", text)
 		}
 	}()
-	protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: 1e9}).Step(protocol.Leave{Caller: 7}, protocol.Now{})
+	queue.New(queue.Config{Incarnation: "me", Size: 1, TTL: 1e9}).Step(queue.Leave{Caller: 7}, protocol.Now{})
 }
 
 // TestFits: one that comes now has its seat at once where there is room beside those who hold some and nobody
@@ -47,7 +49,7 @@ func TestFits(t *testing.T) {
 		{title: "one that waits takes the place of one that is gone", holds: []record.Seat{seat("a", 2)}, waits: []record.Seat{seat("b", 2)}, weight: 1, over: "a", fits: true},
 		{title: "and leaves none", holds: []record.Seat{seat("a", 2)}, waits: []record.Seat{seat("b", 2)}, weight: 2, over: "a"},
 	} {
-		table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 3, TTL: 1e9})
+		table := queue.New(queue.Config{Incarnation: "me", Size: 3, TTL: 1e9})
 		if c.over != "" {
 			table.Step(protocol.SessionExpired{Session: c.over}, protocol.Now{})
 		}
@@ -63,27 +65,27 @@ func TestFits(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	full := record.Table{Size: 1, Token: 1, WriteID: "x", Holders: []record.Seat{{ID: "x.1", Session: "x", Weight: 1, Token: 1}}}
-	table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: 1e9})
-	step := func(ev protocol.Event) []protocol.Action { return table.Step(ev, protocol.Now{Wall: wall}) }
+	table := queue.New(queue.Config{Incarnation: "me", Size: 1, TTL: 1e9})
+	step := func(ev protocol.Event) []protocol.Action { return table.Step(ev, protocol.Now{Wall: scenario.Wall}) }
 	var mine []record.Seat
 	for n, holder := range []string{"long", "", "long", "", ""} {
-		step(protocol.Join{Caller: protocol.Caller(n), Weight: 1, Session: "s", Holder: holder, Wait: true})
-		mine = append(mine, record.Seat{ID: "me." + string(rune('1'+n)), Session: "s", Weight: 1, Holder: holder, Since: wall})
+		step(queue.Join{Caller: queue.Caller(n), Weight: 1, Session: "s", Holder: holder, Wait: true})
+		mine = append(mine, record.Seat{ID: "me." + string(rune('1'+n)), Session: "s", Weight: 1, Holder: holder, Since: scenario.Wall})
 	}
 	// There is room for the first and the second, and then for one that is as short as the second.
 	other := record.Seat{ID: "x.2", Session: "x", Weight: 1}
 	other.ID += strings.Repeat("x", full.Room(record.MaxJoined)-mine[0].Len()-mine[1].Len()-mine[3].Len()-other.Len())
 	full.Waiters = append(full.Waiters, other)
-	var refused []protocol.Caller
+	var refused []queue.Caller
 	var wrote record.Table
-	for _, a := range step(protocol.TableRead{Shown: protocol.Found, Version: "v1", Table: full}) {
+	for _, a := range step(queue.ReadDone{Shown: protocol.Found, Version: "v1", Table: full}) {
 		switch a := a.(type) {
-		case protocol.Unseated:
+		case queue.Unseated:
 			if !errors.Is(a.Err, record.ErrTableFull) {
 				t.Errorf("refused: %v", a.Err)
 			}
 			refused = append(refused, a.Caller)
-		case protocol.WriteTable:
+		case queue.Write:
 			wrote = a.Table
 		}
 	}
@@ -102,24 +104,24 @@ func TestLongTurn(t *testing.T) {
 		for n := range waiters {
 			shown.Waiters = append(shown.Waiters, record.Seat{ID: fmt.Sprintf("y.%d", n), Session: "y", Weight: 1})
 		}
-		table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: time.Second})
+		table := queue.New(queue.Config{Incarnation: "me", Size: 1, TTL: time.Second})
 		now, looks := time.Duration(0), 0
 		step := func(ev protocol.Event) (next protocol.Event) {
-			for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: wall.Add(now)}) {
+			for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: scenario.Wall.Add(now)}) {
 				switch a := a.(type) {
-				case protocol.ReadTable:
+				case queue.Read:
 					looks++
-					next = protocol.TableRead{Shown: protocol.Same}
+					next = queue.ReadDone{Shown: protocol.Same}
 					if a.Unless == "" {
-						next = protocol.TableRead{Shown: protocol.Found, Version: "v1", Table: shown}
+						next = queue.ReadDone{Shown: protocol.Found, Version: "v1", Table: shown}
 					}
-				case protocol.WriteTable:
-					next = protocol.TableWritten{Version: "v2"}
+				case queue.Write:
+					next = queue.WriteDone{Version: "v2"}
 				}
 			}
 			return next
 		}
-		for next := step(protocol.Join{Caller: 1, Weight: 1, Session: "s", Wait: true}); now < time.Hour; {
+		for next := step(queue.Join{Caller: 1, Weight: 1, Session: "s", Wait: true}); now < time.Hour; {
 			if next == nil {
 				wake, _ := table.Wake()
 				now, next = max(now, wake), protocol.Tick{}
@@ -163,21 +165,21 @@ func diedTogether(t *testing.T, ttl time.Duration, dead int, turn time.Duration)
 		name := fmt.Sprint("dead", n)
 		shown.Waiters = append(shown.Waiters, record.Seat{ID: name + ".1", Session: name, Weight: 1})
 	}
-	table := protocol.NewTable(protocol.TableConfig{Incarnation: "me", Size: 1, TTL: ttl})
+	table := queue.New(queue.Config{Incarnation: "me", Size: 1, TTL: ttl})
 	version := 1
 	over := map[protocol.Await]time.Duration{} // when that is known of those that are watched
 	seated := false
 	var step func(ev protocol.Event)
 	step = func(ev protocol.Event) {
-		for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: wall.Add(now)}) {
+		for _, a := range table.Step(ev, protocol.Now{Clock: now, Wall: scenario.Wall.Add(now)}) {
 			switch a := a.(type) {
-			case protocol.ReadTable:
-				step(protocol.TableRead{Shown: protocol.Found, Version: protocol.Version(fmt.Sprint(version)), Table: shown})
-			case protocol.WriteTable:
+			case queue.Read:
+				step(queue.ReadDone{Shown: protocol.Found, Version: protocol.Version(fmt.Sprint(version)), Table: shown})
+			case queue.Write:
 				version++
 				shown = a.Table
-				step(protocol.TableWritten{Version: protocol.Version(fmt.Sprint(version))})
-			case protocol.Seated:
+				step(queue.WriteDone{Version: protocol.Version(fmt.Sprint(version))})
+			case queue.Seated:
 				seated = true
 			}
 		}
@@ -193,7 +195,7 @@ func diedTogether(t *testing.T, ttl time.Duration, dead int, turn time.Duration)
 			}
 		}
 	}
-	step(protocol.Join{Caller: 1, Weight: 1, Session: "s", Wait: true})
+	step(queue.Join{Caller: 1, Weight: 1, Session: "s", Wait: true})
 	for ; !seated && now < time.Hour; now += 100 * time.Millisecond {
 		for _, a := range slices.SortedFunc(maps.Keys(over), func(a, b protocol.Await) int { return strings.Compare(a.Session, b.Session) }) {
 			if at, is := over[a]; is && now >= at {

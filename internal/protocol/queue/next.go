@@ -1,15 +1,16 @@
-package protocol
+package queue
 
 import (
 	"slices"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
 // next is the table as it should be by now, and whether that is for this process to write. Callers who do not
 // wait and would have to are answered.
-func (t *Table) next(now Now, out *Actions) (record.Table, bool) {
+func (t *Machine) next(now protocol.Now, out *protocol.Actions) (record.Table, bool) {
 	n := t.table
 	n.Token = max(n.Token, t.top) // rule A3: somebody may have put an older version back
 	stays := func(s record.Seat) bool {
@@ -41,12 +42,12 @@ func (t *Table) next(now Now, out *Actions) (record.Table, bool) {
 }
 
 // haunted reports that the object vanished, and that some who held seats in it may go on.
-func (t *Table) haunted() bool {
+func (t *Machine) haunted() bool {
 	return t.version == "" && (t.any(ousted) || slices.ContainsFunc(t.ghosts, func(s string) bool { return !t.dead[s] }))
 }
 
 // admit adds the entries of those who come. Nobody comes before one that waits (rule T4).
-func (t *Table) admit(n *record.Table, now Now, out *Actions) (some bool) {
+func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions) (some bool) {
 	if !t.any(coming) {
 		return false
 	}
@@ -81,7 +82,7 @@ func (t *Table) admit(n *record.Table, now Now, out *Actions) (some bool) {
 // turnAway refuses a caller for whom there is no room (rule T8). But those who take it up may all be dead, and if
 // everybody was turned away nobody would find out. So one that waits is told when the last one in the table was seen
 // to go on, or somebody has changed the table and there is still no room.
-func (t *Table) turnAway(c *caller, n record.Table, now Now, out *Actions) {
+func (t *Machine) turnAway(c *caller, n record.Table, now protocol.Now, out *protocol.Actions) {
 	all := n.Seats()
 	moved := c.crowded != "" && c.crowded != t.version
 	if c.atOnce || moved || len(all) == 0 || t.lives(all[len(all)-1].Session) {
@@ -92,13 +93,13 @@ func (t *Table) turnAway(c *caller, n record.Table, now Now, out *Actions) {
 }
 
 // crowded reports that a caller waits to learn whether a table that is full is so of the dead.
-func (t *Table) crowded() bool {
+func (t *Machine) crowded() bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.state == coming && c.crowded != "" })
 }
 
 // Fits reports that a caller that came now would have its seat at once in a table that looks like this, as far
 // as is known.
-func (t *Table) Fits(n record.Table, weight int64) bool {
+func (t *Machine) Fits(n record.Table, weight int64) bool {
 	lives := func(s record.Seat) bool { return !t.dead[s.Session] }
 	n.Holders, n.Waiters = filter(n.Holders, lives), append(filter(n.Waiters, lives), record.Seat{Weight: weight})
 	promote(&n, time.Time{})

@@ -1,4 +1,4 @@
-package protocol_test
+package queue_test
 
 import (
 	"errors"
@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/queue"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A line is a world of one table: processes, each with a session and a Table, and a store that
+// A line is a world of one table: processes, each with a session and a Machine, and a store that
 // loses, delays and repeats.
 type line struct {
 	t       *testing.T
@@ -45,13 +46,13 @@ type lineEvent struct {
 
 type lineProc struct {
 	name    string
-	table   *protocol.Table
+	table   *queue.Machine
 	life    int
 	session string
 	valid   time.Duration // until when the session is; the world ends it after
-	next    protocol.Caller
-	state   map[protocol.Caller]string // wants, holds, lost, leaves
-	weight  map[protocol.Caller]int64
+	next    queue.Caller
+	state   map[queue.Caller]string // wants, holds, lost, leaves
+	weight  map[queue.Caller]int64
 	asked   int // the number of the request under way
 	wake    time.Duration
 	awaits  map[protocol.Await]bool
@@ -90,9 +91,9 @@ func (l *line) start(p *lineProc) {
 	p.life++
 	p.session = fmt.Sprintf("s/%s.%d", p.name, p.life)
 	p.valid, p.orphan = 1<<62, false
-	p.state, p.weight, p.awaits = map[protocol.Caller]string{}, map[protocol.Caller]int64{}, map[protocol.Await]bool{}
+	p.state, p.weight, p.awaits = map[queue.Caller]string{}, map[queue.Caller]int64{}, map[protocol.Await]bool{}
 	if p.table == nil || l.rng.IntN(2) == 0 { // a new process, or the same one with another session
-		p.table = protocol.NewTable(protocol.TableConfig{Incarnation: fmt.Sprintf("%s-%d", p.name, p.life), Size: l.size, TTL: lineTTL})
+		p.table = queue.New(queue.Config{Incarnation: fmt.Sprintf("%s-%d", p.name, p.life), Size: l.size, TTL: lineTTL})
 		p.asked++
 	}
 }
@@ -106,11 +107,11 @@ func (l *line) step(p *lineProc, ev protocol.Event) {
 	for _, a := range p.table.Step(ev, now) {
 		l.logf("   -> %T %+v", a, brief(a))
 		switch a := a.(type) {
-		case protocol.ReadTable:
-			l.ask(p, func() protocol.Event { return l.read(a) }, protocol.TableRead{Err: errLost})
-		case protocol.WriteTable:
-			l.ask(p, func() protocol.Event { return l.write(p, a) }, protocol.TableWritten{Err: errLost})
-		case protocol.Seated:
+		case queue.Read:
+			l.ask(p, func() protocol.Event { return l.read(a) }, queue.ReadDone{Err: errLost})
+		case queue.Write:
+			l.ask(p, func() protocol.Event { return l.write(p, a) }, queue.WriteDone{Err: errLost})
+		case queue.Seated:
 			if p.state[a.Caller] != "wants" {
 				l.fail("%s: a seat for %d, which %s", p.name, a.Caller, p.state[a.Caller])
 			}
@@ -120,12 +121,12 @@ func (l *line) step(p *lineProc, ev protocol.Event) {
 			l.after(time.Duration(l.rng.IntN(3000))*time.Millisecond, func() {
 				if p.life == life && p.state[a.Caller] == "holds" {
 					p.state[a.Caller] = "leaves"
-					l.step(p, protocol.Leave{Caller: a.Caller})
+					l.step(p, queue.Leave{Caller: a.Caller})
 				}
 			})
-		case protocol.Full:
+		case queue.Full:
 			delete(p.state, a.Caller)
-		case protocol.Unseated:
+		case queue.Unseated:
 			switch {
 			case !a.Held:
 				if p.state[a.Caller] == "wants" {
@@ -139,14 +140,14 @@ func (l *line) step(p *lineProc, ev protocol.Event) {
 				l.after(100*time.Millisecond, func() {
 					if p.life == life {
 						p.state[a.Caller] = "leaves"
-						l.step(p, protocol.Leave{Caller: a.Caller})
+						l.step(p, queue.Leave{Caller: a.Caller})
 					}
 				})
 				if l.now < p.valid {
 					l.fail("%s: %d is ousted while its session goes on: %v", p.name, a.Caller, a.Err)
 				}
 			}
-		case protocol.Vacated:
+		case queue.Vacated:
 			delete(p.state, a.Caller)
 		case protocol.SessionOrphan:
 			if a.Session == p.session {
@@ -173,9 +174,9 @@ func (l *line) step(p *lineProc, ev protocol.Event) {
 
 func brief(x any) any {
 	switch x := x.(type) {
-	case protocol.WriteTable:
+	case queue.Write:
 		return fmt.Sprint(x.Expect, " ", text(x.Table))
-	case protocol.TableRead:
+	case queue.ReadDone:
 		return fmt.Sprint(x.Shown, " ", x.Version, " ", text(x.Table), " ", x.Err)
 	}
 	return x
@@ -245,7 +246,7 @@ func (l *line) end(p *lineProc, why string) {
 	if told {
 		l.step(p, protocol.SessionOver{Session: session, Err: errors.New("over")})
 	} else {
-		p.table, p.state = nil, map[protocol.Caller]string{}
+		p.table, p.state = nil, map[queue.Caller]string{}
 		p.life++
 	}
 	l.after(200*time.Millisecond+lineMargin*time.Duration(l.rng.IntN(3)), func() { l.start(p) })
@@ -283,16 +284,16 @@ func (l *line) ask(p *lineProc, do func() protocol.Event, lost protocol.Event) {
 
 var errLost = errors.New("no answer")
 
-func (l *line) read(a protocol.ReadTable) protocol.Event {
+func (l *line) read(a queue.Read) protocol.Event {
 	switch {
 	case l.object == nil:
-		return protocol.TableRead{Shown: protocol.Absent, Date: time.Unix(1e9, 0)}
+		return queue.ReadDone{Shown: protocol.Absent, Date: time.Unix(1e9, 0)}
 	case a.Unless == l.named():
-		return protocol.TableRead{Shown: protocol.Same}
+		return queue.ReadDone{Shown: protocol.Same}
 	case l.chance(2):
-		return protocol.TableRead{Err: errLost}
+		return queue.ReadDone{Err: errLost}
 	}
-	return protocol.TableRead{Shown: protocol.Found, Version: l.named(), Table: *l.object}
+	return queue.ReadDone{Shown: protocol.Found, Version: l.named(), Table: *l.object}
 }
 
 func (l *line) named() protocol.Version {
@@ -302,12 +303,12 @@ func (l *line) named() protocol.Version {
 	return protocol.Version(fmt.Sprint("v", l.version))
 }
 
-func (l *line) write(p *lineProc, a protocol.WriteTable) protocol.Event {
+func (l *line) write(p *lineProc, a queue.Write) protocol.Event {
 	if a.Expect != l.named() {
-		return protocol.TableWritten{Err: errLost, Refused: true}
+		return queue.WriteDone{Err: errLost, Refused: true}
 	}
 	if l.chance(2) {
-		return protocol.TableWritten{Err: errLost}
+		return queue.WriteDone{Err: errLost}
 	}
 	body, err := a.Table.Encode()
 	if err != nil {
@@ -323,9 +324,9 @@ func (l *line) write(p *lineProc, a protocol.WriteTable) protocol.Event {
 	v := l.named()
 	l.logf("%s lands as %s: %s", p.name, v, text(after))
 	if l.chance(4) {
-		return protocol.TableWritten{Err: errLost}
+		return queue.WriteDone{Err: errLost}
 	}
-	return protocol.TableWritten{Version: v}
+	return queue.WriteDone{Version: v}
 }
 
 // landed checks a write: T, F, L and O of the model.
@@ -415,14 +416,14 @@ func (l *line) want(p *lineProc) {
 	for c, state := range p.state {
 		if state == "wants" && l.chance(15) {
 			p.state[c] = "leaves"
-			l.step(p, protocol.Leave{Caller: c, Err: protocol.ErrCancelled})
+			l.step(p, queue.Leave{Caller: c, Err: protocol.ErrCancelled})
 			return
 		}
 	}
 	if len(p.state) < 3 {
 		p.next++
 		p.state[p.next], p.weight[p.next] = "wants", 1+l.rng.Int64N(l.size)
-		l.step(p, protocol.Join{Caller: p.next, Weight: p.weight[p.next], Session: p.session, Holder: p.name, Wait: l.rng.IntN(4) > 0})
+		l.step(p, queue.Join{Caller: p.next, Weight: p.weight[p.next], Session: p.session, Holder: p.name, Wait: l.rng.IntN(4) > 0})
 	}
 }
 
@@ -497,7 +498,7 @@ func TestTableWithout(t *testing.T) {
 		Holders: []record.Seat{seat("1", "x", 1, 5), seat("2", "y", 1, 6), seat("3", "x", 1, 7)},
 		Waiters: []record.Seat{seat("4", "z", 2, 0), seat("5", "x", 1, 0), seat("6", "z", 1, 0)},
 	}
-	after := protocol.Without(before, "x", "b", time.Unix(1, 0))
+	after := queue.Without(before, "x", "b", time.Unix(1, 0))
 	if got := text(after); got != text(record.Table{
 		Size: 3, Token: 8, WriteID: "b",
 		Holders: []record.Seat{seat("2", "y", 1, 6), seat("4", "z", 2, 8)},
@@ -505,7 +506,7 @@ func TestTableWithout(t *testing.T) {
 	}) || after.Token != 8 || after.WriteID != "b" {
 		t.Errorf("it is %s, token %d", got, after.Token)
 	}
-	table := protocol.NewTable(protocol.TableConfig{Incarnation: "i", Size: 3, TTL: lineTTL})
+	table := queue.New(queue.Config{Incarnation: "i", Size: 3, TTL: lineTTL})
 	table.Step(protocol.SessionExpired{Session: "y"}, protocol.Now{})
 	free := record.Table{Size: 3, Token: 6, Holders: []record.Seat{seat("1", "x", 1, 5), seat("2", "y", 1, 6)}}
 	full := free

@@ -1,4 +1,4 @@
-package protocol
+package queue
 
 import (
 	"fmt"
@@ -6,27 +6,28 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
 // readDone takes in the answer to a look.
-func (t *Table) readDone(ev TableRead, now Now, out *Actions) {
+func (t *Machine) readDone(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	optional, ahead := t.optional, t.told.ahead
 	t.optional, t.told.ahead = false, false
 	switch ev.Shown {
-	case Unread:
+	case protocol.Unread:
 		if t.fresh = optional; !ahead {
 			t.unread(ev, now, out)
 		}
 		return
-	case Foreign:
+	case protocol.Foreign:
 		t.foreign(ev.Err, out)
-	case Absent:
+	case protocol.Absent:
 		t.absent(ev, now, out)
-	case Same:
+	case protocol.Same:
 		t.same(now, out)
-	case Found:
+	case protocol.Found:
 		if ev.Version == t.version {
 			t.same(now, out) // the store need not know conditional reads
 			break
@@ -44,7 +45,7 @@ func (t *Table) readDone(ev TableRead, now Now, out *Actions) {
 
 // same: the object is unchanged. A write that was to replace it may yet land, and only another one on the
 // same condition can settle it (rule A6). A write that was refused although nothing was faster has failed.
-func (t *Table) same(now Now, out *Actions) {
+func (t *Machine) same(now protocol.Now, out *protocol.Actions) {
 	t.fresh, t.seen = true, t.begun
 	if err := t.refused; err != nil {
 		t.refused = nil
@@ -53,7 +54,7 @@ func (t *Table) same(now Now, out *Actions) {
 }
 
 // unread: the store did not answer. That says nothing of the table, and ends nobody's seat.
-func (t *Table) unread(ev TableRead, now Now, out *Actions) {
+func (t *Machine) unread(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	t.trouble.Reads++
 	t.trouble.LookAt = now.Clock + t.pause(t.trouble.Reads)
 	t.failed(t.trouble.Reads, ev.Err, ev.Fatal, now, out)
@@ -61,10 +62,10 @@ func (t *Table) unread(ev TableRead, now Now, out *Actions) {
 
 // failed takes in that a request has failed, the n-th in a row. Where that is for good nobody is let wait for
 // a seat, and those who do not wait are told of the third failure.
-func (t *Table) failed(n int, err error, fatal bool, now Now, out *Actions) {
+func (t *Machine) failed(n int, err error, fatal bool, now protocol.Now, out *protocol.Actions) {
 	t.trouble.Failed(n, err, false, now, out)
 	for _, c := range slices.Clone(t.callers) {
-		hopeless := fatal || c.atOnce && n >= EnoughTries
+		hopeless := fatal || c.atOnce && n >= protocol.EnoughTries
 		if hopeless && (c.state == coming || c.state == waiting) {
 			t.refuse(c, err, now, out)
 		}
@@ -73,7 +74,7 @@ func (t *Table) failed(n int, err error, fatal bool, now Now, out *Actions) {
 
 // foreign: there is something that we do not understand. It is left alone, and nothing can be
 // known of the seats in it, by those who leave later either.
-func (t *Table) foreign(err error, out *Actions) {
+func (t *Machine) foreign(err error, out *protocol.Actions) {
 	t.fresh = false
 	for _, c := range slices.Clone(t.callers) {
 		switch c.state {
@@ -95,7 +96,7 @@ func (t *Table) foreign(err error, out *Actions) {
 
 // gone takes in that the table that was shown last is not there any more. Those who held seats in it may not
 // know, so nobody gets one before their sessions are over.
-func (t *Table) gone() {
+func (t *Machine) gone() {
 	for _, h := range t.table.Holders {
 		if !t.mine(h) {
 			t.ghosts = append(t.ghosts, h.Session)
@@ -106,26 +107,26 @@ func (t *Table) gone() {
 
 // orphan ends the session of a caller whose entry may be in the object that was replaced: if somebody restores that by hand,
 // nobody else would remove the entry. If another kind of object was created at the same moment, there was no entry.
-func (t *Table) orphan(c *caller, out *Actions) {
+func (t *Machine) orphan(c *caller, out *protocol.Actions) {
 	if c.there {
-		out.Add(SessionOrphan{Session: c.seat.Session})
+		out.Add(protocol.SessionOrphan{Session: c.seat.Session})
 	}
 }
 
 // absent: there is no object. The tokens of one that is made begin at the store's time.
-func (t *Table) absent(ev TableRead, now Now, out *Actions) {
+func (t *Machine) absent(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	if t.version != "" {
-		out.Add(TableVanished{t.table})
+		out.Add(Vanished{t.table})
 		t.gone()
-		t.compare(ErrVanished, now, out)
+		t.compare(protocol.ErrVanished, now, out)
 	}
 	t.same(now, out)
-	t.table.Token = max(t.table.Token, FirstToken(ev.Date, now.Wall))
+	t.table.Token = max(t.table.Token, protocol.FirstToken(ev.Date, now.Wall))
 }
 
 // take takes in a version that was not known. What was sent on the condition of another one cannot land
 // any more.
-func (t *Table) take(table record.Table, v Version, now Now, out *Actions) {
+func (t *Machine) take(table record.Table, v protocol.Version, now protocol.Now, out *protocol.Actions) {
 	t.pace.saw(t.table, table, now.Clock)
 	t.fresh, t.version, t.table, t.seen = true, v, table, t.begun
 	t.sight(table.Token)
@@ -137,12 +138,12 @@ func (t *Table) take(table record.Table, v Version, now Now, out *Actions) {
 			delete(t.dead, session)
 		}
 	}
-	out.Add(Seen{})
+	out.Add(protocol.Seen{})
 }
 
 // sight remembers the largest token ever seen (rule A3). One that is too large is nobody's, and may be put right while we
 // look on.
-func (t *Table) sight(token int64) {
+func (t *Machine) sight(token int64) {
 	if token <= record.LastToken {
 		t.top = max(t.top, token)
 	}
@@ -150,7 +151,7 @@ func (t *Table) sight(token int64) {
 
 // compare says what the present table means for each caller. why is how one lost its entry that
 // it had.
-func (t *Table) compare(why error, now Now, out *Actions) {
+func (t *Machine) compare(why error, now protocol.Now, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		held := slices.IndexFunc(t.table.Holders, func(s record.Seat) bool { return s.ID == c.seat.ID })
 		line := slices.IndexFunc(t.table.Waiters, func(s record.Seat) bool { return s.ID == c.seat.ID })
@@ -173,7 +174,7 @@ func (t *Table) compare(why error, now Now, out *Actions) {
 }
 
 // written takes in the answer to a write.
-func (t *Table) written(ev TableWritten, now Now, out *Actions) {
+func (t *Machine) written(ev WriteDone, now protocol.Now, out *protocol.Actions) {
 	if ev.Err == nil {
 		t.trouble.Progress()
 		t.refusals, t.pace.trip = 0, now.Clock-t.begun
@@ -198,21 +199,24 @@ func (t *Table) written(ev TableWritten, now Now, out *Actions) {
 }
 
 // tryFailed takes in that a write has failed, and not because another one was faster.
-func (t *Table) tryFailed(err error, fatal bool, now Now, out *Actions) {
+func (t *Machine) tryFailed(err error, fatal bool, now protocol.Now, out *protocol.Actions) {
 	t.trouble.Writes++
 	t.trouble.TryAt = now.Clock + t.pause(t.trouble.Writes)
 	t.failed(t.trouble.Writes, err, fatal, now, out)
 }
 
+// longRow is how long a row of overtaken writes may last before it is reported.
+const longRow = 10 * time.Second
+
 // overtaken takes in that another write was faster: once more, perhaps. A user whose writes all are overtaken waits for
 // no seat yet, so nothing else says why it waits.
-func (t *Table) overtaken(now Now, out *Actions) {
+func (t *Machine) overtaken(now protocol.Now, out *protocol.Actions) {
 	if t.refusals == 0 {
 		t.row = t.begun
 	}
 	t.refusals++
 	t.due += t.contention(now.Clock - t.begun)
-	if lasted := now.Clock - t.row; lasted >= longRow && t.refusals >= EnoughTries {
+	if lasted := now.Clock - t.row; lasted >= longRow && t.refusals >= protocol.EnoughTries {
 		err := fmt.Errorf("it has refused %d writes in a row, for %v, since others were faster: %w", t.refusals, lasted.Round(time.Second), t.refused)
 		t.trouble.Report(err, false, now, out)
 	}
@@ -224,21 +228,21 @@ func (t *Table) overtaken(now Now, out *Actions) {
 // for those within six times as long. But an answer may be slow for other reasons, so there is a limit. On a store that
 // is as fast for many as for few the pauses only save requests. Those who leave give somebody else a seat, so they go
 // first, and make room only for as many as may leave when they do: the other holders.
-func (t *Table) contention(trip time.Duration) time.Duration {
+func (t *Machine) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
-	least, room := FirstPoll<<min(again, 4), 6
+	least, room := protocol.FirstPoll<<min(again, 4), 6
 	if t.any(leaving) {
 		others := filter(t.table.Holders, func(h record.Seat) bool { return !t.mine(h) })
-		least, room = FirstPoll/4<<min(again, 2), min(room, len(others))
+		least, room = protocol.FirstPoll/4<<min(again, 2), min(room, len(others))
 	}
-	spread := max(least, min(time.Duration(room)*trip, Renewal(t.cfg.TTL), MaxRequest/2))
+	spread := max(least, min(time.Duration(room)*trip, protocol.Renewal(t.cfg.TTL), protocol.MaxRequest/2))
 	return spread/8 + t.rng.Jitter(spread)
 }
 
 // pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
 // need not be quicker than a Candidate that waits.
-func (t *Table) pause(n int) time.Duration {
-	most := max(Renewal(t.cfg.TTL), time.Second)
+func (t *Machine) pause(n int) time.Duration {
+	most := max(protocol.Renewal(t.cfg.TTL), time.Second)
 	if t.any(leaving) {
 		most = max(t.cfg.TTL/6, retry.Min)
 	}

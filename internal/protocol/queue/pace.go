@@ -1,13 +1,14 @@
-package protocol
+package queue
 
 import (
 	"cmp"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// tablePace is how those who wait look at a table. It is about cost and speed and about nothing else:
+// pace is how those who wait look at a table. It is about cost and speed and about nothing else:
 // who leaves gives the seat away in the same write, and a look only finds that out.
 //
 // Each look costs money, and in a line of a hundred only the first few can be next. So the head looks often,
@@ -23,7 +24,7 @@ import (
 // Several seats may become free at one moment: that of a writer for all readers that wait, or those of holders
 // that died together. So whoever may get one together with the head looks at least as often as its session has a
 // heartbeat, beside which a look costs little.
-type tablePace struct {
+type pace struct {
 	since time.Duration // when a token was last seen to be new
 	pause time.Duration // the last one
 	trip  time.Duration // how long the last write took that landed
@@ -43,7 +44,7 @@ const (
 )
 
 // saw takes in a table that is new.
-func (p *tablePace) saw(before, after record.Table, now time.Duration) {
+func (p *pace) saw(before, after record.Table, now time.Duration) {
 	if p.since == 0 || after.Token != before.Token { // nothing may be known of before, and the first grant be that of its base
 		p.since, p.pause = now, 0
 	}
@@ -53,7 +54,7 @@ func (p *tablePace) saw(before, after record.Table, now time.Duration) {
 // with the write that passes one on, and the look that finds it. The last write may have been one of a crowd, all of
 // whom came at one moment, and turns that are thought to be as long would be so: those who wait would look as late. So it
 // counts for five times the last look at most, which is what one takes beside a look wherever that was measured.
-func (p *tablePace) turned(turn, held time.Duration) time.Duration {
+func (p *pace) turned(turn, held time.Duration) time.Duration {
 	held = max(held+min(p.trip, 5*p.look)*3/2, time.Millisecond)
 	return (3*cmp.Or(turn, held) + held) / 4
 }
@@ -61,18 +62,18 @@ func (p *tablePace) turned(turn, held time.Duration) time.Duration {
 // next is how long to wait before another look at a table, with so many before it in the line. The longer
 // nothing has changed the longer it is, or one seat that is held for hours where others were held for
 // milliseconds would cost a look every few of these.
-func (p *tablePace) next(t record.Table, ahead int, ttl, now time.Duration) time.Duration {
+func (p *pace) next(t record.Table, ahead int, ttl, now time.Duration) time.Duration {
 	waited := now - p.since
 	turn, left := p.left(t, now)
 	most := LineLook
 	if together(t, ahead) {
-		most = min(most, Renewal(ttl))
+		most = min(most, protocol.Renewal(ttl))
 	}
 	switch {
 	case turn == 0 && ahead > 0: // a turn is longer than that so far, and the next ones may be short
-		return min(max(min(max(waited/2, FirstPoll*time.Duration(ahead)), LateLook), waited/8), most)
+		return min(max(min(max(waited/2, protocol.FirstPoll*time.Duration(ahead)), LateLook), waited/8), most)
 	case turn == 0: // nothing is known yet of how fast it goes
-		p.pause = max(p.pause*3/2, FirstPoll)
+		p.pause = max(p.pause*3/2, protocol.FirstPoll)
 	case ahead > 0: // a little more than half of the way, since the next look is nearer; but one long turn says little of the next
 		place := time.Duration(ahead)
 		return min(max(min((left+turn*place)*3/5, shortTurn*(place+1)), waited/8, quickLook), most)
@@ -97,7 +98,7 @@ func together(t record.Table, ahead int) bool {
 }
 
 // left is how long it takes from one who leaves to the next, and until the next one does.
-func (p *tablePace) left(t record.Table, now time.Duration) (turn, left time.Duration) {
+func (p *pace) left(t record.Table, now time.Duration) (turn, left time.Duration) {
 	turn = t.Turn / time.Duration(max(len(t.Holders), 1))
 	return turn, max(p.since+turn-now, 0)
 }
@@ -105,8 +106,8 @@ func (p *tablePace) left(t record.Table, now time.Duration) (turn, left time.Dur
 // near reports whether a waiter with so many ahead should watch every heartbeat of its predecessor: it may become the
 // head before it would otherwise notice that its predecessor died. seen is when the table was last read. If nobody has
 // left a seat yet, a turn is taken to be as long as the first one has lasted so far.
-func (p *tablePace) near(t record.Table, ahead int, ttl, seen time.Duration) bool {
+func (p *pace) near(t record.Table, ahead int, ttl, seen time.Duration) bool {
 	turn, left := p.left(t, seen)
 	turn = cmp.Or(turn, seen-p.since)
-	return ahead <= 2 || left+turn*time.Duration(ahead) < Patience(ttl)
+	return ahead <= 2 || left+turn*time.Duration(ahead) < protocol.Patience(ttl)
 }

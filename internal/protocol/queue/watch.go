@@ -1,21 +1,12 @@
-package protocol
+package queue
 
 import (
 	"slices"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/protocol"
 	"github.com/leasehold/leasehold/internal/record"
 )
-
-// An Await is a session whose end a Table waits for.
-type Await struct {
-	Session string
-	Seldom  bool // a look every [SeldomWatch] is enough
-}
-
-// SeldomWatch is how often a waiter whose turn is far away looks at the session of the one before it. It is longer
-// than a session that died is waited for, so the second look that shows the same heartbeat shows a dead session.
-func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }
 
 // watch decides which sessions to watch. Each waiter watches the session of its predecessor, and the head those of all
 // holders, so every dead entry is noticed, whoever else died with it. A waiter whose turn is near watches every
@@ -23,7 +14,7 @@ func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }
 //
 // If its predecessor is late or dead, a waiter also watches everybody ahead of that, until it sees its predecessor's
 // session renewed: several machines may have failed at once, and waiting out one after the other would take a TTL each.
-func (t *Table) watch(now Now) {
+func (t *Machine) watch(now protocol.Now) {
 	t.awaits = t.awaits[:0]
 	for _, ghost := range t.ghosts {
 		if t.any(coming) {
@@ -60,7 +51,7 @@ func (t *Table) watch(now Now) {
 		for before := len(all) - 1; late && before >= 0; before-- {
 			session := all[before].Session
 			t.await(session, true, false, now)
-			late = t.dead[session] || t.alive[session].until == Never
+			late = t.dead[session] || t.alive[session].until == protocol.Never
 		}
 	}
 	for _, a := range t.awaits {
@@ -69,7 +60,7 @@ func (t *Table) watch(now Now) {
 		t.alive[a.Session] = s
 	}
 	for session := range t.alive {
-		if !slices.ContainsFunc(t.awaits, func(a Await) bool { return a.Session == session }) {
+		if !slices.ContainsFunc(t.awaits, func(a protocol.Await) bool { return a.Session == session }) {
 			delete(t.alive, session)
 		}
 	}
@@ -91,7 +82,7 @@ func (s signs) beat(until time.Duration) signs {
 // await adds a session to those that are watched, unless it is dead or our own, and reports whether it is on time as far
 // as we know. With doubt, it counts as late until we see a heartbeat. Callers of this process may await the same session:
 // it is watched seldom only if all of them ask for that.
-func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
+func (t *Machine) await(session string, doubt, seldom bool, now protocol.Now) bool {
 	switch {
 	case t.dead[session]:
 		return false
@@ -106,29 +97,29 @@ func (t *Table) await(session string, doubt, seldom bool, now Now) bool {
 	case !watched, s.seldom:
 		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // its heartbeat is to be seen within this time
 	case now.Clock >= s.until:
-		s.until = Never // which is noticed once
+		s.until = protocol.Never // which is noticed once
 	}
 	t.alive[session] = s
-	return s.until != Never && !s.doubted
+	return s.until != protocol.Never && !s.doubted
 }
 
 // awaiting returns the Await of a session, and adds one if there is none.
-func (t *Table) awaiting(session string) *Await {
-	i := slices.IndexFunc(t.awaits, func(a Await) bool { return a.Session == session })
+func (t *Machine) awaiting(session string) *protocol.Await {
+	i := slices.IndexFunc(t.awaits, func(a protocol.Await) bool { return a.Session == session })
 	if i < 0 {
-		i, t.awaits = len(t.awaits), append(t.awaits, Await{session, true})
+		i, t.awaits = len(t.awaits), append(t.awaits, protocol.Await{Session: session, Seldom: true})
 	}
 	return &t.awaits[i]
 }
 
 // lives reports that a session was seen to go on, since it is watched.
-func (t *Table) lives(session string) bool {
+func (t *Machine) lives(session string) bool {
 	s := t.alive[session]
-	return t.ours(session) || s.seen && !s.doubted && s.until != Never
+	return t.ours(session) || s.seen && !s.doubted && s.until != protocol.Never
 }
 
 // last is the last entry whose session may go on.
-func (t *Table) last() (last record.Seat) {
+func (t *Machine) last() (last record.Seat) {
 	for _, s := range t.table.Seats() {
 		if !t.dead[s.Session] {
 			last = s
@@ -138,14 +129,14 @@ func (t *Table) last() (last record.Seat) {
 }
 
 // ours reports that a session is one of this process which goes on: it tells of its end itself.
-func (t *Table) ours(session string) bool {
+func (t *Machine) ours(session string) bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session && !c.over })
 }
 
 // watchful reports that what n changes is for a caller of this process to write although it wants
 // nothing else: it would come nearer to its seat. Only the one next to a dead entry writes, so that a line
 // of a hundred does not send a hundred writes.
-func (t *Table) watchful(n record.Table) bool {
+func (t *Machine) watchful(n record.Table) bool {
 	for i, w := range t.table.Waiters {
 		if c := t.callerOf(w); c == nil || c.state != waiting {
 			continue

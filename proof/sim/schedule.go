@@ -67,22 +67,22 @@ func (q *events) pop() event {
 	return first
 }
 
-// A queue is real time, and what is to happen in it.
-type queue struct {
+// A schedule is real time, and what is to happen in it.
+type schedule struct {
 	now    time.Duration
 	atOnce int // events since that has changed
 	seq    uint64
 	events events
 }
 
-func (q *queue) push(e event) {
+func (q *schedule) push(e event) {
 	q.seq++
 	e.seq = q.seq
 	q.events.push(e)
 }
 
 // after lets something happen in a while.
-func (q *queue) after(d time.Duration, to *machine, do func()) {
+func (q *schedule) after(d time.Duration, to *machine, do func()) {
 	e := event{at: q.now + max(d, 0), to: to, do: do}
 	if to != nil {
 		e.life = to.life
@@ -91,13 +91,13 @@ func (q *queue) after(d time.Duration, to *machine, do func()) {
 }
 
 // quietUntil reports that nothing happens until then, that included.
-func (q *queue) quietUntil(end time.Duration) bool {
+func (q *schedule) quietUntil(end time.Duration) bool {
 	return len(q.events) == 0 || q.events[0].at > end
 }
 
 // A machine is what a process runs on: it has a clock, and may stand still.
 type machine struct {
-	*queue
+	*schedule
 	life int // of its process: one more with each start
 
 	// Its clock shows base at the real time since, and goes on at rate/rateOne.
