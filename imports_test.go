@@ -44,6 +44,7 @@ var rules = []rule{
 		may: []string{"std", "internal/protocol", "internal/record", "internal/retry"},
 		not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."},
 	},
+	{pkg: "internal/protocol/session", may: []string{"std", "internal/record"}, not: []string{"context", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
 	{pkg: "internal/protocol/scenario", may: []string{"std"}}, // plays the scenarios of both
 	{pkg: "internal/register", may: []string{"std"}, not: []string{"context", "crypto/rand", "log/...", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "syscall/...", "testing/..."}},
 	{pkg: "internal/record", may: []string{"std"}, not: []string{"context", "crypto/rand", "math/rand/...", "net/...", "os/...", "runtime/...", "sync/...", "testing/..."}},
@@ -64,7 +65,7 @@ var rules = []rule{
 		// The clock, the goroutines and the random numbers are those of Process; what
 		// drives the candidates has no other (see the linter's rules).
 		pkg: "internal/engine",
-		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/retry"},
+		may: []string{"std", "store", "internal/clock", "internal/layout", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "internal/retry"},
 		not: []string{"net/...", "os/...", "testing/..."},
 	},
 	{pkg: "internal/layout", may: []string{"std", "store", "internal/protocol", "internal/protocol/queue", "internal/record"}},
@@ -143,7 +144,7 @@ var rules = []rule{
 		},
 	},
 
-	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/record", "internal/retry"}},
+	{pkg: ".", may: []string{"std", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/record", "internal/retry"}},
 	{pkg: "fence", may: []string{"std", ".", "store", "fence/internal/request"}},
 	{pkg: "fence/internal/request", may: []string{"std", "store", "internal/retry"}},
 	{pkg: "fence/fencelog", may: []string{"std", ".", "fence", "store", "fence/internal/request"}},
@@ -180,7 +181,7 @@ var rules = []rule{
 
 // rootMay is what may be linked into a program that imports the root package
 // and nothing else of ours, directly or not.
-var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/queue", "internal/record", "internal/retry", "golang.org/x/sys/..."}
+var rootMay = []string{"std", ".", "store", "internal/clock", "internal/engine", "internal/inside", "internal/layout", "internal/lock", "internal/lockorder", "internal/protocol", "internal/protocol/session", "internal/protocol/queue", "internal/record", "internal/retry", "golang.org/x/sys/..."}
 
 // A listing is what go list says of one package.
 type listing struct {

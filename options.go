@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/inside"
 	"github.com/leasehold/leasehold/internal/layout"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/store"
 )
@@ -218,7 +219,7 @@ func (o *LockOptions) watching() protocol.Config {
 
 // roomForOurs is more than a record needs for everything that is not in the options: a session's
 // name or its heartbeat's last releases, the history, and less than 500 bytes.
-const roomForOurs = 2*store.MaxKey + 16*protocol.MaxFreed + record.MaxHistory + 500
+const roomForOurs = 2*store.MaxKey + 16*session.MaxFreed + record.MaxHistory + 500
 
 // encodable checks that records with these options can be written. At the first claim, the failure
 // would look like a store that refuses writes.

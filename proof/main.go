@@ -39,6 +39,7 @@ var parts = []part{
 	},
 	general("./internal/protocol", "1/40"),
 	general("./internal/protocol/queue", "1/10"),
+	general("./internal/protocol/session", "1/4"),
 	general("./internal/engine", "", ".", "./admin", "./semaphore", "./proof/sim"),
 	general("./internal/record", "1/16"),
 	general("./fence", ""),

@@ -13,7 +13,7 @@ import (
 )
 
 // read sends a look. When it was sent is kept, since a heartbeat that told of a release after that
-// may have told of this lock: see SessionWatch.Join.
+// may have told of this lock: see session.Watch.
 func (e *Engine) read(a protocol.Read) {
 	p := e.owner.Place()
 	var s layout.Snapshot

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -86,7 +87,7 @@ const mostParts, leastPart = 16, 32
 func split(engines []member, draw func(n int) int) (parts []*part) {
 	hashes := make(map[member]string, len(engines))
 	for _, e := range engines {
-		hashes[e] = protocol.KeyHash(e.host().Place().Key)
+		hashes[e] = session.KeyHash(e.host().Place().Key)
 	}
 	slices.SortStableFunc(engines, func(a, b member) int { return cmp.Compare(hashes[a], hashes[b]) })
 	n := min(max(len(engines)/leastPart, 1), mostParts)

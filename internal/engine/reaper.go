@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 	"github.com/leasehold/leasehold/internal/retry"
 	"github.com/leasehold/leasehold/store"
@@ -35,11 +36,11 @@ type reaper struct {
 	Owner
 	all      *reapers
 	await    protocol.Await
-	engine   Engine                        // of the session's object
-	ctx      context.Context               // gives requests their values
-	failures int                           // of waits, in a row; guarded by the engine's mutex
-	stopped  bool                          // guarded by all.mu
-	waiters  protocol.SessionWatch[member] // guarded by all.mu
+	engine   Engine                // of the session's object
+	ctx      context.Context       // gives requests their values
+	failures int                   // of waits, in a row; guarded by the engine's mutex
+	stopped  bool                  // guarded by all.mu
+	waiters  session.Watch[member] // guarded by all.mu
 }
 
 // A watch is a candidate's part in a reaper.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold/leasehold/internal/lockorder"
 	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -35,7 +36,7 @@ type Session struct {
 	ended     atomic.Bool  // nothing under it is valid any more
 
 	mu    lockorder.Mutex
-	under protocol.Membership[member]
+	under session.Membership[member]
 }
 
 // Init makes a session with an engine for its heartbeat, which must never have existed (rule

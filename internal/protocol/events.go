@@ -264,7 +264,7 @@ type (
 		Session string
 		Closing bool
 	}
-	// Unnamed: the lock does not name this session of ours any more: see Membership.Released.
+	// Unnamed: the lock does not name this session of ours any more: see session.Membership.
 	Unnamed struct{ Session string }
 	// Left: nothing of this candidate is under this session of ours any more, or may yet be.
 	Left struct{ Session string }
@@ -305,6 +305,12 @@ func (Unnamed) Action()       {}
 func (Left) Action()          {}
 func (PollPeer) Action()      {}
 func (CancelPoll) Action()    {}
+
+// An Await is a session whose end a machine waits for.
+type Await struct {
+	Session string
+	Seldom  bool // one poll every [SeldomWatch] is enough
+}
 
 // Op is what a Write means. All are conditional writes of one record; a layout
 // may carry them out differently.

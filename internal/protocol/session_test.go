@@ -121,3 +121,16 @@ func compare(t *testing.T, when string, awake, rested *protocol.Candidate) {
 		t.Errorf("%s one that has not rested is\n%s\nand one that has\n%s", when, a, b)
 	}
 }
+
+// TestCheckIsNotOutstanding: while the session of a holder is asked, nothing is on its way that
+// somebody would have to free.
+func TestCheckIsNotOutstanding(t *testing.T) {
+	t.Parallel()
+	p := newPlayer(protocol.Config{})
+	p.step(time.Second, protocol.Acquire{})
+	r := record.Record{Held: true, Holder: "db-1", TTL: time.Minute, Token: 41, WriteID: "other.1", Session: "s/9"}
+	p.step(2*time.Second, protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: r})
+	if !p.c.Busy() || p.c.Outstanding() {
+		t.Errorf("busy %t, outstanding %t, after %v", p.c.Busy(), p.c.Outstanding(), p.last)
+	}
+}

@@ -57,6 +57,11 @@ func Stale(ttl time.Duration) time.Duration { return ttl + ttl/Drift + 3*time.Se
 // the next renewal still come before the lease ends. Clients of etcd renew at a third too.
 func Renewal(ttl time.Duration) time.Duration { return ttl / 3 }
 
+// SeldomWatch is the interval at which a waiter whose turn is far away polls its predecessor's session.
+// It is longer than the time after which a silent session is dead, so the second poll that shows the
+// same heartbeat shows a dead session.
+func SeldomWatch(ttl time.Duration) time.Duration { return ttl * 8 / 5 }
+
 // MaxRequest bounds every request: one that takes longer is not coming back.
 const MaxRequest = 10 * time.Second
 

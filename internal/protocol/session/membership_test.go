@@ -1,4 +1,4 @@
-package protocol_test
+package session_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold/leasehold/internal/protocol"
+	"github.com/leasehold/leasehold/internal/protocol/session"
 	"github.com/leasehold/leasehold/internal/record"
 )
 
@@ -18,7 +18,7 @@ var errOver = errors.New("it is over")
 func TestMembership(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "a", "c"}, {"a", "c", "b"}} {
-		var s protocol.Membership[string]
+		var s session.Membership[string]
 		if s.Unused() {
 			t.Error("it is unused before its end")
 		}
@@ -65,7 +65,7 @@ func TestMembership(t *testing.T) {
 // was released while it was under way is told of soon.
 func TestReleasesAreAnnounced(t *testing.T) {
 	t.Parallel()
-	s := protocol.Membership[string]{Last: 2}
+	s := session.Membership[string]{Last: 2}
 	if f := s.Announce(); f != nil || s.Renewed() {
 		t.Errorf("nothing was released: %+v", f)
 	}
@@ -78,7 +78,7 @@ func TestReleasesAreAnnounced(t *testing.T) {
 		t.Error("what was released since the heartbeat is to be told soon")
 	}
 	f := s.Announce()
-	if f == nil || f.Count != 3 || !slices.Equal(f.Last, []string{protocol.KeyHash("k1"), protocol.KeyHash("k2")}) {
+	if f == nil || f.Count != 3 || !slices.Equal(f.Last, []string{session.KeyHash("k1"), session.KeyHash("k2")}) {
 		t.Errorf("announced: %+v", f)
 	}
 	if s.Renewed() {
@@ -88,32 +88,32 @@ func TestReleasesAreAnnounced(t *testing.T) {
 	if s.Released("k3") {
 		t.Error("no heartbeat comes any more")
 	}
-	if again := s.Announce(); again.Count != 4 || f.Count != 3 || f.Last[0] != protocol.KeyHash("k1") {
+	if again := s.Announce(); again.Count != 4 || f.Count != 3 || f.Last[0] != session.KeyHash("k1") {
 		t.Errorf("%+v, and then %+v", f, again)
 	}
-	var usual protocol.Membership[string]
+	var usual session.Membership[string]
 	for n := range 100 {
 		usual.Released(fmt.Sprint(n))
 	}
-	if f := usual.Announce(); f.Count != 100 || len(f.Last) != 64 || f.Last[63] != protocol.KeyHash("99") {
+	if f := usual.Announce(); f.Count != 100 || len(f.Last) != 64 || f.Last[63] != session.KeyHash("99") {
 		t.Errorf("of 100 releases %d and the last %d are told", f.Count, len(f.Last))
 	}
 }
 
-// TestSessionWatch: a heartbeat sends to their locks those who wait for what it tells the release
+// TestWatch: a heartbeat sends to their locks those who wait for what it tells the release
 // of, or may have told in one that was missed, and nobody else.
-func TestSessionWatch(t *testing.T) {
+func TestWatch(t *testing.T) {
 	t.Parallel()
 	key := func(m string) string { return m[:1] } // "a1" and "a2" wait for the lock "a"
 	at := 10 * time.Second
 	beat := func(count int64, last ...string) record.Record {
 		f := &record.Freed{Count: count}
 		for _, k := range last {
-			f.Last = append(f.Last, protocol.KeyHash(k))
+			f.Last = append(f.Last, session.KeyHash(k))
 		}
 		return record.Record{Freed: f}
 	}
-	var w protocol.SessionWatch[string]
+	var w session.Watch[string]
 	for _, m := range []string{"a1", "a2", "b1", "c1"} {
 		if w.Join(m, at) {
 			t.Errorf("%s is sent to its lock though nothing was told", m)
@@ -154,18 +154,5 @@ func TestSessionWatch(t *testing.T) {
 		if last := w.Leave(m); last != (i == len(all)-1) {
 			t.Errorf("%s leaves, of %d the %d.: last %t", m, len(all), i+1, last)
 		}
-	}
-}
-
-// TestCheckIsNotOutstanding: while the session of a holder is asked, nothing is on its way that
-// somebody would have to free.
-func TestCheckIsNotOutstanding(t *testing.T) {
-	t.Parallel()
-	p := newPlayer(protocol.Config{})
-	p.step(time.Second, protocol.Acquire{})
-	r := record.Record{Held: true, Holder: "db-1", TTL: time.Minute, Token: 41, WriteID: "other.1", Session: "s/9"}
-	p.step(2*time.Second, protocol.ReadDone{Shown: protocol.Found, Version: "v1", Record: r})
-	if !p.c.Busy() || p.c.Outstanding() {
-		t.Errorf("busy %t, outstanding %t, after %v", p.c.Busy(), p.c.Outstanding(), p.last)
 	}
 }
