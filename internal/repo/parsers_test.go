@@ -1,4 +1,4 @@
-package leasehold_test
+package repo_test
 
 import (
 	"fmt"
