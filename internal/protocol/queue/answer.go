@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold/leasehold/internal/retry"
 )
 
-// readDone takes in the answer to a look.
+// readDone takes in the answer to a read.
 func (t *Machine) readDone(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	optional, ahead := t.optional, t.told.ahead
 	t.optional, t.told.ahead = false, false
@@ -29,7 +29,7 @@ func (t *Machine) readDone(ev ReadDone, now protocol.Now, out *protocol.Actions)
 		t.same(now, out)
 	case protocol.Found:
 		if ev.Version == t.version {
-			t.same(now, out) // the store need not know conditional reads
+			t.same(now, out) // the store may ignore conditions on reads
 			break
 		}
 		if ours := strings.HasPrefix(ev.Table.WriteID, t.cfg.Incarnation+"."); ours || t.refused != nil {
@@ -43,8 +43,8 @@ func (t *Machine) readDone(ev ReadDone, now protocol.Now, out *protocol.Actions)
 	t.trouble.Looked()
 }
 
-// same: the object is unchanged. A write that was to replace it may yet land, and only another one on the
-// same condition can settle it (rule A6). A write that was refused although nothing was faster has failed.
+// same: the object is unchanged. A write that was to replace it may still land, and only another write on the
+// same condition can settle that (rule A6). A write that was refused although no other was faster has failed.
 func (t *Machine) same(now protocol.Now, out *protocol.Actions) {
 	t.fresh, t.seen = true, t.begun
 	if err := t.refused; err != nil {
@@ -53,15 +53,15 @@ func (t *Machine) same(now protocol.Now, out *protocol.Actions) {
 	}
 }
 
-// unread: the store did not answer. That says nothing of the table, and ends nobody's seat.
+// unread: the store did not answer. That says nothing about the table, and nobody loses slots.
 func (t *Machine) unread(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	t.trouble.Reads++
 	t.trouble.LookAt = now.Clock + t.pause(t.trouble.Reads)
 	t.failed(t.trouble.Reads, ev.Err, ev.Fatal, now, out)
 }
 
-// failed takes in that a request has failed, the n-th in a row. Where that is for good nobody is let wait for
-// a seat, and those who do not wait are told of the third failure.
+// failed notes that a request has failed, the n-th in a row. If retrying is pointless, nobody is left
+// waiting. Callers that do not wait get the third failure.
 func (t *Machine) failed(n int, err error, fatal bool, now protocol.Now, out *protocol.Actions) {
 	t.trouble.Failed(n, err, false, now, out)
 	for _, c := range slices.Clone(t.callers) {
@@ -72,8 +72,8 @@ func (t *Machine) failed(n int, err error, fatal bool, now protocol.Now, out *pr
 	}
 }
 
-// foreign: there is something that we do not understand. It is left alone, and nothing can be
-// known of the seats in it, by those who leave later either.
+// foreign: the object is not one that we understand. It is left alone. Nothing is known about the slots in
+// it, now or when callers leave later.
 func (t *Machine) foreign(err error, out *protocol.Actions) {
 	t.fresh = false
 	for _, c := range slices.Clone(t.callers) {
@@ -94,8 +94,8 @@ func (t *Machine) foreign(err error, out *protocol.Actions) {
 	t.gone()
 }
 
-// gone takes in that the table that was shown last is not there any more. Those who held seats in it may not
-// know, so nobody gets one before their sessions are over.
+// gone notes that the last known table is not there any more. Its holders may not know, so nobody gets slots
+// before their sessions have ended.
 func (t *Machine) gone() {
 	for _, h := range t.table.Holders {
 		if !t.mine(h) {
@@ -113,7 +113,7 @@ func (t *Machine) orphan(c *caller, out *protocol.Actions) {
 	}
 }
 
-// absent: there is no object. The tokens of one that is made begin at the store's time.
+// absent: there is no object. The tokens of a new one start at the store's time.
 func (t *Machine) absent(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	if t.version != "" {
 		out.Add(Vanished{t.table})
@@ -124,8 +124,7 @@ func (t *Machine) absent(ev ReadDone, now protocol.Now, out *protocol.Actions) {
 	t.table.Token = max(t.table.Token, protocol.FirstToken(ev.Date, now.Wall))
 }
 
-// take takes in a version that was not known. What was sent on the condition of another one cannot land
-// any more.
+// take takes in a new version. Writes conditional on another version cannot land any more.
 func (t *Machine) take(table record.Table, v protocol.Version, now protocol.Now, out *protocol.Actions) {
 	t.pace.saw(t.table, table, now.Clock)
 	t.fresh, t.version, t.table, t.seen = true, v, table, t.begun
@@ -133,7 +132,7 @@ func (t *Machine) take(table record.Table, v protocol.Version, now protocol.Now,
 	t.told.enough = false
 	t.open, t.refused, t.ghosts = false, nil, nil
 	t.compare(ErrUnlisted, now, out)
-	for session := range t.dead { // of those that nothing names any more nothing need be known
+	for session := range t.dead { // nothing names it any more
 		if !slices.ContainsFunc(table.Seats(), func(s record.Seat) bool { return s.Session == session }) {
 			delete(t.dead, session)
 		}
@@ -141,21 +140,20 @@ func (t *Machine) take(table record.Table, v protocol.Version, now protocol.Now,
 	out.Add(protocol.Seen{})
 }
 
-// sight remembers the largest token ever seen (rule A3). One that is too large is nobody's, and may be put right while we
-// look on.
+// sight remembers the largest token ever seen (rule A3). One that is too large is nobody's, and somebody may
+// correct it by hand.
 func (t *Machine) sight(token int64) {
 	if token <= record.LastToken {
 		t.top = max(t.top, token)
 	}
 }
 
-// compare says what the present table means for each caller. why is how one lost its entry that
-// it had.
+// compare tells each caller what the table means for it. why is how a caller lost its entry.
 func (t *Machine) compare(why error, now protocol.Now, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		held := slices.IndexFunc(t.table.Holders, func(s record.Seat) bool { return s.ID == c.seat.ID })
 		line := slices.IndexFunc(t.table.Waiters, func(s record.Seat) bool { return s.ID == c.seat.ID })
-		c.sent = held >= 0 || line >= 0 // until it is seen to be gone
+		c.sent = held >= 0 || line >= 0 // until a read shows that it is gone
 		c.there = c.sent
 		switch {
 		case c.state == seated && (held < 0 || t.table.Holders[held].Token != c.seat.Token):
@@ -183,8 +181,8 @@ func (t *Machine) written(ev WriteDone, now protocol.Now, out *protocol.Actions)
 		t.announce(before, out)
 		return
 	}
-	// Whatever the store said, it may have landed, or may yet, and a look must tell (rule A6). That holds for one
-	// that was denied for good, too: the same request may be delivered twice, and its double be let through.
+	// Whatever the store said, the write may have landed, or may still land, and a read must tell (rule A6).
+	// That holds even for a denied write: the request may be delivered twice, and the second one accepted.
 	t.fresh, t.open = false, true
 	for _, c := range t.callers {
 		c.there = c.there || seatOf(t.sent.Seats(), c.seat.ID) && (!ev.Refused || t.version != "")
@@ -198,7 +196,7 @@ func (t *Machine) written(ev WriteDone, now protocol.Now, out *protocol.Actions)
 	t.tryFailed(ev.Err, ev.Fatal, now, out)
 }
 
-// tryFailed takes in that a write has failed, and not because another one was faster.
+// tryFailed notes that a write has failed, and not because another one was faster.
 func (t *Machine) tryFailed(err error, fatal bool, now protocol.Now, out *protocol.Actions) {
 	t.trouble.Writes++
 	t.trouble.TryAt = now.Clock + t.pause(t.trouble.Writes)
@@ -208,8 +206,8 @@ func (t *Machine) tryFailed(err error, fatal bool, now protocol.Now, out *protoc
 // longRow is how long a row of overtaken writes may last before it is reported.
 const longRow = 10 * time.Second
 
-// overtaken takes in that another write was faster: once more, perhaps. A user whose writes all are overtaken waits for
-// no seat yet, so nothing else says why it waits.
+// overtaken notes that another write was faster, perhaps again. A caller whose writes are all overtaken is not
+// in the queue yet, so nothing else says why it waits.
 func (t *Machine) overtaken(now protocol.Now, out *protocol.Actions) {
 	if t.refusals == 0 {
 		t.row = t.begun
@@ -222,12 +220,13 @@ func (t *Machine) overtaken(now protocol.Now, out *protocol.Actions) {
 	}
 }
 
-// contention is the pause after a write that another one has overtaken, and that took so long. Where many come at
-// one moment they spread, or each would make all others try again. A slow answer shows a crowd: a server that does one
-// request after the other has served all before this one. They come back with a look and a write each, and there is room
-// for those within six times as long. But an answer may be slow for other reasons, so there is a limit. On a store that
-// is as fast for many as for few the pauses only save requests. Those who leave give somebody else a seat, so they go
-// first, and make room only for as many as may leave when they do: the other holders.
+// contention returns the pause after an overtaken write that took that long. If many come at the same moment,
+// they must spread out, or each would make all others retry. A slow answer shows a crowd: a server that
+// serves requests one by one has served all others first. Each of them comes back with a read and a write,
+// and there is room for those within six times as long. An answer may also be slow for other reasons, so
+// there is a limit. On a store that serves many as fast as few, the pauses only save requests. Leaving
+// callers free slots, so they go first, and make room only for those that may leave at the same moment:
+// the other holders.
 func (t *Machine) contention(trip time.Duration) time.Duration {
 	again := t.refusals - 1
 	least, room := protocol.FirstPoll<<min(again, 4), 6
@@ -239,8 +238,8 @@ func (t *Machine) contention(trip time.Duration) time.Duration {
 	return spread/8 + t.rng.Jitter(spread)
 }
 
-// pause is that after the n-th failure in a row. Whoever leaves has a TTL to settle that; the others
-// need not be quicker than a Candidate that waits.
+// pause returns the pause after the n-th failure in a row. A leaving caller has a TTL to have its entry
+// removed. The others need not be quicker than a Candidate that waits.
 func (t *Machine) pause(n int) time.Duration {
 	most := max(protocol.Renewal(t.cfg.TTL), time.Second)
 	if t.any(leaving) {

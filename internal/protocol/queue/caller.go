@@ -11,51 +11,51 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A Caller names one acquisition: a number that the driver draws, and never twice.
+// A Caller names one acquisition. The driver never uses a number twice.
 type Caller uint64
 
-// caller is the memory of one acquisition.
+// caller is one acquisition.
 type caller struct {
 	Caller
-	seat   record.Seat // what is written for it
+	seat   record.Seat // its entry
 	state  callerState
 	atOnce bool          // it does not wait
-	quiet  bool          // the driver has had the answer: nobody waits for what is done about the rest
-	asked  time.Duration // when it came
-	began  time.Duration // when it got its seat
-	sent   bool          // a write that adds its entry may have landed, or may yet
-	there  bool          // the same, but for writes that were to create the object and were refused: there was one
-	over   bool          // its session is
+	quiet  bool          // the driver has its answer, so the removal of its entry is not reported
+	asked  time.Duration // when it joined
+	began  time.Duration // when it got its slots
+	sent   bool          // a write that adds its entry may have landed, or may still
+	there  bool          // the same, except for refused writes that would have created the object
+	over   bool          // its session has ended
 	until  time.Duration
-	place  int // in the line, when that was told; 0: it was not told
+	place  int // in the queue, as last reported; 0: not reported
 
-	crowded protocol.Version // that had no room for it, while those who take it up may all be dead; empty: there was room
+	crowded protocol.Version // the version that had no room for it, though all in it may be dead; empty: there was room
 }
 
-// callerState is where a caller stands.
+// callerState is the state of a caller.
 type callerState int
 
 const (
-	coming  callerState = iota // its entry is not known to be there
+	coming  callerState = iota // its entry is not known to be in the object
 	waiting                    // it is among the waiters
-	seated                     // it holds a seat, as last confirmed
-	ousted                     // it has lost the seat, and the work has not stopped yet
-	leaving                    // its entry is to go
+	seated                     // it holds slots, as last confirmed
+	ousted                     // it has lost its slots, and its work has not stopped yet
+	leaving                    // its entry must be removed
 )
 
-// any reports that a caller is in one of these states.
+// any reports whether a caller is in one of these states.
 func (t *Machine) any(states ...callerState) bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return slices.Contains(states, c.state) })
 }
 
-// wanting reports that there is something to do, or to look for.
+// wanting reports whether there is something to write or to poll for.
 func (t *Machine) wanting() bool { return t.any(coming, waiting, leaving) }
 
 func (c *caller) limited() bool {
 	return c.state == leaving || c.state == coming && c.atOnce
 }
 
-// callerOf is the caller that an entry is of; nil: none of this Machine's, or one that is forgotten.
+// callerOf returns the caller of an entry, or nil if it is unknown here.
 func (t *Machine) callerOf(s record.Seat) *caller {
 	for _, c := range t.callers {
 		if c.seat.ID == s.ID {
@@ -65,7 +65,7 @@ func (t *Machine) callerOf(s record.Seat) *caller {
 	return nil
 }
 
-// mine reports that this Machine wrote the entry.
+// mine reports whether this Machine wrote the entry.
 func (t *Machine) mine(s record.Seat) bool {
 	return strings.HasPrefix(s.ID, t.cfg.Incarnation+".")
 }
@@ -83,8 +83,8 @@ func (t *Machine) forget(c *caller) {
 	t.callers = slices.DeleteFunc(t.callers, func(other *caller) bool { return other == c })
 }
 
-// join takes in a new caller. Its entry gets a name that nobody has had, and keeps it however often it is
-// written: so it can be there only once.
+// join adds a caller. Its entry gets a new ID and keeps it, however often it is written, so it can be in
+// the object only once.
 func (t *Machine) join(ev Join, now protocol.Now) {
 	t.callerNo++
 	t.closing = 0
@@ -97,16 +97,16 @@ func (t *Machine) join(ev Join, now protocol.Now) {
 		t.entered = append(t.entered, ev.Session)
 	}
 	if now.Clock > t.seen+recent {
-		t.fresh = false // others have written since, most likely, and a look costs a twelfth of a write
+		t.fresh = false // others have probably written since, and a read costs a twelfth of a write
 	}
 	t.soon(now)
 }
 
-// recent is for how long what was seen is believed for a first write, and for one that leaves a line.
+// recent is how long the last known table is good enough for a first write, and for leaving a queue.
 const recent = 2 * time.Second
 
-// leave takes in that a caller wants no seat any more. Its validity has ended by now (rule T4), so
-// what is left is to take its entry out, and to know that it is out (rule T6).
+// leave notes that a caller wants no slots any more. Its validity has ended (rule T4). What is left is to
+// remove its entry and to be sure of that (rule T6).
 func (t *Machine) leave(ev Leave, now protocol.Now, out *protocol.Actions) {
 	c := t.find(ev.Caller)
 	if c == nil {
@@ -122,10 +122,10 @@ func (t *Machine) leave(ev Leave, now protocol.Now, out *protocol.Actions) {
 	t.soon(now)
 }
 
-// lookFirst has whoever leaves look before it writes, if it has not seen the table for a while and somebody waits:
-// where there is a line somebody comes with each turn, and a write that is refused is followed by a look all the
-// same. Who hears of all who come looks if it has heard of one. It may write over what it knows (rule T1), so if the
-// look fails it does. In the same way it writes at once where only another caller, who waits, was about to look.
+// lookFirst lets a leaving caller read before it writes, if the table is old and somebody waits: with a
+// queue, somebody joins at each turn, and a refused write is followed by a read anyway. A sole holder is
+// told of everybody who joins, so it reads only if it was. If the read fails, the last known table is
+// written over, which is safe (rule T1). And if only another caller's poll is due, it writes at once.
 func (t *Machine) lookFirst(now protocol.Now) {
 	first := len(t.table.Waiters) > 0 && now.Clock > t.seen+recent
 	if t.alone() != nil {
@@ -140,7 +140,7 @@ func (t *Machine) lookFirst(now protocol.Now) {
 	}
 }
 
-// cancel ends the waiting of all callers, since it makes no sense any more.
+// cancel ends the wait of all callers, because it has become pointless.
 func (t *Machine) cancel(err error, now protocol.Now, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		if c.state == coming || c.state == waiting {
@@ -150,20 +150,21 @@ func (t *Machine) cancel(err error, now protocol.Now, out *protocol.Actions) {
 	t.soon(now)
 }
 
-// refuse answers a caller that gets no seat, and takes out what may be there of it.
+// refuse answers a caller that gets no slots, and removes the entry that it may have.
 func (t *Machine) refuse(c *caller, err error, now protocol.Now, out *protocol.Actions) {
 	out.Add(Unseated{Caller: c.Caller, Err: err})
 	t.dismiss(c, now, out)
 }
 
-// dismiss lets a caller go that was answered. No Leave will come.
+// dismiss ends a caller that has its answer. No Leave follows.
 func (t *Machine) dismiss(c *caller, now protocol.Now, out *protocol.Actions) {
 	c.quiet = true
 	t.vacate(c, now, out)
 }
 
-// vacate has the entry of a caller taken out. It ends the caller at once if there is none, or if others take it
-// out because its session is over. A seat that was lost otherwise may still be there, or be brought back by hand.
+// vacate has the entry of a caller removed. It ends the caller at once if there is no entry, or if others
+// remove it because its session has ended. An entry that was lost otherwise may still be there, or be
+// restored by hand.
 func (t *Machine) vacate(c *caller, now protocol.Now, out *protocol.Actions) {
 	if c.over || c.state == coming && !c.sent {
 		t.vacated(c, nil, out)
@@ -180,13 +181,13 @@ func (t *Machine) vacated(c *caller, err error, out *protocol.Actions) {
 	}
 }
 
-// limit is when a caller is given up. One that leaves has a TTL, since its session ends with that, and all else under
-// it. Where nothing else is, and its user waits for less, there is half of that, from when the last one left: a process
-// that ended sooner would leave an entry that nobody takes out until its last heartbeat is old, and a session ends by
-// one write of an object that nobody else writes to.
+// limit returns when a caller is given up. A leaving caller has a TTL, because giving it up ends its session,
+// with everything under it. If nothing else is under the session and the user waits for less, it has half
+// of that wait, counted from when the last caller left. A process that exited before would leave an entry
+// until its last heartbeat has expired, while ending the session is one uncontended write.
 func (t *Machine) limit(c *caller) time.Duration {
 	if t.closing == 0 {
-		return c.until // the common case, which needs no look at the other callers
+		return c.until // the common case, in which the other callers do not matter
 	}
 	var left time.Duration
 	for _, other := range t.callers {
@@ -204,8 +205,8 @@ func (t *Machine) limit(c *caller) time.Duration {
 	return min(c.until, (left+t.closing)/2)
 }
 
-// giveUp ends what lasts for too long: a caller that does not wait, and one that cannot be settled. The entry
-// of the latter may be there for as long as its session goes on, so that has to end (rule T6).
+// giveUp ends what takes too long: a caller that does not wait, and one whose entry cannot be removed. That
+// entry may stay for as long as its session goes on, so the session has to end (rule T6).
 func (t *Machine) giveUp(now protocol.Now, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
@@ -219,8 +220,8 @@ func (t *Machine) giveUp(now protocol.Now, out *protocol.Actions) {
 	}
 }
 
-// sessionOver ends what is under a session of ours (rules T2 and D7). The entries stay: others take
-// them out when the session is over for them too. So one that leaves is told that its entry may still be there.
+// sessionOver ends what is under a session of this process (rules T2 and D7). Others remove the entries
+// when the session has ended for them too. So a leaving caller learns that its entry may still be there.
 func (t *Machine) sessionOver(ev protocol.SessionOver, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
@@ -239,7 +240,7 @@ func (t *Machine) sessionOver(ev protocol.SessionOver, out *protocol.Actions) {
 	}
 }
 
-// memberships tells of the sessions of ours under which there is nothing any more.
+// memberships reports the sessions of this process under which there is nothing any more.
 func (t *Machine) memberships(out *protocol.Actions) {
 	t.entered = slices.DeleteFunc(t.entered, func(session string) bool {
 		used := slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session })
@@ -250,7 +251,7 @@ func (t *Machine) memberships(out *protocol.Actions) {
 	})
 }
 
-// settle ends the callers who leave and of whom nothing is there, or may yet come.
+// settle ends the leaving callers that have no entry and cannot get one.
 func (t *Machine) settle(out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		if c.state == leaving && !t.open && !seatOf(t.table.Seats(), c.seat.ID) {
@@ -259,7 +260,7 @@ func (t *Machine) settle(out *protocol.Actions) {
 	}
 }
 
-// refuseMisfits answers the callers for whom there can be no seat in what was seen.
+// refuseMisfits answers the callers that can get no slots in this table.
 func (t *Machine) refuseMisfits(now protocol.Now, out *protocol.Actions) {
 	var err error
 	switch {
@@ -273,7 +274,7 @@ func (t *Machine) refuseMisfits(now protocol.Now, out *protocol.Actions) {
 	for _, c := range slices.Clone(t.callers) {
 		switch {
 		case err == nil || c.state != coming && c.state != waiting:
-		case t.seen < c.asked: // it is to be told what is so, and not what was
+		case t.seen < c.asked: // it must not be answered by an old read
 			t.fresh = false
 		default:
 			t.refuse(c, err, now, out)

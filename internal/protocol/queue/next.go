@@ -8,14 +8,14 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// next is the table as it should be by now, and whether that is for this process to write. Callers who do not
-// wait and would have to are answered.
+// next returns the table as it should be now, and whether this process should write it. It answers callers
+// that do not wait and would have to.
 func (t *Machine) next(now protocol.Now, out *protocol.Actions) (record.Table, bool) {
 	n := t.table
-	n.Token = max(n.Token, t.top) // rule A3: somebody may have put an older version back
+	n.Token = max(n.Token, t.top) // rule A3: somebody may have restored an older version
 	stays := func(s record.Seat) bool {
 		if t.dead[s.Session] {
-			return false // rule T3: over for good, so anybody may
+			return false // rule T3: it has ended for good, so anybody may remove it
 		}
 		if c := t.callerOf(s); c != nil {
 			return c.state != leaving
@@ -23,15 +23,15 @@ func (t *Machine) next(now protocol.Now, out *protocol.Actions) (record.Table, b
 		return !t.mine(s)
 	}
 	n.Holders, n.Waiters = filter(n.Holders, stays), filter(n.Waiters, stays)
-	// Whoever leaves has its entry taken out (rule T4), or it may yet land, and only another write on the same
-	// condition settles that (rule T6). What nobody wants any more is taken out too.
+	// The entry of a leaving caller is removed (rule T4). If it may still land, only another write on the
+	// same condition settles that (rule T6). Entries that nobody wants any more are removed too.
 	want := t.any(leaving)
 	for _, s := range t.table.Seats() {
 		switch c := t.callerOf(s); {
 		case c == nil:
 			want = want || t.mine(s)
 		case c.state == leaving && c.seat.Token != 0:
-			n.Turn = t.pace.turned(n.Turn, c.until-t.cfg.TTL-c.began) // when it left, however long that takes
+			n.Turn = t.pace.turned(n.Turn, c.until-t.cfg.TTL-c.began) // until it left, however long the write takes
 		}
 	}
 	if !t.haunted() {
@@ -41,12 +41,12 @@ func (t *Machine) next(now protocol.Now, out *protocol.Actions) (record.Table, b
 	return n, want || t.watchful(n)
 }
 
-// haunted reports that the object vanished, and that some who held seats in it may go on.
+// haunted reports whether the object vanished and some of its holders may still be at work.
 func (t *Machine) haunted() bool {
 	return t.version == "" && (t.any(ousted) || slices.ContainsFunc(t.ghosts, func(s string) bool { return !t.dead[s] }))
 }
 
-// admit adds the entries of those who come. Nobody comes before one that waits (rule T4).
+// admit adds the entries of new callers, behind everybody who waits (rule T4).
 func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions) (some bool) {
 	if !t.any(coming) {
 		return false
@@ -60,7 +60,7 @@ func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions
 		with.Waiters = append(slices.Clip(with.Waiters), c.seat)
 		promote(&with, now.Wall)
 		if c.atOnce && len(with.Waiters) > 0 {
-			if t.seen < c.asked { // it is to be told what is so, and not what was
+			if t.seen < c.asked { // it must not be answered by an old read
 				t.fresh = false
 				continue
 			}
@@ -79,9 +79,9 @@ func (t *Machine) admit(n *record.Table, now protocol.Now, out *protocol.Actions
 	return some
 }
 
-// turnAway refuses a caller for whom there is no room (rule T8). But those who take it up may all be dead, and if
-// everybody was turned away nobody would find out. So one that waits is told when the last one in the table was seen
-// to go on, or somebody has changed the table and there is still no room.
+// turnAway refuses a caller for which there is no room (rule T8). But all entries may belong to dead
+// processes, and if everybody were refused, nobody would find out. So a waiting caller is refused only
+// when the session of the last entry was seen alive, or when the table has changed and is still full.
 func (t *Machine) turnAway(c *caller, n record.Table, now protocol.Now, out *protocol.Actions) {
 	all := n.Seats()
 	moved := c.crowded != "" && c.crowded != t.version
@@ -92,13 +92,12 @@ func (t *Machine) turnAway(c *caller, n record.Table, now protocol.Now, out *pro
 	}
 }
 
-// crowded reports that a caller waits to learn whether a table that is full is so of the dead.
+// crowded reports whether a caller waits to learn if a full table is full of dead entries.
 func (t *Machine) crowded() bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.state == coming && c.crowded != "" })
 }
 
-// Fits reports that a caller that came now would have its seat at once in a table that looks like this, as far
-// as is known.
+// Fits reports whether a caller that joined this table now would get its slots at once, as far as we know.
 func (t *Machine) Fits(n record.Table, weight int64) bool {
 	lives := func(s record.Seat) bool { return !t.dead[s.Session] }
 	n.Holders, n.Waiters = filter(n.Holders, lives), append(filter(n.Waiters, lives), record.Seat{Weight: weight})
@@ -106,9 +105,9 @@ func (t *Machine) Fits(n record.Table, weight int64) bool {
 	return len(n.Waiters) == 0
 }
 
-// promote gives the seats that are free to those at the head of the line, each with the next token
-// (rules T4 and T5). A waiter that needs more than is free keeps those behind it waiting: else one that needs all
-// would wait for ever.
+// promote gives free slots to the head of the queue, each entry with the next token (rules T4 and T5). A
+// waiter that needs more than is free blocks those behind it: otherwise one that needs all might wait
+// forever.
 func promote(n *record.Table, wall time.Time) {
 	taken := n.Taken()
 	for len(n.Waiters) > 0 && taken+n.Waiters[0].Weight <= n.Size {
@@ -120,8 +119,8 @@ func promote(n *record.Table, wall time.Time) {
 	}
 }
 
-// Without is a table without the entries under a session that is over for good (rule T3). The seats that were
-// theirs go to those at the head of the line.
+// Without returns the table without the entries under a session that has ended for good (rule T3). Their
+// slots go to the head of the queue.
 func Without(t record.Table, session, writeID string, wall time.Time) record.Table {
 	lives := func(s record.Seat) bool { return s.Session != session }
 	t.Holders, t.Waiters, t.WriteID = filter(t.Holders, lives), filter(t.Waiters, lives), writeID

@@ -8,30 +8,29 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// pace is how those who wait look at a table. It is about cost and speed and about nothing else:
-// who leaves gives the seat away in the same write, and a look only finds that out.
+// pace decides how often waiters poll. It affects only cost and speed: a leaving holder passes its slots on
+// in the same write, and a poll only finds that out.
 //
-// Each look costs money, and in a line of a hundred only the first few can be next. So the head looks often,
-// and the others when they may have become the head: the table says for how long seats are held, and that
-// times the place in the line is when. So what one turn costs hardly grows with the line. Turns are what
-// holders measure, and not what those who wait see: a line that looked too late would see longer turns,
-// and look later still.
+// Polls cost money, and in a queue of a hundred only the first few can be next. So the head polls often, and
+// the others when they may have become the head: the table says how long slots are held, and that times
+// the place in the queue is when. So the cost of a turn hardly grows with the queue. Holders measure
+// turns, not waiters: a queue that polled too late would see longer turns, and poll later still.
 //
-// Whoever becomes the head by what nobody foresees, since all before it give up at one moment, finds out at its next
-// look: within two thirds of the turns that were before it, or LineLook. A shorter one would cost a long line more
-// than all of its other looks.
+// If all before a waiter give up at the same moment, it notices at its next poll: within two thirds of the
+// turns that were before it, or LineLook. A shorter interval would cost a long queue more than all its
+// other polls.
 //
-// Several seats may become free at one moment: that of a writer for all readers that wait, or those of holders
-// that died together. So whoever may get one together with the head looks at least as often as its session has a
-// heartbeat, beside which a look costs little.
+// Several slots may become free at the same moment: a writer's for all waiting readers, or those of holders
+// that died together. So a waiter that may get slots together with the head polls at least as often as its
+// session sends heartbeats.
 type pace struct {
-	since time.Duration // when a token was last seen to be new
+	since time.Duration // when the token was last seen to change
 	pause time.Duration // the last one
-	trip  time.Duration // how long the last write took that landed
-	look  time.Duration // how long the last look took that was answered
+	trip  time.Duration // duration of the last write that landed
+	look  time.Duration // duration of the last read that was answered
 }
 
-// How often those look who wait for long: the head, and each of the others, since those before it may give up.
+// The longest pauses: of the head, and of the others, because those before them may give up.
 const (
 	LateLook = 10 * time.Second
 	LineLook = 5 * time.Minute
@@ -39,29 +38,30 @@ const (
 
 const (
 	quickLook = 3 * time.Millisecond // the shortest pause
-	headLook  = time.Second          // the longest of the head in the first ten minutes, or a third of a turn
-	shortTurn = 5 * time.Second      // turns may be as short as this though they were longer
+	headLook  = time.Second          // the longest of the head in the first ten minutes, unless a third of a turn is longer
+	shortTurn = 5 * time.Second      // turns may become as short as this, however long they were
 )
 
-// saw takes in a table that is new.
+// saw notes a new version of the table.
 func (p *pace) saw(before, after record.Table, now time.Duration) {
-	if p.since == 0 || after.Token != before.Token { // nothing may be known of before, and the first grant be that of its base
+	if p.since == 0 || after.Token != before.Token { // nothing may have been known before, and the first token may be where tokens start
 		p.since, p.pause = now, 0
 	}
 }
 
-// turned is the length of a turn, when another seat has been held for so long: the average of the last few,
-// with the write that passes one on, and the look that finds it. The last write may have been one of a crowd, all of
-// whom came at one moment, and turns that are thought to be as long would be so: those who wait would look as late. So it
-// counts for five times the last look at most, which is what one takes beside a look wherever that was measured.
+// turned returns the new average length of a turn after slots were held for that long, including the write
+// that passes them on and the poll that finds it. The last write may have been slow because many came at
+// the same moment. If it counted in full, waiters would poll later, and turns would become as long. So it
+// counts for at most five times the last read, which is what a write took beside a read wherever that was
+// measured.
 func (p *pace) turned(turn, held time.Duration) time.Duration {
 	held = max(held+min(p.trip, 5*p.look)*3/2, time.Millisecond)
 	return (3*cmp.Or(turn, held) + held) / 4
 }
 
-// next is how long to wait before another look at a table, with so many before it in the line. The longer
-// nothing has changed the longer it is, or one seat that is held for hours where others were held for
-// milliseconds would cost a look every few of these.
+// next returns the pause before the next poll, with that many ahead in the queue. It grows while nothing
+// changes. Otherwise one slot that is held for hours, where others were held for milliseconds, would cost a
+// poll every few milliseconds.
 func (p *pace) next(t record.Table, ahead int, ttl, now time.Duration) time.Duration {
 	waited := now - p.since
 	turn, left := p.left(t, now)
@@ -70,16 +70,16 @@ func (p *pace) next(t record.Table, ahead int, ttl, now time.Duration) time.Dura
 		most = min(most, protocol.Renewal(ttl))
 	}
 	switch {
-	case turn == 0 && ahead > 0: // a turn is longer than that so far, and the next ones may be short
+	case turn == 0 && ahead > 0: // this turn has lasted that long so far, and the next ones may be short
 		return min(max(min(max(waited/2, protocol.FirstPoll*time.Duration(ahead)), LateLook), waited/8), most)
-	case turn == 0: // nothing is known yet of how fast it goes
+	case turn == 0: // the length of a turn is not known yet
 		p.pause = max(p.pause*3/2, protocol.FirstPoll)
-	case ahead > 0: // a little more than half of the way, since the next look is nearer; but one long turn says little of the next
+	case ahead > 0: // a little more than half of the way, because the next poll is nearer; one long turn says little about the next
 		place := time.Duration(ahead)
 		return min(max(min((left+turn*place)*3/5, shortTurn*(place+1)), waited/8, quickLook), most)
 	case left > 0:
 		p.pause = max(left/2, p.pause/2)
-	default: // it takes longer than most; one that has come to the head by a death does not begin anew
+	default: // it takes longer than most; a waiter that became the head by a death does not start again
 		p.pause = max(p.pause*3/2, waited/16)
 	}
 	least := min(max(turn/10, quickLook), headLook)
@@ -87,8 +87,8 @@ func (p *pace) next(t record.Table, ahead int, ttl, now time.Duration) time.Dura
 	return p.pause
 }
 
-// together reports that one with so many before it gets its seats with the head, if all who hold some leave at one
-// moment.
+// together reports whether a waiter with that many ahead gets its slots with the head if all holders leave
+// at the same moment.
 func together(t record.Table, ahead int) bool {
 	need := int64(0)
 	for _, w := range t.Waiters[:min(ahead+1, len(t.Waiters))] {
@@ -97,7 +97,7 @@ func together(t record.Table, ahead int) bool {
 	return need <= t.Size
 }
 
-// left is how long it takes from one who leaves to the next, and until the next one does.
+// left returns the time between two holders that leave, and the time until the next one leaves.
 func (p *pace) left(t record.Table, now time.Duration) (turn, left time.Duration) {
 	turn = t.Turn / time.Duration(max(len(t.Holders), 1))
 	return turn, max(p.since+turn-now, 0)

@@ -24,30 +24,30 @@ import (
 type Machine struct {
 	cfg  Config
 	busy inflight
-	due  time.Duration // the next step, if no request is under way
+	due  time.Duration // when the next step is due, if no request is under way
 
-	fresh    bool             // what was shown last may be acted on
-	version  protocol.Version // empty: there is no object, as far as is known
-	table    record.Table     // what was shown last; without an object, where one that is made begins
+	fresh    bool             // the last known table may be acted on
+	version  protocol.Version // empty: there is no object, as far as we know
+	table    record.Table     // the last known one; if there is no object, what a new one starts from
 	top      int64            // the largest token ever seen
 	begun    time.Duration    // when the last request was sent
-	seen     time.Duration    // when that was sent which has shown the table
-	optional bool             // the look under way is: if it fails, what was shown before is written over
-	open     bool             // a write on the condition of this version was not answered, and may yet land
+	seen     time.Duration    // when the request was sent that has shown the table
+	optional bool             // the read under way is: if it fails, the last known table is written over
+	open     bool             // a write conditional on this version was not answered, and may still land
 	sent     record.Table     // by the write under way
-	refused  error            // why the last write was, until a look tells what it met; nil: it was not
+	refused  error            // why the last write was refused, until a read tells what it met; nil: it was not
 
-	callers  []*caller // in the order in which they came
+	callers  []*caller // in order of arrival
 	callerNo uint64
-	closing  time.Duration    // until when its user waits for those who leave; 0: it has not said
+	closing  time.Duration    // until when the user waits for those who leave; 0: unknown
 	seq      uint64           // of write IDs
-	dead     map[string]bool  // sessions of others, or former ones of ours, that are over for good (rule D3)
-	ghosts   []string         // sessions that held seats when the object vanished
-	alive    map[string]signs // of sessions of others that are watched
-	awaits   []protocol.Await // those that are to be watched
-	entered  []string         // sessions of ours that something here is under, or may yet be
+	dead     map[string]bool  // sessions that have ended for good (rule D3)
+	ghosts   []string         // sessions that held slots when the object vanished
+	alive    map[string]signs // of watched sessions of other processes
+	awaits   []protocol.Await // the sessions to watch
+	entered  []string         // sessions of this process that some caller is under, or may still be
 	trouble  protocol.Trouble
-	refusals int           // of writes in a row, because others were faster
+	refusals int           // overtaken writes in a row
 	row      time.Duration // when the first of them was sent
 	told     told
 	pace     pace
@@ -75,19 +75,19 @@ func (i *inflight) done(kind inflight) {
 // IDs of entries and writes unique.
 type Config struct {
 	Incarnation string
-	Size        int64         // the object must have this size (rule T8)
-	TTL         time.Duration // of its sessions: for how long a caller who left is settled
+	Size        int64         // that the object must have (rule T8)
+	TTL         time.Duration // of its sessions: how long the removal of a caller may take
 	Existing    bool          // never create the object
-	Address     string        // where this process hears what others Tell; empty: nowhere
-	Room        int           // for entries, in bytes, of those who join; 0: record.MaxJoined
+	Address     string        // where this process receives what others Tell; empty: nowhere
+	Room        int           // for entries, in bytes, until joining is refused; 0: record.MaxJoined
 }
 
 // The events of a Machine, besides SessionOver, SessionExpired, SessionBeat,
 // SessionTroubled, Recheck, Cancel and Tick.
 type (
-	// Join: a caller wants a seat of that weight, under a session of this process that is valid and
-	// was confirmed to exist (rule T2). It must be from 1 to the size. The Machine answers with one Seated,
-	// Full or Unseated.
+	// Join: a caller wants slots of that weight, from 1 to the size, under a session of this process
+	// that is valid and was confirmed to exist (rule T2). The Machine answers with one Seated, Full or
+	// Unseated.
 	Join struct {
 		Caller  Caller
 		Weight  int64
@@ -95,8 +95,8 @@ type (
 		Holder  string
 		Wait    bool
 	}
-	// Leave: the caller has stopped all work in the seat, or does not wait any more. Err is why it does
-	// not wait. The Machine answers with one Vacated, and one that waited gets an Unseated before.
+	// Leave: the caller has stopped all work in its slots, or no longer waits, because of Err. The
+	// Machine answers with one Vacated. A caller that waited gets an Unseated first.
 	Leave struct {
 		Caller Caller
 		Err    error
@@ -106,23 +106,23 @@ type (
 		Shown   protocol.Shown
 		Version protocol.Version // Found
 		Table   record.Table     // Found
-		Date    time.Time        // Absent: the store's own time, if it said
+		Date    time.Time        // Absent: the store's time, if known
 		Err     error            // Foreign, Unread
-		Fatal   bool             // Unread: to try again is pointless
+		Fatal   bool             // Unread: retrying is pointless
 	}
-	// Closing: its user wants nothing more, and waits until then for what it has left to be out of the object. A
-	// Join takes it back.
+	// Closing: the user wants nothing more, and waits until then for its entries to be removed. A Join
+	// cancels it.
 	Closing struct{ Until time.Duration }
-	// Told: another process says that it has written this version.
+	// Told: another process says it has written this version.
 	Told struct{ Version protocol.Version }
-	// TokenSighted: somebody else's look has shown a table with that token.
+	// TokenSighted: a read outside the Machine has shown a table with that token.
 	TokenSighted struct{ Token int64 }
 	// WriteDone is the answer to a Write. Only a clean success has no Err (rule A6).
 	WriteDone struct {
 		Version protocol.Version
 		Err     error
 		Refused bool // another write was faster, as far as the store says
-		Fatal   bool // to try again is pointless
+		Fatal   bool // retrying is pointless
 	}
 )
 
@@ -141,48 +141,48 @@ type (
 		Unless  protocol.Version
 		Timeout time.Duration
 	}
-	// Write asks for a conditional write over exactly the version Expect; where that is
-	// empty, only if there is no object (rule T1).
+	// Write asks for a conditional write over exactly the version Expect or, if that is empty, only
+	// if there is no object (rule T1).
 	Write struct {
 		Table   record.Table
 		Expect  protocol.Version
 		Timeout time.Duration
 	}
-	// Seated: the caller has its seat, as long as its session is valid.
+	// Seated: the caller has its slots, as long as its session is valid.
 	Seated struct {
 		Caller Caller
 		Token  int64
 	}
-	// Full: the caller did not want to wait, and there is no seat for it.
+	// Full: the caller did not want to wait, and there is no room.
 	Full struct {
 		Caller Caller
 		Table  record.Table
 	}
-	// InLine: the caller waits behind so many. It is told when it begins to wait, and when that changed.
+	// InLine: the caller waits behind that many others. Sent when it begins to wait, and on changes.
 	InLine struct {
 		Caller Caller
 		Ahead  int
 		Table  record.Table
 	}
-	// Unseated: the caller gets no seat, or has lost the one that it held (Held). Then the work must stop
-	// now, and a Leave must still come.
+	// Unseated: the caller gets no slots or, if Held, has lost those it held. Then its work must stop
+	// now, and a Leave must still follow.
 	Unseated struct {
 		Caller Caller
 		Held   bool
 		Err    error
 	}
-	// Tell: a write that this process is sure of has made this version, which matters to the one that hears of it at
-	// that address. It is told so as a courtesy.
+	// Tell: a confirmed write has made this version, which matters to the process at that address.
+	// Telling it is a courtesy.
 	Tell struct {
 		Address string
 		Version protocol.Version
 	}
-	// Vacated: nothing of the caller is in the object any more, or Err says why it may be.
+	// Vacated: the caller has no entry in the object any more, or Err says why it may still have one.
 	Vacated struct {
 		Caller Caller
 		Err    error
 	}
-	// Vanished: somebody deleted the object, which looked like this.
+	// Vanished: somebody deleted the object, whose last known content was this.
 	Vanished struct{ Table record.Table }
 )
 
@@ -258,8 +258,8 @@ func (t *Machine) Step(ev protocol.Event, now protocol.Now) []protocol.Action {
 	return out
 }
 
-// Wake is the reading of the clock at which the driver must pass in a Tick, and false if nothing but an
-// event can change anything.
+// Wake returns the clock reading at which the driver must pass in a Tick, and false if only other events
+// can change anything.
 func (t *Machine) Wake() (time.Duration, bool) {
 	wake := protocol.Never
 	if t.busy == none && (t.wanting() || t.told.ahead) {
@@ -278,26 +278,25 @@ func (t *Machine) Wake() (time.Duration, bool) {
 	return wake, wake != protocol.Never
 }
 
-// Idle reports that nothing is wanted or under way. Callers that hold seats need nothing.
+// Idle reports whether nothing is wanted or under way. Callers that hold slots want nothing.
 func (t *Machine) Idle() bool { return t.busy == none && !t.wanting() }
 
-// Settled reports that nothing is held, wanted or outstanding.
+// Settled reports whether nothing is held, wanted or outstanding.
 func (t *Machine) Settled() bool { return t.busy == none && len(t.callers) == 0 }
 
-// Busy reports that a request is under way.
+// Busy reports whether a request is under way.
 func (t *Machine) Busy() bool { return t.busy != none }
 
-// Trouble is why the last try failed, and nil if none has failed since the last success.
+// Trouble returns why the last try failed, or nil if none has failed since the last success.
 func (t *Machine) Trouble() error { return t.trouble.Err }
 
-// Shown is the table as it was last seen, and whether there is one.
+// Shown returns the table as last seen, and whether there is one.
 func (t *Machine) Shown() (record.Table, bool) { return t.table, t.version != "" }
 
-// Awaits are the sessions whose end would let a caller of this process come nearer to its seat
-// (rule T7).
+// Awaits returns the sessions whose end would move a caller of this process forward (rule T7).
 func (t *Machine) Awaits() []protocol.Await { return t.awaits }
 
-// soon has the next step done now.
+// soon makes the next step due now.
 func (t *Machine) soon(now protocol.Now) { t.due = min(t.due, now.Clock) }
 
 // advance does what is due, if no request is under way.
@@ -335,7 +334,7 @@ func (t *Machine) advance(now protocol.Now, out *protocol.Actions) {
 	}
 }
 
-// read looks at the object, unless the last look has failed a moment ago.
+// read reads the object, unless the last read failed a moment ago.
 func (t *Machine) read(now protocol.Now, out *protocol.Actions) {
 	if t.due = t.trouble.LookAt; now.Clock < t.due {
 		return
@@ -351,7 +350,7 @@ func (t *Machine) look(now protocol.Now, out *protocol.Actions) {
 
 func (t *Machine) timeout() time.Duration { return min(t.cfg.TTL/2, protocol.MaxRequest) }
 
-// write sends a table over the version that was seen (rule T1).
+// write sends a table, conditional on the version that was seen (rule T1).
 func (t *Machine) write(n record.Table, now protocol.Now, out *protocol.Actions) {
 	t.seq++
 	n.WriteID = t.cfg.Incarnation + ".w" + strconv.FormatUint(t.seq, 10) // rule A2
@@ -364,12 +363,12 @@ func (t *Machine) write(n record.Table, now protocol.Now, out *protocol.Actions)
 	out.Add(Write{Table: n, Expect: t.version, Timeout: t.timeout()})
 }
 
-// wait plans the next look, and tells those who wait where they stand.
+// wait plans the next poll, and tells waiters their place.
 func (t *Machine) wait(now protocol.Now, out *protocol.Actions) {
 	t.fresh = false
 	first := len(t.table.Waiters)
 	if t.crowded() {
-		first = max(first, 1) // it is not to have the next seat: what is watched tells
+		first = max(first, 1) // it is not next: the watched sessions decide
 	}
 	for i, w := range t.table.Waiters {
 		c := t.callerOf(w)
@@ -390,12 +389,12 @@ func (t *Machine) wait(now protocol.Now, out *protocol.Actions) {
 	}
 	pause := t.pace.next(t.table, first, t.cfg.TTL, now.Clock)
 	if first == 0 && t.within() {
-		pause = LateLook // its turn is written here; a look only finds what somebody has changed by hand
+		pause = LateLook // its turn is written here; a poll only finds what somebody has changed by hand
 	}
 	t.due = now.Clock + t.rng.Vary(pause)
 }
 
-// within reports that all who hold seats are callers of this process, which tell it when they leave.
+// within reports whether all holders are callers of this process, so it knows when they leave.
 func (t *Machine) within() bool {
 	return len(t.table.Holders) > 0 && !slices.ContainsFunc(t.table.Holders, func(h record.Seat) bool {
 		c := t.callerOf(h)

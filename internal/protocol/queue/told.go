@@ -8,30 +8,30 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// told is what this process has heard from others. A word only brings a look forward, and the look decides. So one
-// that is false costs a look, and one that is lost or late costs time.
+// told is what other processes have told this one. A notification only brings a poll forward, and the poll
+// decides. So a false one costs a read, and a lost or late one costs time.
 type told struct {
-	version protocol.Version // of the last word that told of another one than was known
+	version protocol.Version // of the last notification that named an unknown version
 	at      time.Duration    // when it came
-	enough  bool             // a word was heeded since the table has last changed
-	ahead   bool             // a look that nobody waits for is planned, or under way
+	enough  bool             // a notification was heeded since the table last changed
+	ahead   bool             // a read that nobody waits for is planned or under way
 }
 
-// hear takes in the word of another process.
+// hear notes a notification from another process.
 func (t *Machine) hear(ev Told, now protocol.Now) {
-	if ev.Version != t.version && t.busy != writing { // its answer tells
+	if ev.Version != t.version && t.busy != writing { // the answer of our write tells more
 		t.told.version, t.told.at = ev.Version, now.Clock
 	}
 }
 
-// behind reports that the last word came after that was sent which has shown the table, and tells of another one.
+// behind reports whether the last notification came after the last read was sent, and names another version.
 func (t *Machine) behind() bool {
 	return t.told.version != t.version && t.told.at > t.seen
 }
 
-// heed has the look sent, or planned, that a word asks for. Until the table has changed one word is heeded: an honest
-// one tells of a change, and whoever lies can make this process look no more often than there are changes. Who holds
-// alone hears of all who come, so after the first one those looks are a second apart.
+// heed sends or plans the read that a notification asks for. It heeds one notification until the table has
+// changed: an honest one announces a change, and a liar can cause no more reads than there are changes. A
+// sole holder is told of everybody who joins, so after the first one these reads are a second apart.
 func (t *Machine) heed(now protocol.Now, out *protocol.Actions) {
 	if t.busy != none || t.told.enough || !t.behind() {
 		return
@@ -52,8 +52,8 @@ func (t *Machine) heed(now protocol.Now, out *protocol.Actions) {
 	t.advance(now, out)
 }
 
-// lookAhead looks for a holder who has heard of a change, so that it need not when it leaves. Nobody waits for that,
-// and nobody hears of it if it fails.
+// lookAhead reads for a holder that was told of a change, so that it need not read when it leaves. Nobody waits
+// for this read, and nobody is told if it fails.
 func (t *Machine) lookAhead(now protocol.Now, out *protocol.Actions) {
 	if t.told.ahead = t.told.ahead && t.behind() && t.alone() != nil; t.told.ahead {
 		t.optional = t.fresh
@@ -61,7 +61,7 @@ func (t *Machine) lookAhead(now protocol.Now, out *protocol.Actions) {
 	}
 }
 
-// alone is the caller that holds its seat alone, and hears of all who change the table; nil: there is none.
+// alone returns the caller that is the sole holder and is told of all changes, or nil.
 func (t *Machine) alone() *caller {
 	if !sole(t.table) {
 		return nil
@@ -72,14 +72,14 @@ func (t *Machine) alone() *caller {
 	return nil
 }
 
-// sole reports that a table has one holder, and that all in it can tell it of what they change: those who hear at an
-// address tell others too.
+// sole reports whether the table has one holder and everybody in it can tell that holder what they change:
+// a process that receives notifications at an address also sends them.
 func sole(t record.Table) bool {
 	return len(t.Holders) == 1 && !slices.ContainsFunc(t.Seats(), func(s record.Seat) bool { return s.Address == "" })
 }
 
-// announce tells the processes of others that a write which has succeeded has changed the table: those whose callers it
-// gave seats, and that of the sole holder, which will write over it.
+// announce tells other processes of a successful write: those whose callers got slots from it, and that of
+// the sole holder, which will write over it.
 func (t *Machine) announce(before record.Table, out *protocol.Actions) {
 	var addresses []string
 	for _, s := range t.table.Holders {

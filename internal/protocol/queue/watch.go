@@ -66,28 +66,28 @@ func (t *Machine) watch(now protocol.Now) {
 	}
 }
 
-// signs are what is known of a session that is watched.
+// signs is what is known of a watched session.
 type signs struct {
-	until   time.Duration // it is on time until then; never: it is late, which was noticed
-	seen    bool          // it was, as it stands in the store
+	until   time.Duration // it is on time until then; Never: it is late, and that was noticed
+	seen    bool          // its heartbeat in the store was seen
 	doubted bool          // it may have failed with another one
 	seldom  bool          // watched seldom: never late, but found dead
 }
 
-// beat takes in a heartbeat. The first one that is seen may be the last one that there was.
+// beat notes a heartbeat. The first one seen may be the last one the session sent.
 func (s signs) beat(until time.Duration) signs {
 	return signs{until: until, seen: true, doubted: s.doubted && !s.seen}
 }
 
-// await adds a session to those that are watched, unless it is dead or our own, and reports whether it is on time as far
-// as we know. With doubt, it counts as late until we see a heartbeat. Callers of this process may await the same session:
-// it is watched seldom only if all of them ask for that.
+// await adds a session to those to watch, unless it is dead or our own, and reports whether it is on time as
+// far as we know. With doubt, it counts as late until we see a heartbeat. Callers of this process may await
+// the same session: it is watched seldom only if all of them ask for that.
 func (t *Machine) await(session string, doubt, seldom bool, now protocol.Now) bool {
 	switch {
 	case t.dead[session]:
 		return false
 	case t.ours(session):
-		return true // it tells of its end itself
+		return true // we are told of its end
 	}
 	if a := t.awaiting(session); !seldom {
 		a.Seldom = false
@@ -95,9 +95,9 @@ func (t *Machine) await(session string, doubt, seldom bool, now protocol.Now) bo
 	s, watched := t.alive[session]
 	switch {
 	case !watched, s.seldom:
-		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // its heartbeat is to be seen within this time
+		s = signs{until: now.Clock + t.cfg.TTL, doubted: doubt} // we must see its heartbeat within this time
 	case now.Clock >= s.until:
-		s.until = protocol.Never // which is noticed once
+		s.until = protocol.Never // noticed once
 	}
 	t.alive[session] = s
 	return s.until != protocol.Never && !s.doubted
@@ -112,13 +112,13 @@ func (t *Machine) awaiting(session string) *protocol.Await {
 	return &t.awaits[i]
 }
 
-// lives reports that a session was seen to go on, since it is watched.
+// lives reports whether we have seen a session renewed while we watched it.
 func (t *Machine) lives(session string) bool {
 	s := t.alive[session]
 	return t.ours(session) || s.seen && !s.doubted && s.until != protocol.Never
 }
 
-// last is the last entry whose session may go on.
+// last returns the last entry whose session may be alive.
 func (t *Machine) last() (last record.Seat) {
 	for _, s := range t.table.Seats() {
 		if !t.dead[s.Session] {
@@ -128,14 +128,14 @@ func (t *Machine) last() (last record.Seat) {
 	return last
 }
 
-// ours reports that a session is one of this process which goes on: it tells of its end itself.
+// ours reports whether a session belongs to this process and has not ended. We are told of its end.
 func (t *Machine) ours(session string) bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.seat.Session == session && !c.over })
 }
 
-// watchful reports that what n changes is for a caller of this process to write although it wants
-// nothing else: it would come nearer to its seat. Only the one next to a dead entry writes, so that a line
-// of a hundred does not send a hundred writes.
+// watchful reports whether a caller of this process should write n although it wants nothing else, because it
+// would move forward. Only the waiter next to a dead entry writes, so that a queue of a hundred does not
+// send a hundred writes.
 func (t *Machine) watchful(n record.Table) bool {
 	for i, w := range t.table.Waiters {
 		if c := t.callerOf(w); c == nil || c.state != waiting {
