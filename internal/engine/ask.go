@@ -12,8 +12,8 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// read sends a look. When it was sent is kept, since a heartbeat that told of a release after that
-// may have told of this lock: see session.Watch.
+// read sends a read. The time is kept, because a heartbeat that announced a release since then may have
+// announced this lock's: see session.Watch.
 func (e *Engine) read(a protocol.Read) {
 	p := e.owner.Place()
 	var s layout.Snapshot
@@ -34,9 +34,8 @@ func (e *Engine) read(a protocol.Read) {
 	})
 }
 
-// check finds out whether the session of the holder goes on.
-// One look is enough to answer a user who does not wait. To find out that a session is over that
-// has merely stopped its heartbeat takes a reaper, and a TTL.
+// check reads whether the holder's session goes on. One read is enough to answer a user that does not wait.
+// To find out that a silent session has ended takes a reaper, and a TTL.
 func (e *Engine) check(a protocol.Check) {
 	p := e.owner.Place()
 	var s layout.Snapshot
@@ -55,11 +54,11 @@ func (e *Engine) check(a protocol.Check) {
 	})
 }
 
-// write keeps the action as it came, and what its two halves share in one place: each variable
-// of theirs, and each copy, would be memory of its own, at every renewal.
+// write keeps the action as it came, and puts what its two closures share in one struct: each variable and
+// each copy would be an allocation at every renewal.
 //
-// A write cannot be given up as a look can: it may land whoever waits for its answer, so the
-// answer is always worth having (rule A6).
+// A write cannot be given up as a read can. It may land whether or not anybody waits for its answer, so
+// the answer is always worth having (rule A6).
 func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 	p := e.owner.Place()
 	var wrote struct {
@@ -71,7 +70,7 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 		Do: func(ctx context.Context) {
 			a, _ := action.(protocol.Write)
 			wrote.s, wrote.err = p.Layout.Write(ctx, a)
-			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the rest
+			if p.Logger.Enabled(ctx, slog.LevelDebug) { // the arguments cost more than the call
 				p.Logger.DebugContext(ctx, "write", "lock", p.Layout.String(), "op", a.Op.String(), "token", a.Record.Token, "error", wrote.err)
 			}
 		},
@@ -80,7 +79,7 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 			defer e.Leave()
 			e.Step(layout.WriteDone(wrote.s, wrote.err))
 			a, _ := action.(protocol.Write)
-			epochs, ok := p.Layout.(layout.Epochs) // of which none was written if it failed
+			epochs, ok := p.Layout.(layout.Epochs) // if the write failed, none was written
 			if ok && epochs.Due(a.Op, wrote.s.Record.Epoch) && e.active.past == nil && e.active.candidate.Valid(p.Runtime.Now().Clock) {
 				e.collect(p, epochs)
 			}
@@ -88,10 +87,9 @@ func (e *Engine) write(action protocol.Action, timeout time.Duration) {
 	})
 }
 
-// collect deletes epochs of the past, as long as the lease lasts. Whether it succeeds matters
-// little: another holder will try.
-// Only a valid lease collects, and one collection goes on at a time. It is the holder's to do,
-// because it has just written the highest number, so the past is certainly past.
+// collect deletes old epochs for as long as the lease lasts. Only a valid lease collects, one collection at
+// a time: its holder has just written the highest number, so the others are certainly old. A failure
+// matters little, because the next holder tries again.
 func (e *Engine) collect(p Place, epochs layout.Epochs) {
 	e.active.past = make(chan struct{})
 	e.active.leave = p.Runtime.Ask(Request{
@@ -114,8 +112,8 @@ func (e *Engine) collect(p Place, epochs layout.Epochs) {
 	})
 }
 
-// collect goes on after an object that is not a record, which a person may want back, and stops
-// at any other error: a store that fails is not to be asked for more.
+// collect skips objects that are not records, which somebody may want back. It stops at any other error, so
+// that a failing store gets no more requests.
 func collect(ctx context.Context, epochs layout.Epochs) (deleted int, err error) {
 	for _, err := range epochs.Collect(ctx, layout.DefaultCollection) {
 		switch {

@@ -11,10 +11,10 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// each calls f for each engine, apart; no more of them have a request under way than the store takes.
-// late: it is better to look first, since another may have been there before.
-// A process that waits for the ten thousand locks of a session that has ended would else send ten
-// thousand requests at one moment, and have most of them time out.
+// each calls f for each engine, apart, with no more requests under way than the store takes. Otherwise, a
+// process that waits for ten thousand locks of an ended session would send ten thousand requests at
+// once, and most would time out. If late is set, f should read first, because another process may have
+// been there before.
 func each(rt Runtime, engines []member, f func(e member, late bool)) {
 	some(rt, engines, func(e member, late bool, done func(outcome)) {
 		f(e, late)
@@ -22,8 +22,7 @@ func each(rt Runtime, engines []member, f func(e member, late bool)) {
 	})
 }
 
-// tell passes an event to each engine, as each does, and does not wait for what they do
-// about it.
+// tell passes an event to each engine, as each does, but does not wait for its effect.
 func tell(rt Runtime, engines []member, ev protocol.Event) {
 	some(rt, engines, func(e member, _ bool, done func(outcome)) {
 		e.Tell(ev)
@@ -31,13 +30,13 @@ func tell(rt Runtime, engines []member, ev protocol.Event) {
 	})
 }
 
-// An outcome is what came of a request.
+// An outcome is the result of a request.
 type outcome struct {
-	failed bool // the store has asked for fewer, or has not answered
-	taken  bool // another has the lock
+	failed bool // the store asked for fewer requests, or did not answer
+	taken  bool // somebody else has the lock
 }
 
-// outcome is what came of the last request of an engine, which is idle.
+// outcome returns what came of the last request of an idle engine.
 func (e *Engine) outcome() (o outcome) {
 	e.Locked(func() {
 		if e.active == nil {
@@ -45,14 +44,14 @@ func (e *Engine) outcome() (o outcome) {
 		}
 		c := e.active.candidate
 		err := c.Trouble()
-		// A write that is refused because of a rival's says nothing of the store.
+		// A write that a rival's overtook says nothing about the store.
 		o.failed = err != nil && !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConflict)
 		o.taken = !o.failed && !c.Valid(e.runtime().Now().Clock)
 	})
 	return o
 }
 
-// A crowd are engines that are to do the same.
+// A crowd is a set of engines that all do the same.
 type crowd struct {
 	rt Runtime
 	do func(e member, late bool, done func(outcome))
@@ -62,28 +61,28 @@ type crowd struct {
 	window *protocol.Window
 }
 
-// A part of a crowd comes one after the other.
+// A part of a crowd is handled one by one.
 type part struct {
 	engines []member
-	late    bool // the last one of which that is known has found its lock taken, or none is known
+	late    bool // the last known one found its lock taken, or none is known
 }
 
-// some has some engines do something, as many at a time as the store takes.
+// some makes engines do something, as many at a time as the store takes.
 func some(rt Runtime, engines []member, do func(e member, late bool, done func(outcome))) {
 	c := &crowd{rt: rt, do: do, parts: split(engines, rt.Draw), window: protocol.NewWindow(rt.Parallel())}
 	c.more()
 }
 
-// A crowd has so many parts at most, of so many each at least.
+// A crowd has at most mostParts parts, of at least leastPart engines each.
 const mostParts, leastPart = 16, 32
 
-// split brings engines into parts.
+// split divides engines into parts.
 //
-// Several processes may want the same locks. So they all have them in one order, that of a hash of their
-// names, which is cut into parts, and each has the parts in an order of its own. Then a process finds a part
-// free, until it comes to where another is, or taken, and little of both; and none looks at locks that
-// it takes, but for some of each part. In an order of its own of all locks, each would find a few
-// more taken all the time, and have to look at nearly all.
+// Several processes may want the same locks. They all sort them by a hash of their names and cut that order
+// into the same parts, and each handles the parts in its own random order. So a process finds a part
+// either free, until it meets another process, or taken, and it need not read the locks that it takes,
+// except a few of each part. If each process had all locks in its own order, it would find a few more
+// taken all the time, and would have to read nearly all.
 func split(engines []member, draw func(n int) int) (parts []*part) {
 	hashes := make(map[member]string, len(engines))
 	for _, e := range engines {
@@ -99,12 +98,12 @@ func split(engines []member, draw func(n int) int) (parts []*part) {
 		parts[i], parts[j] = parts[j], parts[i]
 	}
 	if len(parts) > 0 {
-		parts[0].late = false // nobody has been anywhere yet
+		parts[0].late = false // no other process has been anywhere yet
 	}
 	return parts
 }
 
-// more begins as many as may begin. It waits for none of them: each that is done calls it again.
+// more begins as many as the window allows. It waits for none: each that is done calls it again.
 func (c *crowd) more() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +121,7 @@ func (c *crowd) more() {
 	}
 }
 
-// done takes in what came of one.
+// done notes the outcome of one.
 func (c *crowd) done(number int, of *part, o outcome) {
 	c.mu.Lock()
 	c.window.End(number, o.failed)

@@ -10,47 +10,44 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// An Engine gives one candidate of the protocol its clock, its alarm and its requests.
-// Whatever happens to the candidate happens in Step, one event at a time and whoever brings
-// it, so an idle engine needs nothing. The candidate has at most one request under way, so
+// An Engine gives one candidate of the protocol its clock, its alarm and its requests. Everything
+// that happens to the candidate happens in Step, one event at a time, on the goroutine that brings
+// the event. So an idle engine costs nothing. The candidate has at most one request under way, so
 // writes of one lease never overtake each other.
 type Engine struct {
-	mu    lockorder.Mutex // see package lockorder for what may be locked under it
+	mu    lockorder.Mutex // package lockorder says what may be locked under it
 	owner Owner
 
-	// A lease under a session needs nothing until it is released. Its engine rests then, and
-	// has what there is to remember of the candidate, which is little, because there may be
-	// very many of them.
+	// A lease under a session needs nothing until it is released. Meanwhile its engine rests, and
+	// keeps only the little that it must remember of the candidate: there may be very many.
 	rest   *protocol.Saved
 	active *active // nil: it rests
 }
 
-// active is what an engine has while it has something to do.
-// All of it is guarded by the engine's mutex, and gone when the engine rests: a thing that must
-// survive that belongs to protocol.Saved.
+// active is the state of an engine that does not rest, guarded by the engine's mutex. What must survive
+// a rest belongs in protocol.Saved.
 type active struct {
 	candidate *protocol.Candidate
-	follows   bool // the candidate of an election, which is watched even under a session
+	follows   bool // the candidate is an election's, which polls even under a session
 	alarm     Alarm
-	late      bool     // the owner wants to know when a renewal is late
-	session   *Session // of the acquisition, and then of the lease; nil: none
-	leased    bool     // from the grant of a lease until its release is settled
-	watch     watch    // for the session that the candidate waits for
-	failing   error    // why it is not known whether the session goes on that the acquisition waited for
+	late      bool     // the owner wants to be told when a renewal is late
+	session   *Session // of the acquisition, then of the lease; nil: none
+	leased    bool     // from the grant until the release is settled
+	watch     watch    // of the session that the candidate waits for
+	failing   error    // why it is unknown whether the session goes on that the acquisition waited for
 
-	giveUp   func()          // gives up the look under way
+	giveUp   func()          // gives up the read under way
 	looked   time.Duration   // when the last read was sent
-	shown    layout.Snapshot // by the last read that showed anything
-	showed   time.Duration   // when that was answered
+	shown    layout.Snapshot // by the last read that showed something
+	showed   time.Duration   // when that read was answered
 	settling []chan struct{} // closed when the candidate has settled
 	idle     []func()        // called when no request is under way
-	past     chan struct{}   // closed when the collection of it has ended; nil: none goes on
-	leave    func()          // gives the collection up
+	past     chan struct{}   // closed when the collection of old epochs has ended; nil: none is under way
+	leave    func()          // gives up that collection
 }
 
-// Init makes an engine of a new candidate.
-// A heartbeat's engine has a rank of its own, since the engines of the locks under the session
-// enter it while they are locked.
+// Init starts an engine with a new candidate. A heartbeat's engine has its own lock rank, because the
+// engines of the locks under the session enter it while they are locked.
 func (e *Engine) Init(owner Owner, cfg protocol.Config) {
 	e.owner = owner
 	e.mu.Rank(lockorder.Engine)
@@ -65,7 +62,7 @@ func (e *Engine) start(c *protocol.Candidate, cfg protocol.Config) {
 	e.owner.Rest(false)
 }
 
-// Enter locks the engine and makes it ready for what comes.
+// Enter locks the engine and wakes it if it rests.
 func (e *Engine) Enter() {
 	e.mu.Lock()
 	if e.active != nil {
@@ -77,16 +74,16 @@ func (e *Engine) Enter() {
 	e.rest = nil
 }
 
-// restored makes the candidate from what was kept. It does what the one that rested would have
-// done (see protocol.Restore), so nobody can tell whether an engine has rested.
+// restored makes the candidate from what was kept. It behaves as if it had never rested: see
+// protocol.Restore.
 func (e *Engine) restored() *protocol.Candidate {
 	return protocol.Restore(e.owner.Config(), e.rest)
 }
 
-// Leave unlocks the engine, which rests from now on if it can.
+// Leave unlocks the engine, which then rests if it can.
 //
-// An engine that collects the past does not rest: the collection has to be given up with the
-// lease. Nor does that of an election, which somebody may begin to observe at any time.
+// An engine that collects old epochs does not rest, because the collection must end with the lease.
+// Nor does an election's, because somebody may begin to observe it at any time.
 func (e *Engine) Leave() {
 	a := e.active
 	if rest, can := a.candidate.Save(); can && !a.follows && a.past == nil {
@@ -103,17 +100,17 @@ func (e *Engine) Locked(f func()) {
 	f()
 }
 
-// Resting reports that the engine rests.
+// Resting reports whether the engine rests.
 func (e *Engine) Resting() bool { return e.active == nil }
 
-// host is what the engine works for, as members of a session say it.
+// host returns the owner, as a member of a session.
 func (e *Engine) host() Host { return e.owner }
 
-// Owner is what the engine works for.
+// Owner returns the owner.
 func (e *Engine) Owner() Owner { return e.owner }
 
-// Candidate is the candidate of an engine that was entered, to look at, or what the one will
-// be that rests.
+// Candidate returns the candidate of an entered engine, for reading only. If the engine rests, it is a
+// restored copy.
 func (e *Engine) Candidate() *protocol.Candidate {
 	if e.active == nil {
 		return e.restored()
@@ -121,7 +118,7 @@ func (e *Engine) Candidate() *protocol.Candidate {
 	return e.active.candidate
 }
 
-// Tell enters the engine and passes an event to the candidate.
+// Tell enters the engine and steps it.
 func (e *Engine) Tell(ev protocol.Event) {
 	e.Enter()
 	defer e.Leave()
@@ -151,7 +148,7 @@ func (e *Engine) step(ev protocol.Event) (next protocol.Event) {
 	}
 	e.watchSession()
 	if a.past != nil && !a.candidate.Valid(now.Clock) {
-		a.leave() // it goes on for as long as the lease does
+		a.leave() // it ends with the lease
 	}
 	e.settle()
 	if !a.candidate.Busy() {
@@ -164,7 +161,7 @@ func (e *Engine) step(ev protocol.Event) (next protocol.Event) {
 	return next
 }
 
-// do carries out what is not the owner's.
+// do carries out the actions that are the engine's.
 func (e *Engine) do(action protocol.Action) {
 	switch a := action.(type) {
 	case protocol.Granted:
@@ -190,9 +187,8 @@ func (e *Engine) do(action protocol.Action) {
 
 func (e *Engine) runtime() Runtime { return e.owner.Place().Runtime }
 
-// arm sets the alarm for the candidate's next step.
-// An alarm that goes off early or twice is harmless, because a Tick does only what is due. One that
-// was never set would leave a lease unrenewed, so it is set after every step, whatever that was.
+// arm sets the alarm for the candidate's next step. An early or second alarm is harmless, because a Tick
+// does only what is due. A missing one would leave a lease unrenewed, so every step sets it.
 func (e *Engine) arm() {
 	a := e.active
 	wake, ok := a.candidate.Wake()
@@ -213,23 +209,21 @@ func (e *Engine) arm() {
 	}
 }
 
-// TellLate has the owner of an engine that was entered told when a renewal is late, by a
-// step, or no longer.
+// TellLate makes an entered engine step when a renewal is late, so that the owner notices, or stops that.
 func (e *Engine) TellLate(on bool) {
 	if e.active.late = on; on {
 		e.arm()
 	}
 }
 
-// Shown is a record that was seen, and what the store has told of its age, which is as it is
-// now.
+// Shown returns a snapshot of a record that was seen, with its age as of now, if the store has told it.
 func (e *Engine) Shown(r record.Record) layout.Snapshot {
 	a := e.active
 	s := a.shown
 	if s.Record.WriteID != r.WriteID {
-		s = layout.Snapshot{} // it is not the one that was read last
+		s = layout.Snapshot{} // it is not the last one that was read
 	}
-	// The store's clock has gone on since, and the age of a record with it.
+	// The store's clock has moved on since, and so has the record's age.
 	if !s.Date.IsZero() {
 		s.Date = s.Date.Add(e.runtime().Now().Clock - a.showed)
 	}
@@ -237,7 +231,7 @@ func (e *Engine) Shown(r record.Record) layout.Snapshot {
 	return s
 }
 
-// settle tells those who wait for it that all has settled, if it has.
+// settle tells those who wait that everything has settled, if it has.
 func (e *Engine) settle() {
 	if !e.unsettled() {
 		for _, c := range e.active.settling {
@@ -247,16 +241,15 @@ func (e *Engine) settle() {
 	}
 }
 
-// unsettled reports that a request is under way, or a write may yet land, of an acquisition
-// that the user neither waits for nor holds a lease of.
+// unsettled reports whether a request is under way, or a write may still land, of an acquisition that
+// the user neither waits for nor holds a lease of.
 func (e *Engine) unsettled() bool {
 	return e.active.candidate.Outstanding() || !e.active.leased && e.active.past != nil
 }
 
-// Settled is closed when no write of an acquisition is under way any more, or has become a
-// lease: what the user holds or waits for was not given up.
-// A process waits for it before it exits: a claim that lands later would hold the lock for a TTL,
-// and nobody would be there to free it.
+// Settled returns a channel that is closed when nothing of an abandoned acquisition can still land. A
+// process waits for it before it exits: a claim that landed later would hold the lock for a TTL, with
+// nobody to free it.
 func (e *Engine) Settled() <-chan struct{} {
 	e.Enter()
 	defer e.Leave()
@@ -266,23 +259,23 @@ func (e *Engine) Settled() <-chan struct{} {
 	return settled
 }
 
-// Forgettable reports that the engine may be dropped: nothing is under way, and what its candidate
-// knows is worth nothing any more.
+// Forgettable reports whether the engine may be dropped: nothing is under way, and what its candidate
+// knows is worthless by now.
 func (e *Engine) Forgettable() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.active == nil || e.active.past != nil {
-		return false // it holds a lease, or collects the past
+		return false // it holds a lease, or collects old epochs
 	}
 	ok, _ := e.active.candidate.Forgettable(e.runtime().Now().Clock)
 	return ok
 }
 
-// Past is closed when the collection of the past has ended that is under way in an engine
-// that was entered, and nil if none is.
+// Past returns, for an entered engine, a channel that is closed when the collection of old epochs has
+// ended, or nil if none is under way.
 func (e *Engine) Past() <-chan struct{} { return e.active.past }
 
-// whenIdle calls f apart when no request is under way. An engine that rests is not woken for that.
+// whenIdle calls f apart when no request is under way. It does not wake an engine that rests.
 func (e *Engine) whenIdle(f func()) {
 	e.Locked(func() {
 		if e.active != nil && e.active.candidate.Busy() {

@@ -11,28 +11,28 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// An Owner is what an engine works for. It says what the engine has to know, which is always
-// the same, and is told what happens, while the engine is locked: it must not enter that
-// engine or one above it (see Engine), and must not block.
+// An Owner is the user of an engine. It answers what the engine must know, always with the same
+// answer, and is told what happens. Its methods are called while the engine is locked, so they must not
+// enter that engine or one of a higher rank, and must not block.
 type Owner interface {
 	Host
-	// Config makes the candidate anew that has rested, but for its incarnation.
+	// Config returns the configuration of the candidate, except for its incarnation.
 	Config() protocol.Config
-	// Rest: the engine rests from now on, or has been woken. One that rests holds a lease
-	// under a session and remembers next to nothing, and neither should its owner.
+	// Rest: the engine rests from now on, or was woken. A resting engine holds a lease under a session
+	// and keeps next to nothing, and its owner should do the same.
 	Rest(on bool)
 }
 
-// A Host is what an engine of any kind works for: an [Owner] for that of a lock.
+// A Host is the user of an engine of any kind. That of a lock is an [Owner].
 type Host interface {
-	// Place is where the candidate competes.
+	// Place returns where the machine competes.
 	Place() Place
-	// Session is the session of this process that has that name.
+	// Session returns the session of this process with that name.
 	Session(name string) *Session
-	// Context gives requests their values.
+	// Context returns the context whose values requests get.
 	Context() context.Context
-	// Watcher is what another engine works for, which watches a session of others on behalf
-	// of this one: it says what that engine has to know, and sees what happens.
+	// Watcher returns the owner of another engine, which watches another process's session on behalf
+	// of this one.
 	Watcher(session string, of *Engine) Owner
 
 	// Stepped: the machine has taken in an event, and asks for these actions. Nothing has been
@@ -40,17 +40,16 @@ type Host interface {
 	// Stepped has returned. The rest is for the owner to do. Stepped must not step the engine:
 	// an event that follows from an action is returned, and is the next to be taken in.
 	Stepped(ev protocol.Event, actions []protocol.Action) (next protocol.Event)
-	// EndLease: the session is over, so the lease that the candidate holds under it, if it
-	// does, is to end now. The candidate is told later.
+	// EndLease: the session has ended, so the leases under it must end now. The machine is told later.
 	EndLease(why error)
 }
 
-// A Place is where a candidate competes, and in what.
+// A Place is where a machine competes, and what it runs in.
 type Place struct {
 	Runtime Runtime
 	Store   store.Store // of the lock and of sessions
 	Key     string
-	Layout  layout.Layout // nil: the object is a table
+	Layout  layout.Layout // nil: the object is a queue
 	Logger  *slog.Logger
 }
 
@@ -62,46 +61,45 @@ func (p Place) String() string {
 	return p.Layout.String()
 }
 
-// A Runtime is what an engine lives in.
-//
-// There are two: [Process], and the simulation's. Everything by which one run can differ from
-// another goes through it, so under the same runtime the same seed gives the same run.
+// A Runtime gives engines time, chance and goroutines. There are two: [Process], and the simulation's.
+// Everything in which two runs can differ goes through it, so the simulation can replay a run by its
+// seed.
 type Runtime interface {
-	// Now is what the clocks show.
+	// Now returns what the clocks show.
 	Now() protocol.Now
-	// Alarm makes an alarm that is not set, and calls f apart when it goes off.
+	// Alarm returns an alarm that is not set, which calls f apart when it goes off.
 	Alarm(f func()) Alarm
-	// After calls f apart when that time has passed.
+	// After calls f apart after that time.
 	After(d time.Duration, f func())
 	// Apart calls f soon, when nothing is locked.
 	Apart(f func())
-	// Ask begins a request, when nothing is locked. The caller may give the request up at any
-	// time, and more than once.
+	// Ask begins a request, when nothing is locked. The caller may give it up at any time, and more
+	// than once.
 	Ask(r Request) (giveUp func())
-	// Draw gives a number below n, or 0.
+	// Draw returns a random number below n, or 0.
 	Draw(n int) int
-	// Parallel is how many requests at a time are sent for something that concerns many, until it is
-	// known how many the store takes.
+	// Parallel returns how many requests to send at a time for something that concerns many engines,
+	// until it is known how many the store takes.
 	Parallel() int
-	// Incarnation makes the mark of one candidate and one start (rule A9).
+	// Incarnation returns a new incarnation (rule A9).
 	Incarnation() string
 }
 
 // An Alarm wakes an engine.
 type Alarm interface {
-	// Set lets it go off when the clock shows that, or before, and at no other time.
+	// Set makes it go off at that clock reading or before, and at no other time.
 	Set(at time.Duration)
 	Stop()
 }
 
 // A Request is a call of a layout.
 type Request struct {
-	For     protocol.Action // Read, Check or Write; nil: epochs of the past are collected
+	For     protocol.Action // Read, Check or Write; nil: a collection of old epochs
 	Context context.Context
 	Timeout time.Duration
-	// Do makes the call. Its context ends with the time-out, and when the request is given up.
+	// Do makes the call. Its context ends at the timeout, or when the request is given up.
 	Do func(ctx context.Context)
-	// Done is called after it.
+	// Done is called after Do.
 	Done func()
 }
 

@@ -11,19 +11,18 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A Process is the Runtime of what ships: the clock of the machine, goroutines and contexts.
+// A Process is the Runtime of the product: the machine's clock, goroutines and contexts.
 type Process struct{}
 
-// Now reads the clock that goes on while the machine is suspended.
+// Now reads the clock that also counts while the machine is suspended.
 func (Process) Now() protocol.Now { return protocol.Now{Clock: clock.Now(), Wall: time.Now()} }
 
-// maxSleep bounds how long a timer may run without a look at the clock: timers
-// stand still while the machine is suspended, the clock does not.
-// So a process whose machine has slept for an hour finds its leases ended within a second, without
-// being told of the sleep. Until then Valid tells, which looks at the clock itself (rule A10).
+// maxSleep bounds how long a timer runs before it checks the clock, because timers may stand still while the
+// machine is suspended. So a process notices within a second after a suspension that its leases have
+// ended. Until then, Valid tells, because it reads the clock itself (rule A10).
 const maxSleep = time.Second
 
-// Alarm is a timer, which looks at the clock every second.
+// Alarm returns a timer that checks the clock every second.
 func (Process) Alarm(f func()) Alarm { return timer{time.AfterFunc(maxSleep, f)} }
 
 type timer struct{ t *time.Timer }
@@ -31,13 +30,13 @@ type timer struct{ t *time.Timer }
 func (t timer) Set(at time.Duration) { t.t.Reset(min(max(at-clock.Now(), 0), maxSleep)) }
 func (t timer) Stop()                { t.t.Stop() }
 
-// After is a timer that stands still while the machine is suspended.
+// After uses a timer that may stand still while the machine is suspended.
 func (Process) After(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
-// Apart is a goroutine.
+// Apart starts a goroutine.
 func (Process) Apart(f func()) { go f() }
 
-// Ask makes a request in a goroutine of its own.
+// Ask makes the request in its own goroutine.
 func (Process) Ask(r Request) (giveUp func()) {
 	ctx, cancel := context.WithTimeout(r.Context, r.Timeout)
 	go func() {
@@ -49,12 +48,11 @@ func (Process) Ask(r Request) (giveUp func()) {
 	return cancel
 }
 
-// growStack makes room at once on the stack of a new goroutine that a request needs bit by bit:
-// the client of a store can call more than 32 KiB deep, and each time that a stack has become
-// too small all that is on it is copied to one of twice the size, which took a sixth of the
-// processor time of a small request.
+// growStack grows the stack of a new goroutine at once. A store's client can use more than 32 KiB of stack,
+// and each time a stack is too small, the runtime copies it to one of twice the size. That took a sixth
+// of the CPU time of a small request.
 //
-// The room is part of the frame, and not touched, since no time-out is negative.
+// The array is part of the frame and is not touched, because no timeout is negative.
 //
 //go:noinline
 func growStack(timeout time.Duration) {
@@ -67,19 +65,19 @@ func growStack(timeout time.Duration) {
 	}
 }
 
-var touched byte // so that the room is there
+var touched byte // so that the array is not optimized away
 
-// Draw draws evenly.
+// Draw draws from a uniform distribution.
 func (Process) Draw(n int) int { return mathrand.IntN(max(n, 1)) }
 
-// Parallel is 32.
+// Parallel returns 32.
 func (Process) Parallel() int { return maxParallel }
 
-// maxParallel keeps a crowd of requests from waiting for each other in the client of a store, where
-// their time-outs run already. A crowd of engines finds out whether there may be more: see some.
+// maxParallel keeps many requests from queueing in a store's client, where their timeouts already run. A
+// crowd of engines finds out whether the store takes more: see some.
 const maxParallel = 32
 
-// Incarnation makes 128 random bits.
+// Incarnation returns 128 random bits.
 func (Process) Incarnation() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails, see crypto/rand

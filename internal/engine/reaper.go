@@ -14,12 +14,12 @@ import (
 	"github.com/leasehold/leasehold/store"
 )
 
-// reapers watch the sessions that candidates wait for: one for each session, however many
-// locks are held under it, and one more for those who look at it seldom.
+// reapers watch the sessions that candidates wait for: one reaper for each session, however many locks
+// are held under it, and one more for those that poll it seldom.
 //
-// Without a session of its own a candidate watches by itself. With one it shares the reapers of
-// that session: a thousand locks that wait for one session cost what one waiter costs. Chubby and
-// ZooKeeper have the same economy, by a server that tells its clients.
+// A candidate without a session watches by itself. Candidates under a session share its reapers, so a
+// thousand locks that wait for one session cost what one waiter costs. In Chubby and ZooKeeper, a server
+// that notifies its clients has the same effect.
 type reapers struct {
 	mu lockorder.Mutex
 	of map[protocol.Await]*reaper
@@ -27,29 +27,29 @@ type reapers struct {
 
 func newReapers() *reapers { return &reapers{of: map[protocol.Await]*reaper{}} }
 
-// A reaper waits until a session is over, and ends it when it was waited out. It stands
-// between its engine and the Watcher.
-// To wait the holder out is not enough: a heartbeat that was delayed could still land after others have taken
-// the locks. So the session's object is written over first, and then the heartbeat is refused
-// (rule D3).
+// A reaper waits until a session has ended, and ends it when it has been waited out. It is the owner of its
+// engine, in front of the Watcher.
+//
+// Waiting is not enough: a delayed heartbeat could land after others have taken the locks. So the session's
+// object is written over first, and then such a heartbeat is refused (rule D3).
 type reaper struct {
 	Owner
 	all      *reapers
 	await    protocol.Await
 	engine   Engine                // of the session's object
-	ctx      context.Context       // gives requests their values
+	ctx      context.Context       // whose values requests get
 	failures int                   // of waits, in a row; guarded by the engine's mutex
 	stopped  bool                  // guarded by all.mu
 	waiters  session.Watch[member] // guarded by all.mu
 }
 
-// A watch is a candidate's part in a reaper.
+// A watch is a machine's part in a reaper.
 type watch struct {
 	protocol.Await
 	reaper *reaper // nil: none
 }
 
-// watchSession has the session watched that the candidate waits for.
+// watchSession watches the session that the candidate waits for.
 func (e *Engine) watchSession() {
 	a := e.active
 	session := a.candidate.Awaits()
@@ -70,7 +70,7 @@ func (e *Engine) watchSession() {
 	a.watch = watch{await, all.join(await, e, a.looked, by)}
 }
 
-// join adds a candidate to those that wait for the end of a session.
+// join adds a member to those that wait for the end of a session.
 func (all *reapers) join(await protocol.Await, m member, looked time.Duration, by Host) *reaper {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -88,8 +88,8 @@ func (all *reapers) join(await protocol.Await, m member, looked time.Duration, b
 	return r
 }
 
-// leave takes a candidate out that does not wait any more, and the last one stops the reaper: a
-// session that nobody waits for is not watched, and not ended either.
+// leave removes a member that no longer waits. The last one stops the reaper: a session that nobody waits
+// for is neither watched nor ended.
 func (r *reaper) leave(m member) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
@@ -106,11 +106,11 @@ func (r *reaper) remove() {
 	}
 }
 
-// Context is that of the candidate that was the first to wait.
+// Context returns that of the first member that waited.
 func (r *reaper) Context() context.Context { return r.ctx }
 
-// begin waits until the session is over. If the reaper was stopped first, Cancel has found
-// nothing to cancel, so the wait must not begin any more.
+// begin waits until the session has ended. If the reaper was stopped first, Cancel has found nothing to
+// cancel, so the wait must not begin any more.
 func (r *reaper) begin() {
 	r.engine.Enter()
 	defer r.engine.Leave()
@@ -141,16 +141,15 @@ func (r *reaper) Stepped(ev protocol.Event, actions []protocol.Action) protocol.
 
 func (r *reaper) runtime() Runtime { return r.engine.runtime() }
 
-// locked runs f while what many candidates share is locked.
+// locked calls f while all.mu is locked.
 func (r *reaper) locked(f func()) {
 	r.all.mu.Lock()
 	defer r.all.mu.Unlock()
 	f()
 }
 
-// beat takes in a heartbeat.
-// A heartbeat tells which locks were released, so that those that wait for them need not look until
-// then. To miss one costs time only: the end of the session makes them all look.
+// beat passes on a heartbeat. It says which locks were released, so waiters need not poll until then. A
+// missed one costs only time: the end of the session makes all waiters poll.
 func (r *reaper) beat() {
 	record, _, _ := r.engine.Candidate().Observed()
 	var all, named []member
@@ -167,8 +166,8 @@ func (r *reaper) beat() {
 	}
 }
 
-// troubled takes in that the store does not say whether the session goes on. Those that wait
-// for its end send nothing themselves, so it is theirs to hear.
+// troubled passes on that the store does not say whether the session goes on. Those that wait for its end
+// send nothing themselves, so they would not find out.
 func (r *reaper) troubled(err error) {
 	var all []member
 	r.locked(func() {
@@ -178,14 +177,14 @@ func (r *reaper) troubled(err error) {
 	each(r.runtime(), all, func(m member, _ bool) { m.Tell(protocol.SessionTroubled{Err: err}) })
 }
 
-// trouble is why it is not known whether the session goes on, or nil.
+// trouble returns why it is unknown whether the session goes on, or nil.
 func (r *reaper) trouble() (err error) {
 	r.locked(func() { err = r.waiters.Trouble() })
 	return err
 }
 
-// over tells the waiters that the session is over.
-// Those that come late in the queue look first, since another process may have been told earlier.
+// over tells the waiters that the session has ended. Late ones read their lock first, because another
+// process may have been told earlier.
 func (r *reaper) over() {
 	var all []member
 	r.locked(func() {
@@ -196,8 +195,8 @@ func (r *reaper) over() {
 	each(r.runtime(), all, func(m member, late bool) { m.Tell(protocol.SessionExpired{Session: session, Look: late}) })
 }
 
-// failed lets the session be waited for again, after a pause, if anybody still waits; and if
-// that is hopeless, nobody does any more.
+// failed waits for the session again after a pause, if anybody still does. If waiting is hopeless, it ends
+// all waits.
 func (r *reaper) failed(err error) {
 	if Final(err) {
 		var all []member
@@ -209,9 +208,9 @@ func (r *reaper) failed(err error) {
 	r.runtime().After(retry.Pause(r.failures, nil), r.begin)
 }
 
-// Final reports that to try again is of no use until a person changes something, or until there
-// is another session. Here a lock that does not exist is one that must.
-// It errs on the side of going on: an error that is not known to be final may pass.
+// Final reports whether retrying is pointless until somebody changes something, or until there is another
+// session. ErrNotExist counts, because here a lock that does not exist is one that must. Unknown errors
+// are not final.
 func Final(err error) bool {
 	for _, final := range []error{store.ErrNotExist, record.ErrForeign, protocol.ErrTooLarge, ErrSessionOver, ErrClosed} {
 		if errors.Is(err, final) {
@@ -221,8 +220,8 @@ func Final(err error) bool {
 	return store.Final(err)
 }
 
-// Abandoned reports, for an engine that was entered, that it waits for the end of that
-// session, whose heartbeat looks as if its sender was gone.
+// Abandoned reports, for an entered engine, whether it waits for the end of that session, whose heartbeat
+// looks as if its sender were dead.
 func (e *Engine) Abandoned(session string) bool {
 	w := e.active.watch
 	if w.reaper == nil || w.Session != session {
@@ -235,8 +234,7 @@ func (e *Engine) Abandoned(session string) bool {
 	return exists && (!record.Held || r.Shown(record).Abandoned(r.runtime().Now().Wall))
 }
 
-// Waits is the Watcher of the session that the candidate of an engine that was entered waits
-// for, and nil if it waits for none.
+// Waits returns, for an entered engine, the Watcher of the session that its candidate waits for, or nil.
 func (e *Engine) Waits() Owner {
 	if e.active == nil || e.active.watch.reaper == nil {
 		return nil

@@ -11,36 +11,35 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A SessionOwner is what the engine of a heartbeat works for, and what hears of the end of
-// the session.
+// A SessionOwner is the owner of a heartbeat's engine. It is told when the session ends.
 type SessionOwner interface {
 	Owner
-	// Over: the session is over, because of an error that matches ErrSessionOver, and so are
-	// all leases under it. Their candidates are told next. Nothing is locked.
+	// Over: the session and all leases under it have ended. The error matches ErrSessionOver. The
+	// candidates are told next. Nothing is locked.
 	Over(why error)
-	// Unused: the session is over, and nothing is under it any more, so its heartbeat is to be
+	// Unused: the session has ended and nothing is under it any more, so its heartbeat must be
 	// released. It is called once, apart.
 	Unused()
 }
 
-// A Session is one heartbeat, and what this process knows of what is under it.
+// A Session is one heartbeat, and what this process knows about the leases under it.
 //
-// It is the process's own view. For others the session goes on until its object says that it is
-// over, whatever this one knows (rules D3 and D7).
+// It is the process's own view. For others, the session goes on until its object says that it has ended
+// (rules D3 and D7).
 type Session struct {
 	owner     SessionOwner
 	heartbeat *Engine
 	key       string
-	reapers   *reapers     // for those that are under it
-	deadline  atomic.Int64 // of the heartbeat's lease, a reading of the clock; 0: there is none
-	ended     atomic.Bool  // nothing under it is valid any more
+	reapers   *reapers     // for the members
+	deadline  atomic.Int64 // of the heartbeat's lease, a clock reading; 0: none
+	ended     atomic.Bool  // nothing under the session is valid any more
 
 	mu    lockorder.Mutex
 	under session.Membership[member]
 }
 
-// Init makes a session with an engine for its heartbeat, which must never have existed (rule
-// D1). The heartbeat names up to so many of the locks that were released last; 0: 64.
+// Init starts a session with an engine for its heartbeat, whose object must never have existed (rule D1).
+// The heartbeat names at most last released locks; 0: 64.
 func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Config, last int) {
 	s.owner, s.heartbeat, s.key, s.under.Last = owner, heartbeat, owner.Place().Key, last
 	s.reapers = newReapers()
@@ -48,16 +47,16 @@ func (s *Session) Init(owner SessionOwner, heartbeat *Engine, cfg protocol.Confi
 	heartbeat.Init(&beats{owner, s}, cfg)
 }
 
-// A member is what takes part in sessions: the engine of a lock or of a table.
+// A member takes part in sessions: the engine of a lock or of a semaphore.
 type member interface {
 	Tell(ev protocol.Event)
 	Locked(f func())
 	host() Host
 	whenIdle(f func())
-	outcome() outcome // of the last request of one that is idle
+	outcome() outcome // of the last request of an idle member
 }
 
-// beats stands between the engine of a heartbeat and its owner.
+// beats is the owner of a heartbeat's engine. It passes everything on to the session's owner.
 type beats struct {
 	SessionOwner
 	s *Session
@@ -85,11 +84,11 @@ func (b *beats) Stepped(ev protocol.Event, actions []protocol.Action) protocol.E
 
 func (s *Session) runtime() Runtime { return s.owner.Place().Runtime }
 
-// Key is the name of the session's object.
+// Key returns the key of the session's object.
 func (s *Session) Key() string { return s.key }
 
-// Until is the reading of the clock from which on nothing under the session is valid.
-// It takes no mutex, because every lease under the session asks it at each use (rule D4).
+// Until returns the clock reading at which everything under the session ceases to be valid. It takes no
+// mutex, because every lease under the session calls it at each use (rule D4).
 func (s *Session) Until() time.Duration {
 	if s.ended.Load() {
 		return 0
@@ -97,17 +96,17 @@ func (s *Session) Until() time.Duration {
 	return time.Duration(s.deadline.Load())
 }
 
-// Valid looks at the clock and reports whether the session is valid now.
+// Valid reads the clock and reports whether the session is valid now.
 func (s *Session) Valid() bool { return s.runtime().Now().Clock < s.Until() }
 
-// Over is why the session is over, and nil while it goes on.
+// Over returns why the session has ended, or nil.
 func (s *Session) Over() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.under.Over()
 }
 
-// Members are the hosts of the engines that something of is under the session, or may yet be.
+// Members returns the hosts of the engines that have something under the session, or may still.
 func (s *Session) Members() (hosts []Host) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,16 +116,16 @@ func (s *Session) Members() (hosts []Host) {
 	return hosts
 }
 
-// End ends all leases, their validity before anything is sent (rule D7), and then tells their
-// candidates.
+// End ends all leases and then tells their candidates. Their validity ends before anything is sent (rule
+// D7).
 //
-// Twice would do no harm to the leases, but the first reason is the true one: a session that is
-// closed because it was lost was lost.
+// Only the first call counts, because its reason is the true one: a session that is closed because it
+// was lost was lost.
 func (s *Session) End(why error) {
 	why = fmt.Errorf("%w: %w", ErrSessionOver, why)
 	s.mu.Lock()
 	members, first := s.under.End(why)
-	// From here on Valid is false for every lease, before any of them is told.
+	// From here on, Valid is false for every lease, before any of them is told.
 	s.ended.Store(true)
 	s.mu.Unlock()
 	if !first {
@@ -142,19 +141,19 @@ func (s *Session) End(why error) {
 	s.freeIfUnused()
 }
 
-// enter adds an engine whose lease is to be under the session.
+// enter adds an engine whose lease will be under the session.
 func (s *Session) enter(m member) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The heartbeat has run out and no alarm has gone off since. A lease that began now would never
-	// be valid.
+	// The heartbeat has expired and no alarm has gone off since. A lease that began now would never be
+	// valid.
 	if s.under.Over() == nil && !s.Valid() {
 		return fmt.Errorf("%w: %w", ErrSessionOver, protocol.ErrExpired)
 	}
 	return s.under.Enter(m)
 }
 
-// leave takes it out again, when nothing of it can be under the session any more.
+// leave removes an engine that can have nothing under the session any more.
 func (s *Session) leave(m member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +161,7 @@ func (s *Session) leave(m member) {
 	s.freeIfUnused()
 }
 
-// freeIfUnused has the session's object freed when it is over and its last lease was released.
+// freeIfUnused has the session's object freed if the session has ended and its last lease was released.
 // s.mu is locked.
 func (s *Session) freeIfUnused() {
 	if s.under.Unused() {
@@ -170,8 +169,7 @@ func (s *Session) freeIfUnused() {
 	}
 }
 
-// released takes in that a lock does not name the session any more. The engine of that lock is
-// locked.
+// released notes that a lock no longer names the session. That lock's engine is locked.
 func (s *Session) released(key string) {
 	s.mu.Lock()
 	soon := s.under.Released(key)
@@ -181,14 +179,14 @@ func (s *Session) released(key string) {
 	}
 }
 
-// Announce is what a heartbeat says of the locks that were released.
+// Announce returns what a heartbeat says about released locks.
 func (s *Session) Announce() *record.Freed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.under.Announce()
 }
 
-// renewed takes in that a heartbeat was confirmed. Its engine is locked.
+// renewed notes that a heartbeat was confirmed. Its engine is locked.
 func (s *Session) renewed() {
 	s.mu.Lock()
 	soon := s.under.Renewed()
@@ -198,9 +196,9 @@ func (s *Session) renewed() {
 	}
 }
 
-// orphaned ends the session, since the lock in that place may name it for ever (rule D6).
-// It is harsh, because all other leases of the session end with it. But nobody can free that lock
-// as long as the session goes on, and nobody would find out why it is held.
+// orphaned ends the session, because the lock in that place may name it forever (rule D6). That is harsh,
+// because all other leases of the session end too. But nobody can free that lock while the session goes
+// on, and nobody would find out why it is held.
 func (s *Session) orphaned(p Place) {
 	s.runtime().Apart(func() { s.End(fmt.Errorf("the store does not say whether the lock %v names it", p)) })
 }

@@ -12,22 +12,22 @@ import (
 )
 
 // A Table gives a [queue.Machine] its clock, its alarm and its requests, as an [Engine] does for a
-// candidate. One serves all callers of a process that share a semaphore.
+// candidate. It serves all callers in this process of one semaphore.
 type Table struct {
-	mu    lockorder.Mutex // of the rank of an Engine's
+	mu    lockorder.Mutex // has the rank of an Engine's
 	owner Host
 	at    layout.Table
 	table *queue.Machine
 
 	alarm    Alarm
 	looked   time.Duration // when the last read was sent
-	watches  []watch       // for the sessions that the table awaits
+	watches  []watch       // of the sessions that the machine awaits
 	reapers  *reapers      // of the session of the callers
 	settling []chan struct{}
 	idle     []func() // called when no request is under way
 }
 
-// Init makes an engine of a new table.
+// Init starts an engine with a new machine.
 func (t *Table) Init(owner Host, cfg queue.Config) {
 	p := owner.Place()
 	t.owner, t.at, t.table = owner, layout.Table{Store: p.Store, Key: p.Key}, queue.New(cfg)
@@ -41,18 +41,18 @@ func (t *Table) Locked(f func()) {
 	f()
 }
 
-// Machine is the table of an engine that is locked, to look at.
+// Machine returns the machine of a locked engine, for reading only.
 func (t *Table) Machine() *queue.Machine { return t.table }
 
 func (t *Table) host() Host { return t.owner }
 
 func (t *Table) runtime() Runtime { return t.owner.Place().Runtime }
 
-// Tell passes an event to the table.
+// Tell steps the machine.
 func (t *Table) Tell(ev protocol.Event) { t.Locked(func() { t.step(ev) }) }
 
-// Join begins an acquisition under a session, whose one answer the owner is told; before is called
-// first, while the engine is locked. It fails if the session is over, and then begins nothing.
+// Join begins an acquisition under a session. It calls before first, while the engine is locked. The owner
+// is told the one answer. Join fails if the session has ended, and then begins nothing.
 func (t *Table) Join(s *Session, ev queue.Join, before func()) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,9 +66,8 @@ func (t *Table) Join(s *Session, ev queue.Join, before func()) error {
 	return nil
 }
 
-// Leave ends a caller's acquisition, or vacates its seat: before is called first, while the engine is
-// locked, and there the owner ends the validity of the lease (rule T4). It does nothing unless before
-// says that there is a caller to leave.
+// Leave ends a caller's acquisition or frees its slots. It calls before first, while the engine is locked.
+// There the owner ends the validity of the lease (rule T4), and reports whether the caller still exists.
 func (t *Table) Leave(ev queue.Leave, before func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +102,7 @@ func (t *Table) step(ev protocol.Event) {
 	t.arm()
 }
 
-// do carries out what is not the owner's.
+// do carries out the actions that are the engine's.
 func (t *Table) do(action protocol.Action) {
 	switch a := action.(type) {
 	case queue.Read:
@@ -142,8 +141,7 @@ func (t *Table) write(a queue.Write) {
 	})
 }
 
-// watchSessions has the sessions watched that the table awaits, by the reapers that all share who are
-// under the session of its callers.
+// watchSessions watches the sessions that the machine awaits, by the reapers of its callers' session.
 func (t *Table) watchSessions() {
 	awaits := t.table.Awaits()
 	t.watches = slices.DeleteFunc(t.watches, func(w watch) bool {
@@ -160,7 +158,7 @@ func (t *Table) watchSessions() {
 	}
 }
 
-// arm sets the alarm for the table's next step.
+// arm sets the alarm for the machine's next step.
 func (t *Table) arm() {
 	wake, ok := t.table.Wake()
 	switch {
@@ -174,8 +172,8 @@ func (t *Table) arm() {
 	}
 }
 
-// Settled is closed when nobody waits or leaves, and no request is under way. A process waits
-// for it before it exits.
+// Settled returns a channel that is closed when nobody waits or leaves, and no request is under way. A
+// process waits for it before it exits.
 func (t *Table) Settled() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,7 +186,7 @@ func (t *Table) Settled() <-chan struct{} {
 	return settled
 }
 
-// outcome is what came of the last request of an engine that is idle.
+// outcome returns what came of the last request of an idle engine.
 func (t *Table) outcome() (o outcome) {
 	t.Locked(func() { o.failed = t.table.Trouble() != nil })
 	return o

@@ -2,15 +2,15 @@ package engine
 
 import "github.com/leasehold/leasehold/internal/protocol"
 
-// Acquire begins an acquisition on these terms, under a session if there is one, whose one answer
-// the owner is told. It fails if the session is over, and then begins nothing.
+// Acquire begins an acquisition on these terms, under s unless that is nil. The owner is told its one
+// answer. It fails if the session has ended, and then begins nothing.
 func (e *Engine) Acquire(wait bool, s *Session, terms protocol.Terms) error {
 	e.Enter()
 	defer e.Leave()
 	return e.AcquireEntered(wait, s, terms)
 }
 
-// AcquireEntered is Acquire for an engine that was entered.
+// AcquireEntered is Acquire for an entered engine.
 func (e *Engine) AcquireEntered(wait bool, s *Session, terms protocol.Terms) error {
 	ev := protocol.Acquire{Wait: wait, Terms: terms}
 	if s != nil {
@@ -24,29 +24,28 @@ func (e *Engine) AcquireEntered(wait bool, s *Session, terms protocol.Terms) err
 	return nil
 }
 
-// Attach uses a lease that was detached, under no session. Nothing of the candidate may be
-// outstanding: see Settled.
+// Attach uses a detached lease, under no session. Nothing of the candidate may be outstanding: see
+// Settled.
 func (e *Engine) Attach(ev protocol.Attach) {
 	e.Enter()
 	defer e.Leave()
 	e.AttachEntered(ev)
 }
 
-// AttachEntered is Attach for an engine that was entered.
+// AttachEntered is Attach for an entered engine.
 func (e *Engine) AttachEntered(ev protocol.Attach) {
 	e.active.session, e.active.failing = nil, nil
 	e.Step(ev)
 }
 
-// Cancel ends the acquisition, unless its answer crosses.
-// The candidate answers at once and goes on in the background, so a caller never waits for the
-// store after it gave up.
+// Cancel ends the acquisition, unless it was answered meanwhile. The candidate answers at once and cleans
+// up in the background, so a caller never waits for the store after it gave up.
 func (e *Engine) Cancel() {
 	e.Enter()
 	defer e.Leave()
 	a := e.active
 	if a.giveUp != nil {
-		a.giveUp() // nobody waits for what the look would show
+		a.giveUp() // nobody waits for the answer
 	}
 	if r := a.watch.reaper; r != nil {
 		a.failing = r.trouble()
@@ -54,8 +53,7 @@ func (e *Engine) Cancel() {
 	e.Step(protocol.Cancel{})
 }
 
-// Trouble is why the acquisition of an engine that was entered has not come to its end:
-// because of the store, if that fails.
+// Trouble returns, for an entered engine, the store error that keeps the acquisition from ending, or nil.
 func (e *Engine) Trouble() error {
 	if err := e.active.candidate.Trouble(); err != nil {
 		return err
@@ -63,16 +61,16 @@ func (e *Engine) Trouble() error {
 	return e.active.failing
 }
 
-// Release ends the lease and frees the lock. When the owner has been told of all that had
-// ended before, how is called: there the owner ends the lease's validity, before anything is
-// sent, and says how it is to be released.
+// Release ends the lease and frees the lock. It calls how when the owner has been told of everything that
+// had ended before. There the owner ends the lease's validity, before anything is sent, and says how
+// to release it.
 //
-// A lease may have ended without anybody having noticed: the machine slept, or the session is on
-// its way to tell. Then the user must hear of the loss, and not that the release went well.
+// A lease may have ended unnoticed: the machine was suspended, or the session is about to tell. Then the
+// user must hear of the loss, and not that the release succeeded.
 func (e *Engine) Release(how func() protocol.Release) {
 	s := e.leaseSession()
 	if s != nil && !s.Valid() {
-		s.End(protocol.ErrExpired) // if it has not ended yet: no alarm has gone off since it ran out
+		s.End(protocol.ErrExpired) // unless it has ended: no alarm has gone off since it expired
 	}
 	e.Enter()
 	defer e.Leave()
@@ -81,15 +79,15 @@ func (e *Engine) Release(how func() protocol.Release) {
 	}
 	if s != nil {
 		if why := s.Over(); why != nil {
-			e.Step(protocol.SessionOver{Session: s.Key(), Err: why}) // it is on its way to tell us so
+			e.Step(protocol.SessionOver{Session: s.Key(), Err: why}) // it is about to tell us
 		}
 	}
 	e.Step(how())
 }
 
-// Detach ends the lease and leaves its record as it stands. When the owner has been told of all that
-// had ended before, how is called: there the owner ends the lease's validity, and says what is to
-// become of it.
+// Detach ends the lease and leaves its record as it is. It calls how when the owner has been told of
+// everything that had ended before. There the owner ends the lease's validity, and says what becomes of
+// it.
 func (e *Engine) Detach(how func() protocol.Event) {
 	e.Enter()
 	defer e.Leave()
@@ -99,7 +97,7 @@ func (e *Engine) Detach(how func() protocol.Event) {
 	e.Step(how())
 }
 
-// leaseSession is the session that the lease is under, and nil if it is under none.
+// leaseSession returns the session of the lease, or nil.
 func (e *Engine) leaseSession() (s *Session) {
 	e.Locked(func() {
 		if e.active != nil {
@@ -111,7 +109,7 @@ func (e *Engine) leaseSession() (s *Session) {
 	return s
 }
 
-// Watch makes the candidate look even while nobody wants the lock, or no longer.
+// Watch makes the candidate poll even while nobody wants the lock, or stops that.
 func (e *Engine) Watch(on bool) {
 	e.Enter()
 	defer e.Leave()

@@ -7,42 +7,43 @@ import (
 	"github.com/leasehold/leasehold/internal/protocol"
 )
 
-// A watcher is what an engine works for that watches a session of others. It tells nobody
-// anything: whoever waits for the end of the session reports what concerns him.
+// A watcher is the owner of an engine that watches another process's session. It reports nothing: those
+// who wait for the end of the session do.
 type watcher struct {
 	place Place
 	cfg   protocol.Config
 }
 
-// Watcher is for a session that lies in the store of a place, on behalf of a candidate there.
+// Watcher returns an owner for an engine that watches a session in a place's store, on behalf of a
+// candidate there.
 func Watcher(at Place, session string, cfg protocol.Config) Owner {
 	at.Key, at.Layout = session, layout.Heartbeat{Store: at.Store, Key: session}
 	return &watcher{at, cfg}
 }
 
-// Place is that of the session's object.
+// Place returns that of the session's object.
 func (w *watcher) Place() Place { return w.place }
 
-// Config is that of the candidate on whose behalf it watches.
+// Config returns that of the candidate on whose behalf it watches.
 func (w *watcher) Config() protocol.Config { return w.cfg }
 
-// Session is none: a session is under no other.
+// Session returns nil: no session is under another.
 func (*watcher) Session(string) *Session { return nil }
 
-// Context gives requests no values.
+// Context returns one without values.
 func (*watcher) Context() context.Context { return context.Background() }
 
-// Watcher is not asked for: a session is under no other.
+// Watcher is not called: no session is under another.
 func (w *watcher) Watcher(string, *Engine) Owner { return w }
 
-// Nobody is told of these.
+// Nobody is told about these.
 
 func (*watcher) Rest(bool)                                                {}
 func (*watcher) EndLease(error)                                           {}
 func (*watcher) Stepped(protocol.Event, []protocol.Action) protocol.Event { return nil }
 
-// initReaper makes the engine of a candidate that waits until a session is over, and ends it
-// when it was waited out. It looks once soon after each heartbeat, or seldom.
+// initReaper starts the engine of a candidate that waits until a session has ended, and ends it when it
+// has been waited out. It polls once soon after each heartbeat, or seldom.
 func (e *Engine) initReaper(by Owner, seldom bool) {
 	cfg := by.Config()
 	cfg.Incarnation, cfg.Reaper, cfg.Follow = by.Place().Runtime.Incarnation(), true, true
@@ -52,7 +53,7 @@ func (e *Engine) initReaper(by Owner, seldom bool) {
 	e.Init(by, cfg)
 }
 
-// A lone reaper ends a session that no candidate waits for.
+// A lone reaper ends a session for which no candidate waits.
 type lone struct {
 	Owner
 	engine Engine
@@ -60,18 +61,18 @@ type lone struct {
 	done   func()
 }
 
-// Reap waits until a session is over that lies in the store of a place, and ends it when it was
-// waited out. It calls done, apart, when the session is over, when it is hopeless to wait, or
-// when the wait was given up. Requests get the values of ctx, and not its end.
-// Package admin ends the sessions of holders that are gone by it, before it collects them (rule D8).
+// Reap waits until a session in a place's store has ended, and ends it when it has been waited out. It
+// calls done, apart, when the session has ended, when waiting is hopeless, or when the wait was given up.
+// Requests get the values of ctx, but not its end. With it, package admin ends the sessions of dead
+// holders before it collects them (rule D8).
 func Reap(ctx context.Context, at Place, session string, cfg protocol.Config, done func()) (giveUp func()) {
 	l := &lone{Owner: Watcher(at, session, cfg), ctx: context.WithoutCancel(ctx), done: done}
 	l.engine.initReaper(l, false)
-	_ = l.engine.Acquire(true, nil, protocol.Terms{}) // no session can be over
+	_ = l.engine.Acquire(true, nil, protocol.Terms{}) // there is no session that could have ended
 	return l.engine.Cancel
 }
 
-// Context is that of the caller.
+// Context returns the caller's.
 func (l *lone) Context() context.Context { return l.ctx }
 
 // Stepped calls done when the wait has ended.
