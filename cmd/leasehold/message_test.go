@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -79,10 +80,10 @@ func TestMessages(t *testing.T) {
 			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>These are the words of the server.</Message><RequestId>REQUEST-1</RequestId></Error>", m.code)
 		}))
 		t.Cleanup(server.Close)
-		if m.status == 0 {
-			server.Close()
-		}
 		address := strings.TrimPrefix(server.URL, "http://")
+		if m.status == 0 {
+			address = testenv.Refused
+		}
 		for _, args := range storeCommands {
 			if m.status == 0 && (args[0] == "fence" && args[1] != "get" || args[0] == "move" || (args[0] == "run" || args[0] == "elect") && args[2] != "0") {
 				continue // it is tried for half a minute, or for ever
@@ -91,7 +92,7 @@ func TestMessages(t *testing.T) {
 				turns <- struct{}{}
 				defer func() { <-turns }()
 				what := m.name + "/" + strings.Join(args, " ")
-				full := at(args, "s3://bucket/jobs/odd näme?endpoint="+server.URL, "s3://bucket/jobs?endpoint="+server.URL)
+				full := at(args, "s3://bucket/jobs/odd näme?endpoint=http://"+address, "s3://bucket/jobs?endpoint=http://"+address)
 				code, said := execute(t, full)
 				if code != m.exit {
 					t.Errorf("%s: exit code %d, want %d: %s", what, code, m.exit, said)

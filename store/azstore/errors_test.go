@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/azstore"
 	"github.com/leasehold/leasehold/store/internal/wiretest"
@@ -287,12 +288,9 @@ func TestAdvice(t *testing.T) {
 
 // Certain cases in which no byte of the request left: no unknown outcome then.
 func TestNothingSent(t *testing.T) {
-	ln := wiretest.Listen(t)
-	closed := ln.Addr().String()
-	_ = ln.Close()
 	noTLS := newFaulty(t, "", wiretest.FIN)
 	for name, endpoint := range map[string]string{
-		"connection refused":   "http://" + closed,
+		"connection refused":   "http://" + testenv.Refused,
 		"TLS handshake failed": "https://" + noTLS.Addr,
 	} {
 		for op, do := range operations {

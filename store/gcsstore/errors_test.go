@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/gcsstore"
 	"github.com/leasehold/leasehold/store/internal/wiretest"
@@ -249,12 +250,9 @@ func (tokenless) RoundTrip(*http.Request) (*http.Response, error) {
 
 // Certain cases in which no byte of the request left: no unknown outcome then.
 func TestNothingSent(t *testing.T) {
-	ln := wiretest.Listen(t)
-	closed := ln.Addr().String()
-	_ = ln.Close()
 	noTLS := wiretest.New(t, "", wiretest.FIN)
 	for name, endpoint := range map[string]string{
-		"connection refused":   "http://" + closed,
+		"connection refused":   "http://" + testenv.Refused,
 		"TLS handshake failed": "https://" + noTLS.Addr,
 	} {
 		for op, do := range operations {
@@ -370,9 +368,7 @@ func TestTimes(t *testing.T) {
 
 // TestWords: an error says what failed, on what, why and what to do, in this order.
 func TestWords(t *testing.T) {
-	closed := wiretest.Listen(t)
-	endpoint := "http://" + closed.Addr().String()
-	_ = closed.Close()
+	const endpoint = "http://" + testenv.Refused
 	for _, c := range []struct {
 		endpoint, answer, op, want string
 	}{
@@ -399,7 +395,7 @@ func TestWords(t *testing.T) {
 		{"", wiretest.Raw(411, "", ""), "update", `put "k": refused by the store: 411 Length Required, without a body`},
 		{
 			endpoint, "", "create",
-			`put "k": store unavailable: POST ` + endpoint + `/upload/storage/v1/b/bucket/o: dial tcp ` + closed.Addr().String() + `: connect: connection refused; no connection to the server, nothing was sent; check the endpoint and the network`,
+			`put "k": store unavailable: POST ` + endpoint + `/upload/storage/v1/b/bucket/o: dial tcp ` + testenv.Refused + `: connect: connection refused; no connection to the server, nothing was sent; check the endpoint and the network`,
 		},
 	} {
 		if c.endpoint == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/internal/wiretest"
 	"github.com/leasehold/leasehold/store/s3store"
@@ -220,13 +221,10 @@ func TestProviderThatJudges(t *testing.T) {
 
 // Certain cases in which no byte of the request left: no unknown outcome then.
 func TestNothingSent(t *testing.T) {
-	ln := wiretest.Listen(t)
-	closed := ln.Addr().String()
-	_ = ln.Close()
 	noTLS := newFaulty(t, "", wiretest.FIN)
 
 	for name, endpoint := range map[string]string{
-		"connection refused":   "http://" + closed,
+		"connection refused":   "http://" + testenv.Refused,
 		"TLS handshake failed": "https://" + noTLS.Addr,
 	} {
 		for op, do := range operations {

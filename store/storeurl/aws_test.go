@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/storeurl"
 )
@@ -109,10 +110,11 @@ func TestServiceForAWSCredentialsFails(t *testing.T) {
 			}))
 			defer service.Close()
 			defer close(end)
+			url := service.URL
 			if tt.status == 0 {
-				service.Close()
+				url = "http://" + testenv.Refused
 			}
-			t.Setenv(tt.variable, service.URL)
+			t.Setenv(tt.variable, url)
 			if tt.variable == onEC2 {
 				t.Setenv("AWS_EC2_METADATA_DISABLED", "")
 			}

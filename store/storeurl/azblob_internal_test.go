@@ -59,7 +59,7 @@ func TestIdentity(t *testing.T) {
 		{"another", answering(t, 403, `{}`), store.ErrDenied},
 		{"no answer for now", answering(t, 503, `{}`), store.ErrUnavailable},
 		{"too many requests", answering(t, 429, `{}`), store.ErrUnavailable},
-		{"nobody there", nobody(t), store.ErrUnavailable},
+		{"nobody there", nobody, store.ErrUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := managed(t, tt.at).GetToken(once(t), blobs)
@@ -71,7 +71,7 @@ func TestIdentity(t *testing.T) {
 	t.Run("a caller whose time is over", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(once(t))
 		cancel()
-		if _, err := managed(t, nobody(t)).GetToken(ctx, blobs); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		if _, err := managed(t, nobody).GetToken(ctx, blobs); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -23,6 +23,7 @@ import (
 	"cloud.google.com/go/compute/metadata"
 	"golang.org/x/oauth2"
 
+	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
 )
 
@@ -72,13 +73,8 @@ func answering(t *testing.T, status int, body string) string {
 	return srv.URL
 }
 
-// nobody is the URL of a server that is gone.
-func nobody(t *testing.T) string {
-	t.Helper()
-	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close()
-	return srv.URL
-}
+// nobody is a URL at which no server is.
+const nobody = "http://" + testenv.Refused
 
 const grant = `{"access_token":"secret","expires_in":3600,"token_type":"Bearer"}`
 
@@ -104,14 +100,14 @@ func TestGoogleToken(t *testing.T) {
 		{"a service account that is unknown", account(answering(t, 401, `{}`)), store.ErrDenied, "401 Unauthorized"},
 		{"a service that cannot answer", account(answering(t, 503, `later`)), store.ErrUnavailable, "503"},
 		{"a service that wants fewer requests", account(answering(t, 429, `{}`)), store.ErrUnavailable, "429"},
-		{"a service out of reach", account(nobody(t)), store.ErrUnavailable, "refused"},
+		{"a service out of reach", account(nobody), store.ErrUnavailable, "refused"},
 		{"an answer that is none", account(answering(t, 200, `<html>`)), store.ErrUnavailable, "cannot fetch token"},
 		{"a key that is none", written(t, `{"type":"service_account","private_key":"hunter2"}`), store.ErrDenied, "private key"},
 		{"a user whose login has ended", user(answering(t, 400, `{"error":"invalid_grant","error_description":"Token has been expired or revoked."}`)), store.ErrDenied, "expired or revoked"},
-		{"a user and a service out of reach", user(nobody(t)), store.ErrUnavailable, "refused"},
+		{"a user and a service out of reach", user(nobody), store.ErrUnavailable, "refused"},
 		{"a federation that refuses", federated(answering(t, 403, `{"error":"unauthorized_client"}`)), store.ErrDenied, "403"},
 		{"a federation that cannot answer", federated(answering(t, 500, `{}`)), store.ErrUnavailable, "500"},
-		{"a federation out of reach", federated(nobody(t)), store.ErrUnavailable, "refused"},
+		{"a federation out of reach", federated(nobody), store.ErrUnavailable, "refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv(gsCredentials, tt.file)
