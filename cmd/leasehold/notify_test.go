@@ -133,3 +133,16 @@ func TestNoManager(t *testing.T) {
 	n.stops()
 	n.end()
 }
+
+// TestManagerInVain: what the environment says of the service manager and cannot be is told; without a socket nobody is told.
+func TestManagerInVain(t *testing.T) {
+	var said strings.Builder
+	t.Setenv("NOTIFY_SOCKET", "no-path")
+	t.Setenv("WATCHDOG_USEC", "1")
+	if n := notify(t.Context(), &console{w: &said}, nil, nil); n != nil {
+		t.Error("there is a notifier")
+	}
+	if want := "leasehold: the service manager is not told, or not all: NOTIFY_SOCKET=\"no-path\" is neither the path of a socket nor an abstract one, which begins with @\n"; said.String() != want {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/internal/servers"
 	"github.com/leasehold/leasehold/peer"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -80,13 +81,16 @@ func (d peerFiles) shown(t *testing.T, address string) []byte {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(d.read(t, "ca.pem")))
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12}}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
 	c, _ := conn.(*tls.Conn)
+	if said := c.ConnectionState().NegotiatedProtocol; said != "http/1.1" {
+		t.Errorf("it speaks %q", said)
+	}
 	return c.ConnectionState().PeerCertificates[0].Raw
 }
 
@@ -282,5 +286,98 @@ func TestPeersReloadMeanwhile(t *testing.T) {
 	}
 	if _, err = follower.Ask(t.Context(), address, q); !errors.Is(err, peer.ErrClosed) {
 		t.Errorf("a client that was closed for good says %v", err)
+	}
+}
+
+// TestPeersAnswers: a candidate that is not of this election is refused, which -v tells; who comes back has to show its
+// certificate again; and that nobody is answered any more is told.
+func TestPeersAnswers(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	has := newPeerFiles(t, a)
+	p := has.peering(t)
+	e, err := leasehold.NewElection(memstore.New(), "l", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var said leasetest.Log
+	says := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !strings.Contains(said.String(), want); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("it says %q, without %q", said.String(), want)
+			}
+		}
+	}
+	j := &job{app: &app{console: console{w: &said, least: slog.LevelDebug}}}
+	stop, err := p.serve(ctx, j, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	address := p.listener.Addr().String()
+	mine, err := tls.LoadX509KeyPair(has.path("me.pem"), has.path("me.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.PEM())
+	config := &tls.Config{
+		RootCAs: pool, Certificates: []tls.Certificate{mine}, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+	}
+	for range 2 {
+		conn, failed := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		if c, _ := conn.(*tls.Conn); c.ConnectionState().DidResume {
+			t.Error("who comes back shows no certificate")
+		}
+		_ = conn.Close()
+	}
+	stranger := config.Clone()
+	stranger.Certificates, stranger.ClientSessionCache = nil, nil
+	if _, err = (&tls.Dialer{Config: stranger}).DialContext(t.Context(), "tcp", address); err == nil {
+		t.Error("who shows no certificate is let in")
+	}
+	says("TLS handshake error")
+
+	p = has.peering(t)
+	if err = p.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if stop, err = p.serve(ctx, j, e); err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	says("leasehold: followers are not answered any more, and ask the store: accept tcp ")
+}
+
+// An address is what an Addr says.
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }
+
+// TestReachable: others are told an address at which they can reach this machine: its name, if it listens on all that it has.
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[address]string{
+		"10.0.0.1:8443": "10.0.0.1:8443", "[fd00::1]:8443": "[fd00::1]:8443",
+		"[::]:8443": host + ":8443", "0.0.0.0:8443": host + ":8443", "a-socket": "a-socket",
+	} {
+		if got := reachable(at); got != want {
+			t.Errorf("%s is reached at %s, want %s", at, got, want)
+		}
+	}
+	if (&peering{}).peers() != nil {
+		t.Error("without --peer-listen there are peers to be asked")
 	}
 }

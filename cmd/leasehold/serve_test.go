@@ -2,20 +2,31 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/internal/localhttp"
 	"github.com/leasehold/leasehold/serve"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 // Signals that come within a second are one: timeout(1) always sends two, and used to abort the clean stop. One that comes
@@ -188,6 +199,224 @@ func TestRoomForCallers(t *testing.T) {
 			t.Errorf("%s: %d connections, %d wait, %d subscribe, %v; want %v", name, c.conns, c.opts.Waiting, c.opts.Subscribers, err, tt.want)
 		case (said.Len() > 0) != (tt.says != "") || !strings.Contains(said.String(), tt.says):
 			t.Errorf("%s: it says %q, want %q", name, &said, tt.says)
+		}
+	}
+}
+
+// brokenListener is one that nobody connects to, and that breaks when it is told to.
+type brokenListener struct {
+	net.Listener
+	at     net.Addr
+	breaks chan struct{}
+}
+
+func newBrokenListener(at net.Addr) brokenListener {
+	return brokenListener{at: at, breaks: make(chan struct{})}
+}
+
+func (l brokenListener) Accept() (net.Conn, error) {
+	<-l.breaks
+	return nil, errors.New("the network is gone")
+}
+
+func (l brokenListener) Addr() net.Addr { return l.at }
+func (brokenListener) Close() error     { return nil }
+
+// over is a server on a listener.
+func over(t *testing.T, l net.Listener, o localhttp.Options) *localhttp.Server {
+	t.Helper()
+	s, err := localhttp.Over(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestServeUnanswered: a server whose address is answered no more ends with the reason, at once: it does not wait for its
+// callers, who cannot tell it that they have ended their work.
+func TestServeUnanswered(t *testing.T) {
+	t.Parallel()
+	var said leasetest.Log
+	l := newBrokenListener(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4041})
+	c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, target: target{name: "jobs/"}, signals: make(chan os.Signal, 8)}
+	c.address, _ = localhttp.ParseAddress("127.0.0.1:4041") //nolint:errcheck // it is one
+	c.opts.TTL, c.opts.Logger = time.Hour, silent
+	var err error
+	if c.server, err = serve.New(memstore.New(), &c.opts); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.serveOn(t.Context(), over(t, l, localhttp.Options{})) }()
+	for !c.ready.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/locks/k/acquire", nil)
+	w := httptest.NewRecorder()
+	if c.server.ServeHTTP(w, r); w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body)
+	}
+	close(l.breaks)
+	err = <-ended
+	end, is := errors.AsType[*exit](err)
+	if want := "exit code 70: --http 127.0.0.1:4041 is not answered any more: the network is gone"; !is || end.Error() != want {
+		t.Errorf("it ends with %v, want %s", err, want)
+	}
+	if want := "leasehold: serving the locks under jobs/ on http://127.0.0.1:4041\n"; said.String() != want {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+}
+
+// TestServeUnstarted: a store that was not proven safe is another fault than one that does not answer.
+func TestServeUnstarted(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		code int
+	}{
+		{fmt.Errorf("x: %w", probe.ErrUnproven), exitUnsafe},
+		{&store.Error{Op: "put", Key: "k", Kind: store.ErrUnavailable}, exitUnavailable},
+		{&store.Error{Op: "put", Key: "k", Kind: store.ErrDenied}, exitDenied},
+	} {
+		if end, is := errors.AsType[*exit]((&serveCmd{}).unstarted(tt.err)); !is || end.code != tt.code || !errors.Is(end, tt.err) {
+			t.Errorf("%v: %v, want %d", tt.err, end, tt.code)
+		}
+	}
+}
+
+// TestServeUnreleased: what a server could not release when it stops is told, since others have to wait for it; and that
+// it was cut short in letting the runs of Terraform go.
+func TestServeUnreleased(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		var said leasetest.Log
+		st := faultstore.Wrap(memstore.New(), nil)
+		c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, signals: make(chan os.Signal, 8)}
+		c.states = states{prefix: "tf/", target: target{store: st, key: "tf/"}}
+		c.opts.TTL = 15 * time.Second
+		var err error
+		if c.server, err = serve.New(st, &c.opts); err != nil {
+			t.Fatal(err)
+		}
+		c.states.target.key = "tf//"
+		if err = c.keepStates(); err == nil || !strings.Contains(err.Error(), "--terraform tf/: ") {
+			t.Errorf("what cannot be a prefix of states: %v", err)
+		}
+		c.states.target.key = "tf/"
+		if err = c.keepStates(); err != nil {
+			t.Fatal(err)
+		}
+		if err = c.server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		began := time.Now()
+		if err = c.stop(t.Context(), os.Interrupt); err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+		if took := time.Since(began); took > 40*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		c.leaveStates(ended(t.Context()))
+		for _, want := range []string{
+			"leasehold: stopping after interrupt: no lease is given or prolonged any more, and each is released when its caller ends its work\n",
+			"leasehold: not all was released, so others may have to wait for the TTL: the lock ",
+			"leasehold: not all runs of Terraform have ended well: ",
+		} {
+			if !strings.Contains(said.String(), want) {
+				t.Errorf("it says\n%swithout\n%s", said.String(), want)
+			}
+		}
+		time.Sleep(time.Minute) // the session ends
+	})
+}
+
+// TestStatesAreTold: where Terraform is answered, and a warning if every user of the machine can read the secrets in the
+// states.
+func TestStatesAreTold(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token, err := localhttp.ReadToken(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := localhttp.ParseAddress("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := localhttp.ParseAddress("unix:" + filepath.Join(t.TempDir(), "x.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const open = "leasehold: every user of this machine can read and write the states, and there are secrets in them: give --http-token-file\n"
+	for name, tt := range map[string]struct {
+		prefix string
+		at     localhttp.Address
+		http   localhttp.Options
+		files  localhttp.Files
+		want   string
+	}{
+		"none are kept": {"", tcp, localhttp.Options{}, localhttp.Files{}, ""},
+		"for everybody": {"tf/", tcp, localhttp.Options{}, localhttp.Files{}, "WHERE/terraform/NAME\n" + open},
+		"TLS alone":     {"tf/", tcp, localhttp.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, localhttp.Files{}, "WHERE/terraform/NAME\n" + open},
+		"a token":       {"tf/", tcp, localhttp.Options{Token: token}, localhttp.Files{}, "WHERE/terraform/NAME\n"},
+		"certificates":  {"tf/", tcp, localhttp.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, localhttp.Files{ClientCA: "ca"}, "WHERE/terraform/NAME\n"},
+		"a socket":      {"tf/", socket, localhttp.Options{}, localhttp.Files{}, "WHERE/terraform/NAME\n"},
+	} {
+		var said bytes.Buffer
+		c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, http: tt.http, files: tt.files}
+		c.states = states{prefix: tt.prefix, target: target{name: "tf/"}}
+		listener, failed := localhttp.ListenWith(t.Context(), tt.at, tt.http)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		c.tellOfStates(listener)
+		where := c.where(listener)
+		if failed = listener.Stop(t.Context()); failed != nil {
+			t.Error(failed)
+		}
+		want := strings.ReplaceAll(tt.want, "WHERE", where)
+		if want != "" {
+			want = "leasehold: keeping the states of Terraform under tf/, at " + want
+		}
+		scheme := "http:"
+		switch {
+		case tt.at == socket:
+			scheme = "unix:"
+		case tt.http.TLS != nil:
+			scheme = "https:"
+		}
+		if !strings.HasPrefix(where, scheme) {
+			t.Errorf("%s: it answers at %s, want %s", name, where, scheme)
+		}
+		if said.String() != want {
+			t.Errorf("%s: it says %q, want %q", name, &said, want)
+		}
+	}
+}
+
+// TestServePrices: requests are priced by the list of the store that the URL names, unless a flag names another; and answers
+// name locks by their URLs.
+func TestServePrices(t *testing.T) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_EC2_METADATA_DISABLED": "true"} {
+		t.Setenv(name, value)
+	}
+	for _, tt := range []struct{ store, flag, price, url string }{
+		{"s3://bucket/locks?region=us-east-1", "", "s3", "s3://bucket/locks/a%20b/c?region=us-east-1"},
+		{"s3://bucket/locks?region=us-east-1", "r2", "r2", "s3://bucket/locks/a%20b/c?region=us-east-1"},
+		{"s3://bucket?endpoint=http://127.0.0.1:9", "", "", "s3://bucket/a%20b/c?endpoint=http://127.0.0.1:9"},
+	} {
+		c := &serveCmd{app: &app{console: console{w: io.Discard}}, given: func(string) bool { return false }}
+		f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		c.flags(f)
+		c.listen = "unix:" + filepath.Join(t.TempDir(), "none", "x.sock") // after which nothing is sent
+		c.opts.Price = tt.flag
+		if end, is := errors.AsType[*exit](c.run(t.Context(), tt.store)); !is || end.code != exitUsage {
+			t.Fatal(end)
+		}
+		if got := c.opts.URL("a b/c"); c.opts.Price != tt.price || got != tt.url {
+			t.Errorf("%s: priced as %q, want %q; a lock is %s, want %s", tt.store, c.opts.Price, tt.price, got, tt.url)
 		}
 	}
 }
