@@ -232,11 +232,7 @@ func (a *app) openQuorum(ctx context.Context, name string) (*quorumstore.Store, 
 		return nil, err
 	}
 	a.at = p.store
-	st, ok := p.store.(*quorumstore.Store)
-	if !ok {
-		return nil, usage("%s is no quorum: %s", shown(name), quorumForms)
-	}
-	return st, nil
+	return p.store.(*quorumstore.Store), nil //nolint:errcheck // no other store has such a URL
 }
 
 // openMember opens the store of an argument, whose directory is left to the first write.
@@ -332,14 +328,9 @@ func (a *app) quorumMembers(ctx context.Context, name string, st *quorumstore.St
 	if err != nil {
 		return a.quorumFailed(name, err)
 	}
-	voting, open := 0, false
 	rows := [][]string{{"MEMBER", "STATE", "SINCE", "WHY"}}
 	for _, m := range members {
 		state, why := memberState(m)
-		if state == "votes" {
-			voting++
-		}
-		open = open || m.Next > 0
 		rows = append(rows, []string{m.Place, state, fmt.Sprintf("configuration %d", m.Since), why})
 		if a.output != "json" {
 			continue
@@ -357,7 +348,18 @@ func (a *app) quorumMembers(ctx context.Context, name string, st *quorumstore.St
 			return err
 		}
 	}
-	majority := len(members)/2 + 1
+	return quorumStands(name, members)
+}
+
+// quorumStands is the exit that says how many members vote.
+func quorumStands(name string, members []quorumstore.MemberStatus) error {
+	voting, open, majority := 0, false, len(members)/2+1
+	for _, m := range members {
+		if state, _ := memberState(m); state == "votes" {
+			voting++
+		}
+		open = open || m.Next > 0
+	}
 	switch {
 	case voting >= majority && open:
 		return &exit{exitUnsafe, fmt.Errorf("%s: a change of its members was broken off: leasehold quorum repair settles it", shown(name))}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/quorumstore"
+)
+
+// TestQuorumStands: with which code quorum status ends and what it says, by how its members are. A script that watches a
+// quorum must hear of a member that does not vote, and of a change that was broken off, before a majority is lost.
+func TestQuorumStands(t *testing.T) {
+	t.Parallel()
+	votes, half := quorumstore.MemberStatus{Place: "a", Whole: true}, quorumstore.MemberStatus{Place: "b", Whole: true, Next: 4}
+	filled, fails := quorumstore.MemberStatus{Place: "c"}, quorumstore.MemberStatus{Place: "d", Whole: true, Err: &store.Error{Kind: store.ErrDenied}}
+	lost := quorumstore.MemberStatus{Place: "e", Whole: true, Err: fmt.Errorf("x: %w", quorumstore.ErrLost)}
+	for _, tt := range []struct {
+		members []quorumstore.MemberStatus
+		code    int
+		says    string
+	}{
+		{[]quorumstore.MemberStatus{votes, votes, votes}, 0, ""},
+		{[]quorumstore.MemberStatus{votes, filled, votes}, exitUnsafe, "quorum://m: 2 of 3 members vote: it goes on"},
+		{[]quorumstore.MemberStatus{votes, votes, votes, fails, lost}, exitUnsafe, "quorum://m: 3 of 5 members vote: it goes on"},
+		{[]quorumstore.MemberStatus{votes, votes, filled, fails, lost}, exitUnavailable, "quorum://m: 2 of 5 members vote, and it takes 3: nobody can acquire or renew until they are back"},
+		{[]quorumstore.MemberStatus{votes, half, votes}, exitUnsafe, "quorum://m: a change of its members was broken off: leasehold quorum repair settles it"},
+		{[]quorumstore.MemberStatus{votes, half, fails}, exitUnsafe, "quorum://m: a change of its members was broken off: leasehold quorum repair settles it"},
+		{[]quorumstore.MemberStatus{filled, half, fails}, exitUnavailable, "quorum://m: 1 of 3 members vote, and it takes 2: nobody can acquire or renew until they are back"},
+	} {
+		err := quorumStands("quorum://m?secret", tt.members)
+		end, is := errors.AsType[*exit](err)
+		if is != (tt.code != 0) || is && (end.code != tt.code || end.err.Error() != tt.says) {
+			t.Errorf("%+v: %v, want %d %s", tt.members, err, tt.code, tt.says)
+		}
+	}
+	for _, tt := range []struct {
+		member     quorumstore.MemberStatus
+		state, why string
+	}{
+		{votes, "votes", "-"},
+		{half, "votes", "it has accepted configuration 4, and no majority has: leasehold quorum repair settles it"},
+		{filled, "being filled", "leasehold quorum repair brings it what it lacks"},
+		{fails, "fails", "access denied"},
+		{lost, "lost", "it has not what it had: leasehold quorum replace puts a new member there"},
+	} {
+		if state, why := memberState(tt.member); state != tt.state || why != tt.why {
+			t.Errorf("%+v: %q because %q, want %q because %q", tt.member, state, why, tt.state, tt.why)
+		}
+	}
+}
+
+// TestFaultsOfMembers: what is wrong with members is told without the names of objects that the quorum keeps for itself, each
+// fact once.
+func TestFaultsOfMembers(t *testing.T) {
+	t.Parallel()
+	failure := func(kind, why error) error {
+		return &store.Error{Op: "get", Key: "!leasehold-quorum", Kind: kind, Cause: why}
+	}
+	down := failure(store.ErrUnavailable, errors.New("filestore: 503 SlowDown"))
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("filestore: the disk is gone\nfor good"), "the disk is gone; for good"},
+		{fmt.Errorf("a: %w", quorumstore.ErrNoQuorum), "these stores are no quorum yet: leasehold quorum init makes one"},
+		{down, "store unavailable: 503 SlowDown"},
+		{fmt.Errorf("file:///a: %w", down), "file:///a: store unavailable: 503 SlowDown"},
+		{failure(store.ErrDenied, nil), "access denied"},
+		{failure(store.ErrInvalid, nil), "invalid argument"},
+		{fmt.Errorf("file:///a: %w", failure(store.ErrInvalid, errors.New("a is no member; the members are b, c"))), "file:///a: a is no member; the members are b, c"},
+		{errors.Join(fmt.Errorf("file:///a: %w", down), fmt.Errorf("file:///b: %w", failure(store.ErrDenied, nil))), "file:///a: store unavailable: 503 SlowDown; file:///b: access denied"},
+		{fmt.Errorf("no majority: %w", down), "no majority: store unavailable: 503 SlowDown"},
+	} {
+		if got := faults(tt.err); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.err, got, tt.want)
+		}
+	}
+	for err, code := range map[error]int{
+		down:                          exitUnavailable,
+		failure(store.ErrDenied, nil): exitDenied,
+		errors.Join(quorumstore.ErrNoMajority, failure(store.ErrDenied, nil)): exitUnavailable,
+	} {
+		end, is := errors.AsType[*exit]((&app{}).quorumFailed("quorum://m?secret", err))
+		if want := "quorum://m: " + faults(err); !is || end.code != code || end.err.Error() != want {
+			t.Errorf("%v: %v, want %d %s", err, end, code, want)
+		}
+	}
+}
+
+// TestMembersAreTold: a command on a quorum goes on without a member that fails, and says so, and when it answers again.
+func TestMembersAreTold(t *testing.T) {
+	t.Parallel()
+	var said leasetest.Log
+	log := (&console{w: &said, least: levelNotice}).quorumLogger()
+	if !log.Enabled(t.Context(), slog.LevelDebug) {
+		t.Error("what the console leaves out it decides itself")
+	}
+	log = log.With("x", 1).WithGroup("g")
+	log.Warn("fails", "member", "file:///a", "error", &store.Error{Op: "get", Key: "!leasehold-quorum", Kind: store.ErrDenied})
+	log.Warn("fails", "member", "file:///a", "error", fmt.Errorf("x: %w", quorumstore.ErrLost))
+	log.Info("answers", "member", "file:///a", "after", 1_234_567*time.Microsecond)
+	if want := "leasehold: the quorum's member file:///a fails, and the others go on: access denied\n" +
+		"leasehold: the quorum's member file:///a fails, and the others go on: it has lost its objects: see leasehold quorum replace --help\n" +
+		"leasehold: the quorum's member file:///a answers again, after 1.235s\n"; said.String() != want {
+		t.Errorf("it says\n%swant\n%s", said.String(), want)
+	}
+}
