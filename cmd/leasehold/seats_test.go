@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/leasetest"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/probe"
 )
 
 // TestSeatedRelease: a seat that cannot be given back in time is freed by the end of its session, so it does not keep
@@ -90,5 +93,122 @@ func TestSeatsOfTheGone(t *testing.T) {
 	}
 	if got := c.gone(t.Context(), store.ErrDenied); got != nil {
 		t.Errorf("of no semaphore: %+v", got)
+	}
+}
+
+// TestSeatedReleaseFails: a seat is free if it was given back or its session was ended. A release that did neither fails, and
+// so does one of a seat that was lost before.
+func TestSeatedReleaseFails(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		st := faultstore.Wrap(memstore.New(), nil)
+		take := func() *seated {
+			s, err := semaphore.New(st, "seats", 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := s.Acquire(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &seated{lease, s.Close}
+		}
+		first := take()
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		if first.Release(t.Context()) == nil {
+			t.Error("a store that denies has taken it")
+		}
+		st.Clear()
+		time.Sleep(time.Hour) // the session is over
+		second := take()
+		st.Inject(faultstore.Fault{Kind: faultstore.Denied})
+		<-second.Done()
+		st.Clear()
+		if err := second.Release(t.Context()); !errors.Is(err, leasehold.ErrLost) {
+			t.Errorf("of a seat that was lost: %v", err)
+		}
+	})
+}
+
+// TestSemaphoreOptions: a seat is taken as a lock would be: for the same TTL, by the same holder, and so on. Each renewal of
+// it is told to the guardian of the command.
+func TestSemaphoreOptions(t *testing.T) {
+	t.Parallel()
+	trouble, proof := errors.New("trouble"), &probe.Report{}
+	var told []error
+	h := &runCmd{job: job{app: &app{}, renewed: make(chan struct{}, 1)}}
+	h.opts = leasehold.LockOptions{
+		TTL: time.Minute, Holder: "me", Address: "a:1", Meta: map[string]string{"k": "v"}, Proof: proof, Existing: true, Logger: silent,
+		OnTrouble: func(err error) { told = append(told, err) },
+	}
+	o := h.semaphoreOptions()
+	if o.TTL != time.Minute || o.Holder != "me" || o.Address != "a:1" || o.Meta["k"] != "v" || o.Proof != proof || !o.Existing || o.Logger != silent {
+		t.Errorf("the options are %+v", o)
+	}
+	if o.OnTrouble(trouble); len(told) != 1 || !errors.Is(told[0], trouble) {
+		t.Errorf("it is told of %v", told)
+	}
+	if o.OnRenew(); len(h.renewed) != 1 {
+		t.Error("a renewal is told to nobody")
+	}
+	h.blockers = make(chan *blocker, 1)
+	o.OnWait(semaphore.Place{Ahead: 2})
+	if b := <-h.blockers; b.ahead == nil || *b.ahead != 2 {
+		t.Errorf("it waits for %+v", b)
+	}
+}
+
+// TestSeatsInWords: what a run says of those it waits for, and of those because of whom it gives up.
+func TestSeatsInWords(t *testing.T) {
+	t.Parallel()
+	const rw = semaphore.RWSize
+	a, b := semaphore.Seat{Holder: "a", Token: 5, Weight: 1}, semaphore.Seat{Holder: "b", Token: 6, Weight: 2}
+	writer := semaphore.Seat{Holder: "w", Token: 7, Weight: rw}
+	all := func(s ...semaphore.Seat) []semaphore.Seat { return s }
+	for _, tt := range []struct {
+		info        semaphore.Info
+		ahead       int
+		waits, ends string
+	}{
+		{semaphore.Info{Size: 3}, 0, "waiting for l", "l is taken"},
+		{semaphore.Info{Size: 3, Waiters: all(a)}, 0, "waiting for l", "l is taken, and 1 in line"},
+		{semaphore.Info{Size: 1, Holders: all(a)}, 0, "waiting for l, held by a, token 5, next in line", "l is held by a (token 5)"},
+		{semaphore.Info{Size: 1, Holders: all(a), Waiters: all(b, b)}, 2, "waiting for l, held by a, token 5, 2 before it", "l is held by a (token 5), and 2 in line"},
+		{semaphore.Info{Size: 3, Holders: all(a, b)}, 0, "waiting for l, which has 3 of 3 seats taken, by a and 1 more, next in line", "l has 3 of 3 seats taken, by a and 1 more"},
+		{semaphore.Info{Size: 3, Holders: all(b)}, 1, "waiting for l, which has 2 of 3 seats taken, by b, 1 before it", "l has 2 of 3 seats taken, by b"},
+		{semaphore.Info{Size: 2, Holders: all(b)}, 0, "waiting for l, which has 2 of 2 seats taken, by b, token 6, next in line", "l has 2 of 2 seats taken, by b (token 6)"},
+		{semaphore.Info{Size: rw, Holders: all(a)}, 0, "waiting for l, held for reading by a, next in line", "l is held for reading by a"},
+		{semaphore.Info{Size: rw, Holders: all(writer)}, 0, "waiting for l, held for writing by w, token 7, next in line", "l is held for writing by w (token 7)"},
+	} {
+		blocked := seatBlocker(semaphore.Place{Ahead: tt.ahead, Info: tt.info})
+		if got := blocked.inFull("l"); got != tt.waits {
+			t.Errorf("%+v: %q, want %q", tt.info, got, tt.waits)
+		}
+		if *blocked.ahead != tt.ahead {
+			t.Errorf("%+v: %d are before it", tt.info, *blocked.ahead)
+		}
+		if first := append(tt.info.Holders, semaphore.Seat{})[0]; blocked.party != (party{Holder: first.Holder, Token: first.Token}) {
+			t.Errorf("%+v: it waits for %+v", tt.info, blocked.party)
+		}
+		taken := &semaphore.HeldError{Info: tt.info}
+		err := seatsTaken{target{name: "l"}, wait{}, taken}
+		if err.Error() != tt.ends || !errors.Is(err, leasehold.ErrHeld) {
+			t.Errorf("%+v: %q, want %q", tt.info, err, tt.ends)
+		}
+		line, _, _ := strings.Cut(tt.ends, ", and ") // which this process was in
+		if strings.Contains(tt.ends, "more") {
+			line = tt.ends
+		}
+		if err.wait.limit = time.Minute; err.Error() != line+", and --wait 1m0s ran out" {
+			t.Errorf("%+v: after a minute %q", tt.info, err)
+		}
+	}
+	for size, want := range map[int]string{
+		1:  "a fair lock: leasehold run takes it with --fair",
+		rw: "a reader/writer lock: leasehold run takes it with --shared or --exclusive",
+		2:  "a semaphore with 2 seats: leasehold run takes them with --slots 2",
+	} {
+		if got := howToTake(size); got != want {
+			t.Errorf("of size %d: %q, want %q", size, got, want)
+		}
 	}
 }

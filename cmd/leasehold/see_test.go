@@ -40,15 +40,20 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(behind)
-	unlisting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("list-type") {
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte("<Error><Code>AccessDenied</Code></Error>"))
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	defer unlisting.Close()
+	without := func(status int, code string) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("list-type") {
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte("<Error><Code>" + code + "</Code></Error>"))
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	unlisting, refusing := without(http.StatusForbidden, "AccessDenied"), without(http.StatusNotImplemented, "NotImplemented")
+	down := without(http.StatusServiceUnavailable, "SlowDown")
 	where := "s3://" + demoBucket
 	st, err := storeurl.Open(t.Context(), where+"?endpoint="+server.endpoint)
 	if err != nil {
@@ -96,6 +101,8 @@ func TestTwoLocksUnderOneName(t *testing.T) {
 		{"break --layout epochs --token 1 " + both, 0, "was free already: token 1\n", ""},
 
 		{"status " + unlisted, 0, "last      me, token ", "a lock with epochs under the same name would not be seen: access denied: 403 AccessDenied"},
+		{"status " + strings.Replace(unlisted, unlisting.URL, refusing.URL, 1), 0, "last      me, token ", "a lock with epochs under the same name would not be seen: refused by the store: 501 NotImplemented"},
+		{"status " + strings.Replace(unlisted, unlisting.URL, down.URL, 1), exitUnavailable, "", "throttled by the store: 503 SlowDown"},
 		{"status --layout object " + unlisted, 0, "last      me, token ", ""},
 		{"break --token 1 " + unlisted, exitDenied, "", "the lock is left as it is, because another may lie under the same name: give --layout"},
 		{"break --layout object --token 1 " + unlisted, 0, "was free already", ""},
