@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,27 @@ func TestFullStdout(t *testing.T) {
 		var says strings.Builder
 		if code := exec(t.Context(), strings.Fields(line), full, &says); code != exitInternal || !strings.Contains(says.String(), "no space left on device") {
 			t.Errorf("%s: exit code %d, %s", line, code, says.String())
+		}
+	}
+}
+
+// TestStdoutWithoutReader: a command whose reader has gone ends as any other does, as in "leasehold list | head -n 1": by
+// SIGPIPE, and without a word.
+func TestStdoutWithoutReader(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"version", "version -o json", "events", "run --help", "completion bash"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Close()
+		cmd := clitest.Command(t, "", strings.Fields(line)...)
+		var says strings.Builder
+		cmd.Stdout, cmd.Stderr = w, &says
+		_ = cmd.Run() // killed
+		_ = w.Close()
+		if status, is := cmd.ProcessState.Sys().(syscall.WaitStatus); !is || status.Signal() != syscall.SIGPIPE || says.Len() > 0 {
+			t.Errorf("%s: %v, and it says %q", line, cmd.ProcessState, says.String())
 		}
 	}
 }
