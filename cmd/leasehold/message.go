@@ -96,9 +96,6 @@ func cause(failure *store.Error, where string) string {
 	}
 	text := oneLine(failure.Cause)
 	after := func(inner error) {
-		if inner == nil {
-			return
-		}
 		if i := strings.Index(text, inner.Error()); i > 0 {
 			text = text[i:]
 		}

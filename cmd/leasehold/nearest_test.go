@@ -11,10 +11,11 @@ import (
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	words := []string{"status", "shards", "run", "epochs", "epochs+if-match", "--ttl"}
+	words := []string{"status", "shards", "run", "epochs", "epochs+if-match", "--ttl", "gc"}
 	for written, want := range map[string]string{
 		"stauts": "status", "statu": "status", "sttus": "status", "rnu": "run", "runn": "run", "epoch": "epochs",
 		"epochsifmatch": "epochs+if-match", "--tll": "--ttl", "nonsense": "", "": "", "r": "", "x": "",
+		"xy": "", "rx": "", // of which nothing is left, and which leave nothing
 	} {
 		if got := nearest(written, words, 2); got != want {
 			t.Errorf("%q is near %q, want %q", written, got, want)
