@@ -58,8 +58,8 @@ two candidates' commands ever ran at once.`,
 	cmd.Flags().StringVar(&page, "http", "", "show the page of leasehold serve on\nthis local `address`")
 	cmd.Flags().Lookup("http").NoOptDefVal = "127.0.0.1:4041"
 	show := &cobra.Command{
-		Use: "show", Hidden: true, Args: one,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0], page) },
+		Use: "show", Hidden: true, Args: two,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.show(cmd.Context(), args[0], args[1], page) },
 	}
 	show.Flags().StringVar(&page, "http", "", "")
 	cmd.AddCommand(show, &cobra.Command{
@@ -94,7 +94,7 @@ func (a *app) stage(page string) error {
 		return &exit{exitInternal, err}
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary directory
-	argv := []string{self, "demo", "show", dir, "--http=" + page}
+	argv := []string{self, "demo", "show", self, dir, "--http=" + page}
 	if a.verbose {
 		argv = append(argv, "--verbose")
 	}

@@ -25,6 +25,7 @@ const (
 // A show is the election that the demo shows.
 type show struct {
 	out        io.Writer
+	self       string // the program
 	server     *demoServer
 	began      time.Time
 	candidates []*player
@@ -55,12 +56,13 @@ type news struct {
 	two   bool            // and so does another
 }
 
-func (a *app) show(ctx context.Context, dir, page string) error {
+// show has self, which is this program, play the candidates.
+func (a *app) show(ctx context.Context, self, dir, page string) error {
 	server, err := startDemoServer(ctx)
 	if err != nil {
 		return &exit{exitInternal, fmt.Errorf("cannot start the S3 server: %w", err)}
 	}
-	s := &show{out: &a.printed, server: server, began: time.Now(), news: make(chan news, 64), signals: make(chan os.Signal, 8)}
+	s := &show{out: &a.printed, self: self, server: server, began: time.Now(), news: make(chan news, 64), signals: make(chan os.Signal, 8)}
 	listen(s.signals)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -102,14 +104,11 @@ func (a *app) show(ctx context.Context, dir, page string) error {
 
 // enter starts a candidate.
 func (s *show) enter(ctx context.Context, name, dir string) (*player, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	p := &player{name: name}
-	p.cmd = osexec.CommandContext(ctx, self, "elect", "--ttl", demoTTL.String(), "--holder", name,
-		"s3://"+demoBucket+"/leader?endpoint="+s.server.endpoint, "--", self, "demo", "work", dir)
+	p.cmd = osexec.CommandContext(ctx, s.self, "elect", "--ttl", demoTTL.String(), "--holder", name,
+		"s3://"+demoBucket+"/leader?endpoint="+s.server.endpoint, "--", s.self, "demo", "work", dir)
 	p.cmd.Stderr = &p.stderr
+	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -125,11 +124,7 @@ func (s *show) enter(ctx context.Context, name, dir string) (*player, error) {
 
 // open has the page shown of the locks in the demo's bucket, by a process "leasehold serve".
 func (s *show) open(ctx context.Context, address string, all *sync.WaitGroup) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := osexec.CommandContext(ctx, self, "serve", "--http", address, "--every", "1s", "s3://"+demoBucket+"?endpoint="+s.server.endpoint)
+	cmd := osexec.CommandContext(ctx, s.self, "serve", "--http", address, "--every", "1s", "s3://"+demoBucket+"?endpoint="+s.server.endpoint)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -142,8 +137,11 @@ func (s *show) open(ctx context.Context, address string, all *sync.WaitGroup) er
 	all.Go(func() {
 		defer close(at)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			if _, url, found := strings.Cut(lines.Text(), " on http://"); found && len(said) == 0 {
-				at <- "http://" + url
+			if _, url, found := strings.Cut(lines.Text(), " on http://"); found {
+				select {
+				case at <- "http://" + url:
+				default: // it was told before
+				}
 			}
 			said = append(said, strings.TrimPrefix(lines.Text(), "leasehold: "))
 		}

@@ -9,6 +9,8 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -308,6 +310,84 @@ func TestDemoUsage(t *testing.T) {
 		var said bytes.Buffer
 		if code := exec(t.Context(), strings.Fields(args), io.Discard, &said); code != exitUsage || !strings.Contains(said.String(), want) {
 			t.Errorf("leasehold %s ends with %d and says %q, want %q", args, code, &said, want)
+		}
+	}
+}
+
+// aProgram is what plays the demo's processes here: each says its arguments and goes on until it is killed. The second
+// candidate's command says that it is not alone as soon as all are there.
+const aProgram = `#!/bin/sh
+if test "$1" = serve; then
+	true; SERVE
+fi
+echo "leasehold: it is told $*" >&2
+for last; do :; done
+touch "$last/$5"
+if test "$5" = node-2; then
+	for i in 1 2 3 4 5; do
+		until test -e "$last/node-$i"; do sleep 0.01; done
+	done
+	echo two
+fi
+exec sleep 1000
+`
+
+// TestShowProcesses: the demo starts five candidates, and with a page the server that shows it; of each it tells what it has
+// said if the show fails, or with -v. None of them is left.
+func TestShowProcesses(t *testing.T) { //nolint:paralleltest // a signal comes to the whole process
+	if runtime.GOOS == "windows" {
+		t.Skip("the program is a script")
+	}
+	const two = "exit code 70: the command of node-2 was started while another candidate's still ran"
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx     context.Context //nolint:containedctx // of one call
+		none    bool            // there is no such program
+		page    string
+		serve   string
+		signal  bool
+		verbose bool
+		ends    string
+		shows   string // a pattern
+		says    int    // how many candidates
+	}{
+		"without a page":     {ends: two, shows: `^Five candidates for one lock, in a bucket on http://127\.0\.0\.1:\d+\. TTL 3s\.\n\n  0\.\d s  five processes start: leasehold elect --ttl 3s … -- CMD\n$`, says: 5},
+		"with a page":        {page: "127.0.0.1:9", serve: `echo "leasehold: few files" >&2; echo "leasehold: told $*: on http://127.0.0.1:9" >&2; echo on http://x >&2; echo on http://x >&2; exec sleep 1000`, ends: two, shows: `^The page is at http://127\.0\.0\.1:9/ui/\nFive candidates for `, says: 5},
+		"a page that fails":  {page: "127.0.0.1:9", serve: `echo "leasehold: told $*" >&2; echo "leasehold: no" >&2; exit 1`, ends: `exit code 70: the page cannot be shown: told serve --http 127\.0\.0\.1:9 --every 1s s3://demo\?endpoint=http://127\.0\.0\.1:\d+; no`},
+		"no program":         {none: true, ends: `exit code 70: fork/exec .*none: no such file or directory`},
+		"no program, a page": {none: true, page: "127.0.0.1:9", ends: `exit code 70: fork/exec .*none: no such file or directory`},
+		"over before":        {ctx: over, ends: "exit code 70: context canceled"},
+		"a signal, and -v":   {page: "127.0.0.1:9", serve: `kill -INT $PPID; exec sleep 1000`, verbose: true, ends: "exit code 130: <nil>"},
+	} {
+		dir, at := t.TempDir(), t.TempDir()
+		self := filepath.Join(dir, "program")
+		if err := os.WriteFile(self, []byte(strings.ReplaceAll(aProgram, "SERVE", tt.serve)), 0o700); err != nil { //nolint:gosec // it is run
+			t.Fatal(err)
+		}
+		if tt.none {
+			self = filepath.Join(dir, "none")
+		}
+		var out, said bytes.Buffer
+		a := &app{console: console{w: &said, least: levelNotice}, printed: printer{w: &out}}
+		a.verbose = tt.verbose
+		ctx := tt.ctx
+		if ctx == nil {
+			ctx = t.Context()
+		}
+		err := a.show(ctx, self, at, tt.page)
+		if err == nil || !regexp.MustCompile("^"+tt.ends+"$").MatchString(err.Error()) {
+			t.Errorf("%s: it ends with %v, want %s", name, err, tt.ends)
+		}
+		if !regexp.MustCompile(tt.shows).Match(out.Bytes()) || tt.shows == "" && out.Len() > 0 {
+			t.Errorf("%s: it shows\n%swant\n%s", name, &out, tt.shows)
+		}
+		var want strings.Builder
+		for i := range tt.says {
+			fmt.Fprintf(&want, "leasehold: what node-%d said: it is told elect --ttl 3s --holder node-%d s3://demo/leader?endpoint=URL -- %s demo work %s\n", i+1, i+1, self, at)
+		}
+		if got := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).ReplaceAllString(said.String(), "URL"); got != want.String() {
+			t.Errorf("%s: it says\n%swant\n%s", name, got, &want)
 		}
 	}
 }
