@@ -45,7 +45,7 @@ func TestFullStdout(t *testing.T) {
 	}
 	lines := []string{
 		"", "help", "help run", "--version", "version", "version -o json", "events", "__complete run", "completion bash", "completion zsh", "completion fish", "completion powershell",
-		"status " + at + "/held", "status -o json " + at + "/held", "watch " + at + "/held", "watch -o json " + at + "/held",
+		"status " + at + "/held", "status -o json " + at + "/held", "watch " + at + "/held", "watch -o json " + at + "/held", "watch " + at + "/", "watch -o json " + at + "/",
 		"list " + at, "list -o json " + at, "history " + at + "/was", "history -o json " + at + "/was",
 		"cost", "cost -o json", "init " + at + "/new", "acquire --ttl 1m " + at + "/other", "acquire --exec --ttl 1m " + at + "/another", "renew -",
 	}

@@ -91,7 +91,7 @@ func (j *job) environment(lease held) []string {
 // into every container.
 var ofKubernetes = onDemand(`^LEASEHOLD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// variables are the names of all that are read, in no order.
+// variables are the names of all that are read, in no order, and some of them twice: commands have flags of one name.
 func variables(root *cobra.Command) []string {
 	names := append([]string{
 		storeVariable, leaseVariable,
@@ -112,8 +112,7 @@ func variables(root *cobra.Command) []string {
 		}
 	}
 	visit(root)
-	slices.Sort(names)
-	return slices.Compact(names) // commands have flags of one name
+	return names
 }
 
 // misread says of each variable that looks to be meant for leasehold, and is not read,

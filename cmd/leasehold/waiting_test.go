@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold/leasehold"
+	"github.com/leasehold/leasehold/store"
 )
 
 // settled is a candidate that has nothing to settle.
@@ -48,6 +49,24 @@ func TestWaitsAloud(t *testing.T) {
 		"elect":  {func(j *job) { j.minutely = false }, first},
 		"quiet":  {func(j *job) { j.console.least = slog.LevelError }, ""},
 		"nobody": {func(j *job) { <-j.blockers }, strings.ReplaceAll(strings.TrimPrefix(minutes, first), ", held by first", "")},
+		"another": {func(j *job) {
+			go func() {
+				time.Sleep(2 * time.Minute)
+				j.blockers <- blockerOf(leasehold.Info{Holder: "second", Token: 6}, time.Now())
+			}()
+		}, strings.NewReplacer("first: 2m", "second: 2m", "first: 3m", "second: 3m").Replace(minutes)},
+		"another, with -v": {func(j *job) {
+			j.console.least = slog.LevelInfo
+			j.minutely = false
+			go func() {
+				time.Sleep(2 * time.Minute)
+				j.blockers <- blockerOf(leasehold.Info{Holder: "second", Token: 6}, time.Now())
+			}()
+		}, first + "leasehold: waiting for l, held by second, token 6\n"},
+		"announced": {func(j *job) {
+			j.minutely = false
+			j.announced = true
+		}, ""},
 		"trouble": {func(j *job) {
 			go func() {
 				for range 3 {
@@ -132,5 +151,77 @@ func TestLastTime(t *testing.T) {
 		if got := j.lastTime(); got != want {
 			t.Errorf("with a TTL of %v it may take %v", ttl, got)
 		}
+	}
+}
+
+// TestInterruptedWait: a wait that a signal ends tells the service manager that this process stops, and lets the claim that is
+// under way come to its end.
+func TestInterruptedWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j, said := newWaiter()
+		var told []string
+		j.notifier = newNotifier(func(_ context.Context, messages ...string) error {
+			told = append(told, messages...)
+			return nil
+		}, 0, &j.console, func() string { return "waiting" }, nil)
+		go j.notifier.run(t.Context())
+		c := &unsettled{takes: time.Hour}
+		j.candidate = c
+		go func() {
+			time.Sleep(time.Minute)
+			j.signals <- syscall.SIGTERM
+		}()
+		began := time.Now()
+		lease, err := j.await(t.Context(), func(ctx context.Context) (held, error) { <-ctx.Done(); return nil, ctx.Err() })
+		if end, is := errors.AsType[*exit](err); lease != nil || !is || end.Error() != "exit code 143: terminated: gave up waiting for l" {
+			t.Errorf("it ends with %v, %v", lease, err)
+		}
+		if took := time.Since(began); took != time.Minute+5*time.Second || !c.called {
+			t.Errorf("it ends after %v", took)
+		}
+		synctest.Wait()
+		if got, want := strings.Join(told, " "), "STATUS=waiting STOPPING=1"; got != want {
+			t.Errorf("the manager is told %q, want %q", got, want)
+		}
+		j.notifier.end()
+		want := "leasehold: waiting for the answer to a claim of l, so that nobody has to wait for a lock that nobody holds: for 5s at most; a signal more ends that\n" +
+			"leasehold: a claim of l is still under way: if it lands, others wait for up to 21s\n"
+		if said.String() != want {
+			t.Errorf("it says\n%swant\n%s", said, want)
+		}
+	})
+}
+
+// An unsettled candidate has a claim under way.
+type unsettled struct {
+	takes  time.Duration
+	called bool
+}
+
+func (c *unsettled) Settle(ctx context.Context) error {
+	c.called = true
+	select {
+	case <-time.After(c.takes):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestFullDisk: nothing is waited for of a claim that a full directory has refused: nothing of it can have landed.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for why, want := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false} {
+		synctest.Test(t, func(t *testing.T) {
+			j, _ := newWaiter()
+			c := &unsettled{}
+			j.candidate = c
+			failure := &store.Error{Op: "put", Key: "l", Kind: store.ErrUnavailable, Cause: &os.PathError{Op: "write", Path: "l", Err: why}}
+			lease, err := j.await(t.Context(), func(context.Context) (held, error) { return nil, failure })
+			if lease != nil || !errors.Is(err, why) || c.called == want {
+				t.Errorf("%v: %v, and the claim is waited for: %v", err, lease, c.called)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/admin"
 	"github.com/leasehold/leasehold/internal/leasetest"
+	"github.com/leasehold/leasehold/internal/watchview"
 	"github.com/leasehold/leasehold/semaphore"
 	"github.com/leasehold/leasehold/store/faultstore"
 	"github.com/leasehold/leasehold/store/memstore"
@@ -220,4 +222,38 @@ func TestWatchAppears(t *testing.T) {
 			t.Errorf("it ends with %v", f.err)
 		}
 	})
+}
+
+// TestWatchGivenUp: a read that is given up because watch ends says nothing of the store.
+func TestWatchGivenUp(t *testing.T) {
+	for name, watch := range map[string]func(ctx context.Context, a *app, p target) error{
+		"a lock that is absent": func(ctx context.Context, a *app, p target) error {
+			_, err := a.appears(ctx, &p, &leasehold.LockOptions{}, func(c leasehold.Change) error { return a.change(p, c) })
+			return err
+		},
+		"a semaphore": func(ctx context.Context, a *app, p target) error {
+			return a.watchSeats(ctx, p, admin.Entry{Semaphore: &semaphore.Info{}})
+		},
+		"a prefix": func(ctx context.Context, a *app, p target) error {
+			w := &prefixWatch{app: a, at: p, every: appearance, limit: 1, requests: new(atomic.Int64)}
+			lines := prefixLines{watch: w}
+			return w.again(ctx, func() {}, func(s watchview.Snapshot) error { return lines.show(s, time.Now()) })
+		},
+	} {
+		leasetest.Bubble(t, func(t *testing.T) {
+			var out, said leasetest.Log
+			a := &app{stdout: &out, console: console{w: &said, least: levelNotice}}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			over := errors.New("it is over")
+			time.AfterFunc(appearance+time.Second, func() { cancel(over) })
+			began := time.Now()
+			err := watch(ctx, a, target{name: "l", key: "l", url: "mem:///l", storeURL: "mem:///", store: sleepy{memstore.New(), time.Hour}})
+			if !errors.Is(err, over) || time.Since(began) != appearance+time.Second {
+				t.Errorf("%s: it ends with %v after %v", name, err, time.Since(began))
+			}
+			if out.String()+said.String() != "" {
+				t.Errorf("%s: it writes %q and says %q", name, out.String(), said.String())
+			}
+		})
+	}
 }
