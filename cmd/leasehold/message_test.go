@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,11 +13,14 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/testenv"
 	"github.com/leasehold/leasehold/store"
+	"github.com/leasehold/leasehold/store/memstore"
+	"github.com/leasehold/leasehold/store/quorumstore"
 )
 
 // A mishap is something that goes wrong, whatever is asked for.
@@ -260,6 +264,80 @@ func TestMessageOfUnknownHost(t *testing.T) {
 	} {
 		if got := cause(failure, where); got != want {
 			t.Errorf("%s: %q, want %q", where, got, want)
+		}
+	}
+}
+
+// A rewording is an error that says something else than the one in it.
+type rewording struct {
+	error
+	text string
+}
+
+func (r rewording) Error() string { return r.text }
+func (r rewording) Unwrap() error { return r.error }
+
+// TestMessageOf: what is said of an error of a store: the object is named where nothing else names what failed, the request
+// with -v, and a text that is another is left as it is.
+func TestMessageOf(t *testing.T) {
+	t.Parallel()
+	st := memstore.New()
+	failure := &store.Error{Op: "get", Key: "jobs/a b", Kind: store.ErrUnavailable, Cause: errors.New("no route\nto it"), RequestID: "R1"}
+	plainly := &store.Error{Op: "list", Kind: store.ErrDenied}
+	locked := &store.Error{Op: "lock", Key: "jobs/l", Kind: store.ErrInvalid, Cause: errors.New("it has a segment \".\"")}
+	open := &app{at: st, lock: "jobs/l"}
+	verbose := &app{at: st, lock: "jobs/l", flags: flags{verbose: true}}
+	for _, tt := range []struct {
+		app  *app
+		err  error
+		want string
+	}{
+		{&app{}, errors.New("it is\nso"), "it is; so"},
+		{&app{}, fmt.Errorf("the lock is to exist; make it: %w", store.ErrNotExist), "the lock is to exist; make it"},
+		{&app{}, fmt.Errorf("the lock l: %w", store.ErrNotExist), "the lock l: object does not exist"},
+		{&app{}, failure, `store unavailable: no route; to it (get "jobs/a b")`},
+		{open, failure, "store unavailable: no route; to it (get mem:///jobs/a b)"},
+		{verbose, failure, "store unavailable: no route; to it (get mem:///jobs/a b, request ID R1)"},
+		{open, plainly, "access denied (list mem://)"},
+		{verbose, plainly, "access denied (list mem://)"},
+		{open, locked, `invalid argument: it has a segment "." (lock "jobs/l")`},
+		{open, fmt.Errorf("the lock mem:///jobs/l: %w", failure), "store unavailable: no route; to it (get mem:///jobs/a b)"},
+		{open, fmt.Errorf("the lock mem:///jobs/m: %w; try again", failure), "the lock mem:///jobs/m: store unavailable: no route; to it; try again"},
+		{verbose, fmt.Errorf("a member: %w", failure), "a member: store unavailable: no route; to it (request ID R1)"},
+		{open, rewording{failure, "nobody\nanswers"}, "nobody; answers"},
+		{open, fmt.Errorf("x: %w", quorumstore.ErrNoQuorum), "mem://: these stores are no quorum yet: leasehold quorum init makes one"},
+		{&app{}, syscall.EMFILE, "too many open files; this process may open no more files: raise its limit (ulimit -n)"},
+	} {
+		if got := tt.app.message(tt.err); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.err, got, tt.want)
+		}
+	}
+	for raw, want := range map[string]string{"s3://b/a%20b?x=%20": "s3://b/a b?x=%20", "s3://b/%zz": "s3://b/%zz", "s3://b/%1b": `"s3://b/\x1b"`} {
+		if got := readable(raw); got != want {
+			t.Errorf("%s is shown as %s, want %s", raw, got, want)
+		}
+	}
+}
+
+// TestCause: why a request failed is told without the address that it went to, where that is told already.
+func TestCause(t *testing.T) {
+	t.Parallel()
+	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
+	dial := &net.OpError{Op: "dial", Net: "tcp", Addr: addr, Err: errors.New("connection refused")}
+	for _, tt := range []struct {
+		cause error
+		where string
+		want  string
+	}{
+		{nil, "get l", ""},
+		{errors.New("why\nit is"), "get l", ": why; it is"},
+		{fmt.Errorf("x: %w", &url.Error{Op: "Get", URL: "http://127.0.0.1:9/l", Err: dial}), "get http://127.0.0.1:9/l", ": connection refused"},
+		{&url.Error{Op: "Get", URL: "http://127.0.0.1:9/l", Err: dial}, "get l", ": dial tcp 127.0.0.1:9: connection refused"},
+		{dial, "get http://127.0.0.1:9/l", ": connection refused"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no address")}, "get l", ": dial tcp: no address"},
+	} {
+		if got := cause(&store.Error{Kind: store.ErrUnavailable, Cause: tt.cause}, tt.where); got != tt.want {
+			t.Errorf("%v at %s: %q, want %q", tt.cause, tt.where, got, tt.want)
 		}
 	}
 }

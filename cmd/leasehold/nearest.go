@@ -17,9 +17,6 @@ import (
 // the written one, or "". A word of which nothing would be left is not meant.
 func nearest(written string, words []string, most int) (word string) {
 	for _, w := range words {
-		if len(w)-len(written) > most || len(written)-len(w) > most {
-			continue // each slip is one letter more or less at most
-		}
 		n := slips(written, w, most)
 		if n <= most && n < len(w) && n < len(written) && (n < most || word == "" || w < word) {
 			word, most = w, n
@@ -33,15 +30,15 @@ func nearest(written string, words []string, most int) (word string) {
 // Levenshtein.
 func slips(a, b string, most int) int {
 	if len(a)-len(b) > most || len(b)-len(a) > most {
-		return most + 1
+		return most + 1 // each is one letter more or less at most
 	}
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		if slices.Min(row) > most && slices.Min(last) >= most {
-			return most + 1 // the next row comes from these two, and so on
+		if slices.Min(row) > most {
+			return most + 1 // the one before it has most at least, and the next comes from these two, and so on
 		}
 		before, last, row = last, row, before
 		row[0] = i

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,21 +16,36 @@ func TestNearest(t *testing.T) {
 	for written, want := range map[string]string{
 		"stauts": "status", "statu": "status", "sttus": "status", "rnu": "run", "runn": "run", "epoch": "epochs",
 		"epochsifmatch": "epochs+if-match", "--tll": "--ttl", "nonsense": "", "": "", "r": "", "x": "",
-		"xy": "", "rx": "", // of which nothing is left, and which leave nothing
+		"xy": "", "rx": "", "xyc": "", // of which nothing is left, and which leave nothing
 	} {
 		if got := nearest(written, words, 2); got != want {
 			t.Errorf("%q is near %q, want %q", written, got, want)
 		}
 	}
+	for written, words := range map[string][]string{"statuz": {"status", "stats"}, "runx": {"runa", "runb"}} {
+		want := words[0]
+		for range 2 { // in whichever order they are
+			if got := nearest(written, words, 2); got != want {
+				t.Errorf("of %q, %q is near %q, want %q", words, written, got, want)
+			}
+			slices.Reverse(words)
+		}
+	}
 }
 
-// To stop counting when there are too many changes nothing that is at most as many.
+// TestSlips: they are counted by their definition, letter by letter. To stop counting when there are too many changes nothing
+// that is at most as many.
 func TestSlips(t *testing.T) {
 	t.Parallel()
 	words := []string{"", "s3", "3s", "run", "rnu", "urn", "status", "stauts", "satsut", "tsatus", "LEASEHOLD_TTL", "LAESEHOLD_TLT", "LEASHOLD_LTT", "PATH"}
 	for _, a := range words {
 		for _, b := range words {
 			all := slips(a, b, len(a)+len(b))
+			if len(a)+len(b) <= 12 { // it takes long
+				if want := defined(a, b); all != want {
+					t.Errorf("%q and %q: %d slips, want %d", a, b, all, want)
+				}
+			}
 			for most := range 8 {
 				if n := slips(a, b, most); n != all && (all <= most || n <= most) {
 					t.Errorf("%q and %q: %d slips if %d are allowed, and %d", a, b, n, most, all)
@@ -37,6 +53,22 @@ func TestSlips(t *testing.T) {
 			}
 		}
 	}
+}
+
+// defined is how many slips there are between two words.
+func defined(a, b string) int {
+	if a == "" || b == "" {
+		return len(a) + len(b)
+	}
+	taken := 1
+	if a[0] == b[0] {
+		taken = 0
+	}
+	n := min(defined(a[1:], b)+1, defined(a, b[1:])+1, defined(a[1:], b[1:])+taken)
+	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+		n = min(n, defined(a[2:], b[2:])+1)
+	}
+	return n
 }
 
 // A name with a colon or slashes as in a URL is refused, with the URL that is meant; all else is left to what knows more: a name to store.CheckKey, a URL to storeurl.
