@@ -61,9 +61,7 @@ func locate(
 		p.storeURL, p.key, err = storeurl.SplitLock(name)
 	} else if err = store.CheckKey("lock", name); err == nil {
 		p.storeURL, err = home(name)
-		if err == nil {
-			p.url, err = urlOf(p.storeURL, name)
-		}
+		p.url, _ = urlOf(p.storeURL, name) // what is wrong with the store's URL, open says
 	}
 	if err != nil {
 		return target{}, failed(err)
