@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,7 +104,6 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 }
 
 func (a *app) renewLease(ctx context.Context, in keptLease, storeURL string, ttl time.Duration, export bool) error {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	d, lock, unlock, err := a.useKept(ctx, in, storeURL, ttl)
