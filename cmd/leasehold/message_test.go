@@ -48,6 +48,7 @@ var storeCommands = [][]string{
 	{"elect", "--once", "LOCK", "--", "true"},
 	{"status", "LOCK"},
 	{"watch", "LOCK"},
+	{"watch", "PREFIX"},
 	{"init", "LOCK"},
 	{"break", "--token", "5", "LOCK"},
 	{"move", "LOCK", "file:///tmp/none"},
@@ -124,7 +125,7 @@ func TestMessages(t *testing.T) {
 func at(args []string, lock, where string) []string {
 	args = append([]string(nil), args...)
 	for i, arg := range args {
-		args[i] = strings.NewReplacer("LOCK", lock, "STORE", where).Replace(arg)
+		args[i] = strings.NewReplacer("LOCK", lock, "STORE", where, "PREFIX", strings.Replace(where, "?", "/?", 1)).Replace(arg)
 	}
 	return args
 }

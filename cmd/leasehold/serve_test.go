@@ -329,6 +329,47 @@ func TestServeUnreleased(t *testing.T) {
 	})
 }
 
+// TestServeStates: Terraform finds the state NAME below the path that its users configure, and its lock is where the states
+// are, at this server's address. A state that is locked when the server stops stays locked.
+func TestServeStates(t *testing.T) {
+	leasetest.Bubble(t, func(t *testing.T) {
+		var said leasetest.Log
+		st := memstore.New()
+		c := &serveCmd{app: &app{console: console{w: &said, least: levelNotice}}, signals: make(chan os.Signal, 8)}
+		if c.leaveStates(t.Context()); said.String() != "" {
+			t.Errorf("without states it says %q", said.String())
+		}
+		c.states = states{prefix: "tf/", target: target{store: st, key: "tf/"}}
+		c.opts.TTL, c.opts.Address, c.opts.Logger = 15*time.Second, "a:1", silent
+		var err error
+		if c.server, err = serve.New(memstore.New(), &c.opts); err != nil {
+			t.Fatal(err)
+		}
+		if err = c.keepStates(); err != nil {
+			t.Fatal(err)
+		}
+		if err = c.server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "LOCK", "/terraform/prod", strings.NewReader(`{"ID":"x"}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if c.server.ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Fatal(w.Code, w.Body)
+		}
+		if err = c.stop(t.Context(), os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		if lock := leasetest.RecordIn(t, st, "tf/locks/prod/_lock"); !lock.Held || lock.Address != "a:1" {
+			t.Errorf("the lock of the state is %+v", lock)
+		}
+		if strings.Contains(said.String(), "not all") {
+			t.Errorf("it says %q", said.String())
+		}
+		time.Sleep(time.Minute) // the session ends
+	})
+}
+
 // TestStatesAreTold: where Terraform is answered, and a warning if every user of the machine can read the secrets in the
 // states.
 func TestStatesAreTold(t *testing.T) {

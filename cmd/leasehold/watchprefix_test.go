@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/leasehold/leasehold"
 	"github.com/leasehold/leasehold/internal/watchview"
 	"github.com/leasehold/leasehold/semaphore"
@@ -111,6 +113,61 @@ func TestPrefixRefresh(t *testing.T) {
 		}
 		if n.Load() != pages || seen != entries {
 			t.Errorf("of %d entries it lists %d in %d requests, want %d", entries, seen, n.Load(), pages)
+		}
+	}
+}
+
+// TestWatchFlags: a flag that has no meaning beside what is watched is refused, but not one whose variable is set: that may be
+// meant for other commands.
+func TestWatchFlags(t *testing.T) {
+	for _, tt := range []struct {
+		args      string
+		variables string
+		want      string // "": it is not refused
+	}{
+		{"l", "", ""},
+		{"l", "EVERY=7s LIMIT=3", ""},
+		{"--every 7s l", "", "--every is for a prefix, and l is one lock: a prefix ends in a slash"},
+		{"--limit 3 l", "", "--limit is for a prefix, and l is one lock: a prefix ends in a slash"},
+		{"--layout epochs l", "", ""},
+		{"jobs/", "", ""},
+		{"jobs/", "LAYOUT=epochs", ""},
+		{"--limit 1 --every 1s jobs/", "", ""},
+		{"--layout epochs jobs/", "", "--layout is for one lock, and jobs/ is a prefix: all layouts are shown"},
+		{"--every 999ms jobs/", "", "--every 999ms is less than 1s"},
+		{"jobs/", "EVERY=999ms", "--every 999ms is less than 1s"},
+		{"--limit 0 jobs/", "", "--limit 0 is less than 1"},
+	} {
+		for _, name := range []string{"EVERY", "LIMIT", "LAYOUT"} {
+			t.Setenv(variablePrefix+name, "")
+		}
+		for _, v := range strings.Fields(tt.variables) {
+			name, value, _ := strings.Cut(v, "=")
+			t.Setenv(variablePrefix+name, value)
+		}
+		var layout leasehold.Layout
+		cmd := &cobra.Command{Use: "watch"}
+		layoutFlag(cmd.Flags(), &layout)
+		w := (&app{}).prefixFlags(cmd)
+		args := strings.Fields(tt.args)
+		err := cmd.ParseFlags(args)
+		if err == nil {
+			err = fromEnvironment(cmd.Flags())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.refuse(cmd, args[len(args)-1])
+		if (err != nil) != (tt.want != "") || err != nil && err.Error() != "exit code 64: "+tt.want {
+			t.Errorf("watch %s with %q: %v, want %q", tt.args, tt.variables, err, tt.want)
+		}
+	}
+	for name, want := range map[string]bool{
+		"jobs/": true, "jobs": false, "s3://b/x/": true, "s3://b/x": false, "s3://b/x/?region=r": true, "s3://b/x?region=a/": false,
+		"s3://b/x/#y": true, "s3://b/x#/": false, "://x/": false, "x?/": true, "s3://?/": false,
+	} {
+		if isPrefix(name) != want {
+			t.Errorf("%q is a prefix: %v", name, !want)
 		}
 	}
 }
