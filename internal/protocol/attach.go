@@ -9,29 +9,28 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// A Proof is what is left of a lease that was detached from its candidate. It proves that the
-// record that stands is of that lease, and nothing else does (rule A12).
+// A Proof identifies a detached lease. Only a Proof shows that a record is of that lease (rule
+// A12).
 type Proof struct {
 	Token   int64
-	WriteID string // of the record that stood when it was made
-	// Marks are incarnations whose renewals of the lease may have taken that record's place since:
-	// each was a ToRenew of which it is not known what became.
+	WriteID string // of the record when the Proof was made
+	// Marks are incarnations whose renewals may have replaced that record: each began a ToRenew
+	// whose outcome is unknown.
 	Marks []string
-	// Expires is when the lease is over, by the wall clock of whom it was detached from. It is
-	// asked only where the store does not tell the age of the record, and no exclusion rests on it.
+	// Expires is the end of the lease by the wall clock of the process that detached it. It is only
+	// used if the store does not report the record's age, and exclusion never depends on it.
 	Expires time.Time
 }
 
-// proves reports that r is the record of the lease.
-// Both are compared: the token says which lease it is, and the write ID that nobody has used the
-// lease since, such as another process with a copy of the proof.
+// proves reports whether r is the lease's record. The token identifies the lease. By the write ID,
+// no other process with a copy of the proof has used it since.
 func (p *Proof) proves(r record.Record) bool {
 	return r.Held && r.Token == p.Token && r.Session == "" && !r.Opaque &&
 		(r.WriteID == p.WriteID || slices.Contains(p.Marks, r.Incarnation()))
 }
 
-// over reports that the lease is over, by the answer that has shown its record.
-// By the store's clock, where that tells the age: the wall clock is that of another machine.
+// over reports whether the lease has expired, given the read that showed its record. The record's
+// age decides if the store reports it, because Expires is by another machine's wall clock.
 func (p *Proof) over(ev ReadDone, now Now) bool {
 	if ev.Aged {
 		return ev.Age >= Validity(ev.Record.TTL)
@@ -39,30 +38,28 @@ func (p *Proof) over(ev ReadDone, now Now) bool {
 	return now.Wall.After(p.Expires)
 }
 
-// Use is what a candidate attaches a lease for.
+// Use is the purpose of an Attach.
 type Use int
 
-// The uses of a lease that was detached.
+// The uses of a detached lease.
 const (
-	ToHold    Use = iota // it goes on here
-	ToRenew              // it goes on for another TTL, detached: it is never valid here
-	ToRelease            // it ends
+	ToHold    Use = iota // continue it here
+	ToRenew              // extend it by a TTL but leave it detached: it is never valid here
+	ToRelease            // end it
 )
 
-// attachment is the use of a lease that another candidate has detached. It goes from attach by
-// takeUp, which looks and writes, to attached, returned or notAttached.
+// attachment is an Attach under way. It begins in attach, takeUp reads and writes, and attached,
+// returned or notAttached ends it.
 type attachment struct {
 	Attach
-	stale bool // the look under way was sent before it began
-	over  bool // the lease is, by the last look
-	sent  bool // a write that may have landed
+	stale bool // the read under way was sent before the Attach
+	over  bool // the lease has expired, by the last read
+	sent  bool // a write may have landed
 }
 
-// anew makes a new incarnation of the candidate: what it has written so far is a stranger's to it
-// from now on, which it neither relies on, nor frees, nor takes over before its time.
-//
-// The name is that of the candidate with a number, which no other candidate has, as its own is
-// drawn.
+// anew gives the candidate a new incarnation, named after the first with a number, and therefore
+// unique. Whatever the candidate wrote before is a stranger's: it does not rely on it, free it, or
+// take it over early.
 func (c *Candidate) anew(now Now) {
 	c.generation++
 	c.cfg.Incarnation = c.next(0)
@@ -73,19 +70,18 @@ func (c *Candidate) anew(now Now) {
 	}
 }
 
-// next is the name of this incarnation, or of one after it.
+// next returns the name of this incarnation (0), or of the n-th after it.
 func (c *Candidate) next(n int) string { return c.base + "-" + strconv.Itoa(c.generation+n) }
 
-// Incarnation is the mark of what the candidate writes.
+// Incarnation returns the prefix of the candidate's write IDs.
 func (c *Candidate) Incarnation() string { return c.cfg.Incarnation }
 
-// NextIncarnation is what it will be when the candidate has begun an Attach. To keep it before that
-// makes a Proof, of which it is one of the Marks, outlive a crash during a ToRenew.
+// NextIncarnation returns the incarnation of the next Attach. Store it among a Proof's Marks before
+// a ToRenew, and the Proof survives a crash.
 func (c *Candidate) NextIncarnation() string { return c.next(1) }
 
-// detach ends the lease here, and leaves its record as it stands.
-// The lease is not valid from here on, by the change of phase, and the proof is given out later: if
-// not, this process would go on while another holds the lease by it.
+// detach ends the lease here and leaves its record. The change of phase invalidates the lease
+// before anyone gets the proof, so this process cannot rely on it while another one uses the proof.
 func (c *Candidate) detach(now Now, out *Actions) {
 	switch {
 	case c.phase == lost:
@@ -97,11 +93,9 @@ func (c *Candidate) detach(now Now, out *Actions) {
 	c.phase, c.due = detaching, now.Clock
 }
 
-// letStand takes the next step to the certainty that the record that stands is the last one.
-//
-// A renewal that was sent and not answered may land later, and then the proof would name a record
-// that does not stand any more: its user would be told that the lease was lost, and nobody could free
-// the lock. So it is settled by another renewal on the same condition (rule A6).
+// letStand detaches once no earlier write can replace the record. If an unanswered renewal landed
+// later, the proof would name an old record: its user would hear "lost", and nobody could free the
+// lock. So another renewal on the same condition settles it first (rule A6).
 func (c *Candidate) letStand(now Now, out *Actions) {
 	switch {
 	case !c.obs.fresh:
@@ -118,16 +112,15 @@ func (c *Candidate) letStand(now Now, out *Actions) {
 	}
 }
 
-// notDetached: nobody will go on with the lease, so what is left of it is freed.
+// notDetached reports err, and frees what is left of the lease.
 func (c *Candidate) notDetached(err error, now Now, out *Actions) {
 	out.Add(Detached{Err: err})
 	c.beginRelease(true, now)
 }
 
-// attach begins to use a lease that was detached.
-//
-// It writes under an incarnation of its own. Under that of the proof two processes that have copies
-// of it would make the same write IDs, and each would take the other's renewal for its own (A6, A9).
+// attach begins an Attach, under a new incarnation. Two processes with copies of one proof would
+// otherwise make the same write IDs, and mistake each other's renewals for their own (rules A6 and
+// A9).
 func (c *Candidate) attach(ev Attach, now Now) {
 	if !c.Settled() || c.cfg.Tokenless || c.cfg.WriteOnce {
 		panic("protocol: Attach while " + c.phase.String())
@@ -140,29 +133,29 @@ func (c *Candidate) attach(ev Attach, now Now) {
 	c.anew(now)
 }
 
-// looked takes in what a look has shown of the lease that is being attached.
+// looked notes what a read shows about the lease, and reports whether the read was sent too early.
 func (a *attachment) looked(ev ReadDone, now Now) (stale bool) {
 	a.over = ev.Shown == Found && a.Proof.over(ev, now)
 	stale, a.stale = a.stale, false
 	return stale
 }
 
-// takeUp takes the next step to use the lease.
+// takeUp takes the next step of an Attach.
 func (c *Candidate) takeUp(now Now, out *Actions) {
 	a, r := &c.attachment, c.obs.record
-	// A write of our own may have landed although the store said that it would not: a copy of it has.
+	// The store may have rejected our write although a copy of the request landed.
 	proven := c.obs.version != "" && a.Proof.proves(r) || c.obs.held() && c.cfg.mine(r)
 	switch {
 	case !c.obs.fresh:
 		c.read(MaxRequest, now, out)
-	// Our own write was conditional on the record of the lease, so if another is there now, the lease
-	// was freed, by us or by somebody before us.
+	// Our write was conditional on the lease's record. So if it is gone, the lease was freed, here
+	// or before.
 	case !proven && a.Use == ToRelease && a.sent:
 		c.returned(now, out)
 	case !proven:
 		c.notAttached(a.loss(&c.cfg, &c.obs), now, out)
-	// The write would be safe, as nobody has taken the lock. But the owner of the proof has worked
-	// without a valid lease, and must be told.
+	// The write would be safe, because the lock was not taken. But the proof's owner worked without
+	// a valid lease, and must be told.
 	case a.over && a.Use != ToRelease:
 		c.notAttached(ErrExpired, now, out)
 	case c.failedOften():
@@ -173,7 +166,7 @@ func (c *Candidate) takeUp(now Now, out *Actions) {
 		c.write(attachWriting, Write{Op: Free, Record: free, Timeout: min(MaxRequest, r.TTL/2)}, now, out)
 		a.sent = true
 	default:
-		// The token and the time of the acquisition stay: it is one lease.
+		// The token and the time of acquisition stay, because it is the same lease.
 		next := c.writes.again(&c.cfg, r, now)
 		if a.Use == ToRenew {
 			next.Holder, next.Address, next.Meta = r.Holder, r.Address, r.Meta
@@ -183,7 +176,7 @@ func (c *Candidate) takeUp(now Now, out *Actions) {
 	}
 }
 
-// loss says what became of a lease whose record does not stand any more.
+// loss returns why an attached lease was lost, by what the candidate last saw.
 func (a *attachment) loss(cfg *Config, o *observation) error {
 	if r := o.record; o.version != "" && r.Held && r.Token == a.Proof.Token {
 		return fmt.Errorf("%w: its holder is %q", ErrCopied, r.Holder)
@@ -191,7 +184,7 @@ func (a *attachment) loss(cfg *Config, o *observation) error {
 	return o.loss(cfg, &lease{record: record.Record{Token: a.Proof.Token}})
 }
 
-// loss says what became of a lease, by what stands in its place.
+// loss returns why a lease was lost, by what the candidate last saw.
 func (o *observation) loss(cfg *Config, of *lease) error {
 	if o.version == "" {
 		return ErrVanished
@@ -199,15 +192,15 @@ func (o *observation) loss(cfg *Config, of *lease) error {
 	return of.loss(cfg, o.record)
 }
 
-// failedOften reports that the store has failed so often that a user who does not wait is told.
+// failedOften reports whether reads or writes have failed EnoughTries times in a row.
 func (c *Candidate) failedOften() bool {
 	return max(c.trouble.Reads, c.trouble.Writes) >= EnoughTries
 }
 
-// attachWritten takes in the answer to a write of an attachment.
+// attachWritten handles the answer to a write of an Attach.
 func (c *Candidate) attachWritten(ev WriteDone, now Now, out *Actions) {
 	switch sent := &c.writes.sent; {
-	case c.phase != attaching: // its user has gone, and it was a write of another incarnation
+	case c.phase != attaching: // its user gave up, and another incarnation wrote it
 		c.obs.fresh, c.due = false, now.Clock
 	case ev.Err != nil:
 		c.tryFailed(ev.Err, now, out)
@@ -229,7 +222,7 @@ func (c *Candidate) attachWritten(ev WriteDone, now Now, out *Actions) {
 	}
 }
 
-// attached takes in that the write of the attachment has landed, with its own time (rule A4).
+// attached handles a landed write, from whose own time the lease counts (rule A4).
 func (c *Candidate) attached(a attempt, now Now, out *Actions) {
 	c.release.freed = freed{}
 	c.lease = lease{end: Never, granted: now.Clock}
@@ -248,20 +241,20 @@ func (c *Candidate) attached(a attempt, now Now, out *Actions) {
 	}
 }
 
-// returned: the record of the lease does not stand any more.
+// returned ends an Attach whose lease has no record any more.
 func (c *Candidate) returned(now Now, out *Actions) {
 	if c.attachment.over {
-		c.notAttached(ErrExpired, now, out) // it is free, and its owner must be told
+		c.notAttached(ErrExpired, now, out) // the lock is free, but the owner must be told
 		return
 	}
 	c.phase, c.due = clear, 0
 	out.Add(Detached{Record: c.obs.record})
-	c.anew(now) // what it frees was another's, so its next lease does not follow on one of its own
+	c.anew(now) // this lease was another candidate's, so the next one does not follow one of our own
 }
 
-// notAttached ends an attachment. A write that may have landed, or may yet land, is not freed as after
-// an acquisition that was given up: it is of a lease that the owner of the proof still has, and goes
-// on with by the mark. So it must not be this incarnation's.
+// notAttached ends an Attach with err. A write that may land is not freed, because it belongs to
+// the lease of the proof's owner, who can continue with the mark Failed.Open. So it must not be
+// this incarnation's.
 func (c *Candidate) notAttached(err error, now Now, out *Actions) {
 	f := Failed{Err: err}
 	if len(c.writes.open) > 0 || c.obs.held() && c.cfg.mine(c.obs.record) {
@@ -272,7 +265,7 @@ func (c *Candidate) notAttached(err error, now Now, out *Actions) {
 	c.anew(now)
 }
 
-// expire ends what may not take longer: a Detach at the end of the lease, an Attach after a TTL.
+// expire ends a Detach at the end of its lease, and an Attach after a TTL.
 func (c *Candidate) expire(now Now, out *Actions) {
 	switch {
 	case c.phase == detaching && now.Clock >= c.lease.deadline:

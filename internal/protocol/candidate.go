@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// phase is what a candidate has to do with the lock.
+// phase is the candidate's relation to the lock.
 type phase int
 
 const (
-	clear     phase = iota // it does not hold it
-	held                   // it holds a lease, as long as Valid says so
-	lost                   // its lease ended, and the user has not stopped the work yet
-	freeing                // the user has stopped the work, and the release is on its way
-	detaching              // the user has stopped the work, and the lease is to stand as it is
-	attaching              // a lease that was detached is to be used
+	clear     phase = iota // it does not hold the lock
+	held                   // it holds a lease, while Valid says so
+	lost                   // the lease has ended, but its user has not stopped yet
+	freeing                // the user has stopped, and the lock is being released
+	detaching              // the user has stopped, and the record must stay
+	attaching              // a detached lease is about to be used
 )
 
 func (p phase) String() string {
 	return [...]string{"clear", "held", "lost", "freeing", "detaching", "attaching"}[p]
 }
 
-// inflight is the one request that is under way (one writer).
-// One at a time is what makes the rest simple: an answer can be about one thing only. A request
-// that timed out may still be on its way, but no answer to it is waited for any more.
+// inflight is the kind of request under way. There is at most one, so an answer can only be about
+// this one. After a timeout, a request may still arrive, but its answer no longer matters.
 type inflight int
 
 const (
@@ -38,65 +37,63 @@ const (
 	attachWriting
 )
 
-// done takes note that the request under way, one of these kinds, was answered, and says which.
+// done checks that a request of these kinds is under way, notes its answer, and returns its kind.
 func (i *inflight) done(kinds ...inflight) (kind inflight) {
 	if !slices.Contains(kinds, *i) {
-		// The driver has mixed up two requests. Taken for the answer to another one, it could make a
-		// lease that nobody holds.
+		// The driver mixed up two requests. The wrong answer could make a lease that nobody holds.
 		panic("protocol: an answer to nothing")
 	}
 	kind, *i = *i, none
 	return kind
 }
 
-// A Candidate is one competitor for one lock: its whole memory and all its
-// decisions. It is not safe for concurrent use. See the package documentation
-// for the duties of its driver.
+// A Candidate competes for one lock. It remembers and decides, and its driver does the rest (see
+// the package documentation). It is not safe for concurrent use.
 //
-// Each part of it has a file, with what needs that part alone as methods. What a Candidate
-// does itself needs several of them, or changes the phase.
+// Each part has a file with the methods for that part alone. The methods of Candidate need several
+// parts, or change the phase.
 type Candidate struct {
-	cfg   Config // with what the present terms change in it
-	terms Terms  // of the acquisition or the lease
-	usual Terms  // what holds without them: Holder, Meta and TTL
-	// The incarnation with which the candidate began, and how many it has had since: see anew.
+	cfg   Config // with the present options applied
+	terms Terms  // the options of the acquisition or lease
+	usual Terms  // the defaults: Holder, Meta and TTL
+	// The first incarnation, and the number of later ones: see anew.
 	base       string
 	generation int
 
 	phase phase
 	busy  inflight
 	due   time.Duration // the next step, if no request is under way
-	until time.Duration // when to give up an acquisition at once, an attachment, or open writes that nobody waits for
+	until time.Duration // when to give up: an acquisition without Wait, an Attach, or unwanted open writes
 
-	obs        observation // of the object
-	writes     writes      // its own, that may land
-	trouble    Trouble     // with the store
+	obs        observation // the object, as last seen
+	writes     writes      // its own, if they may land
+	trouble    Trouble     // the store's failures
 	acq        acquisition // what the user wants
-	pace       pace        // of looking at what another holds
+	pace       pace        // when to poll
 	lease      lease
 	release    release
-	attachment attachment // of a lease that was detached
+	attachment attachment // the use of a detached lease
 	handoff    handoff    // among its own users
 	sessions   sessions   // of its process and of others
 	peer       pollState  // what the leader itself says
 	rng        Random
 }
 
-// New makes a candidate that knows nothing of the lock.
-// It believes nothing from before its start, so a restart never continues a lease (rule A9).
+// New returns a candidate that knows nothing about the lock, not even from an earlier start. So a
+// restart never continues a lease (rule A9).
 func New(cfg Config) *Candidate {
 	usual := Terms{Holder: cfg.Holder, Meta: cfg.Meta, TTL: cfg.TTL}
 	return &Candidate{cfg: cfg, usual: usual, base: cfg.Incarnation, rng: Seeded(cfg.Incarnation)}
 }
 
-// Step takes an event at a time and returns what to do, in order. It panics on
-// an event that cannot be: an answer to nothing, a second Acquire before the
-// first was answered, a Release of no lease.
+// Step handles one event and returns what the driver must do, in order. It panics if the event is
+// impossible: an answer without a request, an Acquire before the last one was answered, or a
+// Release without a lease.
 func (c *Candidate) Step(ev Event, now Now) []Action {
 	var out Actions
 	if c.phase == held && now.Clock >= c.lease.deadline {
-		// Before anything else, even a renewal's good answer: who has been
-		// told "no longer" must not be told "again".
+		// This comes first, even before a good answer to a renewal: once told to stop, a user
+		// cannot continue.
 		c.lose(c.terms.Expiry(now.Clock, c.lease.end, c.lease.record.TTL), &out)
 	}
 	c.tooLong(now, &out)
@@ -150,12 +147,11 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 		c.peerAnswered(ev, now, &out)
 	case Tick:
 	}
-	// Every event ends the same way, with what is due by now. So no event has to remember what
-	// follows from it, and a Tick that comes late or too often does no harm.
+	// Every event ends with whatever is due by now. So no event has to trigger what follows from
+	// it, and late or extra Ticks do no harm.
 	c.advance(now, &out)
 	c.ask(now, &out)
-	// At the end of the step, so that the user sees the object and what the candidate makes of it
-	// as one state.
+	// This comes last, so the user sees the object and the candidate's conclusions as one state.
 	if c.obs.news {
 		c.obs.news = false
 		out.Add(Seen{})
@@ -165,8 +161,8 @@ func (c *Candidate) Step(ev Event, now Now) []Action {
 	return out
 }
 
-// advance does what is due, if no request is under way.
-// The time to give up comes even while a pause lasts, or a long pause would outlast it.
+// advance does what is due, if no request is under way. The time to give up comes even during a
+// longer backoff.
 func (c *Candidate) advance(now Now, out *Actions) {
 	if c.busy != none || now.Clock < min(c.due, c.settledBy()) {
 		return
@@ -188,8 +184,8 @@ func (c *Candidate) advance(now Now, out *Actions) {
 	}
 }
 
-// Wake is the reading of the clock at which the driver must pass in a Tick, and
-// false if nothing but an event can change anything.
+// Wake returns when, by its clock, the driver must pass in a Tick. It returns false if only an
+// event can change anything.
 func (c *Candidate) Wake() (time.Duration, bool) {
 	wake := time.Duration(math.MaxInt64)
 	if c.busy == none && (c.phase != clear && c.phase != lost || c.wanting()) {
@@ -199,8 +195,7 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 		wake = min(wake, c.peer.due)
 	}
 	if c.phase == held || c.phase == detaching {
-		// Even while a request is under way: the lease ends on time, whether or not the store answers
-		// (rule A10).
+		// The lease ends on time, whether or not the store has answered (rule A10).
 		wake = min(wake, c.lease.deadline)
 	}
 	if c.acq.want == atOnce || c.phase == attaching {
@@ -210,14 +205,14 @@ func (c *Candidate) Wake() (time.Duration, bool) {
 	return wake, wake != math.MaxInt64
 }
 
-// wanting reports that the candidate, holding nothing, has something to do: get
-// the lock, settle a claim that nobody waits for any more, or watch.
+// wanting reports whether the candidate holds nothing but has work to do: get the lock, settle an
+// abandoned claim, or poll.
 func (c *Candidate) wanting() bool {
 	return c.phase == clear && (c.acq.want != nothing || c.unsettled() || c.acq.watching)
 }
 
-// settledBy is when the candidate gives up a release, or the open writes that nobody waits for. There is no such time
-// while a request is under way.
+// settledBy returns when the candidate gives up a release or unwanted open writes. It returns the
+// largest duration if there are none or a request is under way.
 func (c *Candidate) settledBy() time.Duration {
 	switch {
 	case c.busy != none:
@@ -229,17 +224,17 @@ func (c *Candidate) settledBy() time.Duration {
 	return math.MaxInt64
 }
 
-// Idle reports that the candidate holds nothing, wants nothing and waits for no
-// answer: until the next Acquire there is nothing to drive.
+// Idle reports whether the candidate needs no driving until the next Acquire: it holds nothing,
+// wants nothing and waits for no answer.
 func (c *Candidate) Idle() bool {
 	return c.phase == clear && c.busy == none && !c.wanting()
 }
 
-// Busy reports that a request is under way.
+// Busy reports whether a request is under way.
 func (c *Candidate) Busy() bool { return c.busy != none }
 
-// Settled reports that nothing is held, wanted or outstanding.
-// A process may end then, and leaves nothing behind that others would have to wait out.
+// Settled reports whether nothing is held, wanted or outstanding. The process may then exit without
+// leaving anything that others must wait out.
 func (c *Candidate) Settled() bool {
 	return c.phase == clear && c.acq.want == nothing && !c.Outstanding()
 }
