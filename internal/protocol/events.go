@@ -7,133 +7,125 @@ import (
 	"github.com/leasehold/leasehold/internal/record"
 )
 
-// An Event is something that happened: the user asked, the store answered, time
-// passed.
-// They are values without behaviour, so a scenario can write them down, and a simulation can choose
-// in which order they come.
+// An Event is a call by the user, an answer from the store, or the passing of time. Events are
+// plain values, so a scenario can list them, and a simulation can choose their order.
 type Event interface{ Event() }
 
 // The events.
 type (
-	// Acquire: the user wants the lock; with Wait, even if that takes long. The
-	// candidate answers with one Granted, Refused or Failed.
+	// Acquire asks for the lock, and with Wait, waits for it. The answer is one Granted, Refused or
+	// Failed (or Reaped, from a Reaper).
 	Acquire struct {
 		Wait bool
-		// Session is the name of the session that the lease is to be under: it is valid,
-		// and has been confirmed to exist (rule D2). Empty: the lease is renewed by itself.
+		// Session is the lease's session: valid, and known to exist (rule D2). Empty: the lease has
+		// its own renewals.
 		Session string
-		// Terms are what is asked for the lease. Check says whether they can be.
+		// Terms are the options of the lease. Their Check must succeed.
 		Terms Terms
 	}
-	// Cancel: the user no longer waits for an acquisition, or it makes no sense any
-	// more, because of Err.
+	// Cancel ends an acquisition, Detach or Attach, because of Err.
 	Cancel struct{ Err error }
-	// Release: the user has stopped all work under the lease. The candidate
-	// answers with one Released.
+	// Release says the user has stopped all work under the lease. The answer is one Released.
 	Release struct {
 		Successor string // the holder that may go first; empty: none
 		// Pass: another user of this candidate waits, and will Acquire next.
 		Pass bool
 	}
-	// Detach: the user has stopped the work under the lease, which is to stay as it stands, for
-	// another candidate to Attach. The candidate answers with one Detached. A Cancel ends it, and
-	// frees the lock.
+	// Detach says the user has stopped all work under the lease, and asks to leave its record for
+	// an Attach. The answer is one Detached. A Cancel ends it, and frees the lock.
 	Detach struct{}
-	// Attach: the user wants to use a lease that was detached. Nothing of the candidate may be
-	// outstanding (Settled). It answers with one Granted, if it is ToHold, or Detached, or Failed.
+	// Attach asks for a detached lease. The candidate must be Settled. The answer is one Granted
+	// (ToHold), Detached (ToRenew, ToRelease) or Failed.
 	Attach struct {
 		Proof Proof
 		Use   Use
 	}
-	// NameSuccessor: the user is about to end the lease in favour of that holder. The candidate
-	// answers with one NoticeGiven.
+	// NameSuccessor says the user will soon end the lease in favour of that holder. The answer is
+	// one NoticeGiven.
 	NameSuccessor struct{ Successor string }
-	// Drop: nobody is there after all to take what a Release has passed on.
+	// Drop says no user will take what a Release passed on.
 	Drop struct{}
-	// Watch: look at the lock even while nobody wants it, or no longer.
+	// Watch starts or stops polling while no user wants the lock.
 	Watch struct{ On bool }
-	// GiveUp: the lease is no longer valid, though the work under it has not
-	// stopped. It is not renewed, and a Release must still come.
-	GiveUp struct{ Err error } // why, if there is more to say
+	// GiveUp says the lease is no longer valid, though its work goes on. A Release must still
+	// follow.
+	GiveUp struct{ Err error } // why, if known
 	// ReadDone is the answer to a Read.
 	ReadDone struct {
 		Shown   Shown
 		Version Version       // Found
 		Record  record.Record // Found
-		Date    time.Time     // Absent: the store's own time, if it said
-		Age     time.Duration // Found: since the record was written, by the store's own clock; 0 if it does not say
-		Aged    bool          // it does
+		Date    time.Time     // Absent: the store's time, if known
+		Age     time.Duration // Found: the record's age by the store's clock; 0 if unknown
+		Aged    bool          // Age is known
 		Err     error         // Foreign, Unread
-		Fatal   bool          // Unread: to try again is pointless (access denied)
+		Fatal   bool          // Unread: a permanent error (access denied)
 	}
-	// WriteDone is the answer to a Write. Only a clean success has no Err: all
-	// else, a refusal included, leaves it open whether the write has landed
-	// (rule A6).
+	// WriteDone is the answer to a Write. Only a clean success has no Err. After every other
+	// answer, even a refusal, the write may have landed (rule A6).
 	WriteDone struct {
 		Version Version
-		Epoch   int64 // the number of the object that was written, if it has one
+		Epoch   int64 // the number of the object written, if it has one
 		Err     error
-		Void    bool // nothing of it has landed, or will
-		Fatal   bool // and to try again is pointless
-		Refused bool // the object is not what was expected, as far as the store says
+		Void    bool // nothing landed, or will
+		Fatal   bool // Void, and the error is permanent
+		Refused bool // the object was not as expected, according to the store
 	}
-	// Checked is the answer to a Check: whether the session's heartbeat says that it goes on.
+	// Checked is the answer to a Check: whether the session goes on, by its heartbeat.
 	Checked struct {
 		Session   string
 		Held      bool
-		Abandoned bool  // Held: it looks as if its sender was gone, which is for people only
+		Abandoned bool  // Held: its sender looks dead; for people only
 		Err       error // it is not known
 	}
-	// SessionOver: nothing is valid any more under a session of ours, because of Err.
-	// This candidate's lease is under it, or was to be, or once was.
+	// SessionOver says nothing is valid any more under a session of this process, because of Err.
+	// The candidate uses that session, or once did.
 	SessionOver struct {
 		Session string
 		Err     error
 	}
-	// SessionExpired: a session of others is over for good (rule D3): it was closed, or
-	// killed, or does not exist. Look: that was a while ago, so that others may have
-	// taken the lock since.
+	// SessionExpired says another process's session has ended for good (rule D3): closed, killed or
+	// absent. Look: that was a while ago, so others may have taken the lock since.
 	SessionExpired struct {
 		Session string
 		Look    bool
 	}
-	// SessionBeat: a session of others, whose end is waited for, goes on: its heartbeat has just been
-	// seen. It is for a queue.
+	// SessionBeat says another process's session goes on: its heartbeat was just seen. It is for
+	// queues.
 	SessionBeat struct {
 		Session string
 		TTL     time.Duration
 	}
-	// SessionTroubled: the store does not say whether the session goes on whose end is waited
-	// for. Nothing was asked for this candidate, but it is its user who waits.
+	// SessionTroubled says the awaited session's state is unknown, because the store fails. The
+	// candidate sent no request, but its user waits.
 	SessionTroubled struct{ Err error }
-	// Recheck: the lock may have changed, so it is worth a look.
+	// Recheck says the lock may have changed and should be read.
 	Recheck struct{}
-	// RenewSoon: the next renewal has something to tell, and is to come soon.
+	// RenewSoon says the next renewal has news, and should be sent soon.
 	RenewSoon struct{}
-	// SetMeta: the record of the lease that is held is to carry this, until the lease ends. Number is
-	// larger than those before it. The candidate answers with a MetaSet, unless the lease ends first.
+	// SetMeta changes the metadata in the lease's record, until the lease ends. Numbers increase.
+	// The answer is a MetaSet, unless the lease ends first.
 	SetMeta struct {
 		Number int
 		Meta   map[string]string // not nil
 	}
-	// Retune: from the next write and the next pause on, these are the TTL and
-	// the intervals.
+	// Retune changes the TTL and the intervals, from the next write and the next wait on.
 	Retune struct{ TTL, Frequent, Infrequent time.Duration }
-	// Sighted: somebody else's look, which was sent at that time, had this answer.
+	// Sighted is the answer to a read of another candidate, sent at that time.
 	Sighted struct {
 		Answer ReadDone
 		Sent   time.Duration
 	}
-	// PeerAnswer is the answer to an PollPeer. One that comes after a CancelPoll is ignored.
+	// PeerAnswer is the answer to a PollPeer. After a CancelPoll, it is ignored.
 	PeerAnswer struct {
 		Number int // of the PollPeer
 		Status PeerStatus
-		Err    error // there was none
-		// Proof is what the store held when the release was confirmed, if that came
-		// with the word and its version is the hash of it: as good as a look.
+		Err    error // why there was no answer
+		// Proof is the record left by the confirmed release, if the answer had it and its version
+		// is its hash. It is as good as a read.
 		Proof *ReadDone
 	}
-	// Tick: the clock has reached Wake.
+	// Tick says the clock has reached Wake.
 	Tick struct{}
 )
 
@@ -161,23 +153,23 @@ func (Sighted) Event()         {}
 func (PeerAnswer) Event()      {}
 func (Tick) Event()            {}
 
-// Shown is what the answer to a Read showed.
+// Shown is the result of a Read.
 type Shown int
 
 // The results of a Read.
 const (
 	Unread  Shown = iota // nothing: the read failed
 	Found                // a record
-	Same                 // the version that Read.Unless named
+	Same                 // the version in Read.Unless
 	Absent               // no object
-	Foreign              // an object that is not a record we understand
+	Foreign              // an unrecognized object
 )
 
-// An Action is something for the driver to do or to pass on to the user.
-// A candidate only asks for it: what comes of it is told by an event, or is not told at all.
+// An Action is a request to the driver, or news for the user. The result comes as an event, if at
+// all.
 type Action interface{ Action() }
 
-// Actions are what a step asks for, in the order in which it was decided.
+// Actions are what one step asks for, in the order decided.
 type Actions []Action
 
 // Add appends an action.
@@ -190,9 +182,8 @@ type (
 		Unless  Version
 		Timeout time.Duration
 	}
-	// Write asks for a conditional write of Record over exactly the version
-	// Expect, which showed Over; where Expect is empty, only if there is no object
-	// (rule A1).
+	// Write asks for a conditional write of Record over the version Expect, whose record is Over.
+	// If Expect is empty, it must create the object (rule A1).
 	Write struct {
 		Op      Op
 		Record  record.Record
@@ -200,76 +191,74 @@ type (
 		Expect  Version
 		Timeout time.Duration
 	}
-	// Check asks for the heartbeat of the session that the lock is held under, for an
-	// acquisition that does not wait.
+	// Check asks for the heartbeat of the holder's session, for an acquisition without Wait.
 	Check struct {
 		Session string
 		Timeout time.Duration
 	}
-	// Granted: the lease has begun. Lease, Valid and Deadline tell of it.
+	// Granted: the lease has begun. See Lease, Valid and Deadline.
 	Granted struct{}
 	// Renewed: the lease's deadline has moved.
 	Renewed struct{}
-	// MetaSet: a record has landed that carries the change of that Number. With it all before it are
-	// answered, whether or not each was in a record of its own.
+	// MetaSet: a record with change Number has landed. It also answers all earlier changes, whether
+	// or not each had its own record.
 	MetaSet struct{ Number int }
-	// Troubled: the store has failed for the third time in a row, or has gone on to
-	// fail for a minute since that was told. A Reaper says so at each further failure.
+	// Troubled: the store has failed three times in a row. It is repeated once a minute while
+	// failures continue, and by a Reaper at each.
 	Troubled struct{ Err error }
-	// Refused: the lock is another's, and the user did not want to wait. Abandoned is what
-	// Checked has said. Rest is for how much longer the lock is to be left alone, if it is free.
+	// Refused: the lock is not free, and the user did not want to wait. Abandoned comes from
+	// Checked. Rest is the remaining cooldown, if the lock has no holder.
 	Refused struct {
 		Record    record.Record
 		Abandoned bool
 		Rest      time.Duration
 	}
-	// Failed: the acquisition, or the Attach, ended without the lock. Open is the incarnation whose
-	// renewal of the lease may have landed, or may yet: one more of the Proof's Marks. Empty: none.
+	// Failed: the acquisition or Attach ended without the lock. Open, if set, is an incarnation
+	// whose renewal may have landed, or may still: one more of the Proof's Marks.
 	Failed struct {
 		Err  error
 		Open string
 	}
-	// Detached: nothing of this candidate is under the lease any more, and nothing that it has sent
-	// may yet land. Record is the one that stands: held, or after a ToRelease free. With Err there is
-	// no record to go on with: the lease was lost, or is being freed.
+	// Detached: the candidate no longer uses the lease, and none of its writes can still land.
+	// Record is in the store: held, or after a ToRelease, free. With Err, the lease was lost or is
+	// being freed.
 	Detached struct {
 		Record record.Record
 		Err    error
 	}
-	// Waiting: the acquisition waits for this holder. Once for each holder.
+	// Waiting: the acquisition waits for this holder. It is sent once for each holder.
 	Waiting struct{ Record record.Record }
-	// Seen: the object is in a state that was not seen before, which Observed
-	// tells.
+	// Seen: the object is in a new state. See Observed.
 	Seen struct{}
-	// NoticeGiven: from then on, by the clock, the successor that was named knows of it. If that is
-	// not later than now, it will not.
+	// NoticeGiven: the successor knows about its turn from Known on, by the clock. If that is not
+	// in the future, it will not know.
 	NoticeGiven struct{ Known time.Duration }
-	// Expired: this record has not been renewed in time, so the lock may be
-	// taken. Once for each version.
+	// Expired: this record was not renewed in time, so the lock may be taken. It is sent once for
+	// each version.
 	Expired struct{ Record record.Record }
-	// Unreadable: a look failed, or showed what is not a record.
+	// Unreadable: a read failed, or showed something other than a record.
 	Unreadable struct{ Err error }
-	// Vanished: somebody deleted the object of which this was the last record.
+	// Vanished: somebody deleted the object. Record was its last record.
 	Vanished struct{ Record record.Record }
-	// Lost: the lease ended, because of Err. The work must stop now.
+	// Lost: the lease ended because of Err. The work must stop now.
 	Lost struct{ Err error }
-	// Released: the release is settled; Err says why the lock may not be free.
+	// Released: the release is settled. Err says why the lock may not be free.
 	Released struct{ Err error }
-	// Reaped: the lock that a Reaper wanted to be over is, and this is its last record.
+	// Reaped: the lock is free, as a Reaper wanted. Record is its last one.
 	Reaped struct{ Record record.Record }
-	// SessionOrphan: a record that names this session of ours may be there, or may come,
-	// and nobody will free it: only the end of the session does (rule D6). Closing: its user is
-	// closing it, and holds nothing under it any more, so nothing is lost by that.
+	// SessionOrphan: a record under this process's session may exist or still land, and only the
+	// session's end can free it (rule D6). Closing: the user is closing the session and holds
+	// nothing under it, so ending it does no harm.
 	SessionOrphan struct {
 		Session string
 		Closing bool
 	}
-	// Unnamed: the lock does not name this session of ours any more: see session.Membership.
+	// Unnamed: the lock no longer names this process's session. See session.Membership.
 	Unnamed struct{ Session string }
-	// Left: nothing of this candidate is under this session of ours any more, or may yet be.
+	// Left: nothing of this candidate is under this process's session, or can still come to be.
 	Left struct{ Session string }
-	// PollPeer asks the leader at Address for its PeerStatus, which it may keep for as long
-	// as Wait while that is still Known. Waiting: the user waits for the lock.
+	// PollPeer asks the leader at Address for its PeerStatus. The leader may delay its answer by up
+	// to Wait, while its Version is still Known. Waiting: the user waits for the lock.
 	PollPeer struct {
 		Number  int
 		Address string
@@ -277,7 +266,7 @@ type (
 		Wait    time.Duration
 		Waiting bool
 	}
-	// CancelPoll: the PollPeer under way does not matter any more, and gets no PeerAnswer.
+	// CancelPoll: the PollPeer under way no longer matters, and gets no PeerAnswer.
 	CancelPoll struct{}
 )
 
@@ -312,22 +301,20 @@ type Await struct {
 	Seldom  bool // one poll every [SeldomWatch] is enough
 }
 
-// Op is what a Write means. All are conditional writes of one record; a layout
-// may carry them out differently.
+// Op is the purpose of a conditional write. A layout may implement each differently.
 type Op int
 
 // The kinds of Write.
 const (
-	// The layouts need to know which it is: with epochs a claim makes a new object, and a marker's
-	// release is a delete.
-	Claim Op = iota // acquire: a new token
-	Renew           // the same lease, for another TTL
-	Free            // release, the token kept
+	// With epochs, a claim creates an object. With markers, a release deletes one.
+	Claim Op = iota // acquire, with a new token
+	Renew           // extend the lease by a TTL
+	Free            // release, with the same token
 )
 
 func (o Op) String() string { return [...]string{"claim", "renew", "free"}[o] }
 
-// The errors of an acquisition that failed and of a lease that ended.
+// The reasons why an acquisition failed or a lease ended.
 var (
 	ErrAbsent    = errors.New("the lock's object does not exist")
 	ErrCancelled = errors.New("the caller gave up")
