@@ -2,27 +2,26 @@ package protocol
 
 import "time"
 
-// keepFor is how long a candidate that does nothing is worth keeping: so many TTLs after its last
-// look or write, and after the moment from which on it may take the lock over. Two would do for a
-// user who comes back once in a TTL; the rest is for one who is late.
+// keepFor is how many TTLs an idle candidate is worth keeping, from its last read or write and from
+// when it may take over. Two would do for a user that returns once per TTL. The others allow for a
+// late one.
 const keepFor = 4
 
-// Forgettable says whether a driver that keeps many candidates may drop this one, because another that
-// is made later would do as well; or from which reading of the clock on it may, unless something
-// happens before. While something is under way, wanted or held, only an event can make it so.
+// Forgettable reports whether the driver may drop the candidate to save memory, because a new one
+// would do as well. If not, at is when it may, unless something happens first. While anything is
+// under way, wanted or held, at is Never.
 //
-// The knowledge that is kept for a while is worth a request or a wait. A version that was seen saves a read. A holder
-// that was seen may be taken over from when he has been seen unchanged for long enough (rule A5), and
-// a candidate that is made anew would begin to count again, so that one that is asked now and then would
-// never take over. The same holds for an object that was deleted.
+// What the candidate knows saves a read or a wait. A known version saves a read. A holder, or a
+// deleted object, must be seen unchanged for a while before the lock may be taken (rule A5), and a
+// new candidate would count from the start. If it were dropped too early, one used now and then
+// would never take over.
 //
-// It bounds memory and nothing else. A candidate that is dropped is one that has ended, and those that
-// come after have another incarnation, so no rule knows the difference (rule A9).
+// Dropping one breaks no rule: it has ended, and any later one has another incarnation (rule A9).
 func (c *Candidate) Forgettable(clock time.Duration) (ok bool, at time.Duration) {
 	if !c.Idle() || c.handoff.passed || len(c.sessions.entered) > 0 {
 		return false, Never
 	}
-	// A report of trouble that is to come once a minute must not come from each new candidate.
+	// New candidates must not repeat an error report that is due once a minute.
 	at = max(c.trouble.reported, c.trouble.LookAt, c.trouble.TryAt)
 	if c.obs.known {
 		since := max(c.obs.first, c.pace.looked)

@@ -2,28 +2,28 @@ package protocol
 
 import "time"
 
-// A handoff is the time for which one candidate has passed the lock on among its own
-// users, so that nobody else could have it.
+// A handoff is the time in which one candidate passes the lock among its own users, and no other
+// candidate can have it.
 //
-// It is for a process of many goroutines that want the lock in turn. Each turn would else cost a
-// release and a claim, two writes on a store where a write is the dearest thing. The price is
-// fairness towards other processes, so it is bounded: over says when the lock must be free for a
-// while, and rest for how long, so that a waiter elsewhere can see it.
+// It is for processes whose goroutines take turns. Passing the lock on saves each turn a release,
+// and with it one of two writes. The price is fairness towards other processes, so it is bounded:
+// over says when to leave a gap in which the lock is free, and rest how long the gap is, so that
+// waiters elsewhere see it.
 type handoff struct {
 	began, ended time.Duration
-	leased       time.Duration // the last lease of it began
-	turns        int           // the leases of it
+	leased       time.Duration // when its last lease began
+	turns        int           // its leases so far
 	on           bool
-	rested       bool // it was followed by a rest, and nobody else was seen since
-	passed       bool // a lease of it is over, and its record stands until the next user claims
-	vain         int8 // rests in a row that nobody used, of which the first two count
+	rested       bool // a gap followed it, and no other candidate was seen since
+	passed       bool // its last lease has ended, and the record stays until the next user claims
+	vain         int8 // unused gaps in a row, up to two
 }
 
-// begin takes in that a lease begins that was claimed at t0.
+// begin notes a lease claimed at t0.
 func (h *handoff) begin(t0 time.Duration) {
 	if !h.on {
-		// A rest that nobody has used was time lost, so the next comes later. One waiter that shows up
-		// makes them frequent again.
+		// An unused gap was lost time, so the next one comes later. A single waiter makes them
+		// frequent again.
 		if h.vain = min(h.vain+1, 2); !h.rested {
 			h.vain = 0
 		}
@@ -33,10 +33,9 @@ func (h *handoff) begin(t0 time.Duration) {
 	h.turns++
 }
 
-// rest is how long the lock must be free so that waiters elsewhere see it. Their
-// pauses grow by half, so the last one is at most half the time since a new lease.
-// Those who wait for the end of a session hear of the release from its heartbeat, at which they
-// look each third of the TTL, however short the lease was.
+// rest returns how long the lock must be free for waiters elsewhere to see it. Their poll intervals
+// grow by half, so the last one is at most half the time since a new lease. Under a session,
+// waiters hear about the release from the heartbeat, which they poll every third of the TTL.
 func (c *Candidate) rest() time.Duration {
 	lasted := c.handoff.ended - c.handoff.leased
 	if c.sessions.current != "" {
@@ -45,37 +44,36 @@ func (c *Candidate) rest() time.Duration {
 	return min(FirstPoll+lasted/2, PollInterval(lasted, c.cfg.TTL)) * 5 / 4
 }
 
-// over reports that the handoff has lasted long enough: so many times longer than the rest after it that this costs 3 %;
-// but no longer than two turns, or a third of the TTL, whichever is longer, since those who wait elsewhere have waits that
-// end. Both are more where nobody has used the last rests, so that a lock that one process alone uses is not free for half
-// of the time.
+// over reports whether the handoff has lasted long enough. It may last 32 times as long as the gap,
+// so that gaps cost 3 %, but at most two turns or a third of the TTL, whichever is longer, because
+// waits elsewhere have time limits. Both limits double with each unused gap, so a lock used by one
+// process alone is not free half the time.
 func (h *handoff) over(rest, ttl time.Duration) bool {
 	on := h.ended - h.began
 	return on >= rest*32<<h.vain || h.turns >= 2 && on >= Renewal(ttl)<<h.vain
 }
 
-// pass ends a lease in favour of the next user of this candidate, and reports whether
-// it does. Nothing is sent: the record is ours, so nobody else can hold a lease of it,
-// and the next user's claim replaces it, with a token of its own (rule A3). That is one
-// write where a release and a claim are two.
+// pass ends a lease in favour of the next user of this candidate, and reports whether it did. It
+// sends nothing. The record is this candidate's, so nobody else can hold the lock by it, and the
+// next user's claim replaces it with a new token (rule A3): one write, not two.
 func (c *Candidate) pass(now Now, out *Actions) bool {
 	c.handoff.ended = now.Clock
 	idle := c.phase == held && c.busy == none && c.obs.fresh
-	// Under a session the record would stand for as long as that lasts, should the next
-	// user not come (rule D6).
+	// Under a session, if the next user never came, the record would stay until the session ends
+	// (rule D6).
 	if !idle || c.cfg.WriteOnce || c.sessions.current != "" || c.handoff.over(c.rest(), c.cfg.TTL) {
 		return false
 	}
-	// As after any release, no earlier write may be taken for a lease again (A8).
-	// The phase changes before anybody is told, so the old lease is not valid when the next user's
-	// claim is sent, and that has a token of its own.
+	// As after any release, no earlier write may count as a lease again (rule A8). The phase
+	// changes before anybody is told, so the old lease is no longer valid when the next user's
+	// claim is sent.
 	c.phase, c.writes.open, c.handoff.passed = clear, nil, true
 	out.Add(Released{nil})
 	return true
 }
 
-// drop frees what was passed on to a user who has gone.
-// Left as it is, that record would have others wait its TTL out for nobody.
+// drop frees the lock if its next user has left. Otherwise others would wait out the TTL of a
+// record without a holder.
 func (c *Candidate) drop(now Now) {
 	if c.handoff.passed {
 		c.handoff.passed = false
