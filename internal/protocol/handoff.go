@@ -46,8 +46,8 @@ func (c *Candidate) rest() time.Duration {
 
 // over reports whether the handoff has lasted long enough. It may last 32 times as long as the gap,
 // so that gaps cost 3 %, but at most two turns or a third of the TTL, whichever is longer, because
-// waits elsewhere have time limits. Both limits double with each unused gap, so a lock used by one
-// process alone is not free half the time.
+// waits elsewhere have time limits. Both times double with each of the first two unused gaps, so a
+// lock used by one process alone is not free half the time.
 func (h *handoff) over(rest, ttl time.Duration) bool {
 	on := h.ended - h.began
 	return on >= rest*32<<h.vain || h.turns >= 2 && on >= Renewal(ttl)<<h.vain
