@@ -19,8 +19,7 @@ type witness struct {
 
 	creates, updates, reads, lists count
 
-	older  time.Duration // how much older than it can be an object looked at most, by the store's clock
-	judged int           // reads whose age is known
+	older time.Duration // how much older than it can be an object looked at most, by the store's clock
 }
 
 // A count is how many answers were judged, and how many were false.
@@ -159,7 +158,6 @@ func (w *witness) read(key string, before sighting, v store.Version, o *store.Ob
 		w.reads.fault("version %s was shown as the current one after %s", v, was.end())
 	}
 	if o != nil && was != nil && !of.doubted && !was.sent.After(before.sent) && !o.Date.IsZero() && !o.LastModified.IsZero() {
-		w.judged++
 		w.older = max(w.older, o.Date.Sub(o.LastModified)-time.Since(was.sent))
 	}
 }
