@@ -34,7 +34,6 @@ var (
 	byTimes     = []string{useFastStart}
 	byLarge     = []string{useFenceObject, useFenceLog} // bodies larger than a record
 	byLargeSwap = []string{useFenceObject}
-	none        []string // a finding that is never bad
 )
 
 // Against are the uses that the finding rules out: those that rest on it, if it is bad or
